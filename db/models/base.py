@@ -1,0 +1,68 @@
+"""Declarative base, naming conventions and the columns that leased work shares."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from sqlalchemy import JSON, DateTime, MetaData, String, TypeDecorator, func
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+Json = JSON().with_variant(JSONB(), "postgresql")
+
+
+class UtcDateTime(TypeDecorator[dt.datetime]):
+    """Timezone-aware UTC on every database (SQLite stores naive text)."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: dt.datetime | None, dialect: Any) -> dt.datetime | None:
+        """Refuse naive times, store UTC."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("a time without a timezone")
+        return value.astimezone(dt.timezone.utc)
+
+    def process_result_value(self, value: dt.datetime | None, dialect: Any) -> dt.datetime | None:
+        """Attach UTC to what SQLite returns without it."""
+        if value is not None and value.tzinfo is None:
+            return value.replace(tzinfo=dt.timezone.utc)
+        return value
+
+
+class Base(DeclarativeBase):
+    """Every table's base."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(column_0_label)s",
+            "uq": "uq_%(table_name)s_%(column_0_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {dict[str, Any]: Json, list[Any]: Json, dt.datetime: UtcDateTime}
+
+
+class Created:
+    """When a row was made."""
+
+    created_at: Mapped[dt.datetime] = mapped_column(server_default=func.now())
+
+
+class Leased:
+    """Work that a worker does under a lease.
+
+    The row is its own outbox: it is due for publishing while ``dispatched < attempt``. A worker's sign of
+    life moves ``deadline``; the reconciler raises ``attempt`` of what is overdue, up to a limit.
+    """
+
+    attempt: Mapped[int] = mapped_column(default=1)
+    dispatched: Mapped[int] = mapped_column(default=0)
+    deadline: Mapped[dt.datetime | None]
+    worker: Mapped[str | None] = mapped_column(String(200))
+    error: Mapped[dict[str, Any] | None]

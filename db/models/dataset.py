@@ -1,0 +1,88 @@
+"""The performance dataset: sketches, records, champions, cost models and events."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from sqlalchemy import ForeignKey, Index, String, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from db.models.base import Base, Created
+from db.models.base import Leased
+from db.models.jobs import BigId
+from tunesmith.states import WorkState
+
+
+class SketchRow(Base, Created):
+    """A trace skeleton, stored once: with a record's decisions it rebuilds the exact trace."""
+
+    __tablename__ = "sketches"
+    hash: Mapped[str] = mapped_column(String(64), primary_key=True)
+    workload_hash: Mapped[str] = mapped_column(ForeignKey("workloads.hash"), index=True)
+    body: Mapped[dict[str, Any]]  # trace, knobs, postprocessors, format version
+
+
+class Record(Base, Created):
+    """One measured candidate. ``(batch_id, index)`` makes results idempotent."""
+
+    __tablename__ = "records"
+    id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
+    job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id", ondelete="SET NULL"), index=True)
+    job_task_id: Mapped[int | None] = mapped_column(ForeignKey("job_tasks.id", ondelete="SET NULL"), index=True)
+    batch_id: Mapped[int | None] = mapped_column(ForeignKey("batches.id", ondelete="SET NULL"))
+    index: Mapped[int]
+    workload_hash: Mapped[str] = mapped_column(ForeignKey("workloads.hash"))
+    target_hash: Mapped[str] = mapped_column(ForeignKey("targets.hash"))
+    sketch_hash: Mapped[str | None] = mapped_column(ForeignKey("sketches.hash"))  # None: default schedule
+    decisions: Mapped[list[Any]]
+    samples: Mapped[list[Any]]
+    latency: Mapped[float | None]  # median of the samples
+    failure: Mapped[str | None] = mapped_column(String(30))
+    message: Mapped[str] = mapped_column(String(2000), default="")
+    build_seconds: Mapped[float] = mapped_column(default=0.0)
+    run_seconds: Mapped[float] = mapped_column(default=0.0)
+    environment: Mapped[dict[str, Any]]
+    __table_args__ = (
+        UniqueConstraint("batch_id", "index"),
+        Index("ix_records_best", "workload_hash", "target_hash", "latency"),
+    )
+
+
+class Schedule(Base):
+    """The champion of a workload on a target."""
+
+    __tablename__ = "schedules"
+    workload_hash: Mapped[str] = mapped_column(ForeignKey("workloads.hash"), primary_key=True)
+    target_hash: Mapped[str] = mapped_column(ForeignKey("targets.hash"), primary_key=True)
+    record_id: Mapped[int] = mapped_column(ForeignKey("records.id"))
+    latency: Mapped[float]
+    trace: Mapped[list[Any]]  # MetaSchedule trace JSON, postprocessing included
+    updated_at: Mapped[dt.datetime]
+
+
+class CostModelRow(Base, Created, Leased):
+    """A trained cost model."""
+
+    __tablename__ = "cost_models"
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    kind: Mapped[str] = mapped_column(String(60))
+    job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id", ondelete="SET NULL"), index=True)
+    target_hash: Mapped[str] = mapped_column(ForeignKey("targets.hash"), index=True)
+    number: Mapped[int]  # version: counts within the job
+    state: Mapped[WorkState] = mapped_column(default=WorkState.QUEUED)
+    features: Mapped[str] = mapped_column(String(60))  # extractor and its version
+    trained_on: Mapped[int] = mapped_column(default=0)  # records
+    trained_through: Mapped[int] = mapped_column(BigId, default=0)  # the last record's id
+    metrics: Mapped[dict[str, Any] | None]
+    blob: Mapped[str | None] = mapped_column(String(64))
+
+
+class Event(Base, Created):
+    """Something that happened; ids only grow."""
+
+    __tablename__ = "events"
+    id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
+    job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), index=True)
+    kind: Mapped[str] = mapped_column(String(60))
+    data: Mapped[dict[str, Any]]

@@ -1,0 +1,60 @@
+"""Targets, devices and keys."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from sqlalchemy import Boolean, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from db.models.base import Base, Created
+
+
+class TargetRow(Base, Created):
+    """A canonical TVM target that something was tuned for."""
+
+    __tablename__ = "targets"
+    hash: Mapped[str] = mapped_column(String(64), primary_key=True)
+    json: Mapped[dict[str, Any]]
+    device_class: Mapped[str] = mapped_column(String(100), index=True)
+
+
+class Device(Base, Created):
+    """A measure worker's device, alive while ``seen_at`` is recent."""
+
+    __tablename__ = "devices"
+    name: Mapped[str] = mapped_column(String(200), primary_key=True)
+    worker: Mapped[str] = mapped_column(String(200))
+    host: Mapped[str] = mapped_column(String(200))
+    device_classes: Mapped[list[Any]]
+    target: Mapped[dict[str, Any]]
+    cores: Mapped[int]
+    simulated: Mapped[bool] = mapped_column(Boolean, default=False)
+    environment: Mapped[dict[str, Any]]
+    busy: Mapped[bool] = mapped_column(Boolean, default=False)
+    stopped: Mapped[bool] = mapped_column(Boolean, default=False)
+    seen_at: Mapped[dt.datetime]
+
+
+class ApiKey(Base, Created):
+    """A bearer key, hashed."""
+
+    __tablename__ = "api_keys"
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    sha256: Mapped[str] = mapped_column(String(64), unique=True)
+    owner: Mapped[str] = mapped_column(String(100))
+    scopes: Mapped[list[Any]]
+    revoked: Mapped[bool] = mapped_column(Boolean, default=False)
+
+
+class IdempotencyKey(Base, Created):
+    """The stored answer to a POST that carried an Idempotency-Key."""
+
+    __tablename__ = "idempotency_keys"
+    owner: Mapped[str] = mapped_column(String(100), primary_key=True)
+    route: Mapped[str] = mapped_column(String(100), primary_key=True)
+    key: Mapped[str] = mapped_column(String(200), primary_key=True)
+    fingerprint: Mapped[str] = mapped_column(String(64))
+    status: Mapped[int]
+    body: Mapped[dict[str, Any]]

@@ -1,0 +1,127 @@
+"""Jobs, their tasks, and the rounds, batches and evaluations that they consist of."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from sqlalchemy import BigInteger, ForeignKey, Integer, String, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from db.models.base import Base, Created, Leased
+from tunesmith.states import JobState, RoundState, WorkState
+
+BigId = BigInteger().with_variant(Integer(), "sqlite")
+
+
+class Job(Base, Created, Leased):
+    """One request to tune a model for a target. The lease columns are those of its preparation."""
+
+    __tablename__ = "jobs"
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    name: Mapped[str] = mapped_column(String(200), default="")
+    owner: Mapped[str] = mapped_column(String(100), default="local")
+    model_id: Mapped[str] = mapped_column(ForeignKey("models.id"), index=True)
+    target_spec: Mapped[str] = mapped_column(String(2000))  # as given
+    target_hash: Mapped[str | None] = mapped_column(ForeignKey("targets.hash"))  # once resolved
+    state: Mapped[JobState] = mapped_column(default=JobState.QUEUED, index=True)
+    budget_trials: Mapped[int | None]
+    budget_seconds: Mapped[float | None]
+    stop_when_converged: Mapped[bool] = mapped_column(default=False)
+    search: Mapped[str] = mapped_column(String(60))
+    cost_model: Mapped[str] = mapped_column(String(60))
+    allocator: Mapped[str] = mapped_column(String(60))
+    priority: Mapped[int] = mapped_column(default=0)
+    seed: Mapped[int] = mapped_column(default=0)
+    warm_start: Mapped[bool] = mapped_column(default=True)
+    verify: Mapped[bool] = mapped_column(default=True)
+    started_at: Mapped[dt.datetime | None]
+    finished_at: Mapped[dt.datetime | None]
+    paused_seconds: Mapped[float] = mapped_column(default=0.0)
+    paused_at: Mapped[dt.datetime | None]
+    stop_reason: Mapped[str | None] = mapped_column(String(60))  # trials, seconds, converged, exhausted, cancelled
+
+
+class JobTask(Base):
+    """A task of a job: how far its tuning has come."""
+
+    __tablename__ = "job_tasks"
+    id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), index=True)
+    workload_hash: Mapped[str] = mapped_column(ForeignKey("workloads.hash"))
+    family_id: Mapped[int | None] = mapped_column(ForeignKey("families.id"))
+    position: Mapped[int]
+    name: Mapped[str] = mapped_column(String(200))
+    weight: Mapped[int]
+    tunable: Mapped[bool]
+    sketches: Mapped[list[Any]]  # hashes, in the space's order
+    exhausted: Mapped[bool] = mapped_column(default=False)  # the searcher has nothing left to propose
+    trials: Mapped[int] = mapped_column(default=0)
+    failures: Mapped[int] = mapped_column(default=0)
+    untuned_seconds: Mapped[float | None]
+    best_seconds: Mapped[float | None]
+    best_record_id: Mapped[int | None] = mapped_column(BigId)
+    searcher_state: Mapped[dict[str, Any] | None]
+    told_record_id: Mapped[int] = mapped_column(BigId, default=0)
+    __table_args__ = (UniqueConstraint("job_id", "workload_hash"),)
+
+
+class Family(Base):
+    """Tasks of a job with similar computation."""
+
+    __tablename__ = "families"
+    id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), index=True)
+    name: Mapped[str] = mapped_column(String(100))
+    __table_args__ = (UniqueConstraint("job_id", "name"),)
+
+
+class Round(Base, Created, Leased):
+    """One slot of one task: a proposal and its measurement. The lease columns are those of the proposal."""
+
+    __tablename__ = "rounds"
+    id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), index=True)
+    job_task_id: Mapped[int] = mapped_column(ForeignKey("job_tasks.id", ondelete="CASCADE"), index=True)
+    number: Mapped[int]  # counts within the job
+    size: Mapped[int]
+    baseline: Mapped[bool] = mapped_column(default=False)  # also measures the default schedule
+    state: Mapped[RoundState] = mapped_column(default=RoundState.PROPOSING, index=True)
+    reason: Mapped[dict[str, Any] | None]  # why the allocator chose this task
+    cost_model_id: Mapped[str | None] = mapped_column(String(40))
+    metrics: Mapped[dict[str, Any] | None]  # proposal and run seconds; the model's ranking of this batch
+    best_before: Mapped[float | None]
+    best_after: Mapped[float | None]
+    finished_at: Mapped[dt.datetime | None]
+    __table_args__ = (UniqueConstraint("job_id", "number"),)
+
+
+class Batch(Base, Created, Leased):
+    """The candidates of a round on their way through a device."""
+
+    __tablename__ = "batches"
+    id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
+    round_id: Mapped[int] = mapped_column(ForeignKey("rounds.id", ondelete="CASCADE"), unique=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), index=True)
+    device_class: Mapped[str] = mapped_column(String(100), index=True)
+    state: Mapped[WorkState] = mapped_column(default=WorkState.QUEUED, index=True)
+    candidates: Mapped[list[Any]]  # Candidate.to_json(), by index
+    predictions: Mapped[list[Any] | None]  # predicted score by index, None without a model
+    features_blob: Mapped[str | None] = mapped_column(String(64))  # npz: rows, offsets
+    finished_at: Mapped[dt.datetime | None]
+
+
+class Evaluation(Base, Created, Leased):
+    """The end-to-end check of a job: the compiled model, untuned against tuned."""
+
+    __tablename__ = "evaluations"
+    id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), unique=True)
+    device_class: Mapped[str] = mapped_column(String(100), index=True)
+    state: Mapped[WorkState] = mapped_column(default=WorkState.QUEUED, index=True)
+    untuned_samples: Mapped[list[Any] | None]
+    tuned_samples: Mapped[list[Any] | None]
+    output_error: Mapped[float | None]
+    applied: Mapped[int | None]
+    environment: Mapped[dict[str, Any] | None]
+    finished_at: Mapped[dt.datetime | None]

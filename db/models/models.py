@@ -1,0 +1,55 @@
+"""Models and what was found in them: workloads and the tasks that weigh them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import BigInteger, ForeignKey, String, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from db.models.base import Base, Created, Leased
+from tunesmith.states import ModelState
+
+
+class Model(Base, Created, Leased):
+    """A user's model (or a single operator), content-addressed."""
+
+    __tablename__ = "models"
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    name: Mapped[str] = mapped_column(String(200))
+    source: Mapped[str] = mapped_column(String(20))  # onnx, pt2, operator
+    operator: Mapped[str | None] = mapped_column(String(500))
+    sha256: Mapped[str] = mapped_column(String(64), index=True)  # of the file, or of the operator spec
+    inputs_key: Mapped[str] = mapped_column(String(500), default="")  # canonical JSON of the fixed input shapes
+    size: Mapped[int] = mapped_column(BigInteger, default=0)
+    owner: Mapped[str] = mapped_column(String(100), default="local")
+    state: Mapped[ModelState] = mapped_column(default=ModelState.IMPORTING)
+    inputs: Mapped[list[Any] | None]  # [[name, dtype, shape], …] once imported
+    module_blob: Mapped[str | None] = mapped_column(String(64))  # prepared Relax module, weights lifted
+    params_blob: Mapped[str | None] = mapped_column(String(64))  # params.npz
+    pipeline: Mapped[str | None] = mapped_column(String(60))  # version of the preparing passes
+    __table_args__ = (UniqueConstraint("sha256", "inputs_key", "owner"),)
+
+
+class WorkloadRow(Base, Created):
+    """One tensor program, shared by every model that contains it."""
+
+    __tablename__ = "workloads"
+    hash: Mapped[str] = mapped_column(String(64), primary_key=True)
+    name: Mapped[str] = mapped_column(String(200))
+    family: Mapped[str] = mapped_column(String(100))
+    args: Mapped[list[Any]]  # [[dtype, shape], …], output last
+    flops: Mapped[float]
+    module_blob: Mapped[str] = mapped_column(String(64))  # JSON of the IRModule
+    metaschedule_blob: Mapped[str] = mapped_column(String(64))  # JSON of MetaSchedule's Workload.as_json()
+
+
+class ModelTask(Base):
+    """How often a model runs a workload."""
+
+    __tablename__ = "model_tasks"
+    model_id: Mapped[str] = mapped_column(ForeignKey("models.id", ondelete="CASCADE"), primary_key=True)
+    workload_hash: Mapped[str] = mapped_column(ForeignKey("workloads.hash"), primary_key=True)
+    position: Mapped[int]
+    name: Mapped[str] = mapped_column(String(200))
+    weight: Mapped[int]

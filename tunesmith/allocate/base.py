@@ -1,0 +1,59 @@
+"""The allocator's contract: which task gets the next slot."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class TaskView:
+    """What an allocator may know about a task.
+
+    Attributes:
+        id: stable id within the job.
+        weight: how often the model runs the task.
+        flops: of one run.
+        family: name of its family.
+        untuned: latency of the default schedule in seconds, None while unknown.
+        history: best latency in seconds after each finished round, oldest first; infinity before the first
+            valid result.
+        trials: candidates measured.
+        exhausted: True when there is nothing left to propose.
+    """
+
+    id: int
+    weight: float
+    flops: float
+    family: str
+    untuned: float | None = None
+    history: tuple[float, ...] = ()
+    trials: int = 0
+    exhausted: bool = False
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The chosen task, and why, for people: scores by task id and a sentence."""
+
+    task: int
+    scores: Mapping[int, float]
+    reason: str
+
+
+class Allocator(ABC):
+    """Chooses the next task from the tasks' histories.
+
+    Contract, checked by ``tunesmith.testing.allocators.AllocatorConformance``: built as ``cls(seed=int)``;
+    deterministic given its inputs; never chooses an exhausted task; ``None`` when none is left.
+    """
+
+    @abstractmethod
+    def choose(self, tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice | None:
+        """The task for the next slot. ``in_flight``: rounds under way by task id."""
+
+    def explain(self) -> dict[str, Any]:
+        """The belief behind the last choice, for display."""
+        return {}

@@ -1,0 +1,42 @@
+"""The searcher's contract."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from tunesmith.space.base import Batch, Scores
+from tunesmith.types import Candidate, Measurement
+
+Score = Callable[[Batch], Scores]
+"""Canonicalises, validates and ranks a batch (higher mean is better)."""
+
+
+class Searcher(ABC):
+    """Proposes candidates of one space and learns from their measurements.
+
+    Contract, checked by ``tunesmith.testing.searchers.SearcherConformance``:
+
+    - built as ``cls(space, seed=int)``; deterministic under a seed; no I/O, no clock;
+    - never proposes what it proposed or was told before, nor what is ``pending``;
+    - returns fewer than ``n`` candidates, at last none, when the space is exhausted;
+    - ``restore(state())`` on a fresh searcher of the same space gives identical further proposals;
+    - ``state()`` is plain JSON.
+    """
+
+    @abstractmethod
+    def ask(self, n: int, pending: Collection[Candidate] = (), score: Score | None = None) -> list[Candidate]:
+        """Up to ``n`` new candidates. Without ``score`` every point counts as valid and equally good."""
+
+    @abstractmethod
+    def tell(self, measurements: Sequence[Measurement]) -> None:
+        """Learn from measurements, failures included; they may be of candidates that others proposed."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """Everything that later proposals depend on."""
+
+    @abstractmethod
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from :meth:`state`."""

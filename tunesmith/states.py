@@ -1,0 +1,104 @@
+"""States of jobs, models, rounds and leased work, and the only transitions that are legal.
+
+``db.repositories`` performs a transition by compare-and-set, together with its event row, in one
+transaction; nothing else may write a state column.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import TypeVar
+
+
+class JobState(str, enum.Enum):
+    """Life of a tuning job."""
+
+    QUEUED = "queued"  # waits for its model to be imported
+    PREPARING = "preparing"  # design spaces are generated
+    RUNNING = "running"
+    PAUSED = "paused"
+    FINISHING = "finishing"  # the compiled model is verified and timed end to end
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLING = "cancelling"
+    CANCELLED = "cancelled"
+
+
+class ModelState(str, enum.Enum):
+    """Life of an uploaded model."""
+
+    IMPORTING = "importing"
+    READY = "ready"
+    REJECTED = "rejected"
+
+
+class RoundState(str, enum.Enum):
+    """Life of one round of tuning of one task."""
+
+    PROPOSING = "proposing"
+    MEASURING = "measuring"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class WorkState(str, enum.Enum):
+    """Life of a batch, an evaluation or a training: work that a worker does under a lease."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+State = TypeVar("State", JobState, ModelState, RoundState, WorkState)
+
+_J, _M, _R, _W = JobState, ModelState, RoundState, WorkState
+
+TRANSITIONS: Mapping[enum.Enum, frozenset[enum.Enum]] = {
+    _J.QUEUED: frozenset({_J.PREPARING, _J.FAILED, _J.CANCELLED, _J.PAUSED}),
+    _J.PREPARING: frozenset({_J.RUNNING, _J.FAILED, _J.CANCELLING, _J.CANCELLED}),
+    _J.RUNNING: frozenset({_J.PAUSED, _J.FINISHING, _J.FAILED, _J.CANCELLING}),
+    _J.PAUSED: frozenset({_J.QUEUED, _J.RUNNING, _J.CANCELLING, _J.CANCELLED, _J.FAILED}),
+    _J.FINISHING: frozenset({_J.SUCCEEDED, _J.FAILED, _J.CANCELLING}),
+    _J.CANCELLING: frozenset({_J.CANCELLED}),
+    _J.SUCCEEDED: frozenset(),
+    _J.FAILED: frozenset(),
+    _J.CANCELLED: frozenset(),
+    _M.IMPORTING: frozenset({_M.READY, _M.REJECTED}),
+    _M.READY: frozenset(),
+    _M.REJECTED: frozenset({_M.IMPORTING}),
+    _R.PROPOSING: frozenset({_R.MEASURING, _R.DONE, _R.FAILED, _R.CANCELLED}),
+    _R.MEASURING: frozenset({_R.DONE, _R.FAILED, _R.CANCELLED}),
+    _R.DONE: frozenset(),
+    _R.FAILED: frozenset(),
+    _R.CANCELLED: frozenset(),
+    _W.QUEUED: frozenset({_W.RUNNING, _W.DONE, _W.FAILED, _W.CANCELLED}),
+    _W.RUNNING: frozenset({_W.QUEUED, _W.DONE, _W.FAILED, _W.CANCELLED}),
+    _W.DONE: frozenset(),
+    _W.FAILED: frozenset(),
+    _W.CANCELLED: frozenset(),
+}
+
+
+def can_move(old: State, new: State) -> bool:
+    """True when ``old -> new`` is a legal transition."""
+    return new in TRANSITIONS[old]
+
+
+def is_final(state: enum.Enum) -> bool:
+    """True when nothing follows ``state``."""
+    return not TRANSITIONS[state]
+
+
+def mermaid() -> str:
+    """The transitions as a Mermaid state diagram, one block per kind of state."""
+    blocks = []
+    for kind in (JobState, ModelState, RoundState, WorkState):
+        lines = [f"%% {kind.__name__}", "stateDiagram-v2"]
+        for old in kind:
+            lines += [f"  {old.value} --> {new.value}" for new in kind if new in TRANSITIONS[old]]
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)

@@ -1,0 +1,132 @@
+"""The vocabulary: frozen values that every layer shares. Seconds, bytes and FLOP throughout."""
+
+from __future__ import annotations
+
+import enum
+import statistics
+from dataclasses import dataclass, field
+from typing import Union
+
+Decision = Union[int, tuple[int, ...]]
+"""One sampling decision: the factors of a perfect tile, a category's index, or a loop index."""
+
+
+class FailureKind(str, enum.Enum):
+    """Why a candidate has no latency."""
+
+    INVALID = "invalid"  # the trace does not apply, or a postprocessor refuses it
+    BUILD_ERROR = "build_error"
+    BUILD_TIMEOUT = "build_timeout"
+    RUN_ERROR = "run_error"
+    RUN_TIMEOUT = "run_timeout"
+    CRASH = "crash"  # the process that built or ran it died
+    WRONG_RESULT = "wrong_result"
+    IMPLAUSIBLE = "implausible"
+    DEVICE_LOST = "device_lost"
+    ABANDONED = "abandoned"  # never measured: its batch ran out of attempts
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Element type and static shape of one tensor argument."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One tensor program to tune, without a schedule.
+
+    Attributes:
+        hash: TVM's structural hash of the module, as a decimal string.
+        name: the fused function's name, for people.
+        args: arguments in order, output last.
+        flops: floating-point operations of one run.
+        family: the anchor operator's name, e.g. ``conv2d``.
+        tunable: False when the design space has no decision to take.
+    """
+
+    hash: str
+    name: str
+    args: tuple[TensorSpec, ...]
+    flops: float
+    family: str
+    tunable: bool = True
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A point of a design space: a sketch and a decision for each of its knobs, in trace order.
+
+    ``sketch`` is the hash of the trace skeleton; ``None`` stands for the default schedule
+    (the untuned baseline), which has no decisions.
+    """
+
+    sketch: str | None
+    decisions: tuple[Decision, ...] = ()
+
+    @classmethod
+    def from_json(cls, value: list) -> Candidate:
+        """Inverse of :meth:`to_json`."""
+        sketch, decisions = value
+        return cls(sketch, tuple(tuple(d) if isinstance(d, list) else d for d in decisions))
+
+    def to_json(self) -> list:
+        """``[sketch, decisions]`` in plain JSON types."""
+        return [self.sketch, [list(d) if isinstance(d, tuple) else d for d in self.decisions]]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What is known about one measured candidate.
+
+    Either ``samples`` (seconds, one per repeat) is non-empty or ``failure`` is set.
+    """
+
+    candidate: Candidate
+    samples: tuple[float, ...] = ()
+    failure: FailureKind | None = None
+    message: str = ""
+    build_seconds: float = 0.0
+    run_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if bool(self.samples) == (self.failure is not None):
+            raise ValueError("a measurement has samples or a failure, and not both")
+
+    @property
+    def ok(self) -> bool:
+        """True when the candidate ran."""
+        return self.failure is None
+
+    @property
+    def latency(self) -> float:
+        """Median of the samples in seconds; infinity after a failure."""
+        return statistics.median(self.samples) if self.samples else float("inf")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """When a job ends: whichever limit is reached first; at least one is set."""
+
+    trials: int | None = None
+    seconds: float | None = None
+    stop_when_converged: bool = False
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Fingerprint of where a measurement was taken."""
+
+    host: str = ""
+    device: str = ""
+    cpu: str = ""
+    cores: int = 0
+    threads: int = 0
+    tvm: str = ""
+    python: str = ""
+    os: str = ""
+    simulated: bool = False
+    extra: tuple[tuple[str, str], ...] = field(default=())
