@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import datetime as dt
+import enum
 from typing import Any
 
-from sqlalchemy import JSON, DateTime, MetaData, String, TypeDecorator, func
+from sqlalchemy import JSON, DateTime, Enum, MetaData, String, TypeDecorator, func
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-Json = JSON().with_variant(JSONB(), "postgresql")
+from tunesmith.states import JobState, ModelState, RoundState, WorkState
+
+Json = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+
+
+def utcnow() -> dt.datetime:
+    """The time, to the microsecond, with its timezone."""
+    return dt.datetime.now(dt.timezone.utc)
 
 
 class UtcDateTime(TypeDecorator[dt.datetime]):
@@ -33,6 +41,11 @@ class UtcDateTime(TypeDecorator[dt.datetime]):
         return value
 
 
+def state_type(kind: type[enum.Enum]) -> Enum:
+    """A state column: the values as plain text, so that a new state needs no change of a database type."""
+    return Enum(kind, native_enum=False, length=20, values_callable=lambda states: [s.value for s in states])
+
+
 class Base(DeclarativeBase):
     """Every table's base."""
 
@@ -45,13 +58,18 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
-    type_annotation_map = {dict[str, Any]: Json, list[Any]: Json, dt.datetime: UtcDateTime}
+    type_annotation_map = {
+        dict[str, Any]: Json,
+        list[Any]: Json,
+        dt.datetime: UtcDateTime,
+        **{kind: state_type(kind) for kind in (JobState, ModelState, RoundState, WorkState)},
+    }
 
 
 class Created:
     """When a row was made."""
 
-    created_at: Mapped[dt.datetime] = mapped_column(server_default=func.now())
+    created_at: Mapped[dt.datetime] = mapped_column(default=utcnow, server_default=func.now())
 
 
 class Leased:

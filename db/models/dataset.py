@@ -8,8 +8,7 @@ from typing import Any
 from sqlalchemy import ForeignKey, Index, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from db.models.base import Base, Created
-from db.models.base import Leased
+from db.models.base import Base, Created, Leased
 from db.models.jobs import BigId
 from tunesmith.states import WorkState
 
@@ -46,6 +45,7 @@ class Record(Base, Created):
     __table_args__ = (
         UniqueConstraint("batch_id", "index"),
         Index("ix_records_best", "workload_hash", "target_hash", "latency"),
+        {"sqlite_autoincrement": True},
     )
 
 
@@ -86,3 +86,4 @@ class Event(Base, Created):
     job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), index=True)
     kind: Mapped[str] = mapped_column(String(60))
     data: Mapped[dict[str, Any]]
+    __table_args__ = {"sqlite_autoincrement": True}  # an id must not come back after a job and its events are deleted

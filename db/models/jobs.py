@@ -12,6 +12,7 @@ from db.models.base import Base, Created, Leased
 from tunesmith.states import JobState, RoundState, WorkState
 
 BigId = BigInteger().with_variant(Integer(), "sqlite")
+# AUTOINCREMENT on SQLite: workers name batches and rounds by id, so an id must never be given twice.
 
 
 class Job(Base, Created, Leased):
@@ -63,7 +64,7 @@ class JobTask(Base):
     best_record_id: Mapped[int | None] = mapped_column(BigId)
     searcher_state: Mapped[dict[str, Any] | None]
     told_record_id: Mapped[int] = mapped_column(BigId, default=0)
-    __table_args__ = (UniqueConstraint("job_id", "workload_hash"),)
+    __table_args__ = (UniqueConstraint("job_id", "workload_hash"), {"sqlite_autoincrement": True})
 
 
 class Family(Base):
@@ -73,7 +74,7 @@ class Family(Base):
     id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), index=True)
     name: Mapped[str] = mapped_column(String(100))
-    __table_args__ = (UniqueConstraint("job_id", "name"),)
+    __table_args__ = (UniqueConstraint("job_id", "name"), {"sqlite_autoincrement": True})
 
 
 class Round(Base, Created, Leased):
@@ -93,7 +94,7 @@ class Round(Base, Created, Leased):
     best_before: Mapped[float | None]
     best_after: Mapped[float | None]
     finished_at: Mapped[dt.datetime | None]
-    __table_args__ = (UniqueConstraint("job_id", "number"),)
+    __table_args__ = (UniqueConstraint("job_id", "number"), {"sqlite_autoincrement": True})
 
 
 class Batch(Base, Created, Leased):
@@ -109,6 +110,7 @@ class Batch(Base, Created, Leased):
     predictions: Mapped[list[Any] | None]  # predicted score by index, None without a model
     features_blob: Mapped[str | None] = mapped_column(String(64))  # npz: rows, offsets
     finished_at: Mapped[dt.datetime | None]
+    __table_args__ = {"sqlite_autoincrement": True}
 
 
 class Evaluation(Base, Created, Leased):
@@ -125,3 +127,4 @@ class Evaluation(Base, Created, Leased):
     applied: Mapped[int | None]
     environment: Mapped[dict[str, Any] | None]
     finished_at: Mapped[dt.datetime | None]
+    __table_args__ = {"sqlite_autoincrement": True}

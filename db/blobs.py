@@ -1,0 +1,122 @@
+"""Content-addressed files: modules, weights, features, cost models."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from tunesmith.errors import NotFound
+
+_CHUNK = 1 << 20
+_SHA = re.compile(r"[0-9a-f]{64}")
+
+
+class BlobStore:
+    """Files named by the SHA-256 of their content, ``ab/abcdef…``, written atomically and never changed."""
+
+    def __init__(self, directory: Path | str) -> None:
+        self.directory = Path(directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+
+    def path(self, sha: str) -> Path:
+        """Where a blob lies, whether it exists or not. Raises NotFound when ``sha`` is not a SHA-256."""
+        if not _SHA.fullmatch(sha):
+            raise NotFound(f"{sha[:80]!r} is not the SHA-256 of a blob")
+        return self.directory / sha[:2] / sha
+
+    def exists(self, sha: str) -> bool:
+        """True when the blob is there."""
+        return self.path(sha).is_file()
+
+    def size(self, sha: str) -> int:
+        """Bytes of a blob. Raises NotFound."""
+        try:
+            return self.path(sha).stat().st_size
+        except FileNotFoundError:
+            raise NotFound(f"no blob {sha}") from None
+
+    def open(self, sha: str) -> BinaryIO:
+        """A blob for reading. Raises NotFound."""
+        try:
+            return self.path(sha).open("rb")
+        except FileNotFoundError:
+            raise NotFound(f"no blob {sha}") from None
+
+    def get_bytes(self, sha: str) -> bytes:
+        """A whole blob, for small ones. Raises NotFound."""
+        with self.open(sha) as file:
+            return file.read()
+
+    def put_bytes(self, data: bytes) -> str:
+        """Store ``data``, return its SHA-256."""
+        sha = hashlib.sha256(data).hexdigest()
+        if not self.exists(sha):
+            with self.writer() as writer:
+                writer.write(data)
+        return sha
+
+    def put_file(self, source: Path | str) -> str:
+        """Store a copy of a file, return its SHA-256."""
+        with Path(source).open("rb") as file, self.writer() as writer:
+            while chunk := file.read(_CHUNK):
+                writer.write(chunk)
+        return writer.sha
+
+    def writer(self) -> BlobWriter:
+        """A context manager for streaming into the store."""
+        return BlobWriter(self)
+
+
+class BlobWriter:
+    """Hashes while it writes; the blob appears when the ``with`` block ends, and not at all after an exception.
+
+    Attributes:
+        size: bytes written so far.
+        sha: the SHA-256, once the block has ended.
+    """
+
+    def __init__(self, store: BlobStore) -> None:
+        self._store, self._hash = store, hashlib.sha256()
+        self._file: BinaryIO | None = None
+        self._temporary = ""
+        self.size, self.sha = 0, ""
+
+    def __enter__(self) -> BlobWriter:
+        handle, self._temporary = tempfile.mkstemp(prefix=".incoming-", dir=self._store.directory)
+        self._file = os.fdopen(handle, "wb")
+        return self
+
+    def write(self, data: bytes) -> int:
+        """Append ``data``."""
+        assert self._file is not None, "a blob writer is used as a context manager"
+        self._hash.update(data)
+        self.size += len(data)
+        return self._file.write(data)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._file is not None
+        try:
+            if kind is None:
+                self._file.flush()
+                os.fsync(self._file.fileno())
+            self._file.close()
+            if kind is None:
+                self._publish()
+        finally:
+            if os.path.exists(self._temporary):
+                os.unlink(self._temporary)
+
+    def _publish(self) -> None:
+        sha = self._hash.hexdigest()
+        path = self._store.path(sha)
+        path.parent.mkdir(exist_ok=True)
+        os.chmod(self._temporary, 0o644)
+        os.replace(self._temporary, path)
+        self.sha = sha
