@@ -1,0 +1,15 @@
+"""Names that are validated where the code behind them may not be imported."""
+
+from __future__ import annotations
+
+from typing import Final
+
+NO_COST_MODEL: Final = "none"
+"""Search without a learned ranking."""
+
+COST_MODELS: Final = ("xgboost", "lightgbm", NO_COST_MODEL)
+"""Every value of a job's ``cost_model``; ``costmodels.registry`` is tested to agree."""
+
+DEFAULT_SEARCHER: Final = "genetic"
+DEFAULT_ALLOCATOR: Final = "gradient"
+DEFAULT_COST_MODEL: Final = "xgboost"

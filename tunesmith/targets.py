@@ -1,0 +1,222 @@
+"""Targets without TVM: short names, TVM's tags, target JSON, and the device class that can run them.
+
+``tags.json`` beside this file is TVM's own table of tags, kinds and options (``tools/generate_tags.py``).
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from tunesmith.errors import UnknownTarget
+
+MAX_CORES = 4096
+CHECKS: Mapping[str, type] = {"int": int, "str": str, "bool": bool}
+ACCEPTED = 'cpu, cpu:N, cuda, a TVM tag such as "nvidia/nvidia-h100", or target JSON such as ' \
+           '{"kind": "llvm", "mcpu": "znver4", "num-cores": 8}'
+
+
+@functools.lru_cache(maxsize=1)
+def _table() -> dict[str, Any]:
+    text = resources.files("tunesmith").joinpath("tags.json").read_text(encoding="utf-8")
+    return dict(json.loads(text))
+
+
+def tags() -> tuple[str, ...]:
+    """Every tag that TVM knows, sorted."""
+    return tuple(sorted(_table()["tags"]))
+
+
+def slug(text: str) -> str:
+    """``text`` as part of a queue name: lower case, anything but letters, digits and ``_`` becomes ``-``."""
+    return re.sub(r"[^a-z0-9_]+", "-", text.lower()).strip("-")
+
+
+def cpu_class(mcpu: str, cores: int) -> str:
+    """The device class of ``cores`` cores of a CPU."""
+    return f"llvm-{slug(mcpu)}-{cores}"
+
+
+def local_cpu_classes(mcpu: str, cores: int) -> tuple[str, ...]:
+    """The classes that a host with ``cores`` cores serves: 1 to ``cores`` of them."""
+    return tuple(cpu_class(mcpu, n) for n in range(1, cores + 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A concrete target: what ``tvm.target.Target`` takes as a dictionary.
+
+    Attributes:
+        json: the target's JSON object; a target that came from a tag keeps it under ``tag``. Never changed.
+    """
+
+    json: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """``llvm``, ``cuda``, …"""
+        return str(self.json["kind"])
+
+    @property
+    def tag(self) -> str | None:
+        """TVM's tag, when the target came from one."""
+        return self.json.get("tag")
+
+    @property
+    def num_cores(self) -> int:
+        """Cores of a CPU; 1 for anything else."""
+        return int(self.json.get("num-cores", 1)) if self.kind == "llvm" else 1
+
+    @property
+    def canonical(self) -> str:
+        """The JSON text with sorted keys and no blanks."""
+        return json.dumps(self.json, sort_keys=True, separators=(",", ":"))
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of :attr:`canonical`, in hex."""
+        return hashlib.sha256(self.canonical.encode()).hexdigest()
+
+    @property
+    def device_class(self) -> str:
+        """The class of devices that can run it: ``llvm-<mcpu>-<cores>``, a tag's slug, or ``cuda-<arch>``."""
+        if self.kind == "llvm" and "mcpu" in self.json:
+            return cpu_class(self.json["mcpu"], self.num_cores)
+        if self.kind == "llvm":
+            return f"{slug(self.tag or 'llvm')}-{self.num_cores}"
+        return slug(self.tag) if self.tag else f"{slug(self.kind)}-{slug(str(self.json.get('arch', 'any')))}"
+
+    def to_json(self) -> dict[str, Any]:
+        """A copy of the JSON object."""
+        return dict(json.loads(self.canonical))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Target) and self.canonical == other.canonical
+
+    def __hash__(self) -> int:
+        return hash(self.canonical)
+
+
+@dataclass(frozen=True)
+class TargetSpec:
+    """What a user asked for.
+
+    Attributes:
+        name: a short name or a tag as given, or the canonical JSON.
+        target: the concrete target; None while ``name`` is a short name that a host has to fill in.
+        kind: ``llvm``, ``cuda``, …
+        cores: N of ``cpu:N``; None means all of the host's.
+    """
+
+    name: str
+    target: Target | None
+    kind: str
+    cores: int | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """True for ``cpu``, ``cpu:N`` and ``cuda``: the device that answers says what exactly it is."""
+        return self.target is None
+
+
+def parse_target(spec: str | Mapping[str, Any]) -> TargetSpec:
+    """Parse a short name, a TVM tag, or target JSON (text or object).
+
+    Raises:
+        UnknownTarget: naming what is wrong and what would be accepted.
+    """
+    if not isinstance(spec, str):
+        return _from_object(spec)
+    text = spec.strip()
+    if text.startswith("{"):
+        try:
+            value = json.loads(text)
+        except ValueError as error:
+            raise _unknown(f"the target JSON does not parse ({error})", spec) from error
+        return _from_object(value)
+    if text == "cuda":
+        return TargetSpec(text, None, "cuda")
+    if text == "cpu":
+        return TargetSpec(text, None, "llvm")
+    if text.startswith("cpu:"):
+        return _cpu(text)
+    if text in _table()["tags"]:
+        return TargetSpec(text, _from_object({"tag": text}).target, _table()["tags"][text]["kind"])
+    near = difflib.get_close_matches(text, tags(), n=3)
+    raise _unknown(f"there is no target {text!r}" + (f", did you mean {' or '.join(near)}?" if near else ""), spec)
+
+
+def _unknown(problem: str, value: Any) -> UnknownTarget:
+    return UnknownTarget(f"{problem}; accepted are {ACCEPTED}", field="target", value=value)
+
+
+def _cpu(text: str) -> TargetSpec:
+    cores = text.removeprefix("cpu:")
+    if not (cores.isascii() and cores.isdigit() and 1 <= int(cores) <= MAX_CORES):
+        raise _unknown(f"cpu:N needs a number of cores from 1 to {MAX_CORES}, not {cores!r}", text)
+    return TargetSpec(f"cpu:{int(cores)}", None, "llvm", int(cores))
+
+
+def _from_object(given: Mapping[str, Any]) -> TargetSpec:
+    if not isinstance(given, Mapping):
+        raise _unknown("the target must be a string or an object", given)
+    body = dict(given)
+    if body.get("tag"):
+        if body["tag"] not in _table()["tags"]:
+            raise _unknown(f"there is no tag {body['tag']!r}", given)
+        base = _table()["tags"][body["tag"]]
+        if body.get("kind", base["kind"]) != base["kind"]:
+            raise _unknown(f"tag {body['tag']!r} is of kind {base['kind']!r}, not {body['kind']!r}", given)
+        body = {**base, **body}
+    else:
+        body.pop("tag", None)
+    _check_options(body, given)
+    _check_complete(body, given)
+    target = Target(body)
+    bare = set(given) == {"tag"}
+    return TargetSpec(str(body["tag"]) if bare else target.canonical, target, target.kind)
+
+
+def _check_options(body: Mapping[str, Any], given: Any) -> None:
+    kinds = _table()["kinds"]
+    if body.get("kind") not in kinds:
+        raise _unknown(f"target kind {body.get('kind')!r} is not one of {', '.join(sorted(kinds))}", given)
+    options = kinds[body["kind"]]["options"]
+    for name, value in body.items():
+        if name.startswith("feature."):
+            continue
+        if name not in options:
+            raise _unknown(f"target kind {body['kind']!r} has no option {name!r}, "
+                           f"it has {', '.join(sorted(options))}", given)
+        _check_type(name, value, options[name], given)
+
+
+def _check_type(name: str, value: Any, kind: str, given: Any) -> None:
+    if kind == "target.Target":
+        if isinstance(value, Mapping):
+            _check_options(value, given)
+            return
+        ok = isinstance(value, str)
+    elif kind.startswith("Array"):
+        ok = isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+    else:
+        ok = isinstance(value, CHECKS[kind]) and (kind == "bool" or not isinstance(value, bool))
+    if not ok:
+        raise _unknown(f"option {name!r} must be of type {kind}, not {value!r}", given)
+
+
+def _check_complete(body: Mapping[str, Any], given: Any) -> None:
+    if body["kind"] == "llvm":
+        if not 1 <= body.get("num-cores", 0) <= MAX_CORES:
+            raise _unknown(f'a CPU target needs "num-cores" from 1 to {MAX_CORES}', given)
+        if "mcpu" not in body and not body.get("tag"):
+            raise _unknown('a CPU target needs "mcpu", the CPU\'s LLVM name', given)
+    if body["kind"] == "cuda" and "arch" not in body:
+        raise _unknown('a CUDA target needs "arch", such as "sm_90a"', given)
