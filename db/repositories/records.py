@@ -1,0 +1,120 @@
+"""Measured candidates: idempotent insertion, and what searchers and cost models read of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from db.models import Batch, Record
+from db.repositories.upsert import insert_for
+from tunesmith.types import Candidate, FailureKind, Measurement
+
+BLAMELESS = (FailureKind.ABANDONED.value, FailureKind.DEVICE_LOST.value)
+"""Failures that say nothing about the candidate."""
+
+
+class Inserted(NamedTuple):
+    """A record that was not there before."""
+
+    id: int
+    index: int
+
+
+class TrainingRow(NamedTuple):
+    """What training needs of a record; its features are in the batch's blob."""
+
+    id: int
+    workload_hash: str
+    batch_id: int
+    index: int
+    latency: float | None
+    features_blob: str
+
+
+def insert(session: Session, rows: Sequence[Mapping[str, Any]]) -> list[Inserted]:
+    """Insert records, ignoring those whose ``(batch_id, index)`` is there; the ones that are new, by index."""
+    if not rows:
+        return []
+    statement = insert_for(session, Record).values([dict(row) for row in rows])
+    statement = statement.on_conflict_do_nothing(index_elements=["batch_id", "index"])
+    found = session.execute(statement.returning(Record.id, Record.index)).all()
+    return sorted((Inserted(*row) for row in found), key=lambda row: row.index)
+
+
+def indices(session: Session, batch_id: int) -> set[int]:
+    """Indices of a batch that have a record."""
+    return set(session.scalars(sa.select(Record.index).where(Record.batch_id == batch_id)))
+
+
+def of_batch(session: Session, batch_id: int) -> Sequence[Record]:
+    """A batch's records by index."""
+    return session.scalars(sa.select(Record).where(Record.batch_id == batch_id).order_by(Record.index)).all()
+
+
+def of_task_since(session: Session, job_task_id: int, after: int) -> Sequence[Record]:
+    """A task's records with an id greater than ``after``, oldest first.
+
+    Records of one task are inserted under a lock on the task's row, so their ids appear in order.
+    """
+    query = sa.select(Record).where(Record.job_task_id == job_task_id, Record.id > after)
+    return session.scalars(query.order_by(Record.id)).all()
+
+
+def best_elsewhere(
+    session: Session, workload: str, target: str, sketches: Collection[str], not_job: str, limit: int
+) -> Sequence[Record]:
+    """The fastest records of a workload on a target that other jobs or imports left, fastest first."""
+    query = sa.select(Record).where(
+        Record.workload_hash == workload, Record.target_hash == target, Record.latency.is_not(None),
+        Record.sketch_hash.in_(sketches), sa.or_(Record.job_id.is_(None), Record.job_id != not_job),
+    )  # fmt: skip
+    return session.scalars(query.order_by(Record.latency, Record.id).limit(limit)).all()
+
+
+def measurement(row: Record) -> Measurement:
+    """The record as searchers see it."""
+    candidate = Candidate.from_json([row.sketch_hash, row.decisions])
+    failure = FailureKind(row.failure) if row.failure else None
+    return Measurement(
+        candidate, tuple(row.samples), failure, row.message, row.build_seconds, row.run_seconds
+    )  # fmt: skip
+
+
+def training_rows(
+    session: Session, target: str, limit: int, *, job_id: str | None = None, not_job: str | None = None
+) -> list[TrainingRow]:
+    """The newest records that have features, newest first, of one job or of all but one."""
+    query = (
+        sa.select(Record.id, Record.workload_hash, Batch.id, Record.index, Record.latency, Batch.features_blob)
+        .join(Batch, Record.batch_id == Batch.id)
+        .where(Record.target_hash == target, Batch.features_blob.is_not(None), Record.sketch_hash.is_not(None))
+        .where(sa.or_(Record.failure.is_(None), Record.failure.not_in(BLAMELESS)))
+    )
+    if job_id is not None:
+        query = query.where(Record.job_id == job_id)
+    if not_job is not None:
+        query = query.where(sa.or_(Record.job_id.is_(None), Record.job_id != not_job))
+    return [TrainingRow(*row) for row in session.execute(query.order_by(Record.id.desc()).limit(limit))]
+
+
+def count_valid(session: Session, job_id: str, after: int = 0) -> int:
+    """A job's measured candidates with a latency and an id greater than ``after``; default schedules left out."""
+    query = sa.select(sa.func.count()).select_from(Record).where(
+        Record.job_id == job_id, Record.id > after, Record.latency.is_not(None), Record.sketch_hash.is_not(None)
+    )  # fmt: skip
+    return session.scalar(query) or 0
+
+
+def count(session: Session, job_id: str) -> int:
+    """Trials of a job: its records without those of default schedules."""
+    query = sa.select(sa.func.count()).select_from(Record)
+    return session.scalar(query.where(Record.job_id == job_id, Record.sketch_hash.is_not(None))) or 0
+
+
+def failures(session: Session, job_id: str) -> dict[str, int]:
+    """A job's failed candidates by kind of failure."""
+    query = sa.select(Record.failure, sa.func.count()).where(Record.job_id == job_id, Record.failure.is_not(None))
+    return {str(kind): number for kind, number in session.execute(query.group_by(Record.failure))}

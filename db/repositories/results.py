@@ -1,0 +1,158 @@
+"""From a worker's results to records, champions, and finished batches and rounds."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from db.models import Batch, Job, JobTask, Round
+from db.models.base import utcnow
+from db.repositories import events, records, schedules
+from db.repositories.transitions import transition
+from tunesmith.messages import WireResult
+from tunesmith.states import RoundState, WorkState, is_final
+from tunesmith.types import Candidate, FailureKind
+
+MESSAGE_LIMIT = 2000
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What some results changed: indices that are new, and whether they completed the batch."""
+
+    new: tuple[int, ...]
+    finished: bool
+
+
+def apply(
+    session: Session, batch: Batch, results: Sequence[WireResult], environment: Mapping[str, Any]
+) -> Applied:  # fmt: skip
+    """Record results of a batch, from whichever attempt and however often they arrive.
+
+    The task's row is locked first, so that the results of one task are taken in one after another.
+    """
+    task = _locked_task(session, batch)
+    before = task.best_seconds
+    candidates = [Candidate.from_json(value) for value in batch.candidates]
+    known = [result for result in results if 0 <= result.index < len(candidates)]
+    job = session.get_one(Job, batch.job_id)
+    rows = [_row(result, candidates[result.index], batch, task, job, environment) for result in known]
+    inserted = {row.index: row.id for row in records.insert(session, _first_of_each(rows))}
+    for result in {result.index: result for result in reversed(known)}.values():
+        if result.index in inserted:
+            _count(session, task, job, result, candidates[result.index], inserted[result.index])
+    if task.best_seconds is not None and (before is None or task.best_seconds < before):
+        events.append(
+            session, "new_best", job.id, task=task.id, name=task.name, seconds=task.best_seconds, before=before,
+            record=task.best_record_id, batch=batch.id,
+        )  # fmt: skip
+    session.flush()
+    finished = len(records.indices(session, batch.id)) == len(candidates) and not is_final(batch.state)
+    if finished:
+        _finish(session, batch, task, WorkState.DONE, None)
+    return Applied(tuple(sorted(inserted)), finished)
+
+
+def abandon(session: Session, batch: Batch, problem: dict[str, Any]) -> None:
+    """Record what a batch still lacks as abandoned, and finish it and its round."""
+    missing = sorted(set(range(len(batch.candidates))) - records.indices(session, batch.id))
+    detail = str(problem.get("detail", ""))[:MESSAGE_LIMIT]
+    given_up = [WireResult(index=index, failure=FailureKind.ABANDONED, message=detail) for index in missing]
+    transition(session, batch, WorkState.FAILED, error=problem, finished_at=utcnow(), data={"problem": problem})
+    apply(session, batch, given_up, {})
+    _finish(session, batch, _locked_task(session, batch), None, problem)
+
+
+def sign_of_life(session: Session, batch: Batch, worker: str, attempt: int) -> None:
+    """Note who measures the batch; a queued one becomes running. Reports of an earlier attempt say nothing."""
+    if batch.attempt != attempt or is_final(batch.state):
+        return
+    if batch.state is WorkState.QUEUED:
+        transition(session, batch, WorkState.RUNNING, worker=worker, data={"worker": worker, "attempt": attempt})
+
+
+def _locked_task(session: Session, batch: Batch) -> JobTask:
+    query = sa.select(JobTask).join(Round, Round.job_task_id == JobTask.id).where(Round.id == batch.round_id)
+    task = session.scalars(query.with_for_update(of=JobTask).execution_options(populate_existing=True)).one()
+    session.refresh(batch)
+    return task
+
+
+def _first_of_each(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return list({row["index"]: row for row in reversed(rows)}.values())
+
+
+def _row(
+    result: WireResult, candidate: Candidate, batch: Batch, task: JobTask, job: Job, environment: Mapping[str, Any]
+) -> dict[str, Any]:  # fmt: skip
+    failure = result.failure
+    if failure is None and not result.samples:
+        failure = FailureKind.RUN_ERROR
+    return {
+        "job_id": batch.job_id,
+        "job_task_id": task.id,
+        "batch_id": batch.id,
+        "index": result.index,
+        "workload_hash": task.workload_hash,
+        "target_hash": job.target_hash,
+        "sketch_hash": candidate.sketch,
+        "decisions": candidate.to_json()[1],
+        "samples": [] if failure else list(result.samples),
+        "latency": None if failure else statistics.median(result.samples),
+        "failure": failure.value if failure else None,
+        "message": result.message[:MESSAGE_LIMIT],
+        "build_seconds": result.build_seconds,
+        "run_seconds": result.run_seconds,
+        "environment": dict(environment),
+        "created_at": utcnow(),
+    }
+
+
+def _count(
+    session: Session, task: JobTask, job: Job, result: WireResult, candidate: Candidate, record_id: int
+) -> None:  # fmt: skip
+    latency = statistics.median(result.samples) if result.samples and result.failure is None else None
+    if candidate.sketch is None:
+        task.untuned_seconds = latency
+        return
+    task.trials += 1
+    if latency is None:
+        task.failures += 1
+        return
+    if task.best_seconds is None or latency < task.best_seconds:
+        task.best_seconds, task.best_record_id = latency, record_id
+    if result.trace is not None and job.target_hash is not None:
+        schedules.crown(session, task.workload_hash, job.target_hash, record_id, latency, result.trace)
+
+
+def _finish(
+    session: Session, batch: Batch, task: JobTask, state: WorkState | None, problem: dict[str, Any] | None
+) -> None:  # fmt: skip
+    now = utcnow()
+    if state is not None:
+        transition(session, batch, state, finished_at=now)
+    round_ = session.get_one(Round, batch.round_id, populate_existing=True)
+    if is_final(round_.state):
+        return
+    rows = records.of_batch(session, batch.id)
+    failed = [row for row in rows if row.failure]
+    metrics = {
+        **(round_.metrics or {}),
+        "measured": len(rows),
+        "failed": len(failed),
+        "build_seconds": sum(row.build_seconds for row in rows),
+        "run_seconds": sum(row.run_seconds for row in rows),
+    }
+    transition(
+        session, round_, RoundState.DONE, event="round_finished", finished_at=now, metrics=metrics,
+        best_after=task.best_seconds, error=problem,
+        data={
+            "number": round_.number, "task": task.id, "name": task.name, "measured": len(rows), "failed": len(failed),
+            "best_before": round_.best_before, "best_after": task.best_seconds, "trials": task.trials,
+        },
+    )  # fmt: skip
