@@ -1,0 +1,285 @@
+"""The client: one method per thing that the REST API does."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import httpx2
+
+from tunesmith.client import events
+from tunesmith.client.schemas import Device, Event, Job, JobTask, Model, ModelTask, Page
+from tunesmith.client.transport import Transport
+from tunesmith.errors import InvalidInput, NotAModel, TunesmithError, from_problem
+from tunesmith.states import ModelState
+
+DEFAULT_URL = "http://127.0.0.1:8700"
+
+
+class Client:
+    """Talks to one coordinator; close it or use it in a ``with`` statement. Not for several threads at once.
+
+    Args:
+        url: base address.
+        key: bearer key where the server asks for one.
+        timeout: seconds to wait for an answer to begin.
+        transport: replaces the network, for tests.
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        key: str | None = None,
+        *,
+        timeout: float = 30.0,
+        transport: httpx2.BaseTransport | None = None,
+    ) -> None:
+        self._transport = Transport(url, key, timeout, transport)
+        self.url = self._transport.url
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
+    def ready(self) -> bool:
+        """True when a server answers and all that it needs is there."""
+        try:
+            self._transport.request("GET", "/readyz", timeout=5.0)
+        except TunesmithError:
+            return False
+        return True
+
+    # Models
+
+    def upload_model(
+        self, path: str | Path, name: str | None = None, inputs: Mapping[str, Sequence[int]] | None = None
+    ) -> Model:
+        """Upload a model file, streamed from disk. The same file again gives the same model.
+
+        Args:
+            path: an ``.onnx`` or ``.pt2`` file.
+            name: defaults to the file's name.
+            inputs: static shapes of inputs that the model leaves dynamic.
+
+        Raises:
+            NotAModel: when the file cannot be read.
+        """
+        path = Path(path)
+        form = {"name": name or path.name}
+        if inputs:
+            form["inputs"] = json.dumps({key: list(shape) for key, shape in inputs.items()})
+        try:
+            with path.open("rb") as file:
+                answer = self._transport.request(
+                    "POST", "/v1/models", data=form, timeout=httpx2.Timeout(600.0, connect=10.0),
+                    files={"file": (path.name, file, "application/octet-stream")},
+                )
+        except OSError as error:
+            raise NotAModel(f"cannot read {path}: {error.strerror}", field="model", value=str(path)) from error
+        return Model.model_validate(answer.json())
+
+    def models(self, limit: int = 50, cursor: str | None = None) -> Page[Model]:
+        """Models, newest first."""
+        return Page[Model].model_validate(self._transport.get("/v1/models", limit=limit, cursor=cursor))
+
+    def model(self, model_id: str) -> Model:
+        """One model."""
+        return Model.model_validate(self._transport.get(f"/v1/models/{model_id}"))
+
+    def wait_model(self, model_id: str, timeout: float = 600.0, poll: float = 0.2) -> Model:
+        """Wait until a model is imported.
+
+        Raises:
+            ModelRejected: or the subclass that says why the model was refused.
+            TunesmithError: when the import takes longer than ``timeout`` seconds.
+        """
+        end = time.monotonic() + timeout
+        while (model := self.model(model_id)).state is ModelState.IMPORTING:
+            if time.monotonic() > end:
+                raise TunesmithError(f"the model {model_id} was not imported within {timeout:g} s")
+            time.sleep(poll)
+        if model.state is ModelState.REJECTED:
+            raise from_problem(model.error or {"code": "model_rejected", "detail": "the model was rejected"})
+        return model
+
+    def model_tasks(self, model_id: str) -> list[ModelTask]:
+        """The tasks that a model was split into."""
+        return [ModelTask.model_validate(item) for item in self._all(f"/v1/models/{model_id}/tasks")]
+
+    # Jobs
+
+    def submit(
+        self,
+        *,
+        target: str | dict[str, Any],
+        model_id: str | None = None,
+        operator: str | None = None,
+        trials: int | None = None,
+        seconds: float | None = None,
+        stop_when_converged: bool = False,
+        **options: Any,
+    ) -> Job:
+        """Submit a job; returns at once.
+
+        Args:
+            target: short name, TVM tag or target JSON.
+            model_id: what to tune, or
+            operator: an operator spec such as ``gemm:1024x1024x1024:float32``.
+            trials: budget of measured candidates.
+            seconds: budget of time; at least one of the two.
+            stop_when_converged: end early when nothing more is gained.
+            **options: ``search, cost_model, allocator, priority, seed, warm_start, verify, name``; None leaves
+                the server's default.
+        """
+        budget = {"trials": trials, "seconds": seconds, "stop_when_converged": stop_when_converged}
+        body = {"model_id": model_id, "operator": operator, "target": target, **options}
+        body = {key: value for key, value in body.items() if value is not None}
+        body["budget"] = {key: value for key, value in budget.items() if value is not None}
+        answer = self._transport.request(
+            "POST", "/v1/jobs", repeat=True, json=body, headers={"idempotency-key": uuid.uuid4().hex}
+        )
+        return Job.model_validate(answer.json())
+
+    def jobs(
+        self,
+        *,
+        state: str | None = None,
+        target: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+        sort: str | None = None,
+    ) -> Page[Job]:
+        """Jobs, newest first."""
+        answer = self._transport.get("/v1/jobs", state=state, target=target, limit=limit, cursor=cursor, sort=sort)
+        return Page[Job].model_validate(answer)
+
+    def job(self, job_id: str) -> Job:
+        """One job."""
+        return Job.model_validate(self._transport.get(f"/v1/jobs/{job_id}"))
+
+    def wait(self, job_id: str, timeout: float | None = None, poll: float = 0.5) -> Job:
+        """Wait until a job has ended, whichever way.
+
+        Raises:
+            TunesmithError: when it takes longer than ``timeout`` seconds.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        while not (job := self.job(job_id)).done:
+            if end is not None and time.monotonic() > end:
+                raise TunesmithError(f"the job {job_id} did not end within {timeout:g} s; it is {job.state.value}")
+            time.sleep(poll)
+        return job
+
+    def cancel(self, job_id: str) -> Job:
+        """Cancel a job; what it measured stays."""
+        return self._act(job_id, "cancel")
+
+    def pause(self, job_id: str) -> Job:
+        """Open no more rounds."""
+        return self._act(job_id, "pause")
+
+    def resume(self, job_id: str) -> Job:
+        """Go on after a pause."""
+        return self._act(job_id, "resume")
+
+    def update(
+        self, job_id: str, *, priority: int | None = None, trials: int | None = None, seconds: float | None = None
+    ) -> Job:
+        """Change a job's priority or budget."""
+        budget = {key: value for key, value in (("trials", trials), ("seconds", seconds)) if value is not None}
+        body: dict[str, Any] = {"priority": priority} if priority is not None else {}
+        if budget:
+            body["budget"] = budget
+        if not body:
+            raise InvalidInput("nothing to set: give --priority, --trials or --time")
+        return Job.model_validate(self._transport.request("PATCH", f"/v1/jobs/{job_id}", json=body).json())
+
+    def tasks(self, job_id: str) -> list[JobTask]:
+        """A job's tasks."""
+        return [JobTask.model_validate(item) for item in self._all(f"/v1/jobs/{job_id}/tasks")]
+
+    def curve(self, job_id: str) -> dict[str, Any]:
+        """Best-so-far, down-sampled by the server."""
+        return dict(self._transport.get(f"/v1/jobs/{job_id}/curve"))
+
+    # Events
+
+    def events(self, job_id: str, after: int = 0, limit: int = 200) -> list[Event]:
+        """Events with an id above ``after``, oldest first."""
+        return events.page(self._transport, job_id, after, limit)
+
+    def follow(self, job_id: str, after: int = 0) -> Iterator[Event]:
+        """Events as they happen, until the job has ended. Survives broken connections."""
+        for event in events.follow(self._transport, job_id, after):
+            if event is not None:
+                after = event.id
+                yield event
+            if (event is None or "state" in event.data) and self.job(job_id).done:
+                yield from self.events(job_id, after)
+                return
+
+    # Results
+
+    def best(self, job_id: str) -> list[dict[str, Any]]:
+        """The best schedules, one object per task (the JSON log's lines)."""
+        response = self._transport.request("GET", f"/v1/jobs/{job_id}/best", params={"format": "jsonl"})
+        return [json.loads(line) for line in response.text.splitlines() if line.strip()]
+
+    def download_best(self, job_id: str, path: str | Path) -> Path:
+        """Write the JSON log to ``path``."""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._transport.download(f"/v1/jobs/{job_id}/best", path, format="jsonl")
+        return path
+
+    def download_metaschedule(self, job_id: str, folder: str | Path) -> Path:
+        """Write a MetaSchedule database with what compiles it to ``folder``."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        archive = folder / "download.zip"
+        try:
+            self._transport.download(f"/v1/jobs/{job_id}/best", archive, format="metaschedule")
+            with zipfile.ZipFile(archive) as content:
+                content.extractall(folder)
+        finally:
+            archive.unlink(missing_ok=True)
+        return folder
+
+    # Fleet
+
+    def devices(self) -> list[Device]:
+        """Every known device."""
+        return [Device.model_validate(item) for item in self._all("/v1/devices")]
+
+    def targets(self) -> list[dict[str, Any]]:
+        """Targets that something was tuned for."""
+        return list(self._all("/v1/targets"))
+
+    def _act(self, job_id: str, action: str) -> Job:
+        return Job.model_validate(self._transport.request("POST", f"/v1/jobs/{job_id}/{action}").json())
+
+    def _all(self, path: str) -> Iterator[dict[str, Any]]:
+        cursor: str | None = None
+        while True:
+            answer = self._transport.get(path, cursor=cursor)
+            if isinstance(answer, list):
+                yield from answer
+                return
+            yield from answer["items"]
+            cursor = answer.get("next_cursor")
+            if cursor is None:
+                return

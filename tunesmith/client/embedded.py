@@ -1,0 +1,127 @@
+"""An embedded stack for the length of a ``with`` block: ``tunesmith up`` as a child process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+from tunesmith.errors import StackFailed, from_problem
+
+START_TIMEOUT = 120.0
+STOP_TIMEOUT = 30.0
+
+
+class EmbeddedStack:
+    """Starts every process of the service on this machine and stops them at the end.
+
+    The stack watches a pipe that this process holds, so it ends too when this process is killed.
+
+    Args:
+        data_dir: where the database, blobs and logs live; what was learned there earlier is used again.
+        port: of the coordinator; 0 takes a free one.
+        env: environment of the stack; this process's when None.
+    """
+
+    url: str
+
+    def __init__(self, data_dir: str | Path = ".tunesmith", port: int = 0, env: dict[str, str] | None = None) -> None:
+        self.data_dir = Path(data_dir)
+        self._port = port
+        self._env = env
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> EmbeddedStack:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        """Process id of the supervisor."""
+        if self._process is None:
+            raise StackFailed("the stack was not started")
+        return self._process.pid
+
+    def start(self, timeout: float = START_TIMEOUT) -> None:
+        """Start, and wait until it serves.
+
+        Raises:
+            StackFailed: with the reason, when it does not come up within ``timeout`` seconds.
+            MissingDependency: when the server side is not installed.
+        """
+        command = [sys.executable, "-m", "tunesmith.cli", "up", "--json", "--with-parent"]
+        command += ["--port", str(self._port), "--data-dir", str(self.data_dir)]
+        # A session of its own: Ctrl-C reaches this process only, which then stops the stack in order.
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=self._env, start_new_session=True
+        )
+        try:
+            self.url = self._await_ready(timeout)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _await_ready(self, timeout: float) -> str:
+        assert self._process is not None and self._process.stdout is not None
+        lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=_pump, args=(self._process.stdout, lines), daemon=True).start()
+        try:
+            line = lines.get(timeout=timeout)
+        except queue.Empty:
+            raise StackFailed(f"the embedded stack was not ready after {timeout:g} s; see {self.data_dir}/logs") from None
+        answer = _object(line)
+        if "url" in answer and "code" not in answer:
+            return str(answer["url"])
+        if "code" in answer:
+            raise from_problem(answer)
+        raise StackFailed(f"the embedded stack ended at once; see {self.data_dir}/logs")
+
+    def stop(self, timeout: float = STOP_TIMEOUT) -> None:
+        """Stop every process; returns when none is left."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()  # its children carry a parent-death signal
+            process.wait()
+        finally:
+            if process.stdin is not None:
+                process.stdin.close()
+            if process.stdout is not None:
+                process.stdout.close()
+
+    def alive(self) -> bool:
+        """True while the supervisor runs."""
+        return self._process is not None and self._process.poll() is None
+
+
+def _pump(stream: IO[str], lines: queue.Queue[str | None]) -> None:
+    with contextlib.suppress(ValueError, OSError):  # closed by stop()
+        for line in stream:
+            lines.put(line)
+    lines.put(None)
+
+
+def _object(line: str | None) -> dict[str, Any]:
+    try:
+        value = json.loads(line or "{}")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+

@@ -1,0 +1,112 @@
+"""What the REST API answers, typed. Fields that a newer server adds are kept (``model_extra``)."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from tunesmith.states import JobState, ModelState, is_final
+
+
+class Answer(BaseModel):
+    """Base of every answer."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+class Progress(Answer):
+    """How far a job has come; ``eta_seconds`` is None while it cannot be told."""
+
+    trials: int = 0
+    trials_budget: int | None = None
+    seconds: float = 0.0
+    eta_seconds: float | None = None
+
+
+class Latency(Answer):
+    """Latency of the whole model in seconds: estimated while tuning, measured end to end at the end."""
+
+    untuned: float | None = None
+    current: float | None = None
+    speedup: float | None = None
+
+
+class Job(Answer):
+    """A tuning job."""
+
+    id: str
+    state: JobState
+    name: str = ""
+    model_id: str | None = None
+    target: Any = None
+    progress: Progress = Progress()
+    latency: Latency = Latency()
+    error: dict[str, Any] | None = None
+    waiting_for: dict[str, Any] | None = None
+    stop_reason: str | None = None
+    created_at: dt.datetime | None = None
+    started_at: dt.datetime | None = None
+    finished_at: dt.datetime | None = None
+
+    @property
+    def done(self) -> bool:
+        """True when nothing more will happen."""
+        return is_final(self.state)
+
+
+class Model(Answer):
+    """An uploaded model or an operator."""
+
+    id: str
+    state: ModelState
+    name: str = ""
+    source: str = ""
+    error: dict[str, Any] | None = None
+
+
+class ModelTask(Answer):
+    """A task of a model."""
+
+    name: str
+    weight: int
+
+
+class JobTask(Answer):
+    """A task of a job: where the budget goes and what it found. Latencies in seconds."""
+
+    name: str
+    weight: int
+    trials: int = 0
+    flops: float | None = None
+    best_latency: float | None = None
+    untuned_latency: float | None = None
+    tunable: bool = True
+
+
+class Device(Answer):
+    """A device that a measure worker reported."""
+
+    name: str
+    device_classes: list[str] = []
+    alive: bool = True
+
+
+class Event(Answer):
+    """Something that happened to a job; ids only grow."""
+
+    id: int
+    kind: str
+    data: dict[str, Any] = {}
+    created_at: dt.datetime | None = None
+
+
+Item = TypeVar("Item")
+
+
+class Page(Answer, Generic[Item]):
+    """One page of a list; pass ``next_cursor`` on to get the next."""
+
+    items: list[Item]
+    next_cursor: str | None = None

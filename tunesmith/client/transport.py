@@ -1,0 +1,117 @@
+"""HTTP for the SDK: errors become exceptions, requests that are safe to repeat are repeated."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from tunesmith import __version__
+from tunesmith.errors import NotFound, PayloadTooLarge, ServerUnreachable, TunesmithError, Unauthorized, from_problem
+
+ATTEMPTS = 4
+FIRST_PAUSE = 0.1
+_BY_STATUS = {401: Unauthorized, 403: Unauthorized, 404: NotFound, 413: PayloadTooLarge}
+
+
+class Transport:
+    """One server, one key. Raises ``TunesmithError`` subclasses only.
+
+    Args:
+        url: base address of the coordinator.
+        key: bearer key, or None where the server asks for none.
+        timeout: seconds to wait for an answer to begin.
+        transport: replaces the network, for tests.
+    """
+
+    def __init__(self, url: str, key: str | None, timeout: float, transport: httpx2.BaseTransport | None) -> None:
+        headers = {"user-agent": f"tunesmith/{__version__}"}
+        if key:
+            headers["authorization"] = f"Bearer {key}"
+        self.url = url.rstrip("/")
+        try:
+            self._http = httpx2.Client(base_url=self.url, headers=headers, timeout=timeout, transport=transport)
+        except (httpx2.InvalidURL, ValueError) as error:
+            raise self._unreachable(error) from error
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def request(self, method: str, path: str, *, repeat: bool = False, **arguments: Any) -> httpx2.Response:
+        """Send, and raise what the server's problem object stands for.
+
+        Args:
+            method: HTTP method.
+            path: below the base address.
+            repeat: try again after a connection error; always on for GET.
+            **arguments: of ``httpx2.Client.request``.
+
+        Raises:
+            ServerUnreachable: when no connection came about or the answer never arrived.
+            TunesmithError: what the server answered.
+        """
+        attempts = ATTEMPTS if repeat or method == "GET" else 1
+        for attempt in range(1, attempts + 1):
+            try:
+                response = self._http.request(method, path, **arguments)
+            except (httpx2.TransportError, httpx2.InvalidURL) as error:
+                if attempt == attempts:
+                    raise self._unreachable(error) from error
+                time.sleep(FIRST_PAUSE * 2 ** (attempt - 1))
+            else:
+                return self._checked(response)
+        raise AssertionError("unreachable: the loop returns or raises")
+
+    def get(self, path: str, **params: Any) -> Any:
+        """The JSON answer to a GET; parameters that are None are left out."""
+        return self.request("GET", path, params=_given(params)).json()
+
+    @contextmanager
+    def stream(
+        self, path: str, *, headers: dict[str, str] | None = None, timeout: float | None = None, **params: Any
+    ) -> Iterator[httpx2.Response]:
+        """An answer whose body is read as it arrives; ``timeout`` bounds the silence between two pieces."""
+        options = {} if timeout is None else {"timeout": timeout}
+        try:
+            with self._http.stream("GET", path, headers=headers, params=_given(params), **options) as response:
+                if response.is_error:
+                    response.read()
+                yield self._checked(response)
+        except httpx2.TransportError as error:
+            raise self._unreachable(error) from error
+
+    def download(self, path: str, to: Path, **params: Any) -> None:
+        """Write an answer's body to a file, piece by piece; the file appears only when it is complete."""
+        part = to.with_name(to.name + ".part")
+        with self.stream(path, **params) as response, part.open("wb") as file:
+            for piece in response.iter_bytes():
+                file.write(piece)
+        part.replace(to)
+
+    def _checked(self, response: httpx2.Response) -> httpx2.Response:
+        if response.is_success:
+            return response
+        try:
+            body = response.json()
+        except ValueError:
+            body = None
+        if isinstance(body, dict) and "code" in body:
+            raise from_problem(body)
+        error = _BY_STATUS.get(response.status_code, TunesmithError)
+        raise error(f"{self.url} answered {response.status_code} {response.reason_phrase} to {response.request.url}")
+
+    def _unreachable(self, error: Exception) -> ServerUnreachable:
+        reason = str(error) or type(error).__name__
+        return ServerUnreachable(
+            f"no Tunesmith server answers at {self.url} ({reason}); start one with 'tunesmith up'",
+            field="server", value=self.url,
+        )
+
+
+def _given(params: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in params.items() if value is not None}
