@@ -1,0 +1,101 @@
+"""Host lease: nothing may build or search on cores that a timed kernel uses."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def default_lease_path() -> Path:
+    """``TUNESMITH_LEASE_FILE``, else one file per user in the temporary folder."""
+    given = os.environ.get("TUNESMITH_LEASE_FILE")
+    return Path(given) if given else Path(tempfile.gettempdir()) / f"tunesmith-{os.getuid()}.lease"
+
+
+class HostLease:
+    """A read-write lock between processes and threads, on two ``flock`` files.
+
+    Timing windows hold it exclusively, small units of work (one candidate, one generation) share it. Everyone
+    passes the turnstile (``<path>.turn``) first and an exclusive holder keeps it until it is done, so whoever
+    shares later queues behind a waiting exclusive holder. The kernel drops the locks of a process that dies.
+    Not reentrant: a thread that shares the lease must not take it again.
+
+    Args:
+        path: the lease file; both files are made when absent and are never removed.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._turn = self.path.with_name(self.path.name + ".turn")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Hold the lease together with other units of work."""
+        with _locked(self._turn, fcntl.LOCK_SH) as turn:
+            main = _open(self.path)
+            try:
+                fcntl.flock(main, fcntl.LOCK_SH)
+                turn.release()
+                yield
+            finally:
+                os.close(main)
+
+    @contextmanager
+    def exclusive(self, limit: float | None = None) -> Iterator[None]:
+        """Hold the lease alone.
+
+        Args:
+            limit: seconds after which the lease is given up although the block still runs, so that a kernel
+                that hangs stops nobody else.
+        """
+        with _locked(self._turn, fcntl.LOCK_EX) as turn, _locked(self.path, fcntl.LOCK_EX) as main:
+            if limit is None:
+                yield
+                return
+            timer = threading.Timer(limit, _release, (main, turn))
+            timer.daemon = True
+            timer.start()
+            try:
+                yield
+            finally:
+                timer.cancel()
+
+
+class _Locked:
+    """An open lock file; releasing twice is harmless."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd: int | None = fd
+        self._guard = threading.Lock()
+
+    def release(self) -> None:
+        with self._guard:
+            if self._fd is not None:
+                os.close(self._fd)
+                self._fd = None
+
+
+def _release(*locks: _Locked) -> None:
+    for lock in locks:
+        lock.release()
+
+
+@contextmanager
+def _locked(path: Path, mode: int) -> Iterator[_Locked]:
+    lock = _Locked(_open(path))
+    try:
+        fcntl.flock(lock._fd, mode)  # type: ignore[arg-type]
+        yield lock
+    finally:
+        lock.release()
+
+
+def _open(path: Path) -> int:
+    # A descriptor of one's own for each holder: flock belongs to the open file, so threads exclude each other too.
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
