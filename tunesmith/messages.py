@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import base64
 import zlib
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from tunesmith.types import FailureKind
 
-VERSION = 1
+VERSION: Final = 1
 INLINE_LIMIT = 1_000_000
 """Bytes of encoded payload above which it travels as a blob."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import statistics
 from dataclasses import dataclass, field
-from typing import Union
+from typing import Any, Union
 
 Decision = Union[int, tuple[int, ...]]
 """One sampling decision: the factors of a perfect tile, a category's index, or a loop index."""
@@ -68,12 +68,12 @@ class Candidate:
     decisions: tuple[Decision, ...] = ()
 
     @classmethod
-    def from_json(cls, value: list) -> Candidate:
+    def from_json(cls, value: list[Any]) -> Candidate:
         """Inverse of :meth:`to_json`."""
         sketch, decisions = value
         return cls(sketch, tuple(tuple(d) if isinstance(d, list) else d for d in decisions))
 
-    def to_json(self) -> list:
+    def to_json(self) -> list[Any]:
         """``[sketch, decisions]`` in plain JSON types."""
         return [self.sketch, [list(d) if isinstance(d, tuple) else d for d in self.decisions]]
 

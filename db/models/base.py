@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlalchemy import JSON, DateTime, Enum, MetaData, String, TypeDecorator, func
 from sqlalchemy.dialects.postgresql import JSONB
@@ -58,7 +58,7 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
-    type_annotation_map = {
+    type_annotation_map: ClassVar[dict[Any, Any]] = {
         dict[str, Any]: Json,
         list[Any]: Json,
         dt.datetime: UtcDateTime,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -16,14 +17,16 @@ BLAMELESS = (FailureKind.ABANDONED.value, FailureKind.DEVICE_LOST.value)
 """Failures that say nothing about the candidate."""
 
 
-class Inserted(NamedTuple):
+@dataclass(frozen=True)
+class Inserted:
     """A record that was not there before."""
 
     id: int
     index: int
 
 
-class TrainingRow(NamedTuple):
+@dataclass(frozen=True)
+class TrainingRow:
     """What training needs of a record; its features are in the batch's blob."""
 
     id: int
@@ -41,7 +44,7 @@ def insert(session: Session, rows: Sequence[Mapping[str, Any]]) -> list[Inserted
     statement = insert_for(session, Record).values([dict(row) for row in rows])
     statement = statement.on_conflict_do_nothing(index_elements=["batch_id", "index"])
     found = session.execute(statement.returning(Record.id, Record.index)).all()
-    return sorted((Inserted(*row) for row in found), key=lambda row: row.index)
+    return sorted((Inserted(id_, index) for id_, index in found), key=lambda row: row.index)
 
 
 def indices(session: Session, batch_id: int) -> set[int]:
@@ -97,7 +100,12 @@ def training_rows(
         query = query.where(Record.job_id == job_id)
     if not_job is not None:
         query = query.where(sa.or_(Record.job_id.is_(None), Record.job_id != not_job))
-    return [TrainingRow(*row) for row in session.execute(query.order_by(Record.id.desc()).limit(limit))]
+    found = session.execute(query.order_by(Record.id.desc()).limit(limit)).all()
+    return [
+        TrainingRow(id_, workload, batch, index, latency, blob)
+        for id_, workload, batch, index, latency, blob in found
+        if blob is not None
+    ]
 
 
 def count_valid(session: Session, job_id: str, after: int = 0) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
@@ -32,12 +34,12 @@ def downgrade() -> None:
 
 
 TABLES = (
-    "targets", "devices", "api_keys", "idempotency_keys", "models", "workloads", "model_tasks", "sketches",
-    "jobs", "families", "job_tasks", "evaluations", "events", "rounds", "batches", "cost_models", "records", "schedules",
+    "targets", "devices", "api_keys", "idempotency_keys", "models", "workloads", "model_tasks", "sketches", "jobs",
+    "families", "job_tasks", "evaluations", "events", "rounds", "batches", "cost_models", "records", "schedules",
 )  # fmt: skip
 
 
-def _lease() -> tuple[sa.Column, ...]:
+def _lease() -> tuple[Any, ...]:
     return (
         sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("dispatched", sa.Integer(), nullable=False),

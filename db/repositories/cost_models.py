@@ -1,0 +1,51 @@
+"""Cost models: what was trained, on how much, and which one ranks candidates now."""
+
+from __future__ import annotations
+
+import uuid
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from db.models import CostModelRow, Job
+from db.repositories import events
+from tunesmith.states import WorkState
+
+OPEN = (WorkState.QUEUED, WorkState.RUNNING)
+
+
+def enqueue(session: Session, job: Job, features: str) -> CostModelRow:
+    """A new version of a job's cost model, to be trained. ``features``: the extractor and its version."""
+    assert job.target_hash is not None, "a job's target is known before anything is trained"
+    number = session.scalar(sa.select(sa.func.max(CostModelRow.number)).where(CostModelRow.job_id == job.id)) or 0
+    row = CostModelRow(
+        id=f"cm-{uuid.uuid4().hex[:16]}", kind=job.cost_model, job_id=job.id, target_hash=job.target_hash,
+        number=number + 1, features=features,
+    )  # fmt: skip
+    session.add(row)
+    session.flush()
+    events.append(session, "cost_model_queued", job.id, id=row.id, number=row.number)
+    return row
+
+
+def latest(session: Session, job_id: str) -> CostModelRow | None:
+    """A job's newest trained model."""
+    query = sa.select(CostModelRow).where(CostModelRow.job_id == job_id, CostModelRow.state == WorkState.DONE)
+    return session.scalars(query.order_by(CostModelRow.number.desc()).limit(1)).first()
+
+
+def latest_elsewhere(
+    session: Session, target: str, kind: str, features: str, not_job: str
+) -> CostModelRow | None:  # fmt: skip
+    """The newest trained model of a kind for a target that another job left, on the same features."""
+    query = sa.select(CostModelRow).where(
+        CostModelRow.target_hash == target, CostModelRow.kind == kind, CostModelRow.features == features,
+        CostModelRow.state == WorkState.DONE, CostModelRow.job_id.is_distinct_from(not_job),
+    )  # fmt: skip
+    return session.scalars(query.order_by(CostModelRow.created_at.desc(), CostModelRow.id).limit(1)).first()
+
+
+def in_training(session: Session, job_id: str) -> bool:
+    """True while a version of the job's model is queued or being trained."""
+    query = sa.select(CostModelRow.id).where(CostModelRow.job_id == job_id, CostModelRow.state.in_(OPEN))
+    return session.scalars(query.limit(1)).first() is not None

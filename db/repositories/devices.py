@@ -1,0 +1,47 @@
+"""Devices: who has shown a sign of life lately."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from db.models import Device
+from db.models.base import utcnow
+from db.repositories import events
+from db.repositories.upsert import insert_for
+from tunesmith.messages import DeviceReport
+
+
+def report(session: Session, message: DeviceReport, timeout: float, now: dt.datetime | None = None) -> None:
+    """Store a sign of life; a device that was unknown, stopped or silent for ``timeout`` seconds is an event."""
+    now = now or utcnow()
+    old = session.get(Device, message.name, populate_existing=True)
+    was_live = old is not None and is_live(old, timeout, now)
+    values = {
+        "worker": message.worker, "host": message.host, "device_classes": message.device_classes,
+        "target": message.target, "cores": message.cores, "simulated": message.simulated,
+        "environment": message.environment, "busy": message.busy, "stopped": message.stopping, "seen_at": now,
+    }  # fmt: skip
+    statement = insert_for(session, Device).values(name=message.name, created_at=now, **values)
+    session.execute(statement.on_conflict_do_update(index_elements=["name"], set_=values))
+    if was_live == message.stopping:
+        kind = "device_left" if message.stopping else "device_joined"
+        events.append(session, kind, name=message.name, host=message.host, device_classes=message.device_classes)
+
+
+def is_live(device: Device, timeout: float, now: dt.datetime | None = None) -> bool:
+    """True when the device was seen within ``timeout`` seconds and did not say goodbye."""
+    return not device.stopped and (now or utcnow()) - device.seen_at <= dt.timedelta(seconds=timeout)
+
+
+def live(
+    session: Session, timeout: float, now: dt.datetime | None = None, device_class: str | None = None
+) -> Sequence[Device]:  # fmt: skip
+    """Live devices by name, of one class or of all."""
+    oldest = (now or utcnow()) - dt.timedelta(seconds=timeout)
+    query = sa.select(Device).where(Device.seen_at >= oldest, ~Device.stopped).order_by(Device.name)
+    rows = session.scalars(query.execution_options(populate_existing=True)).all()
+    return [row for row in rows if device_class is None or device_class in row.device_classes]

@@ -1,0 +1,78 @@
+"""What an import writes: the model's blobs, its workloads and its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from db.models import Model, ModelTask, WorkloadRow
+from db.models.base import utcnow
+from db.repositories.transitions import transition
+from db.repositories.upsert import insert_missing
+from tunesmith.states import ModelState
+from tunesmith.types import TensorSpec, Workload
+
+
+@dataclass(frozen=True)
+class ImportedTask:
+    """A workload of a model: how often it runs, and the blobs of its module and of MetaSchedule's form of it."""
+
+    workload: Workload
+    weight: int
+    module_blob: str
+    metaschedule_blob: str
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A prepared model, its big parts already in the blob store."""
+
+    module_blob: str
+    params_blob: str
+    inputs: tuple[TensorSpec, ...]
+    pipeline: str
+    tasks: tuple[ImportedTask, ...]
+
+
+def store_import(session: Session, model: Model, imported: Imported) -> None:
+    """Everything that an import found, and the model's state ``ready``, in the session's one transaction."""
+    now = utcnow()
+    workloads = sorted(imported.tasks, key=lambda task: task.workload.hash)
+    insert_missing(session, WorkloadRow, [_workload_row(task) | {"created_at": now} for task in workloads])
+    session.execute(sa.delete(ModelTask).where(ModelTask.model_id == model.id))
+    for position, task in enumerate(imported.tasks):
+        session.add(
+            ModelTask(
+                model_id=model.id, workload_hash=task.workload.hash, position=position, name=task.workload.name[:200],
+                weight=task.weight,
+            )  # fmt: skip
+        )
+    transition(
+        session, model, ModelState.READY, data={"tasks": len(imported.tasks)}, error=None,
+        inputs=[[spec.name, spec.dtype, list(spec.shape)] for spec in imported.inputs],
+        module_blob=imported.module_blob, params_blob=imported.params_blob, pipeline=imported.pipeline,
+    )  # fmt: skip
+
+
+def _workload_row(task: ImportedTask) -> dict[str, Any]:
+    workload = task.workload
+    return {
+        "hash": workload.hash,
+        "name": workload.name[:200],
+        "family": workload.family,
+        "args": [[spec.dtype, list(spec.shape)] for spec in workload.args],
+        "flops": workload.flops,
+        "module_blob": task.module_blob,
+        "metaschedule_blob": task.metaschedule_blob,
+    }
+
+
+def tasks(session: Session, model_id: str) -> Sequence[tuple[ModelTask, WorkloadRow]]:
+    """A model's tasks with their workloads, in the model's order."""
+    query = sa.select(ModelTask, WorkloadRow).join(WorkloadRow, ModelTask.workload_hash == WorkloadRow.hash)
+    rows = session.execute(query.where(ModelTask.model_id == model_id).order_by(ModelTask.position))
+    return [(task, workload) for task, workload in rows]
