@@ -1,0 +1,1 @@
+"""Every process of the service on one machine, supervised: ``tunesmith up``."""

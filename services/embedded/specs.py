@@ -1,0 +1,96 @@
+"""Which processes the embedded stack consists of, and with which settings."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from services.embedded import redis_server
+from services.embedded.child import ChildSpec
+from services.embedded.net import accepts, free_port, get_json
+from tunesmith.messages import INGEST, RECORD, SEARCH, TRAIN
+
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class StackOptions:
+    """What the user chose. ``workers`` is how many proposals and imports run at once."""
+
+    data_dir: Path
+    host: str = "127.0.0.1"
+    port: int = 8700
+    workers: int = 2
+    env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+
+    @property
+    def url(self) -> str:
+        """The coordinator's address as seen from this machine."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)
+        return f"http://{f'[{host}]' if ':' in host and host[0] != '[' else host}:{self.port}"
+
+
+def children(options: StackOptions) -> list[ChildSpec]:
+    """Every process of the stack, in starting order.
+
+    Raises:
+        MissingDependency: when no Redis server is found.
+    """
+    redis_port, tracker_port = free_port(), free_port()
+    password = secrets.token_urlsafe(24)
+    env = _environment(options, redis_port, tracker_port, password)
+
+    def coordinator_up() -> bool:
+        return accepts(redis_port) and get_json(f"{options.url}/livez") is not None
+
+    def redis_up() -> bool:
+        return accepts(redis_port)
+
+    def tracker_up() -> bool:
+        return accepts(tracker_port)
+
+    python = sys.executable
+    tunesmith = (python, "-m", "tunesmith.cli")
+    device_env = {key: value for key, value in env.items() if key not in ONE_THREAD}
+    return [
+        ChildSpec(
+            "redis", (redis_server.find_server(), "-"), env,
+            stdin=redis_server.config(redis_port, password, options.data_dir), wave=2,
+        ),
+        ChildSpec("coordinator", (python, "-m", "services.coordinator"), env, may_start=redis_up, wave=1),
+        ChildSpec(
+            "tracker", (python, "-m", "tvm.exec.rpc_tracker", "--host", "127.0.0.1", "--port", str(tracker_port),
+                        "--port-end", str(tracker_port + 1)), env, wave=2,
+        ),
+        ChildSpec(
+            "device", (*tunesmith, "device", "serve", "--key", env["TUNESMITH_DEVICE_KEY"],
+                       "--tracker", env["TUNESMITH_TRACKER"]), device_env, may_start=tracker_up, wave=1,
+        ),
+        ChildSpec("measure", (*tunesmith, "worker", "--queues", "measure"), env, may_start=redis_up),
+        # Results must never wait behind a long import or training: `record` has a process of its own.
+        ChildSpec("record", (*tunesmith, "worker", "--queues", RECORD, "--concurrency", "1"), env,
+                  may_start=coordinator_up),
+        ChildSpec("core", (*tunesmith, "worker", "--queues", f"{INGEST},{SEARCH},{TRAIN}", "--concurrency",
+                           str(options.workers)), env, may_start=coordinator_up),
+    ]  # fmt: skip
+
+
+def _environment(options: StackOptions, redis_port: int, tracker_port: int, password: str) -> dict[str, str]:
+    env = dict(options.env)
+    env.update(dict.fromkeys(ONE_THREAD, "1"))
+    env.update(
+        PYTHONUNBUFFERED="1",
+        TUNESMITH_DATA_DIR=str(options.data_dir),
+        TUNESMITH_BROKER_URL=f"redis://:{password}@127.0.0.1:{redis_port}/0",
+        TUNESMITH_COORDINATOR_URL=options.url,
+        TUNESMITH_HOST=options.host,
+        TUNESMITH_PORT=str(options.port),
+        TUNESMITH_TRACKER=f"127.0.0.1:{tracker_port}",
+        TUNESMITH_DEVICE_KEY=f"{socket.gethostname()}-cpu",
+    )
+    return env
