@@ -21,7 +21,7 @@ def enqueue(session: Session, job: Job, features: str) -> CostModelRow:
     row = CostModelRow(
         id=f"cm-{uuid.uuid4().hex[:16]}", kind=job.cost_model, job_id=job.id, target_hash=job.target_hash,
         number=number + 1, features=features,
-    )  # fmt: skip
+    )
     session.add(row)
     session.flush()
     events.append(session, "cost_model_queued", job.id, id=row.id, number=row.number)
@@ -36,12 +36,12 @@ def latest(session: Session, job_id: str) -> CostModelRow | None:
 
 def latest_elsewhere(
     session: Session, target: str, kind: str, features: str, not_job: str
-) -> CostModelRow | None:  # fmt: skip
+) -> CostModelRow | None:
     """The newest trained model of a kind for a target that another job left, on the same features."""
     query = sa.select(CostModelRow).where(
         CostModelRow.target_hash == target, CostModelRow.kind == kind, CostModelRow.features == features,
         CostModelRow.state == WorkState.DONE, CostModelRow.job_id.is_distinct_from(not_job),
-    )  # fmt: skip
+    )
     return session.scalars(query.order_by(CostModelRow.created_at.desc(), CostModelRow.id).limit(1)).first()
 
 

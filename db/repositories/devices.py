@@ -24,7 +24,7 @@ def report(session: Session, message: DeviceReport, timeout: float, now: dt.date
         "worker": message.worker, "host": message.host, "device_classes": message.device_classes,
         "target": message.target, "cores": message.cores, "simulated": message.simulated,
         "environment": message.environment, "busy": message.busy, "stopped": message.stopping, "seen_at": now,
-    }  # fmt: skip
+    }
     statement = insert_for(session, Device).values(name=message.name, created_at=now, **values)
     session.execute(statement.on_conflict_do_update(index_elements=["name"], set_=values))
     if was_live == message.stopping:
@@ -39,7 +39,7 @@ def is_live(device: Device, timeout: float, now: dt.datetime | None = None) -> b
 
 def live(
     session: Session, timeout: float, now: dt.datetime | None = None, device_class: str | None = None
-) -> Sequence[Device]:  # fmt: skip
+) -> Sequence[Device]:
     """Live devices by name, of one class or of all."""
     oldest = (now or utcnow()) - dt.timedelta(seconds=timeout)
     query = sa.select(Device).where(Device.seen_at >= oldest, ~Device.stopped).order_by(Device.name)

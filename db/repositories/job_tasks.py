@@ -52,13 +52,13 @@ def store_plan(session: Session, job: Job, target_hash: str, planned: Sequence[P
                 job_id=job.id, workload_hash=task.workload, family_id=families[task.family].id, position=position,
                 name=task.name[:200], weight=task.weight, tunable=task.tunable, sketches=list(task.sketches),
                 exhausted=not task.tunable,
-            )  # fmt: skip
+            )
         )
     session.flush()
     transition(
         session, job, JobState.RUNNING, target_hash=target_hash, started_at=utcnow(),
         data={"tasks": len(planned), "tunable": sum(task.tunable for task in planned)},
-    )  # fmt: skip
+    )
 
 
 def pending(session: Session, job_task_id: int) -> set[Candidate]:

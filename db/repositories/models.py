@@ -49,13 +49,13 @@ def store_import(session: Session, model: Model, imported: Imported) -> None:
             ModelTask(
                 model_id=model.id, workload_hash=task.workload.hash, position=position, name=task.workload.name[:200],
                 weight=task.weight,
-            )  # fmt: skip
+            )
         )
     transition(
         session, model, ModelState.READY, data={"tasks": len(imported.tasks)}, error=None,
         inputs=[[spec.name, spec.dtype, list(spec.shape)] for spec in imported.inputs],
         module_blob=imported.module_blob, params_blob=imported.params_blob, pipeline=imported.pipeline,
-    )  # fmt: skip
+    )
 
 
 def _workload_row(task: ImportedTask) -> dict[str, Any]:

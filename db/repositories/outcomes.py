@@ -42,7 +42,7 @@ def fail_job(session: Session, job: Job, problem: dict[str, Any]) -> None:
     if can_move(job.state, JobState.FAILED):
         transition(
             session, job, JobState.FAILED, error=problem, finished_at=utcnow(), data={"problem": problem}
-        )  # fmt: skip
+        )
 
 
 def fail_evaluation(session: Session, evaluation: Evaluation, problem: dict[str, Any]) -> None:
@@ -63,6 +63,6 @@ def _fail_round(session: Session, round_: Round, problem: dict[str, Any]) -> Non
         sa.select(sa.func.count()).select_from(JobTask).where(
             JobTask.job_id == round_.job_id, JobTask.tunable, sa.or_(~JobTask.exhausted, JobTask.trials > 0)
         )
-    )  # fmt: skip
+    )
     if not left:
         fail_job(session, session.get_one(Job, round_.job_id), problem)

@@ -73,7 +73,7 @@ def best_elsewhere(
     query = sa.select(Record).where(
         Record.workload_hash == workload, Record.target_hash == target, Record.latency.is_not(None),
         Record.sketch_hash.in_(sketches), sa.or_(Record.job_id.is_(None), Record.job_id != not_job),
-    )  # fmt: skip
+    )
     return session.scalars(query.order_by(Record.latency, Record.id).limit(limit)).all()
 
 
@@ -83,7 +83,7 @@ def measurement(row: Record) -> Measurement:
     failure = FailureKind(row.failure) if row.failure else None
     return Measurement(
         candidate, tuple(row.samples), failure, row.message, row.build_seconds, row.run_seconds
-    )  # fmt: skip
+    )
 
 
 def training_rows(
@@ -112,7 +112,7 @@ def count_valid(session: Session, job_id: str, after: int = 0) -> int:
     """A job's measured candidates with a latency and an id greater than ``after``; default schedules left out."""
     query = sa.select(sa.func.count()).select_from(Record).where(
         Record.job_id == job_id, Record.id > after, Record.latency.is_not(None), Record.sketch_hash.is_not(None)
-    )  # fmt: skip
+    )
     return session.scalar(query) or 0
 
 

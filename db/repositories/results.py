@@ -31,7 +31,7 @@ class Applied:
 
 def apply(
     session: Session, batch: Batch, results: Sequence[WireResult], environment: Mapping[str, Any]
-) -> Applied:  # fmt: skip
+) -> Applied:
     """Record results of a batch, from whichever attempt and however often they arrive.
 
     The task's row is locked first, so that the results of one task are taken in one after another.
@@ -50,7 +50,7 @@ def apply(
         events.append(
             session, "new_best", job.id, task=task.id, name=task.name, seconds=task.best_seconds, before=before,
             record=task.best_record_id, batch=batch.id,
-        )  # fmt: skip
+        )
     session.flush()
     finished = len(records.indices(session, batch.id)) == len(candidates) and not is_final(batch.state)
     if finished:
@@ -89,7 +89,7 @@ def _first_of_each(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _row(
     result: WireResult, candidate: Candidate, batch: Batch, task: JobTask, job: Job, environment: Mapping[str, Any]
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     failure = result.failure
     if failure is None and not result.samples:
         failure = FailureKind.RUN_ERROR
@@ -115,7 +115,7 @@ def _row(
 
 def _count(
     session: Session, task: JobTask, job: Job, result: WireResult, candidate: Candidate, record_id: int
-) -> None:  # fmt: skip
+) -> None:
     latency = statistics.median(result.samples) if result.samples and result.failure is None else None
     if candidate.sketch is None:
         task.untuned_seconds = latency
@@ -132,7 +132,7 @@ def _count(
 
 def _finish(
     session: Session, batch: Batch, task: JobTask, state: WorkState | None, problem: dict[str, Any] | None
-) -> None:  # fmt: skip
+) -> None:
     now = utcnow()
     if state is not None:
         transition(session, batch, state, finished_at=now)
@@ -155,4 +155,4 @@ def _finish(
             "number": round_.number, "task": task.id, "name": task.name, "measured": len(rows), "failed": len(failed),
             "best_before": round_.best_before, "best_after": task.best_seconds, "trials": task.trials,
         },
-    )  # fmt: skip
+    )

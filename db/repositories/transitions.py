@@ -16,13 +16,13 @@ from tunesmith.states import State, can_move
 Work = Union[Model, Job, Round, Batch, Evaluation, CostModelRow]
 NOUNS: dict[type, str] = {
     Model: "model", Job: "job", Round: "round", Batch: "batch", Evaluation: "evaluation", CostModelRow: "cost_model",
-}  # fmt: skip
+}
 
 
 def transition(
     session: Session, row: Work, new: State, *, event: str | None = None, data: dict[str, Any] | None = None,
     **values: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Move ``row`` from the state that it was read with to ``new``, and set ``values`` with it.
 
     Args:

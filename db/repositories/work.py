@@ -24,7 +24,7 @@ from tunesmith.states import JobState, ModelState, RoundState, WorkState
 
 __all__ = [
     "ACTIVE", "claim", "due", "extend", "mark_dispatched", "overdue", "retry", "retry_or_fail", "transition", "utcnow",
-]  # fmt: skip
+]
 
 Row = TypeVar("Row", Model, Job, Round, Batch, Evaluation, CostModelRow)
 
@@ -64,7 +64,7 @@ def mark_dispatched(session: Session, row: Work, timeout: float, now: dt.datetim
 def claim(
     session: Session, kind: type[Row], row_id: str | int, attempt: int, worker: str, timeout: float,
     now: dt.datetime | None = None,
-) -> Row | None:  # fmt: skip
+) -> Row | None:
     """Take a row for ``worker`` and ``timeout`` seconds; None when the message is stale or doubled.
 
     Queued work becomes running. Rows whose state says what is to be done (a model that is importing, a job that is
@@ -89,7 +89,7 @@ def claim(
 def extend(
     session: Session, kind: type[Row], row_id: str | int, attempt: int, timeout: float,
     now: dt.datetime | None = None,
-) -> bool:  # fmt: skip
+) -> bool:
     """Move the deadline; False when the work was cancelled, finished or given to another attempt."""
     deadline = (now or utcnow()) + dt.timedelta(seconds=timeout)
     return bool(

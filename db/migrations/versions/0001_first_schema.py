@@ -36,7 +36,7 @@ def downgrade() -> None:
 TABLES = (
     "targets", "devices", "api_keys", "idempotency_keys", "models", "workloads", "model_tasks", "sketches", "jobs",
     "families", "job_tasks", "evaluations", "events", "rounds", "batches", "cost_models", "records", "schedules",
-)  # fmt: skip
+)
 
 
 def _lease() -> tuple[Any, ...]:
