@@ -1,0 +1,94 @@
+"""Mounting the dashboard in the coordinator's application."""
+
+from __future__ import annotations
+
+import secrets
+
+from fastapi import FastAPI
+from fastapi.responses import Response
+from nicegui import app as toolkit
+from nicegui import ui
+from starlette.routing import Match, Mount
+from starlette.types import Scope
+
+from services.dashboard import downloads, job, login, overview
+from services.dashboard.api import Connect
+from services.dashboard.context import Context
+from services.dashboard.rest import Clients
+from services.dashboard.sessions import Sessions
+
+NOT_OURS = ("/v1", "/livez", "/readyz", "/metrics", "/docs", "/redoc", "/openapi.json")
+"""Paths that stay the API's even when no route of it matches: it answers those with a problem object."""
+
+FAVICON = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="7" fill="#4338ca"/>'
+    '<path d="M6 9h6v6h6v5h8" fill="none" stroke="#fff" stroke-width="3" stroke-linejoin="round"/></svg>'
+)
+
+
+class OtherPaths(Mount):
+    """A mount at ``/`` that leaves the API's paths to the API."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """No match below ``NOT_OURS``."""
+        path = scope.get("path", "")
+        if scope["type"] == "http" and any(path == own or path.startswith(f"{own}/") for own in NOT_OURS):
+            return Match.NONE, {}
+        return super().matches(scope)
+
+
+def mount(
+    app: FastAPI,
+    *,
+    base_url: str,
+    api_key: str | None = None,
+    secret: str | None = None,
+    public_url: str | None = None,
+    connect: Connect | None = None,
+) -> None:
+    """Serve the dashboard at ``/`` of ``app``; call it after the API's own routes are there, before the start.
+
+    Args:
+        app: the coordinator's application.
+        base_url: where this process reaches the REST API, e.g. ``http://127.0.0.1:8700``.
+        api_key: used for visitors who did not log in; leave None so that each browser asks for a key when the
+            API wants one.
+        secret: signs the session cookie; a random one ends all sessions with the process.
+        public_url: where users reach the coordinator, shown in hints; default ``base_url``.
+        connect: replaces the REST client, for tests.
+
+    Raises:
+        RuntimeError: when this process has a dashboard already (NiceGUI holds one application per process).
+    """
+    if getattr(toolkit.state, "tunesmith", None) is not None:
+        raise RuntimeError("one process serves one dashboard: set TUNESMITH_DASHBOARD=false for further applications")
+    sessions = Sessions(default_key=api_key)
+    context = Context(connect or Clients(base_url), sessions, (public_url or base_url).rstrip("/"))
+    toolkit.state.tunesmith = context
+    _pages(context)
+    ui.run_with(
+        app, title="Tunesmith", favicon=FAVICON, dark=None, language="en-US",
+        storage_secret=secret or secrets.token_hex(32),
+        session_middleware_kwargs={"same_site": "lax", "max_age": 7 * 24 * 3600}, show_welcome_message=False,
+        reconnect_timeout=10.0,
+    )
+    place = next(i for i, route in enumerate(app.router.routes) if isinstance(route, Mount) and route.app is toolkit)
+    app.router.routes[place] = OtherPaths("/", app=toolkit)
+
+
+def _pages(context: Context) -> None:
+    @ui.page("/")
+    def overview_page() -> None:
+        overview.build(context)
+
+    @ui.page("/jobs/{job_id}")
+    def job_page(job_id: str) -> None:
+        job.build(context, job_id)
+
+    @ui.page("/login")
+    def login_page(next: str = "/") -> None:
+        login.build(context, next)
+
+    @toolkit.get("/jobs/{job_id}/best/{form}")
+    def best(job_id: str, form: str) -> Response:
+        return downloads.best(context.visitor().api, job_id, form)

@@ -1,0 +1,71 @@
+"""The options of the best-so-far chart. ECharts takes milliseconds here because its labels carry no unit."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+SOFT = "#8a93a3"  # readable on both backgrounds
+LINE = "#6366f1"
+BASE = "#d97706"
+
+AXES = {"trials": ("Trials", "trials"), "seconds": ("Wall time (s)", "seconds")}
+
+
+def best_so_far(points: list[dict[str, Any]], axis: str, untuned: float | None, *, log: bool) -> dict[str, Any]:
+    """Options of the chart.
+
+    Args:
+        points: ``trials``, ``seconds`` and ``latency`` (seconds), in order.
+        axis: ``trials`` or ``seconds``.
+        untuned: latency of the default schedules in seconds, drawn as a dashed line.
+        log: logarithmic latency axis.
+    """
+    title, key = AXES[axis]
+    data = [[p[key], round(p["latency"] * 1e3, 6)] for p in points if p.get("latency") and p.get(key) is not None]
+    values = [y for _, y in data] + ([untuned * 1e3] if untuned else [])
+    text = {"color": SOFT, "fontSize": 12}
+    return {
+        "animation": False,
+        "grid": {"left": 64, "right": 24, "top": 36, "bottom": 46},
+        "tooltip": {"trigger": "axis", "axisPointer": {"type": "line"}},
+        "xAxis": {
+            "type": "value", "name": title, "nameLocation": "middle", "nameGap": 28, "nameTextStyle": text,
+            "axisLabel": text, "axisLine": {"lineStyle": {"color": SOFT}}, "splitLine": {"show": False}, "min": 0,
+        },
+        "yAxis": {
+            "type": "log" if log and values else "value", "name": "Latency (ms)", "nameTextStyle": text,
+            "axisLabel": text, "splitLine": {"lineStyle": {"color": SOFT, "opacity": 0.22}},
+            **(_bounds(values, log=log) if values else {}),
+        },
+        "series": [{
+            "name": "Best so far (ms)", "type": "line", "step": "end", "showSymbol": len(data) < 2, "symbolSize": 7,
+            "data": data, "lineStyle": {"width": 2.5, "color": LINE}, "itemStyle": {"color": LINE},
+            "areaStyle": {"color": LINE, "opacity": 0.08},
+            "markLine": _baseline(untuned),
+        }],
+    }  # fmt: skip
+
+
+def _bounds(values: list[float], *, log: bool) -> dict[str, float]:
+    """Limits that leave air above and below and fall on round numbers."""
+    low, high = min(values), max(values)
+    if not log:
+        return {"min": 0}
+    return {"min": _round(low / 1.3, math.floor), "max": _round(high * 1.25, math.ceil)}
+
+
+def _round(value: float, towards: Any) -> float:
+    step = 10.0 ** math.floor(math.log10(value))
+    return float(f"{towards(value / step) * step:.6g}")
+
+
+def _baseline(untuned: float | None) -> dict[str, Any]:
+    if not untuned:
+        return {"data": []}
+    return {
+        "symbol": "none", "silent": True, "animation": False,
+        "lineStyle": {"color": BASE, "type": "dashed", "width": 1.5},
+        "label": {"formatter": "untuned", "position": "insideEndTop", "color": BASE, "fontSize": 12},
+        "data": [{"yAxis": round(untuned * 1e3, 6)}],
+    }  # fmt: skip

@@ -1,0 +1,85 @@
+"""What a page holds while somebody looks at it: who is asking, and the loop that keeps it fresh."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+from urllib.parse import quote
+
+from nicegui import app, ui
+
+from services.dashboard.api import Api, Connect
+from services.dashboard.parts import Banner
+from services.dashboard.sessions import Sessions
+from tunesmith.errors import TunesmithError, Unauthorized
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Context:
+    """What every page is made with.
+
+    Attributes:
+        connect: makes an API for a key.
+        sessions: who is logged in.
+        public_url: where users reach the coordinator, for the hints.
+    """
+
+    connect: Connect
+    sessions: Sessions
+    public_url: str
+
+    def visitor(self) -> Visitor:
+        """Who asks for the page that is being built."""
+        return Visitor(self, str(app.storage.browser["id"]))
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """One browser's session."""
+
+    context: Context
+    session: str
+
+    @property
+    def logged_in(self) -> bool:
+        """True when this browser gave a key."""
+        return self.context.sessions.known(self.session)
+
+    @property
+    def api(self) -> Api:
+        """The API with this visitor's key."""
+        return self.context.connect(self.context.sessions.key(self.session))
+
+    def logout(self) -> None:
+        """Forget the key and go to the login page."""
+        self.context.sessions.logout(self.session)
+        ui.navigate.to("/login")
+
+    async def call(self, work: Callable[[Api], T]) -> T:
+        """Run a blocking call of the API in a thread."""
+        return await asyncio.to_thread(work, self.api)
+
+
+def keep_fresh(refresh: Callable[[], Awaitable[float]], banner: Banner, path: str) -> ui.timer:
+    """Call ``refresh`` now and again after as many seconds as it returns, while the page is open.
+
+    Problems are shown in ``banner`` and tried again; a missing or revoked key leads to the login page.
+    """
+
+    async def tick() -> None:
+        try:
+            timer.interval = await refresh()
+            banner.hide()
+        except Unauthorized:
+            timer.deactivate()
+            ui.navigate.to(f"/login?next={quote(path, safe='')}")
+        except TunesmithError as error:
+            timer.interval = 5.0
+            banner.problem(error)
+
+    timer = ui.timer(2.0, tick)
+    return timer

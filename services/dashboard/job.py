@@ -1,0 +1,190 @@
+"""The page of one job."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from nicegui import ui
+
+from services.dashboard import format as fmt
+from services.dashboard.charts import best_so_far
+from services.dashboard.context import Context, Visitor, keep_fresh
+from services.dashboard.job_parts import EventLog, Failures, TaskTable
+from services.dashboard.overview import ACTIVE, done, model_name, target_text
+from services.dashboard.parts import Banner, Figure, badge, empty, paint
+from services.dashboard.theme import frame
+from tunesmith.errors import TunesmithError
+
+ACTIONS = {
+    "pause": ("Pause", "pause", {"queued", "running"}),
+    "resume": ("Resume", "play_arrow", {"paused"}),
+    "cancel": ("Cancel", "stop", {"queued", "preparing", "running", "paused", "finishing"}),
+}
+
+
+class Header:
+    """Name, state, what is tuned with what, and the buttons."""
+
+    def __init__(self, visitor: Visitor, job_id: str) -> None:
+        self._visitor, self._job_id = visitor, job_id
+        with ui.element("section").classes("ts-card"):
+            with ui.row().classes("w-full items-start justify-between gap-3"):
+                with ui.element("div").style("min-width:0; flex:1"):
+                    with ui.row().classes("items-center gap-3"):
+                        self._name = ui.label(job_id).classes("ts-title").props("role=heading aria-level=1")
+                        self._state = badge("queued").mark("state")
+                    self._facts = ui.label().classes("ts-soft mt-1")
+                with ui.row().classes("gap-2"):
+                    self._buttons = {a: self._button(a) for a in ACTIONS}
+            self._bar = ui.element("div").classes("ts-bar mt-3").props("role=progressbar aria-label='Budget spent'")
+            with self._bar:
+                self._fill = ui.element("i").style("width:0%")
+
+    def show(self, job: dict[str, Any]) -> None:
+        """Bring the header up to date."""
+        self._name.set_text(job.get("name") or model_name(job) or job["id"])
+        paint(self._state, job["state"])
+        names = [model_name(job), target_text(job), job.get("search"), job.get("cost_model"), job.get("allocator")]
+        seed = f"seed {job['seed']}" if job.get("seed") is not None else ""
+        self._facts.set_text(" · ".join(str(n) for n in [*names, seed, job["id"]] if n))
+        for action, button in self._buttons.items():
+            button.set_visibility(job["state"] in ACTIONS[action][2])
+        percent = round(100 * done(job))
+        self._fill.style(f"width:{percent}%")
+        self._bar.props(f"aria-valuenow={percent} aria-valuemin=0 aria-valuemax=100")
+
+    def _button(self, action: str) -> ui.button:
+        label, icon, _ = ACTIONS[action]
+
+        async def click() -> None:
+            try:
+                await self._visitor.call(lambda api: api.act(self._job_id, action))
+            except TunesmithError as error:
+                ui.notify(f"{error.title}: {error.detail}", type="negative")
+            else:
+                ui.notify(f"{label} requested", type="positive")
+
+        button = ui.button(label, icon=icon, on_click=click).props("outline no-caps dense").classes("px-3")
+        button.set_visibility(False)
+        return button
+
+
+class Notices:
+    """Banners that belong to the job's state."""
+
+    def __init__(self) -> None:
+        self._waiting, self._error = Banner(), Banner()
+
+    def show(self, job: dict[str, Any]) -> None:
+        """Say what the job waits for and why it failed."""
+        waiting = job.get("waiting_for")
+        if waiting and job["state"] in ACTIVE:
+            wanted = waiting.get("device_class", "its target")
+            text = f"No live device of class {wanted} is registered. The job goes on when one does."
+            self._waiting.show("warn", "Waiting for a device", text)
+        else:
+            self._waiting.hide()
+        error = job.get("error")
+        if error:
+            text = f"{error.get('detail', '')} ({error.get('code', '')})"
+            self._error.show("bad", error.get("title") or "Job failed", text)
+        else:
+            self._error.hide()
+
+
+class Figures:
+    """The numbers under the header."""
+
+    def __init__(self) -> None:
+        with ui.element("div").classes("ts-grid"):
+            self._untuned, self._current = Figure("Untuned latency"), Figure("Current latency")
+            self._speedup = Figure("Speed-up", strong=True)
+            self._trials, self._elapsed, self._left = Figure("Trials"), Figure("Elapsed"), Figure("Time left")
+
+    def show(self, job: dict[str, Any]) -> None:
+        """Bring the numbers up to date."""
+        progress, speed = job.get("progress") or {}, job.get("latency") or {}
+        self._untuned.show(fmt.latency(speed.get("untuned")))
+        self._current.show(fmt.latency(speed.get("current")))
+        self._speedup.show(fmt.speedup(speed.get("speedup")))
+        self._trials.show(fmt.count(progress.get("trials"), progress.get("trials_budget")))
+        self._elapsed.show(fmt.duration(progress.get("seconds")))
+        self._left.show(fmt.duration(progress.get("eta_seconds")) if job["state"] in ACTIVE else fmt.NOTHING)
+
+
+class Curve:
+    """The best-so-far chart."""
+
+    def __init__(self) -> None:
+        self._points: list[dict[str, Any]] = []
+        self._untuned: float | None = None
+        with ui.element("section").classes("ts-card"):
+            with ui.row().classes("w-full items-center justify-between"):
+                ui.label("Best latency so far").classes("ts-head").props("role=heading aria-level=2")
+                with ui.row().classes("items-center gap-4"):
+                    axes = {"trials": "Trials", "seconds": "Wall time"}
+                    self._axis = ui.toggle(axes, value="trials", on_change=self._draw)
+                    self._axis.props("no-caps dense unelevated aria-label='Horizontal axis'")
+                    self._log = ui.switch("Log scale", value=True, on_change=self._draw).props("dense")
+            self._empty = empty("show_chart", "Nothing measured yet", "The curve starts with the first finished round.")
+            self._chart = ui.echart(best_so_far([], "trials", None, log=False)).classes("w-full").style("height:330px")
+            self._chart.props("role=img aria-label='Best latency so far'").mark("curve")
+
+    def show(self, points: list[dict[str, Any]], untuned: float | None) -> None:
+        """Draw again when there is something new."""
+        if (points, untuned) != (self._points, self._untuned):
+            self._points, self._untuned = points, untuned
+            self._draw()
+        self._empty.set_visibility(not points)
+        self._chart.set_visibility(bool(points))
+
+    def _draw(self) -> None:
+        options = best_so_far(self._points, self._axis.value, self._untuned, log=self._log.value)
+        self._chart.options.clear()
+        self._chart.options.update(options)
+        self._chart.update()
+
+
+def _downloads(job_id: str) -> None:
+    with ui.element("section").classes("ts-card"):
+        ui.label("Best schedules").classes("ts-head").props("role=heading aria-level=2")
+        ui.label("The fastest schedule of each task so far.").classes("ts-soft mb-2")
+        with ui.row().classes("gap-2"):
+            for form, label in (("jsonl", "JSON log"), ("metaschedule", "MetaSchedule database (zip)")):
+                link = ui.link(target=f"/jobs/{job_id}/best/{form}").props(f"download aria-label='Download {label}'")
+                with link, ui.row().classes("items-center gap-1"):
+                    ui.icon("download")
+                    ui.label(label).classes("ts-link")
+
+
+def build(context: Context, job_id: str) -> None:
+    """Fill the page of ``job_id``."""
+    visitor = context.visitor()
+    with frame("Job", logged_in=visitor.logged_in, on_logout=visitor.logout):
+        banner = Banner()
+        header, notices, figures, curve = Header(visitor, job_id), Notices(), Figures(), Curve()
+        tasks = TaskTable()
+        with ui.element("div").classes("ts-two"):
+            with ui.column().classes("gap-4 w-full"):
+                failures = Failures()
+                _downloads(job_id)
+            events = EventLog()
+
+    async def refresh() -> float:
+        job, drawn, rows, new = await asyncio.gather(
+            visitor.call(lambda api: api.job(job_id)),
+            visitor.call(lambda api: api.curve(job_id)),
+            visitor.call(lambda api: api.tasks(job_id)),
+            visitor.call(lambda api: api.events(job_id, events.last)),
+        )
+        header.show(job)
+        notices.show(job)
+        figures.show(job)
+        curve.show(drawn.get("points") or [], (job.get("latency") or {}).get("untuned"))
+        tasks.show(rows)
+        failures.show(job.get("failures") or {}, (job.get("progress") or {}).get("trials") or 0)
+        events.add(new)
+        return 2.0 if job["state"] in ACTIVE else 10.0
+
+    keep_fresh(refresh, banner, f"/jobs/{job_id}")

@@ -1,0 +1,160 @@
+"""Tables and lists of the job page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nicegui import ui
+
+from services.dashboard import format as fmt
+from services.dashboard.parts import empty, words
+
+COLUMNS = [
+    {"name": "name", "label": "Task", "field": "name", "align": "left", "sortable": True},
+    {"name": "family", "label": "Family", "field": "family", "align": "left", "sortable": True},
+    {"name": "weight", "label": "Weight", "field": "weight", "align": "right", "sortable": True},
+    {"name": "best", "label": "Best", "field": "best", "align": "right", "sortable": True},
+    {"name": "speedup", "label": "Speed-up", "field": "speedup", "align": "right", "sortable": True},
+    {"name": "rate", "label": "Throughput", "field": "rate", "align": "right", "sortable": True},
+    {"name": "share", "label": "Share of latency", "field": "share", "align": "left", "sortable": True},
+    {"name": "trials", "label": "Trials (share of budget)", "field": "trials", "align": "left", "sortable": True},
+]
+
+SLOTS = {
+    "name": """<q-td :props="props"><div class="ts-wide">{{ props.row.name }}
+      <span v-if="props.row.note" class="ts-soft"> · {{ props.row.note }}</span></div></q-td>""",
+    "best": '<q-td :props="props"><b>{{ props.row.best_text }}</b></q-td>',
+    "speedup": '<q-td :props="props">{{ props.row.speedup_text }}</q-td>',
+    "rate": '<q-td :props="props">{{ props.row.rate_text }}</q-td>',
+    "share": """<q-td :props="props"><div style="min-width:84px">{{ props.row.share_text }}
+      <div class="ts-bar" style="margin-top:4px"><i :style="{width: 100 * (props.row.share || 0) + '%'}"></i></div>
+      </div></q-td>""",
+    "trials": """<q-td :props="props"><div style="min-width:84px">{{ props.row.trials_text }}
+      <div class="ts-bar" style="margin-top:4px"><i :style="{width: 100 * props.row.spent + '%'}"></i></div>
+      </div></q-td>""",
+}
+
+
+def row(task: dict[str, Any]) -> dict[str, Any]:
+    """A line of the task table: raw values to sort by and texts to show."""
+    note = "nothing to tune" if not task.get("tunable", True) else "exhausted" if task.get("exhausted") else ""
+    rate = task["gflops"] * 1e9 if task.get("gflops") else None
+    spent = task.get("budget_share") or 0.0
+    return {
+        "id": task["id"],
+        "name": task["name"],
+        "note": note,
+        "family": task.get("family") or "",
+        "weight": task["weight"],
+        "best": task.get("best_seconds"),
+        "best_text": fmt.latency(task.get("best_seconds")),
+        "speedup": task.get("speedup"),
+        "speedup_text": fmt.speedup(task.get("speedup")),
+        "rate": rate,
+        "rate_text": fmt.rate(rate),
+        "share": task.get("share"),
+        "share_text": fmt.share(task.get("share")),
+        "trials": task["trials"],
+        "trials_text": f"{task['trials']:,} ({100 * spent:.0f} %)",
+        "spent": spent,
+    }
+
+
+class TaskTable:
+    """One line per task: how fast it is, and how much of the budget it got."""
+
+    def __init__(self) -> None:
+        with ui.element("section").classes("ts-card"):
+            ui.label("Tasks").classes("ts-head").props("role=heading aria-level=2")
+            self._empty = empty("account_tree", "No tasks yet", "They appear when the model is imported and prepared.")
+            self._table = ui.table(columns=COLUMNS, rows=[], row_key="id", pagination={"rowsPerPage": 15})
+            self._table.classes("ts-table w-full").props("flat dense")
+            for name, template in SLOTS.items():
+                self._table.add_slot(f"body-cell-{name}", template)
+
+    def show(self, tasks: list[dict[str, Any]]) -> None:
+        """Replace the rows, the largest share of the model's latency first."""
+        rows = sorted(map(row, tasks), key=lambda r: -(r["share"] or 0))
+        if rows != self._table.rows:
+            self._table.rows = rows
+            self._table.update()
+        self._empty.set_visibility(not rows)
+        self._table.set_visibility(bool(rows))
+
+
+class Failures:
+    """How many candidates failed, by class."""
+
+    def __init__(self) -> None:
+        self._shown: Any = None
+        with ui.element("section").classes("ts-card"):
+            ui.label("Failed candidates").classes("ts-head").props("role=heading aria-level=2")
+            self._box = ui.column().classes("w-full gap-2")
+
+    def show(self, failures: dict[str, int], trials: int) -> None:
+        """Draw again when a count has changed."""
+        if (failures, trials) == self._shown:
+            return
+        self._shown = (dict(failures), trials)
+        self._box.clear()
+        with self._box:
+            if not failures:
+                ui.label("None so far.").classes("ts-soft")
+            for name, number in sorted(failures.items(), key=lambda item: -item[1]):
+                fraction = number / trials if trials else 0.0
+                with ui.element("div").classes("w-full"):
+                    with ui.row().classes("w-full justify-between text-sm"):
+                        ui.label(words(name))
+                        ui.label(f"{number:,} ({fmt.share(fraction)})").style("font-variant-numeric:tabular-nums")
+                    with ui.element("div").classes("ts-bar"):
+                        ui.element("i").style(f"width:{min(100, 100 * fraction):.1f}%; background:var(--ts-bad)")
+
+
+SECONDS = ("seconds", "latency", "untuned", "tuned", "best", "before", "after")
+"""How members of an event's data that are seconds end."""
+
+
+def describe(data: dict[str, Any]) -> str:
+    """An event's data in one line; values that are seconds get their unit."""
+    parts = []
+    for name, value in data.items():
+        if value is None or isinstance(value, (dict, list)):
+            continue
+        if isinstance(value, float) and name.endswith(SECONDS):
+            value = fmt.latency(value)
+        elif isinstance(value, float):
+            value = fmt.significant(value)
+        parts.append(f"{name.replace('_', ' ')} {value}")
+    return ", ".join(parts)
+
+
+class EventLog:
+    """What happened, newest on top, the last two hundred."""
+
+    KEEP = 200
+
+    def __init__(self) -> None:
+        self.last = 0
+        with ui.element("section").classes("ts-card"):
+            ui.label("Events").classes("ts-head").props("role=heading aria-level=2")
+            self._box = ui.element("div").classes("ts-log").props("role=log tabindex=0 aria-label=Events")
+            with self._box:
+                self._empty = ui.label("Nothing happened yet.").classes("ts-soft")
+
+    def add(self, events: list[dict[str, Any]]) -> None:
+        """Put ``events`` (oldest first) on top."""
+        fresh = [e for e in events if e["id"] > self.last]
+        if not fresh:
+            return
+        self.last = fresh[-1]["id"]
+        self._empty.set_visibility(False)
+        with self._box:
+            for event in fresh[-self.KEEP :]:
+                with ui.element("div") as line:
+                    ui.label(fmt.when(event.get("created_at"))).classes("ts-soft")
+                    ui.label(words(event["kind"])).classes("font-semibold")
+                    ui.label(describe(event.get("data") or {}))
+                line.move(target_index=0)
+        children = self._box.default_slot.children
+        for old in children[self.KEEP :]:
+            old.delete()

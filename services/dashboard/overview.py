@@ -1,0 +1,220 @@
+"""The overview: every job, the devices, and how to submit."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from nicegui import ui
+
+from services.dashboard import format as fmt
+from services.dashboard.context import Context, keep_fresh
+from services.dashboard.parts import Banner, Figure, empty, words
+from services.dashboard.theme import COLOURS, frame
+
+PAGE = 50
+ACTIVE = {"queued", "preparing", "running", "paused", "finishing", "cancelling"}
+
+COLUMNS = [
+    {"name": "state", "label": "State", "field": "state", "align": "left", "sortable": True},
+    {"name": "name", "label": "Job", "field": "name", "align": "left", "sortable": True},
+    {"name": "target", "label": "Target", "field": "target", "align": "left", "sortable": True},
+    {"name": "untuned", "label": "Untuned", "field": "untuned", "align": "right", "sortable": True},
+    {"name": "current", "label": "Current", "field": "current", "align": "right", "sortable": True},
+    {"name": "speedup", "label": "Speed-up", "field": "speedup", "align": "right", "sortable": True},
+    {"name": "trials", "label": "Trials", "field": "trials", "align": "left", "sortable": True},
+    {"name": "eta", "label": "Time left", "field": "eta", "align": "right", "sortable": True},
+]
+
+SLOTS = {
+    "state": """<q-td :props="props"><span :class="'ts-badge ts-' + props.row.colour">{{ props.row.state_text }}</span>
+      </q-td>""",
+    "name": """<q-td :props="props"><a :href="'/jobs/' + encodeURIComponent(props.row.id)">{{ props.row.name }}</a>
+      <div class="ts-soft">{{ props.row.model }}</div></q-td>""",
+    "target": """<q-td :props="props"><div style="max-width:220px; white-space:normal">{{ props.row.target }}
+      <div v-if="props.row.waiting" class="ts-soft">waiting for {{ props.row.waiting }}</div></div></q-td>""",
+    "untuned": '<q-td :props="props">{{ props.row.untuned_text }}</q-td>',
+    "current": '<q-td :props="props"><b>{{ props.row.current_text }}</b></q-td>',
+    "speedup": '<q-td :props="props">{{ props.row.speedup_text }}</q-td>',
+    "trials": """<q-td :props="props"><div style="min-width:110px">{{ props.row.trials_text }}
+      <div class="ts-bar" style="margin-top:4px"><i :style="{width: props.row.done + '%'}"></i></div></div></q-td>""",
+    "eta": '<q-td :props="props">{{ props.row.eta_text }}</q-td>',
+}
+
+
+def row(job: dict[str, Any]) -> dict[str, Any]:
+    """A line of the jobs table: raw values to sort by and texts to show."""
+    progress, speed = job.get("progress") or {}, job.get("latency") or {}
+    waiting = job.get("waiting_for") or {}
+    return {
+        "id": job["id"],
+        "state": job["state"],
+        "state_text": words(job["state"]),
+        "colour": COLOURS.get(job["state"], "idle"),
+        "name": job.get("name") or model_name(job) or job["id"],
+        "model": model_name(job) if job.get("name") else "",
+        "target": target_text(job),
+        "waiting": waiting.get("device_class", ""),
+        "untuned": speed.get("untuned"),
+        "untuned_text": fmt.latency(speed.get("untuned")),
+        "current": speed.get("current"),
+        "current_text": fmt.latency(speed.get("current")),
+        "speedup": speed.get("speedup"),
+        "speedup_text": fmt.speedup(speed.get("speedup")),
+        "trials": progress.get("trials", 0),
+        "trials_text": fmt.count(progress.get("trials"), progress.get("trials_budget")),
+        "done": round(100 * done(job)),
+        "eta": progress.get("eta_seconds"),
+        "eta_text": fmt.duration(progress.get("eta_seconds")) if job["state"] in ACTIVE else fmt.NOTHING,
+    }
+
+
+def model_name(job: dict[str, Any]) -> str:
+    """The model's name, else its id."""
+    return str(job.get("model_name") or job.get("model_id") or "")
+
+
+def target_text(job: dict[str, Any]) -> str:
+    """The target as the user gave it."""
+    target = job.get("target")
+    if isinstance(target, dict):
+        plain = {name: value for name, value in target.items() if not isinstance(value, (dict, list))}
+        return " ".join(str(value) if name == "kind" else f"{name}={value}" for name, value in plain.items())
+    return str(target or "")
+
+
+def done(job: dict[str, Any]) -> float:
+    """How much of the budget is spent, 0 to 1: whichever limit is nearer."""
+    if job["state"] == "succeeded":
+        return 1.0
+    progress = job.get("progress") or {}
+    parts = [
+        (progress.get(spent) or 0) / progress[limit]
+        for spent, limit in (("trials", "trials_budget"), ("seconds", "seconds_budget"))
+        if progress.get(limit)
+    ]
+    return min(1.0, max(parts, default=0.0))
+
+
+class DeviceStrip:
+    """One chip per device, grey when it has not been heard of lately."""
+
+    def __init__(self) -> None:
+        self._box = ui.element("div").classes("flex flex-wrap gap-2 w-full")
+        self._shown: list[tuple[str, str, str, str]] | None = None
+
+    def show(self, devices: list[dict[str, Any]]) -> None:
+        """Draw again when something that shows has changed."""
+        now = dt.datetime.now(dt.timezone.utc)
+        chips = [self._chip(device, now) for device in devices]
+        if chips == self._shown:
+            return
+        self._shown = chips
+        self._box.clear()
+        with self._box:
+            if not chips:
+                empty("memory", "No device yet", "Jobs wait until a measure worker registers one.")
+            for name, colour, facts, classes in chips:
+                with ui.element("div").classes("ts-device"):
+                    ui.element("span").classes("ts-dot").style(f"color:var(--ts-{colour})")
+                    with ui.element("div").style("min-width:0"):
+                        ui.label(name).classes("font-semibold text-sm")
+                        ui.label(facts).classes("ts-soft")
+                    ui.tooltip(classes)
+
+    @staticmethod
+    def _chip(device: dict[str, Any], now: dt.datetime) -> tuple[str, str, str, str]:
+        """Name, colour, facts and device classes."""
+        if not device.get("live"):
+            state, colour = f"gone, seen {fmt.ago(device.get('seen_at'), now)}", "idle"
+        elif device.get("busy"):
+            state, colour = "measuring", "busy"
+        else:
+            state, colour = "idle", "good"
+        cores = f"{device['cores']} cores" if device.get("cores") else ""
+        facts = [state, cores, "simulated" if device.get("simulated") else ""]
+        return device["name"], colour, " · ".join(f for f in facts if f), ", ".join(device.get("device_classes") or [])
+
+
+class JobsTable:
+    """The jobs, newest first, a page at a time."""
+
+    def __init__(self, grow: Any) -> None:
+        self._empty = empty("rocket_launch", "No job yet", "Submit one with the commands below; it shows up here.")
+        self._table = ui.table(columns=COLUMNS, rows=[], row_key="id").classes("ts-table w-full").props("flat")
+        for name, template in SLOTS.items():
+            self._table.add_slot(f"body-cell-{name}", template)
+        self._more = ui.button("Show older jobs", on_click=grow).props("flat no-caps").classes("self-center")
+
+    def show(self, rows: list[dict[str, Any]], *, more: bool) -> None:
+        """Replace the rows."""
+        if rows != self._table.rows:
+            self._table.rows = rows
+            self._table.update()
+        self._empty.set_visibility(not rows)
+        self._table.set_visibility(bool(rows))
+        self._more.set_visibility(more)
+
+
+def build(context: Context) -> None:
+    """Fill the overview page."""
+    visitor = context.visitor()
+    pages = 1
+
+    def grow() -> None:
+        nonlocal pages
+        pages += 1
+
+    with frame("Overview", logged_in=visitor.logged_in, on_logout=visitor.logout):
+        banner = Banner()
+        with ui.element("div").classes("ts-grid"):
+            active, finished, live = Figure("Active jobs"), Figure("Finished jobs"), Figure("Live devices")
+            best = Figure("Best speed-up", strong=True)
+        with ui.element("section").classes("ts-card"):
+            ui.label("Jobs").classes("ts-head").props("role=heading aria-level=2")
+            table = JobsTable(grow)
+        with ui.element("section").classes("ts-card"):
+            ui.label("Devices").classes("ts-head").props("role=heading aria-level=2")
+            strip = DeviceStrip()
+        _hint(context.public_url)
+
+    async def refresh() -> float:
+        jobs, cursor = await visitor.call(lambda api: _load(api, pages))
+        devices = await visitor.call(lambda api: api.devices())
+        rows = [row(j) for j in jobs]
+        more = cursor is not None
+        table.show(rows, more=more)
+        strip.show(devices)
+        busy = sum(r["state"] in ACTIVE for r in rows)
+        suffix = "+" if more else ""
+        active.show(f"{busy}")
+        finished.show(f"{len(rows) - busy}{suffix}")
+        live.show(f"{sum(bool(d.get('live')) for d in devices)} / {len(devices)}")
+        best.show(fmt.speedup(max((r["speedup"] or 0 for r in rows), default=0)))
+        return 2.0 if busy else 4.0
+
+    keep_fresh(refresh, banner, "/")
+
+
+def _load(api: Any, pages: int) -> tuple[list[dict[str, Any]], str | None]:
+    jobs: list[dict[str, Any]] = []
+    cursor: str | None = None
+    for _ in range(pages):
+        page = api.jobs(PAGE, cursor)
+        jobs += page["items"]
+        cursor = page.get("next_cursor")
+        if cursor is None:
+            break
+    return jobs, cursor
+
+
+def _hint(url: str) -> None:
+    with ui.element("section").classes("ts-card"):
+        ui.label("Submit a job").classes("ts-head").props("role=heading aria-level=2")
+        commands = (
+            f"tunesmith tune model.onnx --trials 500 --server {url}\n"
+            f'curl -X POST {url}/v1/jobs -H "Content-Type: application/json" \\\n'
+            """  -d '{"operator": "gemm:1024x1024x1024:float32", "target": "cpu", "budget": {"trials": 64}}'"""
+        )
+        with ui.element("pre").classes("ts-code"):
+            ui.label(commands).style("white-space:pre-wrap")

@@ -1,0 +1,77 @@
+"""Small pieces that several pages use."""
+
+from __future__ import annotations
+
+from nicegui import ui
+
+from services.dashboard.theme import COLOURS
+from tunesmith.errors import TunesmithError
+
+
+def words(name: str) -> str:
+    """``round_finished`` → ``Round finished``."""
+    return name.replace("_", " ").replace("-", " ").capitalize()
+
+
+def badge(state: str) -> ui.label:
+    """A state in its colour; the word carries the meaning, the colour helps."""
+    return paint(ui.label(), state)
+
+
+def paint(label: ui.label, state: str) -> ui.label:
+    """Give ``label`` the text and colour of a state."""
+    label.set_text(words(state))
+    return label.classes(replace=f"ts-badge ts-{COLOURS.get(state, 'idle')}")
+
+
+class Figure:
+    """A number with its name above it."""
+
+    def __init__(self, name: str, *, strong: bool = False) -> None:
+        with ui.element("dl").classes("ts-kpi" + (" strong" if strong else "")).style("margin:0"):
+            with ui.element("dt"):
+                ui.label(name)
+            with ui.element("dd"):
+                self._value = ui.label("–")
+
+    def show(self, text: str) -> None:
+        """Replace the number."""
+        self._value.set_text(text)
+
+
+class Banner:
+    """A message across the page, hidden while there is nothing to say."""
+
+    def __init__(self) -> None:
+        with ui.element("div").classes("ts-banner").props("role=status aria-live=polite") as self._box:
+            self._icon = ui.icon("info").classes("text-xl")
+            with ui.element("div"):
+                self._title = ui.label().classes("font-semibold")
+                self._text = ui.label()
+        self.hide()
+
+    def show(self, kind: str, title: str, text: str) -> None:
+        """``kind``: ``bad``, ``warn``, ``busy`` or ``good``."""
+        icons = {"bad": "error_outline", "warn": "hourglass_empty", "busy": "info", "good": "check_circle"}
+        self._box.classes(replace=f"ts-banner ts-{kind}")
+        self._icon.props(f"name={icons[kind]}")
+        self._title.set_text(title)
+        self._text.set_text(text)
+        self._box.set_visibility(True)
+
+    def problem(self, error: TunesmithError) -> None:
+        """Show an error with its title, sentence and code."""
+        self.show("bad", error.title, f"{error.detail} ({error.code})")
+
+    def hide(self) -> None:
+        """Say nothing."""
+        self._box.set_visibility(False)
+
+
+def empty(icon: str, title: str, text: str) -> ui.element:
+    """What stands where a list has no items yet."""
+    with ui.element("div").classes("ts-empty") as box:
+        ui.icon(icon).classes("text-4xl")
+        ui.label(title).classes("font-semibold mt-2")
+        ui.label(text).classes("ts-soft")
+    return box

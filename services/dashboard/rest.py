@@ -1,0 +1,104 @@
+"""The pages' API on top of the Python SDK."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import httpx2
+
+from services.dashboard.api import Json
+from tunesmith.client import Client
+
+T = TypeVar("T")
+TIMEOUT = 15.0
+
+
+class Clients:
+    """SDK clients that wait for their next call, by key: making one costs more than a call.
+
+    Args:
+        url: base address of the coordinator.
+        transport: replaces the network, for tests.
+        idle: how many unused clients are kept.
+    """
+
+    def __init__(self, url: str, transport: httpx2.BaseTransport | None = None, idle: int = 8) -> None:
+        self._url, self._transport, self._limit = url, transport, idle
+        self._idle: list[tuple[str | None, Client]] = []
+        self._lock = threading.Lock()
+
+    def __call__(self, key: str | None) -> RestApi:
+        """The API for ``key``."""
+        return RestApi(self, key)
+
+    @contextmanager
+    def borrow(self, key: str | None) -> Iterator[Client]:
+        """A client for one thread; it goes back afterwards, or is closed when there are enough."""
+        with self._lock:
+            place = next((i for i, (owner, _) in enumerate(self._idle) if owner == key), None)
+            client = self._idle.pop(place)[1] if place is not None else None
+        if client is None:
+            client = Client(self._url, key, timeout=TIMEOUT, transport=self._transport)
+        try:
+            yield client
+        finally:
+            with self._lock:
+                self._idle.append((key, client))
+                surplus = self._idle.pop(0)[1] if len(self._idle) > self._limit else None
+            if surplus is not None:
+                surplus.close()
+
+    def close(self) -> None:
+        """Close what is idle."""
+        with self._lock:
+            waiting, self._idle = self._idle, []
+        for _, client in waiting:
+            client.close()
+
+
+class RestApi:
+    """Implements ``api.Api``."""
+
+    def __init__(self, clients: Clients, key: str | None) -> None:
+        self._clients, self._key = clients, key
+
+    def jobs(self, limit: int, cursor: str | None = None) -> Json:
+        """Newest first."""
+        return self._with(lambda c: c.jobs(limit=limit, cursor=cursor).model_dump(mode="json"))
+
+    def job(self, job_id: str) -> Json:
+        """One job."""
+        return self._with(lambda c: c.job(job_id).model_dump(mode="json"))
+
+    def tasks(self, job_id: str) -> list[Json]:
+        """Its tasks."""
+        return self._with(lambda c: [task.model_dump(mode="json") for task in c.tasks(job_id)])
+
+    def curve(self, job_id: str) -> Json:
+        """Best-so-far."""
+        return self._with(lambda c: c.curve(job_id))
+
+    def events(self, job_id: str, after: int) -> list[Json]:
+        """Events after an id."""
+        return self._with(lambda c: [event.model_dump(mode="json") for event in c.events(job_id, after)])
+
+    def devices(self) -> list[Json]:
+        """Every known device."""
+        return self._with(lambda c: [device.model_dump(mode="json") for device in c.devices()])
+
+    def act(self, job_id: str, action: str) -> None:
+        """Cancel, pause or resume."""
+        self._with(lambda c: {"cancel": c.cancel, "pause": c.pause, "resume": c.resume}[action](job_id))
+
+    @contextmanager
+    def best(self, job_id: str, form: str) -> Iterator[Iterator[bytes]]:
+        """The best schedules as they arrive."""
+        with self._clients.borrow(self._key) as client, client.stream_best(job_id, form) as pieces:
+            yield pieces
+
+    def _with(self, work: Callable[[Client], T]) -> T:
+        with self._clients.borrow(self._key) as client:
+            return work(client)

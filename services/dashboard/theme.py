@@ -1,0 +1,44 @@
+"""The look: one style sheet of variables for light and dark, and the frame that every page shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from nicegui import ui
+
+STYLE = (Path(__file__).parent / "style.css").read_text("utf-8")
+
+COLOURS = {
+    "queued": "idle", "preparing": "busy", "running": "busy", "paused": "warn", "finishing": "busy",
+    "succeeded": "good", "failed": "bad", "cancelling": "warn", "cancelled": "idle",
+}  # fmt: skip
+
+
+TOGGLE = "() => { Quasar.Dark.toggle(); localStorage.setItem('tunesmith-dark', Quasar.Dark.isActive); }"
+RESTORE = "const kept = localStorage.getItem('tunesmith-dark'); if (kept !== null) Quasar.Dark.set(kept === 'true');"
+
+
+def frame(title: str, *, logged_in: bool, on_logout: Callable[[], None] | None = None) -> ui.element:
+    """The page's head bar and body; returns the body to fill.
+
+    Args:
+        title: what the browser's tab shows.
+        logged_in: shows the way out when True.
+        on_logout: called by it.
+    """
+    ui.page_title(f"{title} · Tunesmith")
+    ui.add_css(STYLE)
+    ui.colors(primary="#4338ca")
+    ui.run_javascript(RESTORE)
+    with ui.header().classes("ts-top items-center justify-between px-6 py-2"):
+        ui.html('<a class="ts-brand" href="/">Tunesmith</a>', sanitize=False)
+        with ui.row().classes("items-center gap-1"):
+            ui.link("API", "/docs").classes("ts-link px-2").style("font-size:.86rem")
+            button = ui.button(icon="dark_mode").props("flat round dense aria-label='Switch between light and dark'")
+            button.on("click", js_handler=TOGGLE)
+            if logged_in and on_logout is not None:
+                ui.button("Log out", on_click=on_logout).props("flat dense no-caps")
+    body = ui.element("main").classes("ts-page")
+    ui.skip_link("Skip to content", target=body)
+    return body
