@@ -10,7 +10,7 @@ from tunesmith.space.base import Batch, Scores
 from tunesmith.types import Candidate, Measurement
 
 Score = Callable[[Batch], Scores]
-"""Canonicalises, validates and ranks a batch (higher mean is better)."""
+"""Canonicalises, validates and ranks a batch (higher mean is better; all means equal: valid or not is all it knows)."""
 
 
 class Searcher(ABC):

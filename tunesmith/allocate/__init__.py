@@ -1,0 +1,1 @@
+"""Allocators: which task to tune next."""

@@ -1,0 +1,97 @@
+"""The gradient allocator of Ansor (Zheng et al., OSDI 2020) as TVM's MetaSchedule computes it.
+
+With L the best latency after each of a task's n rounds, w its weight and W a window of rounds::
+
+    backward = (L[n-1-W] - L[n-1]) / W        0 while n < W + 1
+    forward  = L[n-1] / n
+    gradient = w * (alpha * backward + (1 - alpha) * forward)
+
+The task with the largest gradient is next: what the last rounds saved, and what the next may save if the latency
+fell in proportion to the effort. A round under way counts as one that has not improved anything yet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tunesmith.allocate.base import Allocator, Choice, TaskView
+from tunesmith.allocate.warmup import open_tasks, rounds
+
+NO_RESULT = -1e9
+"""Gradient of a task that was tried and has no valid latency: last in line, as in MetaSchedule."""
+
+
+@dataclass(frozen=True)
+class GradientOptions:
+    """``alpha``: weight of the past against the forecast; ``window``: rounds that the past reaches back."""
+
+    alpha: float = 0.2
+    window: int = 3
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """One task's terms, in seconds saved per round (before the weight)."""
+
+    backward: float
+    forward: float
+    total: float
+
+
+class GradientAllocator(Allocator):
+    """Each task once, the most important first; then the largest gradient, at random among equals."""
+
+    def __init__(self, seed: int = 0, options: GradientOptions = GradientOptions()) -> None:
+        self.seed, self.options = seed, options
+        self._belief: dict[int, Gradient] = {}
+
+    def choose(self, tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice | None:
+        """See :class:`Allocator`; the score is the gradient, or the importance while warming up."""
+        alive = open_tasks(tasks)
+        if not alive:
+            return None
+        self._belief = {t.id: self.gradient(t, in_flight.get(t.id, 0)) for t in alive if rounds(t, in_flight)}
+        fresh = [t for t in alive if not rounds(t, in_flight)]
+        if fresh:
+            return Choice(fresh[0].id, {t.id: float(-i) for i, t in enumerate(fresh)}, "first round of the task")
+        scores = {t.id: self._belief[t.id].total for t in alive}
+        best = max(scores.values())
+        equal = sorted(task for task, score in scores.items() if score == best)
+        total = sum(rounds(t, in_flight) for t in tasks)
+        chosen = equal[int(np.random.default_rng([self.seed, total]).integers(len(equal)))]
+        return Choice(chosen, scores, self._reason(chosen))
+
+    def gradient(self, task: TaskView, in_flight: int) -> Gradient:
+        """The terms of a task that had or is having a round."""
+        latency = self._history(task, in_flight)
+        if not latency or not math.isfinite(latency[-1]):
+            return Gradient(0.0, 0.0, NO_RESULT)
+        n, window, alpha = len(latency), self.options.window, self.options.alpha
+        backward = (latency[n - 1 - window] - latency[n - 1]) / window if n >= window + 1 else 0.0
+        forward = latency[n - 1] / n
+        return Gradient(backward, forward, task.weight * (alpha * backward + (1 - alpha) * forward))
+
+    @staticmethod
+    def _history(task: TaskView, in_flight: int) -> list[float]:
+        """Best latency after each round. Rounds before the first valid result count as its first known latency, so
+        that the step from nothing to something is no improvement."""
+        known = [value for value in task.history if math.isfinite(value)]
+        first = known[0] if known else math.inf
+        past = [value if math.isfinite(value) else first for value in task.history]
+        return past + [past[-1] if past else first] * in_flight
+
+    def _reason(self, task: int) -> str:
+        belief = self._belief[task]
+        if belief.total == NO_RESULT:
+            return "no task left has a valid result yet"
+        return f"largest expected saving: {belief.total:.3g} s per round"
+
+    def explain(self) -> dict[str, Any]:
+        """Terms of every task that had a round: backward, forward, total."""
+        return {str(task): {"backward": g.backward, "forward": g.forward, "total": g.total}
+                for task, g in self._belief.items()}

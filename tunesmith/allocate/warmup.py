@@ -1,0 +1,28 @@
+"""The order in which tasks are tried for the first time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tunesmith.allocate.base import TaskView
+
+
+def rounds(task: TaskView, in_flight: Mapping[int, int]) -> int:
+    """Rounds that a task has had or is having."""
+    return len(task.history) + in_flight.get(task.id, 0)
+
+
+def importance(tasks: Sequence[TaskView]) -> dict[int, float]:
+    """What each task may cost the model, by id: weight times untuned latency where all of those are known, else
+    weight times FLOPs, which is comparable between tasks.
+    """
+    if all(t.untuned is not None for t in tasks):
+        return {t.id: t.weight * (t.untuned or 0.0) for t in tasks}
+    return {t.id: t.weight * t.flops for t in tasks}
+
+
+def open_tasks(tasks: Sequence[TaskView]) -> list[TaskView]:
+    """The tasks that can still be tuned, most important first; equal ones by id."""
+    alive = [t for t in tasks if not t.exhausted]
+    rank = importance(alive)
+    return sorted(alive, key=lambda t: (-rank[t.id], t.id))

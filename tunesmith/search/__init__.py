@@ -1,0 +1,1 @@
+"""Searchers: what to measure next within one task."""

@@ -1,0 +1,106 @@
+"""One ask of a searcher: points examined so far, and which of them may be proposed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tunesmith.search.base import Score
+from tunesmith.search.memory import Memory
+from tunesmith.space.base import Batch, Bools, Floats, Ints, Scores
+from tunesmith.space.space import concat, first_of_each
+
+ENUMERATE_LIMIT = 2048
+"""Spaces up to this size are listed point by point, so that their exhaustion is certain."""
+
+CHUNK = 16
+"""Fewest points that a random draw examines at once."""
+
+STALLED = 16
+"""Random draws in a row without a point that was not examined before, after which a space counts as exhausted."""
+
+
+class Hunt:
+    """Examines points through the score function and pools the valid ones.
+
+    The pool holds canonical points, each once. ``fresh`` ones may be proposed; the others were measured, proposed
+    or are pending, and only serve as parents. At most ``effort`` points go through the score function.
+
+    Attributes:
+        pool: canonical valid points.
+        keys, mean: of each.
+        fresh: whether it may be proposed.
+        drawn: whether it came from a uniform draw.
+    """
+
+    def __init__(self, memory: Memory, blocked: Ints, score: Score | None, effort: int) -> None:
+        self.memory, self.space = memory, memory.space
+        self._blocked, self._score, self.effort = blocked, score, effort
+        self._examined: Ints = np.zeros(0, dtype=np.int64)
+        self.pool = Batch(np.zeros(0, dtype=np.int64), np.zeros((0, self.space.width), dtype=np.int64))
+        self.keys: Ints = np.zeros(0, dtype=np.int64)
+        self.mean: Floats = np.zeros(0)
+        self.fresh: Bools = np.zeros(0, dtype=np.bool_)
+        self.drawn: Bools = np.zeros(0, dtype=np.bool_)
+
+    def examine(self, batch: Batch, *, parents: bool = False, drawn: bool = False) -> int:
+        """Pool what is valid among the points not examined before; with ``parents`` blocked ones too.
+
+        Returns:
+            how many points were new to this hunt.
+        """
+        keys = self.space.keys(batch)
+        new = first_of_each(keys) & ~np.isin(keys, self._examined) & ~np.isin(keys, self.memory.dead)
+        if not parents:
+            new &= ~np.isin(keys, self._blocked)
+        rows = np.flatnonzero(new)[:self.effort]
+        if len(rows):
+            self.effort -= len(rows)
+            self._examined = np.union1d(self._examined, keys[rows])
+            self._pool(keys[rows], self._scores(batch.take(rows)), drawn)
+        return len(rows)
+
+    def _scores(self, batch: Batch) -> Scores:
+        if self._score is None:
+            zero = np.zeros(len(batch))
+            return Scores(batch, zero, zero, np.ones(len(batch), dtype=np.bool_))
+        return self._score(batch)
+
+    def _pool(self, raw: Ints, scores: Scores, drawn: bool) -> None:
+        keys = self.space.keys(scores.batch)
+        self.memory.bury(raw[~scores.valid | (keys != raw)])
+        rows = np.flatnonzero(scores.valid & ~np.isin(keys, self.keys))
+        rows = rows[first_of_each(keys[rows])]
+        self.pool = concat([self.pool, scores.batch.take(rows)])
+        self.keys = np.concatenate([self.keys, keys[rows]])
+        self.mean = np.concatenate([self.mean, np.nan_to_num(scores.mean[rows], nan=-np.inf)])
+        self.fresh = np.concatenate([self.fresh, ~np.isin(keys[rows], self._blocked)])
+        self.drawn = np.concatenate([self.drawn, np.full(len(rows), drawn)])
+
+    def fill(self, rng: np.random.Generator, n: int) -> None:
+        """Examine random points until ``n`` fresh ones are pooled, the effort is spent or nothing new is left."""
+        if self.space.size <= ENUMERATE_LIMIT:
+            order = rng.permutation(self.space.size).astype(np.int64)
+            left = order[~np.isin(order, np.concatenate([self._examined, self._blocked, self.memory.dead]))]
+            while len(left) and self.effort and self.count < n:
+                step = max(n - self.count, CHUNK)
+                self.examine(self.space.at(left[:step]), drawn=True)
+                left = left[step:]
+            return
+        stalled = 0
+        while self.count < n and self.effort and stalled < STALLED:
+            found = self.examine(self.space.sample(rng, max(n - self.count, CHUNK)), drawn=True)
+            stalled = 0 if found else stalled + 1
+
+    @property
+    def count(self) -> int:
+        """Fresh points in the pool."""
+        return int(self.fresh.sum())
+
+    @property
+    def opinion(self) -> bool:
+        """True when the scores tell points apart."""
+        return len(self.mean) > 1 and bool((self.mean != self.mean[0]).any())
+
+    def ranked(self) -> Ints:
+        """Rows of the pool, best score first; equal scores in the order of examination."""
+        return np.argsort(-self.mean, kind="stable")

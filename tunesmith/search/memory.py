@@ -1,0 +1,101 @@
+"""What a searcher remembers between asks, as plain JSON."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tunesmith.space.base import Batch, Ints
+from tunesmith.space.space import Space
+from tunesmith.types import Candidate, Measurement
+
+VERSION = 1
+DEAD_LIMIT = 2048
+"""Points remembered as not worth another look; the oldest are forgotten first."""
+
+
+class Memory:
+    """Points of one space that were seen, points that lead nowhere, and the best measured ones.
+
+    Attributes:
+        seen: keys of what was proposed or told, sorted.
+        dead: keys of points that are invalid or only another spelling of a canonical point, oldest first.
+        elites: (latency in seconds, candidate), fastest first, at most ``elite_limit``.
+    """
+
+    def __init__(self, space: Space, elite_limit: int) -> None:
+        self.space, self.elite_limit = space, elite_limit
+        self.seen: Ints = np.zeros(0, dtype=np.int64)
+        self.dead: Ints = np.zeros(0, dtype=np.int64)
+        self.elites: list[tuple[float, Candidate]] = []
+
+    def blocked(self, pending: Collection[Candidate]) -> Ints:
+        """Keys that must not be proposed: everything seen, and ``pending``."""
+        return np.union1d(self.seen, self.space.keys(self._points(list(pending))))
+
+    def propose(self, keys: Ints) -> None:
+        """Remember what is handed out."""
+        self.seen = np.union1d(self.seen, keys)
+
+    def bury(self, keys: Ints) -> None:
+        """Remember points that need no second look."""
+        new = keys[~np.isin(keys, self.dead)]
+        self.dead = np.concatenate([self.dead, new])[-DEAD_LIMIT:]
+
+    def tell(self, measurements: Sequence[Measurement]) -> None:
+        """Remember measurements; those of other spaces and of the default schedule are passed over."""
+        self.propose(self.space.keys(self._points([m.candidate for m in measurements])))
+        best = {candidate: latency for latency, candidate in self.elites}
+        for m in measurements:
+            if m.ok and m.latency < best.get(m.candidate, np.inf):
+                best[m.candidate] = m.latency
+        ranked = sorted(((latency, c) for c, latency in best.items()), key=lambda pair: (pair[0], str(pair[1])))
+        known = self.space.known([c for _, c in ranked])
+        self.elites = [pair for pair, mine in zip(ranked, known) if mine][:self.elite_limit]
+
+    def elite_batch(self, most: int) -> Batch:
+        """The fastest measured points."""
+        return self.space.batch([c for _, c in self.elites[:most]])
+
+    def state(self) -> dict[str, Any]:
+        """Plain JSON; a few bytes per point."""
+        return {"version": VERSION, "space": self.space.fingerprint, "seen": _pack(self.seen),
+                "dead": _pack(self.dead), "elites": [[latency, c.to_json()] for latency, c in self.elites]}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from :meth:`state`.
+
+        Raises:
+            ValueError: for the state of another space or version.
+        """
+        if state.get("version") != VERSION or state.get("space") != self.space.fingerprint:
+            raise ValueError("the searcher's state is of another version or another space")
+        self.seen, self.dead = _unpack(state["seen"]), _unpack(state["dead"])
+        self.elites = [(float(latency), Candidate.from_json(c)) for latency, c in state["elites"]]
+
+    def _points(self, candidates: list[Candidate]) -> Batch:
+        known = self.space.known(candidates)
+        return self.space.batch([c for c, mine in zip(candidates, known) if mine])
+
+
+def _pack(keys: Ints) -> str:
+    return base64.b64encode(keys.astype("<i8").tobytes()).decode()
+
+
+def _unpack(text: str) -> Ints:
+    return np.frombuffer(base64.b64decode(text), dtype="<i8").astype(np.int64)
+
+
+def rng_state(rng: np.random.Generator) -> dict[str, Any]:
+    """The generator's state as JSON that no parser rounds: its 128-bit integers are hexadecimal text."""
+    state = rng.bit_generator.state
+    return {**state, "state": {name: hex(value) for name, value in state["state"].items()}}
+
+
+def restore_rng(rng: np.random.Generator, state: Mapping[str, Any]) -> None:
+    """Inverse of :func:`rng_state`."""
+    inner = {name: int(value, 16) for name, value in state["state"].items()}
+    rng.bit_generator.state = {**state, "state": inner}

@@ -1,0 +1,1 @@
+"""Design spaces: knobs, sketches, batches of points."""

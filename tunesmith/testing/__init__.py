@@ -1,0 +1,1 @@
+"""Conformance suites, synthetic spaces and a simulated device, for tests and benchmarks."""
