@@ -45,6 +45,12 @@ class InvalidInput(TunesmithError):
     code, status, title, exit_code = "invalid_input", 422, "Invalid input", 2
 
 
+class InvalidUsage(InvalidInput):
+    """A command line with unknown or missing arguments."""
+
+    code, status, title = "usage", 400, "Usage"
+
+
 class InvalidBudget(InvalidInput):
     """Zero, negative or absurd trials or seconds."""
 

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 
 
-
 def up(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the API and the dashboard; 0: a free one.")] = 8700,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",

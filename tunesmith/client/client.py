@@ -58,7 +58,7 @@ class Client:
     def ready(self) -> bool:
         """True when a server answers and all that it needs is there."""
         try:
-            self._transport.request("GET", "/readyz", timeout=5.0)
+            self._transport.request("GET", "/readyz", repeat=False, timeout=5.0)
         except TunesmithError:
             return False
         return True

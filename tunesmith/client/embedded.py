@@ -74,13 +74,14 @@ class EmbeddedStack:
             raise
 
     def _await_ready(self, timeout: float) -> str:
-        assert self._process is not None and self._process.stdout is not None
+        assert self._process is not None
+        assert self._process.stdout is not None
         lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=_pump, args=(self._process.stdout, lines), daemon=True).start()
         try:
             line = lines.get(timeout=timeout)
         except queue.Empty:
-            raise StackFailed(f"the embedded stack was not ready after {timeout:g} s; see {self.data_dir}/logs") from None
+            raise StackFailed(f"the stack was not ready after {timeout:g} s; see {self.data_dir}/logs") from None
         answer = _object(line)
         if "url" in answer and "code" not in answer:
             return str(answer["url"])

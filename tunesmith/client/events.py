@@ -16,7 +16,8 @@ SILENCE = 40.0
 
 def parse(lines: Iterable[str]) -> Iterator[tuple[str, str, str]]:
     """``(id, event, data)`` of each server-sent event (HTML standard, section 9.2.6)."""
-    identity, event, data = "", "message", []
+    identity, event = "", "message"
+    data: list[str] = []
     for line in lines:
         if not line:
             if data:

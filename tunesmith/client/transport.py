@@ -42,20 +42,20 @@ class Transport:
         """Close the connections."""
         self._http.close()
 
-    def request(self, method: str, path: str, *, repeat: bool = False, **arguments: Any) -> httpx2.Response:
+    def request(self, method: str, path: str, *, repeat: bool | None = None, **arguments: Any) -> httpx2.Response:
         """Send, and raise what the server's problem object stands for.
 
         Args:
             method: HTTP method.
             path: below the base address.
-            repeat: try again after a connection error; always on for GET.
+            repeat: try again after a connection error; by default GET only.
             **arguments: of ``httpx2.Client.request``.
 
         Raises:
             ServerUnreachable: when no connection came about or the answer never arrived.
             TunesmithError: what the server answered.
         """
-        attempts = ATTEMPTS if repeat or method == "GET" else 1
+        attempts = ATTEMPTS if (method == "GET" if repeat is None else repeat) else 1
         for attempt in range(1, attempts + 1):
             try:
                 response = self._http.request(method, path, **arguments)
@@ -76,9 +76,9 @@ class Transport:
         self, path: str, *, headers: dict[str, str] | None = None, timeout: float | None = None, **params: Any
     ) -> Iterator[httpx2.Response]:
         """An answer whose body is read as it arrives; ``timeout`` bounds the silence between two pieces."""
-        options = {} if timeout is None else {"timeout": timeout}
+        wait = self._http.timeout if timeout is None else httpx2.Timeout(timeout)
         try:
-            with self._http.stream("GET", path, headers=headers, params=_given(params), **options) as response:
+            with self._http.stream("GET", path, headers=headers, params=_given(params), timeout=wait) as response:
                 if response.is_error:
                     response.read()
                 yield self._checked(response)

@@ -1,0 +1,43 @@
+"""``tunesmith device``: list devices; ``serve`` belongs to the server side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from tunesmith.cli.options import Json, Key, Server, connect
+from tunesmith.cli.output import emit, table
+from tunesmith.cli.plugins import side_command
+
+
+class DeviceGroup(TyperGroup):
+    """Knows the server side's ``device serve`` besides its own commands."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Own commands and ``serve``."""
+        return [*self.commands, "serve"]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """One command; ``serve`` is imported now."""
+        if cmd_name == "serve":
+            return side_command("serve", "device.serve", "Serve this machine's device to an RPC tracker.")
+        return super().get_command(ctx, cmd_name)
+
+
+app = typer.Typer(cls=DeviceGroup, help="Devices: list, serve.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Devices: list, serve."""
+
+
+@app.command("list")
+def list_(as_json: Json = False, server: Server = None, key: Key = None) -> None:
+    """List devices that measure workers reported."""
+    with connect(server, key) as client:
+        devices = client.devices()
+    rows = [(item.name, "alive" if item.alive else "gone", ", ".join(item.device_classes)) for item in devices]
+    emit([item.model_dump(mode="json") for item in devices], table(("name", "state", "classes"), rows), as_json)

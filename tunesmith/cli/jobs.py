@@ -1,0 +1,119 @@
+"""``tunesmith jobs``: list, show, watch, cancel, pause, resume, set."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tunesmith.cli.options import JobId, Json, Key, Server, connect
+from tunesmith.cli.output import duration, emit, seconds, table, times
+from tunesmith.cli.progress import follow
+from tunesmith.client import Job
+from tunesmith.errors import JobFailed, from_problem
+from tunesmith.states import JobState
+
+app = typer.Typer(help="Jobs: list, show, watch, cancel, pause, resume, set.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_(
+    state: Annotated[str | None, typer.Option(help="Only jobs in this state.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=200)] = 50,
+    as_json: Json = False,
+    server: Server = None,
+    key: Key = None,
+) -> None:
+    """List jobs, newest first."""
+    with connect(server, key) as client:
+        page = client.jobs(state=state, limit=limit)
+    rows = [
+        (job.id, job.state.value, job.name, _trials(job), seconds(job.latency.current), times(job.latency.speedup))
+        for job in page.items
+    ]
+    emit(page.model_dump(mode="json"), table(("id", "state", "name", "trials", "latency", "speed-up"), rows), as_json)
+
+
+@app.command()
+def show(job: JobId, as_json: Json = False, server: Server = None, key: Key = None) -> None:
+    """Show one job."""
+    with connect(server, key) as client:
+        _show(client.job(job), as_json)
+
+
+@app.command()
+def watch(job: JobId, as_json: Json = False, server: Server = None, key: Key = None) -> None:
+    """Follow a job until it ends: a progress bar, or with --json one event a line."""
+    with connect(server, key) as client:
+        if as_json:
+            for event in client.follow(job):
+                emit(event.model_dump(mode="json"), "", as_json)
+            ended = client.job(job)
+        else:
+            ended = follow(client, job)
+    if ended.state is JobState.FAILED:
+        raise failure(ended)
+    if not as_json:
+        _show(ended, as_json)
+
+
+@app.command()
+def cancel(job: JobId, as_json: Json = False, server: Server = None, key: Key = None) -> None:
+    """Cancel a job; what it measured stays."""
+    with connect(server, key) as client:
+        _show(client.cancel(job), as_json)
+
+
+@app.command()
+def pause(job: JobId, as_json: Json = False, server: Server = None, key: Key = None) -> None:
+    """Pause a job."""
+    with connect(server, key) as client:
+        _show(client.pause(job), as_json)
+
+
+@app.command()
+def resume(job: JobId, as_json: Json = False, server: Server = None, key: Key = None) -> None:
+    """Go on with a paused job."""
+    with connect(server, key) as client:
+        _show(client.resume(job), as_json)
+
+
+@app.command("set")
+def set_(
+    job: JobId,
+    priority: Annotated[int | None, typer.Option(help="Higher goes first.")] = None,
+    trials: Annotated[int | None, typer.Option(help="New budget of trials.")] = None,
+    time: Annotated[float | None, typer.Option(help="New budget of seconds.")] = None,
+    as_json: Json = False,
+    server: Server = None,
+    key: Key = None,
+) -> None:
+    """Change a job's priority or budget."""
+    with connect(server, key) as client:
+        _show(client.update(job, priority=priority, trials=trials, seconds=time), as_json)
+
+
+def failure(job: Job) -> Exception:
+    """The exception that a failed job stands for; it keeps the problem's code."""
+    if job.error and "code" in job.error:
+        return from_problem({**job.error, "job": job.id})
+    return JobFailed(f"the job {job.id} failed", job=job.id)
+
+
+def _trials(job: Job) -> str:
+    budget = job.progress.trials_budget
+    return str(job.progress.trials) if budget is None else f"{job.progress.trials}/{budget}"
+
+
+def _show(job: Job, as_json: bool) -> None:
+    rows = [
+        ("job", job.id), ("name", job.name), ("state", job.state.value), ("trials", _trials(job)),
+        ("time", duration(job.progress.seconds)), ("time left", duration(job.progress.eta_seconds)),
+        ("untuned", seconds(job.latency.untuned)), ("tuned", seconds(job.latency.current)),
+        ("speed-up", times(job.latency.speedup)),
+    ]  # fmt: skip
+    if job.waiting_for:
+        rows.append(("waiting for", f"a device of class {job.waiting_for.get('device_class')}"))
+    if job.error:
+        rows.append(("error", f"[{job.error.get('code')}] {job.error.get('detail')}"))
+    emit(job.model_dump(mode="json"), "\n".join(f"{name:12}{value}" for name, value in rows), as_json)

@@ -1,0 +1,85 @@
+"""The command line's frame: commands, errors, exit statuses (0 ok, 1 failed, 2 usage)."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import typer
+from typer.exceptions import Abort, TyperException
+
+from tunesmith import __version__
+from tunesmith.cli import best, devices, jobs, tune
+from tunesmith.cli.options import Json
+from tunesmith.cli.output import emit, print_problem
+from tunesmith.cli.plugins import CommandGroup
+from tunesmith.errors import InvalidUsage, TunesmithError
+
+INTERRUPTED = 130
+
+
+def build() -> typer.Typer:
+    """The application; commands of the server side are looked up when they are used."""
+    app = typer.Typer(
+        name="tunesmith", cls=CommandGroup, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False,
+        help="Find the fastest schedules of a model on your own hardware. Every command takes --json.",
+    )  # fmt: skip
+    app.command("tune")(tune.tune)
+    app.add_typer(jobs.app, name="jobs")
+    app.command("best")(best.best)
+    app.add_typer(devices.app, name="device")
+    app.command("version")(version)
+    return app
+
+
+def version(as_json: Json = False) -> None:
+    """Print the version."""
+    emit({"version": __version__}, __version__, as_json)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; returns the exit status."""
+    as_json = "--json" in arguments
+    try:
+        result: Any = typer.main.get_command(build()).main(
+            args=list(arguments), prog_name="tunesmith", standalone_mode=False
+        )
+        return result if isinstance(result, int) else 0
+    except TyperException as error:
+        return _usage(error, as_json)
+    except TunesmithError as error:
+        print_problem(error, as_json)
+        return error.exit_code
+    except (Abort, KeyboardInterrupt):
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+    except Exception as error:
+        traceback.print_exc()
+        if as_json:
+            print_problem(TunesmithError(f"{type(error).__name__}: {error}"), as_json)
+        return 1
+
+
+def _usage(error: TyperException, as_json: bool) -> int:
+    usage = InvalidUsage(f"{error.format_message()} (see --help)")
+    if type(error).__name__ == "NoArgsIsHelpError" and not as_json:
+        print(error.format_message(), file=sys.stderr)
+    else:
+        print_problem(usage, as_json)
+    return usage.exit_code
+
+
+def _terminated(number: int, frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def main() -> NoReturn:
+    """Entry point."""
+    signal.signal(signal.SIGTERM, _terminated)  # `timeout` and service managers stop us as orderly as Ctrl-C does
+    sys.exit(run(sys.argv[1:]))

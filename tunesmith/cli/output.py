@@ -1,0 +1,68 @@
+"""Printing: JSON for machines, short text for people."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from tunesmith.errors import TunesmithError
+
+
+def emit(value: Any, text: str | Table, as_json: bool) -> None:
+    """Print a result: ``value`` as JSON on one line, or ``text``."""
+    if as_json:
+        print(json.dumps(value), flush=True)
+    elif isinstance(text, Table):
+        Console().print(text)
+    else:
+        print(text, flush=True)
+
+
+def print_problem(error: TunesmithError, as_json: bool) -> None:
+    """Print an error: the problem object on stdout, or its detail on stderr."""
+    if as_json:
+        print(json.dumps(error.problem(), default=str), flush=True)
+    else:
+        Console(stderr=True, highlight=False).print(f"[bold red]error[/] \\[{error.code}]: {escape(error.detail)}",
+                                                    soft_wrap=True)
+        sys.stderr.flush()
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A plain table."""
+    out = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        out.add_column(column, overflow="fold")
+    for row in rows:
+        out.add_row(*(escape(cell) for cell in row))
+    return out
+
+
+def seconds(value: float | None) -> str:
+    """A latency with its unit."""
+    if value is None:
+        return "-"
+    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if value >= factor:
+            return f"{value / factor:.3g} {unit}"
+    return f"{value / 1e-9:.3g} ns"
+
+
+def duration(value: float | None) -> str:
+    """A waiting time as ``m:ss`` or ``h:mm:ss``."""
+    if value is None:
+        return "-"
+    minutes, rest = divmod(round(value), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def times(value: float | None) -> str:
+    """A speed-up."""
+    return "-" if value is None else f"{value:.3g}x"

@@ -1,0 +1,90 @@
+"""Commands of the server side: registered as entry points, loaded when they are used."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from tunesmith.errors import MissingDependency
+
+GROUP = "tunesmith.commands"
+EXTRAS = {"up": "server,worker"}
+SERVER_COMMANDS = {
+    "up": "Run the whole service on this machine.",
+    "worker": "Run a worker of the service.",
+    "compile": "Compile a model with its tuned schedules.",
+    "compare": "Compare a model's latency side by side with other runtimes.",
+    "doctor": "Check the installation.",
+}
+
+
+def server_command(name: str) -> Any:
+    """The callable or Typer application behind an entry point.
+
+    Raises:
+        MissingDependency: when the server side is not installed.
+    """
+    found = [point for point in entry_points(group=GROUP) if point.name == name]
+    if not found:
+        raise _missing(name, "it is not registered")
+    return _load(found[0])
+
+
+def _load(point: EntryPoint) -> Any:
+    try:
+        return point.load()
+    except ModuleNotFoundError as error:
+        raise _missing(point.name, str(error)) from error
+
+
+def _missing(name: str, reason: str) -> MissingDependency:
+    extra = EXTRAS.get(name, "worker")
+    return MissingDependency(
+        f"'tunesmith {name.replace('.', ' ')}' belongs to the server side, which is not installed here ({reason}): "
+        f"clone the repository and run 'make venv', or there 'pip install -e .[{extra}]'",
+        extra=extra,
+    )
+
+
+def side_command(name: str, point: str, help_text: str) -> Any:
+    """A command that a group can hold; one that says what is missing where the server side is not installed."""
+    try:
+        return _command(name, server_command(point))
+    except MissingDependency as error:
+        settings = {"ignore_unknown_options": True, "allow_extra_args": True}
+        return _command(name, _absent(error), help=help_text, context_settings=settings)
+
+
+def _command(name: str, loaded: Any, **options: Any) -> Any:
+    if isinstance(loaded, typer.Typer):
+        return typer.main.get_command(loaded)
+    holder = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    holder.command(name, **options)(loaded)
+    return typer.main.get_command(holder)
+
+
+def _absent(error: MissingDependency) -> Any:
+    """A command that takes anything and says what is missing."""
+
+    def command(arguments: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
+        raise error
+
+    return command
+
+
+class CommandGroup(TyperGroup):
+    """A group that also knows the server side's commands."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Every command, the server side's too."""
+        own = list(self.commands)
+        return own + [name for name in SERVER_COMMANDS if name not in own]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """One command; the server side's are imported now."""
+        if cmd_name in self.commands or cmd_name not in SERVER_COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        return side_command(cmd_name, cmd_name, SERVER_COMMANDS[cmd_name])
