@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import TypeVar
 
 
 class JobState(str, enum.Enum):
@@ -53,44 +52,51 @@ class WorkState(str, enum.Enum):
     CANCELLED = "cancelled"
 
 
-State = TypeVar("State", JobState, ModelState, RoundState, WorkState)
-
 _J, _M, _R, _W = JobState, ModelState, RoundState, WorkState
 
-TRANSITIONS: Mapping[enum.Enum, frozenset[enum.Enum]] = {
-    _J.QUEUED: frozenset({_J.PREPARING, _J.FAILED, _J.CANCELLED, _J.PAUSED}),
-    _J.PREPARING: frozenset({_J.RUNNING, _J.FAILED, _J.CANCELLING, _J.CANCELLED}),
-    _J.RUNNING: frozenset({_J.PAUSED, _J.FINISHING, _J.FAILED, _J.CANCELLING}),
-    _J.PAUSED: frozenset({_J.QUEUED, _J.RUNNING, _J.CANCELLING, _J.CANCELLED, _J.FAILED}),
-    _J.FINISHING: frozenset({_J.SUCCEEDED, _J.FAILED, _J.CANCELLING}),
-    _J.CANCELLING: frozenset({_J.CANCELLED}),
-    _J.SUCCEEDED: frozenset(),
-    _J.FAILED: frozenset(),
-    _J.CANCELLED: frozenset(),
-    _M.IMPORTING: frozenset({_M.READY, _M.REJECTED}),
-    _M.READY: frozenset(),
-    _M.REJECTED: frozenset({_M.IMPORTING}),
-    _R.PROPOSING: frozenset({_R.MEASURING, _R.DONE, _R.FAILED, _R.CANCELLED}),
-    _R.MEASURING: frozenset({_R.DONE, _R.FAILED, _R.CANCELLED}),
-    _R.DONE: frozenset(),
-    _R.FAILED: frozenset(),
-    _R.CANCELLED: frozenset(),
-    _W.QUEUED: frozenset({_W.RUNNING, _W.DONE, _W.FAILED, _W.CANCELLED}),
-    _W.RUNNING: frozenset({_W.QUEUED, _W.DONE, _W.FAILED, _W.CANCELLED}),
-    _W.DONE: frozenset(),
-    _W.FAILED: frozenset(),
-    _W.CANCELLED: frozenset(),
+TRANSITIONS: Mapping[type[enum.Enum], Mapping[enum.Enum, frozenset[enum.Enum]]] = {
+    JobState: {
+        _J.QUEUED: frozenset({_J.PREPARING, _J.FAILED, _J.CANCELLED, _J.PAUSED}),
+        _J.PREPARING: frozenset({_J.RUNNING, _J.FAILED, _J.CANCELLING, _J.CANCELLED}),
+        _J.RUNNING: frozenset({_J.PAUSED, _J.FINISHING, _J.FAILED, _J.CANCELLING}),
+        _J.PAUSED: frozenset({_J.QUEUED, _J.RUNNING, _J.CANCELLING, _J.CANCELLED, _J.FAILED}),
+        _J.FINISHING: frozenset({_J.SUCCEEDED, _J.FAILED, _J.CANCELLING}),
+        _J.CANCELLING: frozenset({_J.CANCELLED}),
+        _J.SUCCEEDED: frozenset(),
+        _J.FAILED: frozenset(),
+        _J.CANCELLED: frozenset(),
+    },
+    ModelState: {
+        _M.IMPORTING: frozenset({_M.READY, _M.REJECTED}),
+        _M.READY: frozenset(),
+        _M.REJECTED: frozenset({_M.IMPORTING}),
+    },
+    RoundState: {
+        _R.PROPOSING: frozenset({_R.MEASURING, _R.DONE, _R.FAILED, _R.CANCELLED}),
+        _R.MEASURING: frozenset({_R.DONE, _R.FAILED, _R.CANCELLED}),
+        _R.DONE: frozenset(),
+        _R.FAILED: frozenset(),
+        _R.CANCELLED: frozenset(),
+    },
+    WorkState: {
+        _W.QUEUED: frozenset({_W.RUNNING, _W.DONE, _W.FAILED, _W.CANCELLED}),
+        _W.RUNNING: frozenset({_W.QUEUED, _W.DONE, _W.FAILED, _W.CANCELLED}),
+        _W.DONE: frozenset(),
+        _W.FAILED: frozenset(),
+        _W.CANCELLED: frozenset(),
+    },
 }
+"""By kind, because states of two kinds that have the same name and value are equal, as strings are."""
 
 
-def can_move(old: State, new: State) -> bool:
+def can_move(old: enum.Enum, new: enum.Enum) -> bool:
     """True when ``old -> new`` is a legal transition."""
-    return new in TRANSITIONS[old]
+    return type(new) is type(old) and new in TRANSITIONS[type(old)][old]
 
 
 def is_final(state: enum.Enum) -> bool:
     """True when nothing follows ``state``."""
-    return not TRANSITIONS[state]
+    return not TRANSITIONS[type(state)][state]
 
 
 def mermaid() -> str:
@@ -99,6 +105,6 @@ def mermaid() -> str:
     for kind in (JobState, ModelState, RoundState, WorkState):
         lines = [f"%% {kind.__name__}", "stateDiagram-v2"]
         for old in kind:
-            lines += [f"  {old.value} --> {new.value}" for new in kind if new in TRANSITIONS[old]]
+            lines += [f"  {old.value} --> {new.value}" for new in kind if can_move(old, new)]
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)

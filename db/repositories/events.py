@@ -27,6 +27,8 @@ def append(session: Session, kind: str, job_id: str | None = None, **data: Any) 
         session.info[_PENDING] = []
         event.listen(session, "before_commit", _write)
         event.listen(session, "after_soft_rollback", _forget)
+    if not session.in_transaction():
+        session.begin()  # else a rollback would be of nothing, and keep the event
     session.info[_PENDING].append((session.get_nested_transaction(), Event(kind=kind, job_id=job_id, data=data)))
 
 

@@ -84,7 +84,8 @@ def _locked_task(session: Session, batch: Batch) -> JobTask:
 
 
 def _first_of_each(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    return list({row["index"]: row for row in reversed(rows)}.values())
+    unique = {row["index"]: row for row in reversed(rows)}
+    return [unique[index] for index in sorted(unique)]
 
 
 def _row(

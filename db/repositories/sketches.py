@@ -23,4 +23,4 @@ def ensure(session: Session, workload: str, bodies: Mapping[str, dict[str, Any]]
 def get(session: Session, hashes: Collection[str]) -> dict[str, dict[str, Any]]:
     """The bodies of sketches by hash; unknown hashes are left out."""
     rows = session.execute(sa.select(SketchRow.hash, SketchRow.body).where(SketchRow.hash.in_(hashes)))
-    return dict(row.tuple() for row in rows)
+    return {row.hash: row.body for row in rows}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any, Union
 
 import sqlalchemy as sa
@@ -11,7 +12,7 @@ from sqlalchemy.orm import Session
 from db.models import Batch, CostModelRow, Evaluation, Job, Model, Round
 from db.repositories import events
 from tunesmith.errors import IllegalTransition
-from tunesmith.states import State, can_move
+from tunesmith.states import can_move
 
 Work = Union[Model, Job, Round, Batch, Evaluation, CostModelRow]
 NOUNS: dict[type, str] = {
@@ -20,7 +21,7 @@ NOUNS: dict[type, str] = {
 
 
 def transition(
-    session: Session, row: Work, new: State, *, event: str | None = None, data: dict[str, Any] | None = None,
+    session: Session, row: Work, new: enum.Enum, *, event: str | None = None, data: dict[str, Any] | None = None,
     **values: Any,
 ) -> None:
     """Move ``row`` from the state that it was read with to ``new``, and set ``values`` with it.
@@ -34,7 +35,7 @@ def transition(
         IllegalTransition: the state machine forbids it, or another transaction moved the row first.
     """
     old, noun = row.state, NOUNS[type(row)]
-    if type(old) is not type(new) or not can_move(old, new):
+    if not can_move(old, new):
         raise IllegalTransition(f"{noun} {row.id} is {old.value} and cannot become {new.value}", value=old.value)
     changed = changed_rows(
         session, sa.update(type(row)).where(type(row).id == row.id, type(row).state == old).values(state=new, **values)

@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import datetime as dt
+import json
+
+import pytest
+import sqlalchemy as sa
+
+from db.engine import Sessions
+from db.models import Batch, Job, JobTask, Record, Round
+from db.models.base import utcnow
+from db.repositories import cost_models, devices, events, job_tasks, records, results, schedules, sketches
+from rows import TARGET, add_batch, add_job, add_task
+from threads import at_once
+from tunesmith.messages import DeviceReport, WireResult
+from tunesmith.states import JobState, RoundState, WorkState
+from tunesmith.types import Candidate, FailureKind
+
+TRACE = json.dumps([[], []])
+
+
+def ok(index: int, seconds: float, trace: str | None = TRACE) -> WireResult:
+    return WireResult(index=index, samples=[seconds] * 3, trace=trace, build_seconds=0.1, run_seconds=0.2)
+
+
+@pytest.fixture
+def batch_id(sessions: Sessions) -> int:
+    with sessions.begin() as session:
+        add_job(session)
+        return add_batch(session, add_task(session)).id
+
+
+def apply(sessions: Sessions, batch_id: int, *found: WireResult) -> results.Applied:
+    with sessions.begin() as session:
+        return results.apply(session, session.get_one(Batch, batch_id), found, {"cpu": "x"})
+
+
+def task_of(sessions: Sessions) -> JobTask:
+    with sessions() as session:
+        return session.scalars(sa.select(JobTask)).one()
+
+
+def test_a_batch_in_pieces(sessions: Sessions, batch_id: int) -> None:
+    assert apply(sessions, batch_id, ok(0, 9.0, None), ok(1, 3.0)) == results.Applied((0, 1), False)
+    failed = WireResult(index=2, failure=FailureKind.CRASH, message="signal 11" + "x" * 3000)
+    assert apply(sessions, batch_id, failed, ok(3, 2.0)) == results.Applied((2, 3), True)
+    task = task_of(sessions)
+    assert (task.untuned_seconds, task.best_seconds, task.trials, task.failures) == (9.0, 2.0, 3, 1)
+    with sessions() as session:
+        batch, round_ = session.scalars(sa.select(Batch)).one(), session.scalars(sa.select(Round)).one()
+        assert (batch.state, round_.state, round_.best_after) == (WorkState.DONE, RoundState.DONE, 2.0)
+        assert round_.metrics == pytest.approx(
+            {"measured": 4, "failed": 1, "build_seconds": 0.3, "run_seconds": 0.6}
+        )
+        champion = schedules.get(session, "w1", TARGET)
+        assert champion is not None
+        assert (champion.latency, champion.record_id) == (2.0, task.best_record_id)
+        assert [event.kind for event in events.page(session)] == [
+            "new_best", "new_best", "batch_done", "round_finished",
+        ]
+        assert records.failures(session, "j1") == {"crash": 1}
+        assert records.count(session, "j1") == 3
+        assert records.count_valid(session, "j1") == 2
+
+
+def test_results_that_come_twice_count_once(sessions: Sessions, batch_id: int) -> None:
+    everything = [ok(0, 9.0), ok(1, 3.0), ok(2, 4.0), ok(3, 2.0)]
+    assert apply(sessions, batch_id, *everything, ok(1, 0.1)).finished
+    assert apply(sessions, batch_id, *everything) == results.Applied((), False)
+    with sessions() as session:
+        assert session.scalar(sa.select(sa.func.count()).select_from(Record)) == 4
+        assert session.scalar(sa.select(Record.latency).where(Record.index == 1)) == 3.0
+    assert task_of(sessions).trials == 3
+
+
+def test_doubled_reports_at_once_count_once(sessions: Sessions, batch_id: int) -> None:
+    everything = [ok(i, 1.0 + i) for i in range(4)]
+    applied = at_once(5, lambda _: apply(sessions, batch_id, *everything))
+    assert sorted((a.finished, a.new) for a in applied) == [(False, ())] * 4 + [(True, (0, 1, 2, 3))]
+    assert task_of(sessions).trials == 3
+
+
+def test_reports_of_two_batches_of_a_task_at_once(sessions: Sessions, batch_id: int) -> None:
+    with sessions.begin() as session:
+        other = add_batch(session, session.scalars(sa.select(JobTask)).one(), number=2, baseline=False).id
+
+    def report(index: int) -> None:
+        for i in range(4):
+            apply(sessions, (batch_id, other)[index], ok(i, 5.0 - i - index / 2))
+
+    assert at_once(2, report) == [None, None]
+    task = task_of(sessions)
+    assert (task.trials, task.best_seconds) == (7, 1.5)
+    with sessions() as session:
+        seen = [row.id for row in records.of_task_since(session, task.id, 0)]
+        assert len(seen) == 8
+        assert records.of_task_since(session, task.id, seen[-1]) == []
+        champion = schedules.get(session, "w1", TARGET)
+        assert champion is not None
+        assert champion.latency == 1.5
+
+
+def test_a_late_result_of_a_cancelled_batch_still_counts(sessions: Sessions, batch_id: int) -> None:
+    with sessions.begin() as session:
+        batch = session.get_one(Batch, batch_id)
+        results.transition(session, batch, WorkState.CANCELLED)
+        results.transition(session, session.get_one(Round, batch.round_id), RoundState.CANCELLED)
+    assert apply(sessions, batch_id, *[ok(i, 1.0) for i in range(4)]) == results.Applied((0, 1, 2, 3), False)
+    assert task_of(sessions).trials == 3
+
+
+def test_an_index_outside_of_the_batch_is_ignored(sessions: Sessions, batch_id: int) -> None:
+    assert apply(sessions, batch_id, ok(4, 1.0), ok(-1, 1.0)) == results.Applied((), False)
+
+
+def test_a_sign_of_life_starts_a_batch(sessions: Sessions, batch_id: int) -> None:
+    with sessions.begin() as session:
+        batch = session.get_one(Batch, batch_id)
+        results.sign_of_life(session, batch, "w", attempt=7)
+        assert batch.state is WorkState.QUEUED
+        results.sign_of_life(session, batch, "w", attempt=1)
+        assert (batch.state, batch.worker) == (WorkState.RUNNING, "w")
+
+
+def test_the_champion_only_falls(sessions: Sessions, batch_id: int) -> None:
+    apply(sessions, batch_id, ok(1, 3.0))
+    apply(sessions, batch_id, ok(2, 4.0))
+    with sessions.begin() as session:
+        record = session.scalars(sa.select(Record.id).where(Record.index == 2)).one()
+        assert not schedules.crown(session, "w1", TARGET, record, 3.0, TRACE)
+        assert schedules.crown(session, "w1", TARGET, record, 2.9, TRACE)
+    with sessions() as session:
+        assert schedules.of_workloads(session, ["w1", "w2"], TARGET)["w1"].latency == 2.9
+
+
+def test_records_as_measurements(sessions: Sessions, batch_id: int) -> None:
+    apply(sessions, batch_id, ok(1, 3.0), WireResult(index=2, failure=FailureKind.RUN_TIMEOUT))
+    with sessions() as session:
+        first, second = [records.measurement(row) for row in records.of_batch(session, batch_id)]
+    assert (first.candidate, first.latency) == (Candidate("s-w1", (1, 1)), 3.0)
+    assert second.failure is FailureKind.RUN_TIMEOUT
+
+
+def test_pending_candidates_are_those_of_open_batches(sessions: Sessions, batch_id: int) -> None:
+    task = task_of(sessions)
+    with sessions() as session:
+        assert Candidate("s-w1", (1, 2)) in job_tasks.pending(session, task.id)
+    apply(sessions, batch_id, *[ok(i, 1.0) for i in range(4)])
+    with sessions() as session:
+        assert job_tasks.pending(session, task.id) == set()
+
+
+def test_the_best_records_of_other_jobs(sessions: Sessions, batch_id: int) -> None:
+    apply(sessions, batch_id, ok(1, 3.0), ok(2, 1.0), WireResult(index=3, failure=FailureKind.CRASH))
+    with sessions.begin() as session:
+        add_job(session, "j2")
+        found = records.best_elsewhere(session, "w1", TARGET, ["s-w1"], "j2", 10)
+        assert [row.latency for row in found] == [1.0, 3.0]
+        assert records.best_elsewhere(session, "w1", TARGET, ["s-w1"], "j1", 10) == []
+        assert records.best_elsewhere(session, "w1", TARGET, ["unknown"], "j2", 10) == []
+
+
+def test_training_rows_need_features_and_a_blameless_candidate(sessions: Sessions, batch_id: int) -> None:
+    apply(
+        sessions, batch_id, ok(0, 9.0), ok(1, 3.0), WireResult(index=2, failure=FailureKind.CRASH),
+        WireResult(index=3, failure=FailureKind.DEVICE_LOST),
+    )
+    with sessions.begin() as session:
+        assert records.training_rows(session, TARGET, 10) == []
+        session.get_one(Batch, batch_id).features_blob = "f" * 64
+    with sessions() as session:
+        rows = records.training_rows(session, TARGET, 10, job_id="j1")
+        assert [(row.index, row.latency) for row in rows] == [(2, None), (1, 3.0)]
+        assert records.training_rows(session, TARGET, 10, not_job="j1") == []
+
+
+def test_versions_of_a_cost_model(sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        job = add_job(session, cost_model="xgboost")
+        first = cost_models.enqueue(session, job, "per-store/1")
+        assert cost_models.in_training(session, "j1")
+        results.transition(session, first, WorkState.DONE)
+        second = cost_models.enqueue(session, job, "per-store/1")
+        assert (first.number, second.number) == (1, 2)
+        assert cost_models.latest(session, "j1") is first
+        assert cost_models.latest_elsewhere(session, TARGET, "xgboost", "per-store/1", "j2") is first
+        assert cost_models.latest_elsewhere(session, TARGET, "xgboost", "per-store/2", "j2") is None
+        assert cost_models.latest_elsewhere(session, TARGET, "xgboost", "per-store/1", "j1") is None
+
+
+def test_devices_come_and_go(sessions: Sessions) -> None:
+    now = utcnow()
+    message = DeviceReport(
+        worker="w", name="host/cpu", host="host", device_classes=["llvm-x-1", "llvm-x-2"], target={}, cores=2
+    )
+    with sessions.begin() as session:
+        devices.report(session, message, 15, now)
+        devices.report(session, message, 15, now)
+        assert [d.name for d in devices.live(session, 15, now, "llvm-x-2")] == ["host/cpu"]
+        assert devices.live(session, 15, now, "llvm-x-3") == []
+        later = now + dt.timedelta(seconds=16)
+        assert devices.live(session, 15, later) == []
+        devices.report(session, message, 15, later)
+        devices.report(session, message.model_copy(update={"stopping": True}), 15, later)
+        assert devices.live(session, 15, later) == []
+    with sessions() as session:
+        assert [event.kind for event in events.page(session)] == ["device_joined", "device_joined", "device_left"]
+
+
+def test_sketches_are_stored_once(sessions: Sessions, batch_id: int) -> None:
+    with sessions.begin() as session:
+        sketches.ensure(session, "w1", {"s-w1": {"knobs": [1]}, "s-new": {"knobs": [2]}})
+        assert sketches.get(session, ["s-w1", "s-new", "s-none"]) == {"s-w1": {"knobs": []}, "s-new": {"knobs": [2]}}
+
+
+def test_a_plan_starts_a_job_in_one_transaction(sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        add_job(session)
+        add_task(session, workload="w1")
+        job = add_job(session, "j2", state=JobState.PREPARING)
+        job_tasks.store_target(session, TARGET, {"kind": "llvm"}, "llvm-x-2")
+        planned = [
+            job_tasks.PlannedTask("w1", "first", "matmul", 2, {"s-w1": {}, "s-2": {"knobs": []}}, True),
+        ]
+        job_tasks.store_plan(session, job, TARGET, planned)
+    with sessions() as session:
+        job = session.get_one(Job, "j2")
+        task = session.scalars(sa.select(JobTask).where(JobTask.job_id == "j2")).one()
+    assert job.state is JobState.RUNNING
+    assert job.started_at is not None
+    assert (task.sketches, task.weight, task.exhausted) == (["s-w1", "s-2"], 2, False)
