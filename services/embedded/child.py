@@ -85,8 +85,12 @@ class Child:
         launcher = (sys.executable, "-m", "workers.sandbox.parent_death", "--parent", str(os.getpid()), "--")
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                (*launcher, *self.spec.command), env=dict(self.spec.env), stdout=log, stderr=log,
-                stdin=subprocess.DEVNULL if self.spec.stdin is None else subprocess.PIPE, start_new_session=True,
+                (*launcher, *self.spec.command),
+                env=dict(self.spec.env),
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL if self.spec.stdin is None else subprocess.PIPE,
+                start_new_session=True,
             )
         self._started = self._clock()
         self.restarts += 1

@@ -12,12 +12,18 @@ import typer
 
 
 def up(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the API and the dashboard; 0: a free one.")] = 8700,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the API and the dashboard; 0: a free one.")
+    ] = 8700,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    data_dir: Annotated[Path, typer.Option(help="Database, blobs and logs.", envvar="TUNESMITH_DATA_DIR")] = Path(".tunesmith"),
+    data_dir: Annotated[Path, typer.Option(help="Database, blobs and logs.", envvar="TUNESMITH_DATA_DIR")] = Path(
+        ".tunesmith"
+    ),
     workers: Annotated[int, typer.Option(min=1, max=64, help="Imports and proposals that run at once.")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    with_parent: Annotated[bool, typer.Option("--with-parent", hidden=True, help="Stop when standard input ends.")] = False,
+    with_parent: Annotated[
+        bool, typer.Option("--with-parent", hidden=True, help="Stop when standard input ends.")
+    ] = False,
 ) -> None:
     """Run the whole service on this machine, in the foreground; Ctrl-C stops every process."""
     from services.coordinator.settings import Settings
@@ -33,8 +39,11 @@ def up(
     key = settings.admin_key.get_secret_value() if settings.admin_key else None
     with data_dir_lock(folder, options.url):
         supervisor = Supervisor(
-            children(options), folder / "logs", ready=lambda: is_ready(options.url, key),
-            on_ready=lambda: _announce(options.url, folder, as_json), watch=sys.stdin.fileno() if with_parent else None,
+            children(options),
+            folder / "logs",
+            ready=lambda: is_ready(options.url, key),
+            on_ready=lambda: _announce(options.url, folder, as_json),
+            watch=sys.stdin.fileno() if with_parent else None,
         )
         supervisor.run()
 
@@ -54,5 +63,7 @@ def _announce(url: str, folder: Path, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"url": url, "pid": os.getpid(), "data_dir": str(folder)}), flush=True)
     else:
-        print(f"Tunesmith is up at {url} (dashboard at /, API at /docs); data and logs in {folder}. Ctrl-C stops it.",
-              flush=True)
+        print(
+            f"Tunesmith is up at {url} (dashboard at /, API at /docs); data and logs in {folder}. Ctrl-C stops it.",
+            flush=True,
+        )

@@ -27,8 +27,9 @@ def data_dir_lock(data_dir: Path, url: str) -> Iterator[None]:
         data_dir.mkdir(parents=True, exist_ok=True)
         fd = _acquire(path)
     except OSError as error:
-        raise StackFailed(f"cannot use the data directory {data_dir}: {error.strerror}", field="data_dir",
-                          value=str(data_dir)) from error
+        raise StackFailed(
+            f"cannot use the data directory {data_dir}: {error.strerror}", field="data_dir", value=str(data_dir)
+        ) from error
     try:
         os.ftruncate(fd, 0)
         os.write(fd, json.dumps({"pid": os.getpid(), "url": url}).encode())
@@ -72,5 +73,7 @@ def _held(data_dir: Path) -> StackFailed:
     by = f"process {who['pid']} at {who['url']}" if {"pid", "url"} <= who.keys() else "another process"
     return StackFailed(
         f"{data_dir} is in use by {by}: use that one with --server, or give another --data-dir",
-        field="data_dir", value=str(data_dir), holder=who,
+        field="data_dir",
+        value=str(data_dir),
+        holder=who,
     )

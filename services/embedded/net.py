@@ -31,7 +31,8 @@ def claim_port(host: str, port: int) -> int:
         raise StackFailed(
             f"cannot listen on {host}:{port}: {error.strerror or error}; give another port with --port, or 0 for a "
             "free one",
-            field="port", value=port,
+            field="port",
+            value=port,
         ) from error
 
 

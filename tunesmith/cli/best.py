@@ -22,7 +22,9 @@ class Format(str, enum.Enum):
 
 def best(
     job: JobId,
-    form: Annotated[Format, typer.Option("--format", help="JSON lines, or a folder with a MetaSchedule database.")] = Format.JSONL,
+    form: Annotated[
+        Format, typer.Option("--format", help="JSON lines, or a folder with a MetaSchedule database.")
+    ] = Format.JSONL,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="File, or folder for metaschedule.")] = None,
     as_json: Json = False,
     server: Server = None,

@@ -12,7 +12,9 @@ from tunesmith.names import COST_MODELS
 from tunesmith.search.registry import SEARCHERS
 from tunesmith.targets import parse_target
 
-ELSEWHERE = "submit it to a server that such a device can register with: 'tunesmith up', then 'tunesmith tune --server URL'"
+ELSEWHERE = (
+    "submit it to a server that such a device can register with: 'tunesmith up', then 'tunesmith tune --server URL'"
+)
 
 
 def parse_inputs(values: list[str]) -> dict[str, tuple[int, ...]]:
@@ -47,8 +49,11 @@ def check_names(options: dict[str, Any]) -> None:
     ):
         name = options.get(field)
         if name is not None and name not in known:
-            raise error(f"there is no {field.replace('_', ' ')} {name!r}; there are {', '.join(sorted(known))}",
-                        field=field, value=name)
+            raise error(
+                f"there is no {field.replace('_', ' ')} {name!r}; there are {', '.join(sorted(known))}",
+                field=field,
+                value=name,
+            )
 
 
 def check_target_is_here(target: str) -> None:

@@ -29,8 +29,9 @@ def print_problem(error: TunesmithError, as_json: bool) -> None:
     if as_json:
         print(json.dumps(error.problem(), default=str), flush=True)
     else:
-        Console(stderr=True, highlight=False).print(f"[bold red]error[/] \\[{error.code}]: {escape(error.detail)}",
-                                                    soft_wrap=True)
+        Console(stderr=True, highlight=False).print(
+            f"[bold red]error[/] \\[{error.code}]: {escape(error.detail)}", soft_wrap=True
+        )
         sys.stderr.flush()
 
 

@@ -41,17 +41,25 @@ class Request:
 
 
 def tune(
-    model: Annotated[str, typer.Argument(help="An .onnx or .pt2 file, or an operator such as gemm:1024x1024x1024:float32.")],
-    inputs: Annotated[list[str] | None, typer.Option("--input", help="Shape of a dynamic input: name=1,3,224,224.")] = None,
+    model: Annotated[
+        str, typer.Argument(help="An .onnx or .pt2 file, or an operator such as gemm:1024x1024x1024:float32.")
+    ],
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", help="Shape of a dynamic input: name=1,3,224,224.")
+    ] = None,
     target: Annotated[str, typer.Option(help="cpu, cpu:N, cuda, a TVM tag or target JSON.")] = "cpu",
     trials: Annotated[int | None, typer.Option(help="How many candidates to measure.")] = None,
-    time_: Annotated[float | None, typer.Option("--time", help="Seconds for the whole run [default: 300 without --trials].")] = None,
+    time_: Annotated[
+        float | None, typer.Option("--time", help="Seconds for the whole run [default: 300 without --trials].")
+    ] = None,
     search: Annotated[str | None, typer.Option(help="Search strategy.")] = None,
     cost_model: Annotated[str | None, typer.Option(help="Cost model.")] = None,
     allocator: Annotated[str | None, typer.Option(help="How the budget is shared between tasks.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the search.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for best.jsonl, metaschedule/ and summary.json.")] = None,
-    data_dir: Annotated[Path, typer.Option(help="Data of an embedded stack.", envvar="TUNESMITH_DATA_DIR")] = Path(".tunesmith"),
+    data_dir: Annotated[Path, typer.Option(help="Data of an embedded stack.", envvar="TUNESMITH_DATA_DIR")] = Path(
+        ".tunesmith"
+    ),
     as_json: Json = False,
     server: Server = None,
     key: Key = None,
@@ -78,8 +86,9 @@ def _checked(
     if trials is not None and trials < 1:
         raise InvalidBudget(f"--trials must be at least 1, not {trials}", field="budget.trials", value=trials)
     if time_ is not None and not time_ >= LEAST_SECONDS:
-        raise InvalidBudget(f"--time must be at least {LEAST_SECONDS:g} second, not {time_:g}", field="budget.seconds",
-                            value=time_)
+        raise InvalidBudget(
+            f"--time must be at least {LEAST_SECONDS:g} second, not {time_:g}", field="budget.seconds", value=time_
+        )
     check_names(options)
     if trials is None and time_ is None:
         time_ = DEFAULT_SECONDS
@@ -114,8 +123,12 @@ def _run(client: Client, request: Request, own: bool, as_json: bool) -> tuple[Jo
     if budget is not None:
         budget = max(LEAST_SECONDS, budget - (time.monotonic() - start))
     submitted = client.submit(
-        target=request.target, model_id=model_id, operator=None if model_id else request.model,
-        trials=request.trials, seconds=budget, **request.options,
+        target=request.target,
+        model_id=model_id,
+        operator=None if model_id else request.model,
+        trials=request.trials,
+        seconds=budget,
+        **request.options,
     )
     if not as_json:
         print(f"job {submitted.id} (dashboard: {client.url})", file=sys.stderr, flush=True)

@@ -13,6 +13,16 @@ from tunesmith.client.embedded import EmbeddedStack
 from tunesmith.client.schemas import Device, Event, Job, JobTask, Latency, Model, ModelTask, Page, Progress
 
 __all__ = [
-    "Client", "DEFAULT_URL", "Device", "EmbeddedStack", "Event", "Job", "JobTask", "Latency", "Model", "ModelTask",
-    "Page", "Progress",
+    "Client",
+    "DEFAULT_URL",
+    "Device",
+    "EmbeddedStack",
+    "Event",
+    "Job",
+    "JobTask",
+    "Latency",
+    "Model",
+    "ModelTask",
+    "Page",
+    "Progress",
 ]

@@ -85,7 +85,10 @@ class Client:
         try:
             with path.open("rb") as file:
                 answer = self._transport.request(
-                    "POST", "/v1/models", data=form, timeout=httpx2.Timeout(600.0, connect=10.0),
+                    "POST",
+                    "/v1/models",
+                    data=form,
+                    timeout=httpx2.Timeout(600.0, connect=10.0),
                     files={"file": (path.name, file, "application/octet-stream")},
                 )
         except OSError as error:

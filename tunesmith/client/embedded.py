@@ -125,4 +125,3 @@ def _object(line: str | None) -> dict[str, Any]:
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
-

@@ -109,7 +109,8 @@ class Transport:
         reason = str(error) or type(error).__name__
         return ServerUnreachable(
             f"no Tunesmith server answers at {self.url} ({reason}); start one with 'tunesmith up'",
-            field="server", value=self.url,
+            field="server",
+            value=self.url,
         )
 
 
