@@ -152,10 +152,11 @@ def _downloads(job_id: str) -> None:
         ui.label("The fastest schedule of each task so far.").classes("ts-soft mb-2")
         with ui.row().classes("gap-2"):
             for form, label in (("jsonl", "JSON log"), ("metaschedule", "MetaSchedule database (zip)")):
-                link = ui.link(target=f"/jobs/{job_id}/best/{form}").props(f"download aria-label='Download {label}'")
-                with link, ui.row().classes("items-center gap-1"):
+                link = ui.link(target=f"/jobs/{job_id}/best/{form}").classes("ts-download")
+                with link.props("download"):
                     ui.icon("download")
-                    ui.label(label).classes("ts-link")
+                    ui.label(label)
+
 
 
 def build(context: Context, job_id: str) -> None:

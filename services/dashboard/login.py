@@ -37,7 +37,7 @@ def build(context: Context, target: str) -> None:
 
     with frame("Log in", logged_in=False), ui.element("section").classes("ts-card ts-login"):
         ui.label("Log in").classes("ts-title").props("role=heading aria-level=1")
-        ui.label("The coordinator asks for an API key. Your browser keeps a session cookie only.").classes("ts-soft my-2")
+        ui.label("An API key is needed. Your browser keeps a session cookie only.").classes("ts-soft my-2")
         banner = Banner()
         field = ui.input("API key", password=True).classes("w-full mt-2")
         field.props("outlined autofocus autocomplete=current-password")

@@ -1,0 +1,43 @@
+"""The walls between the folders hold, by import graph and in a real process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = ("tvm", "tvm_ffi", "xgboost", "lightgbm", "torch", "onnx")
+
+
+def test_import_contracts_hold() -> None:
+    start = "from importlinter.cli import lint_imports_command as run; run()"
+    command = [sys.executable, "-c", start, "--no-cache", "--no-logo"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def loaded_after(imports: str) -> set[str]:
+    """Top-level packages that a fresh interpreter has loaded after ``imports``."""
+    code = f"import json, sys; {imports}; print(json.dumps(sorted({{n.split('.')[0] for n in sys.modules}})))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("module", ["services.coordinator.app", "services.dashboard"])
+def test_services_load_no_compiler_and_no_learning_library(module: str) -> None:
+    assert loaded_after(f"import {module}").isdisjoint({*HEAVY, "workers", "costmodels"})
+
+
+def test_the_light_face_loads_no_server() -> None:
+    loaded = loaded_after("import tunesmith.cli.main, tunesmith.client")
+    server = {"db", "services", "workers", "costmodels", "sqlalchemy", "celery", "fastapi", "nicegui"}
+    assert loaded.isdisjoint({*HEAVY, *server})
+
+
+def test_importing_the_dashboard_does_not_load_its_toolkit() -> None:
+    assert "nicegui" not in loaded_after("import services.dashboard")
