@@ -46,7 +46,8 @@ def add_task(session: Session, job_id: str = "j1", workload: str = "w1", **value
     if session.get(WorkloadRow, workload) is None:
         session.add(
             WorkloadRow(
-                hash=workload, name=workload, family="matmul", args=[], flops=1e6, module_blob=SHA, metaschedule_blob=SHA
+                hash=workload, name=workload, family="matmul", args=[], flops=1e6, module_blob=SHA,
+                metaschedule_blob=SHA,
             )
         )
         session.flush()

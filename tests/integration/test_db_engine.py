@@ -1,20 +1,23 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from rows import add_job, add_model
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError, IntegrityError
+from threads import at_once
 
 from db.engine import Sessions, create_engine, current_revision, head_revision, migrate, session_factory, transact
 from db.models import Base, Device, Job, Model
 from db.models.base import utcnow
-from rows import add_job, add_model
-from threads import at_once
 
 
 def test_the_models_and_the_migrations_agree(engine: Engine) -> None:
@@ -39,9 +42,16 @@ def test_migrating_down_and_up_again(database_url: str) -> None:
     engine.dispose()
 
 
-def test_two_processes_migrate_at_once(tmp_path) -> None:
+def test_several_processes_migrate_at_once(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'new' / 'fresh.db'}"
-    assert at_once(4, lambda _: migrate(url)) == [None] * 4
+    program = [sys.executable, "-c", "import sys; from db.engine import migrate; migrate(sys.argv[1])", url]
+    processes = [subprocess.Popen(program, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    try:
+        assert [process.communicate(timeout=60)[1] for process in processes] == [""] * 3
+        assert [process.returncode for process in processes] == [0] * 3
+    finally:
+        for process in processes:
+            process.kill()
     engine = create_engine(url)
     assert current_revision(engine) == head_revision()
     engine.dispose()

@@ -5,13 +5,13 @@ import json
 
 import pytest
 import sqlalchemy as sa
+from rows import TARGET, add_batch, add_job, add_task
+from threads import at_once
 
 from db.engine import Sessions
 from db.models import Batch, Job, JobTask, Record, Round
 from db.models.base import utcnow
 from db.repositories import cost_models, devices, events, job_tasks, records, results, schedules, sketches
-from rows import TARGET, add_batch, add_job, add_task
-from threads import at_once
 from tunesmith.messages import DeviceReport, WireResult
 from tunesmith.states import JobState, RoundState, WorkState
 from tunesmith.types import Candidate, FailureKind

@@ -4,13 +4,13 @@ import datetime as dt
 
 import pytest
 import sqlalchemy as sa
+from rows import TARGET, add_batch, add_job, add_model, add_round, add_task
+from threads import at_once
 
 from db.engine import Sessions
 from db.models import Batch, CostModelRow, Evaluation, Event, Job, JobTask, Model, Record, Round
 from db.models.base import utcnow
 from db.repositories import events, work
-from rows import TARGET, add_batch, add_job, add_model, add_round, add_task
-from threads import at_once
 from tunesmith.errors import IllegalTransition
 from tunesmith.states import JobState, ModelState, RoundState, WorkState
 
@@ -60,9 +60,10 @@ def test_a_transition_from_a_stale_row_is_refused(sessions: Sessions) -> None:
         stale = reader.get_one(Job, "j1")
     with sessions.begin() as session:
         work.transition(session, session.get_one(Job, "j1"), JobState.CANCELLING)
-    with pytest.raises(IllegalTransition, match="became cancelling before"), sessions.begin() as session:
+    with sessions.begin() as session:
         session.add(stale)
-        work.transition(session, stale, JobState.FINISHING)
+        with pytest.raises(IllegalTransition, match="became cancelling before"):
+            work.transition(session, stale, JobState.FINISHING)
 
 
 def test_of_many_transitions_at_once_one_wins(sessions: Sessions) -> None:
