@@ -201,6 +201,12 @@ class MeasurementFailed(TunesmithError):
     code, title = "measurement_failed", "Measurement failed"
 
 
+class DeviceLost(MeasurementFailed):
+    """The device, its RPC server or the tracker stopped answering; the work is tried again."""
+
+    code, status, title = "device_lost", 503, "Device lost"
+
+
 def catalogue() -> dict[str, type[TunesmithError]]:
     """Every error class by its code."""
     found: dict[str, type[TunesmithError]] = {}

@@ -1,0 +1,143 @@
+"""A model on a device, before and after: latencies that can be compared, and how far the outputs lie apart."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunesmith.types import FailureKind
+from workers.tvm_backend.arguments import random_array
+from workers.tvm_backend.measuring import ModelOutcome, ModelRequest
+
+ROUNDS = 10
+SLOW_ROUNDS = 3
+TUNED_SAMPLES = 30
+SLOW_SECONDS = 0.1
+"""From here on a run is timed from the client's side: the call costs a fraction of a millisecond, a warm-up run more."""
+
+Window = Callable[[], AbstractContextManager[None]]
+
+
+class RemoteModel:
+    """A Relax VM library loaded on the device, with its parameters.
+
+    Args:
+        session, device: an open RPC session and its device.
+        library: the compiled model, local path.
+        params: arrays on the device, passed after the inputs.
+    """
+
+    def __init__(self, session: Any, device: Any, library: Path, params: list[Any]) -> None:
+        from tvm import relax
+
+        session.upload(str(library), target=library.name)
+        self._device, self._params = device, params
+        self._vm = relax.VirtualMachine(session.load_module(library.name), device)
+        self.seconds = math.inf
+
+    def run(self, inputs: Iterable[Any]) -> list[NDArray]:
+        """Outputs of one run, nested tuples flattened; ``seconds`` is then what the run took."""
+        self._vm.set_input("main", *inputs, *self._params)
+        started = time.perf_counter()
+        self._vm.invoke_stateful("main")
+        self._device.sync()
+        self.seconds = time.perf_counter() - started
+        return [array.numpy() for array in _flat(self._vm.get_outputs("main"))]
+
+    def time(self, count: int) -> list[float]:
+        """Seconds of ``count`` runs on the inputs set last."""
+        if self.seconds < SLOW_SECONDS:
+            evaluator = self._vm.time_evaluator("invoke_stateful", self._device, number=1, repeat=count)
+            return [float(value) for value in evaluator("main").results]
+        samples = []
+        for _ in range(count):
+            started = time.perf_counter()
+            self._vm.invoke_stateful("main")
+            self._device.sync()
+            samples.append(time.perf_counter() - started)
+        return samples
+
+
+def compare(session: Any, device: Any, request: ModelRequest, window: Window) -> ModelOutcome:
+    """Run both models on equal inputs in one session and time them interleaved.
+
+    Latencies of two builds can only be compared when they alternate: minutes apart they differ by far more than
+    most schedules do.
+    """
+    import tvm
+
+    def place(array: NDArray) -> Any:
+        return tvm.runtime.tensor(array, device=device)
+
+    params = [place(array) for array in _load_params(request.params)]
+    here, other = (
+        [place(random_array(spec, request.seed + 1000 * which + i)) for i, spec in enumerate(request.inputs)]
+        for which in range(2)
+    )
+    untuned = RemoteModel(session, device, request.untuned, params)
+    tuned = RemoteModel(session, device, request.tuned, params)
+    elsewhere, expected, found = untuned.run(other), untuned.run(here), tuned.run(here)
+    if not all(np.isfinite(_wide(array)).all() == np.isfinite(_wide(want)).all()
+               for array, want in zip(found, expected, strict=True)):
+        return ModelOutcome(failure=FailureKind.WRONG_RESULT, message="outputs are not finite where they should be")
+    times = _interleave(untuned, tuned, request.seconds, window)
+    return ModelOutcome(tuple(times[0]), tuple(times[1]), output_error(found, expected, elsewhere))
+
+
+def output_error(found: list[NDArray], expected: list[NDArray], elsewhere: list[NDArray]) -> float:
+    """``max|found - expected| / max|expected - elsewhere|``, the worst over the outputs.
+
+    The denominator is the signal: what another random input does to the output. Where that is nothing, the
+    output's own magnitude takes its place.
+    """
+    worst = 0.0
+    for got, want, signal in zip(found, expected, elsewhere, strict=True):
+        difference = _largest(_wide(got) - _wide(want))
+        scale = _largest(_wide(want) - _wide(signal)) or _largest(_wide(want))
+        if difference > 0:
+            worst = max(worst, difference / scale if scale else difference)
+    return worst
+
+
+def _interleave(untuned: RemoteModel, tuned: RemoteModel, seconds: float, window: Window) -> list[list[float]]:
+    fit = int(seconds / 2 / max(untuned.seconds, 1e-6))
+    rounds = max(SLOW_ROUNDS, min(ROUNDS, fit))
+    affordable = int(seconds / 2 / max(tuned.seconds, 1e-6) / rounds)
+    each = max(1, min(math.ceil(TUNED_SAMPLES / rounds), affordable))
+    samples: list[list[float]] = [[], []]
+    for _ in range(rounds):
+        with window():
+            samples[0] += untuned.time(1)
+        with window():
+            samples[1] += tuned.time(each)
+    return samples
+
+
+def _load_params(path: Path | None) -> Iterable[NDArray]:
+    if path is None:
+        return
+    with np.load(path) as file:
+        for name in file.files:
+            yield file[name]
+
+
+def _flat(value: Any) -> list[Any]:
+    if hasattr(value, "numpy"):
+        return [value]
+    return [leaf for item in value for leaf in _flat(item)]
+
+
+def _wide(array: NDArray) -> NDArray:
+    return np.asarray(array).astype("float64")
+
+
+def _largest(array: NDArray) -> float:
+    finite = np.abs(array[np.isfinite(array)])
+    return float(finite.max()) if finite.size else 0.0

@@ -1,0 +1,84 @@
+"""What this host is, as TVM sees it: ``python -m workers.tvm_backend.host`` prints it as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import socket
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tunesmith.errors import StackFailed
+from workers.tvm_backend.warm import visible_cores
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host that can measure on its own CPU.
+
+    Attributes:
+        name: the host name.
+        cpu: the processor's name for people.
+        mcpu: LLVM's name of the processor.
+        cores: cores that this process may run on.
+        tvm: TVM's version.
+    """
+
+    name: str
+    cpu: str
+    mcpu: str
+    cores: int
+    tvm: str
+    python: str
+    os: str
+
+    @property
+    def target(self) -> dict[str, Any]:
+        """Target JSON of all cores of this CPU."""
+        return {"kind": "llvm", "mcpu": self.mcpu, "num-cores": self.cores}
+
+
+def describe() -> Host:
+    """Ask TVM; for processes that import it anyway."""
+    import tvm
+    from tvm.target import codegen
+
+    return Host(
+        name=socket.gethostname(),
+        cpu=_processor_name(),
+        mcpu=str(codegen.llvm_get_system_cpu()),
+        cores=visible_cores(),
+        tvm=str(tvm.__version__),
+        python=platform.python_version(),
+        os=platform.platform(),
+    )
+
+
+def describe_from_outside(timeout: float = 60.0) -> Host:
+    """:func:`describe` in a process of its own, for those that stay light.
+
+    Raises:
+        StackFailed: when TVM cannot be loaded.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "workers.tvm_backend.host"], capture_output=True, text=True, timeout=timeout,
+        stdin=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+    )
+    if done.returncode != 0:
+        raise StackFailed(f"TVM does not load here: {done.stderr.strip()[-500:]}")
+    return Host(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def _processor_name() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8", errors="replace").splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(describe())))

@@ -1,0 +1,280 @@
+"""A device behind an RPC tracker: ``python -m workers.tvm_backend.rpc_server --tracker H:P --key K``.
+
+TVM's server ends its listen thread with the first candidate that crashes. This one serves each session in a forked
+child, watches it, kills it when the client hangs up or the session's time is over, and never stops listening. A
+client can also bound a single call: ``tunesmith.rpc.alarm(seconds)`` has the kernel kill the session's process.
+
+A client runs arbitrary code on this host: bind to loopback or to a trusted network only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import select
+import shutil
+import signal
+import socket
+import struct
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workers.sandbox.parent_death import die_with_parent
+from workers.tvm_backend.tracker import announce, listen
+from workers.tvm_backend.warm import visible_cores, warm
+
+log = logging.getLogger("tunesmith.device")
+PING_SECONDS = 2.0
+HANDSHAKE_SECONDS = 5.0
+RETRY_SECONDS = 0.25
+GRACE_SECONDS = 0.5
+"""Time that a session has to end by itself after its client hung up."""
+STALE_PINGS = 3
+"""Pings after which a key that a client took and never used is replaced."""
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A client that passed the handshake."""
+
+    sock: socket.socket
+    timeout: float | None
+
+
+class DeviceServer:
+    """Serves one session at a time, for ever.
+
+    Args:
+        sock: the listening socket.
+        tracker: address of the tracker, which may come and go.
+        key: the device's key at the tracker.
+        address: the address that clients are told; None for the one that the tracker sees.
+        folder: working folder; emptied at the start.
+    """
+
+    def __init__(
+        self, sock: socket.socket, tracker: tuple[str, int], key: str, address: str | None, folder: Path
+    ) -> None:
+        self._sock, self._tracker_address, self._key, self._address = sock, tracker, key, address
+        self._port = int(sock.getsockname()[1])
+        self._folder = folder
+        self._tracker: socket.socket | None = None
+        self._reported = False
+
+    def serve(self) -> None:
+        """Accept and serve sessions until the process is killed."""
+        while True:
+            try:
+                connection = self._next()
+            except (OSError, ValueError, struct.error) as error:
+                if not self._reported:
+                    log.warning("tracker %s:%s: %s; trying on", *self._tracker_address, error)
+                    self._reported = True
+                self._drop_tracker()
+                time.sleep(RETRY_SECONDS)
+                continue
+            self._reported = False
+            with connection.sock:
+                self._session(connection)
+
+    def _next(self) -> Connection:
+        """The next client that knows the key handed out by the tracker."""
+        from tvm.rpc import base
+
+        tracker = self._tracker or self._register()
+        match = self._offer(tracker, set())
+        used, stale = {match}, 0
+        while True:
+            ready, _, _ = select.select([self._sock, tracker], [], [], PING_SECONDS)
+            if self._sock in ready:
+                connection = self._handshake(match)
+                if connection is not None:
+                    return connection
+            elif tracker in ready:
+                raise OSError("the tracker hung up")
+            else:
+                base.sendjson(tracker, [base.TrackerCode.GET_PENDING_MATCHKEYS])
+                stale = 0 if match in base.recvjson(tracker) else stale + 1
+                if stale > STALE_PINGS:
+                    match, stale = self._offer(tracker, used), 0
+                    used.add(match)
+
+    def _register(self) -> socket.socket:
+        from tvm.rpc import base
+
+        tracker = socket.create_connection(self._tracker_address, HANDSHAKE_SECONDS)
+        self._tracker = tracker
+        tracker.sendall(struct.pack("<i", base.RPC_TRACKER_MAGIC))
+        if struct.unpack("<i", base.recvall(tracker, 4))[0] != base.RPC_TRACKER_MAGIC:
+            raise OSError("this is not an RPC tracker")
+        info = {"key": f"server:{self._key}", "addr": (self._address, self._port)}
+        base.sendjson(tracker, [base.TrackerCode.UPDATE_INFO, info])
+        _expect_success(base.recvjson(tracker))
+        log.info("device %s registered at %s:%s", self._key, *self._tracker_address)
+        return tracker
+
+    def _offer(self, tracker: socket.socket, used: set[str]) -> str:
+        from tvm.rpc import base
+
+        match = str(base.random_key(self._key, cmap=used))
+        base.sendjson(tracker, [base.TrackerCode.PUT, self._key, (self._port, match), self._address])
+        _expect_success(base.recvjson(tracker))
+        return match
+
+    def _handshake(self, match: str) -> Connection | None:
+        """Accept a client; None for one that is not ours, is too slow or has an old key."""
+        from tvm.rpc import base
+
+        sock, peer = self._sock.accept()
+        sock.settimeout(HANDSHAKE_SECONDS)
+        try:
+            if struct.unpack("<i", base.recvall(sock, 4))[0] != base.RPC_MAGIC:
+                raise ValueError("not an RPC client")
+            (size,) = struct.unpack("<i", base.recvall(sock, 4))
+            words = base.recvall(sock, size).decode().split()
+            if not words or words[0] != f"client:{match}":
+                sock.sendall(struct.pack("<i", base.RPC_CODE_MISMATCH))
+                raise ValueError("an old key")
+            name = f"server:{self._key}".encode()
+            sock.sendall(struct.pack("<i", base.RPC_CODE_SUCCESS) + struct.pack("<i", len(name)) + name)
+        except (OSError, ValueError, struct.error) as error:
+            log.warning("refused %s: %s", peer, error)
+            sock.close()
+            return None
+        sock.settimeout(None)
+        timeouts = [float(word[9:]) for word in words[1:] if word.startswith("-timeout=")]
+        return Connection(sock, timeouts[0] if timeouts and timeouts[0] > 0 else None)
+
+    def _session(self, connection: Connection) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir(parents=True)
+        parent, (alive, held) = os.getpid(), os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(alive)
+            self._child(connection, parent)
+        os.close(held)  # the child's end closes when it ends, however it ends
+        try:
+            self._watch(connection, alive)
+        finally:
+            os.close(alive)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            _, status = os.waitpid(pid, 0)
+        if os.WIFSIGNALED(status):
+            log.info("session ended by signal %d", os.WTERMSIG(status))
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _watch(self, connection: Connection, alive: int) -> None:
+        """Until the child has ended, the session's time is over, or the client has hung up and the grace is over."""
+        poll = select.poll()
+        poll.register(alive, select.POLLIN)
+        poll.register(connection.sock, select.POLLRDHUP)
+        timeout = None if connection.timeout is None else connection.timeout * 1000
+        events = dict(poll.poll(timeout))
+        if events and alive not in events:
+            poll.unregister(connection.sock)
+            poll.poll(GRACE_SECONDS * 1000)
+
+    def _child(self, connection: Connection, parent: int) -> None:
+        """The session's process: serve the client, then end without any clean-up of the parent's."""
+        code = 1
+        try:
+            die_with_parent(parent)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            self._sock.close()
+            self._drop_tracker()
+            os.chdir(self._folder)
+            from tvm.rpc import server
+
+            server._serve_loop(connection.sock, None, WorkFolder(self._folder))
+            code = 0
+        except Exception:
+            log.exception("session failed")
+        finally:
+            os._exit(code)
+
+    def _drop_tracker(self) -> None:
+        if self._tracker is not None:
+            self._tracker.close()
+            self._tracker = None
+
+
+class WorkFolder:
+    """What TVM's server functions expect of a working folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.libs: list[Any] = []
+
+    def relpath(self, name: str) -> str:
+        """The path of an uploaded file."""
+        return str(self.path / name)
+
+
+def register_functions() -> None:
+    """Functions that a session offers beside TVM's."""
+    import tvm_ffi
+
+    @tvm_ffi.register_global_func("tunesmith.rpc.alarm", override=True)
+    def alarm(seconds: float) -> None:
+        """Kill this session's process ``seconds`` from now, wherever it hangs; 0 takes the alarm back."""
+        signal.setitimer(signal.ITIMER_REAL, float(seconds))
+
+    @tvm_ffi.register_global_func("tunesmith.rpc.threads", override=True)
+    def threads(count: int) -> None:
+        """Threads of the kernels of this session; call it before the first one."""
+        os.environ["TVM_NUM_THREADS"] = str(int(count))
+
+    @tvm_ffi.register_global_func("tunesmith.rpc.host", override=True)
+    def host() -> str:
+        """Identity of the machine, to tell whether client and device share it."""
+        return host_identity()
+
+
+def host_identity() -> str:
+    """The same text for two processes exactly when they run on one booted machine."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return boot.read_text(encoding="ascii").strip() if boot.exists() else socket.gethostname()
+
+
+def _expect_success(answer: Any) -> None:
+    if answer != 0:
+        raise OSError(f"the tracker refused: {answer}")
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Serve until killed."""
+    parser = argparse.ArgumentParser(prog="rpc_server", description="Offers this host's device to an RPC tracker")
+    parser.add_argument("--tracker", required=True, metavar="HOST:PORT")
+    parser.add_argument("--key", required=True, help="the device's key at the tracker")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument("--port", type=int, default=0, help="0 takes any free port")
+    parser.add_argument("--address", help="address that clients are told, when it is not the one the tracker sees")
+    options = parser.parse_args(argv)
+    serve(options.tracker, options.key, options.host, options.port, options.address)
+
+
+def serve(tracker: str, key: str, host: str = "127.0.0.1", port: int = 0, address: str | None = None) -> None:
+    """Offer this host's device under ``key``; never returns. ``tracker`` is ``host:port``."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    os.environ["TVM_NUM_THREADS"] = str(visible_cores())
+    warm("c")
+    from tvm.rpc.server import logger
+
+    logger.setLevel(logging.ERROR)
+    register_functions()
+    tracker_host, _, tracker_port = tracker.rpartition(":")
+    with listen(host, port) as sock:
+        bound = announce(sock)
+        folder = Path(tempfile.gettempdir()) / f"tunesmith-device-{os.getuid()}-{bound}"
+        DeviceServer(sock, (tracker_host or "127.0.0.1", int(tracker_port)), key, address, folder).serve()
+
+
+if __name__ == "__main__":
+    main()
