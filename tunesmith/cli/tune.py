@@ -173,7 +173,8 @@ def _report(summary: dict[str, Any], out: Path | None) -> str:
         f"untuned  {seconds(summary['untuned_seconds'])}",
         f"tuned    {seconds(summary['tuned_seconds'])}",
         f"speed-up {times(summary['speedup'])}",
-        f"{summary['trials']} trials in {duration(summary['seconds'])}, {len(summary['tasks'])} tasks, job {summary['job']}",
+        f"{summary['trials']} trials in {duration(summary['seconds'])}, {len(summary['tasks'])} tasks",
+        f"job      {summary['job']}",
     ]
     if out is not None:
         lines.append(f"log      {out / 'best.jsonl'} (MetaSchedule database: {out / 'metaschedule'})")

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import json
+from importlib.metadata import EntryPoint
+
+import httpx2
+import pytest
+
+from tunesmith.cli import main, options, plugins, tune
+from tunesmith.client import Client, transport
+from tunesmith.errors import NotFound, StackFailed
+
+RUNNING = {"id": "j1", "state": "running", "progress": {"trials": 3, "trials_budget": 9, "seconds": 4}}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(transport, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("tunesmith.cli.progress.POLL", 0.0)
+    for name in ("TUNESMITH_SERVER", "TUNESMITH_KEY", "TUNESMITH_DATA_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """Answers by ``METHOD path``; a list is used up, its last answer stays."""
+    answers, seen = {}, []
+
+    def handler(request):
+        seen.append(request)
+        key = f"{request.method} {request.url.path}"
+        if key not in answers:
+            return httpx2.Response(404, json=NotFound(f"no {key}").problem())
+        answer = answers[key]
+        if isinstance(answer, list):
+            answer = answer.pop(0) if len(answer) > 1 else answer[0]
+        return answer if isinstance(answer, httpx2.Response) else httpx2.Response(200, json=answer)
+
+    def connect(url, key=None):
+        return Client(url or "http://server", key, transport=httpx2.MockTransport(handler))
+
+    for module in ("jobs", "best", "devices"):
+        monkeypatch.setattr(f"tunesmith.cli.{module}.connect", connect)
+    monkeypatch.setattr(tune, "Client", connect)
+    answers["seen"] = seen
+    return answers
+
+
+def run(capsys, *arguments):
+    """Status, the JSON objects on stdout, stderr."""
+    status = main.run(arguments)
+    out, err = capsys.readouterr()
+    return status, [json.loads(line) for line in out.splitlines()] if "--json" in arguments else out, err
+
+
+def no_stack(*arguments, **options):
+    raise AssertionError("nothing may be started")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "status"),
+    [
+        ((), "usage", 2),
+        (("bogus",), "usage", 2),
+        (("tune",), "usage", 2),
+        (("tune", "gemm:8x8x8:float32", "--trials", "many"), "usage", 2),
+        (("jobs", "show"), "usage", 2),
+        (("jobs", "list", "--nope"), "usage", 2),
+        (("tune", "no-such-file.onnx", "--trials", "4"), "not_a_model", 2),
+        (("tune", "gemm:8x8:float32", "--trials", "4"), "invalid_operator", 2),
+        (("tune", "gemm:8x8x8:float32", "--trials", "0"), "invalid_budget", 2),
+        (("tune", "gemm:8x8x8:float32", "--trials", "-5"), "invalid_budget", 2),
+        (("tune", "gemm:8x8x8:float32", "--time", "0"), "invalid_budget", 2),
+        (("tune", "gemm:8x8x8:float32", "--time", "nan"), "invalid_budget", 2),
+        (("tune", "gemm:8x8x8:float32", "--search", "magic"), "unknown_searcher", 2),
+        (("tune", "gemm:8x8x8:float32", "--cost-model", "magic"), "unknown_cost_model", 2),
+        (("tune", "gemm:8x8x8:float32", "--allocator", "magic"), "unknown_allocator", 2),
+        (("tune", "gemm:8x8x8:float32", "--target", "abacus"), "unknown_target", 2),
+        (("tune", "gemm:8x8x8:float32", "--target", "nvidia/nvidia-h100"), "target_unavailable", 2),
+        (("tune", "gemm:8x8x8:float32", "--target", "cpu:1000"), "target_unavailable", 2),
+        (("tune", "gemm:8x8x8:float32", "--input", "x"), "invalid_input", 2),
+        (("tune", "gemm:8x8x8:float32", "--server", "http://127.0.0.1:9"), "server_unreachable", 1),
+        (("jobs", "list", "--server", "http://127.0.0.1:9"), "server_unreachable", 1),
+        (("device", "list", "--server", "nonsense"), "server_unreachable", 1),
+    ],
+)
+def test_errors_are_problem_objects_with_the_right_status(capsys, monkeypatch, arguments, code, status):
+    monkeypatch.setattr(tune, "EmbeddedStack", no_stack)
+    monkeypatch.setattr(tune, "DEFAULT_URL", "http://127.0.0.1:9")
+    got, out, err = run(capsys, *arguments, "--json")
+    assert [problem["code"] for problem in out] == [code], err
+    assert got == status
+
+
+def test_errors_for_people_go_to_stderr(capsys):
+    status, out, err = run(capsys, "tune", "no-such-file.onnx")
+    assert (status, out) == (2, "")
+    assert "not_a_model" in err
+    assert "no-such-file.onnx" in err
+
+
+def test_the_servers_problem_keeps_its_code(capsys, server):
+    status, out, _ = run(capsys, "jobs", "show", "j9", "--json")
+    assert (status, out[0]["code"]) == (1, "not_found")
+
+
+def test_jobs_list_and_show(capsys, server):
+    server["GET /v1/jobs"] = {"items": [RUNNING], "next_cursor": None}
+    server["GET /v1/jobs/j1"] = RUNNING | {"waiting_for": {"device_class": "nvidia-h100"}}
+    status, out, _ = run(capsys, "jobs", "list", "--json")
+    assert status == 0
+    assert out[0]["items"][0]["id"] == "j1"
+    assert "3/9" in run(capsys, "jobs", "list")[1]
+    assert "nvidia-h100" in run(capsys, "jobs", "show", "j1")[1]
+
+
+def test_jobs_watch_ends_with_the_job(capsys, server):
+    server["GET /v1/jobs/j1"] = [RUNNING, RUNNING, RUNNING | {"state": "succeeded"}]
+    assert run(capsys, "jobs", "watch", "j1")[0] == 0
+
+
+def test_jobs_watch_of_a_failing_job_fails(capsys, server):
+    error = StackFailed("why").problem()
+    server["GET /v1/jobs/j1"] = [RUNNING, RUNNING | {"state": "failed", "error": error}]
+    status, _, err = run(capsys, "jobs", "watch", "j1")
+    assert status == 1
+    assert "stack_failed" in err
+
+
+def test_jobs_set_sends_what_changes(capsys, server):
+    server["PATCH /v1/jobs/j1"] = RUNNING
+    assert run(capsys, "jobs", "set", "j1", "--priority", "3", "--trials", "50")[0] == 0
+    assert json.loads(server["seen"][-1].content) == {"priority": 3, "budget": {"trials": 50}}
+
+
+def test_device_list(capsys, server):
+    server["GET /v1/devices"] = {"items": [{"name": "d", "device_classes": ["llvm-x-2"], "alive": True}]}
+    assert run(capsys, "device", "list", "--json")[1][0][0]["name"] == "d"
+
+
+def test_tune_on_a_server_writes_the_result(capsys, server, tmp_path):
+    done = RUNNING | {"state": "succeeded", "target": "cpu", "latency": {"untuned": 1.0, "current": 0.1, "speedup": 10}}
+    server["GET /readyz"] = {}
+    server["POST /v1/jobs"] = RUNNING
+    server["GET /v1/jobs/j1"] = [RUNNING, done]
+    server["GET /v1/jobs/j1/tasks"] = {"items": [{"name": "gemm", "weight": 1}], "next_cursor": None}
+    line = json.dumps({"schema": "tunesmith.schedule/1"})
+    empty_zip = b"PK\x05\x06" + bytes(18)
+    server["GET /v1/jobs/j1/best"] = [httpx2.Response(200, text=line), httpx2.Response(200, content=empty_zip)]
+    arguments = ("tune", "gemm:8x8x8:float32", "--trials", "9", "--out", str(tmp_path), "--json")
+    status, out, err = run(capsys, *arguments)
+    assert status == 0, err
+    assert (tmp_path / "best.jsonl").read_text() == line
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary == out[0]
+    assert summary["speedup"] == 10
+    assert {"job", "model", "target", "trials", "seconds", "untuned_seconds", "tuned_seconds", "tasks"} <= set(summary)
+    body = next(json.loads(request.content) for request in server["seen"] if request.method == "POST")
+    assert body["budget"] == {"trials": 9, "stop_when_converged": False}
+
+
+def test_interrupting_tune_leaves_a_running_servers_job_alone(capsys, server, monkeypatch):
+    server["GET /readyz"] = {}
+    server["POST /v1/jobs"] = RUNNING
+
+    def interrupt(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tune, "follow", interrupt)
+    status, _, err = run(capsys, "tune", "gemm:8x8x8:float32", "--trials", "9")
+    assert status == main.INTERRUPTED
+    assert "jobs watch j1" in err
+    assert not [request for request in server["seen"] if request.url.path.endswith("/cancel")]
+
+
+@pytest.mark.parametrize("command", ["up", "worker", "compile", "compare", "doctor", "device serve"])
+def test_the_light_wheel_names_the_extra(capsys, monkeypatch, command):
+    def points(group):
+        name = command.replace(" ", ".")
+        return [EntryPoint(name, "no_such_package.module:command", group)]
+
+    monkeypatch.setattr(plugins, "entry_points", points)
+    status, out, _ = run(capsys, *command.split(), "--some", "thing", "--json")
+    assert (status, out[0]["code"]) == (1, "missing_dependency")
+    assert "pip install" in out[0]["detail"]
+
+
+def test_help_lists_every_command(capsys):
+    assert main.run(["--help"]) == 0
+    out = capsys.readouterr().out
+    for name in ("tune", "jobs", "best", "compile", "compare", "doctor", "worker", "device", "version", "up"):
+        assert f" {name} " in out
+
+
+def test_connect_uses_the_default_address():
+    with options.connect(None, None) as client:
+        assert client.url == "http://127.0.0.1:8700"
