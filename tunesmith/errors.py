@@ -195,6 +195,12 @@ class StackFailed(TunesmithError):
     code, title = "stack_failed", "Embedded stack failed"
 
 
+class InvalidCandidate(TunesmithError):
+    """A candidate whose trace does not apply, or that a postprocessor refuses."""
+
+    code, title = "invalid_candidate", "Invalid candidate"
+
+
 class MeasurementFailed(TunesmithError):
     """The compiled model could not be built, run or verified."""
 

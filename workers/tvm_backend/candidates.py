@@ -1,0 +1,159 @@
+"""From a sketch and decisions to a schedule, the same in every process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm.s_tir import Schedule, Trace
+from tvm.s_tir import meta_schedule as ms
+
+from tunesmith.errors import InvalidCandidate
+from tunesmith.targets import Target
+from tunesmith.types import Decision
+from workers.tvm_backend import tir
+from workers.tvm_backend.sketch import SketchBody
+from workers.tvm_backend.warm import warm
+
+SEED = 1
+"""Some postprocessors for GPUs sample (thread extents of unbound blocks): a fixed seed makes a replay exact."""
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A scheduled workload.
+
+    Attributes:
+        mod: ready to build.
+        trace: JSON of the complete trace, postprocessing included; None for the default schedule.
+    """
+
+    mod: tvm.IRModule
+    trace: str | None
+
+
+class Replayer:
+    """Replays candidates of one workload for one target. Threads may share it: each replay has its own schedule."""
+
+    def __init__(self, module: bytes, target: Target) -> None:
+        warm(target.kind)
+        self.mod = tir.load_module(module)
+        self.target = tir.tvm_target(target)
+        self.context = ms.TuneContext(
+            self.mod, target=self.target, space_generator=ms.space_generator.PostOrderApply(), num_threads=1,
+            rand_state=SEED)
+        self._postprocs = {type(p).__name__: p for p in self.context.space_generator.postprocs}
+        self._traces: dict[str, Trace] = {}
+
+    @property
+    def postprocs(self) -> tuple[str, ...]:
+        """Names of the target's postprocessors, in order."""
+        return tuple(self._postprocs)
+
+    def skeleton(self, body: SketchBody) -> Trace:
+        """The sketch's trace with arbitrary decisions.
+
+        Raises:
+            InvalidCandidate: the skeleton does not apply to this workload.
+        """
+        if body.hash not in self._traces:
+            sch = Schedule(self.mod, seed=SEED, error_render_level="none")
+            try:
+                Trace.apply_json_to_schedule([json.loads(body.trace), []], sch)
+            except Exception as error:
+                raise _invalid(f"the sketch does not apply to the workload: {error}") from error
+            self._traces[body.hash] = sch.trace
+        return self._traces[body.hash]
+
+    def apply(self, body: SketchBody, decisions: Sequence[Decision]) -> Schedule:
+        """The schedule before postprocessing.
+
+        Raises:
+            InvalidCandidate: a primitive refuses.
+        """
+        skeleton = self.skeleton(body)
+        knobs = [instruction for instruction in skeleton.insts if tir.is_knob(instruction)]
+        if len(knobs) != len(decisions):
+            raise _invalid(f"the sketch takes {len(knobs)} decisions, not {len(decisions)}")
+        trace = Trace(list(skeleton.insts), dict(zip(knobs, decisions)))
+        sch = Schedule(self.mod, seed=SEED, error_render_level="none")
+        try:
+            trace.apply_to_schedule(sch, remove_postproc=True)
+        except Exception as error:
+            # Primitives raise several of TVM's classes; each means that these decisions do not fit the workload.
+            raise _invalid(f"the trace does not apply: {error}") from error
+        return sch
+
+    def replay(self, body: SketchBody, decisions: Sequence[Decision]) -> Schedule:
+        """The finished schedule.
+
+        Raises:
+            InvalidCandidate: a primitive or a postprocessor refuses, or the target lacks a postprocessor.
+        """
+        sch = self.apply(body, decisions)
+        sch.enter_postproc()
+        for name in body.postprocs:
+            if name not in self._postprocs:
+                raise _invalid(f"target {self.target.kind.name} has no postprocessor {name}")
+            try:
+                accepted = self._postprocs[name].apply(sch)
+            except Exception as error:
+                raise _invalid(f"{name} failed: {error}") from error
+            if not accepted:
+                raise _invalid(f"{name} refuses the schedule")
+        return sch
+
+
+def _invalid(detail: str) -> InvalidCandidate:
+    return InvalidCandidate(detail.strip()[:2000])
+
+
+def decisions_of(sch: Schedule, count: int) -> tuple[Decision, ...]:
+    """The first ``count`` decisions as TVM took them: it clamps compute locations and mends tiles silently."""
+    trace = sch.trace
+    taken = [trace.decisions[i] for i in trace.insts if tir.is_knob(i)]
+    return tuple(tir.plain_decision(d) for d in taken[:count])
+
+
+def schedule(module: bytes, target: Target, body: SketchBody | None, decisions: Sequence[Decision]) -> Scheduled:
+    """Rebuild a candidate's schedule exactly.
+
+    Args:
+        module: JSON of the workload.
+        target: what to schedule for.
+        body: the candidate's sketch; None for the default schedule, which is the plain program on a CPU and TVM's
+            default GPU schedule on a GPU.
+        decisions: one per knob.
+
+    Raises:
+        InvalidCandidate: the trace does not apply, or a postprocessor refuses it.
+    """
+    warm(target.kind)
+    if body is None:
+        return Scheduled(default(tir.load_module(module), tir.tvm_target(target)), None)
+    return scheduled(Replayer(module, target).replay(body, decisions))
+
+
+def scheduled(sch: Schedule) -> Scheduled:
+    """The result of a replay."""
+    return Scheduled(sch.mod, tir.trace_json(sch.trace))
+
+
+def default(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
+    """The schedule that a PrimFunc gets without tuning."""
+    if "gpu" not in target.keys:
+        return mod
+    with target:
+        return gpu_default()(mod)
+
+
+def gpu_default() -> Any:
+    """TVM's default GPU schedules as a pass (what ``relax.backend.cuda`` applies)."""
+    from tvm.s_tir import dlight
+
+    return dlight.ApplyDefaultSchedule(
+        dlight.gpu.Matmul(), dlight.gpu.GEMV(), dlight.gpu.Reduction(), dlight.gpu.GeneralReduction(),
+        dlight.gpu.Fallback())

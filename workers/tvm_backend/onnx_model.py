@@ -1,0 +1,196 @@
+"""ONNX files into Relax, with refusals that name what is wrong."""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import onnx
+import tvm
+from google.protobuf.message import DecodeError
+from tvm.relax.frontend.onnx import from_onnx
+from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
+
+from tunesmith.errors import DynamicShape, InvalidInput, ModelRejected, NotAModel, TruncatedModel, UnsupportedOperator
+
+HANDLED = frozenset({"Constant", "If"})
+"""Operators that TVM's importer takes without an entry in its converter table."""
+
+MODEL_FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}
+"""ModelProto's fields and their wire types (onnx.proto)."""
+GRAPH, OPSET_IMPORT = 7, 8
+
+
+def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
+    """Import an ONNX file; see :func:`workers.tvm_backend.importing.import_model`."""
+    check_file(path)
+    try:
+        model = onnx.load(os.fspath(path), load_external_data=False)
+    except DecodeError as error:
+        raise NotAModel(f"the file does not parse as an ONNX model: {error}", field="file") from error
+    if len(model.functions):
+        model = onnx.inliner.inline_local_functions(model)
+    _check_weights(model.graph)
+    _check_operators(model)
+    names = _check_inputs(model.graph, shapes)
+    _split_sums(model.graph)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            mod = from_onnx(model, {name: list(shape) for name, shape in shapes.items()})
+    except Exception as error:
+        # The importer raises whatever the converter of the operator at hand happens to raise.
+        raise ModelRejected(f"TVM cannot import the model: {first_line(error)}", field="file") from error
+    mod["main"] = mod["main"].with_attr("input_names", json.dumps(names))
+    return mod
+
+
+def first_line(error: BaseException) -> str:
+    """The exception's type and the first line of its message."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:500]}" if lines else type(error).__name__
+
+
+def check_file(path: Path) -> None:
+    """Walk the top-level fields without reading the weights.
+
+    Raises:
+        NotAModel: the bytes are not those of a ModelProto.
+        TruncatedModel: they are, and end too early.
+    """
+    size, seen = path.stat().st_size, set()
+    with path.open("rb") as file:
+        while file.tell() < size:
+            key = _varint(file)
+            field, wire = (key >> 3, key & 7) if key is not None else (0, 0)
+            if MODEL_FIELDS.get(field) != wire:
+                if seen and key is None:
+                    raise _truncated(size)
+                raise NotAModel("the file is not an ONNX model", field="file")
+            value = _varint(file)
+            if value is None or (wire == 2 and file.tell() + value > size):
+                raise _truncated(size)
+            if wire == 2:
+                file.seek(value, os.SEEK_CUR)
+            seen.add(field)
+    if GRAPH not in seen or OPSET_IMPORT not in seen:
+        raise _truncated(size)
+
+
+def _truncated(size: int) -> TruncatedModel:
+    return TruncatedModel(f"the file begins like an ONNX model and ends too early, after {size} bytes", field="file",
+                          value=size)
+
+
+def _varint(file: BinaryIO) -> int | None:
+    """A protobuf varint, or None when the file ends in it or it is too long."""
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = file.read(1)
+        if not byte:
+            return None
+        value |= (byte[0] & 0x7F) << shift
+        if byte[0] < 0x80:
+            return value
+    return None
+
+
+def _check_weights(graph: onnx.GraphProto) -> None:
+    outside = [t.name for t in graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL]
+    if outside:
+        raise ModelRejected(
+            f"{len(outside)} weights are stored outside the file ({outside[0]!r} first); save the model as one file, "
+            "for example with onnx.save(onnx.load(path), new_path)", field="file", weights=len(outside))
+
+
+def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for inner in ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs):
+                yield from _nodes(inner)
+
+
+def _check_operators(model: onnx.ModelProto) -> None:
+    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+    known = _get_convert_map()
+    missing: collections.Counter[str] = collections.Counter()
+    for node in _nodes(model.graph):
+        if node.op_type in HANDLED:
+            continue
+        if node.op_type not in known or not _has_version(known[node.op_type], opset):
+            missing[node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"] += 1
+    if missing:
+        listed = ", ".join(f"{name} ({count}×)" for name, count in sorted(missing.items()))
+        raise UnsupportedOperator(f"TVM's importer lacks operators of this model (opset {opset}): {listed}",
+                                  field="file", operators=dict(sorted(missing.items())))
+
+
+def _has_version(converter: type, opset: int) -> bool:
+    try:
+        converter.get_converter(opset)  # type: ignore[attr-defined]
+    except NotImplementedError:
+        return False
+    return True
+
+
+def _check_inputs(graph: onnx.GraphProto, shapes: dict[str, tuple[int, ...]]) -> list[str]:
+    """The names of the model's inputs, in order; every one has a static shape."""
+    weights = {tensor.name for tensor in graph.initializer}
+    inputs = [value for value in graph.input if value.name not in weights]
+    names = [value.name for value in inputs]
+    for name in shapes:
+        if name not in names:
+            raise InvalidInput(f"the model has no input {name!r}, it has {', '.join(map(repr, names)) or 'none'}",
+                               field="inputs", value=name)
+    for value in inputs:
+        dims: list[int | str] = [d.dim_value or d.dim_param or "?" for d in value.type.tensor_type.shape.dim]
+        known = value.type.tensor_type.HasField("shape")
+        check_shape(value.name, dims if known else None, shapes.get(value.name))
+    return names
+
+
+def check_shape(name: str, dims: list[int | str] | None, given: tuple[int, ...] | None) -> None:
+    """Compare an input's declared dimensions (None: unknown rank; text: dynamic) with the given shape.
+
+    Raises:
+        DynamicShape: a dynamic dimension and no shape given.
+        InvalidInput: the given shape contradicts the model.
+    """
+    if given is None:
+        if dims is None:
+            raise DynamicShape(f"input {name!r} has no shape: fix it, for example with --input {name}=1,3,224,224",
+                               field="inputs", value=name)
+        dynamic = [f"{i} ({d!r})" for i, d in enumerate(dims) if isinstance(d, str)]
+        if dynamic:
+            example = ",".join(str(d) if isinstance(d, int) else "1" for d in dims)
+            raise DynamicShape(f"input {name!r} has the dynamic dimension {', '.join(dynamic)}: fix its shape, "
+                               f"for example with --input {name}={example}", field="inputs", value=name,
+                               dimensions=[d for d in dims if isinstance(d, str)])
+        return
+    fits = dims is None or len(dims) == len(given) and all(isinstance(d, str) or d == g for d, g in zip(dims, given))
+    if not fits or min(given, default=1) < 1:
+        raise InvalidInput(f"input {name!r} has the shape {dims}, which {list(given)} does not fit", field="inputs",
+                           value=list(given))
+
+
+def _split_sums(graph: onnx.GraphProto) -> None:
+    """Replace ``Sum`` by ``Add``: TVM imports the former as stack and reduce, which copies every operand."""
+    nodes = list(graph.node)
+    if not any(node.op_type == "Sum" and len(node.input) > 1 for node in nodes):
+        return
+    del graph.node[:]
+    for node in nodes:
+        if node.op_type != "Sum" or len(node.input) < 2:
+            graph.node.append(node)
+            continue
+        total, (last, count) = node.input[0], (node.output[0], len(node.input))
+        for i, operand in enumerate(node.input[1:], start=1):
+            result = last if i == count - 1 else f"{last}__partial{i}"
+            graph.node.append(onnx.helper.make_node("Add", [total, operand], [result], name=f"{node.name}__{i}"))
+            total = result

@@ -1,0 +1,123 @@
+"""From an imported module to the one that is stored, tuned and compiled: fused, weights lifted to parameters."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+from tvm import relax
+from tvm.relax import transform
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tunesmith.errors import ModelRejected
+from tunesmith.types import TensorSpec
+from workers.tvm_backend import folding, tir
+from workers.tvm_backend.onnx_model import first_line
+
+PIPELINE = "tunesmith.prepare/1"
+"""Version of the passes below. A module prepared by other passes has other structural hashes."""
+
+INLINE_BYTES = 1024
+"""Constants up to this size stay in the module; larger ones become parameters."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A model ready for tuning.
+
+    Attributes:
+        module: JSON of the module; ``main`` takes the model's inputs in order, then the parameters.
+        params: the lifted constants by name, in the order in which ``main`` takes them.
+        inputs: the model's own inputs.
+        pipeline: version of the passes that made the module.
+    """
+
+    module: bytes
+    params: dict[str, NDArray[Any]]
+    inputs: tuple[TensorSpec, ...]
+    pipeline: str = PIPELINE
+
+
+def prepare(mod: tvm.IRModule) -> Prepared:
+    """Fold constants, legalise, fuse, and lift weights.
+
+    Everything that depends on constants alone is evaluated here, so that the parameters are final and compiling
+    never computes a weight again.
+
+    Raises:
+        ModelRejected: TVM cannot lower the model.
+    """
+    names = json.loads(str(mod["main"].attrs["input_names"]))
+    try:
+        mod = _lower(mod)
+    except Exception as error:
+        # Legalisation raises whatever the operator's lowering raises.
+        raise ModelRejected(f"TVM cannot lower the model: {first_line(error)}", field="file") from error
+    mod, params = lift(mod)
+    inputs = tuple(
+        TensorSpec(str(var.ty.dtype), tuple(int(d) for d in var.ty.shape.values), name)
+        for name, var in zip(names, mod["main"].params)
+    )
+    return Prepared(tir.dump_module(mod), params, inputs)
+
+
+def _lower(mod: tvm.IRModule) -> tvm.IRModule:
+    passes = [
+        transform.DeadCodeElimination(),
+        tvm.transform.module_pass(lambda module, _: folding.fold(module), opt_level=0, name="tunesmith.fold"),
+        transform.CanonicalizeBindings(),
+        transform.DeadCodeElimination(),
+        transform.DecomposeOpsForInference(),
+        transform.CanonicalizeBindings(),
+        transform.LegalizeOps(),
+        transform.AnnotateTIROpPattern(),
+        transform.FoldConstant(),
+        transform.FuseOps(),
+        transform.FuseTIR(),
+        transform.DeadCodeElimination(),
+    ]
+    return tvm.transform.Sequential(passes)(mod)
+
+
+@mutator
+class _Lift(PyExprMutator):  # type: ignore[misc]
+    """Replaces large constants by variables."""
+
+    def __init__(self, mod: tvm.IRModule) -> None:
+        super().__init__(mod)
+        self.lifted: dict[Any, tuple[relax.Var, NDArray[Any]]] = {}
+
+    def visit_generic_const_(self, op: relax.Constant) -> relax.Expr:
+        array = folding.constant_array(op)
+        if array.nbytes <= INLINE_BYTES:
+            return op
+        if op not in self.lifted:
+            self.lifted[op] = (relax.Var(f"p{len(self.lifted)}", op.ty), array)
+        return self.lifted[op][0]
+
+
+def lift(mod: tvm.IRModule) -> tuple[tvm.IRModule, dict[str, NDArray[Any]]]:
+    """Turn the constants of ``main`` above ``INLINE_BYTES`` into parameters after its own.
+
+    The arrays share the constants' memory.
+    """
+    main = mod["main"]
+    lifter = _Lift(mod)
+    body = lifter.visit_expr(main.body)
+    lifted = list(lifter.lifted.values())
+    mod = tvm.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
+    mod["main"] = relax.Function([*main.params, *(var for var, _ in lifted)], body, main.ret_ty, main.is_pure,
+                                 main.attrs)
+    return mod, {str(var.name): array for var, array in lifted}
+
+
+def save_params(params: Mapping[str, NDArray[Any]], path: str | os.PathLike[str]) -> None:
+    """Write the parameters as an uncompressed ``.npz``, one array at a time."""
+    with open(path, "wb") as file:
+        np.savez(file, **params)

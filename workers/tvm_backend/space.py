@@ -1,0 +1,216 @@
+"""Design spaces: TVM's generator turned into numeric sketches, and points turned back into schedules."""
+
+from __future__ import annotations
+
+import collections
+import json
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm.s_tir import Schedule
+
+from costmodels.base import Features
+from tunesmith.errors import InvalidCandidate
+from tunesmith.space.base import Batch, Bools, Resolver
+from tunesmith.space.knobs import Categorical, ComputeLocation, Knob, PerfectTile
+from tunesmith.space.space import Space
+from tunesmith.targets import Target
+from tunesmith.types import Candidate, Decision
+from workers.tvm_backend import tir
+from workers.tvm_backend.candidates import Replayer, decisions_of
+from workers.tvm_backend.features import Extractor
+from workers.tvm_backend.sketch import SketchBody
+
+__all__ = ["SketchBody", "TraceSpace", "generate", "tunable"]
+
+BEYOND = 1 << 20
+"""A compute location past any loop: TVM clamps it to the innermost valid one."""
+
+CACHED_POINTS = 4096
+CACHED_SCHEDULES = 256
+
+
+def generate(module: bytes, target: Target) -> list[SketchBody]:
+    """The sketches that TVM's rules for the target's kind make of a workload.
+
+    Deterministic. A workload without anything to decide has one sketch without knobs.
+    """
+    replayer = Replayer(module, target)
+    found: dict[str, SketchBody] = {}
+    for sch in replayer.context.generate_design_space():
+        body = _body(sch, replayer)
+        found.setdefault(body.hash, body)
+    return list(found.values())
+
+
+def tunable(bodies: Sequence[SketchBody]) -> bool:
+    """True when there is a decision to take: some knob with more than one choice, or several sketches."""
+    return sum(math.prod(knob.size for knob in body.knobs) for body in bodies) > 1
+
+
+def _body(sch: Schedule, replayer: Replayer) -> SketchBody:
+    trace = sch.trace
+    instructions = tir.canonical_json(tir.plain(trace.as_json())[0])
+    sampling = [i for i in trace.insts if tir.is_knob(i)]
+    decisions = [tir.plain_decision(trace.decisions[i]) for i in sampling]
+    knobs = [_knob(i, d) for i, d in zip(sampling, decisions)]
+    draft = SketchBody(instructions, tuple(knobs), replayer.postprocs)
+    places = [i for i, knob in enumerate(knobs) if isinstance(knob, ComputeLocation)]
+    for i, (low, high) in _location_ranges(replayer, draft, decisions, places).items():
+        knobs[i] = ComputeLocation(low, high)
+    return SketchBody(instructions, tuple(knobs), replayer.postprocs)
+
+
+def _knob(instruction: Any, decision: Decision) -> Knob:
+    kind, attrs = str(instruction.kind.name), tir.plain(instruction.attrs)
+    if kind == "SamplePerfectTile":
+        assert isinstance(decision, tuple)
+        return PerfectTile(math.prod(decision), int(attrs[0]), int(attrs[1]))
+    if kind == "SampleCategorical":
+        return Categorical(len(attrs[0]))
+    if kind == "SampleComputeLocation":
+        assert isinstance(decision, int)
+        return ComputeLocation(min(decision, -1), max(decision, -1))
+    raise ValueError(f"a sampling instruction of unknown kind {kind!r}")
+
+
+def _location_ranges(replayer: Replayer, body: SketchBody, decisions: list[Decision], places: list[int]
+                     ) -> dict[int, tuple[int, int]]:
+    """What each compute location may become: its extremes, alone and together with the others', tiles as generated
+    and all in one piece."""
+    seen = {i: {-1, int(decisions[i])} for i in places}  # type: ignore[arg-type]
+    whole = [(k.extent, *[1] * (k.parts - 1)) if isinstance(k, PerfectTile) else d
+             for k, d in zip(body.knobs, decisions)]
+    for base in (decisions, whole):
+        trials = [{i: value} for i in places for value in (-2, BEYOND)]
+        trials += [dict.fromkeys(places, value) for value in (-2, BEYOND)] if places else []
+        for trial in trials:
+            values = [trial.get(i, d) for i, d in enumerate(base)]
+            try:
+                taken = decisions_of(replayer.apply(body, values), len(values))
+            except InvalidCandidate:
+                continue
+            for i in places:
+                seen[i].add(int(taken[i]))  # type: ignore[arg-type]
+    return {i: (min(values), max(values)) for i, values in seen.items()}
+
+
+@dataclass
+class _Point:
+    """What is known of a candidate: its canonical form (None: invalid) and, once asked for, its features."""
+
+    canonical: Candidate | None
+    features: np.ndarray[Any, Any] | None = None
+
+
+class TraceSpace(Resolver):
+    """The design space of a workload on a target.
+
+    Replays are remembered, so that resolving a batch and then extracting its features costs one replay a point.
+
+    Args:
+        module: JSON of the workload.
+        target: what it is tuned for.
+        bodies: its sketches.
+        threads: replays at a time; TVM releases the GIL.
+
+    Attributes:
+        space: the numeric side.
+    """
+
+    def __init__(self, module: bytes, target: Target, bodies: Sequence[SketchBody], threads: int = 1) -> None:
+        self.space = Space([body.sketch for body in bodies])
+        self._bodies = {body.hash: body for body in bodies}
+        self._replayer = Replayer(module, target)
+        self._extractor = Extractor(self._replayer)
+        self._points: collections.OrderedDict[Candidate, _Point] = collections.OrderedDict()
+        self._schedules: collections.OrderedDict[Candidate, Schedule] = collections.OrderedDict()
+        self._threads = threads
+        for body in bodies:
+            self._replayer.skeleton(body)
+
+    def resolve(self, batch: Batch) -> tuple[Batch, Bools]:
+        """Canonical form and validity of each point."""
+        points = self._ask(self.space.candidates(batch), self._resolved)
+        return self._rows(batch, points)
+
+    def features(self, batch: Batch) -> tuple[Batch, Features | None, Bools]:
+        """Canonical form, per-store features of the valid points in order (None without any), and validity."""
+        points = self._ask(self.space.candidates(batch), self._featured)
+        resolved, valid = self._rows(batch, points)
+        rows = [p.features for p in points if p.features is not None]
+        if not rows:
+            return resolved, None, valid
+        offsets = np.concatenate([[0], np.cumsum([len(r) for r in rows])]).astype(np.int64)
+        return resolved, Features(np.concatenate(rows), offsets), valid
+
+    def trace(self, candidate: Candidate) -> str:
+        """The candidate's complete trace as JSON.
+
+        Raises:
+            InvalidCandidate: it does not apply.
+        """
+        sch = self._replayer.replay(self._bodies[str(candidate.sketch)], candidate.decisions)
+        return tir.trace_json(sch.trace)
+
+    def _rows(self, batch: Batch, points: list[_Point]) -> tuple[Batch, Bools]:
+        valid = np.array([p.canonical is not None for p in points], dtype=np.bool_)
+        resolved = Batch(batch.sketch.copy(), batch.choice.copy())
+        known = self.space.batch([p.canonical for p in points if p.canonical is not None])
+        resolved.sketch[valid], resolved.choice[valid] = known.sketch, known.choice
+        return resolved, valid
+
+    def _ask(self, candidates: list[Candidate], answer: Callable[[Candidate], _Point]) -> list[_Point]:
+        distinct = list(dict.fromkeys(candidates))
+        if self._threads > 1 and len(distinct) > 1:
+            with ThreadPoolExecutor(self._threads) as pool:
+                answers = list(pool.map(answer, distinct))
+        else:
+            answers = [answer(c) for c in distinct]
+        found = dict(zip(distinct, answers))
+        for candidate, point in found.items():
+            self._remember(candidate, point)
+        return [found[c] for c in candidates]
+
+    def _remember(self, candidate: Candidate, point: _Point) -> None:
+        for key in {candidate, point.canonical or candidate}:
+            self._points[key] = point
+            self._points.move_to_end(key)
+        while len(self._points) > CACHED_POINTS:
+            self._points.popitem(last=False)
+        while len(self._schedules) > CACHED_SCHEDULES:
+            self._schedules.popitem(last=False)
+
+    def _resolved(self, candidate: Candidate) -> _Point:
+        point = self._points.get(candidate)
+        if point is not None:
+            return point
+        sch = self._replay(candidate)
+        if sch is None:
+            return _Point(None)
+        taken = decisions_of(sch, len(candidate.decisions))
+        canonical = Candidate(candidate.sketch, taken)
+        if not self.space.known([canonical])[0]:
+            return _Point(None)
+        known = self._points.get(canonical)
+        if known is None or known.features is None:
+            self._schedules[canonical] = sch
+        return known or _Point(canonical)
+
+    def _featured(self, candidate: Candidate) -> _Point:
+        point = self._resolved(candidate)
+        if point.canonical is None or point.features is not None:
+            return point
+        sch = self._schedules.pop(point.canonical, None) or self._replay(point.canonical)
+        rows = None if sch is None else self._extractor.extract(sch)
+        return _Point(None) if rows is None else _Point(point.canonical, rows)
+
+    def _replay(self, candidate: Candidate) -> Schedule | None:
+        try:
+            return self._replayer.replay(self._bodies[str(candidate.sketch)], candidate.decisions)
+        except InvalidCandidate:
+            return None

@@ -1,0 +1,107 @@
+"""``torch.export`` archives (``.pt2``) into Relax."""
+
+from __future__ import annotations
+
+import collections
+import importlib
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from tunesmith.errors import (
+    InvalidInput,
+    MissingDependency,
+    ModelRejected,
+    NotAModel,
+    TruncatedModel,
+    UnsupportedOperator,
+)
+from workers.tvm_backend.onnx_model import check_shape, first_line
+
+ZIP_MAGIC = b"PK\x03\x04"
+
+
+def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
+    """Import a ``.pt2`` file; see :func:`workers.tvm_backend.importing.import_model`."""
+    _check_archive(path)
+    program = _load(path)
+    names = _check_inputs(program, shapes)
+    translator = importlib.import_module("tvm.relax.frontend.torch.exported_program_translator")
+    _check_operators(program, translator.ExportedProgramImporter())
+    try:
+        mod = translator.from_exported_program(program, unwrap_unit_return_tuple=True, run_ep_decomposition=False)
+        mod = _fix_shapes(mod, names, shapes)
+    except Exception as error:
+        # As with ONNX: a converter raises whatever it happens to raise.
+        raise ModelRejected(f"TVM cannot import the model: {first_line(error)}", field="file") from error
+    main = mod["main"].with_attr("num_input", len(names)).with_attr("input_names", json.dumps(names))
+    mod["main"] = main
+    return mod
+
+
+def _check_archive(path: Path) -> None:
+    with path.open("rb") as file:
+        if file.read(4) != ZIP_MAGIC:
+            raise NotAModel("the file is not a torch.export archive (.pt2 is a zip file)", field="file")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except zipfile.BadZipFile as error:
+        raise TruncatedModel("the archive begins like a zip file and ends too early", field="file") from error
+    if not any(name.endswith((".json", "serialized_exported_program.json")) for name in names):
+        raise NotAModel("the archive holds no exported program (save it with torch.export.save)", field="file")
+
+
+def _load(path: Path) -> Any:
+    try:
+        torch = importlib.import_module("torch")
+    except ModuleNotFoundError as error:
+        raise MissingDependency("importing a .pt2 model needs torch: install the extra 'torch', "
+                                "for example with: pip install 'tunesmith[torch]'", field="file") from error
+    try:
+        return torch.export.load(path).run_decompositions()
+    except Exception as error:
+        # torch raises its own, pickle's, zip's and schema errors here.
+        raise ModelRejected(f"torch cannot load the exported program: {first_line(error)}", field="file") from error
+
+
+def _check_inputs(program: Any, shapes: dict[str, tuple[int, ...]]) -> list[str]:
+    names = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
+    for name in shapes:
+        if name not in names:
+            raise InvalidInput(f"the model has no input {name!r}, it has {', '.join(map(repr, names)) or 'none'}",
+                               field="inputs", value=name)
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    for name in names:
+        value = values.get(name)
+        if not hasattr(value, "shape"):
+            raise ModelRejected(f"input {name!r} is not a tensor", field="file", value=name)
+        dims: list[int | str] = [int(d) if str(d).isdecimal() else str(d) for d in value.shape]
+        check_shape(name, dims, shapes.get(name))
+    return names
+
+
+def _check_operators(program: Any, importer: Any) -> None:
+    missing: collections.Counter[str] = collections.Counter()
+    for node in program.graph.nodes:
+        if node.op == "call_function" and node.target.__name__ not in importer.convert_map:
+            missing[str(node.target)] += 1
+    if missing:
+        listed = ", ".join(f"{name} ({count}×)" for name, count in sorted(missing.items()))
+        raise UnsupportedOperator(f"TVM's importer lacks operators of this model: {listed}", field="file",
+                                  operators=dict(sorted(missing.items())))
+
+
+def _fix_shapes(mod: tvm.IRModule, names: list[str], shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
+    """Bind each symbolic dimension of an input to what its given shape says."""
+    bound: dict[str, int] = {}
+    for name, var in zip(names, mod["main"].params):
+        for dim, given in zip(var.ty.shape.values, shapes.get(name, ())):
+            if isinstance(dim, tvm.tirx.Var) and bound.setdefault(str(dim.name), given) != given:
+                raise InvalidInput(f"input {name!r}: the dimension {dim.name} is {bound[str(dim.name)]} elsewhere and "
+                                   f"{given} here", field="inputs", value=list(shapes[name]))
+    return relax.transform.BindSymbolicVars(bound, "main")(mod) if bound else mod
