@@ -1,0 +1,1 @@
+"""Cost models: per-store features of programs in, scores out."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +15,9 @@ from numpy.typing import NDArray
 Floats32 = NDArray[np.float32]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+Guard = Callable[[], AbstractContextManager[object]]
+"""Entered around each small piece of training, so that others may have the cores in between."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +32,55 @@ class Features:
     rows: Floats32
     offsets: Ints
 
+    def __post_init__(self) -> None:
+        counts = np.diff(self.offsets)
+        if not len(self.offsets) or self.offsets[0] != 0 or self.offsets[-1] != len(self.rows) or (counts < 1).any():
+            raise ValueError("every program needs at least one row, and the offsets must cover all rows")
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    @property
+    def counts(self) -> Ints:
+        """Rows of each program: int64 [programs]."""
+        return np.diff(self.offsets)
+
+    def take(self, index: Ints) -> Features:
+        """The programs at ``index``, in that order."""
+        counts = self.counts[index]
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        rows = np.repeat(self.offsets[:-1][index] - offsets[:-1], counts) + np.arange(offsets[-1])
+        return Features(self.rows[rows], offsets)
+
+    def to_bytes(self) -> bytes:
+        """NumPy's compressed archive of both arrays."""
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, rows=self.rows, offsets=self.offsets)
+        return buffer.getvalue()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Features:
+        """Inverse of :meth:`to_bytes`. Raises ValueError for anything else."""
+        try:
+            with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+                return cls(archive["rows"].astype(np.float32), archive["offsets"].astype(np.int64))
+        except (OSError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            raise ValueError(f"these are not features: {error}") from error
+
+    @classmethod
+    def pack(cls, programs: Sequence[Floats32]) -> Features:
+        """From one float32 [stores, dims] array per program."""
+        offsets = np.concatenate([[0], np.cumsum([len(p) for p in programs])]).astype(np.int64)
+        rows = np.concatenate(programs) if programs else np.zeros((0, 0), dtype=np.float32)
+        return cls(rows.astype(np.float32), offsets)
+
+    @classmethod
+    def concat(cls, parts: Sequence[Features]) -> Features:
+        """The programs of several, one after another; without any an empty one."""
+        parts = [p for p in parts if len(p)]
+        counts = np.concatenate([p.counts for p in parts]) if parts else np.zeros(0, dtype=np.int64)
+        rows = np.concatenate([p.rows for p in parts]) if parts else np.zeros((0, 0), dtype=np.float32)
+        return cls(rows, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
 
 
 @dataclass(frozen=True)
@@ -53,17 +107,28 @@ class TrainingSet:
                 out[index] = best / self.latency[index]
         return out
 
+    def __len__(self) -> int:
+        return len(self.latency)
+
+    def take(self, index: Ints) -> TrainingSet:
+        """The programs at ``index``, in that order."""
+        return TrainingSet(self.features.take(index), self.latency[index], self.group[index])
+
 
 class CostModel(ABC):
     """Ranks programs of a workload: a higher score means faster.
 
-    Contract, checked by ``tunesmith.testing.costmodels.CostModelConformance``: ``cls(seed=int)``; deterministic
+    Contract, checked by ``costmodels.testing.CostModelConformance``: ``cls(seed=int)``; deterministic
     under a seed; ``load(save())`` predicts the same to the bit; one thread.
     """
 
     @abstractmethod
-    def fit(self, data: TrainingSet) -> None:
-        """Fit from scratch. Raises ValueError when ``data`` is empty or has no valid latency."""
+    def fit(self, data: TrainingSet, guard: Guard = nullcontext) -> None:
+        """Fit from scratch, ``guard`` held around some ten boosting rounds at a time.
+
+        Raises:
+            ValueError: when ``data`` is empty or has no valid latency.
+        """
 
     @abstractmethod
     def predict(self, features: Features) -> tuple[Floats, Floats]:

@@ -54,7 +54,7 @@ class Memory:
                 best[m.candidate] = m.latency
         ranked = sorted(((latency, c) for c, latency in best.items()), key=lambda pair: (pair[0], str(pair[1])))
         known = self.space.known([c for _, c in ranked])
-        self.elites = [pair for pair, mine in zip(ranked, known) if mine][:self.elite_limit]
+        self.elites = [pair for pair, mine in zip(ranked, known, strict=True) if mine][:self.elite_limit]
 
     def elite_batch(self, most: int) -> Batch:
         """The fastest measured points."""
@@ -78,7 +78,7 @@ class Memory:
 
     def _points(self, candidates: list[Candidate]) -> Batch:
         known = self.space.known(candidates)
-        return self.space.batch([c for c, mine in zip(candidates, known) if mine])
+        return self.space.batch([c for c, mine in zip(candidates, known, strict=True) if mine])
 
 
 def _pack(keys: Ints) -> str:

@@ -96,7 +96,7 @@ class Factorizations:
         self._exponents = np.stack([_exponent(left, p, e) for p, e in powers.items()], axis=1) if powers \
             else np.zeros((len(self._inner), 0), dtype=np.int64)
         self._tables = [_prime_table(e, max(parts - 1, 1)) for e in powers.values()]
-        counts = [math.prod(int(t.count[e]) for t, e in zip(self._tables, row)) for row in self._exponents]
+        counts = [math.prod(int(t.count[e]) for t, e in zip(self._tables, row, strict=True)) for row in self._exponents]
         self.size = sum(counts)
         if self.size >= 2**62:
             raise ValueError(f"{extent} has too many factorisations into {parts} parts")

@@ -62,8 +62,9 @@ class Knob(ABC):
     def neighbours(self, rng: np.random.Generator, index: Ints) -> Ints:
         """A choice next to each, and never itself unless there is only one."""
         if self.size == 1:
-            return index.copy()
-        return (index + rng.integers(1, self.size, size=len(index), dtype=np.int64)) % self.size
+            return np.array(index)
+        moved: Ints = (index + rng.integers(1, self.size, size=len(index), dtype=np.int64)) % self.size
+        return moved
 
     def decisions(self, index: Ints) -> list[Decision]:
         """The choices as decisions of a trace."""
@@ -118,12 +119,13 @@ class PerfectTile(Knob):
 
     def encode(self, index: Ints) -> Floats32:
         """Base-two logarithms of the factors."""
-        return np.log2(self.values(index)).astype(np.float32)
+        logs: Floats32 = np.log2(self.values(index)).astype(np.float32)
+        return logs
 
     def neighbours(self, rng: np.random.Generator, index: Ints) -> Ints:
         """One prime moved from one part to another, each applicable move equally likely."""
         if self.size == 1:
-            return index.copy()
+            return np.array(index)
         factors = self.values(index)
         moves, applicable = self._factors.moves(factors)
         pick = np.argmax(np.where(applicable, rng.random(applicable.shape), -1.0), axis=1)
@@ -171,7 +173,7 @@ class Categorical(Knob):
 
     def values(self, index: Ints) -> Ints:
         """The index itself: int64 [n, 1]."""
-        return index.reshape(-1, 1).copy()
+        return np.array(index).reshape(-1, 1)
 
     def index(self, values: Ints) -> Ints:
         """The index, checked."""

@@ -107,8 +107,10 @@ class Space:
         for s, rows in self._groups(batch):
             sketch = self.sketches[s]
             columns = [k.decisions(batch.choice[rows, j]) for j, k in enumerate(sketch.knobs)]
-            decisions: Sequence[tuple[Decision, ...]] = list(zip(*columns)) if columns else [()] * len(rows)
-            for row, values in zip(rows.tolist(), decisions):
+            decisions: Sequence[tuple[Decision, ...]] = [()] * len(rows)
+            if columns:
+                decisions = list(zip(*columns, strict=True))
+            for row, values in zip(rows.tolist(), decisions, strict=True):
                 out[row] = Candidate(sketch.hash, values)
         return [c for c in out if c is not None]
 
@@ -200,4 +202,5 @@ def _hash(rows: Ints) -> Ints:
         state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         state ^= state >> np.uint64(31)
-    return (state >> np.uint64(1)).astype(np.int64)
+    hashed: Ints = (state >> np.uint64(1)).astype(np.int64)
+    return hashed
