@@ -54,23 +54,17 @@ def children(options: StackOptions) -> list[ChildSpec]:
     def tracker_up() -> bool:
         return accepts(tracker_port)
 
-    python = sys.executable
-    tunesmith = (python, "-m", "tunesmith.cli")
+    tunesmith = module("tunesmith.cli")
     device_env = {key: value for key, value in env.items() if key not in ONE_THREAD}
     return [
         ChildSpec(
             "redis", (redis_server.find_server(), "-"), env,
             stdin=redis_server.config(redis_port, password, options.data_dir), wave=2,
         ),
-        ChildSpec("coordinator", (python, "-m", "services.coordinator"), env, may_start=redis_up, wave=1),
-        ChildSpec(
-            "tracker", (python, "-m", "tvm.exec.rpc_tracker", "--host", "127.0.0.1", "--port", str(tracker_port),
-                        "--port-end", str(tracker_port + 1)), env, wave=2,
-        ),
-        ChildSpec(
-            "device", (*tunesmith, "device", "serve", "--key", env["TUNESMITH_DEVICE_KEY"],
-                       "--tracker", env["TUNESMITH_TRACKER"]), device_env, may_start=tracker_up, wave=1,
-        ),
+        ChildSpec("coordinator", module("services.coordinator"), env, may_start=redis_up, wave=1),
+        ChildSpec("tracker", (*module("workers.tvm_backend.tracker"), "--port", str(tracker_port)), env, wave=2),
+        ChildSpec("device", (*module("workers.tvm_backend.rpc_server"), "--key", env["TUNESMITH_DEVICE_KEY"],
+                             "--tracker", env["TUNESMITH_TRACKER"]), device_env, may_start=tracker_up, wave=1),
         ChildSpec("measure", (*tunesmith, "worker", "--queues", "measure"), env, may_start=redis_up),
         # Results must never wait behind a long import or training: `record` has a process of its own.
         ChildSpec("record", (*tunesmith, "worker", "--queues", RECORD, "--concurrency", "1"), env,
@@ -78,6 +72,11 @@ def children(options: StackOptions) -> list[ChildSpec]:
         ChildSpec("core", (*tunesmith, "worker", "--queues", f"{INGEST},{SEARCH},{TRAIN}", "--concurrency",
                            str(options.workers)), env, may_start=coordinator_up),
     ]  # fmt: skip
+
+
+def module(name: str) -> tuple[str, ...]:
+    """The command that runs a Python module."""
+    return (sys.executable, "-m", name)
 
 
 def _environment(options: StackOptions, redis_port: int, tracker_port: int, password: str) -> dict[str, str]:

@@ -75,7 +75,9 @@ def test_submit_repeats_under_one_idempotency_key():
 
 def test_the_key_is_sent():
     seen = []
-    client = client_of(lambda request: seen.append(request.headers["authorization"]) or httpx2.Response(200, json=job()))
+    client = client_of(
+        lambda request: seen.append(request.headers["authorization"]) or httpx2.Response(200, json=job())
+    )
     client.job("j1")
     assert seen == ["Bearer secret"]
 
