@@ -1,0 +1,216 @@
+"""Write the pages of ``docs/reference/`` that the code itself is the source of: ``python -m tools.reference``.
+
+With ``--check`` nothing is written and the exit status says whether the pages are up to date. Without TVM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "docs" / "reference"
+MARK = "<!-- Written by `python -m tools.reference` from the code. -->\n"
+
+
+def table(head: list[str], rows: Iterator[list[str]] | list[list[str]]) -> str:
+    """A Markdown table."""
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def settings() -> str:
+    """``settings.md``: every environment variable of every ``Settings`` class."""
+    sys.path.insert(0, str(ROOT / "tests" / "helpers"))
+    import settings_classes
+
+    parts = [
+        "# Settings\n", MARK,
+        "Each process reads its settings once, at its start, from environment variables. "
+        "`tunesmith up` sets those that its children need.\n",
+    ]  # fmt: skip
+    for part in settings_classes.PARTS:
+        for cls in settings_classes.classes(part):
+            prefix = str(cls.model_config.get("env_prefix", ""))
+            rows = [
+                [f"`{(prefix + name).upper()}`", _default(field), field.description or ""]
+                for name, field in cls.model_fields.items()
+            ]
+            first = (cls.__doc__ or "").strip().splitlines()[0]
+            parts += [f"## `{cls.__module__}`\n", f"{first}\n", table(["variable", "default", "meaning"], rows)]
+    return "\n".join(parts)
+
+
+def _default(field: Any) -> str:
+    if field.is_required():
+        return "required"
+    if field.default_factory is not None:
+        return "computed"
+    value = field.default
+    return "–" if value in (None, "", ()) else f"`{value}`"
+
+
+def errors() -> str:
+    """``errors.md``: every code of a problem object."""
+    from services.coordinator.problems import HTTP_CODES
+    from tunesmith.errors import catalogue
+
+    import services.coordinator.app  # noqa: F401  registers the errors of the coordinator
+
+    known = catalogue()
+    rows = [
+        [f"`{code}`", str(cls.status), str(cls.exit_code), (cls.__doc__ or "").strip().splitlines()[0]]
+        for code, cls in sorted(known.items())
+    ]
+    plain = [[f"`{code}`", str(status)] for status, code in HTTP_CODES.items() if code not in known]
+    return "\n".join([
+        "# Errors\n", MARK,
+        "Every error is an RFC 9457 problem object (`application/problem+json`); `tunesmith … --json` prints the same "
+        "object. `code` is stable, `detail` is for people, `errors` names the offending field and its value, and "
+        "`request_id` finds the request in the log.\n",
+        table(["code", "HTTP status", "exit status", "meaning"], rows),
+        "Codes of errors that the web framework raises:\n",
+        table(["code", "HTTP status"], plain),
+    ])  # fmt: skip
+
+
+def states() -> str:
+    """``states.md``: the state machines."""
+    from tunesmith.states import mermaid
+
+    names = {"JobState": "Jobs", "ModelState": "Models", "RoundState": "Rounds",
+             "WorkState": "Batches, evaluations and trainings"}  # fmt: skip
+    parts = [
+        "# States\n", MARK,
+        "The only transitions that are legal. A transition is a compare-and-set together with its event, in one "
+        "transaction; a state without an arrow out of it is final.\n",
+    ]  # fmt: skip
+    for block in mermaid().split("\n\n"):
+        head, _, body = block.partition("\n")
+        parts += [f"## {names[head.removeprefix('%% ')]}\n", f"```mermaid\n{body}\n```\n"]
+    return "\n".join(parts)
+
+
+def openapi() -> dict[str, Any]:
+    """The OpenAPI document of the coordinator."""
+    import tempfile
+
+    from services.coordinator.app import create_app
+    from services.coordinator.settings import Settings
+
+    with tempfile.TemporaryDirectory() as folder:
+        document: dict[str, Any] = create_app(Settings(data_dir=Path(folder), dashboard=False)).openapi()
+    return document
+
+
+def rest() -> str:
+    """``rest.md``: every route."""
+    document = openapi()
+    rows, tags = [], {}
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            answers = [status for status in operation["responses"] if status != "default"]
+            query = [f"`{p['name']}`" for p in operation.get("parameters", []) if p["in"] == "query"]
+            summary = (operation.get("description") or operation.get("summary") or "").strip().splitlines()
+            row = [f"`{method.upper()} {path}`", ", ".join(query), ", ".join(answers), summary[0] if summary else ""]
+            tags.setdefault((operation.get("tags") or ["other"])[0], []).append(row)
+    for tag, lines in tags.items():
+        rows += [f"## {tag.capitalize()}\n", table(["route", "query", "answers", ""], lines)]
+    return "\n".join([
+        "# REST API\n", MARK,
+        "JSON throughout, times in ISO 8601 (UTC), durations and latencies in seconds. Lists are paged: "
+        "`{items, next_cursor}`, with `limit` up to 200; pass `next_cursor` on as `cursor`. Errors are "
+        "[problem objects](errors.md). With `TUNESMITH_ADMIN_KEY` set, every route under `/v1` wants "
+        "`Authorization: Bearer KEY`. Schemas of bodies and answers: `/docs` and `/openapi.json` of a running "
+        "coordinator.\n",
+        *rows,
+    ])  # fmt: skip
+
+
+def cli() -> str:
+    """``cli.md``: every command with its options."""
+    import typer
+
+    from tunesmith.cli.main import build
+
+    root = typer.main.get_command(build())
+    parts = [
+        "# Command line\n", MARK,
+        "Exit status: 0 ok, 1 failed, 2 usage. `--json` prints machine-readable output, errors too: the "
+        "[problem object](errors.md).\n",
+    ]  # fmt: skip
+    for path, command in _commands(root, "tunesmith"):
+        arguments = [p for p in command.params if p.param_type_name == "argument" and not getattr(p, "hidden", False)]
+        options = [p for p in command.params if p.param_type_name == "option" and not p.hidden and "--help" not in p.opts]
+        usage = " ".join([path, *(str(p.name).upper() for p in arguments), *(["[OPTIONS]"] if options else [])])
+        text = " ".join((command.help or "").split("\f")[0].split("\n\n")[0].split())
+        parts += [f"## `{path}`\n", f"`{usage}`\n", f"{text}\n"]
+        if options:
+            parts.append(table(["option", "default", "meaning"], [_option(p) for p in options]))
+    return "\n".join(parts)
+
+
+def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if not hasattr(command, "list_commands"):
+        yield path, command
+        return
+    for name in command.list_commands(None):
+        yield from _commands(command.get_command(None, name), f"{path} {name}")
+
+
+def _option(option: Any) -> list[str]:
+    names = ", ".join(f"`{name}`" for name in [*option.opts, *option.secondary_opts])
+    default = getattr(option.default, "value", option.default)
+    shown = "–" if default is None or default is False or default == () or callable(default) else f"`{default}`"
+    return [names, "required" if option.required else shown, option.help or ""]
+
+
+def metrics() -> str:
+    """``metrics.md``: what ``/metrics`` tells Prometheus."""
+    from services.coordinator.metrics import Metrics
+
+    rows = [
+        [f"`{family.name}{'_total' if family.type == 'counter' else ''}`", family.type, family.documentation]
+        for family in Metrics.describe()
+    ]
+    return "\n".join([
+        "# Metrics\n", MARK,
+        "`GET /metrics` answers in the Prometheus text format; it needs no key.\n",
+        table(["metric", "type", "meaning"], rows),
+    ])  # fmt: skip
+
+
+PAGES = {
+    "settings.md": settings, "errors.md": errors, "states.md": states, "rest.md": rest, "cli.md": cli,
+    "metrics.md": metrics,
+}  # fmt: skip
+
+
+def main() -> int:
+    """Write or check the pages."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="only say which pages are out of date")
+    parser.add_argument("--openapi", action="store_true", help="print the OpenAPI document instead")
+    options = parser.parse_args()
+    if options.openapi:
+        print(json.dumps(openapi(), indent=2))
+        return 0
+    stale = []
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, make in PAGES.items():
+        path, text = FOLDER / name, make()
+        if not path.exists() or path.read_text("utf-8") != text:
+            stale.append(name)
+            if not options.check:
+                path.write_text(text, "utf-8")
+    print(f"{'out of date' if options.check else 'written'}: {', '.join(stale) or 'nothing'}")
+    return 1 if options.check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
