@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tunesmith.cli.main import run
+from workers import commands_doctor
+
+
+def test_this_machine_passes(capsys):
+    assert run(["doctor", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    checks = {check["name"]: check for check in answer["checks"]}
+    assert answer["ok"]
+    assert checks["tvm"]["ok"]
+    assert {"linker", "redis", "threads", "noise floor", "host"} <= checks.keys()
+
+
+@pytest.mark.parametrize("version", ["0.1.15", "0.2.0"])
+def test_a_wrong_pair_of_tvm_and_ffi_is_named(monkeypatch, version):
+    versions = {"apache-tvm-ffi": version}
+    monkeypatch.setattr(commands_doctor, "_version", lambda name: versions.get(name, "1"))
+    failed = [check for check in commands_doctor.versions() if check.required and not check.ok]
+    assert [check.name for check in failed] == ["tvm pair"]
+    assert "0.1.14" in failed[0].remedy
+
+
+def test_nothing_to_link_with_is_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr("workers.tvm_backend.linking._zig", lambda tool: None)
+    failed = {check.name: check for check in commands_doctor.tools() if check.required and not check.ok}
+    assert "ziglang" in failed["linker"].remedy

