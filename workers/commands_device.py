@@ -1,0 +1,26 @@
+"""``tunesmith device serve``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Optional
+
+import typer
+
+from tunesmith.errors import InvalidInput
+
+
+def serve(
+    key: Annotated[str, typer.Option(help="The device's key at the tracker.", envvar="TUNESMITH_DEVICE_KEY")],
+    tracker: Annotated[str, typer.Option(help="HOST:PORT of the tracker.", envvar="TUNESMITH_TRACKER")],
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; clients run code here: trusted networks only.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 0,
+    address: Annotated[Optional[str], typer.Option(help="Address that clients are told.")] = None,
+) -> None:
+    """Offer this machine's device to an RPC tracker, in the foreground."""
+    if not tracker.rpartition(":")[2].isdigit():
+        raise InvalidInput(f"--tracker must be HOST:PORT, not {tracker!r}", field="tracker", value=tracker)
+    from workers.tvm_backend.rpc_server import serve as serve_forever
+
+    serve_forever(tracker, key, host, port, address)
