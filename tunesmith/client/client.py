@@ -7,6 +7,7 @@ import time
 import uuid
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -241,6 +242,12 @@ class Client:
         """The best schedules, one object per task (the JSON log's lines)."""
         response = self._transport.request("GET", f"/v1/jobs/{job_id}/best", params={"format": "jsonl"})
         return [json.loads(line) for line in response.text.splitlines() if line.strip()]
+
+    @contextmanager
+    def stream_best(self, job_id: str, form: str = "jsonl") -> Iterator[Iterator[bytes]]:
+        """The best schedules as they arrive: ``jsonl``, or ``metaschedule`` for the zip."""
+        with self._transport.stream(f"/v1/jobs/{job_id}/best", format=form) as response:
+            yield response.iter_bytes()
 
     def download_best(self, job_id: str, path: str | Path) -> Path:
         """Write the JSON log to ``path``."""
