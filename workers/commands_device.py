@@ -17,6 +17,7 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 0,
     address: Annotated[Optional[str], typer.Option(help="Address that clients are told.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print errors as JSON.")] = False,
 ) -> None:
     """Offer this machine's device to an RPC tracker, in the foreground."""
     if not tracker.rpartition(":")[2].isdigit():
