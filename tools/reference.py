@@ -57,10 +57,9 @@ def _default(field: Any) -> str:
 
 def errors() -> str:
     """``errors.md``: every code of a problem object."""
+    import services.coordinator.app  # noqa: F401  registers the errors of the coordinator
     from services.coordinator.problems import HTTP_CODES
     from tunesmith.errors import catalogue
-
-    import services.coordinator.app  # noqa: F401  registers the errors of the coordinator
 
     known = catalogue()
     rows = [
@@ -146,7 +145,8 @@ def cli() -> str:
     ]  # fmt: skip
     for path, command in _commands(root, "tunesmith"):
         arguments = [p for p in command.params if p.param_type_name == "argument" and not getattr(p, "hidden", False)]
-        options = [p for p in command.params if p.param_type_name == "option" and not p.hidden and "--help" not in p.opts]
+        options = [p for p in command.params if p.param_type_name == "option" and not p.hidden]
+        options = [p for p in options if "--help" not in p.opts]
         usage = " ".join([path, *(str(p.name).upper() for p in arguments), *(["[OPTIONS]"] if options else [])])
         text = " ".join((command.help or "").split("\f")[0].split("\n\n")[0].split())
         parts += [f"## `{path}`\n", f"`{usage}`\n", f"{text}\n"]

@@ -1,0 +1,179 @@
+"""The dashboard's parts that need no browser: numbers, charts, rows, sessions, clients, downloads, the mount."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+from starlette.routing import Match
+
+from services.dashboard import charts, downloads, job_parts, overview
+from services.dashboard import format as fmt
+from services.dashboard.app import NOT_OURS, OtherPaths
+from services.dashboard.login import local_path
+from services.dashboard.rest import Clients
+from services.dashboard.sessions import Sessions
+from tunesmith.errors import NotFound, ServerUnreachable, Unauthorized
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.2317, "232 ms"), (1.5, "1.50 s"), (0.000541, "541 µs"), (3.2e-8, "32.0 ns"), (12.34e-6, "12.3 µs"),
+     (1e-3, "1.00 ms"), (None, "–"), (math.inf, "–"), (math.nan, "–")],
+)  # fmt: skip
+def test_latency_has_three_digits_and_a_unit(value: float | None, text: str) -> None:
+    assert fmt.latency(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0 s"), (59.4, "59 s"), (59.6, "1 min 00 s"), (185, "3 min 05 s"), (7800, "2 h 10 min"), (None, "–")],
+)  # fmt: skip
+def test_durations(value: float | None, text: str) -> None:
+    assert fmt.duration(value) == text
+
+
+def test_other_numbers() -> None:
+    assert fmt.speedup(56.27) == "56.3 ×"
+    assert fmt.speedup(None) == "–"
+    assert fmt.rate(4.22e11) == "422 GFLOP/s"
+    assert fmt.rate(1.5e13) == "15.0 TFLOP/s"
+    assert fmt.share(0.0953) == "9.5 %"
+    assert fmt.count(1200, 5000) == "1,200 / 5,000"
+    assert fmt.count(None) == "0"
+
+
+def test_times_without_a_zone_are_utc() -> None:
+    now = dt.datetime(2030, 1, 1, 12, 0, 7, tzinfo=dt.timezone.utc)
+    assert fmt.ago("2030-01-01T12:00:00", now) == "7 s ago"
+    assert fmt.ago("2030-01-01T12:00:00Z", now) == "7 s ago"
+    assert fmt.ago("2030-01-01T13:00:00+01:00", now) == "7 s ago"
+    assert fmt.ago(None, now) == "never"
+
+
+POINTS = [
+    {"trials": 1, "seconds": 2.0, "device_seconds": 0.1, "latency": 0.2},
+    {"trials": 16, "seconds": 9.0, "device_seconds": 0.5, "latency": 0.004},
+]
+
+
+@pytest.mark.parametrize(("axis", "first"), [("trials", 1), ("seconds", 2.0)])
+def test_curve_draws_milliseconds_against_either_axis(axis: str, first: float) -> None:
+    options = charts.best_so_far(POINTS, axis, 0.232, log=True)
+    series = options["series"][0]
+    assert series["data"][0] == [first, 200.0]
+    assert series["markLine"]["data"] == [{"yAxis": 232.0}]
+    assert options["yAxis"]["type"] == "log"
+    assert options["yAxis"]["min"] <= 4.0
+    assert options["yAxis"]["max"] >= 232.0
+
+
+def test_curve_without_data_is_no_log_scale() -> None:
+    options = charts.best_so_far([], "trials", None, log=True)
+    assert options["yAxis"]["type"] == "value"
+    assert options["series"][0]["data"] == []
+
+
+def job(**values: Any) -> dict[str, Any]:
+    return {
+        "id": "j1", "name": "", "model_id": "m1", "model_name": "net.onnx", "target": "cpu", "state": "running",
+        "progress": {"trials": 50, "trials_budget": 200, "seconds": 30.0, "seconds_budget": 40.0, "eta_seconds": 10.0},
+        "latency": {"untuned": 0.2, "current": 0.01, "speedup": 20.0}, "waiting_for": None, "error": None, **values,
+    }  # fmt: skip
+
+
+def test_rows_have_values_to_sort_by_and_texts() -> None:
+    row = overview.row(job())
+    assert (row["name"], row["speedup"], row["speedup_text"]) == ("net.onnx", 20.0, "20.0 ×")
+    assert row["trials_text"] == "50 / 200"
+    assert row["done"] == 75  # the nearer limit
+    assert overview.row(job(state="succeeded"))["done"] == 100
+    assert overview.row(job(state="succeeded"))["eta_text"] == "–"
+    assert overview.row(job(waiting_for={"device_class": "cuda-sm_90"}))["waiting"] == "cuda-sm_90"
+
+
+def test_a_task_without_results_has_dashes() -> None:
+    row = job_parts.row({"id": 3, "name": "t", "weight": 1, "trials": 0, "tunable": False, "best_seconds": None})
+    assert (row["best_text"], row["speedup_text"], row["rate_text"], row["note"]) == ("–", "–", "–", "nothing to tune")
+
+
+def test_events_are_described_with_units() -> None:
+    data = {"task": "conv", "best_seconds": 0.00171, "trials": 64, "detail": None, "list": [1]}
+    assert job_parts.describe(data) == "task conv, best seconds 1.71 ms, trials 64"
+
+
+def test_sessions_forget_the_least_recently_used() -> None:
+    sessions = Sessions(capacity=2, default_key="shared")
+    sessions.login("a", "ka")
+    sessions.login("b", "kb")
+    assert sessions.key("a") == "ka"
+    sessions.login("c", "kc")
+    assert not sessions.known("b")
+    assert sessions.key("b") == "shared"
+    sessions.logout("a")
+    assert not sessions.known("a")
+
+
+@pytest.mark.parametrize("target", ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:1", ""])
+def test_a_login_leads_nowhere_else(target: str) -> None:
+    assert local_path(target) == "/"
+    assert local_path("/jobs/j1") == "/jobs/j1"
+
+
+def test_clients_are_reused_by_key_and_bounded() -> None:
+    seen: list[str | None] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        seen.append(request.headers.get("authorization"))
+        return httpx2.Response(200, json={"items": [], "next_cursor": None})
+
+    clients = Clients("http://coordinator", httpx2.MockTransport(answer), idle=1)
+    assert clients("a").jobs(5) == {"items": [], "next_cursor": None}
+    with clients.borrow("a") as first:
+        pass
+    with clients.borrow("a") as again:
+        assert again is first
+    with clients.borrow("b") as other:
+        assert other is not first
+    clients("a").jobs(5)
+    clients.close()
+    assert seen == ["Bearer a", "Bearer a"]
+
+
+class Best:
+    def __init__(self, outcome: Exception | list[bytes]) -> None:
+        self.outcome, self.closed = outcome, False
+
+    @contextmanager
+    def best(self, job_id: str, form: str) -> Iterator[Iterator[bytes]]:
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        yield iter(self.outcome)
+        self.closed = True
+
+
+@pytest.mark.parametrize(
+    ("outcome", "form", "status"),
+    [([b"x"], "jsonl", 200), ([b"x"], "metaschedule", 200), ([b"x"], "exe", 404), (Unauthorized("no"), "jsonl", 303),
+     (NotFound("no such job"), "jsonl", 404), (ServerUnreachable("gone"), "jsonl", 503)],
+)  # fmt: skip
+def test_downloads_answer_with_the_file_or_the_problem(outcome: Any, form: str, status: int) -> None:
+    response = downloads.best(Best(outcome), "j1", form)  # type: ignore[arg-type]
+    assert response.status_code == status
+    if status == 200:
+        assert response.headers["content-disposition"] == f'attachment; filename="{downloads.FORMS[form][0]}"'
+
+
+@pytest.mark.parametrize("path", [*NOT_OURS, "/v1/nothing/here"])
+def test_the_mount_leaves_the_api_alone(path: str) -> None:
+    mount = OtherPaths("/", app=FastAPI())
+    scope = {"type": "http", "method": "GET", "path": path, "root_path": "", "headers": []}
+    assert mount.matches(scope)[0] is Match.NONE
+    for own in ("/", "/jobs/j1", "/login", "/v1x"):
+        assert mount.matches({**scope, "path": own})[0] is Match.FULL

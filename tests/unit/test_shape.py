@@ -1,0 +1,75 @@
+"""The repository's shape: small files, nothing machine-bound, nothing heavy."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MOST_LINES = 400
+MOST_BYTES = 1_000_000
+HOME = re.compile(r"(?<![\w.])/(?:home|root|Users|work|workspace|mnt|tmp/ts)/[\w.-]+")
+REGISTRY = re.compile(
+    r"\b(?:pypi\.org|pythonhosted\.org|npmjs\.(?:org|com)|docker\.io|ghcr\.io|quay\.io|gcr\.io|nvcr\.io|"
+    r"conda\.anaconda\.org|huggingface\.co)\b"
+)
+INDEX = re.compile(r"--(?:extra-)?index-url|--find-links|--trusted-host")
+
+
+def tracked() -> list[Path]:
+    """Files of the repository: what git tracks, or what is there where git is not."""
+    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, f"these checks need a git checkout: {done.stderr}"
+    return [path for name in done.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+FILES = tracked()
+TEXTS = [path for path in FILES if path.suffix not in {".png", ".onnx", ".gz", ".npz"}]
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_no_python_file_is_long() -> None:
+    lines = {named(p): len(p.read_text("utf-8").splitlines()) for p in FILES if p.suffix == ".py"}
+    assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
+
+
+def test_no_file_is_heavy() -> None:
+    assert {named(p): p.stat().st_size for p in FILES if p.stat().st_size > MOST_BYTES} == {}
+
+
+@pytest.mark.parametrize("pattern", [HOME, REGISTRY, INDEX], ids=["machine path", "registry host", "package index"])
+def test_no_file_names_a_machine(pattern: re.Pattern[str]) -> None:
+    found = {}
+    for path in TEXTS:
+        if path == Path(__file__).resolve():
+            continue
+        hits = pattern.findall(path.read_text("utf-8"))
+        if hits:
+            found[named(path)] = hits
+    assert found == {}
+
+
+def test_every_module_postpones_annotations() -> None:
+    code = re.compile(r"^(def|class|async def) ", re.MULTILINE)
+    texts = {named(p): p.read_text("utf-8") for p in FILES if p.suffix == ".py"}
+    assert [n for n, t in texts.items() if code.search(t) and "from __future__ import annotations" not in t] == []
+
+
+def test_nothing_is_left_for_later() -> None:
+    marks = re.compile(r"\b(TODO|FIXME|XXX|raise NotImplementedError|pytest\.skip|mark\.skip)\b")
+    found = {
+        named(p): marks.findall(text) for p in FILES
+        if p.suffix == ".py" and p != Path(__file__).resolve() and marks.search(text := p.read_text("utf-8"))
+    }  # fmt: skip
+    assert found == {}
+
+
+def test_test_files_have_unique_names() -> None:
+    names = [p.name for p in FILES if p.name.startswith("test_") and p.suffix == ".py"]
+    assert sorted(names) == sorted(set(names))
