@@ -8,7 +8,7 @@ import typer
 
 from tunesmith.cli.options import JobId, Json, Key, Server, connect
 from tunesmith.cli.output import duration, emit, seconds, table, times
-from tunesmith.cli.progress import follow
+from tunesmith.cli.progress import follow, waits_for
 from tunesmith.client import Job
 from tunesmith.errors import JobFailed, from_problem
 from tunesmith.states import JobState
@@ -113,7 +113,7 @@ def _show(job: Job, as_json: bool) -> None:
         ("speed-up", times(job.latency.speedup)),
     ]  # fmt: skip
     if job.waiting_for:
-        rows.append(("waiting for", f"a device of class {job.waiting_for.get('device_class')}"))
+        rows.append(("waits", waits_for(job.waiting_for)))
     if job.error:
         rows.append(("error", f"[{job.error.get('code')}] {job.error.get('detail')}"))
     emit(job.model_dump(mode="json"), "\n".join(f"{name:12}{value}" for name, value in rows), as_json)

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
@@ -92,10 +93,17 @@ def _state(job: Job) -> str:
 
 def _text(job: Job) -> str:
     if job.waiting_for:
-        return f"for a device of class {job.waiting_for.get('device_class')}"
+        return waits_for(job.waiting_for)
     budget = job.progress.trials_budget
     trials = f"{job.progress.trials}{'' if budget is None else f'/{budget}'} trials"
     return (
         f"{trials}  model {seconds(job.latency.current)}  speed-up {times(job.latency.speedup)}  "
         f"time {duration(job.progress.seconds)}  left {duration(job.progress.eta_seconds)}"
     )
+
+
+def waits_for(what: dict[str, Any]) -> str:
+    """What a job that stands still waits for."""
+    if "device_class" in what:
+        return f"for a device of class {what['device_class']}"
+    return "for its model's import" if "model" in what else ", ".join(map(str, what))

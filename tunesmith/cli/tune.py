@@ -151,7 +151,8 @@ def _summary(client: Client, request: Request, job: Job, spent: float) -> dict[s
     return {
         "job": job.id,
         "model": request.model,
-        "target": job.target or request.target,
+        "target": request.target,
+        "target_json": job.target_json,
         "trials": job.progress.trials,
         "seconds": round(spent, 3),
         "untuned_seconds": job.latency.untuned,

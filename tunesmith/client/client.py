@@ -232,7 +232,7 @@ class Client:
             if event is not None:
                 after = event.id
                 yield event
-            if (event is None or "state" in event.data) and self.job(job_id).done:
+            elif self.job(job_id).done:
                 yield from self.events(job_id, after)
                 return
 

@@ -40,7 +40,8 @@ class Job(Answer):
     state: JobState
     name: str = ""
     model_id: str | None = None
-    target: Any = None
+    target: str = ""
+    target_json: dict[str, Any] | None = None
     progress: Progress = Progress()
     latency: Latency = Latency()
     error: dict[str, Any] | None = None
