@@ -1,0 +1,63 @@
+"""The same way of timing for every peer."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+WARM_UP = 2
+MIN_SAMPLES, MAX_SAMPLES = 5, 200
+Run = Callable[[], Sequence[Any]]
+"""Runs the model once on the prepared inputs; returns arrays in the order of the model's outputs."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a peer's process is asked to do; all paths are files.
+
+    Attributes:
+        model: what the peer reads.
+        inputs: ``.npz`` of the inputs by name, in the model's order.
+        outputs: ``.npz`` to write, arrays ``0``, ``1``, …
+        seconds: how long to time.
+        threads: threads to run on.
+    """
+
+    model: str
+    inputs: str
+    outputs: str
+    seconds: float
+    threads: int
+
+
+def measure(job: Job, prepare: Callable[[str, Mapping[str, NDArray[Any]], int], Run]) -> dict[str, Any]:
+    """Load, run once for the outputs, then time; returns ``{"samples": [seconds, …]}``."""
+    with np.load(job.inputs) as file:
+        inputs = {name: file[name] for name in file.files}
+    run = prepare(job.model, inputs, job.threads)
+    outputs = [np.asarray(value) for value in run()]
+    np.savez(job.outputs, **{str(i): value for i, value in enumerate(outputs)})  # type: ignore[arg-type]
+    for _ in range(WARM_UP):
+        run()
+    samples: list[float] = []
+    end = time.perf_counter() + job.seconds
+    while len(samples) < MIN_SAMPLES or (time.perf_counter() < end and len(samples) < MAX_SAMPLES):
+        started = time.perf_counter()
+        run()
+        samples.append(time.perf_counter() - started)
+    return {"samples": samples}
+
+
+def serve(argv: Sequence[str], prepare: Callable[[str, Mapping[str, NDArray[Any]], int], Run]) -> None:
+    """The process of one peer: a job as JSON in, the answer as a file beside the outputs."""
+    job = Job(**json.loads(argv[0]))
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job.threads])
+    Path(f"{job.outputs}.json").write_text(json.dumps(measure(job, prepare)))

@@ -1,0 +1,32 @@
+"""PyTorch, eager, on the CPU: ``python -m workers.peers.torch JOB``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from workers.peers.timing import Run, serve
+
+
+def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> Run:
+    """An exported program, run as it is."""
+    import torch
+
+    torch.set_num_threads(threads)
+    module = torch.export.load(model).module()
+    arguments = [torch.from_numpy(array) for array in inputs.values()]
+
+    def run() -> list[Any]:
+        with torch.inference_mode():
+            results = module(*arguments)
+        flat = results if isinstance(results, (tuple, list)) else [results]
+        return [value.numpy() for value in flat]
+
+    return run
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1:], prepare)
