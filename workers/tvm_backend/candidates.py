@@ -78,7 +78,7 @@ class Replayer:
         knobs = [instruction for instruction in skeleton.insts if tir.is_knob(instruction)]
         if len(knobs) != len(decisions):
             raise _invalid(f"the sketch takes {len(knobs)} decisions, not {len(decisions)}")
-        trace = Trace(list(skeleton.insts), dict(zip(knobs, decisions)))
+        trace = Trace(list(skeleton.insts), dict(zip(knobs, decisions, strict=True)))
         sch = Schedule(self.mod, seed=SEED, error_render_level="none")
         try:
             trace.apply_to_schedule(sch, remove_postproc=True)

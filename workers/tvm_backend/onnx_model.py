@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import onnx
 import tvm
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from tvm.relax.frontend.onnx import from_onnx
 from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
@@ -63,7 +63,8 @@ def check_file(path: Path) -> None:
         NotAModel: the bytes are not those of a ModelProto.
         TruncatedModel: they are, and end too early.
     """
-    size, seen = path.stat().st_size, set()
+    size = path.stat().st_size
+    seen: set[int] = set()
     with path.open("rb") as file:
         while file.tell() < size:
             key = _varint(file)
@@ -173,7 +174,8 @@ def check_shape(name: str, dims: list[int | str] | None, given: tuple[int, ...] 
                                f"for example with --input {name}={example}", field="inputs", value=name,
                                dimensions=[d for d in dims if isinstance(d, str)])
         return
-    fits = dims is None or len(dims) == len(given) and all(isinstance(d, str) or d == g for d, g in zip(dims, given))
+    fits = dims is None or (
+        len(dims) == len(given) and all(isinstance(d, str) or d == g for d, g in zip(dims, given, strict=True)))
     if not fits or min(given, default=1) < 1:
         raise InvalidInput(f"input {name!r} has the shape {dims}, which {list(given)} does not fit", field="inputs",
                            value=list(given))

@@ -62,7 +62,7 @@ def prepare(mod: tvm.IRModule) -> Prepared:
     mod, params = lift(mod)
     inputs = tuple(
         TensorSpec(str(var.ty.dtype), tuple(int(d) for d in var.ty.shape.values), name)
-        for name, var in zip(names, mod["main"].params)
+        for name, var in zip(names, mod["main"].params, strict=False)
     )
     return Prepared(tir.dump_module(mod), params, inputs)
 
@@ -120,4 +120,4 @@ def lift(mod: tvm.IRModule) -> tuple[tvm.IRModule, dict[str, NDArray[Any]]]:
 def save_params(params: Mapping[str, NDArray[Any]], path: str | os.PathLike[str]) -> None:
     """Write the parameters as an uncompressed ``.npz``, one array at a time."""
     with open(path, "wb") as file:
-        np.savez(file, **params)
+        np.savez(file, **dict(params))  # type: ignore[arg-type]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import json
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -57,7 +56,7 @@ def _body(sch: Schedule, replayer: Replayer) -> SketchBody:
     instructions = tir.canonical_json(tir.plain(trace.as_json())[0])
     sampling = [i for i in trace.insts if tir.is_knob(i)]
     decisions = [tir.plain_decision(trace.decisions[i]) for i in sampling]
-    knobs = [_knob(i, d) for i, d in zip(sampling, decisions)]
+    knobs = [_knob(i, d) for i, d in zip(sampling, decisions, strict=True)]
     draft = SketchBody(instructions, tuple(knobs), replayer.postprocs)
     places = [i for i, knob in enumerate(knobs) if isinstance(knob, ComputeLocation)]
     for i, (low, high) in _location_ranges(replayer, draft, decisions, places).items():
@@ -84,7 +83,7 @@ def _location_ranges(replayer: Replayer, body: SketchBody, decisions: list[Decis
     and all in one piece."""
     seen = {i: {-1, int(decisions[i])} for i in places}  # type: ignore[arg-type]
     whole = [(k.extent, *[1] * (k.parts - 1)) if isinstance(k, PerfectTile) else d
-             for k, d in zip(body.knobs, decisions)]
+             for k, d in zip(body.knobs, decisions, strict=True)]
     for base in (decisions, whole):
         trials = [{i: value} for i in places for value in (-2, BEYOND)]
         trials += [dict.fromkeys(places, value) for value in (-2, BEYOND)] if places else []
@@ -171,7 +170,7 @@ class TraceSpace(Resolver):
                 answers = list(pool.map(answer, distinct))
         else:
             answers = [answer(c) for c in distinct]
-        found = dict(zip(distinct, answers))
+        found = dict(zip(distinct, answers, strict=True))
         for candidate, point in found.items():
             self._remember(candidate, point)
         return [found[c] for c in candidates]

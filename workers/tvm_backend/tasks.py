@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import tvm
 from tvm import relax
@@ -71,8 +72,8 @@ def arguments(mod: tvm.IRModule) -> tuple[TensorSpec, ...] | None:
     args = []
     for buffer in mod["main"].params:
         info = buffer.ty
-        dims = [getattr(dim, "value", None) for dim in info.shape]
-        if any(dim is None for dim in dims):
+        dims: list[Any] = [getattr(dim, "value", None) for dim in info.shape]
+        if None in dims:
             return None
         args.append(TensorSpec(str(info.dtype), tuple(int(dim) for dim in dims)))
     return tuple(args)

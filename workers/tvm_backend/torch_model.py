@@ -77,7 +77,7 @@ def _check_inputs(program: Any, shapes: dict[str, tuple[int, ...]]) -> list[str]
                                field="inputs", value=name)
     values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
     for name in names:
-        value = values.get(name)
+        value: Any = values.get(name)
         if not hasattr(value, "shape"):
             raise ModelRejected(f"input {name!r} is not a tensor", field="file", value=name)
         dims: list[int | str] = [int(d) if str(d).isdecimal() else str(d) for d in value.shape]
@@ -99,8 +99,8 @@ def _check_operators(program: Any, importer: Any) -> None:
 def _fix_shapes(mod: tvm.IRModule, names: list[str], shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     """Bind each symbolic dimension of an input to what its given shape says."""
     bound: dict[str, int] = {}
-    for name, var in zip(names, mod["main"].params):
-        for dim, given in zip(var.ty.shape.values, shapes.get(name, ())):
+    for name, var in zip(names, mod["main"].params, strict=False):
+        for dim, given in zip(var.ty.shape.values, shapes.get(name, ()), strict=False):
             if isinstance(dim, tvm.tirx.Var) and bound.setdefault(str(dim.name), given) != given:
                 raise InvalidInput(f"input {name!r}: the dimension {dim.name} is {bound[str(dim.name)]} elsewhere and "
                                    f"{given} here", field="inputs", value=list(shapes[name]))

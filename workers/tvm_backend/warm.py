@@ -44,4 +44,4 @@ def _install_stub() -> None:
     stub = types.ModuleType(INTRINSICS)
     stub.__path__ = [os.path.join(os.path.dirname(str(s_tir.__file__)), "tensor_intrin")]
     sys.modules[INTRINSICS] = stub
-    s_tir.tensor_intrin = stub
+    s_tir.__dict__["tensor_intrin"] = stub

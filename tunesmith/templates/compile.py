@@ -1,0 +1,180 @@
+"""Compile the model of this folder into a library: ``python compile.py OUT.so [--untuned]``.
+
+Needs TVM (of the minor version named in README.md) and NumPy, nothing else. The library's Relax function ``main``
+takes the original model's inputs in their order; the weights are inside. ``--untuned`` ignores the database.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import types
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+COMPILERS = ("c++", "g++", "clang++", "cc", "gcc", "clang")
+INTRINSICS = "tvm.s_tir.tensor_intrin"
+
+
+def skip_intrinsics() -> None:
+    """Keep TVM from parsing every back end's tensor intrinsics (ten seconds) when only this target's are needed."""
+    if INTRINSICS not in sys.modules:
+        s_tir = importlib.import_module("tvm.s_tir")
+        stub = types.ModuleType(INTRINSICS)
+        stub.__path__ = [os.path.join(os.path.dirname(str(s_tir.__file__)), "tensor_intrin")]
+        sys.modules[INTRINSICS] = stub
+        s_tir.__dict__["tensor_intrin"] = stub
+
+
+def load_intrinsics(kind: str) -> None:
+    """The tensor intrinsics of one target kind."""
+    skip_intrinsics()
+    part = {"cuda": "cuda"}.get(kind) or {"x86_64": "x86", "aarch64": "arm_cpu"}.get(platform.machine())
+    if part is not None:
+        importlib.import_module(f"{INTRINSICS}.{part}")
+
+
+def read_params(path: Path, mod: Any) -> dict[str, Any]:
+    """The weights as TVM tensors, by the name of ``main``'s parameter."""
+    import tvm
+
+    types_by_name = {str(var.name): str(var.ty.dtype) for var in mod["main"].params}
+    params: dict[str, Any] = {}
+    with np.load(path) as archive:
+        for name in archive.files:
+            array = archive[name]
+            if array.dtype.kind == "V":  # bfloat16 and the like: NumPy's file format keeps their bytes only
+                array = array.view(np.dtype(types_by_name[name]))
+            params[name] = tvm.runtime.tensor(array)
+    return params
+
+
+def apply_schedules(mod: Any, target: Any, database_dir: Path | None) -> tuple[Any, list[str], list[str]]:
+    """Replace every function that the database knows by its tuned form.
+
+    A function for which TVM's design space leaves nothing to decide gets the one schedule there is. Without a
+    database nothing is touched on a CPU; on a GPU every function needs a schedule to run, and gets TVM's default.
+
+    Returns:
+        The module, the names of the functions that the database had a schedule for, and of those that found none.
+    """
+    from tvm import relax
+    from tvm.s_tir import meta_schedule as ms
+
+    tuned: list[str] = []
+    missing: list[str] = []
+    if database_dir is not None:
+        load_intrinsics(target.kind.name)
+        database = ms.database.JSONDatabase(work_dir=str(database_dir), allow_missing=False)
+        with target, database:
+            mod = relax.transform.MetaScheduleApplyDatabase()(mod)
+        tuned = sorted(str(var.name_hint) for var, function in mod.functions.items() if is_scheduled(function))
+        mod, missing = _apply_forced(mod, target)
+    if "gpu" in target.keys:
+        mod = _apply_gpu_default(mod, target)
+    return mod, tuned, missing
+
+
+def is_scheduled(function: Any) -> bool:
+    """True when the function carries TVM's mark of a finished schedule."""
+    return bool(function.attrs and function.attrs.get("tirx.is_scheduled", False))
+
+
+def _apply_forced(mod: Any, target: Any) -> tuple[Any, list[str]]:
+    import tvm
+
+    functions, missing = {}, []
+    for var, function in mod.functions.items():
+        if isinstance(function, tvm.tirx.PrimFunc) and not is_scheduled(function):
+            forced = _forced_schedule(function, target)
+            if forced is None:
+                missing.append(str(var.name_hint))
+            function = function if forced is None else forced
+        functions[var] = function
+    return tvm.IRModule(functions, attrs=mod.attrs), sorted(missing)
+
+
+def _forced_schedule(function: Any, target: Any) -> Any:
+    """The function in the only form of its design space; None when there are several, or none that applies."""
+    import tvm
+    from tvm.s_tir import meta_schedule as ms
+
+    body = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    context = ms.TuneContext(body, target=target, space_generator=ms.space_generator.PostOrderApply(), num_threads=1,
+                             rand_state=1)
+    spaces = context.generate_design_space()
+    if len(spaces) != 1 or any(str(i.kind.name).startswith("Sample") for i in spaces[0].trace.insts):
+        return None
+    schedule = spaces[0]
+    schedule.enter_postproc()
+    if not all(postproc.apply(schedule) for postproc in context.space_generator.postprocs):
+        return None
+    return schedule.mod["main"].without_attr("global_symbol").with_attr("tirx.is_scheduled", True)
+
+
+def _apply_gpu_default(mod: Any, target: Any) -> Any:
+    from tvm.s_tir import dlight
+
+    rules = dlight.gpu
+    with target:
+        return dlight.ApplyDefaultSchedule(
+            rules.Matmul(), rules.GEMV(), rules.Reduction(), rules.GeneralReduction(), rules.Fallback())(mod)
+
+
+def build(mod: Any, target: Any, params: dict[str, Any] | None) -> Any:
+    """A Relax VM executable; with ``params`` the weights are constants of it."""
+    from tvm import relax
+
+    if params:
+        mod = relax.transform.BindParams("main", params)(mod)
+    return relax.build(mod, target=target, relax_pipeline=relax.get_pipeline("default_build"))
+
+
+def export(executable: Any, out: Path, link: Callable[..., None]) -> None:
+    """Write the executable, its kernels and its constants as one shared library."""
+    with tempfile.TemporaryDirectory(prefix="compile-", dir=out.parent) as folder:
+        executable.mod.export_library(str(out), fcompile=link, workspace_dir=folder)
+
+
+def link(out: str, objects: Sequence[str], **_: Any) -> None:
+    """Link with the machine's C++ compiler, else with the one inside the Python package ``ziglang``."""
+    compiler = next((found for name in COMPILERS if (found := shutil.which(name))), None)
+    command = [compiler] if compiler else [sys.executable, "-m", "ziglang", "c++"]
+    done = subprocess.run([*command, "-shared", "-fPIC", "-o", out, *objects], capture_output=True, text=True)
+    if done.returncode != 0:
+        hint = "" if compiler else "\nThere is no C++ compiler here: install one, or run: pip install ziglang"
+        raise SystemExit(f"linking failed:\n{done.stderr[-4000:]}{hint}")
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description="Compile the model of this folder with its tuned schedules.")
+    parser.add_argument("out", type=Path, metavar="OUT.so", help="the library to write")
+    parser.add_argument("--untuned", action="store_true", help="ignore the database: TVM's default schedules")
+    args = parser.parse_args()
+    import tvm
+
+    folder = Path(__file__).resolve().parent
+    target = tvm.target.Target(json.loads((folder / "target.json").read_text()))
+    mod = tvm.ir.load_json((folder / "module.json").read_text())
+    params = read_params(folder / "params.npz", mod)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    mod, _, missing = apply_schedules(mod, target, None if args.untuned else folder)
+    for name in missing:
+        print(f"no schedule for {name}: it runs as TVM makes it by default", file=sys.stderr)
+    export(build(mod, target, params), args.out.resolve(), link)
+    print(f"wrote {args.out}")
+
+
+if __name__ == "__main__":
+    main()
