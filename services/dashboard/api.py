@@ -28,6 +28,9 @@ class Api(Protocol):
     def curve(self, job_id: str) -> Json:
         """Best-so-far, down-sampled by the server."""
 
+    def failures(self, job_id: str) -> list[Json]:
+        """``failure``, ``count`` and the newest ``message``, most frequent first."""
+
     def events(self, job_id: str, after: int) -> list[Json]:
         """Events with an id above ``after``, oldest first."""
 

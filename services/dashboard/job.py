@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from nicegui import ui
 
 from services.dashboard import format as fmt
+from services.dashboard.api import Api, Json
 from services.dashboard.charts import best_so_far
 from services.dashboard.context import Context, Visitor, keep_fresh
 from services.dashboard.job_parts import EventLog, Failures, TaskTable
@@ -159,6 +159,11 @@ def _downloads(job_id: str) -> None:
 
 
 
+def _load(api: Api, job_id: str, after: int) -> tuple[Json, Json, list[Json], list[Json], list[Json]]:
+    """Everything that the page shows, over one connection."""
+    return api.job(job_id), api.curve(job_id), api.tasks(job_id), api.failures(job_id), api.events(job_id, after)
+
+
 def build(context: Context, job_id: str) -> None:
     """Fill the page of ``job_id``."""
     visitor = context.visitor()
@@ -173,18 +178,13 @@ def build(context: Context, job_id: str) -> None:
             events = EventLog()
 
     async def refresh() -> float:
-        job, drawn, rows, new = await asyncio.gather(
-            visitor.call(lambda api: api.job(job_id)),
-            visitor.call(lambda api: api.curve(job_id)),
-            visitor.call(lambda api: api.tasks(job_id)),
-            visitor.call(lambda api: api.events(job_id, events.last)),
-        )
+        job, drawn, rows, failed, new = await visitor.call(lambda api: _load(api, job_id, events.last))
         header.show(job)
         notices.show(job)
         figures.show(job)
-        curve.show(drawn.get("points") or [], (job.get("latency") or {}).get("untuned"))
+        curve.show(drawn["points"], drawn["untuned"])
         tasks.show(rows)
-        failures.show(job.get("failures") or {}, (job.get("progress") or {}).get("trials") or 0)
+        failures.show(failed, job["progress"]["trials"])
         events.add(new)
         return 2.0 if job["state"] in ACTIVE else 10.0
 

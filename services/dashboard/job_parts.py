@@ -46,8 +46,8 @@ def row(task: dict[str, Any]) -> dict[str, Any]:
         "note": note,
         "family": task.get("family") or "",
         "weight": task["weight"],
-        "best": task.get("best_seconds"),
-        "best_text": fmt.latency(task.get("best_seconds")),
+        "best": task.get("best_latency"),
+        "best_text": fmt.latency(task.get("best_latency")),
         "speedup": task.get("speedup"),
         "speedup_text": fmt.speedup(task.get("speedup")),
         "rate": rate,
@@ -91,23 +91,28 @@ class Failures:
             ui.label("Failed candidates").classes("ts-head").props("role=heading aria-level=2")
             self._box = ui.column().classes("w-full gap-2")
 
-    def show(self, failures: dict[str, int], trials: int) -> None:
+    def show(self, failures: list[dict[str, Any]], trials: int) -> None:
         """Draw again when a count has changed."""
         if (failures, trials) == self._shown:
             return
-        self._shown = (dict(failures), trials)
+        self._shown = (failures, trials)
         self._box.clear()
         with self._box:
             if not failures:
                 ui.label("None so far.").classes("ts-soft")
-            for name, number in sorted(failures.items(), key=lambda item: -item[1]):
-                fraction = number / trials if trials else 0.0
-                with ui.element("div").classes("w-full"):
-                    with ui.row().classes("w-full justify-between text-sm"):
-                        ui.label(words(name))
-                        ui.label(f"{number:,} ({fmt.share(fraction)})").style("font-variant-numeric:tabular-nums")
-                    with ui.element("div").classes("ts-bar"):
-                        ui.element("i").style(f"width:{min(100, 100 * fraction):.1f}%; background:var(--ts-bad)")
+            for line in failures:
+                self._line(line, line["count"] / trials if trials else 0.0)
+
+    @staticmethod
+    def _line(line: dict[str, Any], fraction: float) -> None:
+        with ui.element("div").classes("w-full"):
+            with ui.row().classes("w-full justify-between text-sm no-wrap"):
+                ui.label(words(line["failure"]))
+                ui.label(f"{line['count']:,} ({fmt.share(fraction)})").style("font-variant-numeric:tabular-nums")
+            with ui.element("div").classes("ts-bar"):
+                ui.element("i").style(f"width:{min(100, 100 * fraction):.1f}%; background:var(--ts-bad)")
+            if line.get("message"):
+                ui.label(f"latest: {line['message'][:160]}").classes("ts-soft ts-wrap")
 
 
 SECONDS = ("seconds", "latency", "untuned", "tuned", "best", "before", "after")

@@ -125,7 +125,7 @@ class DeviceStrip:
     @staticmethod
     def _chip(device: dict[str, Any], now: dt.datetime) -> tuple[str, str, str, str]:
         """Name, colour, facts and device classes."""
-        if not device.get("live"):
+        if not device.get("alive"):
             state, colour = f"gone, seen {fmt.ago(device.get('seen_at'), now)}", "idle"
         elif device.get("busy"):
             state, colour = "measuring", "busy"
@@ -189,7 +189,7 @@ def build(context: Context) -> None:
         suffix = "+" if more else ""
         active.show(f"{busy}")
         finished.show(f"{len(rows) - busy}{suffix}")
-        live.show(f"{sum(bool(d.get('live')) for d in devices)} / {len(devices)}")
+        live.show(f"{sum(bool(d.get('alive')) for d in devices)} / {len(devices)}")
         best.show(fmt.speedup(max((r["speedup"] or 0 for r in rows), default=0)))
         return 2.0 if busy else 4.0
 

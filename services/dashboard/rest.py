@@ -81,6 +81,10 @@ class RestApi:
         """Best-so-far."""
         return self._with(lambda c: c.curve(job_id))
 
+    def failures(self, job_id: str) -> list[Json]:
+        """Failed candidates by class."""
+        return self._with(lambda c: [failure.model_dump(mode="json") for failure in c.failures(job_id)])
+
     def events(self, job_id: str, after: int) -> list[Json]:
         """Events after an id."""
         return self._with(lambda c: [event.model_dump(mode="json") for event in c.events(job_id, after)])

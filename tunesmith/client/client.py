@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 
 from tunesmith.client import events
-from tunesmith.client.schemas import Device, Event, Job, JobTask, Model, ModelTask, Page
+from tunesmith.client.schemas import Device, Event, Failure, Job, JobTask, Model, ModelTask, Page
 from tunesmith.client.transport import Transport
 from tunesmith.errors import InvalidInput, NotAModel, TunesmithError, from_problem
 from tunesmith.states import ModelState
@@ -219,6 +219,10 @@ class Client:
     def curve(self, job_id: str) -> dict[str, Any]:
         """Best-so-far, down-sampled by the server."""
         return dict(self._transport.get(f"/v1/jobs/{job_id}/curve"))
+
+    def failures(self, job_id: str) -> list[Failure]:
+        """How many of a job's candidates failed, by class."""
+        return [Failure.model_validate(item) for item in self._all(f"/v1/jobs/{job_id}/failures")]
 
     # Events
 

@@ -86,6 +86,14 @@ class JobTask(Answer):
     tunable: bool = True
 
 
+class Failure(Answer):
+    """A class of failed candidates; ``message`` is what the newest said."""
+
+    failure: str
+    count: int
+    message: str = ""
+
+
 class Device(Answer):
     """A device that a measure worker reported."""
 
