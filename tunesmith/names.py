@@ -13,3 +13,6 @@ COST_MODELS: Final = ("xgboost", "lightgbm", NO_COST_MODEL)
 DEFAULT_SEARCHER: Final = "genetic"
 DEFAULT_ALLOCATOR: Final = "gradient"
 DEFAULT_COST_MODEL: Final = "xgboost"
+
+FEATURES: Final = "tvm.per_store/1"
+"""The extractor that learned cost models see, and its version; ``workers.tvm_backend.features.VERSION`` is the same."""

@@ -1,0 +1,136 @@
+"""Targets, devices, workers, queues, cost models, keys and champions as the API shows them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from db.models import (
+    ApiKey,
+    Batch,
+    CostModelRow,
+    Device,
+    Evaluation,
+    Job,
+    Model,
+    Record,
+    Round,
+    Schedule,
+    TargetRow,
+    WorkloadRow,
+)
+from db.repositories.work import ACTIVE
+from tunesmith.messages import INGEST, SEARCH, TRAIN, measure_queue
+from tunesmith.states import JobState, ModelState, RoundState
+
+LEASED: dict[str, type] = {
+    "model": Model, "job": Job, "round": Round, "batch": Batch, "evaluation": Evaluation, "cost_model": CostModelRow,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """Rows of a queue: nobody took them yet, or a worker has them."""
+
+    waiting: int = 0
+    running: int = 0
+
+
+def targets(session: Session) -> Sequence[TargetRow]:
+    """Every target that something was tuned for."""
+    return session.scalars(sa.select(TargetRow).order_by(TargetRow.created_at, TargetRow.hash)).all()
+
+
+def devices(session: Session) -> Sequence[Device]:
+    """Every device that ever reported, by name."""
+    return session.scalars(sa.select(Device).order_by(Device.name)).all()
+
+
+def holders(session: Session) -> dict[str, int]:
+    """How many pieces of work each worker holds."""
+    held: dict[str, int] = {}
+    for kind, states in ACTIVE.items():
+        query = sa.select(kind.worker, sa.func.count()).where(  # type: ignore[attr-defined]
+            kind.state.in_(states), kind.worker.is_not(None)  # type: ignore[attr-defined]
+        )
+        for worker, number in session.execute(query.group_by(kind.worker)):  # type: ignore[attr-defined]
+            held[worker] = held.get(worker, 0) + number
+    return held
+
+
+def backlogs(session: Session) -> dict[str, Backlog]:
+    """Waiting and running rows by queue."""
+    found: dict[str, Backlog] = {INGEST: Backlog(), SEARCH: Backlog(), TRAIN: Backlog()}
+    for kind, queue in ((Model, INGEST), (Job, INGEST), (Round, SEARCH), (CostModelRow, TRAIN)):
+        query = sa.select(kind.worker.is_not(None), sa.func.count()).where(kind.state.in_(ACTIVE[kind]))
+        for taken, number in session.execute(query.group_by(kind.worker.is_not(None))):
+            found[queue] = _more(found[queue], bool(taken), number)
+    for work in (Batch, Evaluation):
+        measured = sa.select(work.device_class, work.worker.is_not(None), sa.func.count()).where(
+            work.state.in_(ACTIVE[work])
+        )
+        for cls, taken, number in session.execute(measured.group_by(work.device_class, work.worker.is_not(None))):
+            queue = measure_queue(cls)
+            found[queue] = _more(found.get(queue, Backlog()), bool(taken), number)
+    return found
+
+
+def _more(old: Backlog, taken: bool, number: int) -> Backlog:
+    return Backlog(old.waiting + (0 if taken else number), old.running + (number if taken else 0))
+
+
+def cost_models(
+    session: Session, *, job_id: str | None, before: tuple[dt.datetime, str] | None, limit: int
+) -> Sequence[CostModelRow]:
+    """Cost models, newest first."""
+    row = CostModelRow
+    query = sa.select(row).order_by(row.created_at.desc(), row.id.desc()).limit(limit)
+    if job_id is not None:
+        query = query.where(row.job_id == job_id)
+    if before is not None:
+        bound = sa.tuple_(
+            sa.bindparam(None, before[0], row.created_at.type), sa.bindparam(None, before[1], row.id.type)
+        )
+        query = query.where(sa.tuple_(row.created_at, row.id) < bound)
+    return session.scalars(query).all()
+
+
+def keys(session: Session) -> Sequence[ApiKey]:
+    """Every API key."""
+    return session.scalars(sa.select(ApiKey).order_by(ApiKey.created_at, ApiKey.id)).all()
+
+
+def champions(
+    session: Session, workload: str
+) -> Sequence[tuple[Schedule, TargetRow, WorkloadRow, str | None]]:
+    """The champions of a workload on every target, with the job that found each."""
+    query = (
+        sa.select(Schedule, TargetRow, WorkloadRow, Record.job_id)
+        .join(TargetRow, Schedule.target_hash == TargetRow.hash)
+        .join(WorkloadRow, Schedule.workload_hash == WorkloadRow.hash)
+        .join(Record, Schedule.record_id == Record.id)
+        .where(Schedule.workload_hash == workload)
+    )
+    return [row.tuple() for row in session.execute(query.order_by(Schedule.latency))]
+
+
+def counts(session: Session) -> dict[str, Any]:
+    """Figures for the metrics page, read at scrape: jobs and models by state, rounds under way, trials, failures."""
+    jobs = session.execute(sa.select(Job.state, sa.func.count()).group_by(Job.state))
+    models = session.execute(sa.select(Model.state, sa.func.count()).group_by(Model.state))
+    open_rounds = (RoundState.PROPOSING, RoundState.MEASURING)
+    rounds = session.execute(
+        sa.select(Round.state, sa.func.count()).where(Round.state.in_(open_rounds)).group_by(Round.state)
+    )
+    trials = session.execute(sa.select(Record.failure, sa.func.count()).group_by(Record.failure))
+    return {
+        "jobs": {state.value: 0 for state in JobState} | {state.value: number for state, number in jobs},
+        "models": {state.value: 0 for state in ModelState} | {state.value: number for state, number in models},
+        "rounds": {state.value: 0 for state in open_rounds} | {state.value: number for state, number in rounds},
+        "trials": {failure or "ok": number for failure, number in trials},
+    }

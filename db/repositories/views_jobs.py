@@ -1,0 +1,179 @@
+"""Jobs as the API lists and shows them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session, defer
+
+from db.models import Batch, Evaluation, Family, Job, JobTask, Model, Record, Round, TargetRow, WorkloadRow
+from tunesmith.states import JobState, RoundState
+
+OPEN_ROUNDS = (RoundState.PROPOSING, RoundState.MEASURING)
+SORTS = ("created_at", "priority")
+
+
+@dataclass(frozen=True)
+class JobParts:
+    """A job with the rows around it that its description needs."""
+
+    job: Job
+    model: Model
+    target: TargetRow | None
+    evaluation: Evaluation | None
+
+
+@dataclass(frozen=True)
+class TaskSums:
+    """A job's tasks, summed up; latencies in seconds, weighted, over the tunable tasks that have one."""
+
+    tasks: int = 0
+    tunable: int = 0
+    measured: int = 0
+    trials: int = 0
+    failures: int = 0
+    untuned: float | None = None
+    best: float | None = None
+
+
+def get(session: Session, job_id: str) -> Job | None:
+    """A job by id."""
+    return session.get(Job, job_id, populate_existing=True)
+
+
+def page(
+    session: Session, *, owner: str | None, state: JobState | None, target: str | None, sort: str, descending: bool,
+    after: tuple[Any, str] | None, limit: int,
+) -> Sequence[str]:  # fmt: skip
+    """Ids of jobs in order of ``sort``, then id. ``after``: sort value and id of the page's predecessor."""
+    column: Any = Job.created_at if sort == "created_at" else Job.priority
+    query = sa.select(Job.id)
+    if owner is not None:
+        query = query.where(Job.owner == owner)
+    if state is not None:
+        query = query.where(Job.state == state)
+    if target is not None:
+        query = query.where(sa.or_(Job.target_spec == target, Job.target_hash == target))
+    if after is not None:
+        here = sa.tuple_(column, Job.id)
+        bound = sa.tuple_(sa.bindparam(None, after[0], column.type), sa.bindparam(None, after[1], Job.id.type))
+        query = query.where(here < bound if descending else here > bound)
+    order = (column.desc(), Job.id.desc()) if descending else (column, Job.id)
+    return session.scalars(query.order_by(*order).limit(limit)).all()
+
+
+def parts(session: Session, job_ids: Collection[str]) -> dict[str, JobParts]:
+    """Jobs with model, target and evaluation, by id."""
+    query = (
+        sa.select(Job, Model, TargetRow, Evaluation)
+        .join(Model, Job.model_id == Model.id)
+        .outerjoin(TargetRow, Job.target_hash == TargetRow.hash)
+        .outerjoin(Evaluation, Evaluation.job_id == Job.id)
+        .where(Job.id.in_(job_ids))
+    )
+    return {job.id: JobParts(job, model, target, check) for job, model, target, check in session.execute(query)}
+
+
+def sums(session: Session, job_ids: Collection[str]) -> dict[str, TaskSums]:
+    """The sums over each job's tasks."""
+    untuned = sa.func.coalesce(JobTask.untuned_seconds, JobTask.best_seconds)
+    best = sa.case((JobTask.best_seconds < untuned, JobTask.best_seconds), else_=untuned)
+    known = sa.and_(JobTask.tunable, untuned.is_not(None))
+    query = sa.select(
+        JobTask.job_id,
+        sa.func.count(),
+        sa.func.sum(sa.case((JobTask.tunable, 1), else_=0)),
+        sa.func.sum(sa.case((known, 1), else_=0)),
+        sa.func.sum(JobTask.trials),
+        sa.func.sum(JobTask.failures),
+        sa.func.sum(sa.case((known, JobTask.weight * untuned))),
+        sa.func.sum(sa.case((known, JobTask.weight * best))),
+    ).where(JobTask.job_id.in_(job_ids))
+    found = session.execute(query.group_by(JobTask.job_id))
+    return {
+        job: TaskSums(number, int(tunable), int(measured), int(trials), int(failures), untuned_sum, best_sum)
+        for job, number, tunable, measured, trials, failures, untuned_sum, best_sum in found
+    }
+
+
+def round_counts(session: Session, job_ids: Collection[str]) -> dict[str, tuple[int, int]]:
+    """Rounds ever opened, and those under way, by job."""
+    under_way = sa.func.sum(sa.case((Round.state.in_(OPEN_ROUNDS), 1), else_=0))
+    query = sa.select(Round.job_id, sa.func.count(), under_way).where(Round.job_id.in_(job_ids))
+    return {row[0]: (row[1], int(row[2])) for row in session.execute(query.group_by(Round.job_id))}
+
+
+def tasks(session: Session, job_id: str) -> Sequence[tuple[JobTask, WorkloadRow, str | None]]:
+    """A job's tasks with workload and family name, in the model's order."""
+    query = (
+        sa.select(JobTask, WorkloadRow, Family.name)
+        .join(WorkloadRow, JobTask.workload_hash == WorkloadRow.hash)
+        .outerjoin(Family, JobTask.family_id == Family.id)
+        .where(JobTask.job_id == job_id)
+        .options(defer(JobTask.searcher_state))
+    )
+    return [row.tuple() for row in session.execute(query.order_by(JobTask.position, JobTask.id))]
+
+
+def rounds(
+    session: Session, job_id: str, *, after: int = 0, limit: int | None = None, descending: bool = False
+) -> Sequence[tuple[Round, str]]:
+    """A job's rounds with the task's name, by number; ``after`` is the number to go on from."""
+    query = sa.select(Round, JobTask.name).join(JobTask, Round.job_task_id == JobTask.id).where(Round.job_id == job_id)
+    if after:
+        query = query.where(Round.number < after if descending else Round.number > after)
+    query = query.order_by(Round.number.desc() if descending else Round.number)
+    return [row.tuple() for row in session.execute(query.limit(limit) if limit else query)]
+
+
+@dataclass(frozen=True)
+class RoundStep:
+    """What a finished round did to its task."""
+
+    task: int
+    best: float | None
+    metrics: dict[str, Any]
+    baseline: bool
+    finished_at: dt.datetime
+
+
+def finished_rounds(session: Session, job_id: str) -> list[RoundStep]:
+    """A job's finished rounds in the order in which they finished."""
+    query = sa.select(
+        Round.job_task_id, Round.best_after, Round.metrics, Round.baseline, Round.finished_at
+    ).where(Round.job_id == job_id, Round.state == RoundState.DONE, Round.finished_at.is_not(None))
+    return [
+        RoundStep(task, best, metrics or {}, baseline, finished)
+        for task, best, metrics, baseline, finished in session.execute(query.order_by(Round.finished_at, Round.id))
+        if finished is not None
+    ]
+
+
+def trials(
+    session: Session, job_id: str, *, after: int, limit: int, task: int | None = None, failure: str | None = None
+) -> Sequence[Record]:
+    """A job's records with an id greater than ``after``; ``failure`` may be ``none`` for those that ran."""
+    query = sa.select(Record).where(Record.job_id == job_id, Record.id > after)
+    if task is not None:
+        query = query.where(Record.job_task_id == task)
+    if failure is not None:
+        query = query.where(Record.failure.is_(None) if failure == "none" else Record.failure == failure)
+    return session.scalars(query.order_by(Record.id).limit(limit)).all()
+
+
+def open_batches(session: Session, job_id: str) -> Sequence[Batch]:
+    """A job's batches of rounds under way."""
+    query = sa.select(Batch).join(Round, Batch.round_id == Round.id)
+    return session.scalars(query.where(Round.job_id == job_id, Round.state.in_(OPEN_ROUNDS))).all()
+
+
+def baselines(session: Session, job_id: str) -> dict[int, Record]:
+    """Records of the default schedules that ran, by task."""
+    query = sa.select(Record).where(
+        Record.job_id == job_id, Record.sketch_hash.is_(None), Record.latency.is_not(None)
+    )
+    return {row.job_task_id: row for row in session.scalars(query.order_by(Record.id)) if row.job_task_id is not None}

@@ -1,0 +1,58 @@
+"""Models as the API lists them, and the first rows of an upload."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from db.models import Job, Model, ModelTask, WorkloadRow
+
+
+def get(session: Session, model_id: str) -> Model | None:
+    """A model by id."""
+    return session.get(Model, model_id, populate_existing=True)
+
+
+def find(session: Session, sha256: str, inputs_key: str, owner: str) -> Model | None:
+    """The model with that content and those fixed shapes, if it is there."""
+    query = sa.select(Model).where(Model.sha256 == sha256, Model.inputs_key == inputs_key, Model.owner == owner)
+    return session.scalars(query).first()
+
+
+def page(
+    session: Session, *, owner: str | None, before: tuple[dt.datetime, str] | None, limit: int
+) -> Sequence[Model]:
+    """Models, newest first. ``before``: creation time and id of the last one of the page before."""
+    query = sa.select(Model).order_by(Model.created_at.desc(), Model.id.desc()).limit(limit)
+    if owner is not None:
+        query = query.where(Model.owner == owner)
+    if before is not None:
+        query = query.where(sa.tuple_(Model.created_at, Model.id) < sa.tuple_(*_bound(before)))
+    return session.scalars(query).all()
+
+
+def _bound(before: tuple[dt.datetime, str]) -> tuple[sa.BindParameter[dt.datetime], sa.BindParameter[str]]:
+    return sa.bindparam(None, before[0], Model.created_at.type), sa.bindparam(None, before[1], Model.id.type)
+
+
+def task_counts(session: Session, model_ids: Sequence[str]) -> dict[str, int]:
+    """Number of tasks by model."""
+    query = sa.select(ModelTask.model_id, sa.func.count()).where(ModelTask.model_id.in_(model_ids))
+    return dict(row.tuple() for row in session.execute(query.group_by(ModelTask.model_id)))
+
+
+def tasks_page(
+    session: Session, model_id: str, after: int, limit: int
+) -> Sequence[tuple[ModelTask, WorkloadRow]]:
+    """Tasks of a model with a position greater than ``after``."""
+    query = sa.select(ModelTask, WorkloadRow).join(WorkloadRow, ModelTask.workload_hash == WorkloadRow.hash)
+    query = query.where(ModelTask.model_id == model_id, ModelTask.position > after)
+    return [row.tuple() for row in session.execute(query.order_by(ModelTask.position).limit(limit))]
+
+
+def jobs_of(session: Session, model_id: str, limit: int = 5) -> Sequence[str]:
+    """Ids of some jobs that use a model."""
+    return session.scalars(sa.select(Job.id).where(Job.model_id == model_id).limit(limit)).all()

@@ -1,0 +1,199 @@
+"""What the scheduling loop reads, in a handful of queries whatever the number of jobs, and its own small writes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session, defer
+
+from db.models import (
+    Batch,
+    CostModelRow,
+    Evaluation,
+    Family,
+    IdempotencyKey,
+    Job,
+    JobTask,
+    Model,
+    Record,
+    Round,
+    TargetRow,
+    WorkloadRow,
+)
+from db.repositories.transitions import Work, changed_rows
+from db.repositories.work import ACTIVE
+from tunesmith.states import JobState, RoundState, WorkState, is_final
+
+_LOCK = 0x7363_6865
+"""Key of the PostgreSQL advisory lock that lets one loop act at a time."""
+OPEN_JOBS = tuple(state for state in JobState if not is_final(state))
+OPEN_ROUNDS = (RoundState.PROPOSING, RoundState.MEASURING)
+OPEN_WORK = (WorkState.QUEUED, WorkState.RUNNING)
+
+
+@dataclass(frozen=True)
+class RoundTotals:
+    """Rounds of one task: ever opened, under way, being proposed, finished; and the newest round's id."""
+
+    opened: int
+    in_flight: int
+    proposing: int
+    done: int
+    last: int
+
+
+def lock(session: Session) -> None:
+    """Keep other loops out until the transaction ends (on SQLite a write transaction does that by itself)."""
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+
+
+def open_jobs(session: Session) -> Sequence[tuple[Job, Model, str | None]]:
+    """Jobs that are not over, with model and device class, oldest first."""
+    query = (
+        sa.select(Job, Model, TargetRow.device_class)
+        .join(Model, Job.model_id == Model.id)
+        .outerjoin(TargetRow, Job.target_hash == TargetRow.hash)
+        .where(Job.state.in_(OPEN_JOBS))
+        .execution_options(populate_existing=True)
+    )
+    return [row.tuple() for row in session.execute(query.order_by(Job.created_at, Job.id))]
+
+
+def tasks(session: Session, job_ids: Collection[str]) -> Sequence[tuple[JobTask, float, str | None]]:
+    """Tasks of jobs with FLOPs and family, without what is large."""
+    query = (
+        sa.select(JobTask, WorkloadRow.flops, Family.name)
+        .join(WorkloadRow, JobTask.workload_hash == WorkloadRow.hash)
+        .outerjoin(Family, JobTask.family_id == Family.id)
+        .where(JobTask.job_id.in_(job_ids))
+        .options(defer(JobTask.searcher_state), defer(JobTask.sketches))
+        .execution_options(populate_existing=True)
+    )
+    return [row.tuple() for row in session.execute(query.order_by(JobTask.position, JobTask.id))]
+
+
+def rounds(session: Session, job_ids: Collection[str]) -> dict[int, RoundTotals]:
+    """Rounds by task."""
+
+    def count(*states: RoundState) -> sa.ColumnElement[int]:
+        return sa.func.sum(sa.case((Round.state.in_(states), 1), else_=0))
+
+    query = sa.select(
+        Round.job_task_id, sa.func.count(), count(*OPEN_ROUNDS), count(RoundState.PROPOSING), count(RoundState.DONE),
+        sa.func.max(Round.id),
+    ).where(Round.job_id.in_(job_ids))
+    return {row[0]: RoundTotals(*map(int, row[1:])) for row in session.execute(query.group_by(Round.job_task_id))}
+
+
+def trials_in_flight(session: Session, job_ids: Collection[str]) -> dict[str, int]:
+    """Trials that rounds under way may still add, by job: their sizes less the records that are in."""
+    recorded = (
+        sa.select(Batch.round_id, sa.func.count().label("number"))
+        .join(Record, Record.batch_id == Batch.id)
+        .where(Batch.job_id.in_(job_ids), Batch.state.in_(OPEN_WORK), Record.sketch_hash.is_not(None))
+        .group_by(Batch.round_id)
+        .subquery()
+    )
+    left = sa.func.sum(Round.size - sa.func.coalesce(recorded.c.number, 0))
+    query = sa.select(Round.job_id, left).outerjoin(recorded, recorded.c.round_id == Round.id)
+    query = query.where(Round.job_id.in_(job_ids), Round.state.in_(OPEN_ROUNDS)).group_by(Round.job_id)
+    return {job: int(number) for job, number in session.execute(query)}
+
+
+def evaluations(session: Session, job_ids: Collection[str]) -> dict[str, Evaluation]:
+    """Evaluations by job."""
+    query = sa.select(Evaluation).where(Evaluation.job_id.in_(job_ids))
+    return {row.job_id: row for row in session.scalars(query.execution_options(populate_existing=True))}
+
+
+def trainings(session: Session, job_ids: Collection[str]) -> dict[str, list[tuple[WorkState, int]]]:
+    """State and number of records of each cost model, by job, oldest first."""
+    query = sa.select(CostModelRow.job_id, CostModelRow.state, CostModelRow.trained_on)
+    found: dict[str, list[tuple[WorkState, int]]] = {}
+    query = query.where(CostModelRow.job_id.in_(job_ids)).order_by(CostModelRow.number)
+    for job, state, trained_on in session.execute(query):
+        found.setdefault(str(job), []).append((state, trained_on))
+    return found
+
+
+def next_round_number(session: Session, job_id: str) -> int:
+    """Number of a job's next round."""
+    return (session.scalar(sa.select(sa.func.max(Round.number)).where(Round.job_id == job_id)) or 0) + 1
+
+
+def open_rounds_of(session: Session, job_id: str, states: Collection[RoundState]) -> Sequence[Round]:
+    """A job's rounds in one of ``states``."""
+    return session.scalars(sa.select(Round).where(Round.job_id == job_id, Round.state.in_(states))).all()
+
+
+def batch_of(session: Session, round_id: int) -> Batch | None:
+    """The batch of a round, if it was proposed already."""
+    return session.scalars(sa.select(Batch).where(Batch.round_id == round_id)).first()
+
+
+def evaluation_of(session: Session, job_id: str) -> Evaluation | None:
+    """A job's evaluation."""
+    return session.scalars(sa.select(Evaluation).where(Evaluation.job_id == job_id)).first()
+
+
+def set_clock(session: Session, job: Job, stopped: bool, now: dt.datetime) -> None:
+    """Stop or start the clock of a job's budget of seconds."""
+    if stopped and job.paused_at is None:
+        job.paused_at = now
+    elif not stopped and job.paused_at is not None:
+        job.paused_seconds += max(0.0, (now - job.paused_at).total_seconds())
+        job.paused_at = None
+
+
+def postpone(session: Session, row: Work, seconds: float, now: dt.datetime, *, resend: bool) -> bool:
+    """Give work that nobody took more time, and make it due again when ``resend``; False when somebody took it."""
+    kind = type(row)
+    values = {"deadline": now + dt.timedelta(seconds=seconds)}
+    if resend:
+        values = {"deadline": None, "dispatched": row.attempt - 1}  # type: ignore[dict-item]
+    statement = sa.update(kind).where(
+        kind.id == row.id, kind.attempt == row.attempt, kind.worker.is_(None), kind.state == row.state
+    )
+    return bool(changed_rows(session, statement.values(**values)))
+
+
+def forget_idempotency(session: Session, older_than: dt.datetime) -> None:
+    """Delete answers that were stored for repeated requests long ago."""
+    session.execute(sa.delete(IdempotencyKey).where(IdempotencyKey.created_at < older_than))
+
+
+def get_idempotency(session: Session, owner: str, route: str, key: str) -> IdempotencyKey | None:
+    """The answer stored for a key."""
+    return session.get(IdempotencyKey, (owner, route, key), populate_existing=True)
+
+
+def any_due(session: Session) -> bool:
+    """True when some row waits to be published."""
+    return any(
+        session.scalar(
+            sa.select(sa.literal(1)).where(kind.state.in_(states), kind.dispatched < kind.attempt).limit(1)
+        )
+        for kind, states in _leased()
+    )
+
+
+def any_overdue(session: Session, now: dt.datetime) -> bool:
+    """True when the deadline of some published row has passed."""
+    return any(
+        session.scalar(
+            sa.select(sa.literal(1))
+            .where(kind.state.in_(states), kind.dispatched >= kind.attempt, kind.deadline < now)
+            .limit(1)
+        )
+        for kind, states in _leased()
+    )
+
+
+def _leased() -> list[tuple[Any, tuple[enum.Enum, ...]]]:
+    return [(kind, ACTIVE[kind]) for kind in ACTIVE]

@@ -1,0 +1,91 @@
+"""The application: routes, problems, the scheduling loop's life."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from fastapi.concurrency import run_in_threadpool
+from sqlalchemy.orm import Session
+
+from db.blobs import BlobStore
+from db.engine import create_engine, migrate, session_factory, transact
+from services.coordinator import auth, problems
+from services.coordinator.broker import CeleryPublisher, Publisher
+from services.coordinator.context import Context
+from services.coordinator.metrics import Metrics
+from services.coordinator.routers import best, blobs, events, fleet, health, jobs, models, progress
+from services.coordinator.scheduling.loop import SchedulingLoop
+from services.coordinator.settings import Settings
+from services.coordinator.urls import BlobUrls
+from services.coordinator.usecases.health import gauges
+from tunesmith import __version__
+
+log = logging.getLogger(__name__)
+DESCRIPTION = """Auto-tuning of tensor programs as a service. Every error is an RFC 9457 problem object with a stable
+`code`. Lists are pages: pass `next_cursor` back as `cursor`. Latencies and durations are in seconds."""
+
+
+def create_context(settings: Settings, publisher: Publisher | None = None) -> Context:
+    """Open database and blobs; the database is brought to this version's schema first.
+
+    Args:
+        publisher: sends messages to workers; by default Celery over ``broker_url``.
+    """
+    settings.check()
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    migrate(settings.url())
+    engine = create_engine(settings.url())
+    context = Context(
+        settings=settings, engine=engine, sessions=session_factory(engine),
+        readers=session_factory(engine, read_only=True), blobs=BlobStore(settings.blobs()),
+        publisher=publisher or CeleryPublisher(settings.broker_url),
+        urls=BlobUrls(settings.signing_key(), settings.coordinator_url, settings.blob_url_seconds),
+        metrics=Metrics(),
+    )  # fmt: skip
+    context.metrics.watch(lambda: gauges(context))
+    if settings.admin_key is not None:
+        key = settings.admin_key.get_secret_value()
+
+        def store(session: Session) -> None:
+            auth.store_admin_key(session, key)
+
+        transact(context.sessions, store)
+    return context
+
+
+def create_app(
+    settings: Settings | None = None, *, publisher: Publisher | None = None, run_loop: bool = True
+) -> FastAPI:
+    """The coordinator as an ASGI application.
+
+    Args:
+        settings: by default read from the environment.
+        publisher: see :func:`create_context`.
+        run_loop: False when something else drives :class:`SchedulingLoop`, as tests do.
+    """
+    context = create_context(settings or Settings(), publisher)
+    app = FastAPI(
+        title="Tunesmith", version=__version__, description=DESCRIPTION, lifespan=_lifespan, redoc_url=None
+    )
+    app.state.context, app.state.run_loop = context, run_loop
+    problems.install(app)
+    for module in (health, models, jobs, progress, events, best, fleet, blobs):
+        app.include_router(module.router)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    context: Context = app.state.context
+    loop = SchedulingLoop(context)
+    if app.state.run_loop:
+        loop.start()
+    try:
+        yield
+    finally:
+        await run_in_threadpool(loop.stop)
+        context.publisher.close()
+        context.engine.dispose()

@@ -1,0 +1,111 @@
+"""Bearer keys. Without ``TUNESMITH_ADMIN_KEY`` everybody who reaches the coordinator is ``local`` and may do all."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import uuid
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from sqlalchemy.orm import Session
+
+from db.models import ApiKey
+from services.coordinator.context import InContext
+from tunesmith.errors import TunesmithError, Unauthorized
+
+SCOPES = ("viewer", "user", "operator", "worker")
+ADMIN_ID = "admin"
+LOCAL = "local"
+bearer = HTTPBearer(auto_error=False, description="An API key: `Authorization: Bearer …`")
+
+
+class Forbidden(TunesmithError):
+    """The key is valid and not allowed to do this."""
+
+    code, status, title = "forbidden", 403, "Forbidden"
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks. Operators see everything, others what they own."""
+
+    owner: str
+    scopes: frozenset[str]
+
+    def sees(self, owner: str) -> bool:
+        """True when a thing of ``owner`` may be shown."""
+        return "operator" in self.scopes or owner == self.owner
+
+    @property
+    def filter(self) -> str | None:
+        """Owner to narrow lists to, None for everything."""
+        return None if "operator" in self.scopes else self.owner
+
+    def require(self, *scopes: str) -> None:
+        """Raises Forbidden unless the caller has one of ``scopes``."""
+        if not self.scopes.intersection(scopes):
+            raise Forbidden(f"this needs a key with the scope {' or '.join(scopes)}")
+
+
+ANYBODY = Caller(LOCAL, frozenset(SCOPES))
+
+
+def digest(key: str) -> str:
+    """How a key is stored."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def new_key() -> tuple[str, str]:
+    """A fresh key's id and the key itself, ``tsm_<id>_<secret>``."""
+    key_id = uuid.uuid4().hex[:16]
+    return key_id, f"tsm_{key_id}_{secrets.token_urlsafe(32)}"
+
+
+def key_id_of(key: str) -> str:
+    """Id of the row that a key belongs to; anything that is not of our making can only be the admin's."""
+    parts = key.split("_", 2)
+    return parts[1] if len(parts) == 3 and parts[0] == "tsm" else ADMIN_ID
+
+
+def store_admin_key(session: Session, key: str) -> None:
+    """Make ``key`` the first bearer key, in place of an earlier one."""
+    row = session.get(ApiKey, ADMIN_ID)
+    if row is None:
+        session.add(ApiKey(id=ADMIN_ID, sha256=digest(key), owner=LOCAL, scopes=list(SCOPES)))
+    else:
+        row.sha256, row.revoked = digest(key), False
+
+
+def verify(session: Session, key: str) -> Caller:
+    """The caller behind ``key``. Raises Unauthorized."""
+    for key_id in dict.fromkeys((key_id_of(key), ADMIN_ID)):
+        row = session.get(ApiKey, key_id)
+        stored = row.sha256 if row is not None else "0" * 64
+        if hmac.compare_digest(stored, digest(key)) and row is not None and not row.revoked:
+            return Caller(row.owner, frozenset(row.scopes))
+    raise Unauthorized("the key is not valid: send `Authorization: Bearer KEY`")
+
+
+def caller(
+    request: Request, context: InContext, given: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
+) -> Caller:
+    """Dependency of every route under ``/v1``."""
+    if context.settings.admin_key is None:
+        return ANYBODY
+    if given is None:
+        raise Unauthorized("a key is needed: send `Authorization: Bearer KEY`")
+    with context.reading() as session:
+        found = verify(session, given.credentials)
+    if request.method not in ("GET", "HEAD"):
+        found.require("user", "operator")
+    else:
+        found.require("viewer", "user", "operator")
+    return found
+
+
+InCaller = Annotated[Caller, Depends(caller)]
+

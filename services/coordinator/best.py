@@ -1,0 +1,217 @@
+"""The best schedules of a job, streamed: a JSON log, or a zip that TVM alone can use."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import IO, Any, BinaryIO, cast
+
+from sqlalchemy.orm import Session
+
+from db.blobs import BlobStore
+from db.models import Job, JobTask, Model, Record, Schedule, TargetRow, WorkloadRow
+from db.repositories import schedules, views_jobs
+from db.repositories import views_scheduling as rows
+from tunesmith import metaschedule
+from tunesmith.errors import Conflict
+from tunesmith.types import TensorSpec
+
+SCHEMA = "tunesmith.schedule/1"
+TVM_VERSION = "0.27"
+"""Named where no record says which TVM measured."""
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Line:
+    """A task of the job and its champion, if one beats the default schedule."""
+
+    task: JobTask
+    workload: WorkloadRow
+    champion: Schedule | None
+    record: Record | None
+    finder: Job | None
+    baseline: Record | None
+
+    @property
+    def args(self) -> tuple[TensorSpec, ...]:
+        """Arguments, output last."""
+        return tuple(TensorSpec(dtype, tuple(shape)) for dtype, shape in self.workload.args)
+
+
+@dataclass(frozen=True)
+class Best:
+    """Everything that both forms are written from."""
+
+    job: Job
+    model: Model
+    target: dict[str, Any]
+    lines: tuple[Line, ...]
+    error: float | None
+
+    @property
+    def tvm(self) -> str:
+        """Version of the TVM that measured."""
+        versions = [line.record.environment.get("tvm") for line in self.lines if line.record is not None]
+        return next((str(version) for version in versions if version), TVM_VERSION)
+
+
+def collect(session: Session, job: Job) -> Best:
+    """The job's champions as of now. Raises Conflict while its tasks are not known."""
+    target = session.get(TargetRow, job.target_hash) if job.target_hash else None
+    if target is None:
+        raise Conflict(f"the job is {job.state.value} and has no tasks yet", state=job.state.value)
+    tasks = views_jobs.tasks(session, job.id)
+    found = schedules.of_workloads(session, [task.workload_hash for task, _, _ in tasks], target.hash)
+    baselines = views_jobs.baselines(session, job.id)
+    lines = tuple(_line(session, task, workload, found.get(workload.hash), baselines) for task, workload, _ in tasks)
+    evaluation = rows.evaluation_of(session, job.id)
+    model = session.get_one(Model, job.model_id)
+    return Best(job, model, target.json, lines, evaluation.output_error if evaluation else None)
+
+
+def _line(
+    session: Session, task: JobTask, workload: WorkloadRow, champion: Schedule | None, baselines: dict[int, Record]
+) -> Line:
+    baseline = baselines.get(task.id)
+    beaten = champion is not None and task.untuned_seconds is not None and champion.latency >= task.untuned_seconds
+    if champion is None or beaten:
+        return Line(task, workload, None, None, None, baseline)
+    record = session.get(Record, champion.record_id)
+    finder = session.get(Job, record.job_id) if record is not None and record.job_id else None
+    return Line(task, workload, champion, record, finder, baseline)
+
+
+def json_lines(best: Best, blobs: BlobStore) -> Iterator[bytes]:
+    """One line for each task of the model."""
+    for line in best.lines:
+        yield json.dumps(_body(best, line, blobs), separators=(",", ":")).encode() + b"\n"
+
+
+def _body(best: Best, line: Line, blobs: BlobStore) -> dict[str, Any]:
+    record, task = line.record, line.task
+    shown = record if record is not None else line.baseline
+    return {
+        "schema": SCHEMA,
+        "task": task.name,
+        "weight": task.weight,
+        "workload": {
+            "hash": line.workload.hash,
+            "module": blobs.get_bytes(line.workload.module_blob).decode(),
+            "metaschedule": json.loads(blobs.get_bytes(line.workload.metaschedule_blob)),
+            "args": line.workload.args,
+            "flops": line.workload.flops,
+        },
+        "target": best.target,
+        "trace": line.champion.trace if line.champion is not None else None,
+        "latency": _latency(shown),
+        "untuned_latency": None if task.untuned_seconds is None else {"median": task.untuned_seconds},
+        "verified": None if best.error is None else {
+            "error": best.error,
+            "definition": "max|tuned(x) - untuned(x)| / max|untuned(x) - untuned(x')|",
+            "reference": "the whole model with default schedules, same inputs",
+        },
+        "provenance": _provenance(best, line, shown),
+    }  # fmt: skip
+
+
+def _latency(record: Record | None) -> dict[str, Any] | None:
+    if record is None or not record.samples:
+        return None
+    mean = statistics.fmean(record.samples)
+    spread = statistics.stdev(record.samples) / mean if len(record.samples) > 1 and mean else None
+    return {"median": record.latency, "samples": record.samples, "cv": spread}
+
+
+def _provenance(best: Best, line: Line, record: Record | None) -> dict[str, Any]:
+    finder = line.finder or best.job
+    environment = record.environment if record is not None else {}
+    return {
+        "job": record.job_id if record is not None else best.job.id,
+        "searcher": finder.search if line.champion is not None else None,
+        "trials": line.task.trials,
+        "seed": finder.seed,
+        "tvm": environment.get("tvm", best.tvm),
+        "device": environment.get("device", ""),
+        "measured_at": record.created_at.isoformat() if record is not None else None,
+    }
+
+
+def archive(best: Best, blobs: BlobStore) -> Iterator[bytes]:
+    """The zip with database, module, parameters and ``compile.py``, made while it is read.
+
+    Raises:
+        Conflict: the model's import is not finished.
+    """
+    model = best.model
+    if model.module_blob is None:
+        raise Conflict("the model is not imported yet", model=model.id)
+    module = model.module_blob
+    sink = _Sink()
+
+    def run() -> Iterator[bytes]:
+        with zipfile.ZipFile(cast("IO[bytes]", sink), "w", zipfile.ZIP_DEFLATED) as archive_:
+            for name, text in _texts(best, blobs).items():
+                archive_.writestr(name, text)
+                yield sink.take()
+            yield from _member(archive_, sink, "module.json", zipfile.ZIP_DEFLATED, lambda: blobs.open(module))
+            if model.params_blob is not None:
+                params = model.params_blob
+                yield from _member(archive_, sink, "params.npz", zipfile.ZIP_STORED, lambda: blobs.open(params))
+        yield sink.take()
+
+    return run()
+
+
+def _texts(best: Best, blobs: BlobStore) -> dict[str, str]:
+    return metaschedule.folder_texts(
+        model=best.model.name, target=best.target,
+        inputs=[TensorSpec(dtype, tuple(shape), name) for name, dtype, shape in best.model.inputs or []],
+        records=[_database_record(best, line, blobs) for line in best.lines if line.champion is not None],
+        tvm=best.tvm,
+    )  # fmt: skip
+
+
+def _database_record(best: Best, line: Line, blobs: BlobStore) -> metaschedule.DatabaseRecord:
+    assert line.champion is not None
+    workload = json.loads(blobs.get_bytes(line.workload.metaschedule_blob))
+    samples = line.record.samples if line.record is not None else [line.champion.latency]
+    return metaschedule.DatabaseRecord(
+        workload=(str(workload[0]), str(workload[1])), trace=line.champion.trace, run_seconds=tuple(samples),
+        target=best.target, args=line.args,
+    )  # fmt: skip
+
+
+def _member(
+    archive_: zipfile.ZipFile, sink: _Sink, name: str, method: int, source: Callable[[], BinaryIO]
+) -> Iterator[bytes]:
+    info = zipfile.ZipInfo(name)
+    info.compress_type, info.external_attr = method, 0o644 << 16
+    with source() as file, archive_.open(info, "w", force_zip64=True) as member:
+        while chunk := file.read(CHUNK):
+            member.write(chunk)
+            yield sink.take()
+
+
+class _Sink:
+    """A file that cannot seek and forgets what was taken from it."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        """Keep ``data``."""
+        self._parts.append(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+    def take(self) -> bytes:
+        """Everything written since the last time."""
+        data = b"".join(self._parts)
+        self._parts.clear()
+        return data

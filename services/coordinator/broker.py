@@ -1,0 +1,89 @@
+"""Sends messages to workers by name. A dead broker delays nothing but the messages themselves."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+from tunesmith.messages import CORE_QUEUES, Message
+
+log = logging.getLogger(__name__)
+TIMEOUT = 2.0
+"""Seconds that connecting or sending may take before the broker counts as away."""
+
+
+class Publisher(Protocol):
+    """What the dispatcher needs of a broker."""
+
+    def send(self, message: Message, *, queue: str, task_id: str) -> bool:
+        """Send; False when the broker is away (the work's deadline brings the message back)."""
+
+    def revoke(self, task_ids: Sequence[str]) -> None:
+        """Hint that tasks need not start any more."""
+
+    def depths(self, queues: Sequence[str]) -> dict[str, int | None]:
+        """Waiting messages by queue, None when unknown."""
+
+    def ping(self) -> bool:
+        """True when the broker answers."""
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+class CeleryPublisher:
+    """Publishes to Redis through Celery, never importing a worker's code."""
+
+    def __init__(self, url: str) -> None:
+        self._app = Celery("tunesmith-coordinator", broker=url, set_as_current=False)
+        self._app.conf.update(
+            task_serializer="json", accept_content=["json"], task_ignore_result=True, result_backend=None,
+            task_create_missing_queues=True, broker_connection_timeout=TIMEOUT, broker_connection_retry=False,
+            broker_connection_max_retries=0, task_publish_retry=False, broker_pool_limit=4,
+            broker_transport_options={
+                "visibility_timeout": 3600, "global_keyprefix": "tunesmith:", "socket_timeout": TIMEOUT,
+                "socket_connect_timeout": TIMEOUT, "max_retries": 0, "retry_on_timeout": False,
+                "queue_order_strategy": "round_robin",
+            },
+        )  # fmt: skip
+
+    def send(self, message: Message, *, queue: str, task_id: str) -> bool:
+        """Send one message to ``queue``."""
+        try:
+            self._app.send_task(
+                message.task, args=[message.model_dump(mode="json")], queue=queue, task_id=task_id, ignore_result=True
+            )
+        except (OperationalError, OSError) as error:
+            log.warning("the broker is away, %s waits: %s", task_id, error)
+            return False
+        return True
+
+    def revoke(self, task_ids: Sequence[str]) -> None:
+        """Broadcast a revocation; without a broker nothing happens."""
+        if not task_ids:
+            return
+        try:
+            self._app.control.revoke(list(task_ids))
+        except (OperationalError, OSError) as error:
+            log.warning("the broker is away, %d revocations are lost: %s", len(task_ids), error)
+
+    def depths(self, queues: Sequence[str]) -> dict[str, int | None]:
+        """Lengths of the Redis lists behind the queues."""
+        try:
+            with self._app.connection_for_read() as connection:
+                client = connection.default_channel.client
+                return {queue: int(client.llen(queue)) for queue in queues}
+        except (OperationalError, OSError):
+            return dict.fromkeys(queues)
+
+    def ping(self) -> bool:
+        """Ask the broker for a sign of life."""
+        return self.depths(CORE_QUEUES[:1])[CORE_QUEUES[0]] is not None
+
+    def close(self) -> None:
+        """Close pooled connections."""
+        self._app.close()

@@ -1,0 +1,150 @@
+"""Messages from rows and blobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from db.blobs import BlobStore
+from db.models import Batch, CostModelRow, Evaluation, Job, JobTask, Model, Record, Round, TargetRow, WorkloadRow
+from db.repositories import records, schedules, sketches, views_jobs
+from db.repositories.transitions import Work
+from services.coordinator.urls import BlobUrls
+from tunesmith.messages import (
+    INGEST,
+    INLINE_LIMIT,
+    SEARCH,
+    TRAIN,
+    EvaluateModel,
+    IngestModel,
+    MeasureBatch,
+    Message,
+    Payload,
+    PrepareJob,
+    ProposeRound,
+    Spec,
+    TrainCostModel,
+    TunedWorkload,
+    WireCandidate,
+    measure_queue,
+)
+
+COMPRESSION = 10
+"""A blob more than this often larger than the limit is not even tried to fit."""
+
+
+class Packer:
+    """Decides for one message what goes inline and what travels as a blob: at most ``limit`` bytes inline in all."""
+
+    def __init__(self, blobs: BlobStore, urls: BlobUrls, limit: int = INLINE_LIMIT) -> None:
+        self._blobs, self._urls, self._left, self._limit = blobs, urls, limit, limit
+
+    def blob(self, sha: str) -> Payload:
+        """Payload of a stored blob. Raises NotFound."""
+        size = self._blobs.size(sha)
+        if size <= self._limit * COMPRESSION and self._left > 0:
+            packed = self._inline(self._blobs.get_bytes(sha))
+            if packed is not None:
+                return packed
+        return self.reference(sha)
+
+    def reference(self, sha: str) -> Payload:
+        """Payload that is always fetched by URL. Raises NotFound."""
+        return Payload(sha256=sha, url=self._urls.sign(sha), size=self._blobs.size(sha))
+
+    def data(self, value: Any) -> Payload:
+        """Payload of a JSON value."""
+        text = json.dumps(value, separators=(",", ":")).encode()
+        return self._inline(text) or self.reference(self._blobs.put_bytes(text))
+
+    def _inline(self, data: bytes) -> Payload | None:
+        packed = Payload.pack(data)
+        size = len(packed.inline or "")
+        if size > self._left:
+            return None
+        self._left -= size
+        return packed
+
+
+class Composer:
+    """Makes the message for a row that is due, and names its queue."""
+
+    def __init__(self, blobs: BlobStore, urls: BlobUrls) -> None:
+        self._blobs, self._urls = blobs, urls
+
+    def compose(self, session: Session, row: Work) -> tuple[Message, str]:
+        """Message and queue. Raises NotFound when a blob is gone."""
+        if isinstance(row, Model):
+            return IngestModel(model_id=row.id, attempt=row.attempt), INGEST
+        if isinstance(row, Job):
+            return PrepareJob(job_id=row.id, attempt=row.attempt), INGEST
+        if isinstance(row, Round):
+            return ProposeRound(round_id=row.id, attempt=row.attempt), SEARCH
+        if isinstance(row, CostModelRow):
+            return TrainCostModel(cost_model_id=row.id, attempt=row.attempt), TRAIN
+        if isinstance(row, Batch):
+            return self._batch(session, row), measure_queue(row.device_class)
+        return self._evaluation(session, row), measure_queue(row.device_class)
+
+    def _batch(self, session: Session, batch: Batch) -> MeasureBatch:
+        """Only the candidates without a record go out, so that a further attempt repeats nothing."""
+        round_ = session.get_one(Round, batch.round_id)
+        task = session.get_one(JobTask, round_.job_task_id)
+        job = session.get_one(Job, batch.job_id)
+        workload = session.get_one(WorkloadRow, task.workload_hash)
+        done = records.indices(session, batch.id)
+        candidates = [
+            WireCandidate(index=index, sketch=sketch, decisions=decisions)
+            for index, (sketch, decisions) in enumerate(batch.candidates) if index not in done
+        ]  # fmt: skip
+        used = sorted({item.sketch for item in candidates if item.sketch is not None})
+        bodies = sketches.get(session, used)
+        pack = Packer(self._blobs, self._urls)
+        return MeasureBatch(
+            batch_id=batch.id, attempt=batch.attempt, job_id=job.id, target=_target(session, job),
+            workload=workload.hash, module=pack.blob(workload.module_blob),
+            sketches={key: pack.data(bodies[key]) for key in used}, candidates=candidates,
+            incumbent_seconds=task.best_seconds if task.best_seconds is not None else task.untuned_seconds,
+        )  # fmt: skip
+
+    def _evaluation(self, session: Session, evaluation: Evaluation) -> EvaluateModel:
+        job = session.get_one(Job, evaluation.job_id)
+        model = session.get_one(Model, job.model_id)
+        assert model.module_blob is not None, "a job runs only once its model is imported"
+        pack = Packer(self._blobs, self._urls)
+        return EvaluateModel(
+            evaluation_id=evaluation.id, attempt=evaluation.attempt, job_id=job.id, target=_target(session, job),
+            module=pack.blob(model.module_blob),
+            params=pack.reference(model.params_blob) if model.params_blob else None,
+            inputs=[Spec(name=name, dtype=dtype, shape=shape) for name, dtype, shape in model.inputs or []],
+            records=tuned_workloads(session, job, pack), seed=job.seed,
+        )  # fmt: skip
+
+
+def _target(session: Session, job: Job) -> Mapping[str, Any]:
+    assert job.target_hash is not None, "nothing is measured before the target is known"
+    return session.get_one(TargetRow, job.target_hash).json
+
+
+def tuned_workloads(session: Session, job: Job, pack: Packer) -> list[TunedWorkload]:
+    """The champions of a job's tasks, as far as they beat the default schedule."""
+    assert job.target_hash is not None
+    tasks = views_jobs.tasks(session, job.id)
+    champions = schedules.of_workloads(session, [task.workload_hash for task, _, _ in tasks], job.target_hash)
+    found = []
+    for task, workload, _ in tasks:
+        champion = champions.get(task.workload_hash)
+        if champion is None or (task.untuned_seconds is not None and champion.latency >= task.untuned_seconds):
+            continue
+        record = session.get_one(Record, champion.record_id)
+        found.append(
+            TunedWorkload(
+                workload=workload.hash, workload_json=pack.blob(workload.metaschedule_blob),
+                trace=pack.data(champion.trace), run_seconds=record.samples,
+                args=[Spec(dtype=dtype, shape=shape) for dtype, shape in workload.args],
+            )
+        )
+    return found

@@ -1,0 +1,156 @@
+"""RFC 9457 for every error: the answer's body is a problem object with a stable ``code`` and a ``request_id``."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tunesmith.errors import TunesmithError, catalogue
+
+log = logging.getLogger(__name__)
+MEDIA_TYPE = "application/problem+json"
+REQUEST_ID = "X-Request-ID"
+
+HTTP_CODES = {
+    400: "bad_request", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed",
+    406: "not_acceptable", 408: "request_timeout", 409: "conflict", 411: "length_required", 413: "payload_too_large",
+    415: "unsupported_media_type", 416: "range_not_satisfiable", 422: "invalid_input", 429: "rate_limited",
+    500: "internal_error", 503: "unavailable",
+}  # fmt: skip
+"""Codes for errors that the framework raises; those of Tunesmith's own errors are in ``tunesmith.errors``."""
+
+
+class RequestIds:
+    """ASGI middleware: every request has an id, its own or a fresh one, and the answer repeats it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = dict(scope["headers"]).get(REQUEST_ID.lower().encode(), b"").decode("latin-1")
+        request_id = given if 0 < len(given) <= 100 and given.isascii() and given.isprintable() else uuid.uuid4().hex
+        scope.setdefault("state", {})["request_id"] = request_id
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message.setdefault("headers", []).append((REQUEST_ID.lower().encode(), request_id.encode()))
+            await send(message)
+
+        await self._app(scope, receive, answer)
+
+
+def response(request: Request, body: dict[str, Any], headers: dict[str, str] | None = None) -> Response:
+    """The answer for a problem object."""
+    full = {**body, "instance": request.url.path, "request_id": getattr(request.state, "request_id", "")}
+    content = json.dumps(full, default=str)
+    return Response(content, status_code=body["status"], headers=headers, media_type=MEDIA_TYPE)
+
+
+def http_problem(status: int, detail: str) -> dict[str, Any]:
+    """A problem object for an error that has no class of its own."""
+    code = HTTP_CODES.get(status, "error")
+    return {
+        "type": f"https://tunesmith.dev/problems/{code.replace('_', '-')}",
+        "title": code.replace("_", " ").capitalize(), "status": status, "detail": detail, "code": code,
+    }
+
+
+async def _on_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, TunesmithError)
+    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
+    if error.status == 429:
+        headers["Retry-After"] = str(error.extra.get("retry_after", 1))
+    return response(request, error.problem(), headers)
+
+
+async def _on_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return response(request, http_problem(error.status_code, str(error.detail)), dict(error.headers or {}))
+
+
+async def _on_validation(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    errors = [
+        {"field": ".".join(str(part) for part in item["loc"][1:]) or str(item["loc"][0]),
+         "value": _plain(item.get("input")), "detail": item["msg"]}
+        for item in error.errors()
+    ]
+    detail = "; ".join(f"{item['field']}: {item['detail']}" for item in errors[:5])
+    code = "invalid_budget" if all(item["field"].startswith("budget.") for item in errors) else "invalid_input"
+    body = {**http_problem(422, detail or "the request is not valid"), "errors": errors, "code": code}
+    body["title"], body["type"] = catalogue()[code].title, f"https://tunesmith.dev/problems/{code.replace('_', '-')}"
+    return response(request, body)
+
+
+def _plain(value: Any) -> Any:
+    """What was given, cut short, in JSON types."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return value if value == value and value not in (float("inf"), float("-inf")) else str(value)
+    return str(value)[:200]
+
+
+async def _on_bug(request: Request, error: Exception) -> Response:
+    log.error("request %s failed: %s %s", getattr(request.state, "request_id", ""), request.method, request.url.path,
+              exc_info=error)
+    return response(request, http_problem(500, "an error of ours; the log holds it under this request_id"))
+
+
+def install(app: FastAPI) -> None:
+    """Handlers, request ids and the problem schema in the OpenAPI document."""
+    app.add_exception_handler(TunesmithError, _on_error)
+    app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(RequestValidationError, _on_validation)
+    app.add_exception_handler(Exception, _on_bug)
+    app.add_middleware(RequestIds)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+
+
+PROBLEM_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "description": "RFC 9457 problem object. `code` is stable.",
+    "required": ["type", "title", "status", "detail", "code"],
+    "properties": {
+        "type": {"type": "string", "format": "uri"}, "title": {"type": "string"}, "status": {"type": "integer"},
+        "detail": {"type": "string"}, "instance": {"type": "string"},
+        "code": {"type": "string", "enum": []}, "request_id": {"type": "string"},
+        "errors": {"type": "array", "items": {"type": "object", "properties": {
+            "field": {"type": "string"}, "value": {}, "detail": {"type": "string"}}}},
+    },
+}  # fmt: skip
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document, in which every operation may answer with a problem."""
+    if app.openapi_schema:
+        return app.openapi_schema
+    document = get_openapi(
+        title=app.title, version=app.version, description=app.description, routes=app.routes, tags=app.openapi_tags
+    )
+    codes = sorted({*catalogue(), *HTTP_CODES.values()})
+    members = {**PROBLEM_SCHEMA["properties"], "code": {"type": "string", "enum": codes}}
+    problem = {**PROBLEM_SCHEMA, "properties": members}
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    schemas["Problem"] = problem
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    for path in document.get("paths", {}).values():
+        for operation in path.values():
+            if isinstance(operation, dict) and "responses" in operation:
+                operation["responses"].pop("422", None)
+                operation["responses"]["default"] = {"description": "A problem", "content": content}
+    app.openapi_schema = document
+    return document

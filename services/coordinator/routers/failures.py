@@ -1,0 +1,32 @@
+"""Failed candidates of a job, by class."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from db.repositories import views_failures
+from services.coordinator.auth import InCaller
+from services.coordinator.context import InContext
+from services.coordinator.schemas.common import Page
+from services.coordinator.usecases.jobs import visible
+
+router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
+
+
+class FailureBody(BaseModel):
+    """A class of failure: how many candidates, and what the newest of them said."""
+
+    failure: str
+    count: int
+    message: str
+
+
+@router.get("/failures")
+def job_failures(context: InContext, caller: InCaller, job_id: str) -> Page[FailureBody]:
+    """How many candidates failed, by class, most frequent first."""
+    with context.reading() as session:
+        visible(session, caller, job_id)
+        found = views_failures.by_class(session, job_id)
+        said = views_failures.messages(session, [last for _, _, last in found])
+    return Page(items=[FailureBody(failure=f, count=n, message=said.get(last, "")) for f, n, last in found])

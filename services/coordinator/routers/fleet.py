@@ -1,0 +1,90 @@
+"""Targets, devices, workers, queues, cost models, champions, keys."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from services.coordinator.auth import InCaller
+from services.coordinator.context import InContext
+from services.coordinator.schemas.common import Cursor, Limit, Page
+from services.coordinator.schemas.fleet import (
+    CostModelBody,
+    DeviceBody,
+    KeyBody,
+    KeyRequest,
+    NewKeyBody,
+    QueueBody,
+    TargetBody,
+    WorkerBody,
+    WorkloadBest,
+)
+from services.coordinator.usecases import fleet
+
+router = APIRouter(prefix="/v1", tags=["fleet"])
+
+
+@router.get("/targets")
+def list_targets(context: InContext, _: InCaller) -> Page[TargetBody]:
+    """Targets that something was tuned for, and those of live devices."""
+    return fleet.targets(context)
+
+
+@router.get("/devices")
+def list_devices(context: InContext, _: InCaller) -> Page[DeviceBody]:
+    """Every known device."""
+    return fleet.devices(context)
+
+
+@router.get("/workers")
+def list_workers(context: InContext, _: InCaller) -> Page[WorkerBody]:
+    """Processes that serve a device or hold work."""
+    return fleet.workers(context)
+
+
+@router.get("/queues")
+def list_queues(context: InContext, _: InCaller) -> Page[QueueBody]:
+    """Queues with their messages and rows."""
+    return fleet.queues(context)
+
+
+@router.get("/workloads/{workload}/best")
+def workload_best(
+    context: InContext, _: InCaller, workload: str,
+    target: Annotated[str | None, Query(max_length=200, description="Target hash, device class or tag.")] = None,
+) -> WorkloadBest:  # fmt: skip
+    """The fastest known schedule of a workload on a target."""
+    return fleet.workload_best(context, workload, target)
+
+
+@router.get("/costmodels")
+def list_cost_models(
+    context: InContext, _: InCaller, job: str | None = None, limit: Limit = 50, cursor: Cursor = None
+) -> Page[CostModelBody]:
+    """Cost models, newest first."""
+    return fleet.cost_models(context, job, limit, cursor)
+
+
+@router.get("/costmodels/{key}")
+def show_cost_model(context: InContext, _: InCaller, key: str) -> CostModelBody:
+    """One cost model."""
+    return fleet.cost_model(context, key)
+
+
+@router.post("/keys", status_code=201)
+def create_key(request: KeyRequest, context: InContext, caller: InCaller) -> NewKeyBody:
+    """A fresh API key, shown this once."""
+    return fleet.create_key(context, caller, request)
+
+
+@router.get("/keys")
+def list_keys(context: InContext, caller: InCaller) -> Page[KeyBody]:
+    """API keys without their secrets."""
+    return fleet.keys(context, caller)
+
+
+@router.delete("/keys/{key_id}", status_code=204)
+def revoke_key(context: InContext, caller: InCaller, key_id: str) -> None:
+    """Revoke a key."""
+    fleet.revoke_key(context, caller, key_id)

@@ -1,0 +1,33 @@
+"""Life, readiness and metrics; none of them asks for a key."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from services.coordinator.context import InContext
+from services.coordinator.schemas.fleet import Health
+from services.coordinator.usecases import health
+from tunesmith import __version__
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/livez")
+async def livez() -> Health:
+    """The process answers."""
+    return Health(status="ok", version=__version__)
+
+
+@router.get("/readyz")
+def readyz(context: InContext, response: Response) -> Health:
+    """Everything that work needs is there; 503 when not."""
+    found = health.ready(context)
+    if found.status != "ok":
+        response.status_code = 503
+    return found
+
+
+@router.get("/metrics", response_class=Response)
+def metrics(context: InContext) -> Response:
+    """Prometheus exposition."""
+    return Response(context.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")

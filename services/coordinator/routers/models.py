@@ -1,0 +1,67 @@
+"""Models: upload, list, show, delete."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from services.coordinator.auth import InCaller
+from services.coordinator.context import InContext
+from services.coordinator.schemas.common import Cursor, Limit, Page
+from services.coordinator.schemas.models import ModelBody, ModelTaskBody
+from services.coordinator.uploads import receive
+from services.coordinator.usecases import models
+
+router = APIRouter(prefix="/v1/models", tags=["models"])
+
+FORM = {
+    "requestBody": {
+        "required": True,
+        "content": {"multipart/form-data": {"schema": {
+            "type": "object", "required": ["file"],
+            "properties": {
+                "file": {"type": "string", "format": "binary", "description": "An .onnx or .pt2 file."},
+                "name": {"type": "string"},
+                "inputs": {"type": "array", "items": {"type": "string"}, "description":
+                           "Shapes of dynamic inputs: name=1,3,224,224 (repeated), or one JSON object."},
+            },
+        }}},
+    }
+}  # fmt: skip
+
+
+@router.post("", status_code=201, openapi_extra=FORM, responses={200: {"description": "Known already"}})
+async def upload_model(request: Request, response: Response, context: InContext, caller: InCaller) -> ModelBody:
+    """Upload a model. The same file (and shapes) again is the same model, with 200. A worker imports it."""
+    limit = context.settings.max_upload_bytes
+    upload = await receive(request, context.blobs, limit, check=models.check_form)
+    body, fresh = await run_in_threadpool(models.register, context, upload, caller.owner)
+    response.status_code = 201 if fresh else 200
+    response.headers["Location"] = f"/v1/models/{body.id}"
+    return body
+
+
+@router.get("")
+def list_models(context: InContext, caller: InCaller, limit: Limit = 50, cursor: Cursor = None) -> Page[ModelBody]:
+    """Models, newest first."""
+    return models.page(context, caller, limit, cursor)
+
+
+@router.get("/{model_id}")
+def show_model(context: InContext, caller: InCaller, model_id: str) -> ModelBody:
+    """One model."""
+    return models.show(context, caller, model_id)
+
+
+@router.get("/{model_id}/tasks")
+def model_tasks(
+    context: InContext, caller: InCaller, model_id: str, limit: Limit = 200, cursor: Cursor = None
+) -> Page[ModelTaskBody]:
+    """What the model was split into."""
+    return models.tasks(context, caller, model_id, limit, cursor)
+
+
+@router.delete("/{model_id}", status_code=204)
+def delete_model(context: InContext, caller: InCaller, model_id: str) -> None:
+    """Remove a model that no job uses."""
+    models.delete(context, caller, model_id)

@@ -1,0 +1,69 @@
+"""What happened inside a job."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from services.coordinator.auth import InCaller
+from services.coordinator.context import InContext
+from services.coordinator.curve import MAX_POINTS
+from services.coordinator.schemas.common import Cursor, Limit, Page
+from services.coordinator.schemas.jobs import (
+    CurveBody,
+    DecisionBody,
+    FamilyBody,
+    RoundBody,
+    TaskBody,
+    TrialBody,
+)
+from services.coordinator.usecases import progress
+
+router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
+
+
+@router.get("/tasks")
+def job_tasks(context: InContext, caller: InCaller, job_id: str) -> Page[TaskBody]:
+    """Every task: where the budget went and what it found."""
+    return progress.tasks(context, caller, job_id)
+
+
+@router.get("/families")
+def job_families(context: InContext, caller: InCaller, job_id: str) -> Page[FamilyBody]:
+    """Tasks of similar computation, summed up."""
+    return progress.families(context, caller, job_id)
+
+
+@router.get("/curve")
+def job_curve(
+    context: InContext, caller: InCaller, job_id: str, points: Annotated[int, Query(ge=2, le=2000)] = MAX_POINTS
+) -> CurveBody:
+    """Best-so-far latency of the model against trials, wall time and device time, down-sampled."""
+    return progress.curve(context, caller, job_id, points)
+
+
+@router.get("/rounds")
+def job_rounds(
+    context: InContext, caller: InCaller, job_id: str, limit: Limit = 50, cursor: Cursor = None
+) -> Page[RoundBody]:
+    """Rounds, oldest first."""
+    return progress.rounds(context, caller, job_id, limit, cursor)
+
+
+@router.get("/trials")
+def job_trials(
+    context: InContext, caller: InCaller, job_id: str, task: int | None = None,
+    failure: Annotated[str | None, Query(max_length=30, description="A failure kind, or `none`.")] = None,
+    limit: Limit = 50, cursor: Cursor = None,
+) -> Page[TrialBody]:  # fmt: skip
+    """Measured candidates, oldest first."""
+    return progress.trials(context, caller, job_id, task=task, failure=failure, limit=limit, cursor=cursor)
+
+
+@router.get("/decisions")
+def job_decisions(
+    context: InContext, caller: InCaller, job_id: str, limit: Limit = 50, cursor: Cursor = None
+) -> Page[DecisionBody]:
+    """Why the allocator chose each round."""
+    return progress.decisions(context, caller, job_id, limit, cursor)

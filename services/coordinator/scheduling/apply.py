@@ -1,0 +1,125 @@
+"""Carries out a plan. Each action is a compare-and-set: what somebody else has moved on is left alone."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from db.models import Batch, Evaluation, Job, JobTask, Round
+from db.models.base import utcnow
+from db.repositories import cost_models, events
+from db.repositories import views_scheduling as rows
+from db.repositories.transitions import transition
+from services.coordinator.scheduling import actions as act
+from tunesmith.errors import IllegalTransition
+from tunesmith.messages import EvaluateModel, MeasureBatch
+from tunesmith.states import JobState, RoundState, WorkState, is_final
+
+log = logging.getLogger(__name__)
+
+
+def apply(session: Session, actions: Iterable[act.Action], features: str) -> list[str]:
+    """Do everything that is asked for; ids of Celery tasks that need not start any more.
+
+    Args:
+        features: the extractor, and its version, that cost models are trained on.
+    """
+    revoked: list[str] = []
+    for action in actions:
+        try:
+            with session.begin_nested():
+                revoked += _apply(session, action, features)
+        except IllegalTransition as error:
+            log.info("left alone: %s (%s)", action, error)
+    return revoked
+
+
+def _apply(session: Session, action: act.Action, features: str) -> list[str]:
+    job = session.get(Job, action.job)
+    if job is None:
+        return []
+    if isinstance(action, act.MoveJob):
+        _move(session, job, action)
+    elif isinstance(action, act.OpenRound):
+        _open_round(session, job, action)
+    elif isinstance(action, act.CancelRounds):
+        return _cancel_rounds(session, job, action.measuring)
+    elif isinstance(action, act.CancelEvaluation):
+        return _cancel_evaluation(session, job)
+    elif isinstance(action, act.StartEvaluation):
+        _start_evaluation(session, job, action.device_class)
+    elif isinstance(action, act.StartTraining):
+        cost_models.enqueue(session, job, features)
+    else:
+        rows.set_clock(session, job, action.stopped, utcnow())
+        events.append(session, "job_clock_stopped" if action.stopped else "job_clock_started", job.id, id=job.id)
+    session.flush()
+    return []
+
+
+def _move(session: Session, job: Job, action: act.MoveJob) -> None:
+    if job.state is not action.old:
+        raise IllegalTransition(f"job {job.id} is {job.state.value} by now")
+    values: dict[str, Any] = {}
+    data: dict[str, Any] = {}
+    if action.stop_reason is not None:
+        values["stop_reason"] = data["stop_reason"] = action.stop_reason
+    if action.problem is not None:
+        values["error"] = data["problem"] = dict(action.problem)
+    if is_final(action.new):
+        values["finished_at"] = utcnow()
+    if action.new is JobState.FINISHING:
+        rows.set_clock(session, job, False, utcnow())
+        session.flush()
+    transition(session, job, action.new, data=data, **values)
+
+
+def _open_round(session: Session, job: Job, action: act.OpenRound) -> None:
+    task = session.get(JobTask, action.task)
+    if job.state is not JobState.RUNNING or task is None:
+        raise IllegalTransition(f"job {job.id} is {job.state.value} by now")
+    round_ = Round(
+        job_id=job.id, job_task_id=task.id, number=action.number, size=action.size, baseline=action.baseline,
+        state=RoundState.PROPOSING, reason=dict(action.reason), best_before=task.best_seconds,
+    )
+    session.add(round_)
+    session.flush()
+    events.append(
+        session, "round_opened", job.id, id=round_.id, number=round_.number, task=task.id, name=task.name,
+        size=round_.size, reason=action.reason.get("reason", ""),
+    )  # fmt: skip
+
+
+def _cancel_rounds(session: Session, job: Job, measuring: bool) -> list[str]:
+    states = (RoundState.PROPOSING, RoundState.MEASURING) if measuring else (RoundState.PROPOSING,)
+    revoked: list[str] = []
+    for round_ in rows.open_rounds_of(session, job.id, states):
+        now = utcnow()
+        transition(session, round_, RoundState.CANCELLED, finished_at=now)
+        batch = rows.batch_of(session, round_.id)
+        if batch is not None and not is_final(batch.state):
+            transition(session, batch, WorkState.CANCELLED, finished_at=now)
+            revoked.append(task_id(MeasureBatch.task, batch))
+    return revoked
+
+
+def _cancel_evaluation(session: Session, job: Job) -> list[str]:
+    evaluation = rows.evaluation_of(session, job.id)
+    if evaluation is None or is_final(evaluation.state):
+        return []
+    transition(session, evaluation, WorkState.CANCELLED, finished_at=utcnow())
+    return [task_id(EvaluateModel.task, evaluation)]
+
+
+def _start_evaluation(session: Session, job: Job, device_class: str) -> None:
+    if rows.evaluation_of(session, job.id) is None:
+        session.add(Evaluation(job_id=job.id, device_class=device_class, state=WorkState.QUEUED))
+        events.append(session, "evaluation_queued", job.id, device_class=device_class)
+
+
+def task_id(task: str, row: Batch | Evaluation) -> str:
+    """The Celery id of a piece of work's present attempt."""
+    return f"{task}-{row.id}-{row.attempt}"

@@ -1,0 +1,139 @@
+"""Reads the snapshot that the planner decides on."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from dataclasses import dataclass, field
+
+from sqlalchemy.orm import Session
+
+from db.models import Evaluation, Job, JobTask, Model
+from db.models.base import utcnow
+from db.repositories import devices, views_jobs
+from db.repositories import views_scheduling as rows
+from services.coordinator.curve import TaskLatency, best_so_far
+from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot, TaskSnapshot, TrainingSnapshot
+from services.coordinator.usecases.describe import elapsed
+from tunesmith.states import JobState, WorkState
+
+NO_ROUNDS = rows.RoundTotals(0, 0, 0, 0, 0)
+Steps = list[tuple[int, float]]
+
+
+@dataclass
+class Histories:
+    """Finished rounds by job, read again only when their number has changed."""
+
+    _steps: dict[str, tuple[int, Steps]] = field(default_factory=dict)
+
+    def of(self, session: Session, job_id: str, done: int) -> Steps:
+        """Task and best latency after each of the ``done`` finished rounds, in the order in which they finished."""
+        known = self._steps.get(job_id)
+        if known is None or known[0] != done:
+            found = views_jobs.finished_rounds(session, job_id)
+            steps = [(step.task, math.inf if step.best is None else step.best) for step in found]
+            known = self._steps[job_id] = (done, steps)
+        return known[1]
+
+    def keep(self, job_ids: set[str]) -> None:
+        """Forget jobs that are over."""
+        for job_id in self._steps.keys() - job_ids:
+            del self._steps[job_id]
+
+
+def load(session: Session, histories: Histories, device_timeout: float, now: dt.datetime | None = None) -> Snapshot:
+    """The snapshot as of ``now``."""
+    now = now or utcnow()
+    slots: dict[str, int] = {}
+    for device in devices.live(session, device_timeout, now):
+        for device_class in device.device_classes:
+            slots[device_class] = slots.get(device_class, 0) + 1
+    jobs = rows.open_jobs(session)
+    active = [job.id for job, _, _ in jobs if job.target_hash is not None]
+    histories.keep(set(active))
+    around = _Around.read(session, active)
+    return Snapshot(
+        jobs=tuple(
+            _job(session, job, model, device_class or "", around, histories, now) for job, model, device_class in jobs
+        ),
+        slots=slots,
+    )
+
+
+@dataclass
+class _Around:
+    """Rows around the jobs, grouped."""
+
+    tasks: dict[str, list[tuple[JobTask, float, str]]]
+    rounds: dict[int, rows.RoundTotals]
+    trials_in_flight: dict[str, int]
+    evaluations: dict[str, Evaluation]
+    trainings: dict[str, list[tuple[WorkState, int]]]
+
+    @classmethod
+    def read(cls, session: Session, job_ids: list[str]) -> _Around:
+        """A fixed number of queries, none without jobs."""
+        if not job_ids:
+            return cls({}, {}, {}, {}, {})
+        tasks: dict[str, list[tuple[JobTask, float, str]]] = {}
+        for task, flops, family in rows.tasks(session, job_ids):
+            tasks.setdefault(task.job_id, []).append((task, flops, family or ""))
+        return cls(
+            tasks, rows.rounds(session, job_ids), rows.trials_in_flight(session, job_ids),
+            rows.evaluations(session, job_ids), rows.trainings(session, job_ids),
+        )  # fmt: skip
+
+
+def _job(
+    session: Session, job: Job, model: Model, device_class: str, around: _Around, histories: Histories,
+    now: dt.datetime,
+) -> JobSnapshot:  # fmt: skip
+    tasks = around.tasks.get(job.id, [])
+    totals = {task.id: around.rounds.get(task.id, NO_ROUNDS) for task, _, _ in tasks}
+    done = sum(total.done for total in totals.values())
+    steps = histories.of(session, job.id, done) if done and job.state is JobState.RUNNING else []
+    by_task: dict[int, list[float]] = {}
+    for key, best in steps:
+        by_task.setdefault(key, []).append(best)
+    latencies = {
+        task.id: TaskLatency(task.weight, task.untuned_seconds, task.best_seconds)
+        for task, _, _ in tasks if task.tunable
+    }  # fmt: skip
+    evaluation = around.evaluations.get(job.id)
+    return JobSnapshot(
+        id=job.id, state=job.state, model_state=model.state, model_problem=model.error, device_class=device_class,
+        allocator=job.allocator, cost_model=job.cost_model, seed=job.seed, priority=job.priority, verify=job.verify,
+        budget_trials=job.budget_trials, budget_seconds=job.budget_seconds,
+        stop_when_converged=job.stop_when_converged, elapsed=elapsed(job, now),
+        clock_stopped=job.paused_at is not None, trials_in_flight=around.trials_in_flight.get(job.id, 0),
+        last_round=max((total.last for total in totals.values()), default=0),
+        next_number=sum(total.opened for total in totals.values()) + 1,
+        tasks=tuple(_task(task, flops, family, totals[task.id], by_task) for task, flops, family in tasks),
+        curve=tuple(best_so_far(latencies, steps)) if job.stop_when_converged else (),
+        training=_training(tasks, around.trainings.get(job.id, [])),
+        evaluation=evaluation.state if evaluation else None,
+        evaluation_problem=evaluation.error if evaluation else None, stop_reason=job.stop_reason,
+    )  # fmt: skip
+
+
+def _task(
+    task: JobTask, flops: float, family: str, total: rows.RoundTotals, histories: dict[int, list[float]]
+) -> TaskSnapshot:
+    return TaskSnapshot(
+        id=task.id, weight=task.weight, flops=flops, family=family, tunable=task.tunable, exhausted=task.exhausted,
+        trials=task.trials, untuned=task.untuned_seconds, best=task.best_seconds,
+        history=tuple(histories.get(task.id, ())), in_flight=total.in_flight, proposing=total.proposing > 0,
+        rounds=total.opened,
+    )  # fmt: skip
+
+
+def _training(
+    tasks: list[tuple[JobTask, float, str]], versions: list[tuple[WorkState, int]]
+) -> TrainingSnapshot:
+    return TrainingSnapshot(
+        records=sum(task.trials - task.failures for task, _, _ in tasks),
+        trained_on=max((seen for state, seen in versions if state is WorkState.DONE), default=0),
+        under_way=any(state in rows.OPEN_WORK for state, _ in versions),
+        failures=sum(state is WorkState.FAILED for state, _ in versions),
+    )

@@ -1,0 +1,119 @@
+"""The loop: looks at the database, plans, acts, sends. Any number of loops may run; they take turns."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import threading
+import time
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from db.engine import transact
+from db.models.base import utcnow
+from db.repositories import events
+from db.repositories import views_scheduling as rows
+from services.coordinator.context import Context
+from services.coordinator.dispatch import Composer
+from services.coordinator.scheduling.apply import apply
+from services.coordinator.scheduling.load import Histories, load
+from services.coordinator.scheduling.plan import Limits, plan
+from services.coordinator.scheduling.reconcile import Dispatcher, Reconciler
+from tunesmith.names import FEATURES
+
+log = logging.getLogger(__name__)
+FULL_LOOK_SECONDS = 1.0
+"""A look at everything at least this often; in between only when something has happened."""
+HOUSEKEEPING_SECONDS = 3600.0
+IDEMPOTENCY_LIFE = dt.timedelta(hours=24)
+BACKOFF_SECONDS = 2.0
+
+
+class SchedulingLoop:
+    """Runs :meth:`step` in a thread until it is told to stop.
+
+    Kernels are timed on the same cores, so an idle look costs one query: every state change leaves an event, so a
+    look at everything is due when the newest event's id has changed, or after a second (deadlines, budgets).
+    """
+
+    def __init__(self, context: Context, limits: Limits | None = None) -> None:
+        self._context, self._limits = context, limits or Limits()
+        self._histories = Histories()
+        composer = Composer(context.blobs, context.urls)
+        self._dispatcher = Dispatcher(context.settings, composer, context.publisher, context.metrics)
+        self._reconciler = Reconciler(context.settings, self._dispatcher, context.metrics)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="scheduling-loop", daemon=True)
+        self._seen, self._looked, self._cleaned = -1, float("-inf"), float("-inf")
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, timeout: float = 10.0) -> None:
+        """End the thread after its present look."""
+        self._stop.set()
+        self._context.wake.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._context.wake.clear()
+            try:
+                self.tick()
+                pause = self._context.settings.loop_seconds
+            except SQLAlchemyError as error:
+                log.error("the database does not answer, looking again soon: %s", error)
+                pause = BACKOFF_SECONDS
+            except Exception:
+                log.exception("a look failed, looking again soon")
+                self._context.metrics.loop_failures.inc()
+                pause = BACKOFF_SECONDS
+            if self._context.wake.wait(pause):
+                self._stop.wait(0.005)  # a burst of requests is one look
+
+    def tick(self) -> None:
+        """A look at everything if one is due."""
+        with self._context.reading() as session:
+            newest = events.last_id(session)
+        now = time.monotonic()
+        if newest == self._seen and now - self._looked < FULL_LOOK_SECONDS:
+            return
+        self._seen, self._looked = newest, now
+        with self._context.metrics.loop_seconds.time():
+            self.step()
+
+    def step(self) -> None:
+        """One look at everything: bring back what is overdue, act on the plan, send what is due."""
+        self._act()
+        self._send()
+        if time.monotonic() - self._cleaned > HOUSEKEEPING_SECONDS:
+            self._cleaned = time.monotonic()
+            self._context.write(lambda session: rows.forget_idempotency(session, utcnow() - IDEMPOTENCY_LIFE))
+
+    def _act(self) -> None:
+        """Plan on a reader's view first: only when there is something to do is the writers' lock taken, and then
+        the plan is made anew, because it may have changed."""
+        context, settings = self._context, self._context.settings
+        with context.reading() as session:
+            idle = not plan(load(session, self._histories, settings.device_timeout), self._limits)
+            idle = idle and not rows.any_overdue(session, utcnow())
+        if idle:
+            return
+        with context.sessions.begin() as session:
+            rows.lock(session)
+            self._reconciler.run(session)
+            actions = plan(load(session, self._histories, settings.device_timeout), self._limits)
+            revoked = apply(session, actions, FEATURES)
+        context.publisher.revoke(revoked)
+
+    def _send(self) -> None:
+        context = self._context
+        with context.reading() as session:
+            if not rows.any_due(session):
+                return
+        marked = transact(context.sessions, self._dispatcher.mark)
+        with context.reading() as session:
+            messages = self._dispatcher.compose(session, marked)
+        self._dispatcher.send(messages)

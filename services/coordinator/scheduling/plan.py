@@ -1,0 +1,179 @@
+"""The scheduler: a pure, deterministic function from a snapshot to actions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from services.coordinator.scheduling import actions as act
+from services.coordinator.scheduling import budget
+from services.coordinator.scheduling.choose import next_round, open_to_rounds
+from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot
+from tunesmith.errors import MeasurementFailed
+from tunesmith.states import JobState, ModelState, WorkState
+
+MIN_TRAINING_RECORDS = 32
+TRAINING_GROWTH = 0.2
+MAX_TRAINING_FAILURES = 3
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much may be in flight per device class: ``per_slot`` rounds for each live device and ``spare`` more."""
+
+    per_slot: int = 2
+    spare: int = 1
+    minimum: int = 2
+
+    def rounds(self, slots: int) -> int:
+        """Rounds that may be under way for a class with ``slots`` live devices."""
+        return max(self.minimum, self.per_slot * slots + self.spare)
+
+
+@dataclass
+class _Load:
+    """Rounds under way by device class, counted on while the plan opens more."""
+
+    rounds: dict[str, int] = field(default_factory=dict)
+
+
+def plan(snapshot: Snapshot, limits: Limits | None = None) -> list[act.Action]:
+    """Everything that should be done now.
+
+    Jobs move on as their models, spaces, budgets and checks allow; free places are filled one by one, each
+    for the job that has the fewest rounds under way (by priority), with the task that its allocator chooses.
+    """
+    limits = limits or Limits()
+    actions: list[act.Action] = []
+    open_jobs: list[JobSnapshot] = []
+    load = _Load()
+    for job in snapshot.jobs:
+        if job.rounds_in_flight and job.device_class:
+            load.rounds[job.device_class] = load.rounds.get(job.device_class, 0) + job.rounds_in_flight
+    for job in snapshot.jobs:
+        actions += _steer(job, snapshot)
+        if job.state is JobState.RUNNING:
+            actions += _train(job)
+            if _stop_reason(job) is None:
+                open_jobs.append(job)
+    actions += _fill(open_jobs, snapshot, limits, load)
+    return actions
+
+
+def _steer(job: JobSnapshot, snapshot: Snapshot) -> Iterator[act.Action]:
+    """Actions that move one job through its states."""
+    if job.state is JobState.QUEUED:
+        if job.model_state is ModelState.REJECTED:
+            yield act.MoveJob(job.id, job.state, JobState.FAILED, problem=job.model_problem)
+        elif job.model_state is ModelState.READY:
+            yield act.MoveJob(job.id, job.state, JobState.PREPARING)
+    elif job.state is JobState.PAUSED and job.model_state is ModelState.REJECTED:
+        yield act.MoveJob(job.id, job.state, JobState.FAILED, problem=job.model_problem)
+    elif job.state is JobState.CANCELLING:
+        yield act.CancelRounds(job.id, measuring=True)
+        if job.evaluation in (WorkState.QUEUED, WorkState.RUNNING):
+            yield act.CancelEvaluation(job.id)
+        yield act.MoveJob(job.id, job.state, JobState.CANCELLED, stop_reason="cancelled")
+    elif job.state is JobState.RUNNING:
+        yield from _steer_running(job, snapshot)
+    elif job.state is JobState.FINISHING:
+        yield from _steer_finishing(job)
+
+
+def _steer_running(job: JobSnapshot, snapshot: Snapshot) -> Iterator[act.Action]:
+    waits = not snapshot.slots.get(job.device_class)
+    if waits != job.clock_stopped:
+        yield act.SetClock(job.id, stopped=waits)
+    reason = _stop_reason(job)
+    if reason is None:
+        return
+    if reason == "seconds" and any(task.proposing for task in job.tasks):
+        yield act.CancelRounds(job.id, measuring=False)
+    if any(task.in_flight - task.proposing for task in job.tasks):
+        return
+    if reason != "seconds" and job.rounds_in_flight:
+        return
+    if _hopeless(job):
+        problem = MeasurementFailed(
+            "no candidate of any task could be measured; the trials' failures say why"
+        ).problem()
+        yield act.MoveJob(job.id, job.state, JobState.FAILED, stop_reason=reason, problem=problem)
+        return
+    yield act.MoveJob(job.id, job.state, JobState.FINISHING, stop_reason=reason)
+    if job.verify:
+        yield act.StartEvaluation(job.id, job.device_class)
+
+
+def _steer_finishing(job: JobSnapshot) -> Iterator[act.Action]:
+    if job.rounds_in_flight:
+        yield act.CancelRounds(job.id, measuring=True)
+    if not job.verify or job.evaluation is WorkState.DONE:
+        yield act.MoveJob(job.id, job.state, JobState.SUCCEEDED)
+    elif job.evaluation is None:
+        yield act.StartEvaluation(job.id, job.device_class)
+    elif job.evaluation in (WorkState.FAILED, WorkState.CANCELLED):
+        problem = job.evaluation_problem or MeasurementFailed("the end-to-end check was given up").problem()
+        yield act.MoveJob(job.id, job.state, JobState.FAILED, problem=problem)
+
+
+def _hopeless(job: JobSnapshot) -> bool:
+    """True when candidates were measured and not a single latency came back."""
+    measured = any(task.best is not None or task.untuned is not None for task in job.tasks)
+    return not measured and any(task.trials for task in job.tasks)
+
+
+def _stop_reason(job: JobSnapshot) -> str | None:
+    """Why no further round may be opened, or None."""
+    seconds = budget.seconds_left(job)
+    if seconds is not None and seconds <= 0:
+        return "seconds"
+    if budget.trials_left(job) == 0:
+        return "trials"
+    if not any(open_to_rounds(task) for task in job.tasks):
+        return "exhausted"
+    if job.stop_when_converged and budget.converged(job):
+        return "converged"
+    return None
+
+
+def _train(job: JobSnapshot) -> Iterator[act.Action]:
+    training = job.training
+    if job.cost_model == "none" or training.under_way or training.failures >= MAX_TRAINING_FAILURES:
+        return
+    fresh = training.records - training.trained_on
+    if fresh >= max(MIN_TRAINING_RECORDS, TRAINING_GROWTH * training.trained_on):
+        yield act.StartTraining(job.id)
+
+
+def _fill(jobs: list[JobSnapshot], snapshot: Snapshot, limits: Limits, load: _Load) -> Iterator[act.Action]:
+    """Open rounds until nothing more fits."""
+    waiting = {job.id: job for job in jobs}
+    served: dict[str, int] = {}
+    turn = 0
+    while waiting:
+        job = min(waiting.values(), key=lambda j: _urgency(j, served))
+        slots = snapshot.slots.get(job.device_class, 0)
+        opened = None
+        if _has_place(job, slots, limits, load):
+            opened = next_round(job)
+        if opened is None:
+            del waiting[job.id]
+            continue
+        action, waiting[job.id] = opened
+        load.rounds[job.device_class] = load.rounds.get(job.device_class, 0) + 1
+        turn += 1
+        served[job.id] = turn
+        yield action
+
+
+def _urgency(job: JobSnapshot, served: dict[str, int]) -> tuple[Any, ...]:
+    """Jobs with few rounds under way first, then those served longest ago."""
+    share = job.rounds_in_flight / 2.0 ** max(-10, min(10, job.priority))
+    return (share, -job.priority, served.get(job.id, 0), job.last_round, job.id)
+
+
+def _has_place(job: JobSnapshot, slots: int, limits: Limits, load: _Load) -> bool:
+    if not slots:
+        return job.rounds == 0
+    return load.rounds.get(job.device_class, 0) < limits.rounds(slots)

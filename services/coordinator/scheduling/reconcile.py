@@ -1,0 +1,122 @@
+"""Sends what is due, and brings back what was lost."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from db.models import Batch, CostModelRow, Device, Evaluation, Job, Model, Round
+from db.models.base import utcnow
+from db.repositories import devices, outcomes, work
+from db.repositories import views_scheduling as rows
+from db.repositories.transitions import NOUNS, Work
+from services.coordinator.broker import Publisher
+from services.coordinator.dispatch import Composer
+from services.coordinator.metrics import Metrics
+from services.coordinator.settings import Settings
+from tunesmith.errors import MeasurementFailed, ModelRejected, TunesmithError
+from tunesmith.messages import Message
+from tunesmith.states import WorkState
+
+log = logging.getLogger(__name__)
+KINDS: tuple[Any, ...] = (Model, Job, Round, Batch, Evaluation, CostModelRow)
+MAX_CLAIM_WAIT = 300.0
+BURST = 50
+"""Messages sent in one look at most, so that a look stays short."""
+
+
+class Dispatcher:
+    """Publishes due rows. A row is marked, with its deadline, before its message leaves: a loss is found later."""
+
+    def __init__(self, settings: Settings, composer: Composer, publisher: Publisher, metrics: Metrics) -> None:
+        self._settings, self._composer, self._publisher, self._metrics = settings, composer, publisher, metrics
+
+    def mark(self, session: Session) -> list[Work]:
+        """Mark everything that is due as sent."""
+        marked: list[Work] = []
+        now = utcnow()
+        for kind in KINDS:
+            for row in work.due(session, kind, limit=BURST):
+                if work.mark_dispatched(session, row, self.claim_wait(row, now), now):
+                    marked.append(row)
+        return marked
+
+    def compose(self, session: Session, marked: Sequence[Work]) -> list[tuple[Message, str, str]]:
+        """Message, queue and Celery id for each row; what cannot be composed is left to its deadline."""
+        out = []
+        for row in marked:
+            try:
+                message, queue = self._composer.compose(session, row)
+            except TunesmithError as error:
+                log.error("%s %s cannot be sent: %s", NOUNS[type(row)], row.id, error.detail)
+                continue
+            out.append((message, queue, f"{message.task}-{row.id}-{row.attempt}"))
+        return out
+
+    def send(self, messages: Sequence[tuple[Message, str, str]]) -> int:
+        """Publish until the broker fails; how many left."""
+        for number, (message, queue, task_id) in enumerate(messages):
+            if not self._publisher.send(message, queue=queue, task_id=task_id):
+                return number
+            self._metrics.dispatches.labels(message.task).inc()
+        return len(messages)
+
+    def claim_wait(self, row: Work, now: dt.datetime) -> float:
+        """Seconds to wait for a worker to take a message before it is sent again: longer the older the work is, so
+        that a queue nobody reads gathers few copies."""
+        age = (now - row.created_at).total_seconds()
+        return max(self._settings.claim_timeout, min(MAX_CLAIM_WAIT, age / 4))
+
+
+class Reconciler:
+    """Deals with rows whose deadline has passed.
+
+    Nobody took it: its message may be lost, so it is sent again as the same attempt, unless no device could take
+    it (none lives, or all are busy): then it keeps waiting. Somebody took it and fell silent: a further attempt,
+    and after the last one the work fails with a reason.
+    """
+
+    def __init__(self, settings: Settings, dispatcher: Dispatcher, metrics: Metrics) -> None:
+        self._settings, self._dispatcher, self._metrics = settings, dispatcher, metrics
+
+    def run(self, session: Session) -> None:
+        """Go through everything that is overdue."""
+        now = utcnow()
+        live = devices.live(session, self._settings.device_timeout, now)
+        for kind in KINDS:
+            for row in work.overdue(session, kind, now):
+                if row.worker is None and row.state is not WorkState.RUNNING:
+                    self._nobody_took(session, row, live, now)
+                else:
+                    self._fell_silent(session, row)
+
+    def _nobody_took(self, session: Session, row: Work, live: Sequence[Device], now: dt.datetime) -> None:
+        resend = True
+        if isinstance(row, (Batch, Evaluation)):
+            able = [device for device in live if row.device_class in device.device_classes]
+            resend = any(not device.busy for device in able)
+        wait = self._settings.claim_timeout if not resend else self._dispatcher.claim_wait(row, now)
+        if rows.postpone(session, row, wait, now, resend=resend) and resend:
+            self._metrics.retries.labels(NOUNS[type(row)], "unclaimed").inc()
+
+    def _fell_silent(self, session: Session, row: Work) -> None:
+        noun = NOUNS[type(row)]
+        attempts = self._settings.max_attempts
+        detail = f"no worker finished the {noun} in {attempts} attempts; the last one was {row.worker}"
+        if not work.retry(session, row, attempts, f"{row.worker} fell silent"):
+            outcomes.give_up(session, row, gave_up(row, detail))
+        self._metrics.retries.labels(noun, "silent").inc()
+
+
+def gave_up(row: Work, detail: str) -> dict[str, object]:
+    """The problem object of work that used up its attempts."""
+    kind: type[TunesmithError] = TunesmithError
+    if isinstance(row, Model):
+        kind, detail = ModelRejected, f"{detail}: importing it kills the worker or takes too long"
+    elif isinstance(row, (Batch, Evaluation)):
+        kind = MeasurementFailed
+    return kind(detail).problem()

@@ -1,0 +1,110 @@
+"""What the planner may know: plain frozen values, read from the database in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tunesmith.states import JobState, ModelState, WorkState
+
+
+@dataclass(frozen=True)
+class TaskSnapshot:
+    """A task of a job.
+
+    Attributes:
+        id: of the ``job_tasks`` row.
+        history: best latency in seconds after each finished round, oldest first.
+        in_flight: rounds under way, proposals included.
+        proposing: True while one of them is being proposed.
+        rounds: rounds ever opened.
+    """
+
+    id: int
+    weight: float = 1.0
+    flops: float = 0.0
+    family: str = ""
+    tunable: bool = True
+    exhausted: bool = False
+    trials: int = 0
+    untuned: float | None = None
+    best: float | None = None
+    history: tuple[float, ...] = ()
+    in_flight: int = 0
+    proposing: bool = False
+    rounds: int = 0
+
+
+@dataclass(frozen=True)
+class TrainingSnapshot:
+    """What the training rule needs: valid records of the job, and what the newest cost model saw."""
+
+    records: int = 0
+    trained_on: int = 0
+    under_way: bool = False
+    failures: int = 0
+
+
+@dataclass(frozen=True)
+class JobSnapshot:
+    """A job that is not over.
+
+    Attributes:
+        elapsed: seconds since submission, without pauses and waits for a device.
+        clock_stopped: True while that clock stands.
+        trials_in_flight: trials that open rounds may still add.
+        last_round: id of the newest round, for serving jobs in turn.
+        next_number: number of the next round.
+        curve: estimated model latency after each finished round, oldest first.
+        evaluation: state of the end-to-end check, None while there is none.
+        evaluation_problem: why it failed.
+    """
+
+    id: str
+    state: JobState
+    model_state: ModelState = ModelState.READY
+    model_problem: Mapping[str, Any] | None = None
+    device_class: str = ""
+    allocator: str = "gradient"
+    cost_model: str = "none"
+    seed: int = 0
+    priority: int = 0
+    verify: bool = True
+    budget_trials: int | None = None
+    budget_seconds: float | None = None
+    stop_when_converged: bool = False
+    elapsed: float = 0.0
+    clock_stopped: bool = False
+    trials_in_flight: int = 0
+    last_round: int = 0
+    next_number: int = 1
+    tasks: tuple[TaskSnapshot, ...] = ()
+    curve: tuple[float, ...] = ()
+    training: TrainingSnapshot = field(default_factory=TrainingSnapshot)
+    evaluation: WorkState | None = None
+    evaluation_problem: Mapping[str, Any] | None = None
+    stop_reason: str | None = None
+
+    @property
+    def trials(self) -> int:
+        """Candidates measured so far."""
+        return sum(task.trials for task in self.tasks)
+
+    @property
+    def rounds_in_flight(self) -> int:
+        """Rounds under way."""
+        return sum(task.in_flight for task in self.tasks)
+
+    @property
+    def rounds(self) -> int:
+        """Rounds ever opened."""
+        return sum(task.rounds for task in self.tasks)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything the planner sees. ``slots``: live device slots by device class."""
+
+    jobs: tuple[JobSnapshot, ...] = ()
+    slots: Mapping[str, int] = field(default_factory=dict)

@@ -1,0 +1,125 @@
+"""Targets, devices, workers, queues, cost models, workloads and keys."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from services.coordinator.schemas.common import Body
+from tunesmith.states import WorkState
+
+Scope = Literal["viewer", "user", "operator", "worker"]
+
+
+class TargetBody(BaseModel):
+    """A target that something was tuned for, or that a live device has."""
+
+    hash: str
+    json_: dict[str, Any] = Field(serialization_alias="json")
+    device_class: str
+    live_devices: int
+
+
+class DeviceBody(BaseModel):
+    """A measure worker's device."""
+
+    name: str
+    worker: str
+    host: str
+    device_classes: list[str]
+    target: dict[str, Any]
+    cores: int
+    simulated: bool
+    environment: dict[str, Any]
+    busy: bool
+    alive: bool
+    seen_at: dt.datetime
+
+
+class WorkerBody(BaseModel):
+    """A process that holds work or a device."""
+
+    name: str
+    roles: list[str]
+    alive: bool
+    holds: int
+    seen_at: dt.datetime | None
+
+
+class QueueBody(BaseModel):
+    """A queue: messages in the broker (null when it does not answer), and rows that wait for or are in work."""
+
+    name: str
+    messages: int | None
+    waiting: int
+    running: int
+
+
+class CostModelBody(BaseModel):
+    """A trained cost model."""
+
+    id: str
+    kind: str
+    job_id: str | None
+    target: str
+    number: int
+    state: WorkState
+    features: str
+    trained_on: int
+    metrics: dict[str, Any] | None
+    error: dict[str, Any] | None
+    created_at: dt.datetime
+
+
+class WorkloadBest(BaseModel):
+    """The champion of a workload on a target."""
+
+    workload: str
+    name: str
+    target: dict[str, Any]
+    latency: float
+    trace: list[Any]
+    record: int
+    job: str | None
+    updated_at: dt.datetime
+
+
+class KeyRequest(Body):
+    """A key to make."""
+
+    owner: str = Field("local", min_length=1, max_length=100)
+    scopes: list[Scope] = Field(["user"], min_length=1)
+
+
+class KeyBody(BaseModel):
+    """A key without its secret."""
+
+    id: str
+    owner: str
+    scopes: list[str]
+    revoked: bool
+    created_at: dt.datetime
+
+
+class NewKeyBody(KeyBody):
+    """A fresh key; ``key`` is shown this once."""
+
+    key: str
+
+
+class Check(BaseModel):
+    """One part of readiness."""
+
+    ok: bool
+    ms: float
+    detail: str = ""
+
+
+class Health(BaseModel):
+    """Whether the coordinator lives, and what it depends on."""
+
+    status: Literal["ok", "degraded"]
+    version: str
+    checks: dict[str, Check] = {}

@@ -1,0 +1,221 @@
+"""Jobs and everything below them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from services.coordinator.schemas.common import Body
+from tunesmith.names import DEFAULT_ALLOCATOR, DEFAULT_COST_MODEL, DEFAULT_SEARCHER
+from tunesmith.states import JobState, RoundState
+
+MAX_TRIALS = 1_000_000
+MAX_SECONDS = 30 * 24 * 3600.0
+DEFAULT_TRIALS = 1000
+
+
+class BudgetBody(Body):
+    """When the job ends: whichever limit is reached first. Bounds are checked by the use case."""
+
+    trials: int | None = Field(None, description=f"1 to {MAX_TRIALS}; {DEFAULT_TRIALS} when no limit is given.")
+    seconds: float | None = Field(None, description="Wall-clock seconds from submission, up to 30 days.")
+    stop_when_converged: bool = False
+
+
+class JobRequest(Body):
+    """A job to submit: a model (or an operator spec) and a target."""
+
+    model_id: str | None = Field(None, max_length=40)
+    operator: str | None = Field(None, max_length=500)
+    target: str | dict[str, Any] = "cpu"
+    budget: BudgetBody = Field(default_factory=BudgetBody)
+    search: str = Field(DEFAULT_SEARCHER, max_length=60)
+    cost_model: str = Field(DEFAULT_COST_MODEL, max_length=60)
+    allocator: str = Field(DEFAULT_ALLOCATOR, max_length=60)
+    priority: int = Field(0, ge=-10, le=10)
+    seed: int = Field(0, ge=0, lt=2**31)
+    warm_start: bool = True
+    verify: bool = Field(True, description="Compile the model at the end, check its outputs and time it.")
+    name: str = Field("", max_length=200)
+
+
+class JobChange(Body):
+    """What may be changed while a job is under way; absent members stay."""
+
+    priority: int | None = Field(None, ge=-10, le=10)
+    budget: BudgetBody | None = None
+    name: str | None = Field(None, max_length=200)
+
+
+class Progress(BaseModel):
+    """How far a job is. ``seconds`` leaves out pauses and waits for a device."""
+
+    trials: int
+    trials_budget: int | None
+    failures: int
+    seconds: float
+    seconds_budget: float | None
+    eta_seconds: float | None
+    tasks: int
+    tasks_measured: int
+    rounds: int
+    rounds_in_flight: int
+
+
+class Latency(BaseModel):
+    """Seconds of one run of the model, untuned and now.
+
+    ``source`` is ``estimate`` (weighted sum over the tasks measured so far) or ``measured`` (the compiled model,
+    end to end). ``output_error`` is max|tuned - untuned| / max|untuned(x) - untuned(x')|.
+    """
+
+    untuned: float | None
+    current: float | None
+    speedup: float | None
+    source: Literal["estimate", "measured"]
+    output_error: float | None = None
+
+
+class JobBody(BaseModel):
+    """A job. ``error`` is a problem object; ``waiting_for`` says what a job that stands still waits for."""
+
+    id: str
+    name: str
+    owner: str
+    model_id: str
+    model_name: str
+    target: str
+    target_json: dict[str, Any] | None
+    device_class: str | None
+    state: JobState
+    search: str
+    cost_model: str
+    allocator: str
+    priority: int
+    seed: int
+    warm_start: bool
+    verify: bool
+    budget: BudgetBody
+    progress: Progress
+    latency: Latency
+    waiting_for: dict[str, Any] | None
+    stop_reason: str | None
+    error: dict[str, Any] | None
+    created_at: dt.datetime
+    started_at: dt.datetime | None
+    finished_at: dt.datetime | None
+
+
+class TaskBody(BaseModel):
+    """A task of a job. ``share`` is its part of the model's estimated latency now, ``budget_share`` of the trials."""
+
+    id: int
+    name: str
+    workload: str
+    family: str
+    weight: int
+    flops: float
+    tunable: bool
+    exhausted: bool
+    trials: int
+    failures: int
+    untuned_latency: float | None
+    best_latency: float | None
+    speedup: float | None
+    gflops: float | None
+    share: float | None
+    budget_share: float
+    belief: dict[str, Any] | None
+
+
+class FamilyBody(BaseModel):
+    """Tasks of similar computation, summed up."""
+
+    name: str
+    tasks: int
+    trials: int
+    failures: int
+    untuned_latency: float | None
+    best_latency: float | None
+    budget_share: float
+
+
+class CurvePoint(BaseModel):
+    """Estimated latency of the model after some trials; ``device_seconds`` is time spent running candidates."""
+
+    trials: int
+    seconds: float
+    device_seconds: float
+    latency: float
+
+
+class CurveBody(BaseModel):
+    """Best-so-far, down-sampled. Covers the ``tasks_measured`` of ``tasks`` that have a latency."""
+
+    untuned: float | None
+    tasks: int
+    tasks_measured: int
+    points: list[CurvePoint]
+
+
+class RoundBody(BaseModel):
+    """One round of one task."""
+
+    id: int
+    number: int
+    task: int
+    task_name: str
+    state: RoundState
+    size: int
+    baseline: bool
+    attempt: int
+    cost_model_id: str | None
+    metrics: dict[str, Any] | None
+    best_before: float | None
+    best_after: float | None
+    error: dict[str, Any] | None
+    created_at: dt.datetime
+    finished_at: dt.datetime | None
+
+
+class TrialBody(BaseModel):
+    """One measured candidate; ``index`` counts within its batch, ``sketch`` is null for the default schedule."""
+
+    id: int
+    task: int | None
+    batch: int | None
+    index: int
+    workload: str
+    sketch: str | None
+    decisions: list[Any]
+    latency: float | None
+    samples: list[float]
+    failure: str | None
+    message: str
+    build_seconds: float
+    run_seconds: float
+    environment: dict[str, Any]
+    created_at: dt.datetime
+
+
+class DecisionBody(BaseModel):
+    """Why the allocator chose a round."""
+
+    round: int
+    task: int
+    task_name: str
+    reason: str
+    scores: dict[str, float | None]
+    created_at: dt.datetime
+
+
+class EventBody(BaseModel):
+    """Something that happened; ids only grow."""
+
+    id: int
+    job_id: str | None
+    kind: str
+    data: dict[str, Any]
+    created_at: dt.datetime

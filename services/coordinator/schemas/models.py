@@ -1,0 +1,47 @@
+"""Models and their tasks."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from pydantic import BaseModel
+
+from tunesmith.states import ModelState
+
+
+class TensorBody(BaseModel):
+    """One tensor argument."""
+
+    name: str
+    dtype: str
+    shape: list[int]
+
+
+class ModelBody(BaseModel):
+    """An uploaded model, or an operator. ``error`` is a problem object once ``state`` is rejected."""
+
+    id: str
+    name: str
+    source: str
+    operator: str | None
+    sha256: str
+    size: int
+    owner: str
+    state: ModelState
+    inputs: list[TensorBody] | None
+    input_shapes: dict[str, list[int]]
+    tasks: int
+    error: dict[str, Any] | None
+    created_at: dt.datetime
+
+
+class ModelTaskBody(BaseModel):
+    """How often a model runs a workload; ``args`` has the output last."""
+
+    name: str
+    workload: str
+    family: str
+    weight: int
+    flops: float
+    args: list[TensorBody]

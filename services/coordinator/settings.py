@@ -1,0 +1,102 @@
+"""The coordinator's settings: environment variables ``TUNESMITH_*``."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import secrets
+from pathlib import Path
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from tunesmith.errors import InvalidInput
+
+GIB = 1 << 30
+
+
+class Settings(BaseSettings):
+    """One per process; every field is the environment variable ``TUNESMITH_<FIELD>``."""
+
+    model_config = SettingsConfigDict(env_prefix="TUNESMITH_", extra="ignore")
+
+    data_dir: Path = Field(Path(".tunesmith"), description="Folder of the database, blobs, secret key and logs.")
+    database_url: str = Field("", description="SQLAlchemy URL; empty: an SQLite file in the data folder.")
+    broker_url: str = Field("redis://127.0.0.1:6379/0", description="Redis that carries the Celery messages.")
+    blob_dir: Path | None = Field(None, description="Folder of the blobs; default: `blobs` in the data folder.")
+    coordinator_url: str = Field(
+        "http://127.0.0.1:8700", description="Address under which measure workers fetch blobs from the coordinator."
+    )
+    secret_key: SecretStr | None = Field(
+        None, description="Signs blob URLs; default: made once and kept in `secret_key` in the data folder."
+    )
+    admin_key: SecretStr | None = Field(
+        None, description="First bearer key. When set, every route under `/v1` asks for a key."
+    )
+    host: str = Field("127.0.0.1", description="Address to listen on; other than loopback only with an admin key.")
+    port: int = Field(8700, ge=0, le=65535, description="Port to listen on.")
+    max_upload_bytes: int = Field(2 * GIB, gt=0, description="Largest model that is taken.")
+    work_timeout: float = Field(
+        45.0, gt=0, description="Seconds without a sign of life after which work is handed out anew."
+    )
+    ingest_timeout: float = Field(300.0, gt=0, description="The same for imports and for preparing a job.")
+    claim_timeout: float = Field(
+        15.0, gt=0, description="Seconds after which a message that nobody took is sent again."
+    )
+    max_attempts: int = Field(3, ge=1, description="How often work is tried before it counts as failed.")
+    device_timeout: float = Field(15.0, gt=0, description="Seconds after which an unseen device counts as gone.")
+    blob_url_seconds: float = Field(6 * 3600.0, gt=0, description="How long a signed blob URL is good.")
+    loop_seconds: float = Field(0.1, gt=0, description="Pause between two looks of the scheduling loop.")
+    dashboard: bool = Field(True, description="Serve the web dashboard at `/`.")
+    log_level: str = Field("info", description="Least severe level that is logged.")
+
+    def url(self) -> str:
+        """The database's URL, default filled in."""
+        return self.database_url or f"sqlite:///{self.data_dir.absolute() / 'tunesmith.db'}"
+
+    def blobs(self) -> Path:
+        """The blobs' folder, default filled in."""
+        return self.blob_dir or self.data_dir / "blobs"
+
+    def signing_key(self) -> bytes:
+        """The key that signs blob URLs, made on first use and kept readable for this user only."""
+        if self.secret_key is not None:
+            return self.secret_key.get_secret_value().encode()
+        path = self.data_dir / "secret_key"
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        fresh = secrets.token_hex(32)
+        temporary = path.with_name(f".secret_key.{os.getpid()}")
+        try:
+            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(fresh)
+            os.link(temporary, path)  # fails when another process was first
+        except FileExistsError:
+            return path.read_text().strip().encode()
+        finally:
+            temporary.unlink(missing_ok=True)
+        return fresh.encode()
+
+    def check(self) -> None:
+        """Refuse to listen on other than loopback without a key.
+
+        Raises:
+            InvalidInput: naming the remedy.
+        """
+        if self.admin_key is not None or is_loopback(self.host):
+            return
+        raise InvalidInput(
+            f"TUNESMITH_HOST={self.host} is reachable from other machines and no key is set: set "
+            "TUNESMITH_ADMIN_KEY to a long random string, such as the output of `openssl rand -hex 32`, or listen on "
+            "127.0.0.1",
+            field="host", value=self.host,
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """True for ``localhost`` and loopback addresses."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

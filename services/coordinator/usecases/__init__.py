@@ -1,0 +1,1 @@
+"""Rows in, plain dictionaries and state changes out: what the routes do."""

@@ -1,0 +1,105 @@
+"""What the API says of a job: progress, latency, what it waits for."""
+
+from __future__ import annotations
+
+import datetime as dt
+import statistics
+from collections.abc import Sequence
+
+from sqlalchemy.orm import Session
+
+from db.models import Evaluation, Job
+from db.models.base import utcnow
+from db.repositories import devices
+from db.repositories import views_jobs as views
+from services.coordinator.schemas.jobs import BudgetBody, JobBody, Latency, Progress
+from tunesmith.states import JobState, ModelState, WorkState, is_final
+
+
+def elapsed(job: Job, now: dt.datetime) -> float:
+    """Seconds since submission without pauses and waits for a device; they stand still once the job is over."""
+    until = job.paused_at or job.finished_at or now
+    return max(0.0, (until - job.created_at).total_seconds() - job.paused_seconds)
+
+
+def describe(session: Session, job_ids: Sequence[str], device_timeout: float) -> list[JobBody]:
+    """Jobs in the order of ``job_ids``."""
+    now = utcnow()
+    parts, sums = views.parts(session, job_ids), views.sums(session, job_ids)
+    counts = views.round_counts(session, job_ids)
+    live = {cls for device in devices.live(session, device_timeout, now) for cls in device.device_classes}
+    return [
+        _body(parts[key], sums.get(key, views.TaskSums()), counts.get(key, (0, 0)), live, now)
+        for key in job_ids if key in parts
+    ]  # fmt: skip
+
+
+def _body(
+    parts: views.JobParts, sums: views.TaskSums, rounds: tuple[int, int], live: set[str], now: dt.datetime
+) -> JobBody:
+    job, model, target = parts.job, parts.model, parts.target
+    return JobBody(
+        id=job.id, name=job.name or model.name, owner=job.owner, model_id=job.model_id, model_name=model.name,
+        target=job.target_spec, target_json=target.json if target else None,
+        device_class=target.device_class if target else None, state=job.state, search=job.search,
+        cost_model=job.cost_model, allocator=job.allocator, priority=job.priority, seed=job.seed,
+        warm_start=job.warm_start, verify=job.verify,
+        budget=BudgetBody(
+            trials=job.budget_trials, seconds=job.budget_seconds, stop_when_converged=job.stop_when_converged
+        ),
+        progress=_progress(job, sums, rounds, now), latency=latency(sums, parts.evaluation),
+        waiting_for=_waiting_for(parts, live), stop_reason=job.stop_reason, error=job.error,
+        created_at=job.created_at, started_at=job.started_at, finished_at=job.finished_at,
+    )  # fmt: skip
+
+
+def _progress(job: Job, sums: views.TaskSums, rounds: tuple[int, int], now: dt.datetime) -> Progress:
+    seconds = elapsed(job, now)
+    return Progress(
+        trials=sums.trials, trials_budget=job.budget_trials, failures=sums.failures, seconds=seconds,
+        seconds_budget=job.budget_seconds, eta_seconds=eta(job, sums.trials, seconds, now), tasks=sums.tasks,
+        tasks_measured=sums.measured, rounds=rounds[0], rounds_in_flight=rounds[1],
+    )  # fmt: skip
+
+
+def eta(job: Job, trials: int, seconds: float, now: dt.datetime) -> float | None:
+    """Seconds until the first of the budget's limits, at the rate so far; None while nobody can tell."""
+    if is_final(job.state):
+        return 0.0
+    if job.state is not JobState.RUNNING or job.paused_at is not None:
+        return None
+    limits = []
+    if job.budget_seconds is not None:
+        limits.append(max(0.0, job.budget_seconds - seconds))
+    if job.budget_trials is not None and trials and job.started_at is not None:
+        tuning = max(1e-3, (now - job.started_at).total_seconds() - job.paused_seconds)
+        limits.append(max(0, job.budget_trials - trials) * tuning / trials)
+    return min(limits) if limits else None
+
+
+def latency(sums: views.TaskSums, evaluation: Evaluation | None) -> Latency:
+    """End-to-end figures when the check is done, else the estimate from the tasks."""
+    if evaluation is not None and evaluation.state is WorkState.DONE:
+        untuned = statistics.median(evaluation.untuned_samples) if evaluation.untuned_samples else None
+        tuned = statistics.median(evaluation.tuned_samples) if evaluation.tuned_samples else None
+        if tuned is not None:
+            return Latency(
+                untuned=untuned, current=tuned, speedup=_ratio(untuned, tuned), source="measured",
+                output_error=evaluation.output_error,
+            )
+    return Latency(
+        untuned=sums.untuned, current=sums.best, speedup=_ratio(sums.untuned, sums.best), source="estimate"
+    )
+
+
+def _ratio(before: float | None, after: float | None) -> float | None:
+    return before / after if before is not None and after else None
+
+
+def _waiting_for(parts: views.JobParts, live: set[str]) -> dict[str, str] | None:
+    job, target = parts.job, parts.target
+    if job.state is JobState.QUEUED and parts.model.state is ModelState.IMPORTING:
+        return {"model": parts.model.id}
+    if job.state in (JobState.RUNNING, JobState.FINISHING) and target and target.device_class not in live:
+        return {"device_class": target.device_class}
+    return None

@@ -1,0 +1,183 @@
+"""Targets, devices, workers, queues, cost models, champions, keys."""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import Session
+
+from db.models import ApiKey, CostModelRow
+from db.models.base import utcnow
+from db.repositories import devices as device_rows
+from db.repositories import views_fleet as views
+from services.coordinator.auth import Caller, digest, new_key
+from services.coordinator.context import Context
+from services.coordinator.schemas.common import Page, decode_cursor, encode_cursor
+from services.coordinator.schemas.fleet import (
+    CostModelBody,
+    DeviceBody,
+    KeyBody,
+    KeyRequest,
+    NewKeyBody,
+    QueueBody,
+    TargetBody,
+    WorkerBody,
+    WorkloadBest,
+)
+from services.coordinator.times import parse_time
+from tunesmith.errors import NotFound
+from tunesmith.messages import measure_queue
+from tunesmith.targets import Target
+
+
+def targets(context: Context) -> Page[TargetBody]:
+    """Targets that something was tuned for, and those of devices, each once."""
+    with context.reading() as session:
+        rows = views.targets(session)
+        live = device_rows.live(session, context.settings.device_timeout)
+    found = {
+        row.hash: TargetBody(hash=row.hash, json_=row.json, device_class=row.device_class, live_devices=0)
+        for row in rows
+    }
+    for device in live:
+        target = Target(device.target)
+        known = target.kind and "kind" in device.target
+        if known and target.hash not in found:
+            found[target.hash] = TargetBody(
+                hash=target.hash, json_=dict(device.target), device_class=target.device_class, live_devices=0
+            )
+    for body in found.values():
+        body.live_devices = sum(body.device_class in device.device_classes for device in live)
+    return Page(items=list(found.values()))
+
+
+def devices(context: Context) -> Page[DeviceBody]:
+    """Every device that ever reported."""
+    now, timeout = utcnow(), context.settings.device_timeout
+    with context.reading() as session:
+        rows = views.devices(session)
+    return Page(
+        items=[
+            DeviceBody(
+                name=row.name, worker=row.worker, host=row.host, device_classes=row.device_classes, target=row.target,
+                cores=row.cores, simulated=row.simulated, environment=row.environment, busy=row.busy,
+                alive=device_rows.is_live(row, timeout, now), seen_at=row.seen_at,
+            )
+            for row in rows
+        ]
+    )  # fmt: skip
+
+
+def workers(context: Context) -> Page[WorkerBody]:
+    """Processes that serve a device or hold work."""
+    now, timeout = utcnow(), context.settings.device_timeout
+    with context.reading() as session:
+        rows, held = views.devices(session), views.holders(session)
+    found = {
+        row.worker: WorkerBody(
+            name=row.worker, roles=["measure"], alive=device_rows.is_live(row, timeout, now),
+            holds=held.pop(row.worker, 0), seen_at=row.seen_at,
+        )
+        for row in rows
+    }  # fmt: skip
+    for name, number in sorted(held.items()):
+        found[name] = WorkerBody(name=name, roles=["core"], alive=True, holds=number, seen_at=None)
+    return Page(items=list(found.values()))
+
+
+def queues(context: Context) -> Page[QueueBody]:
+    """Every queue with work or a device."""
+    with context.reading() as session:
+        backlogs = views.backlogs(session)
+        for device in device_rows.live(session, context.settings.device_timeout):
+            for device_class in device.device_classes:
+                backlogs.setdefault(measure_queue(device_class), views.Backlog())
+    depths = context.publisher.depths(sorted(backlogs))
+    return Page(
+        items=[
+            QueueBody(name=name, messages=depths.get(name), waiting=rows.waiting, running=rows.running)
+            for name, rows in sorted(backlogs.items())
+        ]
+    )
+
+
+def cost_models(context: Context, job_id: str | None, limit: int, cursor: str | None) -> Page[CostModelBody]:
+    """Cost models, newest first."""
+    at = decode_cursor(cursor, 2)
+    before = (parse_time(at[0], "cursor"), str(at[1])) if at else None
+    with context.reading() as session:
+        rows = views.cost_models(session, job_id=job_id, before=before, limit=limit + 1)
+    more = encode_cursor(rows[limit - 1].created_at, rows[limit - 1].id) if len(rows) > limit else None
+    return Page(items=[_cost_model(row) for row in rows[:limit]], next_cursor=more)
+
+
+def cost_model(context: Context, key: str) -> CostModelBody:
+    """One cost model. Raises NotFound."""
+    with context.reading() as session:
+        row = session.get(CostModelRow, key)
+        if row is None:
+            raise NotFound(f"there is no cost model {key}", field="id", value=key)
+        return _cost_model(row)
+
+
+def _cost_model(row: CostModelRow) -> CostModelBody:
+    return CostModelBody(
+        id=row.id, kind=row.kind, job_id=row.job_id, target=row.target_hash, number=row.number, state=row.state,
+        features=row.features, trained_on=row.trained_on, metrics=row.metrics, error=row.error,
+        created_at=row.created_at,
+    )  # fmt: skip
+
+
+def workload_best(context: Context, workload: str, target: str | None) -> WorkloadBest:
+    """The champion of a workload on a target (hash, device class or tag; the fastest of all without one).
+
+    Raises:
+        NotFound: nothing is known.
+    """
+    with context.reading() as session:
+        for schedule, row, about, job in views.champions(session, workload):
+            if target is None or target in (row.hash, row.device_class, row.json.get("tag")):
+                return WorkloadBest(
+                    workload=about.hash, name=about.name, target=row.json, latency=schedule.latency,
+                    trace=schedule.trace, record=schedule.record_id, job=job, updated_at=schedule.updated_at,
+                )
+    where = f" on {target}" if target else ""
+    raise NotFound(f"no schedule of workload {workload} is known{where}", field="hash", value=workload)
+
+
+def create_key(context: Context, caller: Caller, request: KeyRequest) -> NewKeyBody:
+    """A fresh key, for operators. Raises Forbidden."""
+    caller.require("operator")
+    key_id, key = new_key()
+
+    def work(session: Session) -> NewKeyBody:
+        row = ApiKey(id=key_id, sha256=digest(key), owner=request.owner, scopes=list(request.scopes), revoked=False)
+        session.add(row)
+        session.flush()
+        return NewKeyBody(**_key(row).model_dump(), key=key)
+
+    return context.write(work)
+
+
+def keys(context: Context, caller: Caller) -> Page[KeyBody]:
+    """Every key without its secret. Raises Forbidden."""
+    caller.require("operator")
+    with context.reading() as session:
+        return Page(items=[_key(row) for row in views.keys(session)])
+
+
+def revoke_key(context: Context, caller: Caller, key_id: str) -> None:
+    """A revoked key opens nothing any more. Raises Forbidden, NotFound."""
+    caller.require("operator")
+
+    def work(session: Session) -> None:
+        row = session.get(ApiKey, key_id)
+        if row is None:
+            raise NotFound(f"there is no key {key_id}", field="id", value=key_id)
+        row.revoked = True
+
+    context.write(work)
+
+
+def _key(row: ApiKey) -> KeyBody:
+    return KeyBody(
+        id=row.id, owner=row.owner, scopes=[str(s) for s in row.scopes], revoked=row.revoked, created_at=row.created_at
+    )

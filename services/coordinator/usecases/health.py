@@ -1,0 +1,53 @@
+"""Whether what the coordinator depends on is there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from db.engine import current_revision, head_revision
+from db.repositories import devices, views_fleet
+from services.coordinator.context import Context
+from services.coordinator.schemas.fleet import Check, Health
+from tunesmith import __version__
+
+
+def ready(context: Context) -> Health:
+    """Database, migrations, blobs and broker, each with its milliseconds."""
+    checks = {
+        "database": _timed(lambda: _database(context)),
+        "blobs": _timed(lambda: _blobs(context)),
+        "broker": _timed(lambda: "" if context.publisher.ping() else "the broker does not answer; work waits"),
+    }
+    ok = all(check.ok for check in checks.values())
+    return Health(status="ok" if ok else "degraded", version=__version__, checks=checks)
+
+
+def _timed(check: Callable[[], str]) -> Check:
+    began = time.perf_counter()
+    try:
+        detail = check()
+    except Exception as error:  # whatever is wrong with a dependency is this check's answer
+        detail = f"{type(error).__name__}: {error}"[:300]
+    return Check(ok=not detail, ms=round((time.perf_counter() - began) * 1e3, 2), detail=detail)
+
+
+def _database(context: Context) -> str:
+    found, wanted = current_revision(context.engine), head_revision()
+    return "" if found == wanted else f"the schema is at {found}, this version needs {wanted}"
+
+
+def _blobs(context: Context) -> str:
+    probe = context.blobs.directory / ".probe"
+    probe.write_bytes(b"")
+    probe.unlink(missing_ok=True)
+    return ""
+
+
+def gauges(context: Context) -> dict[str, dict[str, int]]:
+    """What the database knows, for the metrics page."""
+    with context.reading() as session:
+        found = views_fleet.counts(session)
+        known = len(views_fleet.devices(session))
+        alive = len(devices.live(session, context.settings.device_timeout))
+    return {**found, "devices": {"alive": alive, "gone": known - alive}}

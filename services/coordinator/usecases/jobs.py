@@ -1,0 +1,169 @@
+"""Jobs: list, show, steer, delete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from db.models import Job
+from db.models.base import utcnow
+from db.repositories import events
+from db.repositories import views_jobs as views
+from db.repositories import views_scheduling as rows
+from db.repositories.transitions import transition
+from services.coordinator.auth import Caller
+from services.coordinator.context import Context
+from services.coordinator.schemas.common import Page, decode_cursor, encode_cursor
+from services.coordinator.schemas.jobs import JobBody, JobChange
+from services.coordinator.times import parse_time
+from services.coordinator.usecases.describe import describe
+from services.coordinator.usecases.submit import check_budget
+from tunesmith.errors import Conflict, InvalidInput, NotFound
+from tunesmith.states import JobState, can_move, is_final
+
+
+def visible(session: Session, caller: Caller, job_id: str) -> Job:
+    """The job's row. Raises NotFound, also for what the caller may not see."""
+    job = views.get(session, job_id)
+    if job is None or not caller.sees(job.owner):
+        raise NotFound(f"there is no job {job_id}", field="job_id", value=job_id)
+    return job
+
+
+def show(context: Context, caller: Caller, job_id: str) -> JobBody:
+    """One job. Raises NotFound."""
+    with context.reading() as session:
+        return _one(context, session, visible(session, caller, job_id))
+
+
+def page(
+    context: Context, caller: Caller, *, state: JobState | None, target: str | None, sort: str, limit: int,
+    cursor: str | None,
+) -> Page[JobBody]:  # fmt: skip
+    """Jobs in order of ``sort``: ``created_at`` or ``priority``, descending after a minus sign."""
+    column, descending = sort.removeprefix("-"), sort.startswith("-")
+    if column not in views.SORTS:
+        raise InvalidInput(f"sort by {', '.join(views.SORTS)}, with a minus sign for descending", field="sort",
+                           value=sort)
+    at = decode_cursor(cursor, 2)
+    after: tuple[Any, str] | None = None
+    if at:
+        after = (parse_time(at[0], "cursor") if column == "created_at" else _number(at[0]), str(at[1]))
+    with context.reading() as session:
+        ids = views.page(
+            session, owner=caller.filter, state=state, target=target, sort=column, descending=descending,
+            after=after, limit=limit + 1,
+        )
+        more = None
+        if len(ids) > limit:
+            last = views.get(session, ids[limit - 1])
+            more = encode_cursor(getattr(last, column), ids[limit - 1])
+        return Page(items=describe(session, ids[:limit], context.settings.device_timeout), next_cursor=more)
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int):
+        raise InvalidInput("the cursor is not one of ours", field="cursor")
+    return value
+
+
+def cancel(context: Context, caller: Caller, job_id: str) -> JobBody:
+    """Cancel; a job that is over already stays as it is. Raises NotFound."""
+
+    def work(session: Session) -> JobBody:
+        job = visible(session, caller, job_id)
+        if not is_final(job.state) and job.state is not JobState.CANCELLING:
+            if can_move(job.state, JobState.CANCELLING):
+                transition(session, job, JobState.CANCELLING, stop_reason="cancelled")
+            else:
+                transition(session, job, JobState.CANCELLED, stop_reason="cancelled", finished_at=utcnow())
+        elif job.state in (JobState.SUCCEEDED, JobState.FAILED):
+            raise Conflict(f"the job has {job.state.value} already", state=job.state.value)
+        return _one(context, session, job)
+
+    return context.write(work)
+
+
+def pause(context: Context, caller: Caller, job_id: str) -> JobBody:
+    """Open no more rounds; those under way end. Raises NotFound, IllegalTransition."""
+
+    def work(session: Session) -> JobBody:
+        job = visible(session, caller, job_id)
+        if job.state is not JobState.PAUSED:
+            transition(session, job, JobState.PAUSED)
+            rows.set_clock(session, job, True, utcnow())
+            session.flush()
+        return _one(context, session, job)
+
+    return context.write(work)
+
+
+def resume(context: Context, caller: Caller, job_id: str) -> JobBody:
+    """Go on after a pause. Raises NotFound, Conflict."""
+
+    def work(session: Session) -> JobBody:
+        job = visible(session, caller, job_id)
+        if job.state is not JobState.PAUSED:
+            if is_final(job.state) or job.state is JobState.CANCELLING:
+                raise Conflict(f"the job is {job.state.value} and cannot go on", state=job.state.value)
+            return _one(context, session, job)
+        transition(session, job, JobState.QUEUED if job.started_at is None else JobState.RUNNING)
+        rows.set_clock(session, job, False, utcnow())
+        session.flush()
+        return _one(context, session, job)
+
+    return context.write(work)
+
+
+def change(context: Context, caller: Caller, job_id: str, request: JobChange) -> JobBody:
+    """Change priority, budget or name of a job that is not over. Raises NotFound, Conflict, InvalidBudget."""
+    if request.budget is not None:
+        check_budget(request.budget)
+
+    def work(session: Session) -> JobBody:
+        job = visible(session, caller, job_id)
+        if is_final(job.state) or job.state in (JobState.FINISHING, JobState.CANCELLING):
+            raise Conflict(f"the job is {job.state.value}, nothing can be changed any more", state=job.state.value)
+        changed = _apply(job, request)
+        if changed:
+            events.append(session, "job_changed", job.id, id=job.id, **changed)
+        session.flush()
+        return _one(context, session, job)
+
+    return context.write(work)
+
+
+def _apply(job: Job, request: JobChange) -> dict[str, Any]:
+    values: dict[str, Any] = request.model_dump(exclude={"budget"}, exclude_none=True)
+    if request.budget is not None:
+        given = request.budget.model_dump(exclude_unset=True)
+        names = {"trials": "budget_trials", "seconds": "budget_seconds", "stop_when_converged": "stop_when_converged"}
+        values |= {names[key]: value for key, value in given.items()}
+    if values.get("stop_when_converged", False) is None:
+        del values["stop_when_converged"]
+    trials = values.get("budget_trials", job.budget_trials)
+    if trials is None and values.get("budget_seconds", job.budget_seconds) is None:
+        raise InvalidInput("a budget needs trials or seconds", field="budget")
+    for name, value in values.items():
+        setattr(job, name, value)
+    return values
+
+
+def delete(context: Context, caller: Caller, job_id: str) -> None:
+    """Remove a job that is over; its records stay in the dataset. Raises NotFound, Conflict."""
+
+    def work(session: Session) -> None:
+        job = visible(session, caller, job_id)
+        if not is_final(job.state):
+            raise Conflict(f"the job is {job.state.value}, cancel it first", state=job.state.value)
+        session.delete(job)
+        session.flush()
+        events.append(session, "job_deleted", None, id=job_id)
+
+    context.write(work)
+
+
+def _one(context: Context, session: Session, job: Job) -> JobBody:
+    session.flush()
+    return describe(session, [job.id], context.settings.device_timeout)[0]

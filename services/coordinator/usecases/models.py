@@ -1,0 +1,167 @@
+"""Models: register an upload, list, show, delete."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Sequence
+
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from db.models import Model
+from db.repositories import events
+from db.repositories import views_models as views
+from db.repositories.transitions import transition
+from services.coordinator.auth import Caller
+from services.coordinator.context import Context
+from services.coordinator.schemas.common import Page, decode_cursor, encode_cursor
+from services.coordinator.schemas.models import ModelBody, ModelTaskBody, TensorBody
+from services.coordinator.times import parse_time
+from services.coordinator.uploads import Upload
+from services.coordinator.usecases.shapes import inputs_key, parse_inputs
+from tunesmith.errors import Conflict, NotFound
+from tunesmith.operators import parse_operator
+from tunesmith.states import ModelState
+
+
+def register(context: Context, upload: Upload, owner: str) -> tuple[ModelBody, bool]:
+    """A row for an uploaded file; the same file with the same shapes is the same model. True when it is new.
+
+    A model that was rejected is imported once more: its worker may since have learned its operators.
+    """
+    shapes = parse_inputs(upload.fields.get("inputs", []))
+    name = (upload.first("name") or upload.filename.rsplit("/", 1)[-1] or "model")[:200]
+    kind = source_of(upload)
+
+    def work(session: Session) -> tuple[ModelBody, bool]:
+        key = inputs_key(shapes)
+        model, fresh = _find_or_add(
+            session, Model(
+                id=f"m-{uuid.uuid4().hex[:16]}", name=name, source=kind, sha256=upload.sha256, inputs_key=key,
+                size=upload.size, owner=owner, state=ModelState.IMPORTING,
+            )
+        )  # fmt: skip
+        _import_again(session, model)
+        return describe(session, [model])[0], fresh
+
+    return context.write(work)
+
+
+def check_form(upload: Upload) -> None:
+    """Refuse a form before its file is kept. Raises InvalidInput."""
+    parse_inputs(upload.fields.get("inputs", []))
+
+
+def source_of(upload: Upload) -> str:
+    """``pt2`` for torch.export archives (zip files), ``onnx`` for anything else; the import looks closer."""
+    return "pt2" if upload.filename.lower().endswith(".pt2") else "onnx"
+
+
+def operator_model(session: Session, operator: str, owner: str) -> Model:
+    """The model row of an operator spec. Raises InvalidOperator."""
+    canonical = parse_operator(operator).canonical
+    sha = hashlib.sha256(canonical.encode()).hexdigest()
+    model, _ = _find_or_add(
+        session, Model(
+            id=f"m-{uuid.uuid4().hex[:16]}", name=canonical, source="operator", operator=canonical, sha256=sha,
+            inputs_key="", size=0, owner=owner, state=ModelState.IMPORTING,
+        )
+    )  # fmt: skip
+    _import_again(session, model)
+    return model
+
+
+def _find_or_add(session: Session, new: Model) -> tuple[Model, bool]:
+    found = views.find(session, new.sha256, new.inputs_key, new.owner)
+    if found is not None:
+        return found, False
+    try:
+        with session.begin_nested():
+            session.add(new)
+    except IntegrityError:  # another request was first
+        found = views.find(session, new.sha256, new.inputs_key, new.owner)
+        if found is None:
+            raise
+        return found, False
+    events.append(session, "model_importing", None, id=new.id, name=new.name)
+    return new, True
+
+
+def _import_again(session: Session, model: Model) -> None:
+    if model.state is ModelState.REJECTED:
+        transition(
+            session, model, ModelState.IMPORTING, attempt=1, dispatched=0, worker=None, deadline=None, error=None
+        )
+
+
+def show(context: Context, caller: Caller, model_id: str) -> ModelBody:
+    """One model. Raises NotFound."""
+    with context.reading() as session:
+        return describe(session, [visible(session, caller, model_id)])[0]
+
+
+def visible(session: Session, caller: Caller, model_id: str) -> Model:
+    """The model's row. Raises NotFound, also for what the caller may not see."""
+    model = views.get(session, model_id)
+    if model is None or not caller.sees(model.owner):
+        raise NotFound(f"there is no model {model_id}", field="model_id", value=model_id)
+    return model
+
+
+def page(context: Context, caller: Caller, limit: int, cursor: str | None) -> Page[ModelBody]:
+    """Models, newest first."""
+    at = decode_cursor(cursor, 2)
+    before = (parse_time(at[0], "cursor"), str(at[1])) if at else None
+    with context.reading() as session:
+        rows = views.page(session, owner=caller.filter, before=before, limit=limit + 1)
+        more = encode_cursor(rows[limit - 1].created_at, rows[limit - 1].id) if len(rows) > limit else None
+        return Page(items=describe(session, rows[:limit]), next_cursor=more)
+
+
+def tasks(context: Context, caller: Caller, model_id: str, limit: int, cursor: str | None) -> Page[ModelTaskBody]:
+    """A model's tasks in order."""
+    at = decode_cursor(cursor, 1)
+    with context.reading() as session:
+        visible(session, caller, model_id)
+        rows = views.tasks_page(session, model_id, int(at[0]) if at else -1, limit + 1)
+        items = [
+            ModelTaskBody(
+                name=task.name, workload=task.workload_hash, family=workload.family, weight=task.weight,
+                flops=workload.flops,
+                args=[TensorBody(name="", dtype=dtype, shape=shape) for dtype, shape in workload.args],
+            )
+            for task, workload in rows[:limit]
+        ]
+        return Page(items=items, next_cursor=encode_cursor(rows[limit - 1][0].position) if len(rows) > limit else None)
+
+
+def delete(context: Context, caller: Caller, model_id: str) -> None:
+    """Remove a model that no job uses. Raises NotFound, Conflict."""
+
+    def work(session: Session) -> None:
+        model = visible(session, caller, model_id)
+        jobs = views.jobs_of(session, model.id)
+        if jobs:
+            raise Conflict(f"jobs use the model, delete them first: {', '.join(jobs)}", jobs=list(jobs))
+        session.delete(model)
+        events.append(session, "model_deleted", None, id=model.id, name=model.name)
+
+    context.write(work)
+
+
+def describe(session: Session, models: Sequence[Model]) -> list[ModelBody]:
+    """What the API says of models."""
+    counts = views.task_counts(session, [model.id for model in models])
+    return [
+        ModelBody(
+            id=model.id, name=model.name, source=model.source, operator=model.operator, sha256=model.sha256,
+            size=model.size, owner=model.owner, state=model.state,
+            inputs=None if model.inputs is None
+            else [TensorBody(name=name, dtype=dtype, shape=shape) for name, dtype, shape in model.inputs],
+            input_shapes=json.loads(model.inputs_key) if model.inputs_key else {},
+            tasks=counts.get(model.id, 0), error=model.error, created_at=model.created_at,
+        )
+        for model in models
+    ]  # fmt: skip

@@ -1,0 +1,193 @@
+"""What happened inside a job: tasks, families, curve, rounds, trials, decisions, events."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from db.models import JobTask, WorkloadRow
+from db.repositories import events as event_rows
+from db.repositories import views_jobs as views
+from services.coordinator.auth import Caller
+from services.coordinator.context import Context
+from services.coordinator.curve import MAX_POINTS, TaskLatency, best_so_far, down_sample
+from services.coordinator.schemas.common import Page, decode_cursor, encode_cursor
+from services.coordinator.schemas.jobs import (
+    CurveBody,
+    CurvePoint,
+    DecisionBody,
+    EventBody,
+    FamilyBody,
+    RoundBody,
+    TaskBody,
+    TrialBody,
+)
+from services.coordinator.usecases.jobs import visible
+
+
+def _best(task: JobTask) -> float | None:
+    """Latency in use: the best schedule found, or the default one where nothing beats it."""
+    known = [value for value in (task.best_seconds, task.untuned_seconds) if value is not None]
+    return min(known) if known else None
+
+
+def tasks(context: Context, caller: Caller, job_id: str) -> Page[TaskBody]:
+    """Every task of a job, in the model's order."""
+    with context.reading() as session:
+        visible(session, caller, job_id)
+        found = views.tasks(session, job_id)
+        belief = _belief(session, job_id)
+    total = sum(task.weight * (_best(task) or 0.0) for task, _, _ in found)
+    trials = sum(task.trials for task, _, _ in found)
+    return Page(items=[_task(row, total, trials, belief) for row in found])
+
+
+def _belief(session: Session, job_id: str) -> dict[str, float]:
+    """The allocator's scores at its latest choice, by task."""
+    latest = views.rounds(session, job_id, limit=1, descending=True)
+    return dict((latest[0][0].reason or {}).get("scores", {})) if latest else {}
+
+
+def _task(
+    row: tuple[JobTask, WorkloadRow, str | None], total: float, trials: int, belief: dict[str, float]
+) -> TaskBody:
+    task, workload, family = row
+    best = _best(task)
+    score = belief.get(str(task.id))
+    return TaskBody(
+        id=task.id, name=task.name, workload=task.workload_hash, family=family or workload.family,
+        weight=task.weight, flops=workload.flops, tunable=task.tunable, exhausted=task.exhausted, trials=task.trials,
+        failures=task.failures, untuned_latency=task.untuned_seconds, best_latency=best,
+        speedup=task.untuned_seconds / best if task.untuned_seconds and best else None,
+        gflops=workload.flops / best / 1e9 if best and workload.flops else None,
+        share=task.weight * best / total if best and total else None,
+        budget_share=task.trials / trials if trials else 0.0,
+        belief=None if score is None else {"expected_gain": _finite(score)},
+    )  # fmt: skip
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def families(context: Context, caller: Caller, job_id: str) -> Page[FamilyBody]:
+    """Sums over the tasks of each family; latencies weighted."""
+    groups: dict[str, list[TaskBody]] = {}
+    for task in tasks(context, caller, job_id).items:
+        groups.setdefault(task.family, []).append(task)
+    return Page(
+        items=[
+            FamilyBody(
+                name=name, tasks=len(group), trials=sum(t.trials for t in group),
+                failures=sum(t.failures for t in group),
+                untuned_latency=_total([(t.weight, t.untuned_latency) for t in group]),
+                best_latency=_total([(t.weight, t.best_latency) for t in group]),
+                budget_share=sum(t.budget_share for t in group),
+            )
+            for name, group in groups.items()
+        ]
+    )
+
+
+def _total(parts: list[tuple[int, float | None]]) -> float | None:
+    known = [weight * value for weight, value in parts if value is not None]
+    return sum(known) if known else None
+
+
+def curve(context: Context, caller: Caller, job_id: str, points: int = MAX_POINTS) -> CurveBody:
+    """Estimated latency of the model after each finished round, down-sampled."""
+    with context.reading() as session:
+        job = visible(session, caller, job_id)
+        rows = [task for task, _, _ in views.tasks(session, job_id) if task.tunable]
+        steps = views.finished_rounds(session, job_id)
+    known = {task.id: TaskLatency(task.weight, task.untuned_seconds, task.best_seconds) for task in rows}
+    start = sum(task.weight * task.start for task in known.values() if task.known)
+    measured = sum(task.known for task in known.values())
+    if not measured:
+        return CurveBody(untuned=None, tasks=len(rows), tasks_measured=0, points=[])
+    began = job.started_at or job.created_at
+    line = [CurvePoint(trials=0, seconds=0.0, device_seconds=0.0, latency=start)]
+    trials, device = 0, 0.0
+    values = best_so_far(known, ((step.task, step.best) for step in steps))
+    for step, value in zip(steps, values, strict=True):
+        trials += max(0, int(step.metrics.get("measured", 0)) - step.baseline)
+        device += float(step.metrics.get("run_seconds", 0.0))
+        seconds = max(0.0, (step.finished_at - began).total_seconds())
+        line.append(CurvePoint(trials=trials, seconds=seconds, device_seconds=device, latency=value))
+    return CurveBody(untuned=start, tasks=len(rows), tasks_measured=measured, points=down_sample(line, points))
+
+
+def rounds(context: Context, caller: Caller, job_id: str, limit: int, cursor: str | None) -> Page[RoundBody]:
+    """Rounds by number."""
+    found, more = _rounds(context, caller, job_id, limit, cursor)
+    items = [
+        RoundBody(
+            id=row.id, number=row.number, task=row.job_task_id, task_name=name, state=row.state, size=row.size,
+            baseline=row.baseline, attempt=row.attempt, cost_model_id=row.cost_model_id, metrics=row.metrics,
+            best_before=row.best_before, best_after=row.best_after, error=row.error, created_at=row.created_at,
+            finished_at=row.finished_at,
+        )
+        for row, name in found
+    ]  # fmt: skip
+    return Page(items=items, next_cursor=more)
+
+
+def decisions(context: Context, caller: Caller, job_id: str, limit: int, cursor: str | None) -> Page[DecisionBody]:
+    """Why the allocator chose each round."""
+    found, more = _rounds(context, caller, job_id, limit, cursor)
+    items = [
+        DecisionBody(
+            round=row.number, task=row.job_task_id, task_name=name, reason=str((row.reason or {}).get("reason", "")),
+            scores={key: _finite(value) for key, value in (row.reason or {}).get("scores", {}).items()},
+            created_at=row.created_at,
+        )
+        for row, name in found
+    ]  # fmt: skip
+    return Page(items=items, next_cursor=more)
+
+
+def _rounds(
+    context: Context, caller: Caller, job_id: str, limit: int, cursor: str | None
+) -> tuple[list[Any], str | None]:
+    at = decode_cursor(cursor, 1)
+    with context.reading() as session:
+        visible(session, caller, job_id)
+        found = list(views.rounds(session, job_id, after=int(at[0]) if at else 0, limit=limit + 1))
+    return found[:limit], encode_cursor(found[limit - 1][0].number) if len(found) > limit else None
+
+
+def trials(
+    context: Context, caller: Caller, job_id: str, *, task: int | None, failure: str | None, limit: int,
+    cursor: str | None,
+) -> Page[TrialBody]:  # fmt: skip
+    """Measured candidates, oldest first."""
+    at = decode_cursor(cursor, 1)
+    with context.reading() as session:
+        visible(session, caller, job_id)
+        found = views.trials(
+            session, job_id, after=int(at[0]) if at else 0, limit=limit + 1, task=task, failure=failure
+        )
+    items = [
+        TrialBody(
+            id=row.id, task=row.job_task_id, batch=row.batch_id, index=row.index, workload=row.workload_hash,
+            sketch=row.sketch_hash, decisions=row.decisions, latency=row.latency, samples=row.samples,
+            failure=row.failure, message=row.message, build_seconds=row.build_seconds, run_seconds=row.run_seconds,
+            environment=row.environment, created_at=row.created_at,
+        )
+        for row in found[:limit]
+    ]  # fmt: skip
+    return Page(items=items, next_cursor=encode_cursor(found[limit - 1].id) if len(found) > limit else None)
+
+
+def events(context: Context, caller: Caller, job_id: str, after: int, limit: int) -> Page[EventBody]:
+    """Events of a job with an id above ``after``; ``next_cursor`` is the id to go on from."""
+    with context.reading() as session:
+        visible(session, caller, job_id)
+        found = event_rows.page(session, after=after, job_id=job_id, limit=limit + 1)
+    items = [
+        EventBody(id=row.id, job_id=row.job_id, kind=row.kind, data=row.data, created_at=row.created_at)
+        for row in found[:limit]
+    ]
+    return Page(items=items, next_cursor=str(items[-1].id) if len(found) > limit else None)

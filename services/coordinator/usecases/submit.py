@@ -1,0 +1,161 @@
+"""Submitting a job: everything that can be refused without a compiler is refused here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import uuid
+from typing import Any
+
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from db.models import IdempotencyKey, Job, Model
+from db.models.base import utcnow
+from db.repositories import events
+from db.repositories import views_scheduling as rows
+from services.coordinator.auth import Caller
+from services.coordinator.context import Context
+from services.coordinator.schemas.jobs import (
+    DEFAULT_TRIALS,
+    MAX_SECONDS,
+    MAX_TRIALS,
+    BudgetBody,
+    JobBody,
+    JobRequest,
+)
+from services.coordinator.usecases import models
+from services.coordinator.usecases.describe import describe
+from tunesmith.allocate.registry import ALLOCATORS
+from tunesmith.errors import (
+    IdempotencyMismatch,
+    InvalidBudget,
+    InvalidInput,
+    UnknownAllocator,
+    UnknownCostModel,
+    UnknownSearcher,
+    from_problem,
+)
+from tunesmith.names import COST_MODELS
+from tunesmith.operators import parse_operator
+from tunesmith.search.registry import SEARCHERS
+from tunesmith.states import JobState, ModelState
+from tunesmith.targets import parse_target
+
+ROUTE = "POST /v1/jobs"
+MAX_IDEMPOTENCY_KEY = 200
+
+
+def submit(context: Context, caller: Caller, request: JobRequest, key: str | None) -> tuple[JobBody, bool]:
+    """Create a job, or answer as before when the Idempotency-Key was seen; True when it is new.
+
+    Raises:
+        InvalidInput: or a subclass that says which field; nothing is created then.
+        IdempotencyMismatch: the key came with another body before.
+        ModelRejected: the model was refused by its import.
+    """
+    check(request)
+    if key is not None and not 0 < len(key) <= MAX_IDEMPOTENCY_KEY:
+        raise InvalidInput(f"an Idempotency-Key has 1 to {MAX_IDEMPOTENCY_KEY} characters", field="Idempotency-Key")
+    fingerprint = hashlib.sha256(request.model_dump_json().encode()).hexdigest()
+
+    def work(session: Session) -> tuple[JobBody, bool]:
+        if key is not None:
+            job_id = _remembered(session, caller, key, fingerprint)
+            if job_id is not None:
+                return _shown(context, session, job_id), False
+        job = _create(session, caller, request)
+        if key is not None:
+            session.add(
+                IdempotencyKey(
+                    owner=caller.owner, route=ROUTE, key=key, fingerprint=fingerprint, status=202, body={"id": job.id}
+                )
+            )
+            session.flush()
+        return _shown(context, session, job.id), True
+
+    try:
+        return context.write(work)
+    except IntegrityError:
+        if key is None:
+            raise
+        return context.write(work)  # the same request arrived twice at once; the other one is stored by now
+
+
+def _shown(context: Context, session: Session, job_id: str) -> JobBody:
+    found = describe(session, [job_id], context.settings.device_timeout)
+    if not found:
+        raise InvalidInput("the job that this Idempotency-Key made was deleted", field="Idempotency-Key")
+    return found[0]
+
+
+def _remembered(session: Session, caller: Caller, key: str, fingerprint: str) -> str | None:
+    stored = rows.get_idempotency(session, caller.owner, ROUTE, key)
+    if stored is None:
+        return None
+    if stored.fingerprint != fingerprint:
+        raise IdempotencyMismatch(
+            "this Idempotency-Key was used with a different body; take a fresh one", field="Idempotency-Key", value=key
+        )
+    return str(stored.body["id"])
+
+
+def check(request: JobRequest) -> None:
+    """Everything about a request that needs no database. Raises what :func:`submit` raises."""
+    if (request.model_id is None) == (request.operator is None):
+        raise InvalidInput("give either model_id or operator", field="model_id", value=request.model_id)
+    if request.operator is not None:
+        parse_operator(request.operator)
+    parse_target(request.target)
+    check_budget(request.budget)
+    _check_name(request.search, tuple(SEARCHERS), UnknownSearcher, "search")
+    _check_name(request.allocator, tuple(ALLOCATORS), UnknownAllocator, "allocator")
+    _check_name(request.cost_model, COST_MODELS, UnknownCostModel, "cost_model")
+
+
+def _check_name(name: str, known: tuple[str, ...], error: type[InvalidInput], field: str) -> None:
+    if name not in known:
+        raise error(f"there is no {field} {name!r}; known are {', '.join(sorted(known))}", field=field, value=name)
+
+
+def check_budget(budget: BudgetBody) -> None:
+    """Raises InvalidBudget for limits that are zero, negative or absurd."""
+    trials, seconds = budget.trials, budget.seconds
+    if trials is not None and not 1 <= trials <= MAX_TRIALS:
+        raise InvalidBudget(f"trials must be 1 to {MAX_TRIALS}, not {trials}", field="budget.trials", value=trials)
+    if seconds is not None and not (math.isfinite(seconds) and 0 < seconds <= MAX_SECONDS):
+        value: Any = seconds if math.isfinite(seconds) else str(seconds)
+        raise InvalidBudget(
+            f"seconds must be more than 0 and at most {MAX_SECONDS:.0f} (30 days), not {seconds}",
+            field="budget.seconds", value=value,
+        )
+
+
+def _create(session: Session, caller: Caller, request: JobRequest) -> Job:
+    model = _model(session, caller, request)
+    if model.state is ModelState.REJECTED:
+        raise from_problem(model.error or {"code": "model_rejected", "detail": "the model was rejected"})
+    trials, seconds = request.budget.trials, request.budget.seconds
+    if trials is None and seconds is None:
+        trials = DEFAULT_TRIALS
+    spec = request.target if isinstance(request.target, str) else json.dumps(request.target, sort_keys=True)
+    if len(spec) > 2000:
+        raise InvalidInput("the target is longer than 2000 characters", field="target")
+    job = Job(
+        id=f"j-{uuid.uuid4().hex[:16]}", name=request.name, owner=caller.owner, model_id=model.id, target_spec=spec,
+        state=JobState.QUEUED, budget_trials=trials, budget_seconds=seconds,
+        stop_when_converged=request.budget.stop_when_converged, search=request.search, cost_model=request.cost_model,
+        allocator=request.allocator, priority=request.priority, seed=request.seed, warm_start=request.warm_start,
+        verify=request.verify, created_at=utcnow(), paused_seconds=0.0,
+    )  # fmt: skip
+    session.add(job)
+    session.flush()
+    events.append(session, "job_queued", job.id, id=job.id, to=JobState.QUEUED.value, model=model.id, target=spec)
+    return job
+
+
+def _model(session: Session, caller: Caller, request: JobRequest) -> Model:
+    if request.operator is not None:
+        return models.operator_model(session, request.operator, caller.owner)
+    return models.visible(session, caller, str(request.model_id))
