@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from tunesmith.search.genetic import GeneticSearcher
+from tunesmith.search.random import RandomSearcher
+from tunesmith.search.registry import SEARCHERS
+from tunesmith.testing.searchers import SearcherConformance
+
+
+class TestRandom(SearcherConformance):
+    searcher = RandomSearcher
+
+
+class TestGenetic(SearcherConformance):
+    searcher = GeneticSearcher
+
+
+def test_every_searcher_is_checked() -> None:
+    checked = {cls.searcher for cls in SearcherConformance.__subclasses__()}
+    assert checked == set(SEARCHERS.values())
