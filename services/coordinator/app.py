@@ -16,7 +16,7 @@ from services.coordinator import auth, problems
 from services.coordinator.broker import CeleryPublisher, Publisher
 from services.coordinator.context import Context
 from services.coordinator.metrics import Metrics
-from services.coordinator.routers import best, blobs, events, fleet, health, jobs, models, progress
+from services.coordinator.routers import best, blobs, events, failures, fleet, health, jobs, models, progress
 from services.coordinator.scheduling.loop import SchedulingLoop
 from services.coordinator.settings import Settings
 from services.coordinator.urls import BlobUrls
@@ -72,7 +72,7 @@ def create_app(
     )
     app.state.context, app.state.run_loop = context, run_loop
     problems.install(app)
-    for module in (health, models, jobs, progress, events, best, fleet, blobs):
+    for module in (health, models, jobs, progress, failures, events, best, fleet, blobs):
         app.include_router(module.router)
     return app
 

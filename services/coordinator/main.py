@@ -46,7 +46,4 @@ def mount_dashboard(app: FastAPI, settings: Settings) -> None:
 
     host = settings.host if settings.host not in ("0.0.0.0", "::") else "127.0.0.1"
     secret = settings.signing_key().hex()
-    mount(
-        app, base_url=f"http://{f'[{host}]' if ':' in host else host}:{settings.port}", secret=secret,
-        public_url=settings.coordinator_url,
-    )  # fmt: skip
+    mount(app, base_url=f"http://{f'[{host}]' if ':' in host else host}:{settings.port}", secret=secret)

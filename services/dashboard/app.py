@@ -43,7 +43,6 @@ def mount(
     base_url: str,
     api_key: str | None = None,
     secret: str | None = None,
-    public_url: str | None = None,
     connect: Connect | None = None,
 ) -> None:
     """Serve the dashboard at ``/`` of ``app``; call it after the API's own routes are there, before the start.
@@ -54,7 +53,6 @@ def mount(
         api_key: used for visitors who did not log in; leave None so that each browser asks for a key when the
             API wants one.
         secret: signs the session cookie; a random one ends all sessions with the process.
-        public_url: where users reach the coordinator, shown in hints; default ``base_url``.
         connect: replaces the REST client, for tests.
 
     Raises:
@@ -63,7 +61,7 @@ def mount(
     if getattr(toolkit.state, "tunesmith", None) is not None:
         raise RuntimeError("one process serves one dashboard: set TUNESMITH_DASHBOARD=false for further applications")
     sessions = Sessions(default_key=api_key)
-    context = Context(connect or Clients(base_url), sessions, (public_url or base_url).rstrip("/"))
+    context = Context(connect or Clients(base_url), sessions)
     toolkit.state.tunesmith = context
     _pages(context)
     ui.run_with(

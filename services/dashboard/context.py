@@ -25,16 +25,20 @@ class Context:
     Attributes:
         connect: makes an API for a key.
         sessions: who is logged in.
-        public_url: where users reach the coordinator, for the hints.
     """
 
     connect: Connect
     sessions: Sessions
-    public_url: str
 
     def visitor(self) -> Visitor:
         """Who asks for the page that is being built."""
         return Visitor(self, str(app.storage.browser["id"]))
+
+
+def own_url() -> str:
+    """The address under which this page's visitor reached the coordinator, without a trailing slash."""
+    request = ui.context.client.request
+    return f"{request.url.scheme}://{request.url.netloc}"
 
 
 @dataclass(frozen=True)

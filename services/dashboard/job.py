@@ -23,6 +23,10 @@ ACTIONS = {
 }
 
 
+EVENT_PAGE, EVENT_PAGES = 200, 20
+"""Events of one page of the API, and how many pages are read at once."""
+
+
 class Header:
     """Name, state, what is tuned with what, and the buttons."""
 
@@ -79,10 +83,11 @@ class Notices:
     def show(self, job: dict[str, Any]) -> None:
         """Say what the job waits for and why it failed."""
         waiting = job.get("waiting_for")
-        if waiting and job["state"] in ACTIVE:
-            wanted = waiting.get("device_class", "its target")
-            text = f"No live device of class {wanted} is registered. The job goes on when one does."
+        if waiting and "device_class" in waiting:
+            text = f"No live device of class {waiting['device_class']} is registered. The job goes on when one does."
             self._waiting.show("warn", "Waiting for a device", text)
+        elif waiting:
+            self._waiting.show("busy", "Importing the model", "The job begins when its model is split into tasks.")
         else:
             self._waiting.hide()
         error = job.get("error")
@@ -161,7 +166,13 @@ def _downloads(job_id: str) -> None:
 
 def _load(api: Api, job_id: str, after: int) -> tuple[Json, Json, list[Json], list[Json], list[Json]]:
     """Everything that the page shows, over one connection."""
-    return api.job(job_id), api.curve(job_id), api.tasks(job_id), api.failures(job_id), api.events(job_id, after)
+    events: list[Json] = []
+    for _ in range(EVENT_PAGES):
+        page = api.events(job_id, events[-1]["id"] if events else after)
+        events += page
+        if len(page) < EVENT_PAGE:
+            break
+    return api.job(job_id), api.curve(job_id), api.tasks(job_id), api.failures(job_id), events
 
 
 def build(context: Context, job_id: str) -> None:

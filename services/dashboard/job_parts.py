@@ -7,6 +7,7 @@ from typing import Any
 from nicegui import ui
 
 from services.dashboard import format as fmt
+from services.dashboard.event_text import describe, shown
 from services.dashboard.parts import empty, words
 
 COLUMNS = [
@@ -115,24 +116,6 @@ class Failures:
                 ui.label(f"latest: {line['message'][:160]}").classes("ts-soft ts-wrap")
 
 
-SECONDS = ("seconds", "latency", "untuned", "tuned", "best", "before", "after")
-"""How members of an event's data that are seconds end."""
-
-
-def describe(data: dict[str, Any]) -> str:
-    """An event's data in one line; values that are seconds get their unit."""
-    parts = []
-    for name, value in data.items():
-        if value is None or isinstance(value, (dict, list)):
-            continue
-        if isinstance(value, float) and name.endswith(SECONDS):
-            value = fmt.latency(value)
-        elif isinstance(value, float):
-            value = fmt.significant(value)
-        parts.append(f"{name.replace('_', ' ')} {value}")
-    return ", ".join(parts)
-
-
 class EventLog:
     """What happened, newest on top, the last two hundred."""
 
@@ -154,11 +137,11 @@ class EventLog:
         self.last = fresh[-1]["id"]
         self._empty.set_visibility(False)
         with self._box:
-            for event in fresh[-self.KEEP :]:
+            for event in [e for e in fresh if shown(e["kind"])][-self.KEEP :]:
                 with ui.element("div") as line:
                     ui.label(fmt.when(event.get("created_at"))).classes("ts-soft")
                     ui.label(words(event["kind"])).classes("font-semibold")
-                    ui.label(describe(event.get("data") or {}))
+                    ui.label(describe(event["kind"], event.get("data") or {}))
                 line.move(target_index=0)
         children = self._box.default_slot.children
         for old in children[self.KEEP :]:

@@ -8,7 +8,7 @@ from typing import Any
 from nicegui import ui
 
 from services.dashboard import format as fmt
-from services.dashboard.context import Context, keep_fresh
+from services.dashboard.context import Context, keep_fresh, own_url
 from services.dashboard.parts import Banner, Figure, empty, words
 from services.dashboard.theme import COLOURS, frame
 
@@ -52,7 +52,7 @@ def row(job: dict[str, Any]) -> dict[str, Any]:
         "state_text": words(job["state"]),
         "colour": COLOURS.get(job["state"], "idle"),
         "name": job.get("name") or model_name(job) or job["id"],
-        "model": model_name(job) if job.get("name") else "",
+        "model": model_name(job) if job.get("name") not in (None, "", model_name(job)) else "",
         "target": target_text(job),
         "waiting": waiting.get("device_class", ""),
         "untuned": speed.get("untuned"),
@@ -176,7 +176,7 @@ def build(context: Context) -> None:
         with ui.element("section").classes("ts-card"):
             ui.label("Devices").classes("ts-head").props("role=heading aria-level=2")
             strip = DeviceStrip()
-        _hint(context.public_url)
+        _hint(own_url())
 
     async def refresh() -> float:
         jobs, cursor = await visitor.call(lambda api: _load(api, pages))

@@ -87,7 +87,7 @@ class RestApi:
 
     def events(self, job_id: str, after: int) -> list[Json]:
         """Events after an id."""
-        return self._with(lambda c: [event.model_dump(mode="json") for event in c.events(job_id, after)])
+        return self._with(lambda c: [event.model_dump(mode="json") for event in c.events(job_id, after, limit=200)])
 
     def devices(self) -> list[Json]:
         """Every known device."""

@@ -16,6 +16,7 @@ from starlette.routing import Match
 from services.dashboard import charts, downloads, job_parts, overview
 from services.dashboard import format as fmt
 from services.dashboard.app import NOT_OURS, OtherPaths
+from services.dashboard.event_text import describe, shown
 from services.dashboard.login import local_path
 from services.dashboard.rest import Clients
 from services.dashboard.sessions import Sessions
@@ -99,13 +100,24 @@ def test_rows_have_values_to_sort_by_and_texts() -> None:
 
 
 def test_a_task_without_results_has_dashes() -> None:
-    row = job_parts.row({"id": 3, "name": "t", "weight": 1, "trials": 0, "tunable": False, "best_seconds": None})
+    row = job_parts.row({"id": 3, "name": "t", "weight": 1, "trials": 0, "tunable": False, "best_latency": None})
     assert (row["best_text"], row["speedup_text"], row["rate_text"], row["note"]) == ("–", "–", "–", "nothing to tune")
 
 
-def test_events_are_described_with_units() -> None:
-    data = {"task": "conv", "best_seconds": 0.00171, "trials": 64, "detail": None, "list": [1]}
-    assert job_parts.describe(data) == "task conv, best seconds 1.71 ms, trials 64"
+def test_events_are_told_in_words_and_units() -> None:
+    best = {"task": 3, "name": "conv", "seconds": 0.00171, "before": 0.0021, "record": 7}
+    assert describe("new_best", best) == "conv: 1.71 ms (was 2.10 ms)"
+    done = {"number": 4, "name": "conv", "measured": 16, "failed": 2, "best_after": 0.001, "task": 3, "trials": 15}
+    assert describe("round_finished", done) == "round 4 of conv: 16 measured, 2 failed, best 1.00 ms"
+    moved = {"id": "j1", "from": "running", "to": "failed", "problem": {"detail": "no candidate ran"}}
+    assert describe("job_failed", moved) == "running → failed, no candidate ran"
+    assert describe("job_changed", {"id": "j1", "budget_seconds": 60.0, "list": [1]}) == "budget seconds 60.0 s"
+
+
+def test_inner_steps_are_only_told_when_they_go_wrong() -> None:
+    kinds = ["job_running", "new_best", "round_finished", "batch_retried", "round_failed", "evaluation_done"]
+    assert all(map(shown, kinds))
+    assert not any(map(shown, ["batch_running", "batch_done", "round_opened", "round_measuring", "cost_model_queued"]))
 
 
 def test_sessions_forget_the_least_recently_used() -> None:

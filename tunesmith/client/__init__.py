@@ -17,7 +17,7 @@ __all__ = [
     "DEFAULT_URL",
     "Device",
     "EmbeddedStack",
-    "Event",
+    "Event", "Failure",
     "Job",
     "JobTask",
     "Latency",
