@@ -7,8 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from tunesmith.allocate.registry import ALLOCATORS
-from tunesmith.errors import InvalidInput, TargetUnavailable, UnknownAllocator, UnknownCostModel, UnknownSearcher
+from tunesmith.errors import (
+    InvalidInput,
+    NotAModel,
+    TargetUnavailable,
+    UnknownAllocator,
+    UnknownCostModel,
+    UnknownSearcher,
+)
 from tunesmith.names import COST_MODELS
+from tunesmith.operators import looks_like_operator, parse_operator
 from tunesmith.search.registry import SEARCHERS
 from tunesmith.targets import parse_target
 
@@ -34,6 +42,18 @@ def parse_inputs(values: list[str]) -> dict[str, tuple[int, ...]]:
             raise InvalidInput(f"--input must look like name=1,3,224,224, not {value!r}", field="input", value=value)
         shapes[name] = shape
     return shapes
+
+
+def check_model(model: str) -> None:
+    """Refuse what is neither a file nor an operator.
+
+    Raises:
+        NotAModel, InvalidOperator: as their names say.
+    """
+    if looks_like_operator(model):
+        parse_operator(model)
+    elif not Path(model).is_file():
+        raise NotAModel(f"there is no file {model}, and it is not an operator spec either", field="model", value=model)
 
 
 def check_names(options: dict[str, Any]) -> None:

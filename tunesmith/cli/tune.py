@@ -13,14 +13,14 @@ from typing import Annotated, Any
 
 import typer
 
-from tunesmith.cli.checks import check_names, check_target_is_here, parse_inputs
+from tunesmith.cli.checks import check_model, check_names, check_target_is_here, parse_inputs
 from tunesmith.cli.jobs import failure
 from tunesmith.cli.options import Json, Key, Server
 from tunesmith.cli.output import duration, emit, seconds, times
 from tunesmith.cli.progress import follow
 from tunesmith.client import DEFAULT_URL, Client, EmbeddedStack, Job
-from tunesmith.errors import InvalidBudget, JobFailed, NotAModel
-from tunesmith.operators import looks_like_operator, parse_operator
+from tunesmith.errors import InvalidBudget, JobFailed
+from tunesmith.operators import looks_like_operator
 from tunesmith.states import JobState
 from tunesmith.targets import parse_target
 
@@ -79,10 +79,7 @@ def _checked(
     model: str, target: str, trials: int | None, time_: float | None, inputs: list[str], options: dict[str, Any]
 ) -> Request:
     parse_target(target)
-    if looks_like_operator(model):
-        parse_operator(model)
-    elif not Path(model).is_file():
-        raise NotAModel(f"there is no file {model}, and it is not an operator spec either", field="model", value=model)
+    check_model(model)
     if trials is not None and trials < 1:
         raise InvalidBudget(f"--trials must be at least 1, not {trials}", field="budget.trials", value=trials)
     if time_ is not None and not time_ >= LEAST_SECONDS:

@@ -1,0 +1,90 @@
+"""A model on this machine, from its file to libraries: for ``tunesmith compile`` and ``tunesmith compare``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tunesmith.errors import TargetUnavailable
+from tunesmith.metaschedule import DatabaseRecord, write_database
+from tunesmith.operators import looks_like_operator, parse_operator
+from tunesmith.targets import Target, parse_target
+from tunesmith.types import TensorSpec
+from workers.tvm_backend.host import describe
+from workers.tvm_backend.warm import warm
+
+ZIP_MAGIC = b"PK\x03\x04"
+
+
+def source_of(path: Path) -> str:
+    """``pt2`` for an archive, else ``onnx``."""
+    with path.open("rb") as file:
+        return "pt2" if file.read(4) == ZIP_MAGIC else "onnx"
+
+
+class LocalModel:
+    """A prepared model in a working folder.
+
+    Args:
+        model: a file or an operator spec.
+        inputs: static shapes by input name.
+        folder: where intermediate files go.
+
+    Raises:
+        ModelRejected, InvalidOperator, MissingDependency: as when it is submitted.
+    """
+
+    inputs: tuple[TensorSpec, ...]
+
+    def __init__(self, model: str, inputs: Mapping[str, tuple[int, ...]], folder: Path) -> None:
+        warm("llvm")
+        from workers.tvm_backend.importing import import_model, operator_module
+        from workers.tvm_backend.prepare import prepare, save_params
+
+        if looks_like_operator(model):
+            mod = operator_module(parse_operator(model))
+        else:
+            mod = import_model(model, source_of(Path(model)), inputs)
+        prepared = prepare(mod)
+        self._folder, self._module, self.inputs = folder, prepared.module, prepared.inputs
+        self._params = folder / "params.npz"
+        save_params(prepared.params, self._params)
+
+    def compile(self, out: Path, target: Target, records: list[DatabaseRecord] | None) -> list[str]:
+        """Write a library whose ``main`` takes the model's inputs; returns the tasks that found no schedule.
+
+        Args:
+            out: the library.
+            target: what to compile for.
+            records: schedules to apply; None compiles untuned.
+        """
+        from workers.tvm_backend.model import compile_model
+
+        database = None
+        if records is not None:
+            database = self._folder / "database"
+            write_database(database, records)
+        return compile_model(self._module, self._params, target, database, out, bind=True).missing
+
+
+def local_target(spec: str) -> Target:
+    """The target that a short name means on this host.
+
+    Raises:
+        UnknownTarget: it is none.
+        TargetUnavailable: it is ``cuda``, which says too little to compile for.
+    """
+    parsed = parse_target(spec)
+    if parsed.target is not None:
+        return parsed.target
+    if parsed.kind == "cuda":
+        raise TargetUnavailable(
+            "name the GPU by its tag, such as nvidia/nvidia-h100, or by target JSON", field="target", value=spec
+        )
+    host = describe()
+    return Target({"kind": "llvm", "mcpu": host.mcpu, "num-cores": parsed.cores or host.cores})
+
+
+def target_of(records: list[DatabaseRecord]) -> Target | None:
+    """The target that schedules were found for."""
+    return Target(dict(records[0].target)) if records else None
