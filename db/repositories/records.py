@@ -72,7 +72,7 @@ def best_elsewhere(
     """The fastest records of a workload on a target that other jobs or imports left, fastest first."""
     query = sa.select(Record).where(
         Record.workload_hash == workload, Record.target_hash == target, Record.latency.is_not(None),
-        Record.sketch_hash.in_(sketches), sa.or_(Record.job_id.is_(None), Record.job_id != not_job),
+        Record.sketch_hash.in_(sketches), Record.job_id.is_distinct_from(not_job), _real(),
     )
     return session.scalars(query.order_by(Record.latency, Record.id).limit(limit)).all()
 
@@ -84,6 +84,12 @@ def measurement(row: Record) -> Measurement:
     return Measurement(
         candidate, tuple(row.samples), failure, row.message, row.build_seconds, row.run_seconds
     )
+
+
+def _real() -> sa.ColumnElement[bool]:
+    """Not the invention of a simulated device, which another job must not learn from."""
+    simulated: sa.ColumnElement[bool] = Record.environment["simulated"].as_boolean()
+    return simulated.is_not(True)
 
 
 def training_rows(
@@ -99,7 +105,7 @@ def training_rows(
     if job_id is not None:
         query = query.where(Record.job_id == job_id)
     if not_job is not None:
-        query = query.where(sa.or_(Record.job_id.is_(None), Record.job_id != not_job))
+        query = query.where(Record.job_id.is_distinct_from(not_job), _real())
     found = session.execute(query.order_by(Record.id.desc()).limit(limit)).all()
     return [
         TrainingRow(id_, workload, batch, index, latency, blob)

@@ -1,0 +1,109 @@
+"""The Celery application of the workers."""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any
+
+from celery import Celery, signals
+from kombu import Queue
+
+from tunesmith.messages import CORE_QUEUES, INGEST, SEARCH, measure_queue
+from tunesmith.targets import local_cpu_classes
+from workers import logs
+from workers.core import tasks
+from workers.sandbox.parent_death import die_with_parent
+from workers.settings import MEASURE, Settings
+from workers.tvm_backend.host import describe_from_outside
+
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+PROCESS_START_SECONDS = 120.0
+"""How long a child may take to load TVM before Celery counts it as failed."""
+
+
+def create_app(settings: Settings) -> Celery:
+    """The application with the tasks of ``settings.queues``.
+
+    Early acknowledgement and no prefetch: a message is only a bell, the database owns the work, and a lost or
+    doubled one is harmless. Nothing heavy is imported here: TVM is loaded by the pool's children.
+    """
+    for name in ONE_THREAD:
+        os.environ.setdefault(name, "1")
+    settings = with_device_classes(settings)
+    app = Celery("tunesmith", set_as_current=False)
+    app.conf.update(
+        broker_url=settings.broker_url.get_secret_value(),
+        broker_connection_retry_on_startup=True,
+        broker_transport_options={
+            "visibility_timeout": 3600, "global_keyprefix": "tunesmith:", "socket_timeout": 30,
+            "socket_connect_timeout": 5, "health_check_interval": 25,
+        },
+        result_backend=None,
+        task_ignore_result=True,
+        task_acks_late=False,
+        task_serializer="json",
+        accept_content=["json"],
+        task_queues=[Queue(name, routing_key=name) for name in queue_names(settings)],
+        task_default_queue=CORE_QUEUES[0],
+        task_create_missing_queues=True,
+        worker_prefetch_multiplier=1,
+        worker_disable_prefetch=True,
+        worker_proc_alive_timeout=PROCESS_START_SECONDS,
+        worker_soft_shutdown_timeout=5,
+        worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
+        worker_enable_remote_control=True,
+        worker_send_task_events=False,
+        enable_utc=True,
+    )
+    logs.configure(settings.log_level)
+    _follow_children(app, settings)
+    tasks.register(app, settings.core_queues, _context_factory(settings))
+    if settings.measures:
+        from workers.measure.tasks import register
+
+        register(app, settings)
+    return app
+
+
+def with_device_classes(settings: Settings) -> Settings:
+    """The settings with the device classes filled in: without any given, those of this host's CPU."""
+    if MEASURE not in settings.queues or settings.device_classes:
+        return settings
+    host = describe_from_outside()
+    return settings.model_copy(update={"device_classes": local_cpu_classes(host.mcpu, host.cores)})
+
+
+def queue_names(settings: Settings) -> tuple[str, ...]:
+    """The queues to consume: ``measure`` stands for those of every class of this worker's device."""
+    names: list[str] = []
+    for name in settings.queues:
+        names += [measure_queue(c) for c in settings.device_classes] if name == MEASURE else [name]
+    return tuple(dict.fromkeys(names))
+
+
+def _context_factory(settings: Settings) -> Any:
+    """Makes this process's context when the first task asks for it, which is after the fork."""
+
+    @functools.lru_cache(maxsize=1)
+    def context() -> Any:
+        from workers.core.context import make_context
+
+        return make_context(settings)
+
+    return context
+
+
+def _follow_children(app: Celery, settings: Settings) -> None:
+    """Each child of the pool ends with its parent and loads TVM before its first task, if its tasks need it."""
+    needs_tvm = bool({INGEST, SEARCH} & set(settings.core_queues))
+
+    def start(**_: Any) -> None:
+        die_with_parent()
+        if needs_tvm:
+            from workers.tvm_backend.warm import warm
+
+            warm()
+
+    signals.worker_process_init.connect(start, weak=False, dispatch_uid="tunesmith.start")

@@ -1,0 +1,71 @@
+"""What a core task works with."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from db.blobs import BlobStore
+from db.engine import Sessions, create_engine, session_factory
+from workers.sandbox.lease import HostLease
+from workers.settings import Settings
+
+Value = TypeVar("Value")
+
+
+class Cache(Generic[Value]):
+    """The most recently used values of one process."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._values: OrderedDict[Hashable, Value] = OrderedDict()
+
+    def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """The value of ``key``, made when it is not there."""
+        if key not in self._values:
+            self._values[key] = make()
+        self._values.move_to_end(key)
+        while len(self._values) > self._size:
+            self._values.popitem(last=False)
+        return self._values[key]
+
+
+@dataclass
+class Context:
+    """One per process.
+
+    Attributes:
+        sessions, readers: sessions that write, and such as only read.
+        worker: this process's name in claims and events.
+        spaces: design spaces by workload, target and sketches: their warmth is most of a proposal's speed.
+        cost_models: loaded models by id.
+        features: features of measured batches by blob.
+    """
+
+    settings: Settings
+    sessions: Sessions
+    readers: Sessions
+    blobs: BlobStore
+    lease: HostLease
+    worker: str
+    spaces: Cache[Any] = field(default_factory=lambda: Cache(64))
+    cost_models: Cache[Any] = field(default_factory=lambda: Cache(4))
+    features: Cache[Any] = field(default_factory=lambda: Cache(2048))
+
+
+def make_context(settings: Settings) -> Context:
+    """The context of this process; opens no connection yet."""
+    engine = create_engine(settings.url())
+    return Context(
+        settings=settings,
+        sessions=session_factory(engine),
+        readers=session_factory(engine, read_only=True),
+        blobs=BlobStore(settings.blobs()),
+        lease=HostLease(settings.lease_file),
+        worker=f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}",
+    )

@@ -1,0 +1,76 @@
+"""Import a model: TVM module, parameters and tasks."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from db.engine import transact
+from db.models import Model
+from db.repositories import models
+from db.repositories.models import Imported, ImportedTask
+from tunesmith.messages import IngestModel
+from tunesmith.operators import parse_operator
+from workers.core.context import Context
+from workers.core.leased import Lease, run_leased
+from workers.tvm_backend import importing, prepare, tasks
+from workers.tvm_backend.warm import warm
+
+
+def run(context: Context, message: IngestModel) -> bool:
+    """The task ``tunesmith.ingest``.
+
+    An import takes too long to hold the host lease: a kernel that waits for it would time out.
+    """
+
+    def work(lease: Lease) -> None:
+        warm()
+        with context.readers() as session:
+            model = session.get_one(Model, message.model_id)
+        mod = load(context, model)
+        lease.check()
+        imported = split(context, mod)
+        transact(context.sessions, lambda session: _store(session, lease, imported))
+
+    timeout = context.settings.ingest_timeout
+    return run_leased(context, Model, message.model_id, message.attempt, timeout, work)
+
+
+def load(context: Context, model: Model) -> Any:
+    """The model as a Relax module. Raises the ModelRejected family, InvalidOperator, MissingDependency, NotFound."""
+    if model.source == "operator":
+        return importing.operator_module(parse_operator(str(model.operator)))
+    shapes = json.loads(model.inputs_key) if model.inputs_key else {}
+    context.blobs.size(model.sha256)  # NotFound rather than whatever an importer says of a missing file
+    return importing.import_model(
+        context.blobs.path(model.sha256), model.source, {name: tuple(shape) for name, shape in shapes.items()}
+    )
+
+
+def split(context: Context, mod: Any) -> Imported:
+    """Prepare a module, put its big parts into the blob store, find its tasks."""
+    prepared = prepare.prepare(mod)
+    with tempfile.TemporaryDirectory(prefix=".params-", dir=context.blobs.directory) as folder:
+        path = Path(folder) / "params.npz"
+        prepare.save_params(prepared.params, path)
+        params_blob = context.blobs.adopt(path)
+    found: dict[str, ImportedTask] = {}
+    for task in tasks.extract_tasks(prepared.module):
+        known = found.get(task.workload.hash)
+        weight = task.weight + (known.weight if known else 0)
+        found[task.workload.hash] = ImportedTask(
+            known.workload if known else task.workload, weight, context.blobs.put_bytes(task.module),
+            context.blobs.put_bytes(task.metaschedule),
+        )
+    return Imported(
+        module_blob=context.blobs.put_bytes(prepared.module), params_blob=params_blob, inputs=prepared.inputs,
+        pipeline=prepared.pipeline, tasks=tuple(found.values()),
+    )
+
+
+def _store(session: Session, lease: Lease, imported: Imported) -> None:
+    models.store_import(session, lease.hold(session), imported)

@@ -1,0 +1,60 @@
+"""Prepare a job: settle its target and generate the design spaces of its tasks."""
+
+from __future__ import annotations
+
+import json
+
+from sqlalchemy.orm import Session
+
+from db.engine import transact
+from db.models import Job, ModelTask, WorkloadRow
+from db.repositories import job_tasks, models
+from db.repositories.job_tasks import PlannedTask
+from tunesmith.errors import NothingToTune
+from tunesmith.messages import PrepareJob
+from tunesmith.targets import Target
+from workers.core.context import Context
+from workers.core.leased import Lease, run_leased
+from workers.core.targets import resolve
+from workers.tvm_backend import space
+from workers.tvm_backend.warm import warm
+
+
+def run(context: Context, message: PrepareJob) -> bool:
+    """The task ``tunesmith.prepare``."""
+
+    def work(lease: Lease) -> None:
+        with context.readers() as session:
+            job = session.get_one(Job, message.job_id)
+            tasks = models.tasks(session, job.model_id)
+        target = resolve(context, job.target_spec)
+        warm(target.kind)
+        planned = []
+        for task, workload in tasks:
+            lease.check()
+            planned.append(plan(context, task, workload, target))
+        if not any(task.tunable for task in planned):
+            raise NothingToTune(
+                "no task of the model has a schedule decision to take for this target", tasks=len(planned)
+            )
+        transact(context.sessions, lambda session: _store(session, lease, target, planned))
+
+    timeout = context.settings.ingest_timeout
+    return run_leased(context, Job, message.job_id, message.attempt, timeout, work)
+
+
+def plan(context: Context, task: ModelTask, workload: WorkloadRow, target: Target) -> PlannedTask:
+    """A task with the sketches of its design space."""
+    module = context.blobs.get_bytes(workload.module_blob)
+    with context.lease.shared():
+        bodies = space.generate(module, target)
+    return PlannedTask(
+        workload=workload.hash, name=task.name, family=workload.family, weight=task.weight,
+        sketches={body.hash: json.loads(body.to_json()) for body in bodies}, tunable=space.tunable(bodies),
+    )
+
+
+def _store(session: Session, lease: Lease, target: Target, planned: list[PlannedTask]) -> None:
+    job = lease.hold(session)
+    job_tasks.store_target(session, target.hash, target.to_json(), target.device_class)
+    job_tasks.store_plan(session, job, target.hash, planned)

@@ -1,0 +1,138 @@
+"""Take in reports: the only tasks that write results."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import structlog
+from sqlalchemy.orm import Session
+
+from costmodels.metrics import evaluate
+from db.engine import transact
+from db.models import Batch, Evaluation, Job, Round
+from db.repositories import devices, outcomes, records, results, work
+from db.repositories.work import transition, utcnow
+from tunesmith.errors import MeasurementFailed
+from tunesmith.messages import BatchReport, DeviceReport, EvaluationReport
+from tunesmith.states import JobState, WorkState, is_final
+from tunesmith.types import FailureKind
+from workers.core.context import Context
+
+log = structlog.get_logger(__name__)
+
+MAX_OUTPUT_ERROR = 1e-2
+"""Largest normalised difference between the tuned and the untuned model's outputs that counts as agreement."""
+TRANSIENT = frozenset(
+    {FailureKind.DEVICE_LOST, FailureKind.CRASH, FailureKind.BUILD_TIMEOUT, FailureKind.RUN_TIMEOUT}
+)
+"""Failures of an evaluation that another attempt may not have."""
+
+
+def batch(context: Context, report: BatchReport) -> None:
+    """The task ``tunesmith.record_batch``: results of any attempt count once, signs of life only of the present one."""
+
+    def work_(session: Session) -> bool:
+        row = session.get(Batch, report.batch_id, with_for_update=True, populate_existing=True)
+        if row is None:
+            log.info("report of an unknown batch", batch=report.batch_id)
+            return False
+        results.sign_of_life(session, row, report.worker, report.attempt)
+        work.extend(session, Batch, row.id, report.attempt, context.settings.work_timeout)
+        applied = results.apply(session, row, report.results, report.environment)
+        if applied.finished:
+            _rank(session, row)
+        elif (report.final or report.error) and report.attempt == row.attempt and not is_final(row.state):
+            reason = report.error or "the worker ended the batch without all results"
+            _retry(context, session, row, MeasurementFailed(reason[:1000]).problem())
+        return applied.finished
+
+    finished = transact(context.sessions, work_)
+    log.info("results", batch=report.batch_id, attempt=report.attempt, results=len(report.results), finished=finished)
+
+
+def _rank(session: Session, row: Batch) -> None:
+    """How well the cost model of the time ranked this batch: its metrics go to the round."""
+    if row.predictions is None:
+        return
+    found = [
+        (row.predictions[record.index], math.inf if record.latency is None else record.latency)
+        for record in records.of_batch(session, row.id)
+        if row.predictions[record.index] is not None and record.failure not in records.BLAMELESS
+    ]
+    if len(found) < 2:
+        return
+    scores, latency = (np.array(column, dtype=np.float64) for column in zip(*found, strict=True))
+    ranking = evaluate(scores, latency, np.zeros(len(found), dtype=np.int64)).to_json()
+    round_ = session.get_one(Round, row.round_id, populate_existing=True)
+    round_.metrics = {**(round_.metrics or {}), "ranking": ranking}
+
+
+def _retry(context: Context, session: Session, row: Batch | Evaluation, problem: dict[str, Any]) -> None:
+    work.retry_or_fail(session, row, context.settings.max_attempts, problem)
+
+
+def evaluation(context: Context, report: EvaluationReport) -> None:
+    """The task ``tunesmith.record_evaluation``: a success of any attempt counts, and ends the job."""
+
+    def work_(session: Session) -> None:
+        row = session.get(Evaluation, report.evaluation_id, with_for_update=True, populate_existing=True)
+        if row is None or is_final(row.state):
+            log.info("report of an unknown or finished evaluation", evaluation=report.evaluation_id)
+            return
+        if not report.final:
+            _sign_of_life(context, session, row, report)
+        elif report.failure is None:
+            _finish(session, row, report)
+        elif report.attempt == row.attempt:
+            _failed(context, session, row, report)
+
+    transact(context.sessions, work_)
+
+
+def _sign_of_life(context: Context, session: Session, row: Evaluation, report: EvaluationReport) -> None:
+    if report.attempt != row.attempt:
+        return
+    if row.state is WorkState.QUEUED:
+        transition(session, row, WorkState.RUNNING, worker=report.worker, data={"worker": report.worker})
+    work.extend(session, Evaluation, row.id, report.attempt, context.settings.work_timeout)
+
+
+def _finish(session: Session, row: Evaluation, report: EvaluationReport) -> None:
+    row.untuned_samples, row.tuned_samples = report.untuned_samples, report.tuned_samples
+    row.output_error, row.applied, row.environment = report.error, report.applied, report.environment
+    session.flush()
+    wrong = report.error is not None and not report.error <= MAX_OUTPUT_ERROR  # a NaN is wrong, too
+    if wrong or not report.untuned_samples or not report.tuned_samples:
+        detail = "the evaluation measured nothing"
+        if wrong:
+            detail = (
+                f"the tuned model's outputs differ from the untuned model's by {report.error:.3g} of their range, "
+                f"more than {MAX_OUTPUT_ERROR:g}"
+            )
+        failure = FailureKind.WRONG_RESULT if wrong else FailureKind.RUN_ERROR
+        outcomes.fail_evaluation(session, row, MeasurementFailed(detail, failure=failure.value).problem())
+        return
+    transition(
+        session, row, WorkState.DONE, finished_at=utcnow(),
+        data={"untuned": float(np.median(report.untuned_samples)), "tuned": float(np.median(report.tuned_samples))},
+    )
+    job = session.get_one(Job, row.job_id, with_for_update=True, populate_existing=True)
+    if job.state is JobState.FINISHING:
+        transition(session, job, JobState.SUCCEEDED, finished_at=utcnow())
+
+
+def _failed(context: Context, session: Session, row: Evaluation, report: EvaluationReport) -> None:
+    assert report.failure is not None
+    problem = MeasurementFailed(report.message[:1000] or report.failure.value, failure=report.failure.value).problem()
+    if report.failure in TRANSIENT:
+        _retry(context, session, row, problem)
+    else:
+        outcomes.fail_evaluation(session, row, problem)
+
+
+def device(context: Context, report: DeviceReport) -> None:
+    """The task ``tunesmith.record_device``."""
+    timeout = context.settings.device_timeout
+    transact(context.sessions, lambda session: devices.report(session, report, timeout))

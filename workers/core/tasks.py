@@ -1,0 +1,59 @@
+"""The core tasks as Celery sees them. What they do is imported when the first of them runs, never in the parent."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from celery import Celery
+
+from tunesmith.messages import (
+    INGEST,
+    RECORD,
+    SEARCH,
+    TRAIN,
+    BatchReport,
+    DeviceReport,
+    EvaluationReport,
+    IngestModel,
+    Message,
+    PrepareJob,
+    ProposeRound,
+    TrainCostModel,
+)
+
+
+class CoreTask(NamedTuple):
+    """A message, the queue that it arrives on, and the function for it."""
+
+    message: type[Message]
+    queue: str
+    module: str
+    function: str
+
+
+CORE_TASKS = (
+    CoreTask(IngestModel, INGEST, "workers.core.ingest", "run"),
+    CoreTask(PrepareJob, INGEST, "workers.core.prepare", "run"),
+    CoreTask(ProposeRound, SEARCH, "workers.core.search", "run"),
+    CoreTask(TrainCostModel, TRAIN, "workers.core.train", "run"),
+    CoreTask(BatchReport, RECORD, "workers.core.record", "batch"),
+    CoreTask(EvaluationReport, RECORD, "workers.core.record", "evaluation"),
+    CoreTask(DeviceReport, RECORD, "workers.core.record", "device"),
+)
+
+
+def register(app: Celery, queues: Iterable[str], context: Callable[[], Any]) -> None:
+    """Register the tasks of ``queues``; ``context`` makes or returns the process's context."""
+    wanted = set(queues)
+    for task in CORE_TASKS:
+        if task.queue in wanted:
+            _register(app, task, context)
+
+
+def _register(app: Celery, task: CoreTask, context: Callable[[], Any]) -> None:
+    @app.task(name=task.message.task)
+    def run(body: dict[str, Any]) -> None:
+        function = getattr(importlib.import_module(task.module), task.function)
+        function(context(), task.message.model_validate(body))

@@ -1,0 +1,122 @@
+"""Train a cost model on what was measured."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sqlalchemy.orm import Session
+
+from costmodels.base import CostModel, TrainingSet
+from costmodels.registry import load_cost_model
+from costmodels.training import Part, assemble, assess, train
+from db.engine import transact
+from db.models import CostModelRow, Job
+from db.repositories import cost_models, records
+from db.repositories.records import TrainingRow
+from db.repositories.work import transition
+from tunesmith.errors import NotFound, TunesmithError
+from tunesmith.messages import TrainCostModel
+from tunesmith.states import WorkState
+from workers.core.context import Context
+from workers.core.features import BatchFeatures
+from workers.core.leased import Lease, run_leased
+
+LIMIT = 4000
+"""Records that a model is trained on at most, the job's own first, then the newest of other jobs."""
+
+
+def run(context: Context, message: TrainCostModel) -> bool:
+    """The task ``tunesmith.train``."""
+
+    def work(lease: Lease) -> None:
+        started = time.perf_counter()
+        with context.readers() as session:
+            row = session.get_one(CostModelRow, message.cost_model_id)
+            job = session.get(Job, row.job_id) if row.job_id else None
+            if job is None:
+                raise NotFound("the job that the model was for is gone")
+            own, others = _rows(session, row, job)
+            valid = records.count_valid(session, job.id)
+            previous = cost_models.latest(session, job.id)
+        data = training_set(context, row.features, [*own, *others])
+        if not len(data) or not np.isfinite(data.latency).any():
+            raise TunesmithError("there is no measured candidate with features to train on yet")
+        lease.check()
+        trained = train(data, row.kind, job.seed, guard=context.lease.shared)
+        metrics: dict[str, Any] = {
+            "programs": trained.programs, "valid": trained.valid, "own": len(own), "others": len(others),
+            "held_out": trained.metrics.to_json() if trained.metrics else None,
+            "previous_on_new": _previous_on_new(context, row.features, own, previous),
+            "seconds": round(time.perf_counter() - started, 3),
+        }
+        blob = context.blobs.put_bytes(trained.model.save())
+        transact(context.sessions, lambda session: _store(session, lease, own, valid, blob, metrics))
+
+    timeout = context.settings.work_timeout
+    return run_leased(context, CostModelRow, message.cost_model_id, message.attempt, timeout, work)
+
+
+def _rows(session: Session, row: CostModelRow, job: Job) -> tuple[list[TrainingRow], list[TrainingRow]]:
+    own = records.training_rows(session, row.target_hash, LIMIT, job_id=job.id)
+    left = LIMIT - len(own)
+    others = records.training_rows(session, row.target_hash, left, not_job=job.id) if left else []
+    return own, others
+
+
+def training_set(context: Context, version: str, rows: Sequence[TrainingRow]) -> TrainingSet:
+    """Features and latencies of records, as far as their features are of ``version`` and still there."""
+    batches: dict[str, list[TrainingRow]] = defaultdict(list)
+    for row in rows:
+        batches[row.features_blob].append(row)
+    parts = [part for sha, members in batches.items() if (part := _part(context, version, sha, members)) is not None]
+    return assemble(parts)
+
+
+def _part(context: Context, version: str, sha: str, rows: Sequence[TrainingRow]) -> Part | None:
+    try:
+        found: BatchFeatures = context.features.get(sha, lambda: BatchFeatures.load(context.blobs, sha))
+    except NotFound:
+        return None
+    if found.version != version:
+        return None
+    latency = {row.index: np.inf if row.latency is None else row.latency for row in rows}
+    known = np.array([i for i, index in enumerate(found.index.tolist()) if index in latency], dtype=np.int64)
+    if not len(known):
+        return None
+    values = np.array([latency[int(index)] for index in found.index[known]], dtype=np.float64)
+    return Part(rows[0].workload_hash, found.features.take(known), values)
+
+
+def _previous_on_new(
+    context: Context, version: str, own: Sequence[TrainingRow], previous: CostModelRow | None
+) -> dict[str, Any] | None:
+    """The metrics of the model in use on what was measured since it was trained: an honest test of it."""
+    if previous is None or previous.blob is None or previous.features != version:
+        return None
+    data = training_set(context, version, [row for row in own if row.id > previous.trained_through])
+    if not len(data):
+        return None
+    return assess(_load(context, previous), data).to_json()
+
+
+def _load(context: Context, row: CostModelRow) -> CostModel:
+    model: CostModel = context.cost_models.get(
+        row.id, lambda: load_cost_model(row.kind, context.blobs.get_bytes(str(row.blob)))
+    )
+    return model
+
+
+def _store(
+    session: Session, lease: Lease, own: Sequence[TrainingRow], valid: int, blob: str, metrics: dict[str, Any]
+) -> None:
+    """``valid``: the job's own records with a latency, which the scheduler compares with, whatever was trained on."""
+    row: CostModelRow = lease.hold(session)
+    through = max((r.id for r in own), default=0)
+    transition(
+        session, row, WorkState.DONE, blob=blob, metrics=metrics, trained_on=valid, trained_through=through,
+        data={"number": row.number, "metrics": metrics},
+    )

@@ -1,0 +1,82 @@
+"""The workers' settings: environment variables ``TUNESMITH_*``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from tunesmith.messages import CORE_QUEUES
+from workers.sandbox.lease import default_lease_path
+
+MEASURE = "measure"
+
+
+class Settings(BaseSettings):
+    """One per process; every field is the environment variable ``TUNESMITH_<FIELD>``."""
+
+    model_config = SettingsConfigDict(env_prefix="TUNESMITH_", extra="ignore")
+
+    data_dir: Path = Field(Path(".tunesmith"), description="Folder of the database, blobs and logs.")
+    database_url: str = Field("", description="SQLAlchemy URL; empty: an SQLite file in the data folder.")
+    broker_url: SecretStr = Field(
+        SecretStr("redis://127.0.0.1:6379/0"), description="Redis that carries the Celery messages."
+    )
+    blob_dir: Path | None = Field(None, description="Folder of the blobs; default: `blobs` in the data folder.")
+    queues: Annotated[tuple[str, ...], NoDecode] = Field(
+        CORE_QUEUES,
+        description="Queues to serve, separated by commas: `ingest`, `search`, `train`, `record`, `measure` (every "
+        "device class of the device) or `measure.<device class>`.",
+    )
+    concurrency: int = Field(1, ge=1, description="Tasks of the core queues that run at once.")
+    work_timeout: float = Field(
+        45.0, gt=0, description="Seconds without a sign of life after which work is handed out anew."
+    )
+    ingest_timeout: float = Field(300.0, gt=0, description="The same for imports and for preparing a job.")
+    max_attempts: int = Field(3, ge=1, description="How often work is tried before it counts as failed.")
+    device_timeout: float = Field(15.0, gt=0, description="Seconds after which an unseen device counts as gone.")
+    lease_file: Path = Field(
+        default_factory=default_lease_path,
+        description="The host lease: nothing builds or searches while a kernel is timed. Default: one per user in "
+        "the temporary folder.",
+    )
+    tracker: str = Field("127.0.0.1:9190", description="RPC tracker of the measure worker's device, host:port.")
+    device_key: str = Field("", description="The device's key at the tracker; empty: the host's name and `-cpu`.")
+    device_classes: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="Device classes that the measure worker serves, separated by commas; empty: its device's."
+    )
+    simulate: bool = Field(False, description="The measure worker invents latencies and needs no device.")
+    log_level: str = Field("info", description="Least severe level that is logged.")
+
+    @field_validator("queues", "device_classes", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("queues")
+    @classmethod
+    def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if name not in (*CORE_QUEUES, MEASURE) and not name.startswith(f"{MEASURE}."):
+                raise ValueError(f"no queue {name!r}: there are {', '.join(CORE_QUEUES)}, measure, measure.<class>")
+        return value
+
+    @property
+    def core_queues(self) -> tuple[str, ...]:
+        """The core queues to serve."""
+        return tuple(name for name in self.queues if name in CORE_QUEUES)
+
+    @property
+    def measures(self) -> bool:
+        """True when this worker measures."""
+        return any(name == MEASURE or name.startswith(f"{MEASURE}.") for name in self.queues)
+
+    def url(self) -> str:
+        """The database's URL, default filled in."""
+        return self.database_url or f"sqlite:///{self.data_dir.absolute() / 'tunesmith.db'}"
+
+    def blobs(self) -> Path:
+        """The blobs' folder, default filled in."""
+        return self.blob_dir or self.data_dir / "blobs"
