@@ -27,7 +27,16 @@ class ChildError(Exception):
 
 
 class ChildCrashed(ChildError):
-    """The process died while it worked on the request; the detail says how."""
+    """The process died while it worked on the request.
+
+    Attributes:
+        signal: the signal that ended it, 0 when it ended by itself.
+    """
+
+    def __init__(self, code: int | None) -> None:
+        self.signal = -code if code is not None and code < 0 else 0
+        how = f"was ended by signal {self.signal}" if self.signal else f"ended with exit code {code}"
+        super().__init__(f"the process {how}")
 
 
 class ChildTimeout(ChildError):
@@ -227,16 +236,10 @@ class _Child:
         except Closed:
             process = self._process
             self.stop()
-            raise ChildCrashed(_how_it_ended(process.returncode)) from None
+            raise ChildCrashed(process.returncode) from None
         except Expired:
             self.stop()
             raise ChildTimeout(f"no answer within {timeout:g} s") from None
         if reply[0] == "error":
             raise ChildRaised(*reply[1:])
         return reply[1]
-
-
-def _how_it_ended(code: int | None) -> str:
-    if code is not None and code < 0:
-        return f"the process was ended by signal {-code}"
-    return f"the process ended with exit code {code}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,7 +14,7 @@ SMALL_INTEGERS = 8
 BLOCK = 1 << 20
 
 
-def random_array(spec: TensorSpec, seed: int) -> NDArray:
+def random_array(spec: TensorSpec, seed: int) -> NDArray[Any]:
     """Values that a kernel takes at full speed: no zeros in bulk, no denormals, no index out of range.
 
     Floating point is uniform in [-1, 1), integers are small and not negative, booleans are both.
@@ -29,10 +31,11 @@ def random_array(spec: TensorSpec, seed: int) -> NDArray:
     return np.resize(block, spec.shape) if count else np.empty(spec.shape, dtype)
 
 
-def _float_dtype(name: str) -> np.dtype:
+def _float_dtype(name: str) -> np.dtype[Any]:
     try:
         return np.dtype(name)
     except TypeError:
         import ml_dtypes
 
-        return np.dtype(getattr(ml_dtypes, name))
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return found

@@ -20,7 +20,7 @@ ROUNDS = 10
 SLOW_ROUNDS = 3
 TUNED_SAMPLES = 30
 SLOW_SECONDS = 0.1
-"""From here on a run is timed from the client's side: the call costs a fraction of a millisecond, a warm-up run more."""
+"""From here on the client times a run: the call costs a fraction of a millisecond, a warm-up run far more."""
 
 Window = Callable[[], AbstractContextManager[None]]
 
@@ -42,7 +42,7 @@ class RemoteModel:
         self._vm = relax.VirtualMachine(session.load_module(library.name), device)
         self.seconds = math.inf
 
-    def run(self, inputs: Iterable[Any]) -> list[NDArray]:
+    def run(self, inputs: Iterable[Any]) -> list[NDArray[Any]]:
         """Outputs of one run, nested tuples flattened; ``seconds`` is then what the run took."""
         self._vm.set_input("main", *inputs, *self._params)
         started = time.perf_counter()
@@ -73,7 +73,7 @@ def compare(session: Any, device: Any, request: ModelRequest, window: Window) ->
     """
     import tvm
 
-    def place(array: NDArray) -> Any:
+    def place(array: NDArray[Any]) -> Any:
         return tvm.runtime.tensor(array, device=device)
 
     params = [place(array) for array in _load_params(request.params)]
@@ -91,7 +91,7 @@ def compare(session: Any, device: Any, request: ModelRequest, window: Window) ->
     return ModelOutcome(tuple(times[0]), tuple(times[1]), output_error(found, expected, elsewhere))
 
 
-def output_error(found: list[NDArray], expected: list[NDArray], elsewhere: list[NDArray]) -> float:
+def output_error(found: list[NDArray[Any]], expected: list[NDArray[Any]], elsewhere: list[NDArray[Any]]) -> float:
     """``max|found - expected| / max|expected - elsewhere|``, the worst over the outputs.
 
     The denominator is the signal: what another random input does to the output. Where that is nothing, the
@@ -120,7 +120,7 @@ def _interleave(untuned: RemoteModel, tuned: RemoteModel, seconds: float, window
     return samples
 
 
-def _load_params(path: Path | None) -> Iterable[NDArray]:
+def _load_params(path: Path | None) -> Iterable[NDArray[Any]]:
     if path is None:
         return
     with np.load(path) as file:
@@ -134,10 +134,10 @@ def _flat(value: Any) -> list[Any]:
     return [leaf for item in value for leaf in _flat(item)]
 
 
-def _wide(array: NDArray) -> NDArray:
+def _wide(array: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(array).astype("float64")
 
 
-def _largest(array: NDArray) -> float:
+def _largest(array: NDArray[Any]) -> float:
     finite = np.abs(array[np.isfinite(array)])
     return float(finite.max()) if finite.size else 0.0

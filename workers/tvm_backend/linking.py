@@ -51,6 +51,11 @@ def export_library(file_name: str, files: Sequence[str], **_: object) -> None:
     link(files, file_name, for_user=True)
 
 
+def export_for_measurement(file_name: str, files: Sequence[str], **_: object) -> None:
+    """``fcompile`` of TVM's ``export_library`` for libraries to measure."""
+    link(files, file_name)
+
+
 def measurement_command(path: str | None = None) -> tuple[str, ...]:
     """The fastest way to link here, as the head of a command line; see :func:`link` for the errors."""
     found = _first(LINKERS, path) or _zig("ld.lld") or _first(COMPILERS, path)

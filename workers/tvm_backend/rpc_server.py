@@ -17,6 +17,7 @@ import shutil
 import signal
 import socket
 import struct
+import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.sandbox.parent_death import die_with_parent
+from workers.tvm_backend.cuda_compiler import choose_compiler
 from workers.tvm_backend.tracker import announce, listen
 from workers.tvm_backend.warm import visible_cores, warm
 
@@ -185,8 +187,9 @@ class DeviceServer:
         """The session's process: serve the client, then end without any clean-up of the parent's."""
         code = 1
         try:
+            for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_DFL)
             die_with_parent(parent)
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
             self._sock.close()
             self._drop_tracker()
             os.chdir(self._folder)
@@ -221,20 +224,18 @@ def register_functions() -> None:
     """Functions that a session offers beside TVM's."""
     import tvm_ffi
 
-    @tvm_ffi.register_global_func("tunesmith.rpc.alarm", override=True)
-    def alarm(seconds: float) -> None:
-        """Kill this session's process ``seconds`` from now, wherever it hangs; 0 takes the alarm back."""
-        signal.setitimer(signal.ITIMER_REAL, float(seconds))
+    for name, function in (("alarm", _alarm), ("threads", _threads), ("host", host_identity)):
+        tvm_ffi.register_global_func(f"tunesmith.rpc.{name}", function, override=True)
 
-    @tvm_ffi.register_global_func("tunesmith.rpc.threads", override=True)
-    def threads(count: int) -> None:
-        """Threads of the kernels of this session; call it before the first one."""
-        os.environ["TVM_NUM_THREADS"] = str(int(count))
 
-    @tvm_ffi.register_global_func("tunesmith.rpc.host", override=True)
-    def host() -> str:
-        """Identity of the machine, to tell whether client and device share it."""
-        return host_identity()
+def _alarm(seconds: float) -> None:
+    """Kill this session's process ``seconds`` from now, wherever it hangs; 0 takes the alarm back."""
+    signal.setitimer(signal.ITIMER_REAL, float(seconds))
+
+
+def _threads(count: int) -> None:
+    """Threads of the kernels of this session; call it before the first one."""
+    os.environ["TVM_NUM_THREADS"] = str(int(count))
 
 
 def host_identity() -> str:
@@ -268,9 +269,11 @@ def serve(tracker: str, key: str, host: str = "127.0.0.1", port: int = 0, addres
     from tvm.rpc.server import logger
 
     logger.setLevel(logging.ERROR)
+    choose_compiler()  # a library for CUDA may arrive as source
     register_functions()
     tracker_host, _, tracker_port = tracker.rpartition(":")
-    with listen(host, port) as sock:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with suppress(KeyboardInterrupt), listen(host, port) as sock:
         bound = announce(sock)
         folder = Path(tempfile.gettempdir()) / f"tunesmith-device-{os.getuid()}-{bound}"
         DeviceServer(sock, (tracker_host or "127.0.0.1", int(tracker_port)), key, address, folder).serve()

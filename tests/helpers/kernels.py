@@ -1,0 +1,46 @@
+"""Libraries to run on a device: one that works and some that do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tunesmith.messages import MeasureLimits
+from tunesmith.types import TensorSpec
+from workers.tvm_backend import linking
+from workers.tvm_backend.measuring import RunRequest
+
+SIZE = 64
+ARGS = (TensorSpec("float32", (SIZE, SIZE)), TensorSpec("float32", (SIZE, SIZE)))
+LIMITS = MeasureLimits(run_timeout=2.0, repeats=4, min_repeat_seconds=0.002, max_measure_seconds=0.1)
+
+
+def build(folder: Path, kind: str) -> Path:
+    """``good`` and ``parallel`` double a matrix; ``crash`` calls abort, ``hang`` loops for ever, ``slow`` sleeps."""
+    import tvm
+    from tvm import s_tir, te
+
+    calls = {"crash": ("abort",), "hang": ("pause",), "slow": ("usleep", 30_000)}
+
+    def body(i: object, j: object) -> object:
+        return a[i, j] * 2.0
+
+    a = te.placeholder((SIZE, SIZE), name="a", dtype="float32")
+    if kind in calls:
+        name, *arguments = calls[kind]
+        b = te.extern(
+            (SIZE, SIZE), [a], lambda ins, outs: tvm.tirx.call_extern("int32", name, *arguments), name="b",
+            dtype="float32",
+        )
+    else:
+        b = te.compute((SIZE, SIZE), body, name="b")
+    schedule = s_tir.Schedule(te.create_prim_func([a, b]))
+    if kind == "parallel":
+        schedule.parallel(schedule.get_loops(schedule.get_sblock("b"))[0])
+    path = folder / kind
+    tvm.compile(schedule.mod, target={"kind": "llvm"}).mod.write_to_file(f"{path}.o")
+    linking.link([f"{path}.o"], f"{path}.so")
+    return Path(f"{path}.so")
+
+
+def request(path: Path, incumbent: float | None = None, **changes: object) -> RunRequest:
+    return RunRequest(path, "main", ARGS, LIMITS.model_copy(update=changes), incumbent)

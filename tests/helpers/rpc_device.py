@@ -1,0 +1,53 @@
+"""A tracker and a device as real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from process_probe import CHILD_ENV
+
+
+@dataclass
+class RpcDevice:
+    """Starts both on free ports; ``kill_server`` and ``start_server`` play a device that dies and returns."""
+
+    folder: Path
+    key: str = "test-device"
+    processes: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.tracker = f"127.0.0.1:{self._start('tracker', '--port', '0')}"
+        self.start_server()
+
+    def start_server(self) -> None:
+        self._start("rpc_server", "--tracker", self.tracker, "--key", self.key)
+
+    def kill_server(self) -> None:
+        server = self.processes.pop()
+        server.kill()
+        server.communicate(timeout=30)
+
+    def stop(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.communicate(timeout=30)
+
+    def _start(self, module: str, *arguments: str) -> int:
+        command = [sys.executable, "-m", "workers.sandbox.parent_death", "--parent", str(os.getpid()), "--",
+                   sys.executable, "-m", f"workers.tvm_backend.{module}", *arguments]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, **CHILD_ENV, "TMPDIR": str(self.folder), "TUNESMITH_LEASE_FILE": str(self.lease)},
+        )
+        self.processes.append(process)
+        assert process.stdout is not None
+        return int(json.loads(process.stdout.readline())["port"])
+
+    @property
+    def lease(self) -> Path:
+        return self.folder / "host.lease"

@@ -1,0 +1,156 @@
+"""Builds candidates and models; hosted by the measure worker's pool children, which stay warm between batches."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tunesmith.errors import InvalidCandidate, MissingDependency
+from tunesmith.messages import TunedWorkload
+from tunesmith.targets import Target
+from tunesmith.types import FailureKind
+from workers.sandbox.lease import HostLease
+from workers.tvm_backend import linking
+from workers.tvm_backend.cuda_compiler import check, require_compiler
+from workers.tvm_backend.host import Host, describe
+from workers.tvm_backend.measuring import BuildRequest, Built
+from workers.tvm_backend.warm import warm
+
+KEPT_WORKLOADS = 8
+FUNCTION = "main"
+
+
+@dataclass(frozen=True)
+class CompiledPair:
+    """A model compiled without and with a log; ``applied`` counts the tasks that found a schedule."""
+
+    untuned: Path
+    tuned: Path
+    applied: int
+
+
+class Builder:
+    """Lowers, generates code and links, one candidate at a time.
+
+    Args:
+        lease: path of the host lease, shared while a candidate is built.
+    """
+
+    def __init__(self, lease: str) -> None:
+        warm("c")
+        self._lease = HostLease(lease)
+        self._replayers: OrderedDict[tuple[str, str], Any] = OrderedDict()
+        self._bodies: dict[bytes, Any] = {}
+
+    def describe(self) -> Host:
+        """The host, as TVM sees it."""
+        return describe()
+
+    def build(self, request: BuildRequest) -> Built:
+        """Build one candidate; everything that goes wrong with it is an outcome.
+
+        A build that exceeds its timeout ends this process by SIGALRM, because nothing else stops a compiler that
+        runs inside it; time spent waiting for the lease does not count.
+        """
+        with self._lease.shared():
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_REAL, request.timeout)
+            started = time.perf_counter()
+            try:
+                return self._build(request, started)
+            except InvalidCandidate as error:
+                return _failed(FailureKind.INVALID, str(error), started)
+            except MissingDependency as error:
+                return _failed(FailureKind.BUILD_ERROR, f"missing dependency: {error}", started)
+            except Exception as error:
+                return _failed(FailureKind.BUILD_ERROR, f"{type(error).__name__}: {error}", started)
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def compile_model(self, module: bytes, params: Path | None, target: Mapping[str, Any],
+                      records: list[TunedWorkload], folder: Path) -> CompiledPair:
+        """Compile a model without and with ``records`` applied, parameters left as arguments of ``main``.
+
+        Raises:
+            MeasurementFailed, MissingDependency: see ``workers.tvm_backend.model``.
+        """
+        from workers.tvm_backend import database, model
+
+        made = Target(dict(target))
+        warm(made.kind)
+        require_compiler(made.kind)
+        log = folder / "database"
+        database.write(log, records, target)
+        untuned = model.compile_model(module, params, made, None, folder / "untuned.so", False)
+        tuned = model.compile_model(module, params, made, log, folder / "tuned.so", False)
+        return CompiledPair(untuned.path, tuned.path, len(tuned.applied))
+
+    def _build(self, request: BuildRequest, started: float) -> Built:
+        import tvm
+        from tvm.s_tir.analysis import estimate_tir_flops
+        from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
+
+        from workers.tvm_backend import candidates, tasks, tir
+
+        target = Target(dict(request.target))
+        require_compiler(target.kind)
+        replayer = self._replayer(request, target)
+        if request.body is None:
+            # A module of its own: GPU passes schedule it in place.
+            mod, trace = candidates.default(tir.load_module(request.module), replayer.target), None
+        else:
+            done = candidates.scheduled(replayer.replay(self._body(request.body), request.decisions))
+            mod, trace = done.mod, done.trace
+        mod = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod)
+        with replayer.target:
+            library = tvm.compile(mod, target=replayer.target).mod
+            check(library)
+        code = _write(library, request.out)
+        return Built(
+            path=request.out, function=FUNCTION, args=tasks.arguments(replayer.mod) or (),
+            flops=float(estimate_tir_flops(replayer.mod)), trace=trace, code_hash=hashlib.sha256(code).hexdigest(),
+            seconds=time.perf_counter() - started,
+        )
+
+    def _replayer(self, request: BuildRequest, target: Target) -> Any:
+        from workers.tvm_backend.candidates import Replayer
+
+        key = (request.workload, target.hash)
+        if key not in self._replayers:
+            self._replayers[key] = Replayer(request.module, target)
+            while len(self._replayers) > KEPT_WORKLOADS:
+                self._replayers.popitem(last=False)
+                self._bodies.clear()
+        self._replayers.move_to_end(key)
+        return self._replayers[key]
+
+    def _body(self, data: bytes) -> Any:
+        from workers.tvm_backend.sketch import SketchBody
+
+        if data not in self._bodies:
+            self._bodies[data] = SketchBody.from_json(data)
+        return self._bodies[data]
+
+
+def _write(library: Any, out: Path) -> bytes:
+    """Write the library and return its object code."""
+    if not library.imports:
+        object_file = out.with_suffix(".o")
+        library.write_to_file(str(object_file))
+        try:
+            linking.link([object_file], out)
+            return object_file.read_bytes()
+        finally:
+            object_file.unlink(missing_ok=True)
+    library.export_library(str(out), fcompile=linking.export_for_measurement)
+    return out.read_bytes()
+
+
+def _failed(kind: FailureKind, message: str, started: float) -> Built:
+    return Built(failure=kind, message=message.strip()[:2000], seconds=time.perf_counter() - started)
