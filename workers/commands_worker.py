@@ -3,48 +3,49 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
 
 from tunesmith.errors import InvalidInput
+from workers.settings import Settings
 
 
 def worker(
     queues: Annotated[
-        str,
-        typer.Option(help="Queues, separated by commas: ingest, search, train, record, measure, measure.<device class>."),
-    ] = "ingest,search,train,record",
-    broker: Annotated[
-        Optional[str], typer.Option(help="URL of the Redis broker.", envvar="TUNESMITH_BROKER_URL")
+        str | None, typer.Option(help="Comma-separated: ingest, search, train, record, measure [default: all but it].")
     ] = None,
-    concurrency: Annotated[int, typer.Option(min=1, max=256, help="Tasks of the core queues that run at once.")] = 1,
+    broker: Annotated[str | None, typer.Option(help="Redis URL [default: TUNESMITH_BROKER_URL].")] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, max=64, help="Tasks that run at once.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print errors as JSON.")] = False,
 ) -> None:
-    """Serve queues, in the foreground; settings other than these come from the environment."""
-    from workers.settings import Settings
+    """Run a worker of the service, in the foreground."""
+    settings = _settings({"queues": queues, "broker_url": broker, "concurrency": concurrency})
+    if settings.measures:
+        from workers.measure.device import served_classes
+        from workers.tvm_backend.host import describe_from_outside
 
-    given: dict[str, Any] = {"queues": queues, "concurrency": concurrency}
-    if broker is not None:
-        given["broker_url"] = broker
-    try:
-        settings = Settings(**given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0]) if first["loc"] else "settings"
-        raise InvalidInput(f"{name}: {first['msg']}", field=name, value=str(first.get("input"))) from error
+        classes = served_classes(settings, describe_from_outside())  # decides which queues to consume
+        settings = settings.model_copy(update={"device_classes": classes})
     serve(settings)
 
 
-def serve(settings: Any) -> None:
+def serve(settings: Settings) -> None:
     """Run the worker until SIGTERM or SIGINT."""
     from workers.app import create_app
 
-    app = create_app(settings)
-    app.worker_main(
-        [
-            "worker", "--pool", "prefork", "--concurrency", str(settings.concurrency), "--loglevel", settings.log_level,
-            "--hostname", f"{'+'.join(settings.queues)[:60]}-{os.getpid()}@%h", "--without-gossip", "--without-mingle",
-        ]
-    )
+    create_app(settings).worker_main([
+        "worker", "--pool", "prefork", "--concurrency", str(settings.concurrency), "--loglevel", settings.log_level,
+        "--hostname", f"{'+'.join(settings.queues)[:60]}-{os.getpid()}@%h",
+        "--without-gossip", "--without-mingle", "--without-heartbeat",
+    ])  # fmt: skip
+
+
+def _settings(given: dict[str, Any]) -> Settings:
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        raise InvalidInput(f"{name}: {first['msg']}", field=name, value=first.get("input")) from error

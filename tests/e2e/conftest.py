@@ -1,0 +1,36 @@
+"""Stacks for the end-to-end tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tunesmith.client import Client, EmbeddedStack
+
+QUICK = {"TUNESMITH_WORK_TIMEOUT": "12", "TUNESMITH_CLAIM_TIMEOUT": "4", "TUNESMITH_DEVICE_TIMEOUT": "8"}
+
+
+@pytest.fixture(scope="session")
+def stack_env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a stack that notices losses soon and shares no lease with other stacks of this host."""
+    lease = tmp_path_factory.mktemp("lease") / "host.lease"
+    given = {key: value for key, value in os.environ.items() if not key.startswith(("TUNESMITH_", "TVM_"))}
+    return given | QUICK | {"TUNESMITH_LEASE_FILE": str(lease)}
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory, stack_env: dict[str, str]) -> Iterator[EmbeddedStack]:
+    """A stack for the tests of one file."""
+    data_dir: Path = tmp_path_factory.mktemp("stack")
+    with EmbeddedStack(data_dir, env=stack_env) as running:
+        yield running
+
+
+@pytest.fixture
+def client(stack: EmbeddedStack) -> Iterator[Client]:
+    """A client of that stack."""
+    with Client(stack.url) as client:
+        yield client

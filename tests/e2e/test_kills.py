@@ -1,0 +1,66 @@
+"""``kill -9`` of anything, in the middle of a job: every trial is accounted for, once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+from contextlib import closing
+
+import pytest
+from stack_probe import children, nothing_left, processes, wait_for
+
+from services.embedded.lock import holder
+from tunesmith.client import Client, EmbeddedStack
+from tunesmith.states import JobState
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(400)]
+GEMM = "gemm:192x192x192:float32"
+TRIALS = 96
+WAIT = 240.0
+
+
+def trials(client, job_id):
+    return client.job(job_id).progress.trials
+
+
+def check_records(data_dir, job_id):
+    """Each index of each batch has one record; the default schedule is not a trial."""
+    with closing(sqlite3.connect(data_dir / "tunesmith.db")) as db:
+        batches = db.execute("select id, json_array_length(candidates) from batches where job_id = ?", [job_id])
+        expected = {(batch, index) for batch, size in batches for index in range(size)}
+        query = 'select batch_id, "index", sketch_hash from records where job_id = ?'
+        records = db.execute(query, [job_id]).fetchall()
+    assert len(records) == len({row[:2] for row in records})
+    assert {row[:2] for row in records} == expected
+    assert sum(row[2] is not None for row in records) == TRIALS
+
+
+@pytest.mark.parametrize("victim", ["measure", "device", "core", "record", "redis", "coordinator"])
+def test_a_job_survives_kill_9(stack, client, victim):
+    job = client.submit(operator=GEMM, target="cpu", trials=TRIALS, seed=len(victim), cost_model="none")
+    wait_for(lambda: trials(client, job.id) >= 8, "the first results", WAIT)
+    for pid in children(stack.data_dir, victim)[:1]:
+        os.kill(pid, signal.SIGKILL)
+    done = wait_for(lambda: (found := client.job(job.id)).done and found, "the end of the job", WAIT, 0.5)
+    assert done.state is JobState.SUCCEEDED, done.error
+    assert done.progress.trials == TRIALS
+    check_records(stack.data_dir, job.id)
+
+
+def test_the_next_stack_resumes_after_kill_9_of_the_supervisor(tmp_path, stack_env):
+    first = EmbeddedStack(tmp_path, env=stack_env)
+    first.start()
+    try:
+        with Client(first.url) as client:
+            job = client.submit(operator=GEMM, target="cpu", trials=TRIALS, cost_model="none")
+            wait_for(lambda: trials(client, job.id) >= 8, "the first results", WAIT)
+        os.kill(holder(tmp_path)["pid"], signal.SIGKILL)
+        assert nothing_left(tmp_path, 10.0), processes(tmp_path)
+    finally:
+        first.stop()
+    with EmbeddedStack(tmp_path, env=stack_env) as second, Client(second.url) as client:
+        done = wait_for(lambda: (found := client.job(job.id)).done and found, "the end of the job", WAIT, 0.5)
+        assert done.state is JobState.SUCCEEDED, done.error
+        check_records(tmp_path, job.id)
+    assert processes(tmp_path) == {}

@@ -1,0 +1,60 @@
+"""What tests ask about the processes of an embedded stack, found by the data directory in their environment."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+Value = TypeVar("Value")
+
+
+def processes(data_dir: Path) -> dict[int, str]:
+    """Command lines by process id; zombies do not count."""
+    mark = f"TUNESMITH_DATA_DIR={data_dir.absolute()}\0".encode()
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if mark in (entry / "environ").read_bytes() + b"\0":
+                    found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
+                continue
+    return {pid: command for pid, command in found.items() if command}
+
+
+WORDS = {
+    "redis": "redis-server",
+    "coordinator": "-m services.coordinator",
+    "device": "workers.tvm_backend.rpc_server",
+    "tracker": "workers.tvm_backend.tracker",
+    "measure": "--queues measure",
+    "record": "--queues record",
+    "core": "--queues ingest,search,train",
+}
+
+
+def children(data_dir: Path, name: str) -> list[int]:
+    """Processes of one child of the stack, the oldest first."""
+    return sorted(pid for pid, command in processes(data_dir).items() if WORDS[name] in command)
+
+
+def wait_for(question: Callable[[], Value], what: str, within: float = 60.0, every: float = 0.1) -> Value:
+    """The first true answer."""
+    end = time.monotonic() + within
+    while time.monotonic() < end:
+        if answer := question():
+            return answer
+        time.sleep(every)
+    raise AssertionError(f"not within {within:g} s: {what}")
+
+
+def nothing_left(data_dir: Path, within: float) -> bool:
+    """True once no process of the stack is left."""
+    end = time.monotonic() + within
+    while processes(data_dir):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.1)
+    return True
