@@ -53,7 +53,8 @@ def register(app: Celery, queues: Iterable[str], context: Callable[[], Any]) -> 
 
 
 def _register(app: Celery, task: CoreTask, context: Callable[[], Any]) -> None:
-    @app.task(name=task.message.task)
     def run(body: dict[str, Any]) -> None:
         function = getattr(importlib.import_module(task.module), task.function)
         function(context(), task.message.model_validate(body))
+
+    app.task(name=task.message.task)(run)

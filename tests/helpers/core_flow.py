@@ -1,0 +1,107 @@
+"""Driving the core tasks by hand, in the coordinator's and the measure worker's place."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from db.models import Batch, Job, JobTask, Model, Round
+from tunesmith.messages import BatchReport, IngestModel, PrepareJob, ProposeRound, WireResult
+from tunesmith.states import JobState, ModelState
+from tunesmith.types import Candidate, FailureKind
+from workers.core import ingest, prepare, record, search
+from workers.core.context import Context, make_context
+from workers.settings import Settings
+
+OPERATOR = "gemm:64x64x64:float32"
+TARGET = '{"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}'
+
+
+def core_context(folder: Path, url: str, **values: Any) -> Context:
+    """A context on a database, with everything else in ``folder``."""
+    return make_context(Settings(data_dir=folder, database_url=url, lease_file=folder / "host.lease", **values))
+
+
+def add_operator(context: Context, model_id: str = "m1", operator: str = OPERATOR) -> None:
+    """A model that is to be imported."""
+    with context.sessions.begin() as session:
+        sha = hashlib.sha256(operator.encode()).hexdigest()
+        session.add(
+            Model(
+                id=model_id, name=operator, source="operator", operator=operator, sha256=sha, state=ModelState.IMPORTING
+            )
+        )
+
+
+def add_job(context: Context, job_id: str = "j1", model_id: str = "m1", target: str = TARGET, **values: Any) -> None:
+    """A job that is to be prepared."""
+    given = {
+        "search": "genetic", "cost_model": "xgboost", "allocator": "round-robin", "budget_trials": 128,
+        "state": JobState.PREPARING, **values,
+    }
+    with context.sessions.begin() as session:
+        session.add(Job(id=job_id, model_id=model_id, target_spec=target, **given))
+
+
+def import_and_prepare(context: Context, job_id: str = "j1", model_id: str = "m1", **values: Any) -> None:
+    """A running job of a gemm."""
+    with context.readers() as session:
+        known = session.get(Model, model_id) is not None
+    if not known:
+        add_operator(context, model_id)
+        assert ingest.run(context, IngestModel(model_id=model_id, attempt=1))
+    add_job(context, job_id, model_id, **values)
+    assert prepare.run(context, PrepareJob(job_id=job_id, attempt=1))
+
+
+def open_round(context: Context, job_id: str = "j1", size: int = 16) -> int:
+    """A further round of a job's only task."""
+    with context.sessions.begin() as session:
+        task = session.scalars(sa.select(JobTask).where(JobTask.job_id == job_id)).one()
+        number = len(session.scalars(sa.select(Round.id).where(Round.job_id == job_id)).all()) + 1
+        round_ = Round(job_id=job_id, job_task_id=task.id, number=number, size=size, baseline=number == 1)
+        session.add(round_)
+        session.flush()
+        return round_.id
+
+
+def propose(context: Context, job_id: str = "j1", size: int = 16) -> Batch:
+    """The batch of a new round."""
+    round_id = open_round(context, job_id, size)
+    assert search.run(context, ProposeRound(round_id=round_id, attempt=1))
+    with context.readers() as session:
+        return session.scalars(sa.select(Batch).where(Batch.round_id == round_id)).one()
+
+
+def invented_latency(candidate: Candidate) -> float | None:
+    """A latency that decisions explain, in seconds; None for candidates that shall fail."""
+    if candidate.sketch is None:
+        return 0.01
+    numbers = [n for d in candidate.decisions for n in (d if isinstance(d, tuple) else (d,))]
+    digest = int(hashlib.sha256(str(candidate).encode()).hexdigest(), 16)
+    if digest % 11 == 0:
+        return None
+    return 1e-4 * (1 + sum(numbers)) * (1 + (digest % 97) / 1000)
+
+
+def results_of(batch: Batch) -> list[WireResult]:
+    """Invented results of every candidate of a batch."""
+    found = []
+    for index, value in enumerate(batch.candidates):
+        latency = invented_latency(Candidate.from_json(value))
+        if latency is None:
+            found.append(WireResult(index=index, failure=FailureKind.RUN_TIMEOUT, message="too slow"))
+        else:
+            trace = None if value[0] is None else "[[], []]"
+            found.append(WireResult(index=index, samples=[latency, latency * 1.1, latency * 0.9], trace=trace))
+    return found
+
+
+def report(context: Context, batch: Batch, results: list[WireResult] | None = None, **values: Any) -> None:
+    """Report a batch as a measure worker would."""
+    given = {"attempt": batch.attempt, "worker": "measure-1", "environment": {"cpu": "x"}, "final": True, **values}
+    found = results_of(batch) if results is None else results
+    record.batch(context, BatchReport(batch_id=batch.id, results=found, **given))

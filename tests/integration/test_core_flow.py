@@ -1,0 +1,316 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import core_flow
+import pytest
+import sqlalchemy as sa
+
+from db.models import Batch, CostModelRow, Device, Evaluation, Event, Job, JobTask, Model, Record, Round, Schedule
+from db.models.base import utcnow
+from db.repositories import cost_models, models, records
+from tunesmith.messages import (
+    DeviceReport,
+    EvaluationReport,
+    IngestModel,
+    PrepareJob,
+    ProposeRound,
+    TrainCostModel,
+)
+from tunesmith.states import JobState, ModelState, RoundState, WorkState
+from tunesmith.types import Candidate, FailureKind
+from workers.core import ingest, prepare, record, search, train
+from workers.core.context import Context
+from workers.core.features import BatchFeatures
+from workers.tvm_backend.features import VERSION
+
+
+@pytest.fixture
+def context(tmp_path: Path, database_url: str) -> Iterator[Context]:
+    context = core_flow.core_context(tmp_path, database_url)
+    yield context
+    context.sessions.kw["bind"].dispose()
+
+
+@pytest.fixture
+def sqlite_context(tmp_path: Path, sqlite_url: str) -> Iterator[Context]:
+    context = core_flow.core_context(tmp_path, sqlite_url)
+    yield context
+    context.sessions.kw["bind"].dispose()
+
+
+def row(context: Context, kind: type, key: object = None):
+    with context.readers() as session:
+        return session.get_one(kind, key) if key is not None else session.scalars(sa.select(kind)).one()
+
+
+def kinds(context: Context) -> list[str]:
+    with context.readers() as session:
+        return list(session.scalars(sa.select(Event.kind).order_by(Event.id)))
+
+
+def train_now(context: Context, job_id: str = "j1") -> str:
+    with context.sessions.begin() as session:
+        model = cost_models.enqueue(session, session.get_one(Job, job_id), VERSION)
+    assert train.run(context, TrainCostModel(cost_model_id=model.id, attempt=1))
+    return model.id
+
+
+def test_a_job_from_import_to_success(context: Context) -> None:
+    core_flow.import_and_prepare(context)
+    model, job, task = row(context, Model, "m1"), row(context, Job, "j1"), row(context, JobTask)
+    assert (model.state, job.state, task.tunable) == (ModelState.READY, JobState.RUNNING, True)
+    assert [name for name, _, _ in model.inputs] == ["a", "b"]
+
+    first = core_flow.propose(context)
+    assert len(first.candidates) == 17
+    assert first.candidates[0] == [None, []]
+    assert first.predictions is None
+    core_flow.report(context, first)
+    task = row(context, JobTask)
+    assert task.trials == 16
+    assert task.untuned_seconds == pytest.approx(0.01)
+
+    second = core_flow.propose(context)
+    assert len(second.candidates) == 16
+    assert not {str(c) for c in first.candidates} & {str(c) for c in second.candidates}
+    core_flow.report(context, second)
+    third = core_flow.propose(context)
+    core_flow.report(context, third)
+
+    model_id = train_now(context)
+    trained = row(context, CostModelRow, model_id)
+    assert trained.state is WorkState.DONE
+    assert trained.metrics["own"] == 48 - _blameless_gap(context)
+    fourth = core_flow.propose(context)
+    round_ = row(context, Round, fourth.round_id)
+    assert round_.cost_model_id == model_id
+    assert all(isinstance(score, float) for score in fourth.predictions)
+    core_flow.report(context, fourth)
+    ranking = row(context, Round, fourth.round_id).metrics["ranking"]
+    assert 0 <= ranking["pairwise"] <= 1
+    assert row(context, Round, fourth.round_id).metrics["propose_seconds"] > 0
+    second_model = row(context, CostModelRow, train_now(context))
+    assert second_model.metrics["previous_on_new"]["programs"] == 16
+
+    task = row(context, JobTask)
+    champion = row(context, Schedule)
+    assert champion.latency == task.best_seconds
+    assert champion.record_id == task.best_record_id
+    _evaluate(context)
+    assert row(context, Job, "j1").state is JobState.SUCCEEDED
+    assert {"model_ready", "job_running", "round_measuring", "round_finished", "new_best", "job_succeeded"} <= set(
+        kinds(context)
+    )
+
+
+def _blameless_gap(context: Context) -> int:
+    with context.readers() as session:
+        return len(session.scalars(sa.select(Record.id).where(Record.failure.in_(["abandoned", "device_lost"]))).all())
+
+
+def _evaluate(context: Context, **values) -> None:
+    with context.sessions.begin() as session:
+        job = session.get_one(Job, "j1")
+        record.transition(session, job, JobState.FINISHING)
+        evaluation = Evaluation(job_id="j1", device_class="llvm-x86-64-v3-2")
+        session.add(evaluation)
+        session.flush()
+        number = evaluation.id
+    given = {
+        "evaluation_id": number, "attempt": 1, "worker": "w", "untuned_samples": [0.01] * 3,
+        "tuned_samples": [0.001] * 3, "error": 1e-6, "applied": 1, **values,
+    }
+    record.evaluation(context, EvaluationReport(evaluation_id=number, attempt=1, worker="w"))
+    assert row(context, Evaluation).state is WorkState.RUNNING
+    report = EvaluationReport(**given, final=True)
+    record.evaluation(context, report)
+    record.evaluation(context, report)  # doubled: nothing
+
+
+def test_every_message_twice_does_its_work_once(sqlite_context: Context) -> None:
+    context = sqlite_context
+    core_flow.import_and_prepare(context)
+    assert not ingest.run(context, IngestModel(model_id="m1", attempt=1))
+    assert not prepare.run(context, PrepareJob(job_id="j1", attempt=1))
+    batch = core_flow.propose(context)
+    assert not search.run(context, ProposeRound(round_id=batch.round_id, attempt=1))
+    assert not search.run(context, ProposeRound(round_id=batch.round_id, attempt=2))
+    core_flow.report(context, batch)
+    core_flow.report(context, batch)
+    with context.sessions.begin() as session:
+        model = cost_models.enqueue(session, session.get_one(Job, "j1"), VERSION)
+    assert train.run(context, TrainCostModel(cost_model_id=model.id, attempt=1))
+    assert not train.run(context, TrainCostModel(cost_model_id=model.id, attempt=1))
+    with context.readers() as session:
+        assert session.scalar(sa.select(sa.func.count()).select_from(Record)) == 17
+        assert session.scalar(sa.select(sa.func.count()).select_from(Batch)) == 1
+    assert row(context, JobTask).trials == 16
+
+
+def test_features_of_a_batch_are_those_of_its_candidates(sqlite_context: Context) -> None:
+    core_flow.import_and_prepare(sqlite_context)
+    batch = core_flow.propose(sqlite_context, size=4)
+    found = BatchFeatures.load(sqlite_context.blobs, batch.features_blob)
+    assert found.version == VERSION
+    assert found.index.tolist() == [1, 2, 3, 4]
+    assert len(found.features) == 4
+
+
+def test_a_second_job_starts_from_what_the_first_one_found(sqlite_context: Context) -> None:
+    context = sqlite_context
+    core_flow.import_and_prepare(context)
+    core_flow.report(context, core_flow.propose(context))
+    core_flow.report(context, core_flow.propose(context))
+    train_now(context)
+    with context.readers() as session:
+        best = session.scalars(
+            sa.select(Record).where(Record.sketch_hash.is_not(None)).order_by(Record.latency.asc().nulls_last())
+        ).first()
+    core_flow.import_and_prepare(context, "j2")
+    warm = core_flow.propose(context, "j2", size=8)
+    assert warm.candidates[0] == [None, []]
+    assert warm.candidates[1] == [best.sketch_hash, best.decisions]
+    assert len({str(c) for c in warm.candidates}) == 9
+    assert row(context, Round, warm.round_id).cost_model_id is not None
+    core_flow.import_and_prepare(context, "j3", warm_start=False)
+    cold = core_flow.propose(context, "j3", size=8)
+    assert row(context, Round, cold.round_id).cost_model_id is None
+    with context.readers() as session:
+        assert session.scalars(sa.select(JobTask.trials).where(JobTask.job_id == "j2")).one() == 0
+
+
+def test_a_simulated_device_teaches_other_jobs_nothing(context: Context) -> None:
+    core_flow.import_and_prepare(context)
+    batch = core_flow.propose(context, size=8)
+    core_flow.report(context, batch, environment={"simulated": True})
+    core_flow.import_and_prepare(context, "j2")
+    second = core_flow.propose(context, "j2", size=8)
+    assert row(context, Round, second.round_id).cost_model_id is None
+    task = row(context, JobTask, 2)
+    with context.readers() as session:
+        job = session.get_one(Job, "j2")
+        assert records.best_elsewhere(session, task.workload_hash, job.target_hash, task.sketches, "j2", 9) == []
+        assert records.training_rows(session, job.target_hash, 9, not_job="j2") == []
+        assert len(records.training_rows(session, job.target_hash, 9, job_id="j1")) == 8
+
+
+def test_a_batch_whose_worker_gives_up_is_tried_again_and_then_abandoned(sqlite_context: Context) -> None:
+    context = sqlite_context
+    core_flow.import_and_prepare(context)
+    batch = core_flow.propose(context, size=4)
+    partial = core_flow.results_of(batch)[:2]
+    core_flow.report(context, batch, partial, error="no device answers")
+    again = row(context, Batch)
+    assert (again.state, again.attempt) == (WorkState.QUEUED, 2)
+    core_flow.report(context, batch, [], error="a late complaint of the first attempt")
+    assert row(context, Batch).attempt == 2
+    for attempt in (2, 3):
+        core_flow.report(context, batch, [], attempt=attempt, error="no device answers")
+    assert row(context, Batch).state is WorkState.FAILED
+    assert row(context, Round).state is RoundState.DONE
+    with context.readers() as session:
+        failures = session.scalars(sa.select(Record.failure).order_by(Record.index)).all()
+    assert failures[2:] == ["abandoned"] * 3
+    assert row(context, Job, "j1").state is JobState.RUNNING
+
+
+def test_wrong_outputs_fail_the_job(sqlite_context: Context) -> None:
+    core_flow.import_and_prepare(sqlite_context)
+    _evaluate(sqlite_context, error=0.5)
+    job = row(sqlite_context, Job, "j1")
+    assert job.state is JobState.FAILED
+    assert job.error["code"] == "measurement_failed"
+    assert "0.5" in job.error["detail"]
+    assert row(sqlite_context, Evaluation).output_error == 0.5
+
+
+def test_an_evaluation_that_loses_its_device_is_tried_again(sqlite_context: Context) -> None:
+    core_flow.import_and_prepare(sqlite_context)
+    _evaluate(
+        sqlite_context, failure=FailureKind.DEVICE_LOST, message="gone", untuned_samples=[], tuned_samples=[],
+        error=None,
+    )
+    evaluation = row(sqlite_context, Evaluation)
+    assert (evaluation.state, evaluation.attempt) == (WorkState.QUEUED, 2)
+    assert row(sqlite_context, Job, "j1").state is JobState.FINISHING
+
+
+def test_a_bad_operator_rejects_the_model(sqlite_context: Context) -> None:
+    core_flow.add_operator(sqlite_context, operator="gemm:0x1x1:float32")
+    assert ingest.run(sqlite_context, IngestModel(model_id="m1", attempt=1))
+    model = row(sqlite_context, Model, "m1")
+    assert model.state is ModelState.REJECTED
+    assert model.error["code"] == "invalid_operator"
+    with sqlite_context.readers() as session:
+        assert models.tasks(session, "m1") == []
+
+
+def test_a_target_that_nobody_has_fails_the_job(sqlite_context: Context) -> None:
+    core_flow.add_operator(sqlite_context)
+    ingest.run(sqlite_context, IngestModel(model_id="m1", attempt=1))
+    core_flow.add_job(sqlite_context, target="cpu:4000")
+    prepare.run(sqlite_context, PrepareJob(job_id="j1", attempt=1))
+    job = row(sqlite_context, Job, "j1")
+    assert (job.state, job.error["code"]) == (JobState.FAILED, "target_unavailable")
+    with sqlite_context.readers() as session:
+        assert session.scalars(sa.select(JobTask)).all() == []
+
+
+def test_a_short_name_means_the_live_device(sqlite_context: Context) -> None:
+    context = sqlite_context
+    record.device(
+        context, DeviceReport(
+            worker="w", name="big/cpu", host="big", device_classes=["llvm-znver4-8"], cores=8,
+            target={"kind": "llvm", "mcpu": "znver4", "num-cores": 8},
+        )
+    )
+    core_flow.import_and_prepare(context, target="cpu:4")
+    with context.readers() as session:
+        job = session.get_one(Job, "j1")
+        target = session.get_one(core_flow.search.TargetRow, job.target_hash)
+        assert target.json == {"kind": "llvm", "mcpu": "znver4", "num-cores": 4}
+        assert target.device_class == "llvm-znver4-4"
+        assert session.get_one(Device, "big/cpu").seen_at <= utcnow()
+
+
+def test_a_round_cancelled_while_it_is_proposed_changes_nothing(
+    sqlite_context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = sqlite_context
+    core_flow.import_and_prepare(context)
+    round_id = core_flow.open_round(context)
+    real = search._describe
+
+    def cancel_meanwhile(*args):
+        with context.sessions.begin() as session:
+            record.transition(session, session.get_one(Round, round_id), RoundState.CANCELLED)
+        return real(*args)
+
+    monkeypatch.setattr(search, "_describe", cancel_meanwhile)
+    assert search.run(context, ProposeRound(round_id=round_id, attempt=1))
+    assert row(context, Round).state is RoundState.CANCELLED
+    assert row(context, JobTask).searcher_state is None
+    with context.readers() as session:
+        assert session.scalars(sa.select(Batch)).all() == []
+
+
+def test_a_small_space_is_exhausted_at_last(sqlite_context: Context) -> None:
+    context = sqlite_context
+    core_flow.add_operator(context, operator="gemm:1x1x2:float32")
+    ingest.run(context, IngestModel(model_id="m1", attempt=1))
+    core_flow.add_job(context, cost_model="none", search="random")
+    prepare.run(context, PrepareJob(job_id="j1", attempt=1))
+    for _ in range(6):
+        round_id = core_flow.open_round(context, size=8)
+        assert search.run(context, ProposeRound(round_id=round_id, attempt=1))
+        if row(context, JobTask).exhausted:
+            break
+        with context.readers() as session:
+            core_flow.report(context, session.scalars(sa.select(Batch).where(Batch.round_id == round_id)).one())
+    assert row(context, JobTask).exhausted
+    with context.readers() as session:
+        candidates = session.scalars(sa.select(Batch.candidates)).all()
+    seen = [Candidate.from_json(c) for batch in candidates for c in batch]
+    assert len(seen) == len(set(seen))
