@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 
 from fastapi import FastAPI
@@ -60,6 +61,7 @@ def mount(
     """
     if getattr(toolkit.state, "tunesmith", None) is not None:
         raise RuntimeError("one process serves one dashboard: set TUNESMITH_DASHBOARD=false for further applications")
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # the pages poll: one line a request would fill the log
     sessions = Sessions(default_key=api_key)
     context = Context(connect or Clients(base_url), sessions)
     toolkit.state.tunesmith = context

@@ -110,8 +110,9 @@ class Figures:
     def show(self, job: dict[str, Any]) -> None:
         """Bring the numbers up to date."""
         progress, speed = job.get("progress") or {}, job.get("latency") or {}
-        self._untuned.show(fmt.latency(speed.get("untuned")))
-        self._current.show(fmt.latency(speed.get("current")))
+        source = f", {speed['source']}" if speed.get("source") and speed.get("untuned") else ""
+        self._untuned.show(fmt.latency(speed.get("untuned")), f"Untuned latency{source}")
+        self._current.show(fmt.latency(speed.get("current")), f"Current latency{source}")
         self._speedup.show(fmt.speedup(speed.get("speedup")))
         self._trials.show(fmt.count(progress.get("trials"), progress.get("trials_budget")))
         self._elapsed.show(fmt.duration(progress.get("seconds")))

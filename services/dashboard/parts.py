@@ -30,13 +30,15 @@ class Figure:
     def __init__(self, name: str, *, strong: bool = False) -> None:
         with ui.element("dl").classes("ts-kpi" + (" strong" if strong else "")).style("margin:0"):
             with ui.element("dt"):
-                ui.label(name)
+                self._name = ui.label(name)
             with ui.element("dd"):
                 self._value = ui.label("–")
 
-    def show(self, text: str) -> None:
-        """Replace the number."""
+    def show(self, text: str, name: str | None = None) -> None:
+        """Replace the number, and its name when one is given."""
         self._value.set_text(text)
+        if name is not None:
+            self._name.set_text(name)
 
 
 class Banner:

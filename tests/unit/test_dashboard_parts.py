@@ -34,7 +34,8 @@ def test_latency_has_three_digits_and_a_unit(value: float | None, text: str) -> 
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "0 s"), (59.4, "59 s"), (59.6, "1 min 00 s"), (185, "3 min 05 s"), (7800, "2 h 10 min"), (None, "–")],
+    [(0, "0 s"), (59.4, "59 s"), (59.6, "1 min 00 s"), (185, "3 min 05 s"), (7800, "2 h 10 min"),
+     (30 * 86400, "30 d"), (None, "–")],
 )  # fmt: skip
 def test_durations(value: float | None, text: str) -> None:
     assert fmt.duration(value) == text

@@ -1,0 +1,47 @@
+"""Events in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.dashboard import format as fmt
+
+NOTABLE = ("_failed", "_retried", "_cancelled")
+STEPS = ("round_", "batch_", "evaluation_", "cost_model_")
+OWN = {"round_finished", "evaluation_queued", "evaluation_done", "cost_model_done"}
+
+
+def shown(kind: str) -> bool:
+    """False for steps inside a round that only matter when they go wrong."""
+    return not kind.startswith(STEPS) or kind in OWN or kind.endswith(NOTABLE)
+
+
+def describe(kind: str, data: dict[str, Any]) -> str:
+    """An event's data in one line."""
+    if kind == "new_best":
+        before = f" (was {fmt.latency(data['before'])})" if data.get("before") else ""
+        return f"{data.get('name')}: {fmt.latency(data.get('seconds'))}{before}"
+    if kind == "round_finished":
+        failed = f", {data['failed']} failed" if data.get("failed") else ""
+        best = f", best {fmt.latency(data['best_after'])}" if data.get("best_after") else ""
+        measured = f": {data['measured']} measured" if data.get("measured") is not None else ""
+        return f"round {data.get('number')} of {data.get('name')}{measured}{failed}{best}"
+    parts = []
+    if data.get("from") and data.get("to"):
+        parts.append(f"{data['from']} → {data['to']}")
+    parts += [f"{k.replace('_', ' ')} {_value(k, v)}" for k, v in data.items() if _plain(k, v)]
+    problem = data.get("problem")
+    if isinstance(problem, dict) and problem.get("detail"):
+        parts.append(str(problem["detail"]))
+    return ", ".join(parts)
+
+
+def _plain(name: str, value: Any) -> bool:
+    told = name in ("id", "from", "to", "problem")
+    return not told and value not in (None, "") and not isinstance(value, (dict, list))
+
+
+def _value(name: str, value: Any) -> str:
+    if isinstance(value, float):
+        return fmt.latency(value) if name.endswith("seconds") else fmt.significant(value)
+    return str(value)

@@ -1,0 +1,257 @@
+"""The dashboard in a real browser, served by a real coordinator on a real database."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dashboard_rows
+import pytest
+from coordinator_process import coordinator
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from tools.browser import REMEDY, find
+
+pytestmark = pytest.mark.browser
+ARGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--no-first-run",
+]  # fmt: skip
+KEY = "a-key-for-the-dashboard-tests"
+WEEK = str(7 * 86400)
+WAIT = 30_000
+
+CURVE = """() => {
+  const element = document.querySelector('.nicegui-echart');
+  const chart = element && getElement(element.id.slice(1))?.chart;
+  const series = chart?.getOption()?.series?.[0];
+  return series ? {data: series.data, untuned: series.markLine.data, axis: chart.getOption().xAxis[0].name} : null;
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    path = find()
+    assert path is not None, REMEDY
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=ARGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("filled")
+    dashboard_rows.fill(folder)
+    with coordinator(folder, device_timeout=WEEK) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An empty server that asks for a key."""
+    with coordinator(tmp_path_factory.mktemp("locked"), admin_key=KEY) as url:
+        yield url
+
+
+class Watched:
+    """A browser context that notes what it should never do."""
+
+    def __init__(self, browser: Browser, host: str, **options: Any) -> None:
+        self.context: BrowserContext = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
+        self.context.set_default_timeout(WAIT)
+        self.complaints: list[str] = []
+        self.page: Page = self.context.new_page()
+        self.page.on("pageerror", lambda error: self.complaints.append(f"script: {error}"))
+        self.page.on("console", lambda line: line.type == "error" and self.complaints.append(f"console: {line.text}"))
+        self.page.on("request", lambda request: self._only(host, request.url))
+
+    def _only(self, host: str, url: str) -> None:
+        if not url.startswith((host, host.replace("http", "ws", 1), "data:", "blob:")):
+            self.complaints.append(f"off-host: {url}")
+
+
+@pytest.fixture
+def watched(browser: Browser, server: str) -> Iterator[Watched]:
+    watched = Watched(browser, server)
+    yield watched
+    watched.context.close()
+    assert watched.complaints == []
+
+
+@pytest.fixture
+def page(watched: Watched) -> Page:
+    return watched.page
+
+
+@pytest.fixture
+def guest(browser: Browser, locked: str) -> Iterator[Watched]:
+    watched = Watched(browser, locked)
+    yield watched
+    watched.context.close()
+    assert watched.complaints == []
+
+
+def row(page: Page, text: str) -> Any:
+    return page.locator("tbody tr").filter(has_text=text)
+
+
+def curve(page: Page, axis: str) -> dict[str, Any]:
+    page.wait_for_function(f"() => {{ const c = ({CURVE})(); return c && c.axis === '{axis}' && c.data.length > 0; }}")
+    drawn: dict[str, Any] = page.evaluate(CURVE)
+    return drawn
+
+
+def get_json(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        return json.load(answer)
+
+
+def test_overview_lists_jobs_and_devices(page: Page, server: str) -> None:
+    page.goto(server)
+    done = row(page, "Succeeded")
+    expect(done).to_contain_text("42.7 ×")
+    expect(done).to_contain_text("5.43 ms")
+    running = row(page, "squeezenet nightly")
+    expect(running).to_contain_text("Running")
+    expect(running).to_contain_text("waiting for llvm-znver4-16")
+    expect(row(page, "Failed")).to_contain_text("0 / 500")
+    device = page.locator(".ts-device")
+    expect(device).to_have_count(3)
+    expect(device.filter(has_text="workstation/cpu")).to_contain_text("measuring · 2 cores")
+    expect(device.filter(has_text="lab-4/cpu")).to_contain_text("gone, seen 30 d ago")
+    expect(page.get_by_text(f"tunesmith tune model.onnx --trials 500 --server {server}")).to_be_visible()
+    running.get_by_role("link").click()
+    expect(page).to_have_url(f"{server}/jobs/running")
+
+
+def test_job_page_draws_the_curve_of_the_api(page: Page, server: str) -> None:
+    page.goto(f"{server}/jobs/running")
+    wanted = get_json(f"{server}/v1/jobs/running/curve")
+    drawn = curve(page, "Trials")
+    assert [x for x, _ in drawn["data"]] == [point["trials"] for point in wanted["points"]]
+    assert drawn["data"][-1][1] == pytest.approx(wanted["points"][-1]["latency"] * 1e3)
+    assert drawn["untuned"][0]["yAxis"] == pytest.approx(wanted["untuned"] * 1e3)
+    page.get_by_role("button", name="Wall time").click()
+    drawn = curve(page, "Wall time (s)")
+    assert drawn["data"][-1][0] == pytest.approx(wanted["points"][-1]["seconds"])
+
+
+def test_job_page_shows_tasks_failures_events_and_what_it_waits_for(page: Page, server: str) -> None:
+    page.goto(f"{server}/jobs/running")
+    expect(page.get_by_text("No live device of class llvm-znver4-16 is registered")).to_be_visible()
+    expect(row(page, "concatenate")).to_contain_text("nothing to tune")
+    softmax = row(page, "fused_softmax")
+    expect(softmax).to_contain_text("softmax")
+    expect(softmax).to_contain_text("µs")
+    expect(page.get_by_text("Build timeout")).to_be_visible()
+    expect(page.get_by_text("latest: no object code after 10 s")).to_be_visible()
+    expect(page.get_by_text(re.compile(r"round 48 of \w+: 8 measured"))).to_be_visible()
+    expect(page.get_by_text("estimate").first).to_be_visible()
+
+
+def test_a_failed_job_shows_its_problem(page: Page, server: str) -> None:
+    page.goto(f"{server}/jobs/broken")
+    expect(page.get_by_text("none of the model's 2 tasks has a decision to take (nothing_to_tune)")).to_be_visible()
+    expect(page.get_by_text("No tasks yet")).to_be_visible()
+    expect(page.get_by_text("Nothing measured yet")).to_be_visible()
+    expect(page.get_by_role("button", name="Cancel")).to_be_hidden()
+
+
+def test_an_unknown_job_is_a_problem_and_not_a_crash(page: Page, server: str) -> None:
+    page.goto(f"{server}/jobs/nobody")
+    expect(page.get_by_text("there is no job nobody (not_found)")).to_be_visible()
+
+
+def test_best_log_and_database_download(page: Page, server: str, tmp_path: Path) -> None:
+    page.goto(f"{server}/jobs/done")
+    with page.expect_download() as started:
+        page.get_by_role("link", name="JSON log").click()
+    assert started.value.suggested_filename == "best.jsonl"
+    started.value.save_as(tmp_path / "best.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "best.jsonl").read_text().splitlines()]
+    assert {line["schema"] for line in lines} == {"tunesmith.schedule/1"}
+    assert {line["task"] for line in lines} == {layer[0] for layer in dashboard_rows.LAYERS}
+    with page.expect_download() as started:
+        page.get_by_role("link", name="MetaSchedule").click()
+    started.value.save_as(tmp_path / "metaschedule.zip")
+    with zipfile.ZipFile(tmp_path / "metaschedule.zip") as archive:
+        assert {"database_workload.json", "database_tuning_record.json", "module.json"} <= set(archive.namelist())
+
+
+def test_pages_fit_a_telephone_and_the_dark(browser: Browser, server: str) -> None:
+    for path in ("/", "/jobs/done"):
+        watched = Watched(browser, server, color_scheme="dark")
+        watched.page.set_viewport_size({"width": 390, "height": 844})
+        watched.page.goto(server + path)
+        expect(watched.page.locator("tbody tr").first).to_be_visible()
+        assert watched.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        dark = "() => getComputedStyle(document.body).backgroundColor"
+        before = watched.page.evaluate(dark)
+        watched.page.get_by_role("button", name="Switch between light and dark").click()
+        watched.page.wait_for_function(f"before => ({dark})() !== before", arg=before)
+        watched.context.close()
+        assert watched.complaints == []
+
+
+def test_pause_resume_and_cancel(page: Page, server: str) -> None:
+    page.goto(f"{server}/jobs/running")
+    state = page.locator("main .ts-badge").first
+    expect(state).to_have_text("Running")
+    page.get_by_role("button", name="Pause").click()
+    expect(state).to_have_text("Paused")
+    page.get_by_role("button", name="Resume").click()
+    expect(state).to_have_text("Running")
+    page.get_by_role("button", name="Cancel").click()
+    expect(state).to_have_text("Cancelled")
+    expect(page.get_by_role("button", name="Cancel")).to_be_hidden()
+    assert get_json(f"{server}/v1/jobs/running")["state"] == "cancelled"
+    assert get_json(f"{server}/v1/jobs/done")["state"] == "succeeded"
+
+
+def test_the_api_answers_with_problems_where_it_has_no_route(server: str) -> None:
+    for path in ("/v1", "/v1/nothing", "/v1/jobs/nobody"):
+        with pytest.raises(urllib.error.HTTPError) as error:
+            get_json(server + path)
+        assert error.value.code == 404
+        assert error.value.headers["content-type"] == "application/problem+json"
+        error.value.close()
+
+
+def test_a_key_is_asked_for_once_and_stays_on_the_server(guest: Watched, locked: str) -> None:
+    page = guest.page
+    page.goto(f"{locked}/?from=bookmark")
+    expect(page).to_have_url(re.compile(r"/login\?next="))
+    field = page.get_by_label("API key")
+    field.fill("not-the-key")
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_text("Key refused")).to_be_visible()
+    field.fill(KEY)
+    field.press("Enter")
+    expect(page.get_by_text("No job yet")).to_be_visible()
+    expect(page.get_by_text("No device yet")).to_be_visible()
+
+    cookies = guest.context.cookies()
+    assert cookies
+    assert all(cookie["httpOnly"] and cookie["sameSite"] == "Lax" for cookie in cookies)
+    kept = json.dumps([cookies, page.evaluate("JSON.stringify([localStorage, sessionStorage])"), page.content()])
+    assert KEY not in kept
+
+    page.reload()
+    expect(page.get_by_text("No job yet")).to_be_visible()
+    page.get_by_role("button", name="Log out").click()
+    expect(page).to_have_url(re.compile("/login"))
+    page.goto(locked)
+    expect(page).to_have_url(re.compile(r"/login\?next="))
+
+
+def test_no_download_without_a_key(guest: Watched, locked: str) -> None:
+    answer = guest.page.request.get(f"{locked}/jobs/anything/best/jsonl", max_redirects=0)
+    assert answer.status == 303
+    assert answer.headers["location"] == "/login"
