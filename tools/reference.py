@@ -6,7 +6,9 @@ With ``--check`` nothing is written and the exit status says whether the pages a
 from __future__ import annotations
 
 import argparse
+import ast
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,11 +49,15 @@ def settings() -> str:
 
 
 def _default(field: Any) -> str:
+    from pydantic import SecretStr
+
     if field.is_required():
         return "required"
     if field.default_factory is not None:
         return "computed"
-    value = field.default
+    value = field.default.get_secret_value() if isinstance(field.default, SecretStr) else field.default
+    if isinstance(value, tuple):
+        value = ",".join(value)
     return "–" if value in (None, "", ()) else f"`{value}`"
 
 
@@ -174,9 +180,11 @@ def metrics() -> str:
     """``metrics.md``: what ``/metrics`` tells Prometheus."""
     from services.coordinator.metrics import Metrics
 
+    known = Metrics()
+    known.watch(dict)
     rows = [
         [f"`{family.name}{'_total' if family.type == 'counter' else ''}`", family.type, family.documentation]
-        for family in Metrics.describe()
+        for family in known.registry.collect()
     ]
     return "\n".join([
         "# Metrics\n", MARK,
@@ -185,9 +193,81 @@ def metrics() -> str:
     ])  # fmt: skip
 
 
+EVENTS = {
+    "device_joined": "a device registered, or came back",
+    "device_left": "a device said goodbye",
+    "evaluation_queued": "tuning is over; the compiled model is about to be checked and timed",
+    "cost_model_queued": "enough new records are there to fit a cost model",
+    "job_changed": "priority, budget or name was changed",
+    "job_clock_started": "the job's clock runs again: a device is there",
+    "job_clock_stopped": "the job's clock stands still: it waits for a device",
+    "job_deleted": "a job was deleted; its records stay",
+    "job_queued": "a job was submitted",
+    "model_deleted": "a model was deleted",
+    "model_importing": "a model was uploaded",
+    "new_best": "a task has a faster schedule: `seconds`, `before`",
+    "round_finished": "a round is over: `measured`, `failed`, `best_before`, `best_after`",
+    "round_opened": "the allocator chose a task: `name`, `size`, `reason`",
+    "task_exhausted": "the searcher has nothing left to propose for a task",
+}
+
+
+def event_kinds() -> set[str]:
+    """Kinds that the code names in a call: the literals given to ``events.append`` and as ``event=``."""
+    found: set[str] = set()
+    for folder in ("db", "services", "workers"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.Call):
+                    found |= {text for part in _kind_arguments(node) for text in _literals(part)}
+    return found
+
+
+def _kind_arguments(call: ast.Call) -> list[ast.expr]:
+    named = [keyword.value for keyword in call.keywords if keyword.arg == "event"]
+    appends = ast.unparse(call.func) == "events.append" and len(call.args) > 1
+    return named + (call.args[1:2] if appends else [])
+
+
+def _literals(node: ast.expr) -> set[str]:
+    """Plain strings that an expression can be; formatted ones are the systematic kinds."""
+    if isinstance(node, ast.IfExp):
+        return _literals(node.body) | _literals(node.orelse)
+    plain = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return {node.value} if plain and re.fullmatch(r"[a-z]+(_[a-z]+)+", node.value) else set()
+
+
+def events() -> str:
+    """``events.md``: every kind of event."""
+    from tunesmith.states import JobState, ModelState, RoundState, WorkState
+
+    states = {
+        "job": JobState, "model": ModelState, "round": RoundState, "batch": WorkState, "evaluation": WorkState,
+        "cost_model": WorkState,
+    }  # fmt: skip
+    kinds = event_kinds()
+    rows = [[f"`{kind}`", EVENTS[kind]] for kind in sorted(kinds | set(EVENTS))]
+    systematic = [
+        [f"`{noun}_<state>`", ", ".join(f"`{noun}_{state.value}`" for state in kind if f"{noun}_{state.value}" not in kinds)]
+        for noun, kind in states.items()
+    ]
+    retried = ", ".join(f"`{noun}_retried`" for noun in states)
+    return "\n".join([
+        "# Events\n", MARK,
+        "`GET /v1/jobs/{id}/events`: a JSON page of `{id, job_id, kind, data, created_at}`, oldest first, after the id "
+        "in `after`; or, with `Accept: text/event-stream`, the same as server-sent events, resumed after "
+        "`Last-Event-ID`. Ids only grow.\n",
+        table(["kind", "when"], rows),
+        "A change of state is the event `<noun>_<state>` with `id`, `from` and `to` (see [states](states.md)), and more "
+        "where it is known, such as `problem` or `stop_reason`:\n",
+        table(["kind", "kinds"], systematic),
+        f"Work that is handed out again: {retried}, with `attempt` and `reason`.\n",
+    ])  # fmt: skip
+
+
 PAGES = {
     "settings.md": settings, "errors.md": errors, "states.md": states, "rest.md": rest, "cli.md": cli,
-    "metrics.md": metrics,
+    "metrics.md": metrics, "events.md": events,
 }  # fmt: skip
 
 

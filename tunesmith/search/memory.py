@@ -34,7 +34,10 @@ class Memory:
 
     def blocked(self, pending: Collection[Candidate]) -> Ints:
         """Keys that must not be proposed: everything seen, and ``pending``."""
-        return np.union1d(self.seen, self.space.keys(self._points(list(pending))))
+        candidates = list(pending)
+        known = self.space.known(candidates)
+        points = self.space.batch([c for c, is_point in zip(candidates, known, strict=True) if is_point])
+        return np.union1d(self.seen, self.space.keys(points))
 
     def propose(self, keys: Ints) -> None:
         """Remember what is handed out."""
@@ -47,14 +50,15 @@ class Memory:
 
     def tell(self, measurements: Sequence[Measurement]) -> None:
         """Remember measurements; those of other spaces and of the default schedule are passed over."""
-        self.propose(self.space.keys(self._points([m.candidate for m in measurements])))
+        known = self.space.known([m.candidate for m in measurements])
+        mine = [m for m, is_point in zip(measurements, known, strict=True) if is_point]
+        self.propose(self.space.keys(self.space.batch([m.candidate for m in mine])))
         best = {candidate: latency for latency, candidate in self.elites}
-        for m in measurements:
+        for m in mine:
             if m.ok and m.latency < best.get(m.candidate, np.inf):
                 best[m.candidate] = m.latency
         ranked = sorted(((latency, c) for c, latency in best.items()), key=lambda pair: (pair[0], str(pair[1])))
-        known = self.space.known([c for _, c in ranked])
-        self.elites = [pair for pair, mine in zip(ranked, known, strict=True) if mine][:self.elite_limit]
+        self.elites = ranked[:self.elite_limit]
 
     def elite_batch(self, most: int) -> Batch:
         """The fastest measured points."""
@@ -75,10 +79,6 @@ class Memory:
             raise ValueError("the searcher's state is of another version or another space")
         self.seen, self.dead = _unpack(state["seen"]), _unpack(state["dead"])
         self.elites = [(float(latency), Candidate.from_json(c)) for latency, c in state["elites"]]
-
-    def _points(self, candidates: list[Candidate]) -> Batch:
-        known = self.space.known(candidates)
-        return self.space.batch([c for c, mine in zip(candidates, known, strict=True) if mine])
 
 
 def _pack(keys: Ints) -> str:

@@ -135,7 +135,9 @@ class Space:
 
     def known(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Which candidates are points of this space (the default schedule never is)."""
-        return [self._is_point(c) for c in candidates]
+        if len(candidates) > 1 and self._are_points(candidates):
+            return [True] * len(candidates)
+        return [self._are_points([c]) for c in candidates]
 
     def keys(self, batch: Batch) -> Ints:
         """A number per point for telling points apart, the same in every process.
@@ -174,9 +176,9 @@ class Space:
     def _groups(self, batch: Batch) -> list[tuple[int, Ints]]:
         return [(int(s), np.flatnonzero(batch.sketch == s)) for s in np.unique(batch.sketch)]
 
-    def _is_point(self, candidate: Candidate) -> bool:
+    def _are_points(self, candidates: Sequence[Candidate]) -> bool:
         try:
-            self.batch([candidate])
+            self.batch(candidates)
         except ValueError:
             return False
         return True

@@ -23,7 +23,9 @@ def matmul_space(m: int = 1024, n: int = 1024, k: int = 1024) -> Space:
 
 def tiny_space() -> Space:
     """30 points in two sketches."""
-    return Space([Sketch("a", (PerfectTile(8, 2), Categorical(3))), Sketch("b", (ComputeLocation(-1, 1), PerfectTile(12, 2)))])
+    a: tuple[Knob, ...] = (PerfectTile(8, 2), Categorical(3))
+    b: tuple[Knob, ...] = (ComputeLocation(-1, 1), PerfectTile(12, 2))
+    return Space([Sketch("a", a), Sketch("b", b)])
 
 
 def one_point_space() -> Space:
@@ -134,8 +136,9 @@ class SyntheticTask(Resolver):
     @staticmethod
     def _distance(knob: Knob, index: Ints, hidden: int) -> Floats:
         target = np.array([hidden], dtype=np.int64)
+        distance: Floats = (index != target).astype(np.float64)
         if isinstance(knob, PerfectTile):
-            return np.abs(np.log2(knob.values(index)) - np.log2(knob.values(target))).mean(axis=1)
-        if isinstance(knob, ComputeLocation):
-            return np.abs(index - target) / knob.size
-        return (index != target).astype(np.float64)
+            distance = np.abs(np.log2(knob.values(index)) - np.log2(knob.values(target))).mean(axis=1)
+        elif isinstance(knob, ComputeLocation):
+            distance = np.abs(index - target) / knob.size
+        return distance

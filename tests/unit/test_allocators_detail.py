@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tunesmith.allocate.base import TaskView
+from tunesmith.allocate.gradient import NO_RESULT, GradientAllocator, GradientOptions
+from tunesmith.allocate.registry import ALLOCATORS, check_allocator, make_allocator
+from tunesmith.allocate.round_robin import RoundRobinAllocator
+from tunesmith.errors import UnknownAllocator
+
+INF = float("inf")
+
+
+def task(number: int, history: tuple[float, ...] = (), **changes: object) -> TaskView:
+    view = TaskView(number, weight=1.0, flops=1e9, family="f", untuned=1.0, history=history)
+    return dataclasses.replace(view, **changes)  # type: ignore[arg-type]
+
+
+def test_the_gradient_by_hand() -> None:
+    gradient = GradientAllocator().gradient(task(1, (8.0, 6.0, 5.0, 4.0, 3.0), weight=2.0), 0)
+    # backward (6 - 3) / 3 = 1, forward 3 / 5 = 0.6, 2 * (0.2 * 1 + 0.8 * 0.6) = 1.36
+    assert gradient.backward == pytest.approx(1.0)
+    assert gradient.forward == pytest.approx(0.6)
+    assert gradient.total == pytest.approx(1.36)
+
+
+def test_the_window_must_be_full() -> None:
+    short = GradientAllocator().gradient(task(1, (8.0, 6.0, 5.0)), 0)
+    assert short.backward == 0
+    assert short.total == pytest.approx(0.8 * 5 / 3)
+    full = GradientAllocator().gradient(task(1, (8.0, 6.0, 5.0, 5.0)), 0)
+    assert full.total == pytest.approx(0.2 * (8 - 5) / 3 + 0.8 * 5 / 4)
+    narrow = GradientAllocator(0, GradientOptions(alpha=1.0, window=1)).gradient(task(1, (8.0, 6.0, 5.0)), 0)
+    assert narrow.total == pytest.approx(1.0)
+
+
+def test_a_round_under_way_counts_as_one_without_improvement() -> None:
+    flying = GradientAllocator().gradient(task(1, (8.0, 6.0)), 2)
+    landed = GradientAllocator().gradient(task(1, (8.0, 6.0, 6.0, 6.0)), 0)
+    assert flying == landed
+    allocator = GradientAllocator()
+    pair = [task(1, (1.0,)), task(2, (0.9,))]
+    assert allocator.choose(pair, {}).task == 1  # type: ignore[union-attr]
+    assert allocator.choose(pair, {1: 1}).task == 2  # type: ignore[union-attr]
+
+
+def test_rounds_before_the_first_result_are_no_improvement() -> None:
+    late = GradientAllocator().gradient(task(1, (INF, INF, 5.0, 4.0)), 0)
+    assert late == GradientAllocator().gradient(task(1, (5.0, 5.0, 5.0, 4.0)), 0)
+
+
+def test_a_task_without_any_result_comes_last() -> None:
+    allocator = GradientAllocator()
+    assert allocator.gradient(task(1, (INF, INF)), 0).total == NO_RESULT
+    assert allocator.gradient(task(1), 2).total == NO_RESULT
+    choice = allocator.choose([task(1, (INF,)), task(2, (1e-9,))], {})
+    assert choice is not None
+    assert choice.task == 2
+    alone = allocator.choose([task(1, (INF,))], {})
+    assert alone is not None
+    assert "valid" in alone.reason
+
+
+def test_warm_up_takes_the_most_important_first() -> None:
+    for allocator in (GradientAllocator(), RoundRobinAllocator()):
+        tasks = [task(1, untuned=1.0, weight=2.0), task(2, untuned=5.0), task(3, untuned=0.1, flops=1e12)]
+        order, flying = [], {1: 0, 2: 0, 3: 0}
+        for _ in tasks:
+            choice = allocator.choose(tasks, flying)
+            assert choice is not None
+            order.append(choice.task)
+            flying[choice.task] += 1
+        assert order == [2, 1, 3]
+
+
+def test_flops_rank_while_a_baseline_is_missing() -> None:
+    tasks = [task(1, untuned=None, weight=2.0), task(2, untuned=5.0), task(3, untuned=0.1, flops=1e12)]
+    choice = GradientAllocator().choose(tasks, {})
+    assert choice is not None
+    assert choice.task == 3
+
+
+def test_equals_are_drawn_by_seed_and_round() -> None:
+    tasks = [task(i, (1.0,)) for i in range(20)]
+    chosen = {GradientAllocator(seed).choose(tasks, {}).task for seed in range(20)}  # type: ignore[union-attr]
+    assert len(chosen) > 5
+
+
+def test_round_robin_counts_rounds_in_flight() -> None:
+    tasks = [task(1, (1.0, 1.0)), task(2, (1.0,)), task(3, (1.0,), exhausted=True)]
+    allocator = RoundRobinAllocator()
+    assert allocator.choose(tasks, {}).task == 2  # type: ignore[union-attr]
+    assert allocator.choose(tasks, {2: 2}).task == 1  # type: ignore[union-attr]
+
+
+def test_names() -> None:
+    assert set(ALLOCATORS) == {"round-robin", "gradient"}
+    assert check_allocator("gradient") == "gradient"
+    with pytest.raises(UnknownAllocator) as caught:
+        make_allocator("no-such", 0)
+    assert "round-robin, gradient" in caught.value.detail
+    assert caught.value.field == "allocator"
