@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rpc_device import RpcDevice
+
+from tunesmith.messages import (
+    BatchReport,
+    DeviceReport,
+    EvaluateModel,
+    EvaluationReport,
+    MeasureBatch,
+    MeasureLimits,
+    Message,
+    Payload,
+    Spec,
+    TunedWorkload,
+    WireCandidate,
+    WireResult,
+)
+from tunesmith.operators import parse_operator
+from tunesmith.targets import Target
+from tunesmith.types import FailureKind
+from workers.measure.worker import MeasureWorker
+from workers.settings import Settings
+
+LIMITS = MeasureLimits(build_timeout=30.0, run_timeout=5.0, repeats=3, min_repeat_seconds=0.002)
+
+
+@dataclass
+class Mailbox:
+    """Takes what the worker sends."""
+
+    messages: list[Message] = field(default_factory=list)
+
+    def send(self, message: Message) -> bool:
+        self.messages.append(message)
+        return True
+
+    def results(self, batch_id: int, attempt: int = 1) -> dict[int, WireResult]:
+        reports = [m for m in self.messages if isinstance(m, BatchReport)]
+        mine = [r for r in reports if (r.batch_id, r.attempt) == (batch_id, attempt)]
+        assert [r.final for r in mine] == [False] * (len(mine) - 1) + [True]
+        found = [result for r in mine for result in r.results]
+        assert len({r.index for r in found}) == len(found)
+        return {r.index: r for r in found}
+
+    def last(self, kind: type[Any]) -> Any:
+        return [m for m in self.messages if isinstance(m, kind)][-1]
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """A small matrix product: its prepared model, its task, some candidates."""
+
+    module: bytes
+    task: Any
+    bodies: list[Any]
+    candidates: list[Any]
+    target: Target
+
+
+@pytest.fixture(scope="module")
+def device(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RpcDevice]:
+    made = RpcDevice(tmp_path_factory.mktemp("device"))
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def mailbox() -> Mailbox:
+    return Mailbox()
+
+
+@pytest.fixture(scope="module")
+def worker(device: RpcDevice, mailbox: Mailbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MeasureWorker]:
+    settings = Settings(
+        data_dir=tmp_path_factory.mktemp("data"), tracker=device.tracker, device_key=device.key,
+        lease_file=device.lease, queues=("measure",),
+    )  # fmt: skip
+    made = MeasureWorker(settings, mailbox.send)
+    made.start()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def gemm(worker: MeasureWorker) -> Gemm:
+    from workers.tvm_backend import importing, prepare, space, tasks
+
+    target = Target(worker.identity.target)
+    prepared = prepare.prepare(importing.operator_module(parse_operator("gemm:64x64x64:float32")))
+    (task,) = tasks.extract_tasks(prepared.module)
+    bodies = space.generate(task.module, target)
+    points = space.TraceSpace(task.module, target, bodies)
+    batch, valid = points.resolve(points.space.sample(np.random.default_rng(0), 24))
+    return Gemm(prepared.module, task, bodies, points.space.candidates(batch.take(valid))[:4], target)
+
+
+def message(gemm: Gemm, batch_id: int, **changes: Any) -> MeasureBatch:
+    wire = [WireCandidate(index=0, sketch=None)]
+    wire += [
+        WireCandidate(index=i + 1, sketch=c.sketch, decisions=c.to_json()[1]) for i, c in enumerate(gemm.candidates)
+    ]
+    values = {
+        "batch_id": batch_id, "attempt": 1, "job_id": "job", "target": gemm.target.to_json(),
+        "workload": gemm.task.workload.hash, "module": Payload.pack(gemm.task.module), "candidates": wire,
+        "sketches": {b.hash: Payload.pack(b.to_json()) for b in gemm.bodies}, "limits": LIMITS,
+    }  # fmt: skip
+    return MeasureBatch(**{**values, **changes})
+
+
+def test_device_reports_what_it_is(worker: MeasureWorker, mailbox: Mailbox) -> None:
+    report = next(m for m in mailbox.messages if isinstance(m, DeviceReport))
+    assert report.target["kind"] == "llvm"
+    assert Target(report.target).device_class == report.device_classes[-1]
+    assert len(report.device_classes) == report.cores
+    assert not report.simulated
+
+
+def test_batch_is_measured_and_the_best_carry_their_trace(
+    worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm
+) -> None:
+    worker.measure(message(gemm, 1))
+    results = mailbox.results(1)
+    assert sorted(results) == [0, 1, 2, 3, 4]
+    assert all(r.failure is None and r.samples and r.build_seconds > 0 for r in results.values())
+    assert results[0].trace is None
+    assert any(r.trace for r in results.values())
+    assert mailbox.last(BatchReport).environment["threads"] == gemm.target.num_cores
+
+
+def test_repeated_message_is_answered_from_memory(worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm) -> None:
+    worker.measure(message(gemm, 2))
+    worker.measure(message(gemm, 2, attempt=2))
+    assert mailbox.results(2, attempt=2) == mailbox.results(2, attempt=1)
+
+
+def test_invalid_candidate_costs_itself_only(worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm) -> None:
+    good = gemm.candidates[0]
+    wire = [
+        WireCandidate(index=0, sketch=good.sketch, decisions=[]),
+        WireCandidate(index=1, sketch=good.sketch, decisions=good.to_json()[1]),
+    ]
+    worker.measure(message(gemm, 3, candidates=wire))
+    results = mailbox.results(3)
+    assert results[0].failure is FailureKind.INVALID
+    assert results[1].failure is None
+
+
+def test_build_that_takes_too_long_is_a_build_timeout(worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm) -> None:
+    limits = LIMITS.model_copy(update={"build_timeout": 0.005})
+    worker.measure(message(gemm, 4, limits=limits, candidates=message(gemm, 4).candidates[1:3]))
+    assert {r.failure for r in mailbox.results(4).values()} == {FailureKind.BUILD_TIMEOUT}
+    worker.measure(message(gemm, 5))
+    assert all(r.failure is None for r in mailbox.results(5).values())
+
+
+def test_missing_device_fails_the_batch_and_not_its_candidates(
+    mailbox: Mailbox, gemm: Gemm, device: RpcDevice, tmp_path: Path
+) -> None:
+    from workers.tvm_backend.runner import RpcRunner
+
+    settings = Settings(data_dir=tmp_path, tracker=device.tracker, device_key="nobody", lease_file=device.lease)
+    lonely = MeasureWorker(settings, mailbox.send, RpcRunner(device.tracker, "nobody", device.lease, wait=0.5))
+    try:
+        lonely.measure(message(gemm, 6))
+    finally:
+        lonely.close()
+    report = next(m for m in reversed(mailbox.messages) if isinstance(m, BatchReport))
+    assert report.final
+    assert "nobody" in report.error
+    assert mailbox.results(6) == {}
+
+
+def test_cuda_batch_without_a_compiler_says_what_to_install(
+    mailbox: Mailbox, gemm: Gemm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    settings = Settings(
+        data_dir=tmp_path, simulate=True, device_classes=("nvidia-nvidia-h100",), lease_file=tmp_path / "lease"
+    )
+    simulated = MeasureWorker(settings, mailbox.send)
+    try:
+        assert simulated.identity.target["kind"] == "cuda"
+        wire = [WireCandidate(index=0, sketch=None)]
+        simulated.measure(message(gemm, 7, target=simulated.identity.target, candidates=wire, sketches={}))
+    finally:
+        simulated.close()
+    (result,) = mailbox.results(7).values()
+    assert result.failure is FailureKind.BUILD_ERROR
+    assert "nvcc" in result.message
+    assert "tunesmith[cuda]" in result.message
+
+
+def evaluation(gemm: Gemm, evaluation_id: int, trace: str, seconds: float) -> EvaluateModel:
+    spec = gemm.task.workload
+    record = TunedWorkload(
+        workload=spec.hash, workload_json=Payload.pack(gemm.task.metaschedule), trace=Payload.pack(trace.encode()),
+        run_seconds=[seconds], args=[Spec(dtype=a.dtype, shape=a.shape) for a in spec.args],
+    )  # fmt: skip
+    return EvaluateModel(
+        evaluation_id=evaluation_id, attempt=1, job_id="job", target=gemm.target.to_json(),
+        module=Payload.pack(gemm.module), params=None, records=[record], timeout=120.0,
+        inputs=[Spec(dtype=a.dtype, shape=a.shape) for a in spec.args[:-1]],
+    )  # fmt: skip
+
+
+def test_model_is_compared_with_itself_untuned(worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm) -> None:
+    worker.measure(message(gemm, 8, incumbent_seconds=1.0))
+    tuned = min((r for r in mailbox.results(8).values() if r.trace), key=lambda r: min(r.samples))
+    worker.evaluate(evaluation(gemm, 1, str(tuned.trace), min(tuned.samples)))
+    report = mailbox.last(EvaluationReport)
+    assert (report.failure, report.message, report.final) == (None, "", True)
+    assert report.applied == 1
+    assert report.untuned_samples
+    assert report.tuned_samples
+    assert report.error is not None
+    assert report.error < 1e-4
+
+
+def test_model_that_cannot_be_compiled_is_a_failure(worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm) -> None:
+    broken = evaluation(gemm, 2, "[[], []]", 1.0).model_copy(update={"module": Payload.pack(b"not a module")})
+    worker.evaluate(broken)
+    report = mailbox.last(EvaluationReport)
+    assert report.final
+    assert report.failure is FailureKind.BUILD_ERROR
+    assert report.message
+
+
+def test_simulated_worker_says_so(mailbox: Mailbox, gemm: Gemm, tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, simulate=True, lease_file=tmp_path / "lease")
+    simulated = MeasureWorker(settings, mailbox.send)
+    try:
+        simulated.measure(message(gemm, 9))
+        simulated.measure(message(gemm, 10))
+    finally:
+        simulated.close()
+    first, second = ({i: r.samples for i, r in mailbox.results(n).items()} for n in (9, 10))
+    assert first == second
+    assert len({tuple(s) for s in first.values()}) > 1
+    assert mailbox.last(BatchReport).environment["simulated"]
+
+
+def test_closing_reports_that_the_device_goes(mailbox: Mailbox, tmp_path: Path) -> None:
+    worker = MeasureWorker(Settings(data_dir=tmp_path, simulate=True, lease_file=tmp_path / "lease"), mailbox.send)
+    worker.start()
+    worker.close()
+    assert mailbox.last(DeviceReport).stopping

@@ -1,0 +1,88 @@
+"""Which device this worker measures on, and what it is called."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tunesmith.errors import InvalidInput
+from tunesmith.targets import Target, local_cpu_classes, parse_target, slug, tags
+from workers.settings import MEASURE, Settings
+from workers.tvm_backend.host import Host
+
+
+@dataclass(frozen=True)
+class DeviceIdentity:
+    """The device as the fleet knows it.
+
+    Attributes:
+        worker: this process's life: host, pid and a random part.
+        name: stable: host and key.
+        classes: device classes that it serves.
+        target: target JSON of the whole device.
+    """
+
+    worker: str
+    name: str
+    host: str
+    key: str
+    classes: tuple[str, ...]
+    target: dict[str, Any]
+    cores: int
+    simulated: bool
+
+
+def identify(settings: Settings, host: Host) -> DeviceIdentity:
+    """The device that the settings describe, by default this host's CPU."""
+    classes = served_classes(settings, host)
+    key = device_key(settings)
+    return DeviceIdentity(
+        worker=f"{host.name}-{os.getpid()}-{uuid.uuid4().hex[:6]}",
+        name=f"{host.name}/{key}",
+        host=host.name,
+        key=key,
+        classes=classes,
+        target=target_of(classes, host),
+        cores=host.cores,
+        simulated=settings.simulate,
+    )
+
+
+def device_key(settings: Settings) -> str:
+    """The device's key at the tracker."""
+    return settings.device_key or f"{socket.gethostname()}-cpu"
+
+
+def served_classes(settings: Settings, host: Host) -> tuple[str, ...]:
+    """Device classes: those of the settings, those named as queues, else this CPU with one to all of its cores."""
+    named = tuple(name.partition(".")[2] for name in settings.queues if name.startswith(f"{MEASURE}."))
+    return settings.device_classes or named or local_cpu_classes(host.mcpu, host.cores)
+
+
+def target_of(classes: Sequence[str], host: Host) -> dict[str, Any]:
+    """The target of a device that serves ``classes``.
+
+    Raises:
+        InvalidInput: a class is neither this CPU's, nor a tag's, nor ``cuda-<arch>``.
+    """
+    if set(classes) <= set(local_cpu_classes(host.mcpu, host.cores)):
+        return host.target
+    name = classes[0]
+    for tag in tags():
+        if slug(tag) == name:
+            target = parse_target(tag).target
+            return target.to_json() if target is not None else {}
+    if name.startswith("cuda-"):
+        return Target({"kind": "cuda", "arch": name.removeprefix("cuda-")}).to_json()
+    if name.startswith("llvm-") and name.rpartition("-")[2].isdigit():
+        mcpu, _, cores = name.removeprefix("llvm-").rpartition("-")
+        return {"kind": "llvm", "mcpu": mcpu, "num-cores": int(cores)}
+    raise InvalidInput(
+        f"device class {name!r} is neither this host's ({', '.join(local_cpu_classes(host.mcpu, host.cores))}), nor "
+        "the slug of a TVM tag such as nvidia-nvidia-h100, nor cuda-<arch>, nor llvm-<mcpu>-<cores>",
+        field="device_classes", value=name,
+    )  # fmt: skip

@@ -1,0 +1,92 @@
+"""One evaluation: compile the model untuned and tuned, run both on the device, compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tunesmith.errors import DeviceLost
+from tunesmith.messages import EvaluateModel, EvaluationReport, Payload, TunedWorkload
+from tunesmith.types import FailureKind, TensorSpec
+from workers.measure.blobs import PayloadCache
+from workers.sandbox.pool import ChildCrashed, ChildRaised, ChildTimeout, Pool
+from workers.tvm_backend.builder import CompiledPair
+from workers.tvm_backend.measuring import ModelOutcome, ModelRequest, Runner
+
+TIMING_SHARE = 0.05
+"""Share of the message's timeout that the timing may take, within these bounds in seconds."""
+TIMING_BOUNDS = (1.0, 6.0)
+
+
+def evaluate(
+    message: EvaluateModel, builders: Pool, runner: Runner, blobs: PayloadCache, folder: Path, report: EvaluationReport
+) -> EvaluationReport:
+    """Compile, run and compare; ``report`` filled in. Nothing that the model does makes this raise.
+
+    Raises:
+        DeviceLost: the device is gone; the evaluation is to be tried again.
+    """
+    params = None if message.params is None else blobs.file(message.params)
+    records = [_inlined(record, blobs) for record in message.records]
+    future = builders.submit(
+        "compile_model", blobs.load(message.module), params, message.target, records, folder, timeout=message.timeout
+    )
+    try:
+        pair: CompiledPair = future.result()
+    except ChildTimeout:
+        return _failed(report, FailureKind.BUILD_TIMEOUT, f"compiling took more than {message.timeout:g} s")
+    except ChildCrashed as error:
+        return _failed(report, FailureKind.CRASH, f"while compiling the model, {error}")
+    except ChildRaised as error:
+        return _failed(report, FailureKind.BUILD_ERROR, str(error))
+    try:
+        runner.open(message.target)
+        outcome = runner.compare(_request(message, pair, params))
+    finally:
+        runner.release()
+    return _filled(report, pair, outcome)
+
+
+def _request(message: EvaluateModel, pair: CompiledPair, params: Path | None) -> ModelRequest:
+    low, high = TIMING_BOUNDS
+    return ModelRequest(
+        untuned=pair.untuned,
+        tuned=pair.tuned,
+        params=params,
+        inputs=tuple(TensorSpec(spec.dtype, spec.shape, spec.name) for spec in message.inputs),
+        seed=message.seed,
+        seconds=min(high, max(low, TIMING_SHARE * message.timeout)),
+        timeout=message.timeout,
+    )
+
+
+def _filled(report: EvaluationReport, pair: CompiledPair, outcome: ModelOutcome) -> EvaluationReport:
+    return report.model_copy(
+        update={
+            "untuned_samples": list(outcome.untuned),
+            "tuned_samples": list(outcome.tuned),
+            "error": outcome.error,
+            "applied": pair.applied,
+            "failure": outcome.failure,
+            "message": outcome.message,
+        }
+    )
+
+
+def _failed(report: EvaluationReport, kind: FailureKind, message: str) -> EvaluationReport:
+    return report.model_copy(update={"failure": kind, "message": message[:2000]})
+
+
+def lost(report: EvaluationReport, error: DeviceLost) -> EvaluationReport:
+    """The report of an evaluation whose device went away."""
+    return _failed(report, FailureKind.DEVICE_LOST, str(error))
+
+
+def _inlined(record: TunedWorkload, blobs: PayloadCache) -> TunedWorkload:
+    """The record with its payloads at hand: the pool child fetches nothing."""
+
+    def inline(payload: Payload) -> Payload:
+        return payload if payload.inline is not None else Payload.pack(blobs.load(payload))
+
+    return record.model_copy(
+        update={"workload_json": inline(record.workload_json), "trace": inline(record.trace)}
+    )

@@ -1,0 +1,36 @@
+"""Says every few seconds that this device is there, also while it works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tunesmith.messages import DeviceReport
+from workers.measure.reporting import Send, Ticker
+
+INTERVAL_SECONDS = 5.0
+
+
+class Presence:
+    """Signs of life of a measure worker.
+
+    Args:
+        send: publishes a message.
+        compose: the report to send now.
+    """
+
+    def __init__(self, send: Send, compose: Callable[[], DeviceReport], interval: float = INTERVAL_SECONDS) -> None:
+        self._send, self._compose = send, compose
+        self._ticker = Ticker(interval, self._beat, "presence")
+
+    def start(self) -> None:
+        """Report at once, then every few seconds."""
+        self._beat()
+        self._ticker.start()
+
+    def stop(self) -> None:
+        """Report for the last time that the device is going."""
+        self._ticker.stop()
+        self._send(self._compose().model_copy(update={"stopping": True, "busy": False}))
+
+    def _beat(self) -> None:
+        self._send(self._compose())

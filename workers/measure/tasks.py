@@ -1,0 +1,74 @@
+"""Binds the measure worker to a Celery app."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from celery import Celery
+from celery.signals import worker_process_init, worker_process_shutdown
+from kombu.exceptions import OperationalError
+
+from tunesmith.messages import RECORD, EvaluateModel, MeasureBatch, Message
+from workers.measure.worker import MeasureWorker
+from workers.settings import Settings
+
+log = logging.getLogger("tunesmith.measure")
+
+
+class MeasureTasks:
+    """The tasks and the worker that they share.
+
+    The worker is made in the pool process (prefork, one process) and not in Celery's main process, which imports
+    nothing heavy and stays free to answer pings.
+    """
+
+    def __init__(self, app: Celery, settings: Settings) -> None:
+        self._app, self._settings = app, settings
+        self._worker: MeasureWorker | None = None
+
+    def start(self, **_: object) -> None:
+        """Start the builders and report the device."""
+        if self._worker is None:
+            self._worker = MeasureWorker(self._settings, self.send)
+            self._worker.start()
+
+    def stop(self, **_: object) -> None:
+        """Report that the device goes and end the children."""
+        if self._worker is not None:
+            worker, self._worker = self._worker, None
+            worker.close()
+
+    def send(self, message: Message) -> bool:
+        """Publish to the queue ``record``; False when the broker is away."""
+        try:
+            self._app.send_task(message.task, args=[message.model_dump(mode="json")], queue=RECORD, retry=False)
+        except (OperationalError, OSError) as error:
+            log.warning("%s not sent: %s", message.task, error)
+            return False
+        return True
+
+    def measure(self, body: Mapping[str, Any]) -> None:
+        """``tunesmith.measure``."""
+        self._ready().measure(MeasureBatch.model_validate(body))
+
+    def evaluate(self, body: Mapping[str, Any]) -> None:
+        """``tunesmith.evaluate``."""
+        self._ready().evaluate(EvaluateModel.model_validate(body))
+
+    def _ready(self) -> MeasureWorker:
+        self.start()
+        assert self._worker is not None
+        return self._worker
+
+
+def register(app: Celery, settings: Settings) -> MeasureTasks:
+    """Bind ``tunesmith.measure`` and ``tunesmith.evaluate``, and the worker's life to its process's."""
+    tasks = MeasureTasks(app, settings)
+    app.task(tasks.measure, name=MeasureBatch.task)
+    app.task(tasks.evaluate, name=EvaluateModel.task)
+    # Not weak: the signals are what keeps the bound methods alive.
+    worker_process_init.connect(tasks.start, weak=False)
+    worker_process_shutdown.connect(tasks.stop, weak=False)
+    return tasks

@@ -1,0 +1,154 @@
+"""The measure worker's state: builders and a device that stay warm between batches."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tunesmith.errors import DeviceLost, TunesmithError
+from tunesmith.messages import BatchReport, DeviceReport, EvaluateModel, EvaluationReport, MeasureBatch, WireResult
+from tunesmith.types import Environment, FailureKind
+from workers.measure.batches import BatchMeasurement
+from workers.measure.blobs import PayloadCache
+from workers.measure.device import DeviceIdentity, identify
+from workers.measure.evaluate import evaluate, lost
+from workers.measure.presence import Presence
+from workers.measure.reporting import SIGN_SECONDS, Reporter, Send, Ticker, last_word
+from workers.sandbox.pool import Actor, Pool
+from workers.settings import Settings
+from workers.tvm_backend.host import Host
+from workers.tvm_backend.measuring import Runner
+from workers.tvm_backend.runner import RpcRunner, SimulatedRunner
+from workers.tvm_backend.warm import visible_cores
+
+log = logging.getLogger("tunesmith.measure")
+REMEMBERED = 64
+START_SECONDS = 120.0
+
+
+class MeasureWorker:
+    """Measures batches and evaluates models, one at a time; lives in one process and one long-lived thread.
+
+    Args:
+        settings: of the worker.
+        send: publishes a message to the queue ``record``.
+        runner: the device; by default what the settings say.
+    """
+
+    def __init__(self, settings: Settings, send: Send, runner: Runner | None = None) -> None:
+        self._send = send
+        lease = str(settings.lease_file)
+        self._builders = Pool(Actor("workers.tvm_backend.builder:Builder", (lease,)), visible_cores())
+        self._host: Host = self._builders.call("describe", timeout=START_SECONDS)
+        self.identity: DeviceIdentity = identify(settings, self._host)
+        self._runner = runner or make_runner(settings, self.identity)
+        self._blobs = PayloadCache(settings.data_dir / "measure-cache")
+        self._batches: OrderedDict[int, dict[int, WireResult]] = OrderedDict()
+        self._evaluations: OrderedDict[tuple[int, int], EvaluationReport] = OrderedDict()
+        self._busy = False
+        self._presence = Presence(send, self.device_report)
+
+    def start(self) -> None:
+        """Say that the device is there."""
+        self._presence.start()
+
+    def close(self) -> None:
+        """Say that the device is going, and end every child process."""
+        self._presence.stop()
+        self._runner.close()
+        self._builders.close()
+        self._blobs.close()
+
+    def device_report(self) -> DeviceReport:
+        """The sign of life to send now."""
+        it = self.identity
+        return DeviceReport(
+            worker=it.worker, name=it.name, host=it.host, device_classes=list(it.classes), target=it.target,
+            cores=it.cores, simulated=it.simulated, environment=self.environment(), busy=self._busy,
+        )  # fmt: skip
+
+    def environment(self) -> dict[str, Any]:
+        """Fingerprint of where measurements are taken."""
+        host, threads = self._host, int(getattr(self._runner, "threads", 0))
+        return asdict(Environment(
+            host=host.name, device=self.identity.name, cpu=host.cpu, cores=host.cores, threads=threads, tvm=host.tvm,
+            python=host.python, os=host.os, simulated=self.identity.simulated,
+        ))  # fmt: skip
+
+    def measure(self, batch: MeasureBatch) -> None:
+        """Measure a batch and report; a repeated message is answered from memory as far as that reaches."""
+        known = self._batches.setdefault(batch.batch_id, {})
+        self._batches.move_to_end(batch.batch_id)
+        while len(self._batches) > REMEMBERED:
+            self._batches.popitem(last=False)
+
+        def compose(results: list[WireResult], final: bool, error: str) -> BatchReport:
+            return BatchReport(
+                batch_id=batch.batch_id, attempt=batch.attempt, worker=self.identity.worker,
+                environment=self.environment(), results=results, final=final, error=error,
+            )  # fmt: skip
+
+        with self._work() as folder, Reporter(self._send, compose) as report:
+            report.add(*(known[c.index] for c in batch.candidates if c.index in known))
+            try:
+                measurement = BatchMeasurement(batch, self._builders, self._runner, self._blobs.load, folder)
+                for result in measurement.results(set(known)):
+                    known[result.index] = result
+                    report.add(result)
+            except TunesmithError as error:
+                report.finish(str(error))
+            except Exception as error:
+                log.exception("batch %d", batch.batch_id)
+                report.finish(f"{type(error).__name__}: {error}")
+            else:
+                report.finish()
+
+    def evaluate(self, message: EvaluateModel) -> None:
+        """Evaluate a model and report; a repeated message is answered from memory."""
+        report = EvaluationReport(
+            evaluation_id=message.evaluation_id, attempt=message.attempt, worker=self.identity.worker,
+            environment=self.environment(),
+        )  # fmt: skip
+        key = (message.evaluation_id, message.attempt)
+        if key not in self._evaluations:
+            with self._work() as folder, Ticker(SIGN_SECONDS, lambda: self._send(report), "evaluation"):
+                self._evaluations[key] = self._evaluate(message, folder, report)
+            while len(self._evaluations) > REMEMBERED:
+                self._evaluations.popitem(last=False)
+        done = self._evaluations[key]
+        last_word(self._send, done.model_copy(update={"final": True, "environment": self.environment()}))
+
+    def _evaluate(self, message: EvaluateModel, folder: Path, report: EvaluationReport) -> EvaluationReport:
+        try:
+            return evaluate(message, self._builders, self._runner, self._blobs, folder, report)
+        except DeviceLost as error:
+            return lost(report, error)
+        except Exception as error:
+            log.exception("evaluation %d", message.evaluation_id)
+            return report.model_copy(update={"failure": FailureKind.RUN_ERROR, "message": str(error)[:2000]})
+
+    @contextmanager
+    def _work(self) -> Iterator[Path]:
+        """A folder for one piece of work; the device counts as busy meanwhile."""
+        folder = Path(tempfile.mkdtemp(prefix="tunesmith-measure-"))
+        self._busy = True
+        try:
+            yield folder
+        finally:
+            self._busy = False
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def make_runner(settings: Settings, identity: DeviceIdentity) -> Runner:
+    """The runner that the settings ask for."""
+    if settings.simulate:
+        return SimulatedRunner()
+    return RpcRunner(settings.tracker, identity.key, settings.lease_file)
+
