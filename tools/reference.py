@@ -36,6 +36,7 @@ def settings() -> str:
         "Each process reads its settings once, at its start, from environment variables. "
         "`tunesmith up` sets those that its children need.\n",
     ]  # fmt: skip
+    known = {name for part in settings_classes.PARTS for name in settings_classes.variables(part)}
     for part in settings_classes.PARTS:
         for cls in settings_classes.classes(part):
             prefix = str(cls.model_config.get("env_prefix", ""))
@@ -45,7 +46,28 @@ def settings() -> str:
             ]
             first = (cls.__doc__ or "").strip().splitlines()[0]
             parts += [f"## `{cls.__module__}`\n", f"{first}\n", table(["variable", "default", "meaning"], rows)]
+    options = {(name, p.help or "") for _, command in _commands(_root(), "") for p in command.params
+               for name in _variables(p)}  # fmt: skip
+    parts += [
+        "## Command line\n", "Read by `tunesmith` in place of an option.\n",
+        table(["variable", "meaning"], [[f"`{name}`", text] for name, text in sorted(options) if name not in known]),
+        "## Development\n",
+        table(["variable", "meaning"], [["`TUNESMITH_CHROMIUM`", "Browser for the tests and the screenshot."]]),
+    ]  # fmt: skip
     return "\n".join(parts)
+
+
+def _variables(parameter: Any) -> list[str]:
+    given = getattr(parameter, "envvar", None) or []
+    return [given] if isinstance(given, str) else list(given)
+
+
+def _root() -> Any:
+    import typer
+
+    from tunesmith.cli.main import build
+
+    return typer.main.get_command(build())
 
 
 def _default(field: Any) -> str:
@@ -109,7 +131,10 @@ def openapi() -> dict[str, Any]:
     from services.coordinator.settings import Settings
 
     with tempfile.TemporaryDirectory() as folder:
-        document: dict[str, Any] = create_app(Settings(data_dir=Path(folder), dashboard=False)).openapi()
+        app = create_app(Settings(data_dir=Path(folder), database_url="", dashboard=False), run_loop=False)
+        document: dict[str, Any] = app.openapi()
+        app.state.context.publisher.close()
+        app.state.context.engine.dispose()
     return document
 
 
@@ -139,11 +164,7 @@ def rest() -> str:
 
 def cli() -> str:
     """``cli.md``: every command with its options."""
-    import typer
-
-    from tunesmith.cli.main import build
-
-    root = typer.main.get_command(build())
+    root = _root()
     parts = [
         "# Command line\n", MARK,
         "Exit status: 0 ok, 1 failed, 2 usage. `--json` prints machine-readable output, errors too: the "
@@ -248,7 +269,7 @@ def events() -> str:
     kinds = event_kinds()
     rows = [[f"`{kind}`", EVENTS[kind]] for kind in sorted(kinds | set(EVENTS))]
     systematic = [
-        [f"`{noun}_<state>`", ", ".join(f"`{noun}_{state.value}`" for state in kind if f"{noun}_{state.value}" not in kinds)]
+        [f"`{noun}_<state>`", ", ".join(f"`{name}`" for s in kind if (name := f"{noun}_{s.value}") not in kinds)]
         for noun, kind in states.items()
     ]
     retried = ", ".join(f"`{noun}_retried`" for noun in states)
@@ -258,8 +279,8 @@ def events() -> str:
         "in `after`; or, with `Accept: text/event-stream`, the same as server-sent events, resumed after "
         "`Last-Event-ID`. Ids only grow.\n",
         table(["kind", "when"], rows),
-        "A change of state is the event `<noun>_<state>` with `id`, `from` and `to` (see [states](states.md)), and more "
-        "where it is known, such as `problem` or `stop_reason`:\n",
+        "A change of state is the event `<noun>_<state>` with `id`, `from` and `to` (see [states](states.md)), and "
+        "more where it is known, such as `problem` or `stop_reason`:\n",
         table(["kind", "kinds"], systematic),
         f"Work that is handed out again: {retried}, with `attempt` and `reason`.\n",
     ])  # fmt: skip

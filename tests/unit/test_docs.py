@@ -1,0 +1,168 @@
+"""The documentation says what the code does: generated pages, names, links, commands and routes."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tools import reference
+from tunesmith.client import Client
+from tunesmith.errors import catalogue
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md")])
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+HAND_WRITTEN = [page for page in PAGES if reference.MARK not in page.read_text("utf-8")]
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def text(page: str) -> str:
+    return (ROOT / page).read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", reference.PAGES)
+def test_reference_page_is_what_the_code_says(page: str) -> None:
+    written = (DOCS / "reference" / page).read_text("utf-8")
+    assert written == reference.PAGES[page](), "run: python -m tools.reference"
+
+
+def test_every_variable_that_the_code_names_is_documented() -> None:
+    known = text("docs/reference/settings.md")
+    missing = {
+        variable
+        for folder in ("tunesmith", "services", "workers", "db", "costmodels", "tools")
+        for path in (ROOT / folder).rglob("*.py")
+        for variable in re.findall(r"\bTUNESMITH_[A-Z][A-Z_]*[A-Z]\b", path.read_text("utf-8"))
+        if f"`{variable}`" not in known
+    }
+    assert missing == set()
+
+
+def test_every_error_code_is_documented() -> None:
+    page = text("docs/reference/errors.md")
+    assert [code for code in catalogue() if f"`{code}`" not in page] == []
+
+
+def test_every_event_kind_is_documented() -> None:
+    assert reference.event_kinds() - set(reference.EVENTS) == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in LINK.findall(re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)):
+        if target.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), target
+        if anchor:
+            heads = re.findall(r"^#+ (.*)$", there.read_text("utf-8"), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}, target
+
+
+def test_every_page_can_be_found() -> None:
+    linked = {(DOCS / target).resolve() for target in LINK.findall(text("docs/README.md"))}
+    pages = {page for page in DOCS.rglob("*.md") if page.parent.name != "decisions"} - {DOCS / "README.md"}
+    assert pages - linked == set()
+
+
+def test_the_screenshot_is_there_and_light() -> None:
+    assert 10_000 < (DOCS / "images" / "dashboard.png").stat().st_size < 300_000
+
+
+@functools.cache
+def command_tree() -> dict[str, Any]:
+    return dict(reference._commands(reference._root(), "tunesmith"))
+
+
+def shell_lines() -> list[tuple[str, str]]:
+    """Lines of shell in hand-written pages, continuations joined."""
+    found = []
+    for page in HAND_WRITTEN:
+        for language, body in BLOCK.findall(page.read_text("utf-8")):
+            if language in ("sh", "console", "bash"):
+                joined = body.replace("\\\n", " ")
+                found += [(name(page), line.strip().removeprefix("$ ")) for line in joined.splitlines()]
+    return found
+
+
+TUNESMITH_LINES = [(page, line) for page, line in shell_lines() if re.search(r"(?:^|\s)tunesmith\s", line)]
+CURL_LINES = [(page, line) for page, line in shell_lines() if line.startswith("curl")]
+
+
+def words(line: str) -> list[str]:
+    return shlex.split(line.split(" #")[0].split(" &")[0].replace("…", "x"), comments=True)
+
+
+@pytest.mark.parametrize(("page", "line"), TUNESMITH_LINES)
+def test_commands_in_the_docs_exist(page: str, line: str) -> None:
+    parts = words(line)
+    parts = parts[parts.index("tunesmith") :]
+    path = next((" ".join(parts[:n]) for n in (3, 2) if " ".join(parts[:n]) in command_tree()), None)
+    assert path is not None, line
+    options = {option for p in command_tree()[path].params for option in [*p.opts, *p.secondary_opts]}
+    given = [word.split("=")[0] for word in parts if word.startswith("-")]
+    assert [word for word in given if word not in {*options, "--help"}] == []
+
+
+@functools.cache
+def routes() -> list[tuple[str, re.Pattern[str]]]:
+    paths = reference.openapi()["paths"]
+    return [
+        (method.upper(), re.compile(re.sub(r"\{\w+\}", "[^/]+", path) + "$"))
+        for path, operations in paths.items() for method in operations
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("page", "line"), CURL_LINES)
+def test_requests_in_the_docs_exist(page: str, line: str) -> None:
+    parts = words(line.replace("$API", "http://127.0.0.1:8700/v1"))
+    url = next(part for part in parts if part.startswith("http://"))
+    method = parts[parts.index("-X") + 1] if "-X" in parts else "POST" if "-F" in parts else "GET"
+    path = url.removeprefix("http://127.0.0.1:8700").split("?")[0]
+    assert any(method == known and pattern.match(path) for known, pattern in routes()), line
+
+
+def test_routes_named_in_the_text_exist() -> None:
+    missing = []
+    for page in HAND_WRITTEN:
+        for method, path in re.findall(r"`(GET|POST|PATCH|DELETE)\s+(/[^\s`?]+)", page.read_text("utf-8")):
+            if not any(method == known and pattern.match(path) for known, pattern in routes()):
+                missing.append((name(page), method, path))
+    assert missing == []
+
+
+def test_python_in_the_docs_uses_the_sdk_as_it_is() -> None:
+    for page in HAND_WRITTEN:
+        for language, body in BLOCK.findall(page.read_text("utf-8")):
+            if language == "python":
+                for node in ast.walk(ast.parse(body)):
+                    if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "client":
+                        assert hasattr(Client, node.attr), f"{name(page)}: client.{node.attr}"
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    files = sorted((DOCS / "decisions").glob("*.md"))
+    assert [int(file.name[:4]) for file in files] == list(range(1, len(files) + 1))
+    for file in files:
+        body = file.read_text("utf-8")
+        assert body.startswith(f"# {file.name[:4]} ")
+        assert all(part in body for part in ("**Context.**", "**Decision.**", "**Consequences.**"))
+
+
+def test_the_changelog_has_the_form_it_claims() -> None:
+    body = text("CHANGELOG.md")
+    assert "## [Unreleased]" in body
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert set(re.findall(r"^### (.*)$", body, re.MULTILINE)) <= kinds
