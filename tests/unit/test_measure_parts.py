@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tunesmith.errors import InvalidInput, MeasurementFailed
+from tunesmith.messages import BatchReport, DeviceReport, Message, Payload, WireResult
+from tunesmith.targets import Target
+from tunesmith.types import FailureKind, TensorSpec
+from workers.measure.batches import plausible
+from workers.measure.blobs import PayloadCache
+from workers.measure.device import identify
+from workers.measure.presence import Presence
+from workers.measure.reporting import Reporter
+from workers.settings import Settings
+from workers.tvm_backend.arguments import random_array
+from workers.tvm_backend.evaluate import output_error
+from workers.tvm_backend.host import Host
+from workers.tvm_backend.measuring import RunOutcome
+
+HOST = Host("box", "Some CPU", "znver4", 4, "0.27.0", "3.11", "Linux")
+CONTENT = {"/one": b"1" * 1000, "/two": b"2" * 1000, "/three": b"3" * 1000}
+
+
+class Blobs(BaseHTTPRequestHandler):
+    """Serves ``CONTENT``."""
+
+    def do_GET(self) -> None:
+        data = CONTENT.get(self.path.partition("?")[0])
+        self.send_response(200 if data else 404)
+        self.send_header("Content-Length", str(len(data or b"")))
+        self.end_headers()
+        self.wfile.write(data or b"")
+
+    def log_message(self, *_: object) -> None:
+        """Silence."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Blobs) as made:
+        thread = threading.Thread(target=made.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{made.server_address[1]}"
+        made.shutdown()
+        thread.join(10)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Iterator[PayloadCache]:
+    made = PayloadCache(tmp_path / "cache", limit=2500)
+    yield made
+    made.close()
+
+
+def blob(server: str, path: str) -> Payload:
+    return Payload(sha256=hashlib.sha256(CONTENT[path]).hexdigest(), url=f"{server}{path}?signature=x", size=1000)
+
+
+def test_inline_payload_needs_no_network(cache: PayloadCache) -> None:
+    payload = Payload.pack(b"data")
+    assert cache.load(payload) == b"data"
+    assert cache.file(payload).read_bytes() == b"data"
+
+
+def test_blob_is_fetched_once(cache: PayloadCache, server: str) -> None:
+    payload = blob(server, "/one")
+    path = cache.file(payload)
+    assert path.read_bytes() == CONTENT["/one"]
+    assert cache.load(payload.model_copy(update={"url": "http://127.0.0.1:1/gone"})) == CONTENT["/one"]
+
+
+def test_cache_forgets_what_was_not_used(cache: PayloadCache, server: str) -> None:
+    one, two = cache.file(blob(server, "/one")), cache.file(blob(server, "/two"))
+    os.utime(one, (1, 1))
+    os.utime(two, (2, 2))
+    cache.file(blob(server, "/one"))
+    assert cache.file(blob(server, "/three")).exists()
+    assert one.exists()
+    assert not two.exists()
+
+
+def test_blob_with_another_content_is_refused(cache: PayloadCache, server: str, tmp_path: Path) -> None:
+    wrong = blob(server, "/one").model_copy(update={"sha256": "0" * 64})
+    with pytest.raises(MeasurementFailed, match="another content"):
+        cache.file(wrong)
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_blob_that_cannot_be_fetched_says_so(cache: PayloadCache, server: str) -> None:
+    gone = Payload(sha256="0" * 64, url=f"{server}/nothing", size=1)
+    with pytest.raises(MeasurementFailed, match="cannot be fetched"):
+        cache.load(gone)
+    with pytest.raises(MeasurementFailed, match="neither inline nor"):
+        cache.load(Payload())
+
+
+def compose(results: list[WireResult], final: bool, error: str) -> BatchReport:
+    return BatchReport(batch_id=1, attempt=1, worker="w", results=list(results), final=final, error=error)
+
+
+def result(index: int) -> WireResult:
+    return WireResult(index=index, failure=FailureKind.CRASH)
+
+
+def test_results_are_kept_while_the_broker_is_away() -> None:
+    sent: list[BatchReport] = []
+    answers = [False, True]
+
+    def send(message: Message) -> bool:
+        assert isinstance(message, BatchReport)
+        if answers and not answers.pop(0):
+            return False
+        sent.append(message)
+        return True
+
+    with Reporter(send, compose) as report:
+        report.add(*(result(i) for i in range(8)))
+        report.add(result(8))
+        report.finish()
+    indices = [r.index for message in sent for r in message.results]
+    assert indices == list(range(9))
+    assert [m.final for m in sent] == [False] * (len(sent) - 1) + [True]
+
+
+def test_last_report_is_tried_again() -> None:
+    answers = [False, True]
+    with Reporter(lambda message: answers.pop(0), compose) as report:
+        assert report.finish("why")
+    assert answers == []
+
+
+def test_presence_reports_while_it_lives_and_says_goodbye() -> None:
+    sent: list[DeviceReport] = []
+    several = threading.Event()
+
+    def send(message: Message) -> bool:
+        assert isinstance(message, DeviceReport)
+        sent.append(message)
+        if len(sent) >= 3:
+            several.set()
+        return True
+
+    report = DeviceReport(worker="w", name="n", host="h", device_classes=[], target={}, cores=1, busy=True)
+    presence = Presence(send, lambda: report, interval=0.01)
+    presence.start()
+    assert several.wait(30)
+    presence.stop()
+    assert not any(m.stopping for m in sent[:-1])
+    assert sent[-1].stopping
+    assert not sent[-1].busy
+
+
+def test_host_serves_one_to_all_of_its_cores() -> None:
+    made = identify(Settings(device_key="desk"), HOST)
+    assert made.classes == tuple(f"llvm-znver4-{n}" for n in (1, 2, 3, 4))
+    assert made.name == "box/desk"
+    assert Target(made.target).device_class == made.classes[-1]
+
+
+@pytest.mark.parametrize("name", ["nvidia-nvidia-h100", "cuda-sm_90a", "llvm-skylake-avx512-8"])
+def test_given_classes_say_the_target(name: str) -> None:
+    made = identify(Settings(device_classes=(name,), simulate=True), HOST)
+    assert made.classes == (name,)
+    assert Target(made.target).device_class == name
+
+
+def test_unknown_class_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="nonsense"):
+        identify(Settings(device_classes=("nonsense",)), HOST)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kind"), [("float32", "f"), ("float16", "f"), ("int64", "i"), ("uint8", "u"), ("bool", "b")]
+)
+def test_arguments_suit_their_type(dtype: str, kind: str) -> None:
+    array = random_array(TensorSpec(dtype, (33, 5)), seed=1)
+    assert (array.dtype.kind, array.shape) == (kind, (33, 5))
+    assert len(np.unique(array)) > 1
+    assert float(array.astype("float64").min()) >= (-1.0 if kind == "f" else 0.0)
+    assert (array == random_array(TensorSpec(dtype, (33, 5)), seed=1)).all()
+
+
+def test_arguments_of_any_size() -> None:
+    assert random_array(TensorSpec("float32", ()), 0).shape == ()
+    assert random_array(TensorSpec("float32", (0, 3)), 0).shape == (0, 3)
+    assert random_array(TensorSpec("bfloat16", (3,)), 0).dtype.name == "bfloat16"
+    assert random_array(TensorSpec("float32", (1100, 1000)), 0).shape == (1100, 1000)
+
+
+def test_output_error_is_seen_against_the_signal() -> None:
+    base = np.full(4, 1000.0)
+    x, other = base + [0, 0, 0, 0], base + [0, 1, 0, -2]
+    assert output_error([x + 0.02], [x], [other]) == pytest.approx(0.01)
+    assert output_error([x, x], [x, x + 0.02], [other, other]) == pytest.approx(0.01, rel=0.02)
+    assert output_error([x], [x], [x]) == 0.0
+    assert output_error([x + 10], [x], [x]) == pytest.approx(0.01)
+
+
+def test_a_kernel_that_takes_no_time_is_implausible() -> None:
+    assert plausible(RunOutcome((0.0, 1.0))).failure is FailureKind.IMPLAUSIBLE
+    assert plausible(RunOutcome((0.5,))).failure is None
+    assert plausible(RunOutcome((), FailureKind.CRASH, "x")).failure is FailureKind.CRASH
