@@ -10,12 +10,10 @@ from celery import Celery, signals
 from kombu import Queue
 
 from tunesmith.messages import CORE_QUEUES, INGEST, SEARCH, measure_queue
-from tunesmith.targets import local_cpu_classes
 from workers import logs
 from workers.core import tasks
 from workers.sandbox.parent_death import die_with_parent
 from workers.settings import MEASURE, Settings
-from workers.tvm_backend.host import describe_from_outside
 
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 PROCESS_START_SECONDS = 120.0
@@ -68,11 +66,13 @@ def create_app(settings: Settings) -> Celery:
 
 
 def with_device_classes(settings: Settings) -> Settings:
-    """The settings with the device classes filled in: without any given, those of this host's CPU."""
+    """The settings with the device classes filled in, which ``measure`` stands for."""
     if MEASURE not in settings.queues or settings.device_classes:
         return settings
-    host = describe_from_outside()
-    return settings.model_copy(update={"device_classes": local_cpu_classes(host.mcpu, host.cores)})
+    from workers.measure.device import served_classes
+    from workers.tvm_backend.host import describe_from_outside
+
+    return settings.model_copy(update={"device_classes": served_classes(settings, describe_from_outside())})
 
 
 def queue_names(settings: Settings) -> tuple[str, ...]:

@@ -57,4 +57,4 @@ def _register(app: Celery, task: CoreTask, context: Callable[[], Any]) -> None:
         function = getattr(importlib.import_module(task.module), task.function)
         function(context(), task.message.model_validate(body))
 
-    app.task(name=task.message.task)(run)
+    app.task(name=task.message.task, shared=False)(run)

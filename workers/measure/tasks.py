@@ -66,8 +66,8 @@ class MeasureTasks:
 def register(app: Celery, settings: Settings) -> MeasureTasks:
     """Bind ``tunesmith.measure`` and ``tunesmith.evaluate``, and the worker's life to its process's."""
     tasks = MeasureTasks(app, settings)
-    app.task(tasks.measure, name=MeasureBatch.task)
-    app.task(tasks.evaluate, name=EvaluateModel.task)
+    app.task(tasks.measure, name=MeasureBatch.task, shared=False)
+    app.task(tasks.evaluate, name=EvaluateModel.task, shared=False)
     # Not weak: the signals are what keeps the bound methods alive.
     worker_process_init.connect(tasks.start, weak=False)
     worker_process_shutdown.connect(tasks.stop, weak=False)

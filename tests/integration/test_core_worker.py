@@ -1,0 +1,145 @@
+"""A real Celery worker process behind a real Redis, on each database."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import core_flow
+import psutil
+import pytest
+import sqlalchemy as sa
+from process_probe import gone
+from redis_process import redis_server
+
+from db.models import Batch, CostModelRow, Job, JobTask, Model, Round
+from db.repositories import cost_models
+from services.coordinator.broker import CeleryPublisher
+from tunesmith.messages import (
+    CORE_QUEUES,
+    INGEST,
+    RECORD,
+    SEARCH,
+    TRAIN,
+    BatchReport,
+    IngestModel,
+    Message,
+    PrepareJob,
+    ProposeRound,
+    TrainCostModel,
+)
+from tunesmith.states import JobState, ModelState, RoundState, WorkState
+from workers.core.context import Context
+from workers.tvm_backend.features import VERSION
+
+ROOT = Path(__file__).resolve().parents[2]
+WITHIN = 90.0
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with redis_server(tmp_path_factory.mktemp("redis")) as url:
+        yield url
+
+
+@pytest.fixture
+def context(tmp_path: Path, database_url: str) -> Iterator[Context]:
+    context = core_flow.core_context(tmp_path, database_url)
+    yield context
+    context.sessions.kw["bind"].dispose()
+
+
+@pytest.fixture
+def worker(tmp_path: Path, database_url: str, broker: str) -> Iterator[subprocess.Popen]:
+    env = {
+        **os.environ, "TUNESMITH_DATA_DIR": str(tmp_path), "TUNESMITH_DATABASE_URL": database_url,
+        "TUNESMITH_BROKER_URL": broker, "TUNESMITH_LEASE_FILE": str(tmp_path / "host.lease"),
+        "TUNESMITH_QUEUES": ",".join(CORE_QUEUES), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
+    }
+    command = [sys.executable, "-m", "celery", "-A", "workers.celery_main", "worker", "-c", "1", "-l", "info"]
+    log = tmp_path / "worker.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, env=env, cwd=ROOT, stdout=out, stderr=out)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(timeout=20)
+        sys.stdout.write(log.read_text())
+
+
+@pytest.fixture
+def send(broker: str) -> Iterator[Callable[[Message, str], None]]:
+    publisher = CeleryPublisher(broker)
+
+    def send(message: Message, queue: str) -> None:
+        assert publisher.send(message, queue=queue, task_id=f"{message.task}-{time.monotonic_ns()}")
+
+    yield send
+    publisher.close()
+
+
+def until(context: Context, worker: subprocess.Popen, reached: Callable[..., bool]) -> None:
+    deadline = time.monotonic() + WITHIN
+    while True:
+        with context.readers() as session:
+            if reached(session):
+                return
+        assert worker.poll() is None, "the worker ended"
+        assert time.monotonic() < deadline, "the state was not reached"
+        time.sleep(0.05)
+
+
+def test_the_core_tasks_in_a_worker(context: Context, worker: subprocess.Popen, send) -> None:
+    core_flow.add_operator(context)
+    for _ in range(2):  # every message twice: the second one does nothing
+        send(IngestModel(model_id="m1", attempt=1), INGEST)
+    until(context, worker, lambda s: s.get(Model, "m1").state is ModelState.READY)
+    core_flow.add_job(context)
+    for _ in range(2):
+        send(PrepareJob(job_id="j1", attempt=1), INGEST)
+    until(context, worker, lambda s: s.get(Job, "j1").state is JobState.RUNNING)
+    for number in (1, 2):
+        round_id = core_flow.open_round(context, size=8)
+        for _ in range(2):
+            send(ProposeRound(round_id=round_id, attempt=1), SEARCH)
+        until(context, worker, lambda s, r=round_id: s.get(Round, r).state is RoundState.MEASURING)
+        with context.readers() as session:
+            batch = session.scalars(sa.select(Batch).where(Batch.round_id == round_id)).one()
+        for _ in range(2):
+            results = core_flow.results_of(batch)
+            send(BatchReport(batch_id=batch.id, attempt=1, worker="w", results=results, final=True), RECORD)
+        until(context, worker, lambda s, r=round_id: s.get(Round, r).state is RoundState.DONE)
+        with context.readers() as session:
+            assert session.scalars(sa.select(JobTask.trials)).one() == 8 * number
+    with context.sessions.begin() as session:
+        model = cost_models.enqueue(session, session.get_one(Job, "j1"), VERSION)
+    send(TrainCostModel(cost_model_id=model.id, attempt=1), TRAIN)
+    until(context, worker, lambda s: s.get(CostModelRow, model.id).state is WorkState.DONE)
+    assert_the_parent_is_light(worker)
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(timeout=30) == 0
+
+
+def assert_the_parent_is_light(worker: subprocess.Popen) -> None:
+    maps = Path(f"/proc/{worker.pid}/maps").read_text()
+    assert "libtvm" not in maps
+    assert "xgboost" not in maps
+    (child,) = psutil.Process(worker.pid).children()
+    assert "libtvm" in Path(f"/proc/{child.pid}/maps").read_text()
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_the_children_of_a_killed_worker_end(context: Context, worker: subprocess.Popen, send) -> None:
+    core_flow.add_operator(context)
+    send(IngestModel(model_id="m1", attempt=1), INGEST)
+    until(context, worker, lambda s: s.get(Model, "m1").state is ModelState.READY)
+    children = [child.pid for child in psutil.Process(worker.pid).children(recursive=True)]
+    assert children
+    worker.kill()
+    assert all(gone(pid) for pid in children)

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import core_flow
+import pytest
+
+from db.models import Model
+from db.repositories import work
+from tunesmith.errors import UnsupportedOperator
+from tunesmith.states import ModelState
+from workers.core.context import Context
+from workers.core.leased import Lease, LeaseLost, run_leased
+
+TIMEOUT = 0.3
+
+
+@pytest.fixture
+def context(tmp_path: Path, sqlite_url: str) -> Iterator[Context]:
+    context = core_flow.core_context(tmp_path, sqlite_url)
+    core_flow.add_operator(context)
+    yield context
+    context.sessions.kw["bind"].dispose()
+
+
+def model(context: Context) -> Model:
+    with context.readers() as session:
+        return session.get_one(Model, "m1")
+
+
+def test_work_moves_its_deadline_while_it_goes_on(context: Context) -> None:
+    seen = []
+
+    def task(lease: Lease) -> None:
+        first = model(context).deadline
+        pause = threading.Event()
+        for _ in range(100):
+            pause.wait(0.05)
+            if model(context).deadline > first:
+                seen.append(model(context).worker)
+                return
+
+    assert run_leased(context, Model, "m1", 1, TIMEOUT, task)
+    assert seen == [context.worker]
+
+
+def test_work_that_was_taken_away_learns_it_and_writes_nothing(context: Context) -> None:
+    told = threading.Event()
+
+    def task(lease: Lease) -> None:
+        with context.sessions.begin() as session:
+            work.retry(session, session.get_one(Model, "m1"), 3, "fell silent")
+        if lease.lost.wait(20):
+            told.set()
+        with pytest.raises(LeaseLost):
+            lease.check()
+        with context.sessions.begin() as session:
+            lease.hold(session)
+
+    assert run_leased(context, Model, "m1", 1, TIMEOUT, task)
+    assert told.is_set()
+    assert (model(context).state, model(context).attempt, model(context).error) == (ModelState.IMPORTING, 2, None)
+
+
+def test_a_typed_error_ends_the_work_at_once(context: Context) -> None:
+    def task(lease: Lease) -> None:
+        raise UnsupportedOperator("TVM lacks Foo (2 times)", operators={"Foo": 2})
+
+    assert run_leased(context, Model, "m1", 1, 30, task)
+    row = model(context)
+    assert (row.state, row.error["code"], row.error["operators"]) == (
+        ModelState.REJECTED, "unsupported_operator", {"Foo": 2},
+    )
+
+
+def test_anything_else_is_tried_again_until_the_attempts_are_used_up(context: Context) -> None:
+    def task(lease: Lease) -> None:
+        raise RuntimeError("boom")
+
+    for attempt in (1, 2, 3):
+        assert model(context).state is ModelState.IMPORTING
+        assert run_leased(context, Model, "m1", attempt, 30, task)
+    row = model(context)
+    assert (row.state, row.error["code"], row.error["detail"]) == (
+        ModelState.REJECTED, "internal_error", "RuntimeError: boom",
+    )
+    assert not run_leased(context, Model, "m1", 4, 30, task)

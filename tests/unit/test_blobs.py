@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from db.blobs import BlobStore
+from tunesmith.errors import NotFound
+
+
+@pytest.fixture
+def blobs(tmp_path: Path) -> BlobStore:
+    return BlobStore(tmp_path / "blobs")
+
+
+def test_bytes_come_back_under_their_hash(blobs: BlobStore) -> None:
+    sha = blobs.put_bytes(b"abc")
+    assert sha == hashlib.sha256(b"abc").hexdigest()
+    assert blobs.get_bytes(sha) == b"abc"
+    assert blobs.exists(sha)
+    assert blobs.size(sha) == 3
+    assert blobs.put_bytes(b"abc") == sha
+
+
+def test_a_stream_is_hashed_while_it_is_written(blobs: BlobStore) -> None:
+    with blobs.writer() as writer:
+        for _ in range(3):
+            writer.write(b"x" * 100_000)
+        assert writer.size == 300_000
+    assert writer.sha == hashlib.sha256(b"x" * 300_000).hexdigest()
+    assert blobs.size(writer.sha) == 300_000
+
+
+def test_a_broken_upload_leaves_nothing(blobs: BlobStore) -> None:
+    def upload() -> None:
+        with blobs.writer() as writer:
+            writer.write(b"half")
+            raise OSError("the client is gone")
+
+    with pytest.raises(OSError, match="gone"):
+        upload()
+    assert [path for path in blobs.directory.rglob("*") if path.is_file()] == []
+
+
+def test_files_are_copied_or_moved_in(blobs: BlobStore, tmp_path: Path) -> None:
+    path = tmp_path / "weights"
+    path.write_bytes(b"w" * 5000)
+    sha = blobs.put_file(path)
+    assert path.exists()
+    assert blobs.adopt(path) == sha
+    assert not path.exists()
+    assert blobs.get_bytes(sha) == b"w" * 5000
+
+
+def test_a_blob_may_be_read_by_other_accounts(blobs: BlobStore) -> None:
+    assert blobs.path(blobs.put_bytes(b"abc")).stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("name", ["", "../../etc/passwd", "A" * 64, "0" * 63, "0" * 65])
+def test_only_hashes_name_blobs(blobs: BlobStore, name: str) -> None:
+    with pytest.raises(NotFound):
+        blobs.path(name)
+
+
+def test_a_missing_blob(blobs: BlobStore) -> None:
+    for ask in (blobs.open, blobs.size, blobs.get_bytes):
+        with pytest.raises(NotFound, match="no blob"):
+            ask("0" * 64)
