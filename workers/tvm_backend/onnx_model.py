@@ -13,8 +13,7 @@ from typing import BinaryIO
 import onnx
 import tvm
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from tvm.relax.frontend.onnx import from_onnx
-from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
+from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, _get_convert_map
 
 from tunesmith.errors import DynamicShape, InvalidInput, ModelRejected, NotAModel, TruncatedModel, UnsupportedOperator
 
@@ -42,7 +41,9 @@ def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            mod = from_onnx(model, {name: list(shape) for name, shape in shapes.items()})
+            # Not from_onnx: it runs ONNX's checker first, which copies the model twice and only warns.
+            mod = ONNXGraphImporter({n: list(shape) for n, shape in shapes.items()}, "float32").from_onnx(
+                model.graph, _opset(model))
     except Exception as error:
         # The importer raises whatever the converter of the operator at hand happens to raise.
         raise ModelRejected(f"TVM cannot import the model: {first_line(error)}", field="file") from error
@@ -117,9 +118,12 @@ def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
                 yield from _nodes(inner)
 
 
+def _opset(model: onnx.ModelProto) -> int:
+    return next((int(o.version) for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+
+
 def _check_operators(model: onnx.ModelProto) -> None:
-    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-    known = _get_convert_map()
+    opset, known = _opset(model), _get_convert_map()
     missing: collections.Counter[str] = collections.Counter()
     for node in _nodes(model.graph):
         if node.op_type in HANDLED:

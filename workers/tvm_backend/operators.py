@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 
 import tvm
-from tvm import relax
+from tvm import relax, topi
 from tvm.relax import op
 
 from tunesmith.operators import OperatorSpec
@@ -20,7 +20,8 @@ def _conv2d(spec: OperatorSpec, args: list[relax.Var]) -> relax.Expr:
 
 
 def _dense(spec: OperatorSpec, args: list[relax.Var]) -> relax.Expr:
-    return op.matmul(args[0], op.permute_dims(args[1]))
+    # One program, where a transpose and a product would be two.
+    return relax.BlockBuilder.current().call_te(topi.nn.dense, args[0], args[1], primfunc_name_hint="dense")
 
 
 BUILD: Mapping[str, Build] = {

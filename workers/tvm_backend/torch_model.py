@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import importlib
 import json
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,9 @@ def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     translator = importlib.import_module("tvm.relax.frontend.torch.exported_program_translator")
     _check_operators(program, translator.ExportedProgramImporter())
     try:
-        mod = translator.from_exported_program(program, unwrap_unit_return_tuple=True, run_ep_decomposition=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            mod = translator.from_exported_program(program, unwrap_unit_return_tuple=True, run_ep_decomposition=False)
         mod = _fix_shapes(mod, names, shapes)
     except Exception as error:
         # As with ONNX: a converter raises whatever it happens to raise.
@@ -63,7 +66,9 @@ def _load(path: Path) -> Any:
         raise MissingDependency("importing a .pt2 model needs torch: install the extra 'torch', "
                                 "for example with: pip install 'tunesmith[torch]'", field="file") from error
     try:
-        return torch.export.load(path).run_decompositions()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch deprecates its own calls
+            return torch.export.load(path).run_decompositions()
     except Exception as error:
         # torch raises its own, pickle's, zip's and schema errors here.
         raise ModelRejected(f"torch cannot load the exported program: {first_line(error)}", field="file") from error

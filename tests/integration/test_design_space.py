@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import replay_probe
+
+from tunesmith.errors import InvalidCandidate
+from tunesmith.operators import parse_operator
+from tunesmith.space.knobs import ComputeLocation
+from tunesmith.targets import Target, parse_target
+from tunesmith.types import Candidate
+from workers.tvm_backend.warm import warm
+
+warm("llvm")
+
+import tvm_ffi  # noqa: E402
+
+from workers.tvm_backend import candidates, features, importing, prepare, space, tasks, tir  # noqa: E402
+from workers.tvm_backend.tasks import Extracted  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+CPU = Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2})
+H100 = parse_target("nvidia/nvidia-h100").target
+assert H100 is not None
+CONV = "conv2d:1x16x14x14,32x16x3x3,s1,p1"
+
+
+def task(spec: str) -> Extracted:
+    (found,) = tasks.extract_tasks(prepare.prepare(importing.operator_module(parse_operator(spec))).module)
+    return found
+
+
+def opened(spec: str, target: Target = CPU, threads: int = 1) -> tuple[Extracted, space.TraceSpace, list[space.SketchBody]]:
+    found = task(spec)
+    bodies = space.generate(found.module, target)
+    return found, space.TraceSpace(found.module, target, bodies, threads), bodies
+
+
+def test_generation_is_deterministic_and_survives_json() -> None:
+    found = task(CONV)
+    bodies = space.generate(found.module, CPU)
+    assert [b.hash for b in bodies] == [b.hash for b in space.generate(found.module, CPU)]
+    assert space.tunable(bodies)
+    for body in bodies:
+        again = space.SketchBody.from_json(body.to_json())
+        assert again == body
+        assert again.hash == body.hash
+        assert space.SketchBody.from_json(json.loads(body.to_json())) == body
+
+
+def test_other_formats_of_a_sketch_are_refused() -> None:
+    body = json.loads(opened("gemm:8x8x8")[2][0].to_json())
+    with pytest.raises(ValueError, match="format 7"):
+        space.SketchBody.from_json({**body, "format": 7})
+
+
+def test_a_workload_without_decisions_is_not_tunable() -> None:
+    from tvm import relax
+
+    args = [relax.Var(name, relax.TensorType((1, 8, 4, 4), "float32")) for name in "ab"]
+    builder = relax.BlockBuilder()
+    with builder.function("main", args):
+        with builder.dataflow():
+            out = builder.emit_output(relax.op.concat(args, axis=1))
+        builder.emit_func_output(out)
+    mod = builder.get()
+    mod["main"] = mod["main"].with_attr("input_names", '["a", "b"]').with_attr("num_input", 2)
+    (found,) = tasks.extract_tasks(prepare.prepare(mod).module)
+    bodies = space.generate(found.module, CPU)
+    assert not space.tunable(bodies)
+    assert space.TraceSpace(found.module, CPU, bodies).space.size == 1
+
+
+@pytest.mark.parametrize("spec", [CONV, "softmax:4x16", "layernorm:8x32"])
+def test_canonical_form_is_stable_and_valid(spec: str) -> None:
+    _, traces, bodies = opened(spec)
+    assert any(isinstance(knob, ComputeLocation) for body in bodies for knob in body.knobs)
+    batch = traces.space.sample(np.random.default_rng(0), 48)
+    resolved, valid = traces.resolve(batch)
+    assert valid.all()
+    assert (resolved.choice != batch.choice).any(), "compute locations are clamped"
+    again, still = traces.resolve(resolved)
+    assert still.all()
+    assert (again.choice == resolved.choice).all()
+    assert (again.sketch == batch.sketch).all()
+
+
+def test_features_agree_with_a_fresh_space_and_with_threads() -> None:
+    found, traces, bodies = opened(CONV)
+    batch = traces.space.sample(np.random.default_rng(1), 12)
+    traces.resolve(batch)
+    resolved, rows, valid = traces.features(batch)
+    assert rows is not None
+    assert rows.rows.dtype == np.float32
+    assert rows.rows.shape[1] == features.WIDTH
+    assert len(rows) == valid.sum() == 12
+    other = space.TraceSpace(found.module, CPU, bodies, threads=2).features(resolved)
+    assert other[1] is not None
+    assert (other[1].rows == rows.rows).all()
+    assert (other[1].offsets == rows.offsets).all()
+
+
+def test_an_exact_replay_of_the_trace() -> None:
+    from tvm.s_tir import Schedule, Trace
+
+    found, traces, bodies = opened(CONV)
+    resolved, _ = traces.resolve(traces.space.sample(np.random.default_rng(2), 1))
+    (candidate,) = traces.space.candidates(resolved)
+    body = {b.hash: b for b in bodies}[str(candidate.sketch)]
+    done = candidates.schedule(found.module, CPU, body, candidate.decisions)
+    assert done.trace == traces.trace(candidate)
+    sch = Schedule(tir.load_module(found.module))
+    Trace.apply_json_to_schedule(json.loads(str(done.trace)), sch)
+    assert tvm_ffi.structural_equal(sch.mod, done.mod)
+
+
+def test_candidates_that_do_not_fit() -> None:
+    found, _, bodies = opened(CONV)
+    with pytest.raises(InvalidCandidate, match="decisions"):
+        candidates.schedule(found.module, CPU, bodies[0], (1, 2))
+    with pytest.raises(InvalidCandidate, match="does not apply"):
+        candidates.schedule(task("gemm:8x8x8").module, CPU, bodies[0], ())
+
+
+def test_default_schedules() -> None:
+    found = task("gemm:64x64x64")
+    plain = candidates.schedule(found.module, CPU, None, ())
+    assert plain.trace is None
+    assert tvm_ffi.structural_equal(plain.mod, tir.load_module(found.module))
+    assert 'thread="threadIdx.x"' in candidates.schedule(found.module, H100, None, ()).mod.script()
+
+
+def chosen(spec: str, target: Target, seed: int) -> tuple[str, str, Candidate, str, str]:
+    """A valid random candidate: module, sketch, candidate, trace and hash of the scheduled module."""
+    found, traces, bodies = opened(spec, target)
+    resolved, valid = traces.resolve(traces.space.sample(np.random.default_rng(seed), 64))
+    assert valid.any()
+    candidate = traces.space.candidates(resolved.take(valid))[0]
+    body = {b.hash: b for b in bodies}[str(candidate.sketch)]
+    done = candidates.schedule(found.module, target, body, candidate.decisions)
+    return (found.module.decode(), body.to_json().decode(), candidate, str(done.trace),
+            str(tvm_ffi.structural_hash(done.mod)))
+
+
+@pytest.mark.parametrize(
+    ("target", "specs"),
+    [(CPU, [CONV, "softmax:4x16", "gemm:64x64x64"]), (H100, ["gemm:256x256x256", "softmax:12x128x128"])],
+    ids=["cpu", "h100"],
+)
+def test_a_fresh_process_rebuilds_the_candidate(target: Target, specs: list[str]) -> None:
+    found = [chosen(spec, target, seed) for seed, spec in enumerate(specs)]
+    items = [[module, body, candidate.to_json()[1]] for module, body, candidate, _, _ in found]
+    done = subprocess.run(
+        [sys.executable, replay_probe.__file__], input=json.dumps({"target": target.to_json(), "items": items}),
+        capture_output=True, text=True, timeout=120, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [[trace, digest] for *_, trace, digest in found]

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from encoders import Encoder, save
+from numerics import light_model
+from onnx import TensorProto, helper
+
+from tunesmith.errors import (
+    DynamicShape,
+    InvalidInput,
+    MissingDependency,
+    ModelRejected,
+    NotAModel,
+    TruncatedModel,
+    UnsupportedOperator,
+)
+from tunesmith.operators import parse_operator
+from workers.tvm_backend.warm import warm
+
+warm("llvm")
+
+from workers.tvm_backend import importing, prepare, tasks  # noqa: E402
+
+
+def make(path: Path, nodes: list[onnx.NodeProto], shape: list[object], weights: list[onnx.TensorProto] = ()) -> Path:  # type: ignore[assignment]
+    """A model from ``x`` to ``y``."""
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, "g", [value("x", TensorProto.FLOAT, shape)], [value("y", TensorProto.FLOAT, None)],
+                              list(weights))
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+@pytest.mark.parametrize("content", [b"", b"hello, I am no model", b"\x89PNG\r\n\x1a\n" + bytes(64), b"\x00" * 100])
+@pytest.mark.parametrize("source", ["onnx", "pt2"])
+def test_not_a_model(tmp_path: Path, content: bytes, source: str) -> None:
+    path = tmp_path / "model"
+    path.write_bytes(content)
+    with pytest.raises(NotAModel):
+        importing.import_model(path, source)
+
+
+@pytest.mark.parametrize("share", [0.001, 0.3, 0.999])
+def test_truncated_onnx(tmp_path: Path, share: float) -> None:
+    data = light_model("squeezenet").read_bytes()
+    path = tmp_path / "model.onnx"
+    path.write_bytes(data[: int(len(data) * share)])
+    with pytest.raises(TruncatedModel):
+        importing.import_model(path, "onnx")
+
+
+def test_unknown_source(tmp_path: Path) -> None:
+    (tmp_path / "model").write_bytes(b"x")
+    with pytest.raises(InvalidInput, match="onnx, pt2"):
+        importing.import_model(tmp_path / "model", "caffe")
+
+
+def test_unsupported_operators_are_all_named_with_their_counts(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Frobnicate", ["x"], ["a"]), helper.make_node("Frobnicate", ["a"], ["b"]),
+             helper.make_node("Relu", ["b"], ["c"]), helper.make_node("Twist", ["c"], ["y"], domain="acme")]
+    with pytest.raises(UnsupportedOperator) as caught:
+        importing.import_model(make(tmp_path / "m.onnx", nodes, [1, 4]), "onnx")
+    assert caught.value.extra["operators"] == {"Frobnicate": 2, "acme.Twist": 1}
+    assert "Frobnicate (2×)" in caught.value.detail
+
+
+def test_operators_of_branches_are_found(tmp_path: Path) -> None:
+    value = helper.make_tensor_value_info("z", TensorProto.FLOAT, [1, 4])
+    branch = helper.make_graph([helper.make_node("Frobnicate", ["x"], ["z"])], "branch", [], [value])
+    condition = helper.make_tensor("c", TensorProto.BOOL, [], [True])
+    nodes = [helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)]
+    with pytest.raises(UnsupportedOperator) as caught:
+        importing.import_model(make(tmp_path / "m.onnx", nodes, [1, 4], [condition]), "onnx")
+    assert caught.value.extra["operators"] == {"Frobnicate": 2}
+
+
+def test_dynamic_dimension_is_named_and_can_be_fixed(tmp_path: Path) -> None:
+    path = make(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], ["batch", 4])
+    with pytest.raises(DynamicShape, match=r"'x'.*0 \('batch'\).*--input x=1,4") as caught:
+        importing.import_model(path, "onnx")
+    assert caught.value.extra["dimensions"] == ["batch"]
+    mod = importing.import_model(path, "onnx", {"x": (3, 4)})
+    assert prepare.prepare(mod).inputs[0].shape == (3, 4)
+
+
+@pytest.mark.parametrize("shapes", [{"z": (1, 4)}, {"x": (1, 5)}, {"x": (4,)}, {"x": (0, 4)}])
+def test_shapes_that_contradict_the_model(tmp_path: Path, shapes: dict[str, tuple[int, ...]]) -> None:
+    path = make(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], ["batch", 4])
+    with pytest.raises(InvalidInput):
+        importing.import_model(path, "onnx", shapes)
+
+
+def test_weights_outside_of_the_file(tmp_path: Path) -> None:
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [4], np.zeros(4, np.float32).tobytes(), raw=True)
+    path = make(tmp_path / "m.onnx", [helper.make_node("Add", ["x", "w"], ["y"])], [1, 4], [weight])
+    onnx.save(onnx.load(path), path, save_as_external_data=True, location="weights", size_threshold=0)
+    with pytest.raises(ModelRejected, match="outside the file"):
+        importing.import_model(path, "onnx")
+
+
+def test_a_model_that_tvm_cannot_convert(tmp_path: Path) -> None:
+    path = make(tmp_path / "m.onnx", [helper.make_node("Reshape", ["x", "x"], ["y"])], [1, 4])
+    with pytest.raises(ModelRejected, match="cannot import"):
+        importing.import_model(path, "onnx")
+
+
+@pytest.mark.parametrize(
+    ("spec", "family", "flops"),
+    [
+        ("gemm:64x32x16", "matmul", 2 * 64 * 32 * 16),
+        ("bmm:2x8x8x16", "batch_matmul", 2 * 2 * 8 * 8 * 16),
+        ("dense:4x8x16", "dense", 2 * 4 * 8 * 16),
+        ("conv2d:1x8x16x16,4x8x3x3,s1,p1", "conv2d", 2 * 4 * 16 * 16 * 8 * 9),
+        ("depthwise:1x8x16x16,k3,s1,p1", "depthwise_conv2d", 2 * 8 * 16 * 16 * 9),
+        ("softmax:2x3x4", "softmax", None),
+        ("layernorm:8x16", "layer_norm", None),
+    ],
+)
+def test_operator_specs(spec: str, family: str, flops: float | None) -> None:
+    parsed = parse_operator(spec)
+    prepared = prepare.prepare(importing.operator_module(parsed))
+    assert prepared.inputs == parsed.inputs
+    assert not prepared.params
+    (task,) = tasks.extract_tasks(prepared.module)
+    assert task.workload.family == family
+    assert task.workload.args[-1].shape == parsed.output.shape
+    assert len(task.workload.args) == len(parsed.inputs) + 1
+    assert flops is None or task.workload.flops == flops
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("encoder") / "encoder.pt2"
+    save(Encoder(), (torch.randint(0, 500, (1, 32)),), path)
+    yield path
+
+
+def test_encoder_by_torch_export(encoder: Path) -> None:
+    prepared = prepare.prepare(importing.import_model(encoder, "pt2"))
+    assert [(i.name, i.dtype, i.shape) for i in prepared.inputs] == [("ids", "int64", (1, 32))]
+    families = {t.workload.family for t in tasks.extract_tasks(prepared.module)}
+    assert {"matmul", "batch_matmul", "softmax", "layer_norm", "take"} <= families
+
+
+def test_truncated_archive(tmp_path: Path, encoder: Path) -> None:
+    path = tmp_path / "model.pt2"
+    path.write_bytes(encoder.read_bytes()[:5000])
+    with pytest.raises(TruncatedModel):
+        importing.import_model(path, "pt2")
+
+
+def test_dynamic_dimension_of_an_exported_program(tmp_path: Path) -> None:
+    path = tmp_path / "dynamic.pt2"
+    dynamic = {"ids": {0: torch.export.Dim("batch", max=8)}}
+    save(Encoder(layers=1), (torch.randint(0, 500, (2, 32)),), path, dynamic)
+    with pytest.raises(DynamicShape, match="'ids'"):
+        importing.import_model(path, "pt2")
+    assert prepare.prepare(importing.import_model(path, "pt2", {"ids": (4, 32)})).inputs[0].shape == (4, 32)
+
+
+def test_without_torch_the_extra_is_named(encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingDependency, match="extra 'torch'"):
+        importing.import_model(encoder, "pt2")
