@@ -116,7 +116,8 @@ def champions(
         .join(Record, Schedule.record_id == Record.id)
         .where(Schedule.workload_hash == workload)
     )
-    return [row.tuple() for row in session.execute(query.order_by(Schedule.latency))]
+    found = session.execute(query.order_by(Schedule.latency))
+    return [(schedule, target, about, job) for schedule, target, about, job in found]
 
 
 def counts(session: Session) -> dict[str, Any]:

@@ -116,7 +116,8 @@ def tasks(session: Session, job_id: str) -> Sequence[tuple[JobTask, WorkloadRow,
         .where(JobTask.job_id == job_id)
         .options(defer(JobTask.searcher_state))
     )
-    return [row.tuple() for row in session.execute(query.order_by(JobTask.position, JobTask.id))]
+    found = session.execute(query.order_by(JobTask.position, JobTask.id))
+    return [(task, workload, family) for task, workload, family in found]
 
 
 def rounds(
@@ -127,7 +128,7 @@ def rounds(
     if after:
         query = query.where(Round.number < after if descending else Round.number > after)
     query = query.order_by(Round.number.desc() if descending else Round.number)
-    return [row.tuple() for row in session.execute(query.limit(limit) if limit else query)]
+    return [(row, name) for row, name in session.execute(query.limit(limit) if limit else query)]
 
 
 @dataclass(frozen=True)

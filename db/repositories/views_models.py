@@ -41,7 +41,8 @@ def _bound(before: tuple[dt.datetime, str]) -> tuple[sa.BindParameter[dt.datetim
 def task_counts(session: Session, model_ids: Sequence[str]) -> dict[str, int]:
     """Number of tasks by model."""
     query = sa.select(ModelTask.model_id, sa.func.count()).where(ModelTask.model_id.in_(model_ids))
-    return dict(row.tuple() for row in session.execute(query.group_by(ModelTask.model_id)))
+    found = session.execute(query.group_by(ModelTask.model_id))
+    return {str(model): int(number) for model, number in found}
 
 
 def tasks_page(
@@ -50,7 +51,7 @@ def tasks_page(
     """Tasks of a model with a position greater than ``after``."""
     query = sa.select(ModelTask, WorkloadRow).join(WorkloadRow, ModelTask.workload_hash == WorkloadRow.hash)
     query = query.where(ModelTask.model_id == model_id, ModelTask.position > after)
-    return [row.tuple() for row in session.execute(query.order_by(ModelTask.position).limit(limit))]
+    return [(task, row) for task, row in session.execute(query.order_by(ModelTask.position).limit(limit))]
 
 
 def jobs_of(session: Session, model_id: str, limit: int = 5) -> Sequence[str]:

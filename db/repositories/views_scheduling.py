@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-import enum
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +61,8 @@ def open_jobs(session: Session) -> Sequence[tuple[Job, Model, str | None]]:
         .where(Job.state.in_(OPEN_JOBS))
         .execution_options(populate_existing=True)
     )
-    return [row.tuple() for row in session.execute(query.order_by(Job.created_at, Job.id))]
+    found = session.execute(query.order_by(Job.created_at, Job.id))
+    return [(job, model, device_class) for job, model, device_class in found]
 
 
 def tasks(session: Session, job_ids: Collection[str]) -> Sequence[tuple[JobTask, float, str | None]]:
@@ -75,7 +75,8 @@ def tasks(session: Session, job_ids: Collection[str]) -> Sequence[tuple[JobTask,
         .options(defer(JobTask.searcher_state), defer(JobTask.sketches))
         .execution_options(populate_existing=True)
     )
-    return [row.tuple() for row in session.execute(query.order_by(JobTask.position, JobTask.id))]
+    found = session.execute(query.order_by(JobTask.position, JobTask.id))
+    return [(task, flops, family) for task, flops, family in found]
 
 
 def rounds(session: Session, job_ids: Collection[str]) -> dict[int, RoundTotals]:
@@ -175,25 +176,16 @@ def get_idempotency(session: Session, owner: str, route: str, key: str) -> Idemp
 
 def any_due(session: Session) -> bool:
     """True when some row waits to be published."""
-    return any(
-        session.scalar(
-            sa.select(sa.literal(1)).where(kind.state.in_(states), kind.dispatched < kind.attempt).limit(1)
-        )
-        for kind, states in _leased()
-    )
+    return _any(session, lambda kind: kind.dispatched < kind.attempt)
 
 
 def any_overdue(session: Session, now: dt.datetime) -> bool:
     """True when the deadline of some published row has passed."""
-    return any(
-        session.scalar(
-            sa.select(sa.literal(1))
-            .where(kind.state.in_(states), kind.dispatched >= kind.attempt, kind.deadline < now)
-            .limit(1)
-        )
-        for kind, states in _leased()
+    return _any(session, lambda kind: sa.and_(kind.dispatched >= kind.attempt, kind.deadline < now))
+
+
+def _any(session: Session, condition: Callable[[Any], sa.ColumnElement[bool]]) -> bool:
+    found = sa.or_(
+        *(sa.exists().where(kind.state.in_(states), condition(kind)) for kind, states in ACTIVE.items())  # type: ignore[attr-defined]
     )
-
-
-def _leased() -> list[tuple[Any, tuple[enum.Enum, ...]]]:
-    return [(kind, ACTIVE[kind]) for kind in ACTIVE]
+    return bool(session.scalar(sa.select(found)))

@@ -41,7 +41,7 @@ def create_context(settings: Settings, publisher: Publisher | None = None) -> Co
     context = Context(
         settings=settings, engine=engine, sessions=session_factory(engine),
         readers=session_factory(engine, read_only=True), blobs=BlobStore(settings.blobs()),
-        publisher=publisher or CeleryPublisher(settings.broker_url),
+        publisher=publisher or CeleryPublisher(settings.broker_url.get_secret_value()),
         urls=BlobUrls(settings.signing_key(), settings.coordinator_url, settings.blob_url_seconds),
         metrics=Metrics(),
     )  # fmt: skip

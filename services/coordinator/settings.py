@@ -7,7 +7,7 @@ import os
 import secrets
 from pathlib import Path
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tunesmith.errors import InvalidInput
@@ -22,7 +22,9 @@ class Settings(BaseSettings):
 
     data_dir: Path = Field(Path(".tunesmith"), description="Folder of the database, blobs, secret key and logs.")
     database_url: str = Field("", description="SQLAlchemy URL; empty: an SQLite file in the data folder.")
-    broker_url: str = Field("redis://127.0.0.1:6379/0", description="Redis that carries the Celery messages.")
+    broker_url: SecretStr = Field(
+        SecretStr("redis://127.0.0.1:6379/0"), description="Redis that carries the Celery messages."
+    )
     blob_dir: Path | None = Field(None, description="Folder of the blobs; default: `blobs` in the data folder.")
     coordinator_url: str = Field(
         "http://127.0.0.1:8700", description="Address under which measure workers fetch blobs from the coordinator."
@@ -49,6 +51,11 @@ class Settings(BaseSettings):
     loop_seconds: float = Field(0.1, gt=0, description="Pause between two looks of the scheduling loop.")
     dashboard: bool = Field(True, description="Serve the web dashboard at `/`.")
     log_level: str = Field("info", description="Least severe level that is logged.")
+
+    @field_validator("secret_key", "admin_key", "blob_dir", mode="before")
+    @classmethod
+    def _empty_is_unset(cls, value: object) -> object:
+        return None if value == "" else value
 
     def url(self) -> str:
         """The database's URL, default filled in."""

@@ -98,11 +98,11 @@ def _cancel_rounds(session: Session, job: Job, measuring: bool) -> list[str]:
     revoked: list[str] = []
     for round_ in rows.open_rounds_of(session, job.id, states):
         now = utcnow()
-        transition(session, round_, RoundState.CANCELLED, finished_at=now)
-        batch = rows.batch_of(session, round_.id)
+        batch = rows.batch_of(session, round_.id)  # before its round: the order in which results lock them
         if batch is not None and not is_final(batch.state):
             transition(session, batch, WorkState.CANCELLED, finished_at=now)
             revoked.append(task_id(MeasureBatch.task, batch))
+        transition(session, round_, RoundState.CANCELLED, finished_at=now)
     return revoked
 
 

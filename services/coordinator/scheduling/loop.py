@@ -8,6 +8,7 @@ import threading
 import time
 
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
 
 from db.engine import transact
 from db.models.base import utcnow
@@ -45,6 +46,7 @@ class SchedulingLoop:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scheduling-loop", daemon=True)
         self._seen, self._looked, self._cleaned = -1, float("-inf"), float("-inf")
+        self._broker_away_until = float("-inf")
 
     def start(self) -> None:
         """Start the thread."""
@@ -101,19 +103,27 @@ class SchedulingLoop:
             idle = idle and not rows.any_overdue(session, utcnow())
         if idle:
             return
-        with context.sessions.begin() as session:
+
+        def act(session: Session) -> list[str]:
             rows.lock(session)
             self._reconciler.run(session)
             actions = plan(load(session, self._histories, settings.device_timeout), self._limits)
-            revoked = apply(session, actions, FEATURES)
-        context.publisher.revoke(revoked)
+            return apply(session, actions, FEATURES)
+
+        context.publisher.revoke(transact(context.sessions, act))
 
     def _send(self) -> None:
+        """Send what is due. Without a broker it becomes due again, and is tried again some seconds later."""
         context = self._context
+        if time.monotonic() < self._broker_away_until:
+            return
         with context.reading() as session:
             if not rows.any_due(session):
                 return
         marked = transact(context.sessions, self._dispatcher.mark)
         with context.reading() as session:
             messages = self._dispatcher.compose(session, marked)
-        self._dispatcher.send(messages)
+        unsent = self._dispatcher.send(messages)
+        if unsent:
+            self._broker_away_until = time.monotonic() + BACKOFF_SECONDS
+            transact(context.sessions, lambda session: self._dispatcher.put_back(session, unsent))

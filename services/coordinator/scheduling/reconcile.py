@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -29,6 +30,16 @@ BURST = 50
 """Messages sent in one look at most, so that a look stays short."""
 
 
+@dataclass(frozen=True)
+class Outgoing:
+    """A composed message, its queue and its Celery id."""
+
+    row: Work
+    message: Message
+    queue: str
+    task_id: str
+
+
 class Dispatcher:
     """Publishes due rows. A row is marked, with its deadline, before its message leaves: a loss is found later."""
 
@@ -45,8 +56,8 @@ class Dispatcher:
                     marked.append(row)
         return marked
 
-    def compose(self, session: Session, marked: Sequence[Work]) -> list[tuple[Message, str, str]]:
-        """Message, queue and Celery id for each row; what cannot be composed is left to its deadline."""
+    def compose(self, session: Session, marked: Sequence[Work]) -> list[Outgoing]:
+        """The messages of rows; what cannot be composed is left to its deadline."""
         out = []
         for row in marked:
             try:
@@ -54,16 +65,22 @@ class Dispatcher:
             except TunesmithError as error:
                 log.error("%s %s cannot be sent: %s", NOUNS[type(row)], row.id, error.detail)
                 continue
-            out.append((message, queue, f"{message.task}-{row.id}-{row.attempt}"))
+            out.append(Outgoing(row, message, queue, f"{message.task}-{row.id}-{row.attempt}"))
         return out
 
-    def send(self, messages: Sequence[tuple[Message, str, str]]) -> int:
-        """Publish until the broker fails; how many left."""
-        for number, (message, queue, task_id) in enumerate(messages):
-            if not self._publisher.send(message, queue=queue, task_id=task_id):
-                return number
-            self._metrics.dispatches.labels(message.task).inc()
-        return len(messages)
+    def send(self, messages: Sequence[Outgoing]) -> list[Work]:
+        """Publish until the broker fails; the rows whose messages did not leave."""
+        for number, item in enumerate(messages):
+            if not self._publisher.send(item.message, queue=item.queue, task_id=item.task_id):
+                return [other.row for other in messages[number:]]
+            self._metrics.dispatches.labels(item.message.task).inc()
+        return []
+
+    def put_back(self, session: Session, unsent: Sequence[Work]) -> None:
+        """Make rows due again."""
+        now = utcnow()
+        for row in unsent:
+            rows.postpone(session, row, 0.0, now, resend=True)
 
     def claim_wait(self, row: Work, now: dt.datetime) -> float:
         """Seconds to wait for a worker to take a message before it is sent again: longer the older the work is, so

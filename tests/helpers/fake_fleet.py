@@ -1,0 +1,219 @@
+"""Workers and devices for tests of the coordinator: they do what the real ones do to the database, without TVM."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sqlalchemy.orm import Session
+
+from db.models import Batch, CostModelRow, Evaluation, Job, JobTask, Model, Round
+from db.models.base import utcnow
+from db.repositories import devices, job_tasks, models, outcomes, results, work
+from db.repositories.job_tasks import PlannedTask
+from db.repositories.models import Imported, ImportedTask
+from db.repositories.transitions import transition
+from services.coordinator.context import Context
+from tunesmith.messages import (
+    DeviceReport,
+    EvaluateModel,
+    IngestModel,
+    MeasureBatch,
+    Message,
+    PrepareJob,
+    ProposeRound,
+    TrainCostModel,
+    WireResult,
+)
+from tunesmith.states import JobState, RoundState, WorkState
+from tunesmith.targets import Target
+from tunesmith.types import FailureKind, TensorSpec, Workload
+
+TARGET = Target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2})
+WORKER = "fake-worker"
+
+
+@dataclass
+class Sent:
+    """A message on its way."""
+
+    queue: str
+    task_id: str
+    message: Message
+
+
+@dataclass
+class Recorder:
+    """A broker that keeps what it is given; ``alive`` switches it off."""
+
+    sent: list[Sent] = field(default_factory=list)
+    revoked: list[str] = field(default_factory=list)
+    alive: bool = True
+
+    def send(self, message: Message, *, queue: str, task_id: str) -> bool:
+        if self.alive:
+            self.sent.append(Sent(queue, task_id, message))
+        return self.alive
+
+    def revoke(self, task_ids: Sequence[str]) -> None:
+        self.revoked += task_ids
+
+    def depths(self, queues: Sequence[str]) -> dict[str, int | None]:
+        return {queue: sum(s.queue == queue for s in self.sent) if self.alive else None for queue in queues}
+
+    def ping(self) -> bool:
+        return self.alive
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def take(self) -> list[Sent]:
+        """Everything that waits."""
+        taken, self.sent = self.sent, []
+        return taken
+
+
+class FakeFleet:
+    """One core worker and one device; each message is done at once, in one transaction.
+
+    Args:
+        tasks: how many tasks a model has.
+        points: how many candidates a task's space has.
+    """
+
+    def __init__(self, context: Context, tasks: int = 3, points: int = 1000, seed: int = 0) -> None:
+        self.context, self.tasks, self.points = context, tasks, points
+        self.rng = random.Random(seed)
+        self.problem: dict[str, Any] | None = None
+        self.evaluation_error: float | None = 1e-6
+        self.failing = 0.1
+
+    def register_device(self, name: str = "host-cpu", device_class: str = TARGET.device_class) -> None:
+        report = DeviceReport(
+            worker=WORKER, name=name, host="host", device_classes=[device_class], target=TARGET.to_json(), cores=2
+        )
+        self._write(lambda session: devices.report(session, report, 15.0))
+
+    def do(self, message: Message) -> None:
+        """What the worker behind the message's queue would do."""
+        handlers: dict[type, Callable[[Session, Any], None]] = {
+            IngestModel: self._ingest, PrepareJob: self._prepare, ProposeRound: self._propose,
+            MeasureBatch: self.measure, EvaluateModel: self._evaluate, TrainCostModel: self._train,
+        }  # fmt: skip
+        handler = handlers[type(message)]
+        again = type(message).model_validate(message.model_dump(mode="json"))  # as it comes off the wire
+        self._write(lambda session: handler(session, again))
+
+    def _write(self, work_: Callable[[Session], None]) -> None:
+        with self.context.sessions.begin() as session:
+            work_(session)
+
+    def _ingest(self, session: Session, message: IngestModel) -> None:
+        model = work.claim(session, Model, message.model_id, message.attempt, WORKER, 60)
+        if model is None:
+            return
+        if self.problem is not None:
+            outcomes.give_up(session, model, self.problem)
+            return
+        put = self.context.blobs.put_bytes
+        found = tuple(
+            ImportedTask(
+                Workload(
+                    hash=f"{model.id}-w{i}", name=f"fused_conv2d_{i}", family="conv2d", flops=1e9 / (i + 1),
+                    args=(TensorSpec("float32", (1, 8)), TensorSpec("float32", (1, 8))),
+                ),
+                1 + i, put(b'{"module": %d}' % i), put(b'["%d", "bW9kdWxl"]' % i),
+            )
+            for i in range(self.tasks)
+        )  # fmt: skip
+        imported = Imported(
+            put(b"{}"), put(b"npz"), (TensorSpec("float32", (1, 8), "x"),), "1", found
+        )
+        models.store_import(session, model, imported)
+
+    def _prepare(self, session: Session, message: PrepareJob) -> None:
+        job = work.claim(session, Job, message.job_id, message.attempt, WORKER, 60)
+        if job is None:
+            return
+        planned = [
+            PlannedTask(
+                workload=row.hash, name=row.name, family=row.family, weight=task.weight, tunable=True,
+                sketches={f"s-{row.hash}"[:64]: {"knobs": []}},
+            )
+            for task, row in models.tasks(session, job.model_id)
+        ]  # fmt: skip
+        job_tasks.store_target(session, TARGET.hash, TARGET.to_json(), TARGET.device_class)
+        job_tasks.store_plan(session, job, TARGET.hash, planned)
+
+    def _propose(self, session: Session, message: ProposeRound) -> None:
+        round_ = work.claim(session, Round, message.round_id, message.attempt, WORKER, 60)
+        if round_ is None:
+            return
+        task = session.get_one(JobTask, round_.job_task_id)
+        known = int((task.searcher_state or {}).get("next", 0))
+        size = min(round_.size, self.points - known)
+        task.searcher_state = {"next": known + size}
+        if size < round_.size:
+            task.exhausted = True
+        candidates: list[Any] = [[None, []]] if round_.baseline else []
+        candidates += [[task.sketches[0], [known + i]] for i in range(size)]
+        if not candidates:
+            transition(session, round_, RoundState.DONE, finished_at=utcnow(), best_after=task.best_seconds)
+            return
+        session.add(
+            Batch(round_id=round_.id, job_id=round_.job_id, device_class=TARGET.device_class, candidates=candidates)
+        )
+        session.flush()
+        transition(session, round_, RoundState.MEASURING, best_before=task.best_seconds)
+
+    def measure(self, session: Session, message: MeasureBatch) -> None:
+        """All results of a batch at once."""
+        batch = session.get_one(Batch, message.batch_id)
+        results.sign_of_life(session, batch, WORKER, message.attempt)
+        incumbent = message.incumbent_seconds
+        found = []
+        for item in message.candidates:
+            if item.sketch is not None and self.rng.random() < self.failing:
+                found.append(WireResult(index=item.index, failure=FailureKind.BUILD_ERROR, message="no"))
+                continue
+            seconds = 0.1 if item.sketch is None else 0.1 * self.rng.uniform(0.05, 2)
+            better = item.sketch is not None and (incumbent is None or seconds < incumbent)
+            trace = "[[], []]" if better else None
+            found.append(WireResult(index=item.index, samples=[seconds, seconds], trace=trace))
+        results.apply(session, batch, found, {"tvm": "0.27.0", "device": "host-cpu"})
+
+    def _evaluate(self, session: Session, message: EvaluateModel) -> None:
+        evaluation = session.get_one(Evaluation, message.evaluation_id)
+        if evaluation.state not in (WorkState.QUEUED, WorkState.RUNNING):
+            return
+        evaluation.untuned_samples, evaluation.tuned_samples = [0.3, 0.3], [0.1, 0.1]
+        evaluation.output_error, evaluation.applied = self.evaluation_error, len(message.records)
+        session.flush()
+        transition(session, evaluation, WorkState.DONE, finished_at=utcnow())
+        job = session.get_one(Job, evaluation.job_id)
+        if job.state is JobState.FINISHING:
+            transition(session, job, JobState.SUCCEEDED, finished_at=utcnow())
+
+    def _train(self, session: Session, message: TrainCostModel) -> None:
+        row = work.claim(session, CostModelRow, message.cost_model_id, message.attempt, WORKER, 60)
+        if row is not None:
+            seen = sum(task.trials - task.failures for task in session.query(JobTask).filter_by(job_id=row.job_id))
+            transition(session, row, WorkState.DONE, trained_on=seen, metrics={"pairwise": float(np.float32(0.5))})
+
+
+@dataclass
+class Folder:
+    """Settings for a coordinator of a test."""
+
+    path: Path
+    url: str
+
+    def settings(self, **values: Any) -> Any:
+        """A ``Settings`` for it."""
+        from services.coordinator.settings import Settings
+
+        return Settings(data_dir=self.path, database_url=self.url, **values)

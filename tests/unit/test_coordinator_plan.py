@@ -1,0 +1,296 @@
+"""The scheduler's plan: a pure function, driven here by a simulated world."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.coordinator.scheduling import actions as act
+from services.coordinator.scheduling.budget import evaluation_reserve
+from services.coordinator.scheduling.plan import Limits, plan
+from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot, TaskSnapshot, TrainingSnapshot
+from tunesmith.states import JobState, ModelState, WorkState
+
+CLASS = "llvm-x-2"
+LIMITS = Limits()
+
+
+def task(key: int, **values: object) -> TaskSnapshot:
+    return TaskSnapshot(**{"id": key, "weight": 1.0, "flops": 1e9 / key, "family": "conv2d", **values})
+
+
+def job(key: str = "a", tasks: int = 3, **values: object) -> JobSnapshot:
+    base = {
+        "id": key, "state": JobState.RUNNING, "device_class": CLASS, "budget_trials": 100,
+        "tasks": tuple(task(i + 1) for i in range(tasks)),
+    }
+    return JobSnapshot(**{**base, **values})
+
+
+def snap(*jobs: JobSnapshot, slots: int = 1) -> Snapshot:
+    return Snapshot(jobs=jobs, slots={CLASS: slots} if slots else {})
+
+
+def opened(actions: list[act.Action], key: str | None = None) -> list[act.OpenRound]:
+    return [a for a in actions if isinstance(a, act.OpenRound) and key in (None, a.job)]
+
+
+def moves(actions: list[act.Action]) -> list[tuple[str, JobState]]:
+    return [(a.job, a.new) for a in actions if isinstance(a, act.MoveJob)]
+
+
+def test_queued_job_waits_for_its_model_then_prepares() -> None:
+    queued = job(state=JobState.QUEUED, tasks=0)
+    assert plan(snap(replace(queued, model_state=ModelState.IMPORTING))) == []
+    assert moves(plan(snap(queued))) == [("a", JobState.PREPARING)]
+    problem = {"code": "unsupported_operator"}
+    rejected = plan(snap(replace(queued, model_state=ModelState.REJECTED, model_problem=problem)))
+    assert rejected == [act.MoveJob("a", JobState.QUEUED, JobState.FAILED, problem=problem)]
+
+
+def test_first_rounds_visit_the_largest_tasks_with_a_baseline() -> None:
+    rounds = opened(plan(snap(job())))
+    assert [r.task for r in rounds] == [1, 2, 3]
+    assert all(r.baseline for r in rounds)
+    assert [r.number for r in rounds] == [1, 2, 3]
+    later = job(tasks=1).tasks[0]
+    again = opened(plan(snap(replace(job(), tasks=(replace(later, rounds=1),)))))
+    assert [r.baseline for r in again] == [False]
+
+
+def test_a_task_has_one_proposal_at_a_time() -> None:
+    assert len(opened(plan(snap(job(tasks=1), slots=4)))) == 1
+
+
+def test_small_budgets_are_spread_over_many_tasks() -> None:
+    sizes = {r.size for r in opened(plan(snap(job(tasks=20, budget_trials=200), slots=9)))}
+    assert sizes == {5}
+    assert {r.size for r in opened(plan(snap(job(tasks=3, budget_trials=1))))} == {1}
+    assert {r.size for r in opened(plan(snap(job(tasks=1, budget_trials=None, budget_seconds=600.0))))} == {16}
+
+
+def test_without_a_device_one_round_waits_and_the_clock_stands() -> None:
+    actions = plan(snap(job(budget_seconds=60.0), slots=0))
+    assert len(opened(actions)) == 1
+    assert act.SetClock("a", True) in actions
+    waiting = job(clock_stopped=True, tasks=0, budget_seconds=60.0)
+    waiting = replace(waiting, tasks=(task(1, rounds=1, in_flight=1, proposing=False), task(2)))
+    assert plan(snap(waiting, slots=0)) == []
+    back = plan(snap(waiting))
+    assert act.SetClock("a", False) in back
+    assert opened(back)
+
+
+def test_places_are_shared_between_jobs() -> None:
+    by_job = {key: len(opened(plan(snap(job("a"), job("b"), slots=2)), key)) for key in "ab"}
+    assert by_job in ({"a": 3, "b": 2}, {"a": 2, "b": 3})
+    urgent = plan(snap(job("a"), job("b", priority=3), slots=1))
+    assert [r.job for r in opened(urgent)][:1] == ["b"]
+    assert len(opened(urgent, "b")) > len(opened(urgent, "a"))
+
+
+def test_jobs_that_are_not_running_get_nothing() -> None:
+    for state in (JobState.PAUSED, JobState.CANCELLING, JobState.PREPARING, JobState.FINISHING):
+        assert not opened(plan(snap(job(state=state))))
+
+
+def test_cancelling_ends_rounds_and_the_check() -> None:
+    actions = plan(snap(job(state=JobState.CANCELLING, evaluation=WorkState.RUNNING)))
+    assert actions == [
+        act.CancelRounds("a", measuring=True), act.CancelEvaluation("a"),
+        act.MoveJob("a", JobState.CANCELLING, JobState.CANCELLED, stop_reason="cancelled"),
+    ]  # fmt: skip
+
+
+def test_end_of_the_trials_waits_for_rounds_under_way() -> None:
+    spent = task(1, trials=90, rounds=6, history=(1.0,) * 5, untuned=2.0, best=1.0, in_flight=1)
+    busy = job(tasks=0, trials_in_flight=10)
+    assert plan(snap(replace(busy, tasks=(spent,)))) == []
+    done = replace(busy, tasks=(replace(spent, trials=100, in_flight=0),), trials_in_flight=0)
+    actions = plan(snap(done))
+    assert moves(actions) == [("a", JobState.FINISHING)]
+    assert act.StartEvaluation("a", CLASS) in actions
+
+
+def test_end_of_the_seconds_drops_proposals_but_not_measurements() -> None:
+    late = job(tasks=0, budget_trials=None, budget_seconds=100.0, elapsed=99.0)
+    proposing = task(1, rounds=2, in_flight=1, proposing=True, untuned=1.0, best=0.5, history=(0.5,))
+    actions = plan(snap(replace(late, tasks=(proposing,))))
+    assert act.CancelRounds("a", measuring=False) in actions
+    assert moves(actions) == [("a", JobState.FINISHING)]
+    measuring = replace(proposing, proposing=False)
+    assert moves(plan(snap(replace(late, tasks=(measuring,))))) == []
+
+
+def test_a_budget_of_seconds_keeps_time_for_the_check() -> None:
+    timed = job(budget_trials=None, budget_seconds=600.0)
+    assert 5 < evaluation_reserve(timed) < 60
+    assert evaluation_reserve(replace(timed, verify=False)) == 0
+    slow = replace(timed, tasks=(task(1, untuned=1e3),))
+    assert evaluation_reserve(slow) == 200
+
+
+def test_exhausted_tasks_end_the_job() -> None:
+    tasks = tuple(task(i, exhausted=True, trials=4, untuned=1.0, best=0.5) for i in (1, 2))
+    actions = plan(snap(replace(job(), tasks=tasks)))
+    assert [a.stop_reason for a in actions if isinstance(a, act.MoveJob)] == ["exhausted"]
+
+
+def test_nothing_measured_is_a_failure() -> None:
+    tasks = (task(1, exhausted=True, trials=16),)
+    failed = [a for a in plan(snap(replace(job(), tasks=tasks))) if isinstance(a, act.MoveJob)]
+    assert [(a.new, (a.problem or {})["code"]) for a in failed] == [(JobState.FAILED, "measurement_failed")]
+
+
+def test_convergence() -> None:
+    flat = (1.0,) * 30
+    tasks = tuple(task(i, rounds=10, history=flat[:10], trials=50, untuned=1.0, best=1.0) for i in (1, 2))
+    still = replace(job(budget_trials=10_000), tasks=tasks, curve=flat)
+    assert not moves(plan(snap(still)))
+    actions = plan(snap(replace(still, stop_when_converged=True)))
+    assert [a.stop_reason for a in actions if isinstance(a, act.MoveJob)] == ["converged"]
+    falling = tuple(0.9**i for i in range(30))
+    assert not moves(plan(snap(replace(still, stop_when_converged=True, curve=falling))))
+
+
+def test_finishing_follows_the_check() -> None:
+    finishing = job(state=JobState.FINISHING)
+    assert act.StartEvaluation("a", CLASS) in plan(snap(finishing))
+    assert plan(snap(replace(finishing, evaluation=WorkState.RUNNING))) == []
+    assert moves(plan(snap(replace(finishing, evaluation=WorkState.DONE)))) == [("a", JobState.SUCCEEDED)]
+    assert moves(plan(snap(replace(finishing, evaluation=WorkState.FAILED)))) == [("a", JobState.FAILED)]
+    assert moves(plan(snap(replace(finishing, verify=False)))) == [("a", JobState.SUCCEEDED)]
+
+
+def test_training_follows_the_records() -> None:
+    def trains(**values: int | bool) -> bool:
+        learned = job(cost_model="xgboost", training=TrainingSnapshot(**values))
+        return act.StartTraining("a") in plan(snap(learned))
+
+    assert not trains(records=31)
+    assert trains(records=32)
+    assert not trains(records=64, trained_on=33)
+    assert trains(records=65, trained_on=33)
+    assert not trains(records=1100, trained_on=1000)
+    assert trains(records=1200, trained_on=1000)
+    assert not trains(records=64, under_way=True)
+    assert not trains(records=640, failures=3)
+    assert act.StartTraining("a") not in plan(snap(job(training=TrainingSnapshot(records=99))))
+
+
+@dataclass
+class World:
+    """Carries out plans the way the database and the workers would, and checks what must always hold."""
+
+    rng: random.Random
+    slots: int
+    jobs: dict[str, JobSnapshot] = field(default_factory=dict)
+    open: list[tuple[str, int, int]] = field(default_factory=list)  # job, task, size
+    ended: dict[str, str] = field(default_factory=dict)
+    newest: int = 0
+
+    def step(self) -> None:
+        for action in plan(Snapshot(tuple(self.jobs.values()), {CLASS: self.slots} if self.slots else {}), LIMITS):
+            self.do(action)
+        self.check()
+        if self.open and self.rng.random() < 0.8:
+            self.progress(self.rng.randrange(len(self.open)))
+
+    def do(self, action: act.Action) -> None:
+        current = self.jobs.get(action.job)
+        if current is None:
+            return
+        if isinstance(action, act.OpenRound):
+            assert current.state is JobState.RUNNING
+            assert action.number == current.next_number
+            self.open.append((action.job, action.task, action.size))
+            self.change(action.job, action.task, action.size, in_flight=1, rounds=1, proposing=True)
+            self.newest += 1
+            opened_job = self.jobs[action.job]
+            self.jobs[action.job] = replace(opened_job, next_number=action.number + 1, last_round=self.newest)
+        elif isinstance(action, act.MoveJob):
+            if action.new is JobState.FINISHING:
+                assert not any(key == action.job for key, _, _ in self.open)
+                self.ended[action.job] = str(action.stop_reason)
+            if action.new in (JobState.FINISHING, JobState.FAILED):
+                del self.jobs[action.job]
+        elif isinstance(action, act.SetClock):
+            self.jobs[action.job] = replace(current, clock_stopped=action.stopped)
+
+    def progress(self, index: int) -> None:
+        key, task_id, size = self.open[index]
+        subject = next(t for t in self.jobs[key].tasks if t.id == task_id)
+        if subject.proposing:
+            self.change(key, task_id, 0, proposing=False)
+            return
+        del self.open[index]
+        best = self.rng.random()
+        exhausted = self.rng.random() < 0.05
+        self.change(
+            key, task_id, -size, in_flight=-1, trials=size, untuned=2.0, best=best, exhausted=exhausted,
+            history=(*subject.history, best),
+        )  # fmt: skip
+
+    def change(self, key: str, task_id: int, flight: int, **values: object) -> None:
+        def update(t: TaskSnapshot) -> TaskSnapshot:
+            new = {
+                name: getattr(t, name) + value if name in ("in_flight", "rounds", "trials") else value
+                for name, value in values.items()
+            }
+            return replace(t, **new)
+
+        current = self.jobs[key]
+        tasks = tuple(update(t) if t.id == task_id else t for t in current.tasks)
+        self.jobs[key] = replace(current, tasks=tasks, trials_in_flight=current.trials_in_flight + flight)
+
+    def check(self) -> None:
+        assert len(self.open) <= (LIMITS.rounds(self.slots) if self.slots else len(self.jobs))
+        for current in self.jobs.values():
+            if current.budget_trials is not None:
+                assert current.trials + current.trials_in_flight <= current.budget_trials
+            assert sum(t.proposing for t in current.tasks) <= current.rounds_in_flight
+            for t in current.tasks:
+                assert not (t.in_flight and not t.tunable)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**31), slots=st.integers(0, 3),
+    shapes=st.lists(st.tuples(st.integers(1, 6), st.integers(1, 120), st.integers(-2, 2)), min_size=1, max_size=4),
+)  # fmt: skip
+def test_whatever_happens_limits_and_budgets_hold(
+    seed: int, slots: int, shapes: list[tuple[int, int, int]]
+) -> None:
+    world = World(random.Random(seed), slots)
+    for index, (tasks, trials, priority) in enumerate(shapes):
+        world.jobs[str(index)] = job(str(index), tasks, budget_trials=trials, priority=priority)
+    for _ in range(120):
+        world.step()
+    world.slots = max(1, slots)
+    for _ in range(3000):
+        if not world.jobs:
+            break
+        world.step()
+    assert not world.jobs
+    assert set(world.ended) == {str(index) for index in range(len(shapes))}
+    assert set(world.ended.values()) <= {"trials", "exhausted"}
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**31))
+def test_two_equal_jobs_are_served_equally(seed: int) -> None:
+    world = World(random.Random(seed), 1)
+    for key in "ab":
+        world.jobs[key] = job(key, 8, budget_trials=10_000)
+    for _ in range(60):
+        world.step()
+    rounds = [world.jobs[key].rounds for key in "ab"]
+    assert abs(rounds[0] - rounds[1]) <= max(4, sum(rounds) // 3)
+
+
+def test_a_plan_is_deterministic() -> None:
+    world = snap(job("a", 6), job("b", 6), slots=3)
+    assert plan(world) == plan(world)
