@@ -4,7 +4,8 @@ The score of a program P is the sum of the trees' output over its stores, score(
 half the squared difference to the label, and its gradient is the same for every store of the program (Ansor, Zheng
 et al., OSDI 2020; TVM's MetaSchedule). Each store's second derivative is taken as the program's number of stores:
 (sum of d_s)^2 <= k * sum of d_s^2 makes the step a bound of the loss, so that programs with many stores do not
-overshoot.
+overshoot. Each row also carries its program's number of stores: a sum over stores grows with their number, and the
+trees can only undo that when they see it.
 
 A model is a small ensemble, each member grown on a random part of the programs; the members' spread is the deviation.
 """
@@ -57,6 +58,11 @@ def pack_sum_objective(offsets: Ints, labels: Floats) -> Objective:
         return np.repeat(pack_sum(margins, offsets) - labels, counts), curvature
 
     return objective
+
+
+def with_counts(features: Features) -> Floats32:
+    """The rows with the number of their program's stores as a last column, float32 [stores, dims + 1]."""
+    return np.column_stack([features.rows, np.repeat(features.counts, features.counts)]).astype(np.float32)
 
 
 Booster = TypeVar("Booster")
@@ -114,7 +120,7 @@ class BoostedModel(CostModel, Generic[Booster]):
     def _member(self, features: Features, labels: Floats, seed: int, guard: Guard) -> Booster:
         objective = pack_sum_objective(features.offsets, labels)
         with guard():
-            booster, data = self._start(features.rows, seed)
+            booster, data = self._start(with_counts(features), seed)
         for start in range(0, self.options.rounds, SLICE):
             with guard():
                 for iteration in range(start, min(start + SLICE, self.options.rounds)):
@@ -129,7 +135,8 @@ class BoostedModel(CostModel, Generic[Booster]):
             return np.zeros(0), np.zeros(0)
         if features.rows.shape[1] != self._dims:
             raise ValueError(f"the model takes {self._dims} features a store, not {features.rows.shape[1]}")
-        scores = np.stack([pack_sum(self._margins(m, features.rows), features.offsets) for m in self._members])
+        rows = with_counts(features)
+        scores = np.stack([pack_sum(self._margins(m, rows), features.offsets) for m in self._members])
         return scores.mean(axis=0), scores.std(axis=0)
 
     def save(self) -> bytes:

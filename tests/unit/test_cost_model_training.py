@@ -137,3 +137,15 @@ def test_the_registry_imports_a_library_only_when_asked() -> None:
     code = "import sys, costmodels.registry as r; assert not {'xgboost', 'lightgbm'} & set(sys.modules); " \
            "r.make_cost_model('xgboost', 0); assert 'xgboost' in sys.modules and 'lightgbm' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("name", list(COST_MODELS))
+def test_programs_with_more_stores_are_not_taken_for_faster_ones(name: str) -> None:
+    rng = np.random.default_rng(0)
+    programs = [rng.normal(size=(int(rng.integers(2, 10)), 8)).astype(np.float32) for _ in range(300)]
+    features = Features.pack(programs)
+    latency = features.counts * np.exp(0.1 * rng.normal(size=300))
+    data = TrainingSet(features, latency, np.zeros(300, dtype=np.int64))
+    model = make_cost_model(name, 0)
+    model.fit(data.take(np.arange(200)))
+    assert assess(model, data.take(np.arange(200, 300))).pairwise > 0.75
