@@ -23,6 +23,7 @@ ARGS = [
     "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--no-first-run",
 ]  # fmt: skip
+LOG_PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "json-log.md"
 KEY = "a-key-for-the-dashboard-tests"
 WEEK = str(7 * 86400)
 WAIT = 30_000
@@ -96,6 +97,11 @@ def guest(browser: Browser, locked: str) -> Iterator[Watched]:
     yield watched
     watched.context.close()
     assert watched.complaints == []
+
+
+def shape(value: Any) -> Any:
+    """Names of members, through every level of objects but the target, which differs by kind."""
+    return {k: shape(v) for k, v in value.items() if k != "target"} if isinstance(value, dict) else None
 
 
 def row(page: Page, text: str) -> Any:
@@ -178,6 +184,8 @@ def test_best_log_and_database_download(page: Page, server: str, tmp_path: Path)
     lines = [json.loads(line) for line in (tmp_path / "best.jsonl").read_text().splitlines()]
     assert {line["schema"] for line in lines} == {"tunesmith.schedule/1"}
     assert {line["task"] for line in lines} == {layer[0] for layer in dashboard_rows.LAYERS}
+    documented = json.loads(re.search(r"```json\n(.*?)```", LOG_PAGE.read_text("utf-8"), re.DOTALL).group(1))
+    assert shape(lines[0]) == shape(documented)
     with page.expect_download() as started:
         page.get_by_role("link", name="MetaSchedule").click()
     started.value.save_as(tmp_path / "metaschedule.zip")
