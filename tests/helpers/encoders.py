@@ -31,9 +31,9 @@ class Layer(nn.Module):
 class Encoder(nn.Module):
     """Token ids int64 [batch, tokens] to scores float32 [batch, tokens, 8]."""
 
-    def __init__(self, width: int = 64, heads: int = 4, layers: int = 2, tokens: int = 32, vocabulary: int = 500) -> None:
+    def __init__(self, width: int = 64, heads: int = 4, layers: int = 2, tokens: int = 32, words: int = 500) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(vocabulary, width)
+        self.embedding = nn.Embedding(words, width)
         self.position = nn.Parameter(torch.randn(tokens, width))
         self.layers = nn.ModuleList(Layer(width, heads) for _ in range(layers))
         self.classes = nn.Linear(width, 8)

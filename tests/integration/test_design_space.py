@@ -36,10 +36,13 @@ def task(spec: str) -> Extracted:
     return found
 
 
-def opened(spec: str, target: Target = CPU, threads: int = 1) -> tuple[Extracted, space.TraceSpace, list[space.SketchBody]]:
+Opened = tuple[Extracted, space.TraceSpace, list[space.SketchBody]]
+
+
+def opened(spec: str, target: Target = CPU) -> Opened:
     found = task(spec)
     bodies = space.generate(found.module, target)
-    return found, space.TraceSpace(found.module, target, bodies, threads), bodies
+    return found, space.TraceSpace(found.module, target, bodies), bodies
 
 
 def test_generation_is_deterministic_and_survives_json() -> None:

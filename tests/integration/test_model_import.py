@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -136,11 +135,11 @@ def test_operator_specs(spec: str, family: str, flops: float | None) -> None:
 
 
 @pytest.fixture(scope="module")
-def encoder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(0)
     path = tmp_path_factory.mktemp("encoder") / "encoder.pt2"
     save(Encoder(), (torch.randint(0, 500, (1, 32)),), path)
-    yield path
+    return path
 
 
 def test_encoder_by_torch_export(encoder: Path) -> None:
