@@ -105,7 +105,9 @@ def _plain(value: Any) -> Any:
 async def _on_bug(request: Request, error: Exception) -> Response:
     log.error("request %s failed: %s %s", getattr(request.state, "request_id", ""), request.method, request.url.path,
               exc_info=error)
-    return response(request, http_problem(500, "an error of ours; the log holds it under this request_id"))
+    body = http_problem(500, "an error of ours; the log holds it under this request_id")
+    # This answer is made outside of the middleware that repeats the request's id.
+    return response(request, body, {REQUEST_ID: getattr(request.state, "request_id", "")})
 
 
 def install(app: FastAPI) -> None:

@@ -1,0 +1,450 @@
+"""The REST API on each kind of database, driven over ASGI with a fake fleet behind it."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_fleet import TARGET, FakeFleet, Folder, Recorder
+from starlette.testclient import TestClient
+
+from db.engine import create_engine, session_factory
+from db.models import ApiKey, Job, Model
+from services.coordinator.app import create_app
+from services.coordinator.context import Context
+from services.coordinator.scheduling.loop import SchedulingLoop
+from tunesmith.errors import InvalidInput
+
+GEMM = {"operator": "gemm:256x256x256:float32", "cost_model": "none", "budget": {"trials": 40}}
+
+
+class Api:
+    """A client, and what stands behind it."""
+
+    def __init__(self, folder: Folder, **values: Any) -> None:
+        self.broker = Recorder()
+        self.app = create_app(folder.settings(**values), publisher=self.broker, run_loop=False)
+        self.client = TestClient(self.app, raise_server_exceptions=False)
+        self.context: Context = self.app.state.context
+        self.loop = SchedulingLoop(self.context)
+        self.fleet = FakeFleet(self.context)
+
+    def work(self, until: Callable[[], bool], looks: int = 200) -> None:
+        for _ in range(looks):
+            self.loop.step()
+            for sent in self.broker.take():
+                self.fleet.do(sent.message)
+            if until():
+                return
+        raise AssertionError("not reached")
+
+    def finished_job(self, **values: Any) -> str:
+        self.fleet.register_device()
+        job_id: str = self.client.post("/v1/jobs", json={**GEMM, **values}).json()["id"]
+        self.work(lambda: self.client.get(f"/v1/jobs/{job_id}").json()["state"] == "succeeded")
+        return job_id
+
+    def count(self, kind: type) -> int:
+        with self.context.reading() as session:
+            return session.query(kind).count()
+
+    def close(self) -> None:
+        self.client.close()
+        self.context.engine.dispose()
+
+
+@pytest.fixture
+def api(tmp_path: Path, sqlite_url: str) -> Iterator[Api]:
+    made = Api(Folder(tmp_path, sqlite_url))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def both(tmp_path: Path, database_url: str) -> Iterator[Api]:
+    made = Api(Folder(tmp_path, database_url))
+    yield made
+    made.close()
+
+
+def problem(response: Any, status: int, code: str) -> dict[str, Any]:
+    """The problem object, checked for what every one must have."""
+    body: dict[str, Any] = response.json()
+    assert (response.status_code, body["code"], body["status"]) == (status, code, status)
+    assert response.headers["content-type"] == "application/problem+json"
+    assert body["type"] == f"https://tunesmith.dev/problems/{code.replace('_', '-')}"
+    assert body["request_id"] == response.headers["x-request-id"]
+    assert body["title"]
+    assert body["detail"]
+    return body
+
+
+def test_everything_about_a_finished_job(both: Api) -> None:
+    job_id = both.finished_job(name="first")
+    get = both.client.get
+    job = get(f"/v1/jobs/{job_id}").json()
+    assert job["name"] == "first"
+    assert job["progress"]["trials"] == 40
+    assert job["progress"]["eta_seconds"] == 0
+    assert job["latency"] == {
+        "untuned": 0.3, "current": 0.1, "speedup": pytest.approx(3), "source": "measured", "output_error": 1e-6,
+    }  # fmt: skip
+    tasks = get(f"/v1/jobs/{job_id}/tasks").json()["items"]
+    assert sum(task["trials"] for task in tasks) == 40
+    assert sum(task["budget_share"] for task in tasks) == pytest.approx(1)
+    assert sum(task["share"] for task in tasks) == pytest.approx(1)
+    assert all(task["best_latency"] <= task["untuned_latency"] == 0.1 and task["gflops"] > 0 for task in tasks)
+    families = get(f"/v1/jobs/{job_id}/families").json()["items"]
+    assert [family["tasks"] for family in families] == [3]
+    curve = get(f"/v1/jobs/{job_id}/curve").json()
+    assert curve["untuned"] == pytest.approx(0.1 * (1 + 2 + 3))
+    assert curve["points"][-1]["trials"] == 40
+    rounds = get(f"/v1/jobs/{job_id}/rounds").json()["items"]
+    assert [row["number"] for row in rounds] == list(range(1, len(rounds) + 1))
+    decisions = get(f"/v1/jobs/{job_id}/decisions").json()["items"]
+    assert all(row["reason"] for row in decisions)
+    assert get("/v1/targets").json()["items"][0]["json"] == TARGET.to_json()
+    assert get("/v1/devices").json()["items"][0]["alive"] is True
+    assert get("/v1/workers").json()["items"][0]["roles"] == ["measure"]
+    assert f"measure.{TARGET.device_class}" in [row["name"] for row in get("/v1/queues").json()["items"]]
+    assert 'tunesmith_jobs{state="succeeded"} 1.0' in get("/metrics").text
+
+
+def test_trials_are_paged(both: Api) -> None:
+    job_id = both.finished_job()
+    seen: list[int] = []
+    cursor: str | None = None
+    while True:
+        params = {"limit": 7, **({"cursor": cursor} if cursor else {})}
+        page = both.client.get(f"/v1/jobs/{job_id}/trials", params=params).json()
+        seen += [row["id"] for row in page["items"]]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert seen == sorted(set(seen))
+    assert len(seen) == 43  # three baselines with them
+    failed = both.client.get(f"/v1/jobs/{job_id}/trials", params={"failure": "build_error", "limit": 200}).json()
+    fine = both.client.get(f"/v1/jobs/{job_id}/trials", params={"failure": "none", "limit": 200}).json()
+    assert len(failed["items"]) + len(fine["items"]) == 43
+    assert all(row["failure"] == "build_error" for row in failed["items"])
+
+
+def test_jobs_are_paged_filtered_and_sorted(both: Api) -> None:
+    made = [both.client.post("/v1/jobs", json={**GEMM, "priority": i % 3}).json()["id"] for i in range(7)]
+
+    def pages(**params: Any) -> list[str]:
+        found: list[str] = []
+        while True:
+            page = both.client.get("/v1/jobs", params={"limit": 3, **params}).json()
+            found += [row["id"] for row in page["items"]]
+            if page["next_cursor"] is None:
+                return found
+            params["cursor"] = page["next_cursor"]
+
+    assert pages() == made[::-1]
+    assert pages(sort="created_at") == made
+    by_priority = pages(sort="-priority")
+    assert [made.index(key) % 3 for key in by_priority] == [2, 2, 1, 1, 0, 0, 0]
+    assert pages(state="queued") == made[::-1]
+    assert pages(state="failed") == []
+    assert pages(target="cpu:1") == []
+    problem(both.client.get("/v1/jobs?sort=colour"), 422, "invalid_input")
+    problem(both.client.get("/v1/jobs?cursor=x"), 422, "invalid_input")
+    problem(both.client.get("/v1/jobs?limit=201"), 422, "invalid_input")
+    problem(both.client.get("/v1/jobs?state=odd"), 422, "invalid_input")
+
+
+def test_idempotency(both: Api) -> None:
+    headers = {"Idempotency-Key": "one"}
+    first = both.client.post("/v1/jobs", json=GEMM, headers=headers)
+    again = both.client.post("/v1/jobs", json=GEMM, headers=headers)
+    assert first.status_code == again.status_code == 202
+    assert first.json()["id"] == again.json()["id"]
+    assert again.headers["location"] == f"/v1/jobs/{first.json()['id']}"
+    other = both.client.post("/v1/jobs", json={**GEMM, "seed": 1}, headers=headers)
+    problem(other, 422, "idempotency_mismatch")
+    assert both.client.post("/v1/jobs", json=GEMM).json()["id"] != first.json()["id"]
+    assert both.count(Job) == 2
+    assert both.count(Model) == 1
+    problem(both.client.post("/v1/jobs", json=GEMM, headers={"Idempotency-Key": "x" * 201}), 422, "invalid_input")
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "field"),
+    [
+        ({"budget": {"trials": 0}}, "invalid_budget", "budget.trials"),
+        ({"budget": {"trials": -3}}, "invalid_budget", "budget.trials"),
+        ({"budget": {"trials": 10**7}}, "invalid_budget", "budget.trials"),
+        ({"budget": {"trials": 1.5}}, "invalid_budget", "budget.trials"),
+        ({"budget": {"seconds": 0}}, "invalid_budget", "budget.seconds"),
+        ({"budget": {"seconds": "soon"}}, "invalid_budget", "budget.seconds"),
+        ({"search": "magic"}, "unknown_searcher", "search"),
+        ({"allocator": "magic"}, "unknown_allocator", "allocator"),
+        ({"cost_model": "magic"}, "unknown_cost_model", "cost_model"),
+        ({"target": "vax"}, "unknown_target", "target"),
+        ({"operator": "gemm:0x1x1:float32"}, "invalid_operator", "operator"),
+        ({"operator": None, "model_id": "m-none"}, "not_found", "model_id"),
+        ({"colour": "red"}, "invalid_input", "colour"),
+        ({"priority": 11}, "invalid_input", "priority"),
+    ],
+)
+def test_bad_jobs_are_refused_and_leave_nothing(api: Api, change: dict[str, Any], code: str, field: str) -> None:
+    response = api.client.post("/v1/jobs", json={**GEMM, **change})
+    body = problem(response, 404 if code == "not_found" else 422, code)
+    assert body["errors"][0]["field"] == field
+    assert api.count(Job) == api.count(Model) == 0
+
+
+def test_a_rejected_model_is_named_at_submission(api: Api) -> None:
+    api.fleet.problem = {"code": "unsupported_operator", "detail": "Foo: 2", "status": 422, "operators": {"Foo": 2}}
+    model = api.client.post("/v1/models", files={"file": ("a.onnx", b"bytes")}).json()
+    api.work(lambda: api.client.get(f"/v1/models/{model['id']}").json()["state"] == "rejected")
+    assert api.client.get(f"/v1/models/{model['id']}").json()["error"]["operators"] == {"Foo": 2}
+    response = api.client.post("/v1/jobs", json={"model_id": model["id"]})
+    assert problem(response, 422, "unsupported_operator")["operators"] == {"Foo": 2}
+    assert api.count(Job) == 0
+    api.fleet.problem = None  # a worker that knows the operator
+    again = api.client.post("/v1/models", files={"file": ("a.onnx", b"bytes")})
+    assert (again.status_code, again.json()["id"], again.json()["state"]) == (200, model["id"], "importing")
+    api.work(lambda: api.client.get(f"/v1/models/{model['id']}").json()["state"] == "ready")
+
+
+def test_errors_of_the_framework_are_problems(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem(api.client.get("/v1/none"), 404, "not_found")
+    problem(api.client.put("/v1/jobs"), 405, "method_not_allowed")
+    problem(api.client.post("/v1/jobs", content=b"{", headers={"content-type": "application/json"}), 422,
+            "invalid_input")
+    problem(api.client.get("/v1/jobs/none"), 404, "not_found")
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr("services.coordinator.usecases.jobs.show", broken)
+    body = problem(api.client.get("/v1/jobs/x", headers={"X-Request-ID": "my-id"}), 500, "internal_error")
+    assert body["request_id"] == "my-id"
+    assert "secret" not in json.dumps(body)
+
+
+def test_openapi_lists_problems_and_routes(api: Api) -> None:
+    document = api.client.get("/openapi.json").json()
+    codes = document["components"]["schemas"]["Problem"]["properties"]["code"]["enum"]
+    assert {"invalid_budget", "method_not_allowed", "payload_too_large", "unsupported_operator"} <= set(codes)
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            assert "application/problem+json" in operation["responses"]["default"]["content"], path
+            assert "422" not in operation["responses"]
+    assert {"/v1/models", "/v1/jobs/{job_id}/events", "/v1/blobs/{sha}", "/livez"} <= set(document["paths"])
+    assert api.client.get("/docs").status_code == 200
+
+
+def test_steering_a_job(api: Api) -> None:
+    job_id = api.client.post("/v1/jobs", json=GEMM).json()["id"]
+    act = lambda verb: api.client.post(f"/v1/jobs/{job_id}/{verb}")  # noqa: E731
+    assert act("pause").json()["state"] == "paused"
+    assert act("pause").json()["state"] == "paused"
+    assert act("resume").json()["state"] == "queued"
+    changed = api.client.patch(f"/v1/jobs/{job_id}", json={"priority": 3, "budget": {"seconds": 60}, "name": "n"})
+    assert changed.json()["priority"] == 3
+    assert changed.json()["budget"] == {"trials": 40, "seconds": 60, "stop_when_converged": False}
+    problem(api.client.patch(f"/v1/jobs/{job_id}", json={"budget": {"trials": 0}}), 422, "invalid_budget")
+    gone = {"budget": {"trials": None, "seconds": None}}
+    problem(api.client.patch(f"/v1/jobs/{job_id}", json=gone), 422, "invalid_input")
+    problem(api.client.delete(f"/v1/jobs/{job_id}"), 409, "conflict")
+    assert act("cancel").json()["state"] == "cancelled"
+    assert act("cancel").json()["state"] == "cancelled"
+    problem(act("resume"), 409, "conflict")
+    problem(act("pause"), 409, "illegal_transition")
+    problem(api.client.patch(f"/v1/jobs/{job_id}", json={"priority": 1}), 409, "conflict")
+    model_id = api.client.get(f"/v1/jobs/{job_id}").json()["model_id"]
+    problem(api.client.delete(f"/v1/models/{model_id}"), 409, "conflict")
+    assert api.client.delete(f"/v1/jobs/{job_id}").status_code == 204
+    problem(api.client.get(f"/v1/jobs/{job_id}"), 404, "not_found")
+    assert api.client.delete(f"/v1/models/{model_id}").status_code == 204
+    assert api.count(Model) == api.count(Job) == 0
+
+
+def test_deleting_a_finished_job_keeps_its_records(both: Api) -> None:
+    job_id = both.finished_job()
+    workload = both.client.get(f"/v1/jobs/{job_id}/tasks").json()["items"][0]["workload"]
+    assert both.client.delete(f"/v1/jobs/{job_id}").status_code == 204
+    best = both.client.get(f"/v1/workloads/{workload}/best", params={"target": TARGET.device_class})
+    assert best.json()["job"] is None
+    assert best.json()["latency"] < 0.1
+    problem(both.client.get(f"/v1/workloads/{workload}/best", params={"target": "other"}), 404, "not_found")
+
+
+def sse(text: str) -> list[dict[str, str]]:
+    """Events of a stream as field dictionaries."""
+    blocks = [block for block in text.split("\n\n") if "data:" in block]
+    return [dict(re.findall(r"^(id|event|data): (.*)$", block, re.M)) for block in blocks]
+
+
+def test_events_as_pages_and_as_a_stream_that_resumes(both: Api) -> None:
+    job_id = both.finished_job()
+    path = f"/v1/jobs/{job_id}/events"
+    everything: list[dict[str, Any]] = []
+    after = 0
+    while page := both.client.get(path, params={"after": after, "limit": 9}).json()["items"]:
+        everything += page
+        after = page[-1]["id"]
+    assert [row["id"] for row in everything] == sorted({row["id"] for row in everything})
+    stream = {"accept": "text/event-stream"}
+    response = both.client.get(path, headers=stream)  # the job is over: the stream ends by itself
+    assert response.headers["content-type"].startswith("text/event-stream")
+    assert response.headers["x-accel-buffering"] == "no"
+    streamed = sse(response.text)
+    assert [int(event["id"]) for event in streamed] == [row["id"] for row in everything]
+    assert [event["event"] for event in streamed] == [row["kind"] for row in everything]
+    assert json.loads(streamed[0]["data"]) == everything[0]
+    middle = everything[len(everything) // 2]["id"]
+    resumed = sse(both.client.get(path, headers={**stream, "last-event-id": str(middle)}).text)
+    assert [int(event["id"]) for event in resumed] == [row["id"] for row in everything if row["id"] > middle]
+    problem(both.client.get("/v1/jobs/none/events", headers=stream), 404, "not_found")
+
+
+def test_a_live_stream_follows_the_job(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.coordinator.routers.events.LIFE_SECONDS", 0.2)
+    monkeypatch.setattr("services.coordinator.routers.events.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("services.coordinator.routers.events.PING_SECONDS", 0.02)
+    job_id = api.client.post("/v1/jobs", json=GEMM).json()["id"]
+    text = api.client.get(f"/v1/jobs/{job_id}/events", headers={"accept": "text/event-stream"}).text
+    assert [event["event"] for event in sse(text)] == ["job_queued"]
+    assert ": ping" in text
+
+
+def test_the_log_and_the_archive(both: Api) -> None:
+    job_id = both.finished_job()
+    response = both.client.get(f"/v1/jobs/{job_id}/best")
+    assert response.headers["content-type"] == "application/x-ndjson"
+    lines = [json.loads(line) for line in response.text.splitlines()]
+    assert [line["weight"] for line in lines] == [1, 2, 3]
+    for line in lines:
+        assert line["schema"] == "tunesmith.schedule/1"
+        assert line["trace"] == [[], []]
+        assert line["latency"]["median"] < line["untuned_latency"]["median"]
+        assert line["latency"]["cv"] == 0
+        assert line["verified"]["error"] == 1e-6
+        assert json.loads(line["workload"]["module"])
+        assert line["provenance"]["job"] == job_id
+        assert line["provenance"]["tvm"] == "0.27.0"
+    zipped = both.client.get(f"/v1/jobs/{job_id}/best", params={"format": "metaschedule"})
+    assert zipped.headers["content-type"] == "application/zip"
+    archive = zipfile.ZipFile(io.BytesIO(zipped.content))
+    assert archive.testzip() is None
+    assert {
+        "database_workload.json", "database_tuning_record.json", "module.json", "params.npz", "compile.py", "README.md",
+    } <= set(archive.namelist())  # fmt: skip
+    assert archive.read("params.npz") == b"npz"
+    assert len(archive.read("database_workload.json").splitlines()) == 3
+    problem(both.client.get(f"/v1/jobs/{job_id}/best?format=xml"), 422, "invalid_input")
+
+
+def test_a_job_without_tasks_has_no_log(api: Api) -> None:
+    job_id = api.client.post("/v1/jobs", json=GEMM).json()["id"]
+    problem(api.client.get(f"/v1/jobs/{job_id}/best"), 409, "conflict")
+
+
+def test_blobs_need_a_signature(api: Api) -> None:
+    sha = api.context.blobs.put_bytes(b"0123456789")
+    path = api.context.urls.sign(sha).removeprefix("http://127.0.0.1:8700")
+    assert api.client.get(path).content == b"0123456789"
+    part = api.client.get(path, headers={"range": "bytes=2-4"})
+    assert (part.status_code, part.content) == (206, b"234")
+    problem(api.client.get(path[:-1] + ("0" if path[-1] != "0" else "1")), 401, "unauthorized")
+    problem(api.client.get(f"/v1/blobs/{sha}"), 422, "invalid_input")
+    gone = api.context.urls.sign("0" * 64).removeprefix("http://127.0.0.1:8700")
+    problem(api.client.get(gone), 404, "not_found")
+
+
+def test_readiness_says_what_is_missing(api: Api) -> None:
+    assert api.client.get("/readyz").json()["status"] == "ok"
+    api.broker.alive = False
+    response = api.client.get("/readyz")
+    assert response.status_code == 503
+    assert response.json()["checks"]["broker"]["ok"] is False
+    assert response.json()["checks"]["database"]["ok"] is True
+    assert api.client.get("/livez").status_code == 200
+    assert api.client.post("/v1/jobs", json=GEMM).status_code == 202
+
+
+def test_an_admin_key_is_required_everywhere(tmp_path: Path, sqlite_url: str) -> None:
+    api = Api(Folder(tmp_path, sqlite_url), admin_key="first-key")
+    admin = {"authorization": "Bearer first-key"}
+    document = api.client.get("/openapi.json").json()
+    for path, operations in document["paths"].items():
+        if not path.startswith("/v1") or path.startswith("/v1/blobs"):
+            continue
+        for method in operations:
+            url = re.sub(r"\{\w+\}", "x", path)
+            for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Bearer tsm_a_b"}):
+                response = api.client.request(method, url, headers=headers)
+                problem(response, 401, "unauthorized")
+                assert response.headers["www-authenticate"] == "Bearer"
+    for open_path in ("/livez", "/readyz", "/metrics", "/docs", "/openapi.json"):
+        assert api.client.get(open_path).status_code == 200
+    assert api.client.get("/v1/jobs", headers=admin).status_code == 200
+    with api.context.reading() as session:
+        assert "first-key" not in {key.sha256 for key in session.query(ApiKey)}
+    api.close()
+
+
+def test_keys_have_scopes_and_owners(tmp_path: Path, sqlite_url: str) -> None:
+    api = Api(Folder(tmp_path, sqlite_url), admin_key="first-key")
+    admin = {"authorization": "Bearer first-key"}
+
+    def key(owner: str, *scopes: str) -> dict[str, str]:
+        made = api.client.post("/v1/keys", json={"owner": owner, "scopes": scopes}, headers=admin)
+        assert made.status_code == 201
+        return {"authorization": f"Bearer {made.json()['key']}"}
+
+    ann, ben, eye = key("ann", "user"), key("ben", "user"), key("ann", "viewer")
+    mine = api.client.post("/v1/jobs", json=GEMM, headers=ann).json()["id"]
+    assert api.client.get(f"/v1/jobs/{mine}", headers=eye).json()["owner"] == "ann"
+    problem(api.client.get(f"/v1/jobs/{mine}", headers=ben), 404, "not_found")
+    problem(api.client.post(f"/v1/jobs/{mine}/cancel", headers=ben), 404, "not_found")
+    assert api.client.get("/v1/jobs", headers=ben).json()["items"] == []
+    assert len(api.client.get("/v1/jobs", headers=admin).json()["items"]) == 1
+    problem(api.client.post("/v1/jobs", json=GEMM, headers=eye), 403, "forbidden")
+    problem(api.client.get("/v1/keys", headers=ann), 403, "forbidden")
+    problem(api.client.post("/v1/keys", json={}, headers=ann), 403, "forbidden")
+    problem(api.client.get("/v1/jobs", headers=key("w", "worker")), 403, "forbidden")
+    listed = api.client.get("/v1/keys", headers=admin).json()["items"]
+    assert "key" not in listed[0]
+    ben_id = next(row["id"] for row in listed if row["owner"] == "ben")
+    assert api.client.delete(f"/v1/keys/{ben_id}", headers=admin).status_code == 204
+    problem(api.client.get("/v1/jobs", headers=ben), 401, "unauthorized")
+    api.close()
+    again = Api(Folder(tmp_path, sqlite_url), admin_key="second-key")
+    problem(again.client.get("/v1/jobs", headers=admin), 401, "unauthorized")
+    assert again.client.get("/v1/jobs", headers={"authorization": "Bearer second-key"}).status_code == 200
+    again.close()
+
+
+def test_a_public_address_without_a_key_is_refused(tmp_path: Path, sqlite_url: str) -> None:
+    with pytest.raises(InvalidInput, match="TUNESMITH_ADMIN_KEY"):
+        Api(Folder(tmp_path, sqlite_url), host="0.0.0.0")
+
+
+def test_a_job_page_with_many_trials_is_quick_to_ask_for(api: Api) -> None:
+    """No page grows with the number of trials: the curve is down-sampled, lists are paged."""
+    job_id = api.finished_job(budget={"trials": 400})
+    curve = api.client.get(f"/v1/jobs/{job_id}/curve", params={"points": 10}).json()
+    assert len(curve["points"]) == 10
+    assert curve["points"][-1]["trials"] == 400
+    assert len(api.client.get(f"/v1/jobs/{job_id}/trials").json()["items"]) == 50
+
+
+def test_the_database_is_migrated_at_start(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'fresh.db'}"
+    api = Api(Folder(tmp_path, url))
+    engine = create_engine(url)
+    with session_factory(engine)() as session:
+        assert session.query(Job).count() == 0
+    engine.dispose()
+    api.close()
