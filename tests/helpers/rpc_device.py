@@ -14,28 +14,31 @@ from process_probe import CHILD_ENV
 
 @dataclass
 class RpcDevice:
-    """Starts both on free ports; ``kill_server`` and ``start_server`` play a device that dies and returns."""
+    """Starts both on free ports; ``kill`` and ``start_…`` play a device that dies and returns."""
 
     folder: Path
     key: str = "test-device"
-    processes: list[subprocess.Popen[str]] = field(default_factory=list)
+    processes: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.tracker = f"127.0.0.1:{self._start('tracker', '--port', '0')}"
+        self.start_tracker()
         self.start_server()
 
-    def start_server(self) -> None:
-        self._start("rpc_server", "--tracker", self.tracker, "--key", self.key)
+    def start_tracker(self, port: int = 0) -> None:
+        self.tracker_port = self._start("tracker", "--port", str(port))
+        self.tracker = f"127.0.0.1:{self.tracker_port}"
 
-    def kill_server(self) -> None:
-        server = self.processes.pop()
-        server.kill()
-        server.communicate(timeout=30)
+    def start_server(self) -> None:
+        self.port = self._start("rpc_server", "--tracker", self.tracker, "--key", self.key)
+
+    def kill(self, module: str) -> None:
+        process = self.processes.pop(module)
+        process.kill()
+        process.communicate(timeout=30)
 
     def stop(self) -> None:
-        for process in self.processes:
-            process.kill()
-            process.communicate(timeout=30)
+        for module in list(self.processes):
+            self.kill(module)
 
     def _start(self, module: str, *arguments: str) -> int:
         command = [sys.executable, "-m", "workers.sandbox.parent_death", "--parent", str(os.getpid()), "--",
@@ -44,7 +47,7 @@ class RpcDevice:
             command, stdout=subprocess.PIPE, text=True,
             env={**os.environ, **CHILD_ENV, "TMPDIR": str(self.folder), "TUNESMITH_LEASE_FILE": str(self.lease)},
         )
-        self.processes.append(process)
+        self.processes[module] = process
         assert process.stdout is not None
         return int(json.loads(process.stdout.readline())["port"])
 

@@ -19,6 +19,7 @@ from workers.measure.blobs import PayloadCache
 from workers.measure.device import identify
 from workers.measure.presence import Presence
 from workers.measure.reporting import Reporter
+from workers.measure.worker import FOLDER, sweep
 from workers.settings import Settings
 from workers.tvm_backend.arguments import random_array
 from workers.tvm_backend.evaluate import output_error
@@ -202,6 +203,14 @@ def test_output_error_is_seen_against_the_signal() -> None:
     assert output_error([x, x], [x, x + 0.02], [other, other]) == pytest.approx(0.01, rel=0.02)
     assert output_error([x], [x], [x]) == 0.0
     assert output_error([x + 10], [x], [x]) == pytest.approx(0.01)
+
+
+def test_folders_of_killed_workers_are_removed(tmp_path: Path) -> None:
+    mine, dead, other = (tmp_path / name for name in (f"{FOLDER}{os.getpid()}-a", f"{FOLDER}99999999-b", "other"))
+    for folder in (mine, dead, other):
+        folder.mkdir()
+    sweep(tmp_path)
+    assert (mine.exists(), dead.exists(), other.exists()) == (True, False, True)
 
 
 def test_a_kernel_that_takes_no_time_is_implausible() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import tempfile
 from collections import OrderedDict
@@ -31,6 +32,7 @@ from workers.tvm_backend.warm import visible_cores
 log = logging.getLogger("tunesmith.measure")
 REMEMBERED = 64
 START_SECONDS = 120.0
+FOLDER = "tunesmith-measure-"
 
 
 class MeasureWorker:
@@ -44,9 +46,12 @@ class MeasureWorker:
 
     def __init__(self, settings: Settings, send: Send, runner: Runner | None = None) -> None:
         self._send = send
+        sweep(Path(tempfile.gettempdir()))
         lease = str(settings.lease_file)
         self._builders = Pool(Actor("workers.tvm_backend.builder:Builder", (lease,)), visible_cores())
-        self._host: Host = self._builders.call("describe", timeout=START_SECONDS)
+        # One question per process: all of them are warm before the first batch comes.
+        answers = [self._builders.submit("describe", timeout=START_SECONDS) for _ in range(self._builders.size)]
+        self._host: Host = answers[0].result()
         self.identity: DeviceIdentity = identify(settings, self._host)
         self._runner = runner or make_runner(settings, self.identity)
         self._blobs = PayloadCache(settings.data_dir / "measure-cache")
@@ -137,13 +142,21 @@ class MeasureWorker:
     @contextmanager
     def _work(self) -> Iterator[Path]:
         """A folder for one piece of work; the device counts as busy meanwhile."""
-        folder = Path(tempfile.mkdtemp(prefix="tunesmith-measure-"))
+        folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-"))
         self._busy = True
         try:
             yield folder
         finally:
             self._busy = False
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep(temporary: Path) -> None:
+    """Remove the folders of workers that were killed."""
+    for path in temporary.glob(f"{FOLDER}*"):
+        pid = path.name.removeprefix(FOLDER).partition("-")[0]
+        if pid.isdigit() and not Path("/proc", pid).exists():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def make_runner(settings: Settings, identity: DeviceIdentity) -> Runner:

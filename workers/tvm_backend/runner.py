@@ -39,6 +39,7 @@ class RpcRunner:
     def __init__(self, tracker: str, key: str, lease: Path, wait: float = 30.0, lifetime: float = 900.0) -> None:
         actor = Actor("workers.tvm_backend.device_session:DeviceSession", (tracker, key, str(lease)))
         self._pool = Pool(actor, 1)
+        self._pool.submit("close", timeout=SLACK_SECONDS)  # the process is warm when the first batch comes
         self._wait, self._lifetime = wait, lifetime
         self._target: Target | None = None
         self._open = False
