@@ -198,7 +198,7 @@ def test_arguments_of_any_size() -> None:
 
 def test_output_error_is_seen_against_the_signal() -> None:
     base = np.full(4, 1000.0)
-    x, other = base + [0, 0, 0, 0], base + [0, 1, 0, -2]
+    x, other = base, base + np.array([0, 1, 0, -2])
     assert output_error([x + 0.02], [x], [other]) == pytest.approx(0.01)
     assert output_error([x, x], [x, x + 0.02], [other, other]) == pytest.approx(0.01, rel=0.02)
     assert output_error([x], [x], [x]) == 0.0
