@@ -33,6 +33,7 @@ def create_app(settings: Settings) -> Celery:
     app.conf.update(
         broker_url=settings.broker_url.get_secret_value(),
         broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
         broker_transport_options={
             "visibility_timeout": 3600, "global_keyprefix": "tunesmith:", "socket_timeout": 30,
             "socket_connect_timeout": 5, "health_check_interval": 25,

@@ -25,22 +25,27 @@ from tunesmith.messages import (
 
 
 class CoreTask(NamedTuple):
-    """A message, the queue that it arrives on, and the function for it."""
+    """A message, the queue that it arrives on, and the function for it.
+
+    ``limit``: seconds after which Celery kills the child. Signs of life come from a thread, so they would go on for
+    ever from a task that hangs; after the kill they stop, and the reconciler hands the work out anew.
+    """
 
     message: type[Message]
     queue: str
     module: str
     function: str
+    limit: int
 
 
 CORE_TASKS = (
-    CoreTask(IngestModel, INGEST, "workers.core.ingest", "run"),
-    CoreTask(PrepareJob, INGEST, "workers.core.prepare", "run"),
-    CoreTask(ProposeRound, SEARCH, "workers.core.search", "run"),
-    CoreTask(TrainCostModel, TRAIN, "workers.core.train", "run"),
-    CoreTask(BatchReport, RECORD, "workers.core.record", "batch"),
-    CoreTask(EvaluationReport, RECORD, "workers.core.record", "evaluation"),
-    CoreTask(DeviceReport, RECORD, "workers.core.record", "device"),
+    CoreTask(IngestModel, INGEST, "workers.core.ingest", "run", 1800),
+    CoreTask(PrepareJob, INGEST, "workers.core.prepare", "run", 1800),
+    CoreTask(ProposeRound, SEARCH, "workers.core.search", "run", 300),
+    CoreTask(TrainCostModel, TRAIN, "workers.core.train", "run", 600),
+    CoreTask(BatchReport, RECORD, "workers.core.record", "batch", 120),
+    CoreTask(EvaluationReport, RECORD, "workers.core.record", "evaluation", 120),
+    CoreTask(DeviceReport, RECORD, "workers.core.record", "device", 120),
 )
 
 
@@ -57,4 +62,4 @@ def _register(app: Celery, task: CoreTask, context: Callable[[], Any]) -> None:
         function = getattr(importlib.import_module(task.module), task.function)
         function(context(), task.message.model_validate(body))
 
-    app.task(name=task.message.task, shared=False)(run)
+    app.task(name=task.message.task, shared=False, time_limit=task.limit)(run)
