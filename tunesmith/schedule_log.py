@@ -47,8 +47,9 @@ def _records(lines: Iterable[str], path: Path) -> Iterable[DatabaseRecord]:
 
 def _record(entry: Mapping[str, Any]) -> DatabaseRecord:
     workload, latency = entry["workload"], entry["latency"]
+    key, module = workload["metaschedule"]
     return DatabaseRecord(
-        workload=(str(workload["hash"]), str(workload["module"])),
+        workload=(str(key), str(module)),
         trace=entry["trace"],
         run_seconds=tuple(latency.get("samples") or [latency["median"]]),
         target=entry["target"],
