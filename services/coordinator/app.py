@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
@@ -15,6 +15,7 @@ from db.engine import create_engine, migrate, session_factory, transact
 from services.coordinator import auth, problems
 from services.coordinator.broker import CeleryPublisher, Publisher
 from services.coordinator.context import Context
+from services.coordinator.lazy import Elsewhere, LazyApp
 from services.coordinator.metrics import Metrics
 from services.coordinator.routers import best, blobs, events, failures, fleet, health, jobs, models, progress
 from services.coordinator.scheduling.loop import SchedulingLoop
@@ -57,14 +58,16 @@ def create_context(settings: Settings, publisher: Publisher | None = None) -> Co
 
 
 def create_app(
-    settings: Settings | None = None, *, publisher: Publisher | None = None, run_loop: bool = True
-) -> FastAPI:
+    settings: Settings | None = None, *, publisher: Publisher | None = None, run_loop: bool = True,
+    dashboard: LazyApp | None = None,
+) -> FastAPI:  # fmt: skip
     """The coordinator as an ASGI application.
 
     Args:
         settings: by default read from the environment.
         publisher: see :func:`create_context`.
         run_loop: False when something else drives :class:`SchedulingLoop`, as tests do.
+        dashboard: served at ``/``.
     """
     context = create_context(settings or Settings(), publisher)
     app = FastAPI(
@@ -74,6 +77,9 @@ def create_app(
     problems.install(app)
     for module in (health, models, jobs, progress, failures, events, best, fleet, blobs):
         app.include_router(module.router)
+    app.state.dashboard = dashboard
+    if dashboard is not None:
+        app.router.routes.append(Elsewhere("/", app=dashboard))
     return app
 
 
@@ -83,8 +89,10 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     loop = SchedulingLoop(context)
     if app.state.run_loop:
         loop.start()
+    dashboard: LazyApp | None = app.state.dashboard
     try:
-        yield
+        async with dashboard.running() if dashboard is not None else nullcontext():
+            yield
     finally:
         await run_in_threadpool(loop.stop)
         context.publisher.close()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Protocol
-
-from celery import Celery
-from kombu.exceptions import OperationalError
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
 
 from tunesmith.messages import CORE_QUEUES, Message
+
+if TYPE_CHECKING:
+    from celery import Celery
 
 log = logging.getLogger(__name__)
 TIMEOUT = 2.0
@@ -39,8 +40,14 @@ class CeleryPublisher:
     """Publishes to Redis through Celery, never importing a worker's code."""
 
     def __init__(self, url: str) -> None:
-        self._app = Celery("tunesmith-coordinator", broker=url, set_as_current=False)
-        self._app.conf.update(
+        self._url = url
+
+    @cached_property
+    def _app(self) -> Celery:
+        from celery import Celery  # only once something is sent: it takes a tenth of a second to load
+
+        app = Celery("tunesmith-coordinator", broker=self._url, set_as_current=False)
+        app.conf.update(
             task_serializer="json", accept_content=["json"], task_ignore_result=True, result_backend=None,
             task_create_missing_queues=True, broker_connection_timeout=TIMEOUT, broker_connection_retry=False,
             broker_connection_max_retries=0, task_publish_retry=False, broker_pool_limit=4,
@@ -50,6 +57,7 @@ class CeleryPublisher:
                 "queue_order_strategy": "round_robin",
             },
         )  # fmt: skip
+        return app
 
     def send(self, message: Message, *, queue: str, task_id: str) -> bool:
         """Send one message to ``queue``."""
@@ -57,7 +65,7 @@ class CeleryPublisher:
             self._app.send_task(
                 message.task, args=[message.model_dump(mode="json")], queue=queue, task_id=task_id, ignore_result=True
             )
-        except (OperationalError, OSError) as error:
+        except _away() as error:
             log.warning("the broker is away, %s waits: %s", task_id, error)
             return False
         return True
@@ -68,7 +76,7 @@ class CeleryPublisher:
             return
         try:
             self._app.control.revoke(list(task_ids))
-        except (OperationalError, OSError) as error:
+        except _away() as error:
             log.warning("the broker is away, %d revocations are lost: %s", len(task_ids), error)
 
     def depths(self, queues: Sequence[str]) -> dict[str, int | None]:
@@ -77,7 +85,7 @@ class CeleryPublisher:
             with self._app.connection_for_read() as connection:
                 client = connection.default_channel.client
                 return {queue: int(client.llen(queue)) for queue in queues}
-        except (OperationalError, OSError):
+        except _away():
             return dict.fromkeys(queues)
 
     def ping(self) -> bool:
@@ -86,4 +94,11 @@ class CeleryPublisher:
 
     def close(self) -> None:
         """Close pooled connections."""
-        self._app.close()
+        if "_app" in self.__dict__:
+            self._app.close()
+
+
+def _away() -> tuple[type[Exception], ...]:
+    from kombu.exceptions import OperationalError
+
+    return OperationalError, OSError

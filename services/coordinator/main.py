@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import sys
 
@@ -10,7 +11,9 @@ from fastapi import FastAPI
 from pydantic import ValidationError
 
 from services.coordinator.app import create_app
+from services.coordinator.lazy import LazyApp
 from services.coordinator.settings import Settings
+from services.dashboard import mount
 from tunesmith.errors import TunesmithError
 
 SHUTDOWN_SECONDS = 5
@@ -30,9 +33,7 @@ def main() -> int:
     logging.basicConfig(
         level=settings.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    app = create_app(settings)
-    if settings.dashboard:
-        mount_dashboard(app, settings)
+    app = create_app(settings, dashboard=dashboard(settings) if settings.dashboard else None)
     uvicorn.run(
         app, host=settings.host, port=settings.port, log_level=settings.log_level, access_log=False,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS, server_header=False,
@@ -40,10 +41,13 @@ def main() -> int:
     return 0
 
 
-def mount_dashboard(app: FastAPI, settings: Settings) -> None:
-    """Serve the dashboard at ``/``; it talks to this very process over HTTP, as any client does."""
-    from services.dashboard import mount  # loads the web toolkit
-
+def dashboard(settings: Settings) -> LazyApp:
+    """The dashboard; it talks to this very process over HTTP, as any client does."""
     host = settings.host if settings.host not in ("0.0.0.0", "::") else "127.0.0.1"
-    secret = settings.signing_key().hex()
-    mount(app, base_url=f"http://{f'[{host}]' if ':' in host else host}:{settings.port}", secret=secret)
+    base = f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
+    secret = hashlib.sha256(b"dashboard sessions" + settings.signing_key()).hexdigest()
+
+    def fill(app: FastAPI) -> None:
+        mount(app, base_url=base, secret=secret)
+
+    return LazyApp("services.dashboard.app", fill)
