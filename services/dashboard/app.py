@@ -9,8 +9,6 @@ from fastapi import FastAPI
 from fastapi.responses import Response
 from nicegui import app as toolkit
 from nicegui import ui
-from starlette.routing import Match, Mount
-from starlette.types import Scope
 
 from services.dashboard import downloads, job, login, overview
 from services.dashboard.api import Connect
@@ -18,24 +16,10 @@ from services.dashboard.context import Context
 from services.dashboard.rest import Clients
 from services.dashboard.sessions import Sessions
 
-NOT_OURS = ("/v1", "/livez", "/readyz", "/metrics", "/docs", "/redoc", "/openapi.json")
-"""Paths that stay the API's even when no route of it matches: it answers those with a problem object."""
-
 FAVICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="7" fill="#4338ca"/>'
     '<path d="M6 9h6v6h6v5h8" fill="none" stroke="#fff" stroke-width="3" stroke-linejoin="round"/></svg>'
 )
-
-
-class OtherPaths(Mount):
-    """A mount at ``/`` that leaves the API's paths to the API."""
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """No match below ``NOT_OURS``."""
-        path = scope.get("path", "")
-        if scope["type"] == "http" and any(path == own or path.startswith(f"{own}/") for own in NOT_OURS):
-            return Match.NONE, {}
-        return super().matches(scope)
 
 
 def mount(
@@ -72,8 +56,6 @@ def mount(
         session_middleware_kwargs={"same_site": "lax", "max_age": 7 * 24 * 3600}, show_welcome_message=False,
         reconnect_timeout=10.0,
     )
-    place = next(i for i, route in enumerate(app.router.routes) if isinstance(route, Mount) and route.app is toolkit)
-    app.router.routes[place] = OtherPaths("/", app=toolkit)
 
 
 def _pages(context: Context) -> None:

@@ -48,16 +48,18 @@ def best_so_far(points: list[dict[str, Any]], axis: str, untuned: float | None, 
 
 
 def _bounds(values: list[float], *, log: bool) -> dict[str, float]:
-    """Limits that leave air above and below and fall on round numbers."""
-    low, high = min(values), max(values)
+    """Limits that leave air above and below, on the series 1, 2, 5 so that their labels keep clear of the decades'."""
     if not log:
         return {"min": 0}
-    return {"min": _round(low / 1.3, math.floor), "max": _round(high * 1.25, math.ceil)}
+    low, high = min(values) / 1.15, max(values) * 1.15
+    below = [number for number in _round_numbers(low) if number <= low]
+    above = [number for number in _round_numbers(high) if number >= high]
+    return {"min": max(below), "max": min(above)}
 
 
-def _round(value: float, towards: Any) -> float:
-    step = 10.0 ** math.floor(math.log10(value))
-    return float(f"{towards(value / step) * step:.6g}")
+def _round_numbers(near: float) -> list[float]:
+    decade = math.floor(math.log10(near))
+    return [float(f"{n}e{decade + shift}") for shift in (-1, 0, 1) for n in (1, 2, 5)]
 
 
 def _baseline(untuned: float | None) -> dict[str, Any]:

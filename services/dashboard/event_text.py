@@ -8,6 +8,8 @@ from services.dashboard import format as fmt
 
 NOTABLE = ("_failed", "_retried", "_cancelled")
 STEPS = ("round_", "batch_", "evaluation_", "cost_model_")
+LATENCIES = ("seconds", "tuned")
+"""How members that are latencies end: ``untuned``, ``best_seconds``."""
 OWN = {"round_finished", "evaluation_queued", "evaluation_done", "cost_model_done"}
 
 
@@ -43,5 +45,5 @@ def _plain(name: str, value: Any) -> bool:
 
 def _value(name: str, value: Any) -> str:
     if isinstance(value, float):
-        return fmt.latency(value) if name.endswith("seconds") else fmt.significant(value)
+        return fmt.latency(value) if name.endswith(LATENCIES) else f"{value:.3g}"
     return str(value)

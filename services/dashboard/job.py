@@ -23,6 +23,10 @@ ACTIONS = {
 }
 
 
+REASONS = {
+    "trials": "all trials spent", "seconds": "time is up", "converged": "converged",
+    "exhausted": "nothing left to propose",
+}  # fmt: skip
 EVENT_PAGE, EVENT_PAGES = 200, 20
 """Events of one page of the API, and how many pages are read at once."""
 
@@ -51,7 +55,10 @@ class Header:
         paint(self._state, job["state"])
         names = [model_name(job), target_text(job), job.get("search"), job.get("cost_model"), job.get("allocator")]
         seed = f"seed {job['seed']}" if job.get("seed") is not None else ""
-        self._facts.set_text(" · ".join(str(n) for n in [*names, seed, job["id"]] if n))
+        error = (job.get("latency") or {}).get("output_error")
+        checked = f"outputs verified, error {error:.1e}" if error is not None else ""
+        ended = REASONS.get(job.get("stop_reason") or "", "")
+        self._facts.set_text(" · ".join(str(n) for n in [*names, seed, ended, checked, job["id"]] if n))
         for action, button in self._buttons.items():
             button.set_visibility(job["state"] in ACTIONS[action][2])
         percent = round(100 * done(job))

@@ -25,7 +25,7 @@ def free_port() -> int:
 
 @contextmanager
 def coordinator(data_dir: Path, **settings: str) -> Iterator[str]:
-    """Run ``python -m services.coordinator`` on ``data_dir``; its address once ``/livez`` answers."""
+    """Run ``python -m services.coordinator`` on ``data_dir``; its address once the dashboard answers."""
     port = free_port()
     env = {name: value for name, value in os.environ.items() if not name.startswith("TUNESMITH_")}
     env.update({f"TUNESMITH_{name.upper()}": value for name, value in settings.items()})
@@ -38,7 +38,7 @@ def coordinator(data_dir: Path, **settings: str) -> Iterator[str]:
         command = [sys.executable, "-m", "services.coordinator"]
         process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=output, stderr=subprocess.STDOUT)
         try:
-            _wait(f"http://127.0.0.1:{port}/livez", process, log)
+            _wait(f"http://127.0.0.1:{port}/login", process, log)  # the dashboard is there a moment after the API
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()

@@ -10,12 +10,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from fastapi import FastAPI
-from starlette.routing import Match
 
 from services.dashboard import charts, downloads, job_parts, overview
 from services.dashboard import format as fmt
-from services.dashboard.app import NOT_OURS, OtherPaths
 from services.dashboard.event_text import describe, shown
 from services.dashboard.login import local_path
 from services.dashboard.rest import Clients
@@ -74,6 +71,14 @@ def test_curve_draws_milliseconds_against_either_axis(axis: str, first: float) -
     assert options["yAxis"]["type"] == "log"
     assert options["yAxis"]["min"] <= 4.0
     assert options["yAxis"]["max"] >= 232.0
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high"),
+    [((0.116, 30.05), 0.1, 50), ((4.0, 232.0), 2, 500), ((1.0, 1.0), 0.5, 2), ((0.09,), 0.05, 0.2)],
+)
+def test_log_scale_ends_on_round_numbers(values: tuple[float, ...], low: float, high: float) -> None:
+    assert charts._bounds(list(values), log=True) == {"min": low, "max": high}
 
 
 def test_curve_without_data_is_no_log_scale() -> None:
@@ -181,12 +186,3 @@ def test_downloads_answer_with_the_file_or_the_problem(outcome: Any, form: str, 
     assert response.status_code == status
     if status == 200:
         assert response.headers["content-disposition"] == f'attachment; filename="{downloads.FORMS[form][0]}"'
-
-
-@pytest.mark.parametrize("path", [*NOT_OURS, "/v1/nothing/here"])
-def test_the_mount_leaves_the_api_alone(path: str) -> None:
-    mount = OtherPaths("/", app=FastAPI())
-    scope = {"type": "http", "method": "GET", "path": path, "root_path": "", "headers": []}
-    assert mount.matches(scope)[0] is Match.NONE
-    for own in ("/", "/jobs/j1", "/login", "/v1x"):
-        assert mount.matches({**scope, "path": own})[0] is Match.FULL
