@@ -6,57 +6,16 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_fleet import TARGET, FakeFleet, Folder, Recorder
-from starlette.testclient import TestClient
+from api_driver import GEMM, Api, problem
+from fake_fleet import TARGET, Folder
 
 from db.engine import create_engine, session_factory
-from db.models import ApiKey, Job, Model
-from services.coordinator.app import create_app
-from services.coordinator.context import Context
-from services.coordinator.scheduling.loop import SchedulingLoop
-from tunesmith.errors import InvalidInput
-
-GEMM = {"operator": "gemm:256x256x256:float32", "cost_model": "none", "budget": {"trials": 40}}
-
-
-class Api:
-    """A client, and what stands behind it."""
-
-    def __init__(self, folder: Folder, **values: Any) -> None:
-        self.broker = Recorder()
-        self.app = create_app(folder.settings(**values), publisher=self.broker, run_loop=False)
-        self.client = TestClient(self.app, raise_server_exceptions=False)
-        self.context: Context = self.app.state.context
-        self.loop = SchedulingLoop(self.context)
-        self.fleet = FakeFleet(self.context)
-
-    def work(self, until: Callable[[], bool], looks: int = 200) -> None:
-        for _ in range(looks):
-            self.loop.step()
-            for sent in self.broker.take():
-                self.fleet.do(sent.message)
-            if until():
-                return
-        raise AssertionError("not reached")
-
-    def finished_job(self, **values: Any) -> str:
-        self.fleet.register_device()
-        job_id: str = self.client.post("/v1/jobs", json={**GEMM, **values}).json()["id"]
-        self.work(lambda: self.client.get(f"/v1/jobs/{job_id}").json()["state"] == "succeeded")
-        return job_id
-
-    def count(self, kind: type) -> int:
-        with self.context.reading() as session:
-            return session.query(kind).count()
-
-    def close(self) -> None:
-        self.client.close()
-        self.context.engine.dispose()
+from db.models import Job, Model
 
 
 @pytest.fixture
@@ -71,18 +30,6 @@ def both(tmp_path: Path, database_url: str) -> Iterator[Api]:
     made = Api(Folder(tmp_path, database_url))
     yield made
     made.close()
-
-
-def problem(response: Any, status: int, code: str) -> dict[str, Any]:
-    """The problem object, checked for what every one must have."""
-    body: dict[str, Any] = response.json()
-    assert (response.status_code, body["code"], body["status"]) == (status, code, status)
-    assert response.headers["content-type"] == "application/problem+json"
-    assert body["type"] == f"https://tunesmith.dev/problems/{code.replace('_', '-')}"
-    assert body["request_id"] == response.headers["x-request-id"]
-    assert body["title"]
-    assert body["detail"]
-    return body
 
 
 def test_everything_about_a_finished_job(both: Api) -> None:
@@ -371,64 +318,6 @@ def test_readiness_says_what_is_missing(api: Api) -> None:
     assert response.json()["checks"]["database"]["ok"] is True
     assert api.client.get("/livez").status_code == 200
     assert api.client.post("/v1/jobs", json=GEMM).status_code == 202
-
-
-def test_an_admin_key_is_required_everywhere(tmp_path: Path, sqlite_url: str) -> None:
-    api = Api(Folder(tmp_path, sqlite_url), admin_key="first-key")
-    admin = {"authorization": "Bearer first-key"}
-    document = api.client.get("/openapi.json").json()
-    for path, operations in document["paths"].items():
-        if not path.startswith("/v1") or path.startswith("/v1/blobs"):
-            continue
-        for method in operations:
-            url = re.sub(r"\{\w+\}", "x", path)
-            for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Bearer tsm_a_b"}):
-                response = api.client.request(method, url, headers=headers)
-                problem(response, 401, "unauthorized")
-                assert response.headers["www-authenticate"] == "Bearer"
-    for open_path in ("/livez", "/readyz", "/metrics", "/docs", "/openapi.json"):
-        assert api.client.get(open_path).status_code == 200
-    assert api.client.get("/v1/jobs", headers=admin).status_code == 200
-    with api.context.reading() as session:
-        assert "first-key" not in {key.sha256 for key in session.query(ApiKey)}
-    api.close()
-
-
-def test_keys_have_scopes_and_owners(tmp_path: Path, sqlite_url: str) -> None:
-    api = Api(Folder(tmp_path, sqlite_url), admin_key="first-key")
-    admin = {"authorization": "Bearer first-key"}
-
-    def key(owner: str, *scopes: str) -> dict[str, str]:
-        made = api.client.post("/v1/keys", json={"owner": owner, "scopes": scopes}, headers=admin)
-        assert made.status_code == 201
-        return {"authorization": f"Bearer {made.json()['key']}"}
-
-    ann, ben, eye = key("ann", "user"), key("ben", "user"), key("ann", "viewer")
-    mine = api.client.post("/v1/jobs", json=GEMM, headers=ann).json()["id"]
-    assert api.client.get(f"/v1/jobs/{mine}", headers=eye).json()["owner"] == "ann"
-    problem(api.client.get(f"/v1/jobs/{mine}", headers=ben), 404, "not_found")
-    problem(api.client.post(f"/v1/jobs/{mine}/cancel", headers=ben), 404, "not_found")
-    assert api.client.get("/v1/jobs", headers=ben).json()["items"] == []
-    assert len(api.client.get("/v1/jobs", headers=admin).json()["items"]) == 1
-    problem(api.client.post("/v1/jobs", json=GEMM, headers=eye), 403, "forbidden")
-    problem(api.client.get("/v1/keys", headers=ann), 403, "forbidden")
-    problem(api.client.post("/v1/keys", json={}, headers=ann), 403, "forbidden")
-    problem(api.client.get("/v1/jobs", headers=key("w", "worker")), 403, "forbidden")
-    listed = api.client.get("/v1/keys", headers=admin).json()["items"]
-    assert "key" not in listed[0]
-    ben_id = next(row["id"] for row in listed if row["owner"] == "ben")
-    assert api.client.delete(f"/v1/keys/{ben_id}", headers=admin).status_code == 204
-    problem(api.client.get("/v1/jobs", headers=ben), 401, "unauthorized")
-    api.close()
-    again = Api(Folder(tmp_path, sqlite_url), admin_key="second-key")
-    problem(again.client.get("/v1/jobs", headers=admin), 401, "unauthorized")
-    assert again.client.get("/v1/jobs", headers={"authorization": "Bearer second-key"}).status_code == 200
-    again.close()
-
-
-def test_a_public_address_without_a_key_is_refused(tmp_path: Path, sqlite_url: str) -> None:
-    with pytest.raises(InvalidInput, match="TUNESMITH_ADMIN_KEY"):
-        Api(Folder(tmp_path, sqlite_url), host="0.0.0.0")
 
 
 def test_a_job_page_with_many_trials_is_quick_to_ask_for(api: Api) -> None:

@@ -1,0 +1,62 @@
+"""The coordinator's API for tests: a client over ASGI, a fake fleet behind it, and what every problem must have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fake_fleet import FakeFleet, Folder, Recorder
+from starlette.testclient import TestClient
+
+from services.coordinator.app import create_app
+from services.coordinator.context import Context
+from services.coordinator.scheduling.loop import SchedulingLoop
+
+GEMM = {"operator": "gemm:256x256x256:float32", "cost_model": "none", "budget": {"trials": 40}}
+
+
+class Api:
+    """A client, and what stands behind it."""
+
+    def __init__(self, folder: Folder, **values: Any) -> None:
+        self.broker = Recorder()
+        self.app = create_app(folder.settings(**values), publisher=self.broker, run_loop=False)
+        self.client = TestClient(self.app, raise_server_exceptions=False)
+        self.context: Context = self.app.state.context
+        self.loop = SchedulingLoop(self.context)
+        self.fleet = FakeFleet(self.context)
+
+    def work(self, until: Callable[[], bool], looks: int = 200) -> None:
+        for _ in range(looks):
+            self.loop.step()
+            for sent in self.broker.take():
+                self.fleet.do(sent.message)
+            if until():
+                return
+        raise AssertionError("not reached")
+
+    def finished_job(self, **values: Any) -> str:
+        self.fleet.register_device()
+        job_id: str = self.client.post("/v1/jobs", json={**GEMM, **values}).json()["id"]
+        self.work(lambda: self.client.get(f"/v1/jobs/{job_id}").json()["state"] == "succeeded")
+        return job_id
+
+    def count(self, kind: type) -> int:
+        with self.context.reading() as session:
+            return session.query(kind).count()
+
+    def close(self) -> None:
+        self.client.close()
+        self.context.engine.dispose()
+
+
+def problem(response: Any, status: int, code: str) -> dict[str, Any]:
+    """The problem object, checked for what every one must have."""
+    body: dict[str, Any] = response.json()
+    assert (response.status_code, body["code"], body["status"]) == (status, code, status)
+    assert response.headers["content-type"] == "application/problem+json"
+    assert body["type"] == f"https://tunesmith.dev/problems/{code.replace('_', '-')}"
+    assert body["request_id"] == response.headers["x-request-id"]
+    assert body["title"]
+    assert body["detail"]
+    return body

@@ -1,0 +1,71 @@
+"""Keys, scopes, owners."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from api_driver import GEMM, Api, problem
+from fake_fleet import Folder
+
+from db.models import ApiKey
+from tunesmith.errors import InvalidInput
+
+
+def test_an_admin_key_is_required_everywhere(tmp_path: Path, sqlite_url: str) -> None:
+    api = Api(Folder(tmp_path, sqlite_url), admin_key="first-key")
+    admin = {"authorization": "Bearer first-key"}
+    document = api.client.get("/openapi.json").json()
+    for path, operations in document["paths"].items():
+        if not path.startswith("/v1") or path.startswith("/v1/blobs"):
+            continue
+        for method in operations:
+            url = re.sub(r"\{\w+\}", "x", path)
+            for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Bearer tsm_a_b"}):
+                response = api.client.request(method, url, headers=headers)
+                problem(response, 401, "unauthorized")
+                assert response.headers["www-authenticate"] == "Bearer"
+    for open_path in ("/livez", "/readyz", "/metrics", "/docs", "/openapi.json"):
+        assert api.client.get(open_path).status_code == 200
+    assert api.client.get("/v1/jobs", headers=admin).status_code == 200
+    with api.context.reading() as session:
+        assert "first-key" not in {key.sha256 for key in session.query(ApiKey)}
+    api.close()
+
+
+def test_keys_have_scopes_and_owners(tmp_path: Path, sqlite_url: str) -> None:
+    api = Api(Folder(tmp_path, sqlite_url), admin_key="first-key")
+    admin = {"authorization": "Bearer first-key"}
+
+    def key(owner: str, *scopes: str) -> dict[str, str]:
+        made = api.client.post("/v1/keys", json={"owner": owner, "scopes": scopes}, headers=admin)
+        assert made.status_code == 201
+        return {"authorization": f"Bearer {made.json()['key']}"}
+
+    ann, ben, eye = key("ann", "user"), key("ben", "user"), key("ann", "viewer")
+    mine = api.client.post("/v1/jobs", json=GEMM, headers=ann).json()["id"]
+    assert api.client.get(f"/v1/jobs/{mine}", headers=eye).json()["owner"] == "ann"
+    problem(api.client.get(f"/v1/jobs/{mine}", headers=ben), 404, "not_found")
+    problem(api.client.post(f"/v1/jobs/{mine}/cancel", headers=ben), 404, "not_found")
+    assert api.client.get("/v1/jobs", headers=ben).json()["items"] == []
+    assert len(api.client.get("/v1/jobs", headers=admin).json()["items"]) == 1
+    problem(api.client.post("/v1/jobs", json=GEMM, headers=eye), 403, "forbidden")
+    problem(api.client.get("/v1/keys", headers=ann), 403, "forbidden")
+    problem(api.client.post("/v1/keys", json={}, headers=ann), 403, "forbidden")
+    problem(api.client.get("/v1/jobs", headers=key("w", "worker")), 403, "forbidden")
+    listed = api.client.get("/v1/keys", headers=admin).json()["items"]
+    assert "key" not in listed[0]
+    ben_id = next(row["id"] for row in listed if row["owner"] == "ben")
+    assert api.client.delete(f"/v1/keys/{ben_id}", headers=admin).status_code == 204
+    problem(api.client.get("/v1/jobs", headers=ben), 401, "unauthorized")
+    api.close()
+    again = Api(Folder(tmp_path, sqlite_url), admin_key="second-key")
+    problem(again.client.get("/v1/jobs", headers=admin), 401, "unauthorized")
+    assert again.client.get("/v1/jobs", headers={"authorization": "Bearer second-key"}).status_code == 200
+    again.close()
+
+
+def test_a_public_address_without_a_key_is_refused(tmp_path: Path, sqlite_url: str) -> None:
+    with pytest.raises(InvalidInput, match="TUNESMITH_ADMIN_KEY"):
+        Api(Folder(tmp_path, sqlite_url), host="0.0.0.0")
