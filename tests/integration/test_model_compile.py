@@ -31,6 +31,7 @@ import tvm  # noqa: E402
 from tvm import relax  # noqa: E402
 
 from workers.tvm_backend import candidates, database, importing, model, prepare, space, tasks, tir  # noqa: E402
+from workers.tvm_backend.export import script  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 CPU = Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2})
@@ -124,6 +125,36 @@ def test_folding_keeps_the_result(tmp_path: Path) -> None:
     script = tir.load_module(prepare.prepare(importing.import_model(path, "onnx")).module).script()
     assert "rsqrt" not in script
     assert "sqrt" not in script
+
+
+def test_a_parameter_never_takes_the_name_of_an_input(tmp_path: Path) -> None:
+    value = helper.make_tensor_value_info
+    weight = onnx.numpy_helper.from_array(np.random.default_rng(0).standard_normal((32, 32)).astype(np.float32), "w")
+    graph = helper.make_graph([helper.make_node("MatMul", ["p0", "w"], ["y"])], "g",
+                              [value("p0", TensorProto.FLOAT, [4, 32])], [value("y", TensorProto.FLOAT, [4, 32])],
+                              [weight])
+    path = tmp_path / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
+    assert agreement(tmp_path, path) < 1e-5
+
+
+def test_half_precision_weights_survive_the_file(tmp_path: Path) -> None:
+    import ml_dtypes
+
+    args = [relax.Var("x", relax.TensorType((4, 32), "bfloat16"))]
+    weight = np.random.default_rng(0).standard_normal((32, 32)).astype(ml_dtypes.bfloat16)
+    builder = relax.BlockBuilder()
+    with builder.function("main", args):
+        with builder.dataflow():
+            out = builder.emit_output(relax.op.add(relax.op.matmul(args[0], relax.const(weight)), args[0]))
+        builder.emit_func_output(out)
+    mod = builder.get()
+    mod["main"] = mod["main"].with_attr("input_names", '["x"]').with_attr("num_input", 1)
+    made = prepare.prepare(mod)
+    prepare.save_params(made.params, tmp_path / "params.npz")
+    read = script().read_params(tmp_path / "params.npz", tir.load_module(made.module))
+    assert [str(tensor.dtype) for tensor in read.values()] == ["bfloat16"]
+    assert (read["p0"].numpy() == weight).all()
 
 
 def tuned(made: prepare.Prepared) -> list[TunedWorkload]:

@@ -19,11 +19,14 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, PyExprVisitor, mutator, visitor
 
 Array = NDArray[Any]
+PLAIN = frozenset(f"{kind}{bits}" for kind, sizes in (("float", (16, 32, 64)), ("int", (8, 16, 32, 64)))
+                  for bits in sizes) | {f"uint{bits}" for bits in (8, 16, 32, 64)}
 
 
 def constant_array(constant: tvm.ir.GenericConst) -> Array:
-    """A constant's data without a copy."""
-    return np.from_dlpack(constant.value)
+    """A constant's data, without a copy for the types that NumPy itself has."""
+    value = constant.value
+    return np.from_dlpack(value) if str(value.dtype) in PLAIN else value.numpy()
 
 
 def to_constant(array: Array) -> tvm.ir.GenericConst:

@@ -92,13 +92,17 @@ class _Lift(PyExprMutator):  # type: ignore[misc]
     def __init__(self, mod: tvm.IRModule) -> None:
         super().__init__(mod)
         self.lifted: dict[Any, tuple[relax.Var, NDArray[Any]]] = {}
+        self.taken = {str(var.name) for var in mod["main"].params}
 
     def visit_generic_const_(self, op: relax.Constant) -> relax.Expr:
         array = folding.constant_array(op)
         if array.nbytes <= INLINE_BYTES:
             return op
         if op not in self.lifted:
-            self.lifted[op] = (relax.Var(f"p{len(self.lifted)}", op.ty), array)
+            name = f"p{len(self.lifted)}"
+            while name in self.taken:  # parameters are bound by name
+                name += "_"
+            self.lifted[op] = (relax.Var(name, op.ty), array)
         return self.lifted[op][0]
 
 
