@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from tunesmith.cli.output import duration, seconds, times
 from tunesmith.client import Client, Job
+from tunesmith.client.client import PATIENCE
 from tunesmith.states import JobState
 
 POLL = 0.5
@@ -31,7 +32,7 @@ def follow(client: Client, job_id: str, quiet: bool = False, seconds_budget: flo
     """
     with _display(quiet, seconds_budget) as show:
         while True:
-            job = client.job(job_id)
+            job = client.job(job_id, PATIENCE)
             show(job)
             if job.done:
                 return job

@@ -17,10 +17,12 @@ import httpx2
 from tunesmith.client import events
 from tunesmith.client.schemas import Device, Event, Failure, Job, JobTask, Model, ModelTask, Page
 from tunesmith.client.transport import Transport
-from tunesmith.errors import InvalidInput, NotAModel, TunesmithError, from_problem
+from tunesmith.errors import InvalidInput, NotAModel, ServerUnreachable, TunesmithError, from_problem
 from tunesmith.states import ModelState
 
 DEFAULT_URL = "http://127.0.0.1:8700"
+PATIENCE = 30.0
+"""Seconds for which whoever follows a job puts up with a server that restarts."""
 
 
 class Client:
@@ -171,9 +173,21 @@ class Client:
         answer = self._transport.get("/v1/jobs", state=state, target=target, limit=limit, cursor=cursor, sort=sort)
         return Page[Job].model_validate(answer)
 
-    def job(self, job_id: str) -> Job:
-        """One job."""
-        return Job.model_validate(self._transport.get(f"/v1/jobs/{job_id}"))
+    def job(self, job_id: str, patience: float = 0.0) -> Job:
+        """One job.
+
+        Args:
+            job_id: which one.
+            patience: seconds for which a server that does not answer is asked again; a restart takes a few.
+        """
+        end = time.monotonic() + patience
+        while True:
+            try:
+                return Job.model_validate(self._transport.get(f"/v1/jobs/{job_id}"))
+            except ServerUnreachable:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(min(0.5, patience))
 
     def wait(self, job_id: str, timeout: float | None = None, poll: float = 0.5) -> Job:
         """Wait until a job has ended, whichever way.
@@ -182,7 +196,7 @@ class Client:
             TunesmithError: when it takes longer than ``timeout`` seconds.
         """
         end = None if timeout is None else time.monotonic() + timeout
-        while not (job := self.job(job_id)).done:
+        while not (job := self.job(job_id, PATIENCE)).done:
             if end is not None and time.monotonic() > end:
                 raise TunesmithError(f"the job {job_id} did not end within {timeout:g} s; it is {job.state.value}")
             time.sleep(poll)
@@ -236,7 +250,7 @@ class Client:
             if event is not None:
                 after = event.id
                 yield event
-            elif self.job(job_id).done:
+            elif self.job(job_id, PATIENCE).done:
                 yield from self.events(job_id, after)
                 return
 
