@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from tunesmith.cli.output import duration, seconds, times
 from tunesmith.client import Client, Job
-from tunesmith.client.client import PATIENCE
+from tunesmith.client.transport import PATIENCE
 from tunesmith.states import JobState
 
 POLL = 0.5

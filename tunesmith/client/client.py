@@ -16,13 +16,11 @@ import httpx2
 
 from tunesmith.client import events
 from tunesmith.client.schemas import Device, Event, Failure, Job, JobTask, Model, ModelTask, Page
-from tunesmith.client.transport import Transport
-from tunesmith.errors import InvalidInput, NotAModel, ServerUnreachable, TunesmithError, from_problem
+from tunesmith.client.transport import PATIENCE, Transport
+from tunesmith.errors import InvalidInput, NotAModel, TunesmithError, from_problem
 from tunesmith.states import ModelState
 
 DEFAULT_URL = "http://127.0.0.1:8700"
-PATIENCE = 30.0
-"""Seconds for which whoever follows a job puts up with a server that restarts."""
 
 
 class Client:
@@ -180,14 +178,7 @@ class Client:
             job_id: which one.
             patience: seconds for which a server that does not answer is asked again; a restart takes a few.
         """
-        end = time.monotonic() + patience
-        while True:
-            try:
-                return Job.model_validate(self._transport.get(f"/v1/jobs/{job_id}"))
-            except ServerUnreachable:
-                if time.monotonic() > end:
-                    raise
-                time.sleep(min(0.5, patience))
+        return Job.model_validate(self._transport.get(f"/v1/jobs/{job_id}", patience=patience))
 
     def wait(self, job_id: str, timeout: float | None = None, poll: float = 0.5) -> Job:
         """Wait until a job has ended, whichever way.

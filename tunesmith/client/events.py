@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from tunesmith.client.schemas import Event
-from tunesmith.client.transport import Transport
+from tunesmith.client.transport import PATIENCE, Transport
 from tunesmith.errors import ServerUnreachable
 
 SILENCE = 40.0
@@ -34,9 +34,9 @@ def parse(lines: Iterable[str]) -> Iterator[tuple[str, str, str]]:
             data.append(value)
 
 
-def page(transport: Transport, job_id: str, after: int, limit: int = 200) -> list[Event]:
+def page(transport: Transport, job_id: str, after: int, limit: int = 200, patience: float = 0.0) -> list[Event]:
     """Events with an id above ``after``, oldest first."""
-    answer = transport.get(f"/v1/jobs/{job_id}/events", after=after, limit=limit)
+    answer = transport.get(f"/v1/jobs/{job_id}/events", patience=patience, after=after, limit=limit)
     return [Event.model_validate(item) for item in answer["items"]]
 
 
@@ -46,7 +46,7 @@ def follow(transport: Transport, job_id: str, after: int = 0, poll: float = 1.0)
     A stream that breaks is taken up where it ended. A server or proxy that refuses streams is polled.
 
     Raises:
-        TunesmithError: what the server answers to a poll, ``ServerUnreachable`` after repeated failures.
+        TunesmithError: what the server answers to a poll, ``ServerUnreachable`` when it stays away.
     """
     streams = True
     while True:
@@ -59,7 +59,7 @@ def follow(transport: Transport, job_id: str, after: int = 0, poll: float = 1.0)
                 pass  # the poll below tells a broken stream from a dead server
             except _NoStream:
                 streams = False
-        for event in page(transport, job_id, after):
+        for event in page(transport, job_id, after, patience=PATIENCE):
             after = event.id
             yield event
         yield None

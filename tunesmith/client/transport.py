@@ -15,6 +15,8 @@ from tunesmith.errors import NotFound, PayloadTooLarge, ServerUnreachable, Tunes
 
 ATTEMPTS = 4
 FIRST_PAUSE = 0.1
+PATIENCE = 30.0
+"""Seconds for which whoever follows a job puts up with a server that restarts."""
 _BY_STATUS = {401: Unauthorized, 403: Unauthorized, 404: NotFound, 413: PayloadTooLarge}
 
 
@@ -67,9 +69,19 @@ class Transport:
                 return self._checked(response)
         raise AssertionError("unreachable: the loop returns or raises")
 
-    def get(self, path: str, **params: Any) -> Any:
-        """The JSON answer to a GET; parameters that are None are left out."""
-        return self.request("GET", path, params=_given(params)).json()
+    def get(self, path: str, *, patience: float = 0.0, **params: Any) -> Any:
+        """The JSON answer to a GET; parameters that are None are left out.
+
+        A server that does not answer is asked again for ``patience`` seconds: a restart takes a few.
+        """
+        end = time.monotonic() + patience
+        while True:
+            try:
+                return self.request("GET", path, params=_given(params)).json()
+            except ServerUnreachable:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(FIRST_PAUSE)
 
     @contextmanager
     def stream(
