@@ -124,38 +124,41 @@ class DeviceSession:
         try:
             arguments = self._arrays(request.args)
             self._arm(limits.run_timeout)
-            first, number = self._first_run(module, request.function, arguments, limits.min_repeat_seconds)
-            hopeless = request.incumbent is not None and first > limits.cutoff * request.incumbent
-            if hopeless or first >= limits.max_measure_seconds:
-                return [first]
-            self._arm(limits.run_timeout)
-            return self._repeats(module, request.function, arguments, limits.repeats,
-                                 limits.max_measure_seconds, first, number)
+            return self._samples(module, request, arguments)
         finally:
             with contextlib.suppress(Exception):  # after a crash there is no session to clean
                 self._arm(0.0)
                 self._session.remove(name)
 
-    def _first_run(self, module: Any, function: str, arguments: list[Any], aim: float) -> tuple[float, int]:
-        """Seconds of one short run, and how many runs last ``aim`` seconds."""
+    def _samples(self, module: Any, request: RunRequest, arguments: list[Any]) -> list[float]:
+        """One short run, and for a contender up to ``repeats`` samples more, in as few timing windows as hold them."""
+        limits, samples = request.limits, list[float]()
         with self.window():
-            first = self._time(module, function, arguments, 1, 1)[0]
-            if first < CALIBRATE_SECONDS:
-                number = max(1, math.ceil(CALIBRATE_SECONDS / max(first, 1e-8)))
-                first = self._time(module, function, arguments, number, 1)[0]
-        return first, max(1, math.ceil(aim / max(first, 1e-9)))
-
-    def _repeats(self, module: Any, function: str, arguments: list[Any], repeats: int, seconds: float,
-                 first: float, number: int) -> list[float]:
-        """Up to ``repeats`` samples, at least one, in windows of at most ``WINDOW_SECONDS``."""
-        each = first * number
-        wanted = max(1, min(repeats, int(seconds / each)))
+            opened = time.perf_counter()
+            first = self._first_run(module, request.function, arguments)
+            hopeless = request.incumbent is not None and first > limits.cutoff * request.incumbent
+            if hopeless or first >= limits.max_measure_seconds:
+                return [first]
+            number = max(1, math.ceil(limits.min_repeat_seconds / max(first, 1e-9)))
+            each = first * number
+            wanted = max(1, min(limits.repeats, int(limits.max_measure_seconds / each)))
+            room = int((WINDOW_SECONDS - (time.perf_counter() - opened)) / each)
+            if room > 1:
+                samples = self._time(module, request.function, arguments, number, min(room, wanted))
         chunk = max(1, int(WINDOW_SECONDS / each) - 1)
-        samples: list[float] = []
         while len(samples) < wanted:
+            self._arm(limits.run_timeout)
             with self.window():
-                samples += self._time(module, function, arguments, number, min(chunk, wanted - len(samples)))
+                samples += self._time(module, request.function, arguments, number, min(chunk, wanted - len(samples)))
         return samples
+
+    def _first_run(self, module: Any, function: str, arguments: list[Any]) -> float:
+        """Seconds of one short run."""
+        first = self._time(module, function, arguments, 1, 1)[0]
+        if first < CALIBRATE_SECONDS:
+            number = max(1, math.ceil(CALIBRATE_SECONDS / max(first, 1e-8)))
+            first = self._time(module, function, arguments, number, 1)[0]
+        return first
 
     def _time(self, module: Any, function: str, arguments: list[Any], number: int, repeat: int) -> list[float]:
         evaluator = module.time_evaluator(function, self._device, number=number, repeat=repeat)
