@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -16,7 +16,7 @@ def serve(
         str, typer.Option(help="Address to listen on; clients run code here: trusted networks only.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 0,
-    address: Annotated[Optional[str], typer.Option(help="Address that clients are told.")] = None,
+    address: Annotated[str | None, typer.Option(help="Address that clients are told.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print errors as JSON.")] = False,
 ) -> None:
     """Offer this machine's device to an RPC tracker, in the foreground."""

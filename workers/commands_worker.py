@@ -22,17 +22,6 @@ def worker(
 ) -> None:
     """Run a worker of the service, in the foreground."""
     settings = _settings({"queues": queues, "broker_url": broker, "concurrency": concurrency})
-    if settings.measures:
-        from workers.measure.device import served_classes
-        from workers.tvm_backend.host import describe_from_outside
-
-        classes = served_classes(settings, describe_from_outside())  # decides which queues to consume
-        settings = settings.model_copy(update={"device_classes": classes})
-    serve(settings)
-
-
-def serve(settings: Settings) -> None:
-    """Run the worker until SIGTERM or SIGINT."""
     from workers.app import create_app
 
     create_app(settings).worker_main([
