@@ -86,6 +86,8 @@ class EmbeddedStack:
         if "url" in answer and "code" not in answer:
             return str(answer["url"])
         if "code" in answer:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_TIMEOUT)  # it ends by itself, in order
             raise from_problem(answer)
         raise StackFailed(f"the embedded stack ended at once; see {self.data_dir}/logs")
 
