@@ -149,8 +149,8 @@ def export(executable: Any, out: Path, link: Callable[..., None]) -> None:
 def link(out: str, objects: Sequence[str], **_: Any) -> None:
     """Link with the machine's C++ compiler, else with the one inside the Python package ``ziglang``."""
     compiler = next((found for name in COMPILERS if (found := shutil.which(name))), None)
-    command = [compiler] if compiler else [sys.executable, "-m", "ziglang", "c++"]
-    done = subprocess.run([*command, "-shared", "-fPIC", "-o", out, *objects], capture_output=True, text=True)
+    command = [compiler] if compiler else [sys.executable, "-m", "ziglang", "cc"]
+    done = subprocess.run([*command, "-shared", "-fPIC", "-o", out, *objects, "-lm"], capture_output=True, text=True)
     if done.returncode != 0:
         hint = "" if compiler else "\nThere is no C++ compiler here: install one, or run: pip install ziglang"
         raise SystemExit(f"linking failed:\n{done.stderr[-4000:]}{hint}")

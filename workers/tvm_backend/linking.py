@@ -68,7 +68,7 @@ def user_command(path: str | None = None) -> tuple[str, ...]:
     """The compiler driver for libraries that users get, as the head of a command line."""
     given = os.environ.get("CXX")
     named = (given,) if given and shutil.which(given, path=path) else None
-    found = named or _first(COMPILERS, path) or _zig("c++") or _first(LINKERS, path)
+    found = named or _first(COMPILERS, path) or _zig("cc") or _first(LINKERS, path)
     if found is None:
         raise MissingDependency(REMEDY)
     return found
