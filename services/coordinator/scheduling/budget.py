@@ -24,14 +24,14 @@ def trials_left(job: JobSnapshot) -> int | None:
 def evaluation_reserve(job: JobSnapshot) -> float:
     """Seconds that a budget of seconds keeps back for the end-to-end check.
 
-    Two compilations (a share of a second per task and once more for the untuned model), some twenty
-    interleaved runs of the untuned model, and a constant; never more than a third of the budget.
+    Two compilations (a share of a second per task), some eight runs of the untuned model, and a constant;
+    never more than half of the budget.
     """
     if job.budget_seconds is None or not job.verify:
         return 0.0
     untuned = sum(task.weight * task.untuned for task in job.tasks if task.untuned)
-    estimate = 8.0 + 0.5 * len(job.tasks) + 20.0 * untuned
-    return min(estimate, job.budget_seconds / 3)
+    estimate = 5.0 + 0.3 * len(job.tasks) + 8.0 * untuned
+    return min(estimate, job.budget_seconds / 2)
 
 
 def round_seconds(job: JobSnapshot) -> float:
