@@ -50,7 +50,7 @@ def test_a_job_survives_kill_9_of_each_process(stack, client):
     for victim in VICTIMS:
         before = trials(client, job.id)
         wait_for(lambda: trials(client, job.id) > before, f"results before the end of {victim}", WAIT)  # noqa: B023
-        (pid, *_) = children(stack.data_dir, victim)
+        pid, *_ = wait_for(lambda: children(stack.data_dir, victim), f"{victim} to run", 20.0)  # noqa: B023
         os.kill(pid, signal.SIGKILL)
     done = end_of(client, job.id)
     assert done.progress.trials == TRIALS

@@ -9,7 +9,7 @@ import sys
 from contextlib import contextmanager
 
 import pytest
-from stack_probe import nothing_left, processes, wait_for
+from stack_probe import WORDS, children, nothing_left, processes, wait_for
 
 from services.embedded.lock import NAME, holder
 from tunesmith.client import Client
@@ -85,7 +85,7 @@ def test_an_interrupted_tune_leaves_nothing_behind(tmp_path, stack_env, number):
     data_dir = tmp_path / "data"
     with started(stack_env, "tune", GEMM, "--trials", 5000, "--data-dir", data_dir) as process:
         running_job(data_dir)
-        assert len(processes(data_dir)) >= 6
+        assert all(children(data_dir, name) for name in WORDS)
         process.send_signal(number)
         process.wait(30.0)
         assert nothing_left(data_dir, 10.0), processes(data_dir)

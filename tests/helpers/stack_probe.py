@@ -11,13 +11,17 @@ Value = TypeVar("Value")
 
 
 def processes(data_dir: Path) -> dict[int, str]:
-    """Command lines by process id; zombies do not count."""
+    """Command lines by process id; zombies do not count.
+
+    Redis writes its title over its environment, but it works in the data directory.
+    """
     mark = f"TUNESMITH_DATA_DIR={data_dir.absolute()}\0".encode()
     found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                if mark in (entry / "environ").read_bytes() + b"\0":
+                here = (entry / "cwd").readlink() == data_dir.absolute()
+                if here or mark in (entry / "environ").read_bytes() + b"\0":
                     found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
             except (FileNotFoundError, ProcessLookupError, PermissionError):
                 continue
