@@ -10,12 +10,12 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from tunesmith.errors import UnknownTarget
+from tunesmith.errors import TargetUnavailable, UnknownTarget
 
 MAX_CORES = 4096
 CHECKS: Mapping[str, type] = {"int": int, "str": str, "bool": bool}
@@ -220,3 +220,32 @@ def _check_complete(body: Mapping[str, Any], given: Any) -> None:
             raise _unknown('a CPU target needs "mcpu", the CPU\'s LLVM name', given)
     if body["kind"] == "cuda" and "arch" not in body:
         raise _unknown('a CUDA target needs "arch", such as "sm_90a"', given)
+
+
+def choose(spec: TargetSpec, known: Sequence[Mapping[str, Any]]) -> Target:
+    """What a short name stands for: the largest of the targets at hand, for ``cpu:N`` with N of its cores.
+
+    Args:
+        spec: with ``is_local``.
+        known: target JSON of the devices of its kind.
+
+    Raises:
+        TargetUnavailable: there is none, or none with so many cores.
+    """
+    if not known:
+        raise TargetUnavailable(
+            f"no live device of kind {spec.kind} is registered; start `tunesmith device serve` "
+            "where there is one, or name the target by its tag or JSON and the job will wait for a device",
+            field="target", value=spec.name,
+        )
+    best = max(known, key=lambda target: int(target.get("num-cores", 1)))
+    if spec.cores is None:
+        return Target(best)
+    cores = int(best.get("num-cores", 1))
+    if spec.cores > cores:
+        raise TargetUnavailable(
+            f"{spec.name} asks for {spec.cores} cores, and the largest device has {cores}: give cpu, "
+            f"or cpu:N with N up to {cores}",
+            field="target", value=spec.name,
+        )
+    return Target({**best, "num-cores": spec.cores})

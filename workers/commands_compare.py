@@ -60,7 +60,7 @@ def compare(
     inputs: Annotated[
         list[str] | None, typer.Option("--input", help="Shape of a dynamic input: name=1,3,224,224.")
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of each peer [default: all cores].")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of each peer (default: all cores).")] = None,
     time_: Annotated[float, typer.Option("--time", min=0.1, help="Seconds of timing per peer and pass.")] = 2.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")] = False,
 ) -> None:

@@ -14,9 +14,9 @@ from workers.settings import Settings
 
 def worker(
     queues: Annotated[
-        str | None, typer.Option(help="Comma-separated: ingest, search, train, record, measure [default: all but it].")
+        str | None, typer.Option(help="Comma-separated: ingest, search, train, record, measure (default: all but measure).")
     ] = None,
-    broker: Annotated[str | None, typer.Option(help="Redis URL [default: TUNESMITH_BROKER_URL].")] = None,
+    broker: Annotated[str | None, typer.Option(help="Redis URL (default: TUNESMITH_BROKER_URL).")] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, max=64, help="Tasks that run at once.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print errors as JSON.")] = False,
 ) -> None:

@@ -65,7 +65,8 @@ def collect(session: Session, job: Job) -> Best:
     if target is None:
         raise Conflict(f"the job is {job.state.value} and has no tasks yet", state=job.state.value)
     tasks = views_jobs.tasks(session, job.id)
-    found = schedules.of_workloads(session, [task.workload_hash for task, _, _ in tasks], target.hash)
+    workloads = [task.workload_hash for task, _, _ in tasks]
+    found = schedules.of_workloads(session, workloads, target.hash, simulated=job.simulated)
     baselines = views_jobs.baselines(session, job.id)
     lines = tuple(_line(session, task, workload, found.get(workload.hash), baselines) for task, workload, _ in tasks)
     evaluation = rows.evaluation_of(session, job.id)
@@ -136,6 +137,7 @@ def _provenance(best: Best, line: Line, record: Record | None) -> dict[str, Any]
         "seed": finder.seed,
         "tvm": environment.get("tvm", best.tvm),
         "device": environment.get("device", ""),
+        "simulated": bool(environment.get("simulated")),
         "measured_at": record.created_at.isoformat() if record is not None else None,
     }
 
@@ -171,7 +173,7 @@ def _texts(best: Best, blobs: BlobStore) -> dict[str, str]:
         model=best.model.name, target=best.target,
         inputs=[TensorSpec(dtype, tuple(shape), name) for name, dtype, shape in best.model.inputs or []],
         records=[_database_record(best, line, blobs) for line in best.lines if line.champion is not None],
-        tvm=best.tvm,
+        tvm=best.tvm, simulated=best.job.simulated,
     )  # fmt: skip
 
 

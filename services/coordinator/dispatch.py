@@ -133,7 +133,9 @@ def tuned_workloads(session: Session, job: Job, pack: Packer) -> list[TunedWorkl
     """The champions of a job's tasks, as far as they beat the default schedule."""
     assert job.target_hash is not None
     tasks = views_jobs.tasks(session, job.id)
-    champions = schedules.of_workloads(session, [task.workload_hash for task, _, _ in tasks], job.target_hash)
+    champions = schedules.of_workloads(
+        session, [task.workload_hash for task, _, _ in tasks], job.target_hash, simulated=job.simulated
+    )
     found = []
     for task, workload, _ in tasks:
         champion = champions.get(task.workload_hash)

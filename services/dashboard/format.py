@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from typing import Any
 
 NOTHING = "–"
 
@@ -63,6 +64,13 @@ def count(done: int | None, of: int | None = None) -> str:
     """``128`` or ``128 / 1,000``."""
     first = f"{done or 0:,}"
     return first if of is None else f"{first} / {of:,}"
+
+
+def unmeasured(job: dict[str, Any]) -> str:
+    """``12 / 23 tasks`` until each tunable task has a latency, because part of the sum is no latency of the model."""
+    progress, current = job.get("progress") or {}, (job.get("latency") or {}).get("current")
+    tunable = progress.get("tasks_tunable")
+    return f"{count(progress.get('tasks_measured'), tunable)} tasks" if current is None and tunable else ""
 
 
 def when(stamp: str | None) -> str:

@@ -119,7 +119,10 @@ class Figures:
         progress, speed = job.get("progress") or {}, job.get("latency") or {}
         source = f", {speed['source']}" if speed.get("source") and speed.get("untuned") else ""
         self._untuned.show(fmt.latency(speed.get("untuned")), f"Untuned latency{source}")
-        self._current.show(fmt.latency(speed.get("current")), f"Current latency{source}")
+        visited = fmt.unmeasured(job)
+        self._current.show(
+            visited or fmt.latency(speed.get("current")), "Measured so far" if visited else f"Current latency{source}"
+        )
         self._speedup.show(fmt.speedup(speed.get("speedup")))
         self._trials.show(fmt.count(progress.get("trials"), progress.get("trials_budget")))
         self._elapsed.show(fmt.duration(progress.get("seconds")))
@@ -140,7 +143,7 @@ class Curve:
                     self._axis = ui.toggle(axes, value="trials", on_change=self._draw)
                     self._axis.props("no-caps dense unelevated aria-label='Horizontal axis'")
                     self._log = ui.switch("Log scale", value=True, on_change=self._draw).props("dense")
-            self._empty = empty("show_chart", "Nothing measured yet", "The curve starts with the first finished round.")
+            self._empty = empty("show_chart", "Nothing measured yet", "The curve starts once each task was measured.")
             self._chart = ui.echart(best_so_far([], "trials", None, log=False)).classes("w-full").style("height:330px")
             self._chart.props("role=img aria-label='Best latency so far'").mark("curve")
 

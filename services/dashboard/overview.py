@@ -58,7 +58,7 @@ def row(job: dict[str, Any]) -> dict[str, Any]:
         "untuned": speed.get("untuned"),
         "untuned_text": fmt.latency(speed.get("untuned")),
         "current": speed.get("current"),
-        "current_text": fmt.latency(speed.get("current")),
+        "current_text": fmt.unmeasured(job) or fmt.latency(speed.get("current")),
         "speedup": speed.get("speedup"),
         "speedup_text": fmt.speedup(speed.get("speedup")),
         "trials": progress.get("trials", 0),

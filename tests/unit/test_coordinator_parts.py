@@ -11,11 +11,12 @@ import pytest
 from services.coordinator.curve import TaskLatency, best_so_far, down_sample
 from services.coordinator.problems import HTTP_CODES, http_problem
 from services.coordinator.schemas.common import decode_cursor, encode_cursor
-from services.coordinator.schemas.jobs import MAX_SECONDS, MAX_TRIALS, BudgetBody, JobRequest
+from services.coordinator.schemas.jobs import BudgetBody, JobRequest
 from services.coordinator.settings import Settings, is_loopback
 from services.coordinator.urls import BlobUrls
 from services.coordinator.usecases.shapes import inputs_key, parse_inputs
 from services.coordinator.usecases.submit import check
+from tunesmith.budget import MAX_SECONDS, MAX_TRIALS
 from tunesmith.errors import InvalidInput, TunesmithError, Unauthorized, catalogue
 
 SHA = "ab" * 32

@@ -12,11 +12,10 @@ from pydantic import ValidationError
 
 from tunesmith.errors import TargetUnavailable
 from tunesmith.messages import CORE_QUEUES, BatchReport, IngestModel, TrainCostModel
-from tunesmith.targets import parse_target
+from tunesmith.targets import choose, parse_target
 from workers import logs
 from workers.app import create_app, queue_names
 from workers.core.context import Cache
-from workers.core.targets import choose
 from workers.core.tasks import CORE_TASKS
 from workers.settings import Settings
 

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from tunesmith.allocate.registry import ALLOCATORS
+from tunesmith.budget import check_budget
 from tunesmith.errors import (
+    InvalidBudget,
     InvalidInput,
+    ModelRejected,
     NotAModel,
     TargetUnavailable,
     UnknownAllocator,
     UnknownCostModel,
     UnknownSearcher,
 )
+from tunesmith.model_files import KINDS, check_file, source_of
 from tunesmith.names import COST_MODELS
-from tunesmith.operators import looks_like_operator, parse_operator
+from tunesmith.operators import FORMS, looks_like_operator, parse_operator
 from tunesmith.search.registry import SEARCHERS
 from tunesmith.targets import parse_target
 
+LEAST_SECONDS = 1.0
+"""Less than that is over before anything is measured."""
 ELSEWHERE = (
     "submit it to a server that such a device can register with: 'tunesmith up', then 'tunesmith tune --server URL'"
 )
@@ -50,10 +58,62 @@ def check_model(model: str) -> None:
     Raises:
         NotAModel, InvalidOperator: as their names say.
     """
+    path = Path(model)
     if looks_like_operator(model):
         parse_operator(model)
-    elif not Path(model).is_file():
-        raise NotAModel(f"there is no file {model}, and it is not an operator spec either", field="model", value=model)
+    elif path.is_dir():
+        raise NotAModel(f"{model} is a directory; what is needed is {KINDS}", field="model", value=model)
+    elif not path.is_file():
+        raise NotAModel(
+            f"there is no file {model}, and it is not an operator spec such as {FORMS['gemm']} either",
+            field="model", value=model,
+        )  # fmt: skip
+
+
+def check_content(model: str) -> None:
+    """Refuse a file that no importer could read, before anything is started for it.
+
+    Raises:
+        NotAModel, TruncatedModel: as their names say, or the file cannot be read.
+    """
+    try:
+        check_file(Path(model), source_of(model))
+    except OSError as error:
+        raise NotAModel(f"cannot read {model}: {error.strerror}", field="model", value=model) from error
+    except ModelRejected as error:
+        raise type(error)(f"{model}: {error.detail}", field="model", value=model) from error
+
+
+def check_limits(trials: int | None, seconds: float | None, seed: int | None) -> None:
+    """Refuse budgets and seeds out of bounds.
+
+    Raises:
+        InvalidBudget, InvalidInput: naming option, value and bounds.
+    """
+    if seconds is not None and seconds < LEAST_SECONDS:
+        raise InvalidBudget(
+            f"--time must be at least {LEAST_SECONDS:g} second, not {seconds:g}", field="budget.seconds", value=seconds
+        )
+    check_budget(trials, seconds)
+    if seed is not None and not 0 <= seed < 2**31:
+        raise InvalidInput(f"--seed must be 0 to {2**31 - 1}, not {seed}", field="seed", value=seed)
+
+
+def check_out(out: Path) -> None:
+    """Refuse a folder that results could not be written to.
+
+    Raises:
+        InvalidInput: with the reason. Nothing is created.
+    """
+    there = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            return
+    except OSError as error:
+        raise InvalidInput(
+            f"--out {out} cannot be written: {there}: {error.strerror}; give a folder of yours",
+            field="out", value=str(out),
+        ) from error  # fmt: skip
 
 
 def check_names(options: dict[str, Any]) -> None:
@@ -90,6 +150,18 @@ def check_target_is_here(target: str) -> None:
         raise _unavailable(f"this host has {cores} cores, so it cannot tune for {target}", target)
     if spec.target is not None and spec.target.kind != "llvm":
         raise _unavailable(f"this host has no device of class {spec.target.device_class}", target)
+
+
+def check_class_is_here(target: str, classes: Iterable[str]) -> None:
+    """Refuse a target that none of this host's device classes is: an embedded stack gets no other device.
+
+    Raises:
+        TargetUnavailable: with the way to tune for it all the same.
+    """
+    spec, known = parse_target(target), sorted(classes)
+    if spec.target is not None and spec.target.device_class not in known:
+        has = ", ".join(known) or "none"
+        raise _unavailable(f"this host has no device of class {spec.target.device_class} (it has {has})", target)
 
 
 def _unavailable(problem: str, target: str) -> TargetUnavailable:

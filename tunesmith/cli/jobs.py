@@ -28,10 +28,12 @@ def list_(
     with connect(server, key) as client:
         page = client.jobs(state=state, limit=limit)
     rows = [
-        (job.id, job.state.value, job.name, _trials(job), seconds(job.latency.current), times(job.latency.speedup))
+        (job.id, job.state.value, job.name, _trials(job), _tasks(job), seconds(job.latency.current),
+         times(job.latency.speedup))
         for job in page.items
     ]
-    emit(page.model_dump(mode="json"), table(("id", "state", "name", "trials", "latency", "speed-up"), rows), as_json)
+    head = ("id", "state", "name", "trials", "tasks", "latency", "speed-up")
+    emit(page.model_dump(mode="json"), table(head, rows), as_json)
 
 
 @app.command()
@@ -105,10 +107,17 @@ def _trials(job: Job) -> str:
     return str(job.progress.trials) if budget is None else f"{job.progress.trials}/{budget}"
 
 
+def _tasks(job: Job) -> str:
+    """How many of the tunable tasks have a latency."""
+    tunable = job.progress.tasks_tunable
+    return f"{job.progress.tasks_measured}/{tunable}" if tunable else "-"
+
+
 def _show(job: Job, as_json: bool) -> None:
     rows = [
         ("job", job.id), ("name", job.name), ("state", job.state.value), ("trials", _trials(job)),
-        ("time", duration(job.progress.seconds)), ("time left", duration(job.progress.eta_seconds)),
+        ("tasks", _tasks(job)), ("time", duration(job.progress.seconds)),
+        ("time left", duration(job.progress.eta_seconds)),
         ("untuned", seconds(job.latency.untuned)), ("tuned", seconds(job.latency.current)),
         ("speed-up", times(job.latency.speedup)),
     ]  # fmt: skip

@@ -14,7 +14,6 @@ from rich.progress import BarColumn, Progress, TextColumn
 from tunesmith.cli.output import duration, seconds, times
 from tunesmith.client import Client, Job
 from tunesmith.client.transport import PATIENCE
-from tunesmith.states import JobState
 
 POLL = 0.5
 LINE_EVERY = 10.0
@@ -65,15 +64,18 @@ def _bar(seconds_budget: float | None) -> Iterator[Show]:
 
 
 class _Lines:
-    def __init__(self) -> None:
-        self._state: JobState | None = None
+    """A line when the state changes, else at most every ten seconds and only when something else has than the time."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._state, self._text = "", ""
         self._last = 0.0
 
     def __call__(self, job: Job) -> None:
-        now = time.monotonic()
-        if job.state is not self._state or now - self._last >= LINE_EVERY:
-            self._state, self._last = job.state, now
-            print(f"{_state(job):10} {_text(job)}", file=sys.stderr, flush=True)
+        now, state, text = self._clock(), _state(job), _news(job)
+        if state != self._state or (text != self._text and now - self._last >= LINE_EVERY):
+            self._state, self._text, self._last = state, text, now
+            print(f"{state:10} {_text(job)}".rstrip(), file=sys.stderr, flush=True)
 
 
 def fraction(job: Job, seconds_budget: float | None) -> float:
@@ -95,12 +97,23 @@ def _state(job: Job) -> str:
 def _text(job: Job) -> str:
     if job.waiting_for:
         return waits_for(job.waiting_for)
-    budget = job.progress.trials_budget
-    trials = f"{job.progress.trials}{'' if budget is None else f'/{budget}'} trials"
-    return (
-        f"{trials}  model {seconds(job.latency.current)}  speed-up {times(job.latency.speedup)}  "
-        f"time {duration(job.progress.seconds)}  left {duration(job.progress.eta_seconds)}"
-    )
+    return f"{_news(job)}  time {duration(job.progress.seconds):>5}  left {duration(job.progress.eta_seconds):>5}"
+
+
+def _news(job: Job) -> str:
+    """What changes because the job gets on, in columns."""
+    progress = job.progress
+    budget = "" if progress.trials_budget is None else f"/{progress.trials_budget}"
+    width = 2 * len(budget) - 1 if budget else 6
+    return f"{f'{progress.trials}{budget}':>{width}} trials  {standing(job):35}"
+
+
+def standing(job: Job) -> str:
+    """The model's latency and speed-up; until each task was measured, how many of them were."""
+    if job.latency.current is None:
+        progress = job.progress
+        return f"tasks {progress.tasks_measured}/{progress.tasks_tunable}" if progress.tasks_tunable else ""
+    return f"model {seconds(job.latency.current):>7}  speed-up {times(job.latency.speedup):>6}"
 
 
 def waits_for(what: dict[str, Any]) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,19 +12,36 @@ from typing import Annotated, Any
 
 import typer
 
-from tunesmith.cli.checks import check_model, check_names, check_target_is_here, parse_inputs
+from tunesmith.allocate.registry import ALLOCATORS
+from tunesmith.cli.checks import (
+    LEAST_SECONDS,
+    check_class_is_here,
+    check_content,
+    check_limits,
+    check_model,
+    check_names,
+    check_out,
+    check_target_is_here,
+    parse_inputs,
+)
 from tunesmith.cli.jobs import failure
 from tunesmith.cli.options import Json, Key, Server
-from tunesmith.cli.output import duration, emit, seconds, times
+from tunesmith.cli.output import emit
 from tunesmith.cli.progress import follow
+from tunesmith.cli.summary import report, summarise, write
 from tunesmith.client import DEFAULT_URL, Client, EmbeddedStack, Job
-from tunesmith.errors import InvalidBudget, JobFailed
+from tunesmith.errors import InvalidInput, JobFailed
+from tunesmith.names import COST_MODELS, DEFAULT_ALLOCATOR, DEFAULT_COST_MODEL, DEFAULT_SEARCHER
 from tunesmith.operators import looks_like_operator
+from tunesmith.search.registry import SEARCHERS
 from tunesmith.states import JobState
 from tunesmith.targets import parse_target
 
 DEFAULT_SECONDS = 300.0
-LEAST_SECONDS = 1.0
+
+
+def _choices(what: str, names: Iterable[str], default: str) -> str:
+    return f"{what}: {', '.join(sorted(names))} (default: {default})."
 
 
 @dataclass(frozen=True)
@@ -48,14 +64,28 @@ def tune(
         list[str] | None, typer.Option("--input", help="Shape of a dynamic input: name=1,3,224,224.")
     ] = None,
     target: Annotated[str, typer.Option(help="cpu, cpu:N, cuda, a TVM tag or target JSON.")] = "cpu",
-    trials: Annotated[int | None, typer.Option(help="How many candidates to measure.")] = None,
-    time_: Annotated[
-        float | None, typer.Option("--time", help="Seconds for the whole run [default: 300 without --trials].")
+    trials: Annotated[
+        int | None, typer.Option(help="How many candidates to measure (default: as many as --time allows).")
     ] = None,
-    search: Annotated[str | None, typer.Option(help="Search strategy.")] = None,
-    cost_model: Annotated[str | None, typer.Option(help="Cost model.")] = None,
-    allocator: Annotated[str | None, typer.Option(help="How the budget is shared between tasks.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the search.")] = None,
+    time_: Annotated[
+        float | None,
+        typer.Option(
+            "--time",
+            help="Seconds for the whole run, start-up of an embedded stack excepted "
+            f"(default: {DEFAULT_SECONDS:g}, or no limit with --trials).",
+        ),
+    ] = None,
+    search: Annotated[
+        str | None, typer.Option(help=_choices("Search strategy", SEARCHERS, DEFAULT_SEARCHER))
+    ] = None,
+    cost_model: Annotated[
+        str | None, typer.Option(help=_choices("Cost model", COST_MODELS, DEFAULT_COST_MODEL))
+    ] = None,
+    allocator: Annotated[
+        str | None,
+        typer.Option(help=_choices("How tasks share the budget", ALLOCATORS, DEFAULT_ALLOCATOR)),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the search (default: 0).")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for best.jsonl, metaschedule/ and summary.json.")] = None,
     data_dir: Annotated[Path, typer.Option(help="Data of an embedded stack.", envvar="TUNESMITH_DATA_DIR")] = Path(
         ".tunesmith"
@@ -67,29 +97,35 @@ def tune(
     """Tune a model or an operator, on a running server or with a stack of its own."""
     options = {"search": search, "cost_model": cost_model, "allocator": allocator, "seed": seed}
     request = _checked(model, target, trials, time_, inputs or [], options)
+    if out is not None:
+        check_out(out)
     with _connection(request, server, key, data_dir, as_json) as (client, own):
         job, spent = _run(client, request, own, as_json)
-        summary = _summary(client, request, job, spent)
+        summary = summarise(client, job, model, target, spent)
         if out is not None:
-            _write(client, job, out, summary)
-    emit(summary, _report(summary, out), as_json)
+            write(client, job, out, summary)
+    emit(summary, report(summary, out, data_dir if own else None, client.url), as_json)
 
 
 def _checked(
     model: str, target: str, trials: int | None, time_: float | None, inputs: list[str], options: dict[str, Any]
 ) -> Request:
+    """Everything that can be refused without a server, cheapest first."""
     parse_target(target)
-    check_model(model)
-    if trials is not None and trials < 1:
-        raise InvalidBudget(f"--trials must be at least 1, not {trials}", field="budget.trials", value=trials)
-    if time_ is not None and not time_ >= LEAST_SECONDS:
-        raise InvalidBudget(
-            f"--time must be at least {LEAST_SECONDS:g} second, not {time_:g}", field="budget.seconds", value=time_
-        )
+    check_limits(trials, time_, options["seed"])
     check_names(options)
+    shapes = parse_inputs(inputs)
+    check_model(model)
+    if not looks_like_operator(model):
+        check_content(model)
+    elif shapes:
+        raise InvalidInput(
+            f"--input fixes a model's dynamic inputs; the operator {model} says its shapes itself", field="input",
+            value=inputs[0],
+        )  # fmt: skip
     if trials is None and time_ is None:
         time_ = DEFAULT_SECONDS
-    return Request(model, target, trials, time_, parse_inputs(inputs), options)
+    return Request(model, target, trials, time_, shapes, options)
 
 
 @contextmanager
@@ -105,6 +141,8 @@ def _connection(
     if not as_json:
         print("starting an embedded stack ...", file=sys.stderr, flush=True)
     with EmbeddedStack(data_dir) as stack, Client(stack.url, key) as client:
+        alive = [device for device in client.devices() if device.alive]
+        check_class_is_here(request.target, {name for device in alive for name in device.device_classes})
         yield client, True
 
 
@@ -142,38 +180,3 @@ def _run(client: Client, request: Request, own: bool, as_json: bool) -> tuple[Jo
     if job.state is not JobState.SUCCEEDED:
         raise failure(job)
     return job, time.monotonic() - start
-
-
-def _summary(client: Client, request: Request, job: Job, spent: float) -> dict[str, Any]:
-    return {
-        "job": job.id,
-        "model": request.model,
-        "target": request.target,
-        "target_json": job.target_json,
-        "trials": job.progress.trials,
-        "seconds": round(spent, 3),
-        "untuned_seconds": job.latency.untuned,
-        "tuned_seconds": job.latency.current,
-        "speedup": job.latency.speedup,
-        "tasks": [task.model_dump(mode="json") for task in client.tasks(job.id)],
-    }
-
-
-def _write(client: Client, job: Job, out: Path, summary: dict[str, Any]) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    client.download_best(job.id, out / "best.jsonl")
-    client.download_metaschedule(job.id, out / "metaschedule")
-    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
-
-
-def _report(summary: dict[str, Any], out: Path | None) -> str:
-    lines = [
-        f"untuned  {seconds(summary['untuned_seconds'])}",
-        f"tuned    {seconds(summary['tuned_seconds'])}",
-        f"speed-up {times(summary['speedup'])}",
-        f"{summary['trials']} trials in {duration(summary['seconds'])}, {len(summary['tasks'])} tasks",
-        f"job      {summary['job']}",
-    ]
-    if out is not None:
-        lines.append(f"log      {out / 'best.jsonl'} (MetaSchedule database: {out / 'metaschedule'})")
-    return "\n".join(lines)

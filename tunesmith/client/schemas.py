@@ -17,20 +17,31 @@ class Answer(BaseModel):
 
 
 class Progress(Answer):
-    """How far a job has come; ``eta_seconds`` is None while it cannot be told."""
+    """How far a job has come; ``eta_seconds`` is None while it cannot be told.
+
+    ``seconds`` leaves out pauses and waits for a device; ``tasks_measured`` of ``tasks_tunable`` have a latency.
+    """
 
     trials: int = 0
     trials_budget: int | None = None
     seconds: float = 0.0
     eta_seconds: float | None = None
+    tasks: int = 0
+    tasks_tunable: int = 0
+    tasks_measured: int = 0
 
 
 class Latency(Answer):
-    """Latency of the whole model in seconds: estimated while tuning, measured end to end at the end."""
+    """Latency of the whole model in seconds: estimated while tuning, measured end to end at the end.
+
+    None until every tunable task was measured. ``output_error`` is the tuned model's error against the signal.
+    """
 
     untuned: float | None = None
     current: float | None = None
     speedup: float | None = None
+    source: str = "estimate"
+    output_error: float | None = None
 
 
 class Job(Answer):
@@ -55,6 +66,13 @@ class Job(Answer):
     def done(self) -> bool:
         """True when nothing more will happen."""
         return is_final(self.state)
+
+    @property
+    def waited_seconds(self) -> float:
+        """Seconds of a job that is over in which it was paused or had no device."""
+        if self.created_at is None or self.finished_at is None:
+            return 0.0
+        return max(0.0, (self.finished_at - self.created_at).total_seconds() - self.progress.seconds)
 
 
 class Model(Answer):

@@ -7,13 +7,12 @@ from pathlib import Path
 
 from tunesmith.errors import TargetUnavailable
 from tunesmith.metaschedule import DatabaseRecord, write_database
+from tunesmith.model_files import ZIP_MAGIC
 from tunesmith.operators import looks_like_operator, parse_operator
 from tunesmith.targets import Target, parse_target
 from tunesmith.types import TensorSpec
 from workers.tvm_backend.host import describe
 from workers.tvm_backend.warm import warm
-
-ZIP_MAGIC = b"PK\x03\x04"
 
 
 def source_of(path: Path) -> str:

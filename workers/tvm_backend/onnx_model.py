@@ -8,26 +8,22 @@ import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 import onnx
 import tvm
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, _get_convert_map
 
-from tunesmith.errors import DynamicShape, InvalidInput, ModelRejected, NotAModel, TruncatedModel, UnsupportedOperator
+from tunesmith.errors import DynamicShape, InvalidInput, ModelRejected, NotAModel, UnsupportedOperator
+from tunesmith.model_files import check_onnx
 
 HANDLED = frozenset({"Constant", "If"})
 """Operators that TVM's importer takes without an entry in its converter table."""
 
-MODEL_FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}
-"""ModelProto's fields and their wire types (onnx.proto)."""
-GRAPH, OPSET_IMPORT = 7, 8
-
 
 def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     """Import an ONNX file; see :func:`workers.tvm_backend.importing.import_model`."""
-    check_file(path)
+    check_onnx(path)
     try:
         model = onnx.load(os.fspath(path), load_external_data=False)
     except DecodeError as error:
@@ -55,51 +51,6 @@ def first_line(error: BaseException) -> str:
     """The exception's type and the first line of its message."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0][:500]}" if lines else type(error).__name__
-
-
-def check_file(path: Path) -> None:
-    """Walk the top-level fields without reading the weights.
-
-    Raises:
-        NotAModel: the bytes are not those of a ModelProto.
-        TruncatedModel: they are, and end too early.
-    """
-    size = path.stat().st_size
-    seen: set[int] = set()
-    with path.open("rb") as file:
-        while file.tell() < size:
-            key = _varint(file)
-            field, wire = (key >> 3, key & 7) if key is not None else (0, 0)
-            if MODEL_FIELDS.get(field) != wire:
-                if seen and key is None:
-                    raise _truncated(size)
-                raise NotAModel("the file is not an ONNX model", field="file")
-            value = _varint(file)
-            if value is None or (wire == 2 and file.tell() + value > size):
-                raise _truncated(size)
-            if wire == 2:
-                file.seek(value, os.SEEK_CUR)
-            seen.add(field)
-    if GRAPH not in seen or OPSET_IMPORT not in seen:
-        raise _truncated(size)
-
-
-def _truncated(size: int) -> TruncatedModel:
-    return TruncatedModel(f"the file begins like an ONNX model and ends too early, after {size} bytes", field="file",
-                          value=size)
-
-
-def _varint(file: BinaryIO) -> int | None:
-    """A protobuf varint, or None when the file ends in it or it is too long."""
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = file.read(1)
-        if not byte:
-            return None
-        value |= (byte[0] & 0x7F) << shift
-        if byte[0] < 0x80:
-            return value
-    return None
 
 
 def _check_weights(graph: onnx.GraphProto) -> None:

@@ -6,29 +6,20 @@ import collections
 import importlib
 import json
 import warnings
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import tvm
 from tvm import relax
 
-from tunesmith.errors import (
-    InvalidInput,
-    MissingDependency,
-    ModelRejected,
-    NotAModel,
-    TruncatedModel,
-    UnsupportedOperator,
-)
+from tunesmith.errors import InvalidInput, MissingDependency, ModelRejected, UnsupportedOperator
+from tunesmith.model_files import check_archive
 from workers.tvm_backend.onnx_model import check_shape, first_line
-
-ZIP_MAGIC = b"PK\x03\x04"
 
 
 def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     """Import a ``.pt2`` file; see :func:`workers.tvm_backend.importing.import_model`."""
-    _check_archive(path)
+    check_archive(path)
     program = _load(path)
     names = _check_inputs(program, shapes)
     translator = importlib.import_module("tvm.relax.frontend.torch.exported_program_translator")
@@ -44,19 +35,6 @@ def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     main = mod["main"].with_attr("num_input", len(names)).with_attr("input_names", json.dumps(names))
     mod["main"] = main
     return mod
-
-
-def _check_archive(path: Path) -> None:
-    with path.open("rb") as file:
-        if file.read(4) != ZIP_MAGIC:
-            raise NotAModel("the file is not a torch.export archive (.pt2 is a zip file)", field="file")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-    except zipfile.BadZipFile as error:
-        raise TruncatedModel("the archive begins like a zip file and ends too early", field="file") from error
-    if not any(name.endswith((".json", "serialized_exported_program.json")) for name in names):
-        raise NotAModel("the archive holds no exported program (save it with torch.export.save)", field="file")
 
 
 def _load(path: Path) -> Any:

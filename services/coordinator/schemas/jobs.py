@@ -8,12 +8,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from services.coordinator.schemas.common import Body
+from tunesmith.budget import DEFAULT_TRIALS, MAX_TRIALS
 from tunesmith.names import DEFAULT_ALLOCATOR, DEFAULT_COST_MODEL, DEFAULT_SEARCHER
 from tunesmith.states import JobState, RoundState
-
-MAX_TRIALS = 1_000_000
-MAX_SECONDS = 30 * 24 * 3600.0
-DEFAULT_TRIALS = 1000
 
 
 class BudgetBody(Body):
@@ -50,7 +47,11 @@ class JobChange(Body):
 
 
 class Progress(BaseModel):
-    """How far a job is. ``seconds`` leaves out pauses and waits for a device."""
+    """How far a job is. ``seconds`` leaves out pauses and waits for a device.
+
+    ``tasks_measured`` of the ``tasks_tunable`` tasks have a latency by now; the others of the ``tasks`` leave the
+    search nothing to decide.
+    """
 
     trials: int
     trials_budget: int | None
@@ -59,6 +60,7 @@ class Progress(BaseModel):
     seconds_budget: float | None
     eta_seconds: float | None
     tasks: int
+    tasks_tunable: int
     tasks_measured: int
     rounds: int
     rounds_in_flight: int
@@ -67,8 +69,9 @@ class Progress(BaseModel):
 class Latency(BaseModel):
     """Seconds of one run of the model, untuned and now.
 
-    ``source`` is ``estimate`` (weighted sum over the tasks measured so far) or ``measured`` (the compiled model,
-    end to end). ``output_error`` is max|tuned - untuned| / max|untuned(x) - untuned(x')|.
+    ``source`` is ``estimate`` (weighted sum over the tunable tasks; null until every one of them was measured, because
+    part of the sum is no latency of the model) or ``measured`` (the compiled model, end to end). ``output_error`` is
+    max|tuned - untuned| / max|untuned(x) - untuned(x')|.
     """
 
     untuned: float | None
@@ -152,7 +155,7 @@ class CurvePoint(BaseModel):
 
 
 class CurveBody(BaseModel):
-    """Best-so-far, down-sampled. Covers the ``tasks_measured`` of ``tasks`` that have a latency."""
+    """Best-so-far, down-sampled, summed over the tunable ``tasks``. Empty until each of them was measured."""
 
     untuned: float | None
     tasks: int

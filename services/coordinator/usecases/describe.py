@@ -58,7 +58,7 @@ def _progress(job: Job, sums: views.TaskSums, rounds: tuple[int, int], now: dt.d
     return Progress(
         trials=sums.trials, trials_budget=job.budget_trials, failures=sums.failures, seconds=seconds,
         seconds_budget=job.budget_seconds, eta_seconds=eta(job, sums.trials, seconds, now), tasks=sums.tasks,
-        tasks_measured=sums.measured, rounds=rounds[0], rounds_in_flight=rounds[1],
+        tasks_tunable=sums.tunable, tasks_measured=sums.measured, rounds=rounds[0], rounds_in_flight=rounds[1],
     )  # fmt: skip
 
 
@@ -78,7 +78,7 @@ def eta(job: Job, trials: int, seconds: float, now: dt.datetime) -> float | None
 
 
 def latency(sums: views.TaskSums, evaluation: Evaluation | None) -> Latency:
-    """End-to-end figures when the check is done, else the estimate from the tasks."""
+    """End-to-end figures when the check is done, else the estimate from the tasks, once all of them were measured."""
     if evaluation is not None and evaluation.state is WorkState.DONE:
         untuned = statistics.median(evaluation.untuned_samples) if evaluation.untuned_samples else None
         tuned = statistics.median(evaluation.tuned_samples) if evaluation.tuned_samples else None
@@ -87,6 +87,8 @@ def latency(sums: views.TaskSums, evaluation: Evaluation | None) -> Latency:
                 untuned=untuned, current=tuned, speedup=_ratio(untuned, tuned), source="measured",
                 output_error=evaluation.output_error,
             )
+    if sums.measured < sums.tunable:
+        return Latency(untuned=None, current=None, speedup=None, source="estimate")
     return Latency(
         untuned=sums.untuned, current=sums.best, speedup=_ratio(sums.untuned, sums.best), source="estimate"
     )

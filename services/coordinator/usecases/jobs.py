@@ -18,7 +18,7 @@ from services.coordinator.schemas.common import Page, decode_cursor, encode_curs
 from services.coordinator.schemas.jobs import JobBody, JobChange
 from services.coordinator.times import parse_time
 from services.coordinator.usecases.describe import describe
-from services.coordinator.usecases.submit import check_budget
+from tunesmith.budget import check_budget
 from tunesmith.errors import Conflict, InvalidInput, NotFound
 from tunesmith.states import JobState, can_move, is_final
 
@@ -119,7 +119,7 @@ def resume(context: Context, caller: Caller, job_id: str) -> JobBody:
 def change(context: Context, caller: Caller, job_id: str, request: JobChange) -> JobBody:
     """Change priority, budget or name of a job that is not over. Raises NotFound, Conflict, InvalidBudget."""
     if request.budget is not None:
-        check_budget(request.budget)
+        check_budget(request.budget.trials, request.budget.seconds)
 
     def work(session: Session) -> JobBody:
         job = visible(session, caller, job_id)

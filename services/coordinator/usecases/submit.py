@@ -4,33 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import uuid
-from typing import Any
 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from db.models import IdempotencyKey, Job, Model
 from db.models.base import utcnow
-from db.repositories import events
+from db.repositories import devices, events
 from db.repositories import views_scheduling as rows
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
-from services.coordinator.schemas.jobs import (
-    DEFAULT_TRIALS,
-    MAX_SECONDS,
-    MAX_TRIALS,
-    BudgetBody,
-    JobBody,
-    JobRequest,
-)
+from services.coordinator.schemas.jobs import JobBody, JobRequest
 from services.coordinator.usecases import models
 from services.coordinator.usecases.describe import describe
 from tunesmith.allocate.registry import ALLOCATORS
+from tunesmith.budget import DEFAULT_TRIALS, check_budget
 from tunesmith.errors import (
     IdempotencyMismatch,
-    InvalidBudget,
     InvalidInput,
     UnknownAllocator,
     UnknownCostModel,
@@ -41,7 +32,7 @@ from tunesmith.names import COST_MODELS
 from tunesmith.operators import parse_operator
 from tunesmith.search.registry import SEARCHERS
 from tunesmith.states import JobState, ModelState
-from tunesmith.targets import parse_target
+from tunesmith.targets import choose, parse_target
 
 ROUTE = "POST /v1/jobs"
 MAX_IDEMPOTENCY_KEY = 200
@@ -65,6 +56,7 @@ def submit(context: Context, caller: Caller, request: JobRequest, key: str | Non
             job_id = _remembered(session, caller, key, fingerprint)
             if job_id is not None:
                 return _shown(context, session, job_id), False
+        _check_target(session, request, context.settings.device_timeout)
         job = _create(session, caller, request)
         if key is not None:
             session.add(
@@ -108,7 +100,7 @@ def check(request: JobRequest) -> None:
     if request.operator is not None:
         parse_operator(request.operator)
     parse_target(request.target)
-    check_budget(request.budget)
+    check_budget(request.budget.trials, request.budget.seconds)
     _check_name(request.search, tuple(SEARCHERS), UnknownSearcher, "search")
     _check_name(request.allocator, tuple(ALLOCATORS), UnknownAllocator, "allocator")
     _check_name(request.cost_model, COST_MODELS, UnknownCostModel, "cost_model")
@@ -119,17 +111,19 @@ def _check_name(name: str, known: tuple[str, ...], error: type[InvalidInput], fi
         raise error(f"there is no {field} {name!r}; known are {', '.join(sorted(known))}", field=field, value=name)
 
 
-def check_budget(budget: BudgetBody) -> None:
-    """Raises InvalidBudget for limits that are zero, negative or absurd."""
-    trials, seconds = budget.trials, budget.seconds
-    if trials is not None and not 1 <= trials <= MAX_TRIALS:
-        raise InvalidBudget(f"trials must be 1 to {MAX_TRIALS}, not {trials}", field="budget.trials", value=trials)
-    if seconds is not None and not (math.isfinite(seconds) and 0 < seconds <= MAX_SECONDS):
-        value: Any = seconds if math.isfinite(seconds) else str(seconds)
-        raise InvalidBudget(
-            f"seconds must be more than 0 and at most {MAX_SECONDS:.0f} (30 days), not {seconds}",
-            field="budget.seconds", value=value,
-        )
+def _check_target(session: Session, request: JobRequest, device_timeout: float) -> None:
+    """Refuse a short name that no live device can stand for. Raises TargetUnavailable.
+
+    Any other target waits for a device of its class. So does ``cpu`` while there is no device at all: workers that
+    start at the same time as the coordinator report a little later.
+    """
+    spec = parse_target(request.target)
+    if not spec.is_local:
+        return
+    known = [device.target for device in devices.live(session, device_timeout)]
+    known = [target for target in known if target.get("kind") == spec.kind]
+    if known or spec.kind != "llvm":
+        choose(spec, known)
 
 
 def _create(session: Session, caller: Caller, request: JobRequest) -> Job:

@@ -1,0 +1,85 @@
+"""What a finished ``tunesmith tune`` has to say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tunesmith.cli.output import duration, seconds, times
+from tunesmith.client import Client, Job
+
+
+def summarise(client: Client, job: Job, model: str, target: str, spent: float) -> dict[str, Any]:
+    """The content of ``summary.json``.
+
+    Args:
+        client: where the job is.
+        job: the finished job.
+        model: as given.
+        target: as given.
+        spent: seconds of the whole run.
+    """
+    return {
+        "job": job.id,
+        "model": model,
+        "target": target,
+        "target_json": job.target_json,
+        "trials": job.progress.trials,
+        "seconds": round(spent, 3),
+        "waited_seconds": round(job.waited_seconds, 3),
+        "untuned_seconds": job.latency.untuned,
+        "tuned_seconds": job.latency.current,
+        "speedup": job.latency.speedup,
+        "latency_source": job.latency.source,
+        "output_error": job.latency.output_error,
+        "stop_reason": job.stop_reason,
+        "tasks": [task.model_dump(mode="json") for task in client.tasks(job.id)],
+    }
+
+
+def write(client: Client, job: Job, out: Path, summary: dict[str, Any]) -> None:
+    """Fill the folder of ``--out``."""
+    out.mkdir(parents=True, exist_ok=True)
+    client.download_best(job.id, out / "best.jsonl")
+    client.download_metaschedule(job.id, out / "metaschedule")
+    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+
+
+def report(summary: dict[str, Any], out: Path | None, data_dir: Path | None, url: str) -> str:
+    """The same for people.
+
+    Args:
+        summary: of :func:`summarise`.
+        out: folder with the result, when one was asked for.
+        data_dir: data of the embedded stack that has ended by now, None for a server that goes on.
+        url: of that server.
+    """
+    measured = summary["latency_source"] == "measured"
+    how = "the compiled model, measured end to end" if measured else "estimated from its tasks"
+    again = "" if data_dir is None else f"tunesmith up --data-dir {data_dir}, then "
+    rows = [
+        ("latency", f"{seconds(summary['untuned_seconds'])} untuned -> {seconds(summary['tuned_seconds'])} tuned: "
+                    f"{times(summary['speedup'])} faster ({how})"),
+        ("outputs", _outputs(summary["output_error"])),
+        ("effort", _effort(summary)),
+        ("log", f"{again}tunesmith best {summary['job']}" if out is None
+                else f"{out / 'best.jsonl'} (MetaSchedule database: {out / 'metaschedule'})"),
+        ("dashboard", f"{again}{url if data_dir is None else 'http://127.0.0.1:8700'}/jobs/{summary['job']}"),
+    ]  # fmt: skip
+    return "\n".join(f"{name:10} {text}" for name, text in rows)
+
+
+def _outputs(error: float | None) -> str:
+    if error is None:
+        return "not compared with the untuned model"
+    return f"agree with the untuned model: error {error:.1e} of the signal"
+
+
+def _effort(summary: dict[str, Any]) -> str:
+    tunable = sum(bool(task["tunable"]) for task in summary["tasks"])
+    text = f"{summary['trials']} trials on {tunable} tasks in {duration(summary['seconds'])}"
+    waited = summary["waited_seconds"]
+    if 2 * waited > summary["seconds"]:
+        text += f", {duration(waited)} of it waiting for a device or paused: little of it was tuning"
+    return text
