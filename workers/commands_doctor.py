@@ -119,7 +119,7 @@ def tvm_works() -> Iterator[Check]:
                 "" if all_cores else "unset TVM_NUM_THREADS", required=False)  # fmt: skip
     quiet = found["noise"] <= NOISY
     yield Check("noise floor", quiet, f"{found['noise']:.1%} (coefficient of variation of ten samples)",
-                "" if quiet else "something else is busy on this machine: measurements will be poor", required=False)  # fmt: skip
+                "" if quiet else "something else is busy here: measurements will be poor", required=False)  # fmt: skip
 
 
 def devices() -> Iterator[Check]:

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import os
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
 
 from tunesmith.errors import InvalidInput
+from tunesmith.names import CONNECTION_FILE
 from workers.settings import Settings
 
 
 def worker(
     queues: Annotated[
-        str | None, typer.Option(help="Comma-separated: ingest, search, train, record, measure (default: all but measure).")
+        str | None,
+        typer.Option(help="Comma-separated: ingest, search, train, record, measure (default: all but measure)."),
     ] = None,
     broker: Annotated[str | None, typer.Option(help="Redis URL (default: TUNESMITH_BROKER_URL).")] = None,
+    join: Annotated[
+        Path | None, typer.Option(help="Data directory of a running 'tunesmith up' of this machine, to work for it.")
+    ] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, max=64, help="Tasks that run at once.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print errors as JSON.")] = False,
 ) -> None:
     """Run a worker of the service, in the foreground."""
-    settings = _settings({"queues": queues, "broker_url": broker, "concurrency": concurrency})
+    given = {"queues": queues, "broker_url": broker, "concurrency": concurrency}
+    settings = _settings((joined(join) if join else {}) | {name: v for name, v in given.items() if v is not None})
     from workers.app import create_app
 
     create_app(settings).worker_main([
@@ -31,9 +39,24 @@ def worker(
     ])  # fmt: skip
 
 
+def joined(data_dir: Path) -> dict[str, Any]:
+    """The settings of the stack that runs on ``data_dir``.
+
+    Raises:
+        InvalidInput: none does, or its file belongs to another user.
+    """
+    path = data_dir.absolute() / CONNECTION_FILE
+    try:
+        return {**json.loads(path.read_text()), "data_dir": path.parent}
+    except (OSError, ValueError) as error:
+        raise InvalidInput(
+            f"no 'tunesmith up' runs on {data_dir}: {path} cannot be read ({error})", field="join", value=str(data_dir)
+        ) from error
+
+
 def _settings(given: dict[str, Any]) -> Settings:
     try:
-        return Settings(**{name: value for name, value in given.items() if value is not None})
+        return Settings(**given)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))

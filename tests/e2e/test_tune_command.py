@@ -58,7 +58,7 @@ def running_job(data_dir):
 
 def test_one_command_tunes_an_operator_and_leaves_no_process(tmp_path, stack_env):
     data_dir, out = tmp_path / "data", tmp_path / "out"
-    done = cli(stack_env, "tune", GEMM, "--trials", 16, "--data-dir", data_dir, "--out", out, "--json")
+    done = cli(stack_env, "tune", GEMM, "--embedded", "--trials", 16, "--data-dir", data_dir, "--out", out, "--json")
     assert done.returncode == 0, done.stderr + done.stdout
     summary = json.loads(done.stdout)
     assert summary == json.loads((out / "summary.json").read_text())
@@ -83,7 +83,7 @@ def test_one_command_tunes_an_operator_and_leaves_no_process(tmp_path, stack_env
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_tune_leaves_nothing_behind(tmp_path, stack_env, number):
     data_dir = tmp_path / "data"
-    with started(stack_env, "tune", GEMM, "--trials", 5000, "--data-dir", data_dir) as process:
+    with started(stack_env, "tune", GEMM, "--embedded", "--trials", 5000, "--data-dir", data_dir) as process:
         running_job(data_dir)
         assert all(children(data_dir, name) for name in WORDS)
         process.send_signal(number)
@@ -96,7 +96,7 @@ def test_a_failing_job_leaves_nothing_behind(tmp_path, stack_env):
     model = tmp_path / "broken.onnx"
     model.write_bytes(b"this is no model at all")
     data_dir = tmp_path / "data"
-    done = cli(stack_env, "tune", model, "--trials", 4, "--data-dir", data_dir, "--json")
+    done = cli(stack_env, "tune", model, "--embedded", "--trials", 4, "--data-dir", data_dir, "--json")
     assert json.loads(done.stdout)["code"] == "not_a_model", done.stderr
     assert done.returncode == 2
     assert processes(data_dir) == {}

@@ -28,8 +28,15 @@ def list_(
     with connect(server, key) as client:
         page = client.jobs(state=state, limit=limit)
     rows = [
-        (job.id, job.state.value, job.name, _trials(job), _tasks(job), seconds(job.latency.current),
-         times(job.latency.speedup))
+        (
+            job.id,
+            job.state.value,
+            job.name,
+            _trials(job),
+            _tasks(job),
+            seconds(job.latency.current),
+            times(job.latency.speedup),
+        )
         for job in page.items
     ]
     head = ("id", "state", "name", "trials", "tasks", "latency", "speed-up")

@@ -75,9 +75,7 @@ def tune(
             f"(default: {DEFAULT_SECONDS:g}, or no limit with --trials).",
         ),
     ] = None,
-    search: Annotated[
-        str | None, typer.Option(help=_choices("Search strategy", SEARCHERS, DEFAULT_SEARCHER))
-    ] = None,
+    search: Annotated[str | None, typer.Option(help=_choices("Search strategy", SEARCHERS, DEFAULT_SEARCHER))] = None,
     cost_model: Annotated[
         str | None, typer.Option(help=_choices("Cost model", COST_MODELS, DEFAULT_COST_MODEL))
     ] = None,
@@ -90,6 +88,7 @@ def tune(
     data_dir: Annotated[Path, typer.Option(help="Data of an embedded stack.", envvar="TUNESMITH_DATA_DIR")] = Path(
         ".tunesmith"
     ),
+    embedded: Annotated[bool, typer.Option("--embedded", help="Start a stack even where a server runs.")] = False,
     as_json: Json = False,
     server: Server = None,
     key: Key = None,
@@ -99,7 +98,7 @@ def tune(
     request = _checked(model, target, trials, time_, inputs or [], options)
     if out is not None:
         check_out(out)
-    with _connection(request, server, key, data_dir, as_json) as (client, own):
+    with _connection(request, None if embedded else server or reachable(key), key, data_dir, as_json) as (client, own):
         job, spent = _run(client, request, own, as_json)
         summary = summarise(client, job, model, target, spent)
         if out is not None:
@@ -133,10 +132,10 @@ def _connection(
     request: Request, server: str | None, key: str | None, data_dir: Path, as_json: bool
 ) -> Iterator[tuple[Client, bool]]:
     """A client, and whether the server behind it was started for this run."""
-    with Client(server or DEFAULT_URL, key) as client:
-        if server is not None or client.ready():
+    if server is not None:
+        with Client(server, key) as client:
             yield client, False
-            return
+        return
     check_target_is_here(request.target)
     if not as_json:
         print("starting an embedded stack ...", file=sys.stderr, flush=True)
@@ -144,6 +143,12 @@ def _connection(
         alive = [device for device in client.devices() if device.alive]
         check_class_is_here(request.target, {name for device in alive for name in device.device_classes})
         yield client, True
+
+
+def reachable(key: str | None) -> str | None:
+    """The default address when a server answers there."""
+    with Client(DEFAULT_URL, key) as client:
+        return DEFAULT_URL if client.ready() else None
 
 
 def _run(client: Client, request: Request, own: bool, as_json: bool) -> tuple[Job, float]:
