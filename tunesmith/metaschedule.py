@@ -22,6 +22,10 @@ _TEMPLATES = Path(str(resources.files("tunesmith"))) / "templates"
 COMPILE_SCRIPT = _TEMPLATES / "compile.py"
 """The script of the exported folder: TVM, NumPy and the standard library."""
 _README = _TEMPLATES / "README.md"
+SIMULATED = """
+**A simulated device took part: the latencies in this database are invented, and nothing says that its schedules are
+fast.**
+"""
 
 
 @dataclass(frozen=True)
@@ -94,8 +98,9 @@ def read_database(folder: str | Path) -> list[DatabaseRecord]:
     return records
 
 
-def readme(*, model: str, target: Mapping[str, Any], inputs: Sequence[TensorSpec], records: int, tvm: str) -> str:
-    """The folder's README.md."""
+def readme(*, model: str, target: Mapping[str, Any], inputs: Sequence[TensorSpec], records: int, tvm: str,
+           simulated: bool = False) -> str:
+    """The folder's README.md; ``simulated``: the records come from a simulated device."""
     cuda = target.get("kind") == "cuda"
     names = [f"x{i}" for i in range(len(inputs))]
     example = [f'{n} = tvm.runtime.tensor(np.zeros({tuple(t.shape)}, "{t.dtype}"), device)'
@@ -105,11 +110,11 @@ def readme(*, model: str, target: Mapping[str, Any], inputs: Sequence[TensorSpec
     return _README.read_text(encoding="utf-8").format(
         model=model, target=json.dumps(dict(target), indent=2), tvm=tvm, records=records,
         device="cuda" if cuda else "cpu", example="\n".join(example), arguments=", ".join(names),
-        inputs="\n".join(listed), cores=cores)
+        inputs="\n".join(listed), cores=cores, warning=SIMULATED if simulated else "")
 
 
 def folder_texts(*, model: str, target: Mapping[str, Any], inputs: Sequence[TensorSpec],
-                 records: Sequence[DatabaseRecord], tvm: str) -> dict[str, str]:
+                 records: Sequence[DatabaseRecord], tvm: str, simulated: bool = False) -> dict[str, str]:
     """Every file of the exported folder but ``module.json`` and ``params.npz``, by name."""
     workloads, lines = database_texts(records)
     return {
@@ -117,7 +122,8 @@ def folder_texts(*, model: str, target: Mapping[str, Any], inputs: Sequence[Tens
         RECORD_FILE: lines,
         "target.json": json.dumps(dict(target), indent=2) + "\n",
         "compile.py": COMPILE_SCRIPT.read_text(encoding="utf-8"),
-        "README.md": readme(model=model, target=target, inputs=inputs, records=len({r.hash for r in records}), tvm=tvm),
+        "README.md": readme(model=model, target=target, inputs=inputs, records=len({r.hash for r in records}), tvm=tvm,
+                            simulated=simulated),
     }
 
 

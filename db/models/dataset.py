@@ -50,11 +50,12 @@ class Record(Base, Created):
 
 
 class Schedule(Base):
-    """The champion of a workload on a target."""
+    """The champion of a workload on a target; what simulated devices invented has champions of its own."""
 
     __tablename__ = "schedules"
     workload_hash: Mapped[str] = mapped_column(ForeignKey("workloads.hash"), primary_key=True)
     target_hash: Mapped[str] = mapped_column(ForeignKey("targets.hash"), primary_key=True)
+    simulated: Mapped[bool] = mapped_column(primary_key=True, default=False)
     record_id: Mapped[int] = mapped_column(ForeignKey("records.id"))
     latency: Mapped[float]
     trace: Mapped[list[Any]]  # MetaSchedule trace JSON, postprocessing included
@@ -74,6 +75,7 @@ class CostModelRow(Base, Created, Leased):
     features: Mapped[str] = mapped_column(String(60))  # extractor and its version
     trained_on: Mapped[int] = mapped_column(default=0)  # records
     trained_through: Mapped[int] = mapped_column(BigId, default=0)  # the last record's id
+    simulated: Mapped[bool] = mapped_column(default=False)  # what a simulated device invented was in it
     metrics: Mapped[dict[str, Any] | None]
     blob: Mapped[str | None] = mapped_column(String(64))
 

@@ -37,10 +37,11 @@ def latest(session: Session, job_id: str) -> CostModelRow | None:
 def latest_elsewhere(
     session: Session, target: str, kind: str, features: str, not_job: str
 ) -> CostModelRow | None:
-    """The newest trained model of a kind for a target that another job left, on the same features."""
+    """The newest trained model of a kind for a target that another job left, on the same features and real figures."""
     query = sa.select(CostModelRow).where(
         CostModelRow.target_hash == target, CostModelRow.kind == kind, CostModelRow.features == features,
         CostModelRow.state == WorkState.DONE, CostModelRow.job_id.is_distinct_from(not_job),
+        CostModelRow.simulated.is_(False),
     )
     return session.scalars(query.order_by(CostModelRow.created_at.desc(), CostModelRow.id).limit(1)).first()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -45,3 +46,9 @@ def live(
     query = sa.select(Device).where(Device.seen_at >= oldest, ~Device.stopped).order_by(Device.name)
     rows = session.scalars(query.execution_options(populate_existing=True)).all()
     return [row for row in rows if device_class is None or device_class in row.device_classes]
+
+
+def targets_of_kind(session: Session, timeout: float, kind: str) -> list[dict[str, Any]]:
+    """Targets of the live devices of a kind, as short names mean them: whoever wants a simulated one names its tag."""
+    found = live(session, timeout)
+    return [dict(device.target) for device in found if device.target.get("kind") == kind and not device.simulated]

@@ -43,9 +43,12 @@ def apply(
     job = session.get_one(Job, batch.job_id)
     rows = [_row(result, candidates[result.index], batch, task, job, environment) for result in known]
     inserted = {row.index: row.id for row in records.insert(session, _first_of_each(rows))}
+    simulated = bool(environment.get("simulated"))
+    if simulated and inserted:
+        job.simulated = True
     for result in {result.index: result for result in reversed(known)}.values():
         if result.index in inserted:
-            _count(session, task, job, result, candidates[result.index], inserted[result.index])
+            _count(session, task, job, result, candidates[result.index], inserted[result.index], simulated)
     if task.best_seconds is not None and (before is None or task.best_seconds < before):
         events.append(
             session, "new_best", job.id, task=task.id, name=task.name, seconds=task.best_seconds, before=before,
@@ -115,7 +118,8 @@ def _row(
 
 
 def _count(
-    session: Session, task: JobTask, job: Job, result: WireResult, candidate: Candidate, record_id: int
+    session: Session, task: JobTask, job: Job, result: WireResult, candidate: Candidate, record_id: int,
+    simulated: bool,
 ) -> None:
     latency = statistics.median(result.samples) if result.samples and result.failure is None else None
     if candidate.sketch is None:
@@ -128,7 +132,9 @@ def _count(
     if task.best_seconds is None or latency < task.best_seconds:
         task.best_seconds, task.best_record_id = latency, record_id
     if result.trace is not None and job.target_hash is not None:
-        schedules.crown(session, task.workload_hash, job.target_hash, record_id, latency, result.trace)
+        schedules.crown(
+            session, task.workload_hash, job.target_hash, record_id, latency, result.trace, simulated=simulated
+        )
 
 
 def _finish(

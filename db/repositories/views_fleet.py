@@ -108,13 +108,13 @@ def keys(session: Session) -> Sequence[ApiKey]:
 def champions(
     session: Session, workload: str
 ) -> Sequence[tuple[Schedule, TargetRow, WorkloadRow, str | None]]:
-    """The champions of a workload on every target, with the job that found each."""
+    """The measured champions of a workload on every target, with the job that found each."""
     query = (
         sa.select(Schedule, TargetRow, WorkloadRow, Record.job_id)
         .join(TargetRow, Schedule.target_hash == TargetRow.hash)
         .join(WorkloadRow, Schedule.workload_hash == WorkloadRow.hash)
         .join(Record, Schedule.record_id == Record.id)
-        .where(Schedule.workload_hash == workload)
+        .where(Schedule.workload_hash == workload, Schedule.simulated.is_(False))
     )
     found = session.execute(query.order_by(Schedule.latency))
     return [(schedule, target, about, job) for schedule, target, about, job in found]

@@ -85,7 +85,7 @@ class Notices:
     """Banners that belong to the job's state."""
 
     def __init__(self) -> None:
-        self._waiting, self._error = Banner(), Banner()
+        self._waiting, self._simulated, self._error = Banner(), Banner(), Banner()
 
     def show(self, job: dict[str, Any]) -> None:
         """Say what the job waits for and why it failed."""
@@ -97,6 +97,10 @@ class Notices:
             self._waiting.show("busy", "Importing the model", "The job begins when its model is split into tasks.")
         else:
             self._waiting.hide()
+        if job.get("simulated"):
+            self._simulated.show("warn", "Simulated device", "Its latencies are invented; nothing was measured.")
+        else:
+            self._simulated.hide()
         error = job.get("error")
         if error:
             text = f"{error.get('detail', '')} ({error.get('code', '')})"

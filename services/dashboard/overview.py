@@ -53,13 +53,14 @@ def row(job: dict[str, Any]) -> dict[str, Any]:
         "colour": COLOURS.get(job["state"], "idle"),
         "name": job.get("name") or model_name(job) or job["id"],
         "model": model_name(job) if job.get("name") not in (None, "", model_name(job)) else "",
-        "target": target_text(job),
+        "target": target_text(job) + (" (simulated)" if job.get("simulated") else ""),
         "waiting": waiting.get("device_class", ""),
         "untuned": speed.get("untuned"),
         "untuned_text": fmt.latency(speed.get("untuned")),
         "current": speed.get("current"),
         "current_text": fmt.unmeasured(job) or fmt.latency(speed.get("current")),
         "speedup": speed.get("speedup"),
+        "simulated": bool(job.get("simulated")),
         "speedup_text": fmt.speedup(speed.get("speedup")),
         "trials": progress.get("trials", 0),
         "trials_text": fmt.count(progress.get("trials"), progress.get("trials_budget")),
@@ -190,7 +191,7 @@ def build(context: Context) -> None:
         active.show(f"{busy}")
         finished.show(f"{len(rows) - busy}{suffix}")
         live.show(f"{sum(bool(d.get('alive')) for d in devices)} / {len(devices)}")
-        best.show(fmt.speedup(max((r["speedup"] or 0 for r in rows), default=0)))
+        best.show(fmt.speedup(max((r["speedup"] or 0 for r in rows if not r["simulated"]), default=0)))
         return 2.0 if busy else 4.0
 
     keep_fresh(refresh, banner, "/")

@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from tunesmith.cli.options import Json, Key, Server, connect
 from tunesmith.cli.output import emit, table
 from tunesmith.cli.plugins import side_command
+from tunesmith.client import Device
 
 
 class DeviceGroup(TyperGroup):
@@ -39,5 +40,9 @@ def list_(as_json: Json = False, server: Server = None, key: Key = None) -> None
     """List devices that measure workers reported."""
     with connect(server, key) as client:
         devices = client.devices()
-    rows = [(item.name, "alive" if item.alive else "gone", ", ".join(item.device_classes)) for item in devices]
+    rows = [(item.name, _state(item), ", ".join(item.device_classes)) for item in devices]
     emit([item.model_dump(mode="json") for item in devices], table(("name", "state", "classes"), rows), as_json)
+
+
+def _state(device: Device) -> str:
+    return ("alive" if device.alive else "gone") + (", simulated" if device.simulated else "")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tunesmith.cli.options import JobId, Json, Key, Server, connect
-from tunesmith.cli.output import duration, emit, seconds, table, times
+from tunesmith.cli.output import INVENTED, duration, emit, seconds, table, times
 from tunesmith.cli.progress import follow, waits_for
 from tunesmith.client import Job
 from tunesmith.errors import JobFailed, from_problem
@@ -128,6 +128,8 @@ def _show(job: Job, as_json: bool) -> None:
         ("untuned", seconds(job.latency.untuned)), ("tuned", seconds(job.latency.current)),
         ("speed-up", times(job.latency.speedup)),
     ]  # fmt: skip
+    if job.simulated:
+        rows.append(("simulated", INVENTED))
     if job.waiting_for:
         rows.append(("waits", waits_for(job.waiting_for)))
     if job.error:

@@ -13,13 +13,19 @@ from rich.table import Table
 
 from tunesmith.errors import TunesmithError
 
+INVENTED = "invented by a simulated device, nothing was measured"
+
+
+WIDE = 200
+
 
 def emit(value: Any, text: str | Table, as_json: bool) -> None:
     """Print a result: ``value`` as JSON on one line, or ``text``."""
     if as_json:
         print(json.dumps(value), flush=True)
     elif isinstance(text, Table):
-        Console().print(text)
+        # What is piped on has no width: ids that are cut in two cannot be copied.
+        Console(width=None if sys.stdout.isatty() else WIDE).print(text)
     else:
         print(text, flush=True)
 
@@ -38,8 +44,8 @@ def print_problem(error: TunesmithError, as_json: bool) -> None:
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """A plain table."""
     out = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        out.add_column(column, overflow="fold")
+    for position, column in enumerate(columns):
+        out.add_column(column, overflow="fold", no_wrap=position == 0)
     for row in rows:
         out.add_row(*(escape(cell) for cell in row))
     return out

@@ -6,8 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tunesmith.cli.output import duration, seconds, times
+from tunesmith.cli.output import INVENTED, duration, seconds, times
 from tunesmith.client import Client, Job
+
+
+SOURCES = {
+    "measured": "the compiled model, measured end to end",
+    "estimate": "estimated from its tasks",
+    "simulated": INVENTED,
+}
 
 
 def summarise(client: Client, job: Job, model: str, target: str, spent: float) -> dict[str, Any]:
@@ -55,8 +62,7 @@ def report(summary: dict[str, Any], out: Path | None, data_dir: Path | None, url
         data_dir: data of the embedded stack that has ended by now, None for a server that goes on.
         url: of that server.
     """
-    measured = summary["latency_source"] == "measured"
-    how = "the compiled model, measured end to end" if measured else "estimated from its tasks"
+    how = SOURCES[summary["latency_source"]]
     again = "" if data_dir is None else f"tunesmith up --data-dir {data_dir}, then "
     rows = [
         ("latency", f"{seconds(summary['untuned_seconds'])} untuned -> {seconds(summary['tuned_seconds'])} tuned: "

@@ -34,7 +34,8 @@ class Progress(Answer):
 class Latency(Answer):
     """Latency of the whole model in seconds: estimated while tuning, measured end to end at the end.
 
-    None until every tunable task was measured. ``output_error`` is the tuned model's error against the signal.
+    None until every tunable task was measured. ``source`` is ``estimate``, ``measured``, or ``simulated`` when the
+    figures are invented. ``output_error`` is the tuned model's error against the signal.
     """
 
     untuned: float | None = None
@@ -45,7 +46,7 @@ class Latency(Answer):
 
 
 class Job(Answer):
-    """A tuning job."""
+    """A tuning job. ``simulated``: a simulated device took part, so its latencies are invented."""
 
     id: str
     state: JobState
@@ -55,6 +56,7 @@ class Job(Answer):
     target_json: dict[str, Any] | None = None
     progress: Progress = Progress()
     latency: Latency = Latency()
+    simulated: bool = False
     error: dict[str, Any] | None = None
     waiting_for: dict[str, Any] | None = None
     stop_reason: str | None = None
@@ -118,6 +120,7 @@ class Device(Answer):
     name: str
     device_classes: list[str] = []
     alive: bool = True
+    simulated: bool = False
 
 
 class Event(Answer):

@@ -102,6 +102,8 @@ def _sign_of_life(context: Context, session: Session, row: Evaluation, report: E
 def _finish(session: Session, row: Evaluation, report: EvaluationReport) -> None:
     row.untuned_samples, row.tuned_samples = report.untuned_samples, report.tuned_samples
     row.output_error, row.applied, row.environment = report.error, report.applied, report.environment
+    if report.environment.get("simulated"):
+        session.get_one(Job, row.job_id).simulated = True
     session.flush()
     wrong = report.error is not None and not report.error <= MAX_OUTPUT_ERROR  # a NaN is wrong, too
     if wrong or not report.untuned_samples or not report.tuned_samples:

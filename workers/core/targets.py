@@ -19,8 +19,7 @@ def resolve(context: Context, spec: str) -> Target:
     if parsed.target is not None:
         return parsed.target
     with context.readers() as session:
-        live = devices.live(session, context.settings.device_timeout)
-        known = [dict(device.target) for device in live if device.target.get("kind") == parsed.kind]
+        known = devices.targets_of_kind(session, context.settings.device_timeout, parsed.kind)
     if not known and parsed.kind == "llvm":
         known = [host.describe().target]
     return choose(parsed, known)

@@ -116,7 +116,9 @@ def _store(
     """``valid``: the job's own records with a latency, which the scheduler compares with, whatever was trained on."""
     row: CostModelRow = lease.hold(session)
     through = max((r.id for r in own), default=0)
+    job = session.get(Job, row.job_id, populate_existing=True) if row.job_id else None
     transition(
         session, row, WorkState.DONE, blob=blob, metrics=metrics, trained_on=valid, trained_through=through,
+        simulated=job is not None and job.simulated,
         data={"number": row.number, "metrics": metrics},
     )

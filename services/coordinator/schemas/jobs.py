@@ -70,19 +70,23 @@ class Latency(BaseModel):
     """Seconds of one run of the model, untuned and now.
 
     ``source`` is ``estimate`` (weighted sum over the tunable tasks; null until every one of them was measured, because
-    part of the sum is no latency of the model) or ``measured`` (the compiled model, end to end). ``output_error`` is
-    max|tuned - untuned| / max|untuned(x) - untuned(x')|.
+    part of the sum is no latency of the model), ``measured`` (the compiled model, end to end) or ``simulated`` (a
+    simulated device invented it). ``output_error`` is max|tuned - untuned| / max|untuned(x) - untuned(x')|; null where
+    no outputs were compared.
     """
 
     untuned: float | None
     current: float | None
     speedup: float | None
-    source: Literal["estimate", "measured"]
+    source: Literal["estimate", "measured", "simulated"]
     output_error: float | None = None
 
 
 class JobBody(BaseModel):
-    """A job. ``error`` is a problem object; ``waiting_for`` says what a job that stands still waits for."""
+    """A job. ``error`` is a problem object; ``waiting_for`` says what a job that stands still waits for.
+
+    ``simulated``: a simulated device took part, so its latencies are invented.
+    """
 
     id: str
     name: str
@@ -100,6 +104,7 @@ class JobBody(BaseModel):
     seed: int
     warm_start: bool
     verify: bool
+    simulated: bool
     budget: BudgetBody
     progress: Progress
     latency: Latency

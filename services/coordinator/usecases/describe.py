@@ -43,11 +43,11 @@ def _body(
         target=job.target_spec, target_json=target.json if target else None,
         device_class=target.device_class if target else None, state=job.state, search=job.search,
         cost_model=job.cost_model, allocator=job.allocator, priority=job.priority, seed=job.seed,
-        warm_start=job.warm_start, verify=job.verify,
+        warm_start=job.warm_start, verify=job.verify, simulated=job.simulated,
         budget=BudgetBody(
             trials=job.budget_trials, seconds=job.budget_seconds, stop_when_converged=job.stop_when_converged
         ),
-        progress=_progress(job, sums, rounds, now), latency=latency(sums, parts.evaluation),
+        progress=_progress(job, sums, rounds, now), latency=latency(job, sums, parts.evaluation),
         waiting_for=_waiting_for(parts, live), stop_reason=job.stop_reason, error=job.error,
         created_at=job.created_at, started_at=job.started_at, finished_at=job.finished_at,
     )  # fmt: skip
@@ -77,8 +77,13 @@ def eta(job: Job, trials: int, seconds: float, now: dt.datetime) -> float | None
     return min(limits) if limits else None
 
 
-def latency(sums: views.TaskSums, evaluation: Evaluation | None) -> Latency:
+def latency(job: Job, sums: views.TaskSums, evaluation: Evaluation | None) -> Latency:
     """End-to-end figures when the check is done, else the estimate from the tasks, once all of them were measured."""
+    found = _latency(sums, evaluation)
+    return found.model_copy(update={"source": "simulated"}) if job.simulated else found
+
+
+def _latency(sums: views.TaskSums, evaluation: Evaluation | None) -> Latency:
     if evaluation is not None and evaluation.state is WorkState.DONE:
         untuned = statistics.median(evaluation.untuned_samples) if evaluation.untuned_samples else None
         tuned = statistics.median(evaluation.tuned_samples) if evaluation.tuned_samples else None

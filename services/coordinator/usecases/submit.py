@@ -120,8 +120,7 @@ def _check_target(session: Session, request: JobRequest, device_timeout: float) 
     spec = parse_target(request.target)
     if not spec.is_local:
         return
-    known = [device.target for device in devices.live(session, device_timeout)]
-    known = [target for target in known if target.get("kind") == spec.kind]
+    known = devices.targets_of_kind(session, device_timeout, spec.kind)
     if known or spec.kind != "llvm":
         choose(spec, known)
 
