@@ -28,6 +28,10 @@ def create_app(settings: Settings) -> Celery:
     """
     for name in ONE_THREAD:
         os.environ.setdefault(name, "1")
+    if settings.measures:
+        from workers.measure.device import check_device
+
+        check_device(settings)
     settings = with_device_classes(settings)
     app = Celery("tunesmith", set_as_current=False)
     app.conf.update(

@@ -27,6 +27,7 @@ def up(
 ) -> None:
     """Run the whole service on this machine, in the foreground; Ctrl-C stops every process."""
     from services.coordinator.settings import Settings
+    from services.embedded.connection import connection_file
     from services.embedded.lock import data_dir_lock
     from services.embedded.net import claim_port
     from services.embedded.specs import StackOptions, children
@@ -38,14 +39,16 @@ def up(
     options = StackOptions(folder, host, claim_port(host, port), workers)
     key = settings.admin_key.get_secret_value() if settings.admin_key else None
     with data_dir_lock(folder, options.url):
+        specs = children(options)
         supervisor = Supervisor(
-            children(options),
+            specs,
             folder / "logs",
             ready=lambda: is_ready(options.url, key),
             on_ready=lambda: _announce(options.url, folder, as_json),
             watch=sys.stdin.fileno() if with_parent else None,
         )
-        supervisor.run()
+        with connection_file(folder, specs[-1].env):
+            supervisor.run()
 
 
 def is_ready(url: str, key: str | None) -> bool:
@@ -64,6 +67,7 @@ def _announce(url: str, folder: Path, as_json: bool) -> None:
         print(json.dumps({"url": url, "pid": os.getpid(), "data_dir": str(folder)}), flush=True)
     else:
         print(
-            f"Tunesmith is up at {url} (dashboard at /, API at /docs); data and logs in {folder}. Ctrl-C stops it.",
+            f"Tunesmith is up at {url} (dashboard at /, API at /docs); data and logs in {folder}. Ctrl-C stops it.\n"
+            f"Another worker of this machine joins with: tunesmith worker --join {folder}",
             flush=True,
         )

@@ -12,6 +12,7 @@ from typing import Any
 from tunesmith.errors import InvalidInput
 from tunesmith.targets import Target, local_cpu_classes, parse_target, slug, tags
 from workers.settings import MEASURE, Settings
+from workers.tvm_backend.cuda_compiler import require_compiler
 from workers.tvm_backend.host import Host
 
 
@@ -53,14 +54,38 @@ def identify(settings: Settings, host: Host) -> DeviceIdentity:
 
 
 def device_key(settings: Settings) -> str:
-    """The device's key at the tracker."""
-    return settings.device_key or f"{socket.gethostname()}-cpu"
+    """The device's key at the tracker; a simulated device is none, and must not pass for this host's real one."""
+    if settings.device_key:
+        return settings.device_key
+    kind = "simulated-" + "-".join(_named_classes(settings)[:1] or ("cpu",)) if settings.simulate else "cpu"
+    return f"{socket.gethostname()}-{kind}"
 
 
 def served_classes(settings: Settings, host: Host) -> tuple[str, ...]:
     """Device classes: those of the settings, those named as queues, else this CPU with one to all of its cores."""
-    named = tuple(name.partition(".")[2] for name in settings.queues if name.startswith(f"{MEASURE}."))
-    return settings.device_classes or named or local_cpu_classes(host.mcpu, host.cores)
+    return _named_classes(settings) or local_cpu_classes(host.mcpu, host.cores)
+
+
+def _named_classes(settings: Settings) -> tuple[str, ...]:
+    queues = tuple(name.partition(".")[2] for name in settings.queues if name.startswith(f"{MEASURE}."))
+    return settings.device_classes or queues
+
+
+def check_device(settings: Settings) -> None:
+    """Refuse, before anything is loaded, a worker that could not serve the device classes that it names.
+
+    Raises:
+        InvalidInput: a simulated device that would pass for this host's own.
+        MissingDependency: a class that is built with CUDA, and no compiler for it; names both remedies.
+    """
+    named = _named_classes(settings)
+    if settings.simulate and not named:
+        raise InvalidInput(
+            "a simulated device says which classes it stands for: set TUNESMITH_DEVICE_CLASSES, for example to "
+            "nvidia-nvidia-h100", field="device_classes", value="",
+        )
+    for name in named:
+        require_compiler(str((_known_target(name) or {}).get("kind", "")))
 
 
 def target_of(classes: Sequence[str], host: Host) -> dict[str, Any]:
@@ -72,17 +97,25 @@ def target_of(classes: Sequence[str], host: Host) -> dict[str, Any]:
     if set(classes) <= set(local_cpu_classes(host.mcpu, host.cores)):
         return host.target
     name = classes[0]
-    for tag in tags():
-        if slug(tag) == name:
-            target = parse_target(tag).target
-            return target.to_json() if target is not None else {}
-    if name.startswith("cuda-"):
-        return Target({"kind": "cuda", "arch": name.removeprefix("cuda-")}).to_json()
-    if name.startswith("llvm-") and name.rpartition("-")[2].isdigit():
-        mcpu, _, cores = name.removeprefix("llvm-").rpartition("-")
-        return {"kind": "llvm", "mcpu": mcpu, "num-cores": int(cores)}
+    found = _known_target(name)
+    if found is not None:
+        return found
     raise InvalidInput(
         f"device class {name!r} is neither this host's ({', '.join(local_cpu_classes(host.mcpu, host.cores))}), nor "
         "the slug of a TVM tag such as nvidia-nvidia-h100, nor cuda-<arch>, nor llvm-<mcpu>-<cores>",
         field="device_classes", value=name,
     )  # fmt: skip
+
+
+def _known_target(name: str) -> dict[str, Any] | None:
+    """The target of a device class, as far as its name tells."""
+    for tag in tags():
+        if slug(tag) == name:
+            target = parse_target(tag).target
+            return target.to_json() if target is not None else None
+    if name.startswith("cuda-"):
+        return Target({"kind": "cuda", "arch": name.removeprefix("cuda-")}).to_json()
+    if name.startswith("llvm-") and name.rpartition("-")[2].isdigit():
+        mcpu, _, cores = name.removeprefix("llvm-").rpartition("-")
+        return {"kind": "llvm", "mcpu": mcpu, "num-cores": int(cores)}
+    return None
