@@ -125,7 +125,7 @@ async def receive(request: Request, blobs: BlobStore, limit: int, check: Callabl
         raise InvalidInput("send the model as multipart/form-data with a part `file`", field="file")
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > limit + MAX_FIELDS * MAX_FIELD_BYTES:
-        raise _too_large(limit)
+        raise _too_large(limit, int(declared))
     form = _Form()
     parser = MultipartParser(options[b"boundary"], form.callbacks())  # type: ignore[arg-type]
     writer = blobs.writer()
@@ -149,7 +149,7 @@ async def _pump(request: Request, parser: MultipartParser, form: _Form, writer: 
     async for chunk in request.stream():
         parser.write(chunk)
         if writer.size + form.waiting > limit:
-            raise _too_large(limit)
+            raise _too_large(limit, writer.size + form.waiting)
         if form.waiting >= FLUSH_BYTES:
             await run_in_threadpool(writer.write, form.take())
     parser.finalize()
@@ -161,8 +161,8 @@ async def _pump(request: Request, parser: MultipartParser, form: _Form, writer: 
         raise InvalidInput("the file is empty", field="file")
 
 
-def _too_large(limit: int) -> PayloadTooLarge:
+def _too_large(limit: int, size: int) -> PayloadTooLarge:
     return PayloadTooLarge(
         f"the model is larger than {limit} bytes; TUNESMITH_MAX_UPLOAD_BYTES raises the limit", field="file",
-        limit=limit,
+        value=size, limit=limit,
     )  # fmt: skip

@@ -83,7 +83,8 @@ def _check_operators(model: onnx.ModelProto) -> None:
             missing[node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"] += 1
     if missing:
         listed = ", ".join(f"{name} ({count}×)" for name, count in sorted(missing.items()))
-        raise UnsupportedOperator(f"TVM's importer lacks operators of this model (opset {opset}): {listed}",
+        raise UnsupportedOperator(f"TVM's importer lacks operators of this model (opset {opset}): {listed}; "
+                                  "export it without them, for example at another opset",
                                   field="file", operators=dict(sorted(missing.items())))
 
 
@@ -132,8 +133,9 @@ def check_shape(name: str, dims: list[int | str] | None, given: tuple[int, ...] 
     fits = dims is None or (
         len(dims) == len(given) and all(isinstance(d, str) or d == g for d, g in zip(dims, given, strict=True)))
     if not fits or min(given, default=1) < 1:
-        raise InvalidInput(f"input {name!r} has the shape {dims}, which {list(given)} does not fit", field="inputs",
-                           value=list(given))
+        example = ",".join(str(d) if isinstance(d, int) else "1" for d in dims or [1, 3, 224, 224])
+        raise InvalidInput(f"input {name!r} has the shape {dims or 'of any rank'}, which {list(given)} does not fit; "
+                           f"give for example --input {name}={example}", field="inputs", value=list(given))
 
 
 def _split_sums(graph: onnx.GraphProto) -> None:

@@ -75,8 +75,8 @@ def _check_operators(program: Any, importer: Any) -> None:
             missing[str(node.target)] += 1
     if missing:
         listed = ", ".join(f"{name} ({count}×)" for name, count in sorted(missing.items()))
-        raise UnsupportedOperator(f"TVM's importer lacks operators of this model: {listed}", field="file",
-                                  operators=dict(sorted(missing.items())))
+        raise UnsupportedOperator(f"TVM's importer lacks operators of this model: {listed}; export it "
+                                  "without them", field="file", operators=dict(sorted(missing.items())))
 
 
 def _fix_shapes(mod: tvm.IRModule, names: list[str], shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
