@@ -44,9 +44,9 @@ $(VENV)/.server: requirements/server.txt pyproject.toml | $(PY)
 $(VENV)/.linker: requirements/zig.txt | $(PY)
 	$(if $(COMPILER),,$(PIP) install --quiet -r requirements/zig.txt && touch $@)
 
-$(VENV)/.test: $(VENV)/.server requirements/test.txt
+$(VENV)/.test: $(VENV)/.server requirements/test.txt requirements/zig.txt
 	$(PIP) install --quiet $(TORCH)
-	$(PIP) install --quiet -r requirements/test.txt
+	$(PIP) install --quiet -r requirements/test.txt -r requirements/zig.txt
 	@touch $@
 
 venv: $(VENV)/.server $(VENV)/.linker
