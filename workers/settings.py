@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from tunesmith.host import default_lease_path
 from tunesmith.messages import CORE_QUEUES
-from workers.sandbox.lease import default_lease_path
 
 MEASURE = "measure"
 

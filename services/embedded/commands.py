@@ -30,6 +30,7 @@ def up(
     from services.embedded.connection import connection_file
     from services.embedded.lock import data_dir_lock
     from services.embedded.net import claim_port
+    from services.embedded.scratch import scratch
     from services.embedded.specs import StackOptions, children
     from services.embedded.supervisor import Supervisor
 
@@ -38,8 +39,8 @@ def up(
     folder = data_dir.absolute()
     options = StackOptions(folder, host, claim_port(host, port), workers)
     key = settings.admin_key.get_secret_value() if settings.admin_key else None
-    with data_dir_lock(folder, options.url):
-        specs = children(options)
+    with data_dir_lock(folder, options.url), scratch(folder) as temporary:
+        specs = children(options, temporary)
         supervisor = Supervisor(
             specs,
             folder / "logs",

@@ -13,6 +13,7 @@ from pathlib import Path
 from services.embedded import redis_server
 from services.embedded.child import ChildSpec
 from services.embedded.net import accepts, free_port, get_json
+from tunesmith.host import default_lease_path
 from tunesmith.messages import INGEST, RECORD, SEARCH, TRAIN
 
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -35,8 +36,8 @@ class StackOptions:
         return f"http://{f'[{host}]' if ':' in host and host[0] != '[' else host}:{self.port}"
 
 
-def children(options: StackOptions) -> list[ChildSpec]:
-    """Every process of the stack, in starting order.
+def children(options: StackOptions, temporary: Path) -> list[ChildSpec]:
+    """Every process of the stack, in starting order; ``temporary`` is their temporary folder.
 
     Raises:
         MissingDependency: when no Redis server is found.
@@ -44,6 +45,7 @@ def children(options: StackOptions) -> list[ChildSpec]:
     redis_port, tracker_port = free_port(), free_port()
     password = secrets.token_urlsafe(24)
     env = _environment(options, redis_port, tracker_port, password)
+    env["TMPDIR"] = str(temporary)
 
     def coordinator_up() -> bool:
         return accepts(redis_port) and get_json(f"{options.url}/livez") is not None
@@ -89,6 +91,7 @@ def _environment(options: StackOptions, redis_port: int, tracker_port: int, pass
         TUNESMITH_COORDINATOR_URL=options.url,
         TUNESMITH_HOST=options.host,
         TUNESMITH_PORT=str(options.port),
+        TUNESMITH_LEASE_FILE=str(default_lease_path()),  # the host's, not the stack's
         TUNESMITH_TRACKER=f"127.0.0.1:{tracker_port}",
         TUNESMITH_DEVICE_KEY=f"{socket.gethostname()}-cpu",
     )

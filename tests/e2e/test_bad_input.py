@@ -177,7 +177,7 @@ FILES = {
 
 MODELS = {
     "operators": (["Frob", "Relu", "Frob", "Twist"], [1, 4], [], "unsupported_operator", 1, "file", "Frob (2×), Twist"),
-    "dynamic": (["Relu"] * 2, ["batch", 4], [], "dynamic_shape", 2, "inputs", "0 ('batch'): fix its shape, for example"),
+    "dynamic": (["Relu"] * 2, ["batch", 4], [], "dynamic_shape", 2, "inputs", "0 ('batch'): fix its shape"),
     "stranger": (["Relu"] * 3, ["batch", 4], ["z=1,4"], "invalid_input", 2, "inputs", "no input 'z', it has 'x'"),
     "rank": (["Relu"] * 4, ["batch", 4], ["x=1,4,4"], "invalid_input", 2, "inputs", "for example --input x=1,4"),
     "extent": (["Relu"] * 5, ["batch", 4], ["x=1,5"], "invalid_input", 2, "inputs", "does not fit"),

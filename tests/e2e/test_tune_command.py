@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 
+import onnx
 import pytest
+from onnx import TensorProto, helper
 from stack_probe import WORDS, children, nothing_left, processes, wait_for
 
 from services.embedded.lock import NAME, holder
+from tunesmith.cli.main import INTERRUPTED
 from tunesmith.client import Client
 from tunesmith.states import JobState
 
@@ -82,24 +87,66 @@ def test_one_command_tunes_an_operator_without_a_compiler_and_leaves_no_process(
     assert library.stat().st_size > 1000
 
 
+@pytest.fixture
+def own_env(tmp_path, stack_env):
+    """With a temporary folder and a host lease that nobody else uses."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    return stack_env | {"TMPDIR": str(temporary), "TUNESMITH_LEASE_FILE": str(tmp_path / "host.lease")}
+
+
+def leftovers(data_dir, env):
+    """What should not be there once a stack has ended: processes, sockets, locks, temporary files."""
+    temporary, lease = Path(env["TMPDIR"]), Path(env["TUNESMITH_LEASE_FILE"])
+    sockets = [path for folder in (data_dir, temporary) for path in folder.rglob("*") if path.is_socket()]
+    held = []
+    for path in lease.parent.glob(f"{lease.name}*"):
+        with path.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                held.append(path)
+    locks = [path for path in (data_dir / NAME,) if path.exists()]
+    return [*processes(data_dir).values(), *sockets, *held, *locks, *temporary.iterdir()]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_an_interrupted_tune_leaves_nothing_behind(tmp_path, stack_env, number):
-    data_dir = tmp_path / "data"
+def test_an_interrupted_tune_leaves_nothing_behind(tmp_path, own_env, number):
+    stack_env, data_dir = own_env, tmp_path / "data"
     with started(stack_env, "tune", GEMM, "--embedded", "--trials", 5000, "--data-dir", data_dir) as process:
         running_job(data_dir)
         assert all(children(data_dir, name) for name in WORDS)
         process.send_signal(number)
         process.wait(30.0)
         assert nothing_left(data_dir, 10.0), processes(data_dir)
-    assert not (data_dir / NAME).exists() or number == signal.SIGKILL
+    assert leftovers(data_dir, own_env) == []
 
 
-def test_a_failing_job_leaves_nothing_behind(tmp_path, stack_env):
-    model = tmp_path / "broken.onnx"
-    model.write_bytes(b"this is no model at all")
+def test_an_interrupt_during_the_start_leaves_nothing_behind(tmp_path, own_env):
     data_dir = tmp_path / "data"
+    with started(own_env, "tune", GEMM, "--embedded", "--trials", 4, "--data-dir", data_dir) as process:
+        wait_for(lambda: children(data_dir, "coordinator"), "the stack to begin", WAIT)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30.0) == INTERRUPTED
+        assert nothing_left(data_dir, 10.0), processes(data_dir)
+    assert leftovers(data_dir, own_env) == []
+
+
+def test_a_failing_job_leaves_nothing_behind(tmp_path, own_env):
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "nothing to tune", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    data_dir = tmp_path / "data"
+    done = cli(own_env, "tune", tmp_path / "m.onnx", "--embedded", "--trials", 4, "--data-dir", data_dir, "--json")
+    problem = json.loads(done.stdout)
+    assert (done.returncode, problem["code"]) == (1, "nothing_to_tune"), done.stderr
+    assert problem["job"]
+    assert leftovers(data_dir, own_env) == []
+
+
+def test_what_is_no_model_starts_nothing(tmp_path, stack_env):
+    model, data_dir = tmp_path / "broken.onnx", tmp_path / "data"
+    model.write_bytes(b"this is no model at all")
     done = cli(stack_env, "tune", model, "--embedded", "--trials", 4, "--data-dir", data_dir, "--json")
-    assert json.loads(done.stdout)["code"] == "not_a_model", done.stderr
-    assert done.returncode == 2
-    assert processes(data_dir) == {}
-    assert not (data_dir / NAME).exists()
+    assert (done.returncode, json.loads(done.stdout)["code"]) == (2, "not_a_model"), done.stderr
+    assert not data_dir.exists()

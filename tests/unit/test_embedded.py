@@ -2,13 +2,18 @@ from __future__ import annotations
 
 import os
 import socket
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from services.embedded import redis_server, specs
+from services.embedded.connection import connection_file
 from services.embedded.net import claim_port, free_port
-from tunesmith.errors import MissingDependency, StackFailed
+from services.embedded.scratch import scratch
+from tunesmith.errors import InvalidInput, MissingDependency, StackFailed
+from workers.commands_worker import joined
+from workers.settings import Settings
 
 
 def binary(folder, name):
@@ -48,7 +53,7 @@ def test_a_taken_port_is_refused_with_a_remedy():
 @pytest.fixture
 def children(tmp_path):
     options = specs.StackOptions(tmp_path, port=4711, workers=3, env={"PATH": os.environ["PATH"]})
-    return {spec.name: spec for spec in specs.children(options)}
+    return {spec.name: spec for spec in specs.children(options, tmp_path / "temporary")}
 
 
 def test_no_secret_is_in_an_argument_list(children):
@@ -72,3 +77,45 @@ def test_redis_outlives_those_who_use_it(children):
                                            ("::1", "http://[::1]:1"), ("::", "http://[::1]:1")])  # fmt: skip
 def test_the_url_that_children_use(host, url):
     assert specs.StackOptions(Path("/x"), host=host, port=1).url == url
+
+
+def test_what_a_killed_stack_left_is_removed_by_the_next(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with scratch(tmp_path / "data") as folder:
+        assert folder.parent == tmp_path
+        assert folder.stat().st_mode & 0o777 == 0o700
+        (folder / "left").write_text("by a process that was killed")
+        with scratch(tmp_path / "data") as again:
+            assert again == folder
+            assert list(again.iterdir()) == []
+        with scratch(tmp_path / "other") as other:
+            assert other != folder
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_temporary_folder_of_somebody_elses_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with scratch(tmp_path / "data") as folder:
+        pass
+    folder.symlink_to(tmp_path)
+    with pytest.raises(StackFailed, match="TMPDIR"), scratch(tmp_path / "data"):
+        pass
+
+
+def test_the_host_lease_is_not_the_stacks(children, tmp_path):
+    for spec in children.values():
+        assert spec.env["TMPDIR"] == str(tmp_path / "temporary")
+        assert not Path(spec.env["TUNESMITH_LEASE_FILE"]).is_relative_to(tmp_path / "temporary")
+
+
+def test_a_worker_joins_with_what_the_stack_wrote(children, tmp_path):
+    with connection_file(tmp_path, children["core"].env) as path:
+        assert path.stat().st_mode & 0o777 == 0o600
+        facts = joined(tmp_path)
+        assert facts["data_dir"] == tmp_path
+        assert facts["broker_url"] == children["core"].env["TUNESMITH_BROKER_URL"]
+        assert facts["tracker"] == children["core"].env["TUNESMITH_TRACKER"]
+        assert Settings(**facts).broker_url.get_secret_value() == facts["broker_url"]
+    assert not list(tmp_path.glob("*connection*"))
+    with pytest.raises(InvalidInput, match="tunesmith up"):
+        joined(tmp_path)

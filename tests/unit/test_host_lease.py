@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from workers.sandbox.lease import HostLease, default_lease_path
+from tunesmith.host import default_lease_path
+from workers.sandbox.lease import HostLease
 
 WAIT = 30.0
 

@@ -9,7 +9,6 @@ from typing import Any
 from tunesmith.cli.output import INVENTED, duration, seconds, times
 from tunesmith.client import Client, Job
 
-
 SOURCES = {
     "measured": "the compiled model, measured end to end",
     "estimate": "estimated from its tasks",

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-
-def default_lease_path() -> Path:
-    """``TUNESMITH_LEASE_FILE``, else one file per user in the temporary folder."""
-    given = os.environ.get("TUNESMITH_LEASE_FILE")
-    return Path(given) if given else Path(tempfile.gettempdir()) / f"tunesmith-{os.getuid()}.lease"
 
 
 class HostLease:
