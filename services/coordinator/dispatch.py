@@ -21,6 +21,7 @@ from tunesmith.messages import (
     EvaluateModel,
     IngestModel,
     MeasureBatch,
+    MeasureLimits,
     Message,
     Payload,
     PrepareJob,
@@ -32,6 +33,8 @@ from tunesmith.messages import (
     measure_queue,
 )
 
+CUDA_BUILD_SECONDS = 30.0
+"""nvcc takes seconds for a kernel that LLVM compiles in a tenth of one."""
 COMPRESSION = 10
 """A blob more than this often larger than the limit is not even tried to fit."""
 
@@ -102,9 +105,11 @@ class Composer:
         ]  # fmt: skip
         used = sorted({item.sketch for item in candidates if item.sketch is not None})
         bodies = sketches.get(session, used)
-        pack = Packer(self._blobs, self._urls)
+        pack, target = Packer(self._blobs, self._urls), _target(session, job)
+        slow = target.get("kind") == "cuda"
         return MeasureBatch(
-            batch_id=batch.id, attempt=batch.attempt, job_id=job.id, target=_target(session, job),
+            batch_id=batch.id, attempt=batch.attempt, job_id=job.id, target=target,
+            limits=MeasureLimits(build_timeout=CUDA_BUILD_SECONDS) if slow else MeasureLimits(),
             workload=workload.hash, module=pack.blob(workload.module_blob),
             sketches={key: pack.data(bodies[key]) for key in used}, candidates=candidates,
             incumbent_seconds=task.best_seconds if task.best_seconds is not None else task.untuned_seconds,

@@ -84,8 +84,13 @@ def check_device(settings: Settings) -> None:
             "a simulated device says which classes it stands for: set TUNESMITH_DEVICE_CLASSES, for example to "
             "nvidia-nvidia-h100", field="device_classes", value="",
         )
-    for name in named:
-        require_compiler(str((_known_target(name) or {}).get("kind", "")))
+    require_compiler(expected_kind(settings))
+
+
+def expected_kind(settings: Settings) -> str:
+    """Kind of the targets that this worker will build for, as far as the settings tell; else this host's CPU."""
+    kinds = {str((_known_target(name) or {}).get("kind", "llvm")) for name in _named_classes(settings)}
+    return "cuda" if "cuda" in kinds else "llvm"
 
 
 def target_of(classes: Sequence[str], host: Host) -> dict[str, Any]:

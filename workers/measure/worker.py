@@ -18,7 +18,7 @@ from tunesmith.messages import BatchReport, DeviceReport, EvaluateModel, Evaluat
 from tunesmith.types import Environment, FailureKind
 from workers.measure.batches import BatchMeasurement
 from workers.measure.blobs import PayloadCache
-from workers.measure.device import DeviceIdentity, identify
+from workers.measure.device import DeviceIdentity, expected_kind, identify
 from workers.measure.evaluate import evaluate, lost
 from workers.measure.presence import Presence
 from workers.measure.reporting import SIGN_SECONDS, Reporter, Send, Ticker, last_word
@@ -48,13 +48,14 @@ class MeasureWorker:
         self._send = send
         sweep(Path(tempfile.gettempdir()))
         lease = str(settings.lease_file)
-        self._builders = Pool(Actor("workers.tvm_backend.builder:Builder", (lease,)), visible_cores())
+        actor = Actor("workers.tvm_backend.builder:Builder", (lease, expected_kind(settings)))
+        self._builders = Pool(actor, visible_cores())
         # One question per process: all of them are warm before the first batch comes.
         answers = [self._builders.submit("describe", timeout=START_SECONDS) for _ in range(self._builders.size)]
         self._host: Host = answers[0].result()
         self.identity: DeviceIdentity = identify(settings, self._host)
         self._runner = runner or make_runner(settings, self.identity)
-        self._blobs = PayloadCache(settings.data_dir / "measure-cache")
+        self._blobs = PayloadCache(settings.data_dir / "measure-cache", store=settings.blobs())
         self._batches: OrderedDict[int, dict[int, WireResult]] = OrderedDict()
         self._evaluations: OrderedDict[tuple[int, int], EvaluationReport] = OrderedDict()
         self._busy = False

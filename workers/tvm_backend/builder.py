@@ -40,10 +40,11 @@ class Builder:
 
     Args:
         lease: path of the host lease, shared while a candidate is built.
+        kind: of the targets to expect; CUDA's tensor intrinsics take longer to load than a candidate may to build.
     """
 
-    def __init__(self, lease: str) -> None:
-        warm("c")
+    def __init__(self, lease: str, kind: str = "c") -> None:
+        warm("c" if kind == "llvm" else kind)
         self._lease = HostLease(lease)
         self._replayers: OrderedDict[tuple[str, str], Any] = OrderedDict()
         self._bodies: dict[bytes, Any] = {}
@@ -56,8 +57,9 @@ class Builder:
         """Build one candidate; everything that goes wrong with it is an outcome.
 
         A build that exceeds its timeout ends this process by SIGALRM, because nothing else stops a compiler that
-        runs inside it; time spent waiting for the lease does not count.
+        runs inside it; time spent waiting for the lease and loading the target's intrinsics does not count.
         """
+        warm(str(request.target.get("kind", "c")))
         with self._lease.shared():
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.setitimer(signal.ITIMER_REAL, request.timeout)
