@@ -9,9 +9,9 @@ from rows import TARGET, add_batch, add_job, add_task
 from threads import at_once
 
 from db.engine import Sessions
-from db.models import Batch, Job, JobTask, Record, Round
+from db.models import Batch, CostModelRow, Job, JobTask, Record, Round
 from db.models.base import utcnow
-from db.repositories import cost_models, devices, events, job_tasks, records, results, schedules, sketches
+from db.repositories import cost_models, devices, events, job_tasks, records, results, schedules, sketches, views_fleet
 from tunesmith.messages import DeviceReport, WireResult
 from tunesmith.states import JobState, RoundState, WorkState
 from tunesmith.types import Candidate, FailureKind
@@ -30,9 +30,10 @@ def batch_id(sessions: Sessions) -> int:
         return add_batch(session, add_task(session)).id
 
 
-def apply(sessions: Sessions, batch_id: int, *found: WireResult) -> results.Applied:
+def apply(sessions: Sessions, batch_id: int, *found: WireResult, simulated: bool = False) -> results.Applied:
     with sessions.begin() as session:
-        return results.apply(session, session.get_one(Batch, batch_id), found, {"cpu": "x"})
+        environment = {"cpu": "x", "simulated": simulated}
+        return results.apply(session, session.get_one(Batch, batch_id), found, environment)
 
 
 def task_of(sessions: Sessions) -> JobTask:
@@ -131,6 +132,54 @@ def test_the_champion_only_falls(sessions: Sessions, batch_id: int) -> None:
         assert schedules.crown(session, "w1", TARGET, record, 2.9, TRACE)
     with sessions() as session:
         assert schedules.of_workloads(session, ["w1", "w2"], TARGET)["w1"].latency == 2.9
+
+
+def test_a_simulated_champion_displaces_its_like_only(sessions: Sessions, batch_id: int) -> None:
+    with sessions.begin() as session:
+        add_job(session, "j2")
+        other = add_batch(session, add_task(session, "j2")).id
+    apply(sessions, batch_id, ok(1, 3.0))
+    apply(sessions, other, ok(1, 0.5), ok(2, 0.4), simulated=True)
+    apply(sessions, batch_id, ok(2, 2.0))
+    with sessions() as session:
+        assert [session.get_one(Job, key).simulated for key in ("j1", "j2")] == [False, True]
+        for simulated, latency in ((False, 2.0), (True, 0.4)):
+            champion = schedules.get(session, "w1", TARGET, simulated=simulated)
+            assert champion is not None
+            assert champion.latency == latency
+            of_all = schedules.of_workloads(session, ["w1"], TARGET, simulated=simulated)
+            assert of_all["w1"].record_id == champion.record_id
+        assert [row.latency for row, _, _, _ in views_fleet.champions(session, "w1")] == [2.0]
+
+
+def test_a_cost_model_of_invented_figures_is_not_for_others(sessions: Sessions, batch_id: int) -> None:
+    with sessions.begin() as session:
+        for number, simulated in enumerate((False, True), start=1):
+            session.add(
+                CostModelRow(
+                    id=f"cm-{number}", kind="xgboost", job_id="j1", target_hash=TARGET, number=number, features="f",
+                    state=WorkState.DONE, simulated=simulated,
+                )
+            )
+    with sessions() as session:
+        found = cost_models.latest_elsewhere(session, TARGET, "xgboost", "f", "another job")
+        assert found is not None
+        assert found.id == "cm-1"
+
+
+def test_short_names_mean_real_devices(sessions: Sessions) -> None:
+    target = {"kind": "cuda", "arch": "sm_90a"}
+    for name, simulated in (("desk/simulated", True), ("box/gpu", False)):
+        with sessions.begin() as session:
+            assert devices.targets_of_kind(session, 15.0, "cuda") == []
+            report = DeviceReport(
+                worker="w", name=name, host="h", device_classes=["cuda-sm_90a"], target=target, cores=1,
+                simulated=simulated,
+            )
+            devices.report(session, report, 15.0)
+    with sessions() as session:
+        assert devices.targets_of_kind(session, 15.0, "cuda") == [target]
+        assert devices.targets_of_kind(session, 15.0, "llvm") == []
 
 
 def test_records_as_measurements(sessions: Sessions, batch_id: int) -> None:

@@ -182,6 +182,9 @@ def test_cuda_batch_without_a_compiler_says_what_to_install(
     mailbox: Mailbox, gemm: Gemm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "nvidia").mkdir()
+    (tmp_path / "nvidia" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)  # hides the packages of NVRTC, here and in the builders
     settings = Settings(
         data_dir=tmp_path, simulate=True, device_classes=("nvidia-nvidia-h100",), lease_file=tmp_path / "lease"
     )

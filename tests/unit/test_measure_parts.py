@@ -10,17 +10,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tunesmith.errors import InvalidInput, MeasurementFailed
+from db.blobs import BlobStore
+from tunesmith.errors import InvalidInput, MeasurementFailed, MissingDependency
 from tunesmith.messages import BatchReport, DeviceReport, Message, Payload, WireResult
 from tunesmith.targets import Target
 from tunesmith.types import FailureKind, TensorSpec
+from workers.app import create_app
 from workers.measure.batches import plausible
 from workers.measure.blobs import PayloadCache
-from workers.measure.device import identify
+from workers.measure.device import check_device, identify
 from workers.measure.presence import Presence
 from workers.measure.reporting import Reporter
 from workers.measure.worker import FOLDER, sweep
 from workers.settings import Settings
+from workers.tvm_backend import cuda_compiler
 from workers.tvm_backend.arguments import random_array
 from workers.tvm_backend.evaluate import output_error
 from workers.tvm_backend.host import Host
@@ -86,6 +89,16 @@ def test_cache_forgets_what_was_not_used(cache: PayloadCache, server: str) -> No
     assert cache.file(blob(server, "/three")).exists()
     assert one.exists()
     assert not two.exists()
+
+
+def test_blob_of_a_store_at_hand_is_neither_fetched_nor_copied(server: str, tmp_path: Path) -> None:
+    store = BlobStore(tmp_path / "blobs")
+    sha = store.put_bytes(b"weights")
+    made = PayloadCache(tmp_path / "cache", store=store.directory)
+    assert made.file(Payload(sha256=sha, url="http://127.0.0.1:1/gone", size=7)) == store.path(sha)
+    assert not (tmp_path / "cache").exists()
+    assert made.load(blob(server, "/one")) == CONTENT["/one"]  # another coordinator's
+    made.close()
 
 
 def test_blob_with_another_content_is_refused(cache: PayloadCache, server: str, tmp_path: Path) -> None:
@@ -171,6 +184,26 @@ def test_given_classes_say_the_target(name: str) -> None:
     made = identify(Settings(device_classes=(name,), simulate=True), HOST)
     assert made.classes == (name,)
     assert Target(made.target).device_class == name
+
+
+def test_a_simulated_device_is_not_the_hosts_own() -> None:
+    made = identify(Settings(device_classes=("nvidia-nvidia-h100",), simulate=True), HOST)
+    assert made.name.endswith("-simulated-nvidia-nvidia-h100")
+    assert made.key != identify(Settings(), HOST).key
+    with pytest.raises(InvalidInput, match="TUNESMITH_DEVICE_CLASSES"):
+        check_device(Settings(queues="measure", simulate=True))
+
+
+@pytest.mark.parametrize("queues", ["measure", "record,measure.cuda-sm_90a"])
+def test_a_worker_that_cannot_build_for_its_class_refuses_it(
+    queues: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(cuda_compiler, "_nvrtc", lambda: False)
+    named = () if "cuda" in queues else ("llvm-znver4-2", "nvidia-nvidia-h100")
+    with pytest.raises(MissingDependency, match=r"nvcc.*tunesmith\[cuda\]"):
+        create_app(Settings(queues=queues, device_classes=named))
+    check_device(Settings(queues="measure", device_classes=("llvm-znver4-2",)))
 
 
 def test_unknown_class_is_refused() -> None:
