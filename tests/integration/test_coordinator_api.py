@@ -63,6 +63,28 @@ def test_everything_about_a_finished_job(both: Api) -> None:
     assert 'tunesmith_jobs{state="succeeded"} 1.0' in get("/metrics").text
 
 
+def test_a_model_has_no_latency_before_each_of_its_tasks_was_measured(api: Api) -> None:
+    api.fleet.register_device()
+    job_id = api.client.post("/v1/jobs", json={**GEMM, "budget": {"trials": 60}}).json()["id"]
+    seen = []
+
+    def look() -> bool:
+        job, curve = (api.client.get(f"/v1/jobs/{job_id}{path}").json() for path in ("", "/curve"))
+        if job["progress"]["tasks_tunable"]:
+            seen.append((job["progress"]["tasks_measured"], job["latency"], curve))
+        return job["state"] == "succeeded"
+
+    api.work(look)
+    assert {measured for measured, _, _ in seen} >= {0, 3}
+    for measured, latency, curve in seen:
+        known = [latency["untuned"], latency["current"], latency["speedup"], curve["untuned"]]
+        assert all(value is not None for value in known) if measured == 3 else known == [None] * 4
+        assert bool(curve["points"]) == (measured == 3)
+        assert (curve["tasks"], curve["tasks_measured"]) == (3, measured)
+    estimates = [latency["current"] for _, latency, _ in seen if latency["current"] and latency["source"] == "estimate"]
+    assert estimates == sorted(estimates, reverse=True)  # nothing is added to the sum later
+
+
 def test_trials_are_paged(both: Api) -> None:
     job_id = both.finished_job()
     seen: list[int] = []

@@ -105,6 +105,13 @@ def test_rows_have_values_to_sort_by_and_texts() -> None:
     assert overview.row(job(waiting_for={"device_class": "cuda-sm_90"}))["waiting"] == "cuda-sm_90"
 
 
+def test_part_of_a_models_latency_is_not_shown_as_its_latency() -> None:
+    early = job(progress={"trials": 5, "tasks_tunable": 23, "tasks_measured": 12}, latency={"current": None})
+    assert overview.row(early)["current_text"] == "12 / 23 tasks"
+    later = job(progress={"trials": 50, "tasks_tunable": 23, "tasks_measured": 23})
+    assert overview.row(later)["current_text"] == "10.0 ms"
+
+
 def test_a_task_without_results_has_dashes() -> None:
     row = job_parts.row({"id": 3, "name": "t", "weight": 1, "trials": 0, "tunable": False, "best_latency": None})
     assert (row["best_text"], row["speedup_text"], row["rate_text"], row["note"]) == ("–", "–", "–", "nothing to tune")

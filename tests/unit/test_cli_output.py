@@ -1,0 +1,112 @@
+"""What people read: progress, results, help."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+
+import click
+import pytest
+import typer
+
+from tunesmith.cli import main, progress, summary
+from tunesmith.cli.output import emit, table
+from tunesmith.client import Job
+
+BEGAN = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
+
+
+def job(trials=0, measured=0, tunable=23, current=None, **values):
+    return Job.model_validate({
+        "id": "j-1", "state": "running", **values,
+        "progress": {"trials": trials, "trials_budget": 400, "seconds": trials, "tasks_tunable": tunable,
+                     "tasks_measured": measured},
+        "latency": {"untuned": current and 0.2, "current": current, "speedup": current and 0.2 / current},
+    })  # fmt: skip
+
+
+def commands(command, name="tunesmith"):
+    yield name, command
+    if hasattr(command, "list_commands"):
+        context = click.Context(command)
+        for child in command.list_commands(context):
+            yield from commands(command.get_command(context, child), f"{name} {child}")
+
+
+@pytest.mark.parametrize(("name", "command"), list(commands(typer.main.get_command(main.build()))))
+def test_help_says_all_that_was_written(capsys, monkeypatch, name, command):
+    monkeypatch.setenv("COLUMNS", "1000")  # rich and click wrap nothing then
+    monkeypatch.setenv("TERMINAL_WIDTH", "1000")
+    assert main.run([*name.split()[1:], "--help"]) == 0
+    shown = re.sub(r"\s+", " ", capsys.readouterr().out)
+    for parameter in command.params:
+        written = getattr(parameter, "help", None)
+        if written and not getattr(parameter, "hidden", False):
+            assert re.sub(r"\s+", " ", written) in shown
+
+
+def test_a_model_has_no_latency_before_each_task_was_measured():
+    assert progress.standing(job(tunable=0)) == ""
+    assert progress.standing(job(measured=12)) == "tasks 12/23"
+    assert progress.standing(job(measured=23, current=0.011)).split() == ["model", "11", "ms", "speed-up", "18.2x"]
+
+
+def test_lines_come_when_something_changes_and_not_too_often(capsys):
+    now = [0.0]
+    show = progress._Lines(clock=lambda: now[0])
+
+    def lines(at, *arguments, **values):
+        now[0] = at
+        show(job(*arguments, **values))
+        return capsys.readouterr().err.splitlines()
+
+    assert len(lines(0, state="queued")) == 1
+    (first,) = lines(1, 16, 1)
+    assert lines(5, 32, 2) == []  # too soon
+    (second,) = lines(11, 48, 23, current=0.011)
+    assert lines(30, 48, 23, current=0.011) == []  # nothing new
+    (third,) = lines(31, 396, 23, current=0.0029)
+    assert len({line.index("time") for line in (first, second, third)}) == 1
+    assert len({line.index("trials") for line in (first, second, third)}) == 1
+    (waiting,) = lines(32, 396, 23, current=0.0029, waiting_for={"device_class": "cuda-sm_90"})
+    assert waiting.split() == ["waiting", "for", "a", "device", "of", "class", "cuda-sm_90"]
+    assert len(lines(33, 400, 23, current=0.0029, state="succeeded")) == 1
+
+
+SUMMARY = {
+    "job": "j-1", "trials": 400, "seconds": 240.0, "waited_seconds": 0.0, "untuned_seconds": 0.2, "speedup": 40.0,
+    "tuned_seconds": 0.005, "latency_source": "measured", "output_error": 2e-6,
+    "tasks": [{"tunable": True}, {"tunable": False}],
+}  # fmt: skip
+
+
+def test_the_result_names_latencies_check_log_and_dashboard(tmp_path):
+    text = summary.report(SUMMARY, tmp_path, tmp_path / "data", "http://127.0.0.1:1")
+    latency, outputs, effort, log, dashboard = text.splitlines()
+    assert "200 ms untuned -> 5 ms tuned: 40x faster" in latency
+    assert "measured end to end" in latency
+    assert "2.0e-06" in outputs
+    assert "400 trials on 1 tasks in 4:00" in effort
+    assert "waiting" not in effort
+    assert str(tmp_path / "best.jsonl") in log
+    assert f"tunesmith up --data-dir {tmp_path / 'data'}" in dashboard
+    assert ":1/" not in dashboard  # that stack has ended
+    server = summary.report(SUMMARY | {"latency_source": "estimate", "output_error": None}, None, None, "http://h:8700")
+    assert "estimated" in server
+    assert "not compared" in server
+    assert "tunesmith best j-1" in server
+    assert "http://h:8700/jobs/j-1" in server
+
+
+def test_a_run_that_mostly_waited_says_so(tmp_path):
+    text = summary.report(SUMMARY | {"waited_seconds": 200.0}, None, None, "http://h")
+    assert "3:20 of it waiting for a device or paused" in text
+    over = job(state="succeeded", created_at=BEGAN, finished_at=BEGAN + dt.timedelta(seconds=90), trials=60)
+    assert over.waited_seconds == 30
+    assert job().waited_seconds == 0
+
+
+def test_ids_in_lists_are_never_cut(capsys):
+    name = "j-" + "0123456789abcdef" * 4
+    emit([], table(("id", "name"), [(name, "x" * 300)]), as_json=False)
+    assert name in capsys.readouterr().out
