@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import json
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import httpx2
 import pytest
 
 from tunesmith.cli import main, options, plugins, tune
 from tunesmith.client import Client, transport
-from tunesmith.errors import NotFound, StackFailed
+from tunesmith.errors import NotFound, StackFailed, TargetUnavailable
 
 RUNNING = {"id": "j1", "state": "running", "progress": {"trials": 3, "trials_budget": 9, "seconds": 4}}
 
@@ -79,6 +80,14 @@ def no_stack(*arguments, **options):
         (("tune", "gemm:8x8x8:float32", "--target", "nvidia/nvidia-h100"), "target_unavailable", 2),
         (("tune", "gemm:8x8x8:float32", "--target", "cpu:1000"), "target_unavailable", 2),
         (("tune", "gemm:8x8x8:float32", "--input", "x"), "invalid_input", 2),
+        (("tune", "gemm:8x8x8:float32", "--input", "x=8,8"), "invalid_input", 2),
+        (("tune", str(Path(__file__).parent), "--trials", "4"), "not_a_model", 2),
+        (("tune", __file__, "--trials", "4"), "not_a_model", 2),
+        (("tune", "gemm:8x8x8:float32", "--trials", "1000000000"), "invalid_budget", 2),
+        (("tune", "gemm:8x8x8:float32", "--time", "1e12"), "invalid_budget", 2),
+        (("tune", "gemm:8x8x8:float32", "--seed", "-1"), "invalid_input", 2),
+        (("tune", "gemm:8x8x8:float32", "--out", f"{__file__}/out"), "invalid_input", 2),
+        (("tune", "gemm:8x8x8:float32", "--out", "/proc/out"), "invalid_input", 2),
         (("tune", "gemm:8x8x8:float32", "--server", "http://127.0.0.1:9"), "server_unreachable", 1),
         (("jobs", "list", "--server", "http://127.0.0.1:9"), "server_unreachable", 1),
         (("device", "list", "--server", "nonsense"), "server_unreachable", 1),
@@ -157,6 +166,43 @@ def test_tune_on_a_server_writes_the_result(capsys, server, tmp_path):
     assert {"job", "model", "target", "trials", "seconds", "untuned_seconds", "tuned_seconds", "tasks"} <= set(summary)
     body = next(json.loads(request.content) for request in server["seen"] if request.method == "POST")
     assert body["budget"] == {"trials": 9, "stop_when_converged": False}
+
+
+def test_tune_without_a_budget_takes_the_documented_one(capsys, server):
+    server["GET /readyz"] = {}
+    server["POST /v1/jobs"] = RUNNING
+    server["GET /v1/jobs/j1"] = RUNNING | {"state": "succeeded"}
+    server["GET /v1/jobs/j1/tasks"] = {"items": [], "next_cursor": None}
+    assert run(capsys, "tune", "gemm:8x8x8:float32", "--json")[0] == 0
+    body = next(json.loads(request.content) for request in server["seen"] if request.method == "POST")
+    assert 0 < body["budget"]["seconds"] <= tune.DEFAULT_SECONDS
+    assert "trials" not in body["budget"]
+    assert run(capsys, "tune", "--help")[1].count(f"{tune.DEFAULT_SECONDS:g}")
+
+
+def test_a_stack_of_its_own_refuses_another_cpu_and_ends(capsys, server, monkeypatch, tmp_path):
+    ended = []
+
+    class Stack:
+        url = "http://server"
+
+        def __init__(self, *arguments, **options):
+            pass
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            ended.append(error[0])
+
+    monkeypatch.setattr(tune, "EmbeddedStack", Stack)
+    server["GET /v1/devices"] = {"items": [{"name": "d", "device_classes": ["llvm-znver4-1"], "alive": True}]}
+    other = '{"kind": "llvm", "mcpu": "cascadelake", "num-cores": 1}'
+    arguments = ("tune", "gemm:8x8x8:float32", "--target", other, "--data-dir", str(tmp_path), "--json")
+    status, (problem,), _ = run(capsys, *arguments)
+    assert (status, problem["code"], ended) == (2, "target_unavailable", [TargetUnavailable])
+    assert "llvm-cascadelake-1 (it has llvm-znver4-1)" in problem["detail"]
+    assert not [request for request in server["seen"] if request.method == "POST"]
 
 
 def test_interrupting_tune_leaves_a_running_servers_job_alone(capsys, server, monkeypatch):
