@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx2
 
+from db.blobs import BlobStore
 from tunesmith.errors import MeasurementFailed
 from tunesmith.messages import Payload
 
@@ -22,10 +23,14 @@ class PayloadCache:
     Args:
         folder: where the files lie, by SHA-256.
         limit: bytes to keep; the blob fetched last stays whatever its size.
+        store: the blob store, for a worker that can read it: what lies there is neither fetched nor copied.
     """
 
-    def __init__(self, folder: Path, limit: int = DEFAULT_LIMIT, client: httpx2.Client | None = None) -> None:
+    def __init__(
+        self, folder: Path, limit: int = DEFAULT_LIMIT, client: httpx2.Client | None = None, store: Path | None = None
+    ) -> None:
         self._folder, self._limit = folder, limit
+        self._store = store
         self._client = client or httpx2.Client(timeout=60.0, follow_redirects=False, trust_env=False)
 
     def load(self, payload: Payload) -> bytes:
@@ -47,6 +52,8 @@ class PayloadCache:
             return path
         if payload.sha256 is None or payload.url is None:
             raise MeasurementFailed("a payload is neither inline nor a blob with a URL")
+        if (stored := self._stored(payload.sha256)) is not None:
+            return stored
         path = self._folder / payload.sha256
         if path.exists():
             os.utime(path)
@@ -59,6 +66,12 @@ class PayloadCache:
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
+
+    def _stored(self, sha: str) -> Path | None:
+        if self._store is None or not self._store.is_dir():
+            return None
+        store = BlobStore(self._store)
+        return store.path(sha) if store.exists(sha) else None
 
     def _download(self, url: str, expected: str, path: Path) -> None:
         digest = hashlib.sha256()
