@@ -16,6 +16,8 @@ import pytest
 from coordinator_process import coordinator
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
+from db.engine import create_engine, session_factory
+from db.models import Job
 from tools.browser import REMEDY, find
 
 pytestmark = pytest.mark.browser
@@ -47,9 +49,14 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("filled")
     dashboard_rows.fill(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[str]:
     with coordinator(folder, device_timeout=WEEK) as url:
         yield url
 
@@ -168,6 +175,20 @@ def test_a_failed_job_shows_its_problem(page: Page, server: str) -> None:
     expect(page.get_by_text("No tasks yet")).to_be_visible()
     expect(page.get_by_text("Nothing measured yet")).to_be_visible()
     expect(page.get_by_role("button", name="Cancel")).to_be_hidden()
+
+
+def test_invented_figures_are_called_so(page: Page, server: str, folder: Path) -> None:
+    engine = create_engine(f"sqlite:///{folder / 'tunesmith.db'}")
+    with session_factory(engine).begin() as session:
+        session.get_one(Job, "done").simulated = True
+    page.goto(f"{server}/jobs/done")
+    expect(page.get_by_text("Its latencies are invented; nothing was measured.")).to_be_visible()
+    expect(page.get_by_text("Current latency, simulated")).to_be_visible()
+    page.goto(server)
+    expect(row(page, "Succeeded")).to_contain_text("(simulated)")
+    with session_factory(engine).begin() as session:
+        session.get_one(Job, "done").simulated = False
+    engine.dispose()
 
 
 def test_an_unknown_job_is_a_problem_and_not_a_crash(page: Page, server: str) -> None:
