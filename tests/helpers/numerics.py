@@ -97,7 +97,13 @@ def random_inputs(path: Path, seed: int) -> dict[str, Array]:
 
 def reference(path: Path, inputs: dict[str, Array]) -> Array:
     """The first output by onnxruntime."""
-    return np.asarray(_session(path).run(None, inputs)[0])
+    return references(path, inputs)[0]
+
+
+def references(path: Path, *inputs: dict[str, Array]) -> list[Array]:
+    """The first outputs for several inputs."""
+    session = _session(path)
+    return [np.asarray(session.run(None, values)[0]) for values in inputs]
 
 
 def _session(path: Path) -> onnxruntime.InferenceSession:

@@ -1,0 +1,131 @@
+"""600 MB of weights from the upload to two libraries: in files all the way, never in a message or a row."""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import big_model
+import numerics
+import numpy as np
+import pytest
+from stack_probe import WORDS, processes
+from stack_watch import StackWatch
+
+from tunesmith.client import Client, EmbeddedStack
+from tunesmith.states import JobState
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
+WIDTH = 8640
+TRIALS = 16
+WAIT = 300.0
+MB = 1_000_000
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder that does not wait for pytest to be removed."""
+    yield tmp_path
+    shutil.rmtree(tmp_path)
+
+
+def largest_cell(database: Path) -> int:
+    """Bytes of the largest value of any column of any row."""
+    with closing(sqlite3.connect(database)) as db:
+        tables = [name for (name,) in db.execute("select name from sqlite_master where type = 'table'")]
+        columns = [(t, row[1]) for t in tables for row in db.execute(f'pragma table_info("{t}")')]
+        found = [db.execute(f'select max(length(cast("{c}" as blob))) from "{t}"').fetchone()[0] for t, c in columns]
+    assert len(tables) > 10
+    return max(size for size in found if size is not None)
+
+
+def size_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def check_outputs(library: Path, model: Path) -> None:
+    """The library against onnxruntime."""
+    import tvm
+    from tvm import relax
+
+    rng = np.random.default_rng(1)
+    shape = (1, 3, big_model.SIDE, big_model.SIDE)
+    x, other = (rng.standard_normal(shape).astype(np.float32) for _ in range(2))
+    theirs, elsewhere = numerics.references(model, {"x": x}, {"x": other})
+    machine: Any = relax.VirtualMachine(tvm.runtime.load_module(str(library)), tvm.cpu())
+    assert numerics.error(machine["main"](tvm.runtime.tensor(x)).numpy(), theirs, elsewhere) < 1e-4
+
+
+def check_memory(watch: StackWatch, size: int) -> None:
+    """Whoever only passes the model on never holds it; whoever works on it holds few copies."""
+    for name in ("redis", "coordinator", "record", "measure"):
+        assert watch.peak_of(WORDS[name]) < size / 2, name
+    assert watch.peak_of(WORDS["core"]) < 4.5 * size
+    assert watch.peak_of(WORDS["device"]) < 4.5 * size
+    assert watch.peak_of("workers.sandbox.child") < 3 * size
+
+
+def check_traffic(watch: StackWatch, data: Path) -> None:
+    assert {"tunesmith:ingest", "tunesmith:search", "tunesmith:record"} <= set(watch.largest)
+    assert any(key.startswith("tunesmith:measure.") for key in watch.largest)
+    assert max(watch.largest.values()) < 1.1 * MB
+    assert watch.redis_peak < 32 * MB
+    assert largest_cell(data / "tunesmith.db") < 2 * MB
+    assert (data / "tunesmith.db").stat().st_size < 16 * MB
+
+
+def check_disk(data: Path, temporary: Path, size: int) -> None:
+    """The upload and its weights, and nothing of what was made on the way."""
+    assert size_of(data) < 2 * size + 16 * MB
+    assert list((data / "blobs").rglob(".*")) == []
+    assert size_of(temporary) < MB
+
+
+def compiled(env: dict[str, str], out: Path, *command: object) -> str:
+    done = subprocess.run([sys.executable, *map(str, command)], env=env, cwd=out.parent, capture_output=True,
+                          text=True, timeout=WAIT, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_six_hundred_megabytes(folder: Path, stack_env: dict[str, str]) -> None:
+    model = big_model.vgg(folder / "model.onnx", WIDTH)
+    size = model.stat().st_size
+    assert size > 600 * MB
+    data, temporary, log = folder / "data", folder / "tmp", folder / "best.jsonl"
+    temporary.mkdir()
+    env = stack_env | {"TMPDIR": str(temporary)}
+    with EmbeddedStack(data, env=env) as stack, Client(stack.url) as client, StackWatch(data) as watch:
+        uploaded = client.wait_model(client.upload_model(model).id, timeout=WAIT)
+        job = client.wait(client.submit(model_id=uploaded.id, target="cpu", trials=TRIALS).id, timeout=WAIT)
+        assert job.state is JobState.SUCCEEDED, job.error
+        client.download_best(job.id, log)
+        export = client.download_metaschedule(job.id, folder / "export")
+    assert job.progress.trials == TRIALS
+    assert job.latency.untuned is not None
+    assert job.latency.output_error is not None
+    assert job.latency.output_error < 1e-4
+    assert processes(data) == {}
+    check_memory(watch, size)
+    check_traffic(watch, data)
+    check_disk(data, temporary, size)
+    shutil.rmtree(data)
+
+    library = folder / "model.so"
+    compiled(env, library, "-I", export / "compile.py", library)
+    check_outputs(library, model)
+    shutil.rmtree(export)
+    library.unlink()
+    answer = compiled(env, library, "-m", "tunesmith.cli", "compile", model, "--log", log, "-o", library, "--json")
+    assert json.loads(answer)["schedules"] > 0
+    check_outputs(library, model)
+    assert size_of(temporary) < MB
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 < 6.5 * size

@@ -1,0 +1,96 @@
+"""Watches an embedded stack while it works: every message that Redis is sent, the peak memory of every process."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import Counter
+from pathlib import Path
+from types import TracebackType
+
+import redis
+from stack_probe import children, processes
+
+EVERY = 0.5
+
+
+class StackWatch:
+    """Within ``with`` it watches.
+
+    Args:
+        data_dir: of the stack, which runs.
+
+    Attributes:
+        largest: bytes of the largest element that was pushed, by Redis key.
+        peaks: bytes of resident memory at most, by process id.
+        commands: command lines by process id.
+        redis_peak: bytes that Redis used at most, known at the end.
+    """
+
+    redis_peak: int
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+        self._redis = redis.Redis.from_url(setting(children(data_dir, "coordinator")[0], "TUNESMITH_BROKER_URL"))
+        self._monitor = self._redis.monitor()
+        self._end = threading.Event()
+        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._listen, self._sample)]
+        self.largest: Counter[str] = Counter()
+        self.peaks: Counter[int] = Counter()
+        self.commands: dict[int, str] = {}
+
+    def __enter__(self) -> StackWatch:
+        self._monitor.__enter__()
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._look()
+        self.redis_peak = int(self._redis.info("memory")["used_memory_peak"])
+        self._end.set()
+        self._redis.echo("end")  # wakes the listener
+        for thread in self._threads:
+            thread.join(10.0)
+        self._monitor.__exit__(kind, error, trace)
+        self._redis.close()
+
+    def _listen(self) -> None:
+        for entry in self._monitor.listen():
+            if self._end.is_set():
+                return
+            command, _, rest = entry["command"].partition(" ")
+            key, _, element = rest.partition(" ")
+            if command in ("LPUSH", "RPUSH"):
+                self.largest[key] = max(self.largest[key], len(element))
+
+    def _sample(self) -> None:
+        while not self._end.wait(EVERY):
+            self._look()
+
+    def _look(self) -> None:
+        found = processes(self._data_dir)
+        self.commands.update(found)
+        for pid in found:
+            self.peaks[pid] = max(self.peaks[pid], peak(pid))
+
+    def peak_of(self, words: str) -> int:
+        """The highest peak among the processes whose command line holds ``words``."""
+        return max(self.peaks[pid] for pid, command in self.commands.items() if words in command)
+
+
+def setting(pid: int, name: str) -> str:
+    """A variable of a process's environment."""
+    pairs = (entry.partition("=") for entry in Path(f"/proc/{pid}/environ").read_text().split("\0"))
+    return next(value for key, _, value in pairs if key == name)
+
+
+def peak(pid: int) -> int:
+    """Bytes of resident memory that a process had at most; 0 when it has ended."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0
