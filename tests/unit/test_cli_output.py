@@ -76,7 +76,7 @@ def test_lines_come_when_something_changes_and_not_too_often(capsys):
 SUMMARY = {
     "job": "j-1", "trials": 400, "seconds": 240.0, "waited_seconds": 0.0, "untuned_seconds": 0.2, "speedup": 40.0,
     "tuned_seconds": 0.005, "latency_source": "measured", "output_error": 2e-6,
-    "tasks": [{"tunable": True}, {"tunable": False}],
+    "tasks": [{"tunable": True, "trials": 400}, {"tunable": True, "trials": 0}, {"tunable": False, "trials": 0}],
 }  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def test_the_result_names_latencies_check_log_and_dashboard(tmp_path):
     assert "200 ms untuned -> 5 ms tuned: 40x faster" in latency
     assert "measured end to end" in latency
     assert "2.0e-06" in outputs
-    assert "400 trials on 1 tasks in 4:00" in effort
+    assert "400 trials on only 1 of 2 tasks in 4:00" in effort
     assert "waiting" not in effort
     assert str(tmp_path / "best.jsonl") in log
     assert f"tunesmith up --data-dir {tmp_path / 'data'}" in dashboard

@@ -82,8 +82,10 @@ def _outputs(error: float | None) -> str:
 
 
 def _effort(summary: dict[str, Any]) -> str:
-    tunable = sum(bool(task["tunable"]) for task in summary["tasks"])
-    text = f"{summary['trials']} trials on {tunable} tasks in {duration(summary['seconds'])}"
+    tunable = [task for task in summary["tasks"] if task["tunable"]]
+    visited = sum(task["trials"] > 0 for task in tunable)
+    tasks = f"{visited} tasks" if visited == len(tunable) else f"only {visited} of {len(tunable)} tasks"
+    text = f"{summary['trials']} trials on {tasks} in {duration(summary['seconds'])}"
     waited = summary["waited_seconds"]
     if 2 * waited > summary["seconds"]:
         text += f", {duration(waited)} of it waiting for a device or paused: little of it was tuning"
