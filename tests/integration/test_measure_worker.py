@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -184,7 +186,8 @@ def test_cuda_batch_without_a_compiler_says_what_to_install(
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "nvidia").mkdir()
     (tmp_path / "nvidia" / "__init__.py").touch()
-    monkeypatch.syspath_prepend(tmp_path)  # hides the packages of NVRTC, here and in the builders
+    # Hides the packages of NVRTC from the builders.
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *(entry for entry in sys.path if entry)]))
     settings = Settings(
         data_dir=tmp_path, simulate=True, device_classes=("nvidia-nvidia-h100",), lease_file=tmp_path / "lease"
     )
