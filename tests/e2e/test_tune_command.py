@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,6 +31,14 @@ def cli(env, *arguments, within=WAIT):
         [sys.executable, "-m", "tunesmith.cli", *map(str, arguments)],
         env=env, capture_output=True, text=True, timeout=within, stdin=subprocess.DEVNULL,
     )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def interrupts_are_heeded():
+    """Where this suite runs in the background interrupts are ignored, and children would inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
@@ -95,7 +104,15 @@ def own_env(tmp_path, stack_env):
     return stack_env | {"TMPDIR": str(temporary), "TUNESMITH_LEASE_FILE": str(tmp_path / "host.lease")}
 
 
-def leftovers(data_dir, env):
+def leftovers(data_dir, env, within=10.0):
+    """What is still there ``within`` seconds of a stack's end, whose last process removes the lock as it goes."""
+    end = time.monotonic() + within
+    while (left := remains(data_dir, env)) and time.monotonic() < end:
+        time.sleep(0.1)
+    return left
+
+
+def remains(data_dir, env):
     """What should not be there once a stack has ended: processes, sockets, locks, temporary files."""
     temporary, lease = Path(env["TMPDIR"]), Path(env["TUNESMITH_LEASE_FILE"])
     sockets = [path for folder in (data_dir, temporary) for path in folder.rglob("*") if path.is_socket()]
