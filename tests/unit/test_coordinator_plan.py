@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.coordinator.scheduling import actions as act
-from services.coordinator.scheduling.budget import evaluation_reserve
+from services.coordinator.scheduling.budget import evaluation_reserve, round_size
 from services.coordinator.scheduling.plan import Limits, plan
 from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot, TaskSnapshot, TrainingSnapshot
 from tunesmith.states import JobState, ModelState, WorkState
@@ -123,6 +123,16 @@ def test_end_of_the_seconds_drops_proposals_but_not_measurements() -> None:
     assert moves(actions) == [("a", JobState.FINISHING)]
     measuring = replace(proposing, proposing=False)
     assert moves(plan(snap(replace(late, tasks=(measuring,))))) == []
+
+
+def test_the_first_pass_keeps_the_pace_that_the_job_has() -> None:
+    tasks = (task(1, rounds=1, trials=16), *(task(key) for key in range(2, 22)))
+    fast = replace(job(budget_trials=None, budget_seconds=600.0, elapsed=4.0), tasks=tasks)
+    assert round_size(fast, warm=False) == 16
+    slow = replace(fast, elapsed=40.0)
+    assert 2 < round_size(slow, warm=False) < 8
+    assert round_size(replace(fast, elapsed=500.0), warm=False) == 2
+    assert round_size(slow, warm=True) == 16
 
 
 def test_a_budget_of_seconds_keeps_time_for_the_check() -> None:

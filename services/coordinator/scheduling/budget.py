@@ -9,7 +9,7 @@ MIN_ROUND_SIZE = 2
 WARM_UP_SHARE = 0.5
 """Part of the budget that may go into visiting every task once."""
 GUESSED_TRIALS_PER_SECOND = 2.0
-"""Used until the job's own rate is known."""
+"""Used until the job's own pace is known."""
 CONVERGED_GAIN = 0.01
 """A job has converged when its latest rounds improved the model by less than this share."""
 
@@ -58,18 +58,21 @@ def round_size(job: JobSnapshot, warm: bool) -> int:
     if not warm:
         expected = _expected_trials(job)
         if expected is not None:
-            tasks = sum(1 for task in job.tasks if task.tunable) or 1
-            size = max(MIN_ROUND_SIZE, min(size, int(expected * WARM_UP_SHARE / tasks)))
+            unseen = sum(1 for task in job.tasks if task.tunable and not task.rounds) or 1
+            spare = expected * WARM_UP_SHARE - job.trials - job.trials_in_flight
+            size = max(MIN_ROUND_SIZE, min(size, int(spare / unseen)))
     left = trials_left(job)
     return size if left is None else min(size, left)
 
 
 def _expected_trials(job: JobSnapshot) -> float | None:
+    """Trials of the whole job, at its own pace once that is known: other jobs and slow candidates set it, too."""
     limits: list[float] = []
     if job.budget_trials is not None:
         limits.append(job.budget_trials)
     if job.budget_seconds is not None:
-        limits.append((job.budget_seconds - evaluation_reserve(job)) * GUESSED_TRIALS_PER_SECOND)
+        pace = job.trials / job.elapsed if job.trials >= ROUND_SIZE else GUESSED_TRIALS_PER_SECOND
+        limits.append((job.budget_seconds - evaluation_reserve(job)) * pace)
     return min(limits) if limits else None
 
 
