@@ -10,9 +10,11 @@ import pytest
 from db.models import Model
 from db.repositories import work
 from tunesmith.errors import UnsupportedOperator
+from tunesmith.messages import DeviceReport, IngestModel
 from tunesmith.states import ModelState
 from workers.core.context import Context
 from workers.core.leased import Lease, LeaseLost, run_leased
+from workers.core.tasks import CoreTask, perform
 
 TIMEOUT = 0.3
 
@@ -87,3 +89,20 @@ def test_anything_else_is_tried_again_until_the_attempts_are_used_up(context: Co
         ModelState.REJECTED, "internal_error", "RuntimeError: boom",
     )
     assert not run_leased(context, Model, "m1", 4, 30, task)
+
+
+def test_work_whose_code_does_not_load_fails_with_the_reason(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_install.py").write_text("raise OSError('libsomething.so.1: cannot open shared object file')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    ingest = CoreTask(IngestModel, "ingest", "broken_install", "run", 10)
+    for attempt in range(1, context.settings.max_attempts + 1):
+        assert model(context).state is ModelState.IMPORTING
+        perform(ingest, context, IngestModel(model_id="m1", attempt=attempt))
+    row = model(context)
+    assert row.state is ModelState.REJECTED
+    assert "libsomething.so.1" in row.error["detail"]
+    report = DeviceReport(worker="w", name="d", host="h", device_classes=[], target={}, cores=1)
+    with pytest.raises(OSError, match="libsomething"):
+        perform(CoreTask(DeviceReport, "record", "broken_install", "run", 10), context, report)

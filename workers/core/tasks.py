@@ -49,6 +49,10 @@ CORE_TASKS = (
 )
 
 
+LEASED = (IngestModel, PrepareJob, ProposeRound, TrainCostModel)
+"""Messages about a row that a worker claims."""
+
+
 def register(app: Celery, queues: Iterable[str], context: Callable[[], Any]) -> None:
     """Register the tasks of ``queues``; ``context`` makes or returns the process's context."""
     wanted = set(queues)
@@ -59,7 +63,42 @@ def register(app: Celery, queues: Iterable[str], context: Callable[[], Any]) -> 
 
 def _register(app: Celery, task: CoreTask, context: Callable[[], Any]) -> None:
     def run(body: dict[str, Any]) -> None:
-        function = getattr(importlib.import_module(task.module), task.function)
-        function(context(), task.message.model_validate(body))
+        perform(task, context(), task.message.model_validate(body))
 
     app.task(name=task.message.task, shared=False, time_limit=task.limit)(run)
+
+
+def perform(task: CoreTask, context: Any, message: Message) -> None:
+    """Do what a message asks for.
+
+    Where the code for it does not load, a broken installation, the work uses up an attempt like any other that
+    breaks: nobody would claim it otherwise, and its message would come back for ever.
+    """
+    try:
+        function = getattr(importlib.import_module(task.module), task.function)
+    except Exception as error:  # an import runs foreign code, which may raise anything
+        if not isinstance(message, LEASED):
+            raise
+        _use_up_attempt(context, message, error)
+    else:
+        function(context, message)
+
+
+def _use_up_attempt(
+    context: Any, message: IngestModel | PrepareJob | ProposeRound | TrainCostModel, error: Exception
+) -> None:
+    from db.models import CostModelRow, Job, Model, Round
+    from workers.core.leased import Lease, run_leased
+
+    def broken(_: Lease) -> None:
+        raise error
+
+    timeout = context.settings.work_timeout
+    if isinstance(message, IngestModel):
+        run_leased(context, Model, message.model_id, message.attempt, timeout, broken)
+    elif isinstance(message, PrepareJob):
+        run_leased(context, Job, message.job_id, message.attempt, timeout, broken)
+    elif isinstance(message, ProposeRound):
+        run_leased(context, Round, message.round_id, message.attempt, timeout, broken)
+    else:
+        run_leased(context, CostModelRow, message.cost_model_id, message.attempt, timeout, broken)
