@@ -16,6 +16,7 @@ from services.coordinator import auth, problems
 from services.coordinator.broker import CeleryPublisher, Publisher
 from services.coordinator.context import Context
 from services.coordinator.lazy import Elsewhere, LazyApp
+from services.coordinator.limits import BodyLimit
 from services.coordinator.metrics import Metrics
 from services.coordinator.routers import best, blobs, events, failures, fleet, health, jobs, models, progress
 from services.coordinator.scheduling.loop import SchedulingLoop
@@ -75,6 +76,7 @@ def create_app(
     )
     app.state.context, app.state.run_loop = context, run_loop
     problems.install(app)
+    app.add_middleware(BodyLimit)
     for module in (health, models, jobs, progress, failures, events, best, fleet, blobs):
         app.include_router(module.router)
     app.state.dashboard = dashboard

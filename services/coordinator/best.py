@@ -12,7 +12,7 @@ from typing import IO, Any, BinaryIO, cast
 from sqlalchemy.orm import Session
 
 from db.blobs import BlobStore
-from db.models import Job, JobTask, Model, Record, Schedule, TargetRow, WorkloadRow
+from db.models import Evaluation, Job, JobTask, Model, Record, Schedule, TargetRow, WorkloadRow
 from db.repositories import schedules, views_jobs
 from db.repositories import views_scheduling as rows
 from tunesmith import metaschedule
@@ -27,7 +27,7 @@ CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class Line:
-    """A task of the job and its champion, if one beats the default schedule."""
+    """A task of the job and its champion, if one beats the default schedule; ``checked`` by the job's evaluation."""
 
     task: JobTask
     workload: WorkloadRow
@@ -35,6 +35,7 @@ class Line:
     record: Record | None
     finder: Job | None
     baseline: Record | None
+    checked: bool
 
     @property
     def args(self) -> tuple[TensorSpec, ...]:
@@ -68,22 +69,28 @@ def collect(session: Session, job: Job) -> Best:
     workloads = [task.workload_hash for task, _, _ in tasks]
     found = schedules.of_workloads(session, workloads, target.hash, simulated=job.simulated)
     baselines = views_jobs.baselines(session, job.id)
-    lines = tuple(_line(session, task, workload, found.get(workload.hash), baselines) for task, workload, _ in tasks)
     evaluation = rows.evaluation_of(session, job.id)
+    lines = tuple(
+        _line(session, task, workload, found.get(workload.hash), baselines.get(task.id), evaluation)
+        for task, workload, _ in tasks
+    )
     model = session.get_one(Model, job.model_id)
     return Best(job, model, target.json, lines, evaluation.output_error if evaluation else None)
 
 
 def _line(
-    session: Session, task: JobTask, workload: WorkloadRow, champion: Schedule | None, baselines: dict[int, Record]
-) -> Line:
-    baseline = baselines.get(task.id)
+    session: Session, task: JobTask, workload: WorkloadRow, champion: Schedule | None, baseline: Record | None,
+    evaluation: Evaluation | None,
+) -> Line:  # fmt: skip
     beaten = champion is not None and task.untuned_seconds is not None and champion.latency >= task.untuned_seconds
     if champion is None or beaten:
-        return Line(task, workload, None, None, None, baseline)
+        return Line(task, workload, None, None, None, baseline, checked=evaluation is not None)
     record = session.get(Record, champion.record_id)
     finder = session.get(Job, record.job_id) if record is not None and record.job_id else None
-    return Line(task, workload, champion, record, finder, baseline)
+    # Another job may have found it after this job's check, which says nothing of it then.
+    own = record is not None and record.job_id == task.job_id
+    checked = evaluation is not None and (own or champion.updated_at <= evaluation.created_at)
+    return Line(task, workload, champion, record, finder, baseline, checked)
 
 
 def json_lines(best: Best, blobs: BlobStore) -> Iterator[bytes]:
@@ -104,13 +111,13 @@ def _body(best: Best, line: Line, blobs: BlobStore) -> dict[str, Any]:
             "module": blobs.get_bytes(line.workload.module_blob).decode(),
             "metaschedule": json.loads(blobs.get_bytes(line.workload.metaschedule_blob)),
             "args": line.workload.args,
-            "flops": line.workload.flops,
+            "flops": round(line.workload.flops),
         },
         "target": best.target,
         "trace": line.champion.trace if line.champion is not None else None,
         "latency": _latency(shown),
         "untuned_latency": None if task.untuned_seconds is None else {"median": task.untuned_seconds},
-        "verified": None if best.error is None else {
+        "verified": None if best.error is None or not line.checked else {
             "error": best.error,
             "definition": "max|tuned(x) - untuned(x)| / max|untuned(x) - untuned(x')|",
             "reference": "the whole model with default schedules, same inputs",

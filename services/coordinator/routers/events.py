@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator
 from typing import Annotated
@@ -14,7 +15,7 @@ from starlette.responses import Response
 
 from services.coordinator.auth import Caller, InCaller
 from services.coordinator.context import Context, InContext
-from services.coordinator.schemas.common import Limit, Page
+from services.coordinator.schemas.common import MAX_ID, Limit, Page
 from services.coordinator.schemas.jobs import EventBody
 from services.coordinator.usecases import jobs, progress
 from tunesmith.states import is_final
@@ -39,9 +40,9 @@ async def job_events(
 ) -> Response | Page[EventBody]:  # fmt: skip
     """A page of events, oldest first; with ``Accept: text/event-stream`` they are streamed as they happen, until
     the job is over."""
-    if last_event_id is not None and last_event_id.isascii() and last_event_id.isdigit():
+    if last_event_id is not None and re.fullmatch("[0-9]{1,19}", last_event_id):
         after = int(last_event_id)
-    after = min(cursor if cursor is not None else after, 2**63 - 1)
+    after = min(cursor if cursor is not None else after, MAX_ID)
     if "text/event-stream" not in request.headers.get("accept", ""):
         return await run_in_threadpool(progress.events, context, caller, job_id, after, limit)
     await run_in_threadpool(jobs.show, context, caller, job_id)  # a problem, not a broken stream

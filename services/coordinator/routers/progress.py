@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
 from services.coordinator.curve import MAX_POINTS
-from services.coordinator.schemas.common import Cursor, Limit, Page
+from services.coordinator.schemas.common import MAX_ID, Cursor, Limit, Page
 from services.coordinator.schemas.jobs import (
     CurveBody,
     DecisionBody,
@@ -53,7 +53,8 @@ def job_rounds(
 
 @router.get("/trials")
 def job_trials(
-    context: InContext, caller: InCaller, job_id: str, task: int | None = None,
+    context: InContext, caller: InCaller, job_id: str,
+    task: Annotated[int | None, Query(ge=0, le=MAX_ID, description="A task's id.")] = None,
     failure: Annotated[str | None, Query(max_length=30, description="A failure kind, or `none`.")] = None,
     limit: Limit = 50, cursor: Cursor = None,
 ) -> Page[TrialBody]:  # fmt: skip

@@ -15,6 +15,8 @@ from tunesmith.errors import InvalidInput
 
 Item = TypeVar("Item")
 MAX_LIMIT = 200
+MAX_ID = 2**63 - 1
+"""The largest integer that a database column holds."""
 
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Items of a page.")]
 Cursor = Annotated[str | None, Query(max_length=500, description="`next_cursor` of the page before.")]
@@ -48,6 +50,25 @@ def decode_cursor(cursor: str | None, size: int) -> list[Any] | None:
     except (ValueError, binascii.Error):
         values = None
     if not isinstance(values, list) or len(values) != size:
-        raise InvalidInput("the cursor is not one of ours: take `next_cursor` of the page before", field="cursor",
-                           value=cursor)
+        raise foreign_cursor(cursor)
     return values
+
+
+def decode_number(cursor: str | None, default: int) -> int:
+    """The one integer that a cursor remembers, ``default`` without a cursor. Raises InvalidInput."""
+    values = decode_cursor(cursor, 1)
+    return default if values is None else whole(values[0], cursor)
+
+
+def whole(value: Any, cursor: str | None) -> int:
+    """``value`` of a cursor as an integer that a database holds. Raises InvalidInput."""
+    if type(value) is not int or abs(value) > MAX_ID:
+        raise foreign_cursor(cursor)
+    return value
+
+
+def foreign_cursor(cursor: str | None) -> InvalidInput:
+    """The error for a cursor that this API did not make."""
+    return InvalidInput(
+        "the cursor is not one of ours: take `next_cursor` of the page before", field="cursor", value=cursor
+    )

@@ -14,7 +14,7 @@ from db.repositories import views_scheduling as rows
 from db.repositories.transitions import transition
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
-from services.coordinator.schemas.common import Page, decode_cursor, encode_cursor
+from services.coordinator.schemas.common import Page, decode_cursor, encode_cursor, whole
 from services.coordinator.schemas.jobs import JobBody, JobChange
 from services.coordinator.times import parse_time
 from services.coordinator.usecases.describe import describe
@@ -49,7 +49,7 @@ def page(
     at = decode_cursor(cursor, 2)
     after: tuple[Any, str] | None = None
     if at:
-        after = (parse_time(at[0], "cursor") if column == "created_at" else _number(at[0]), str(at[1]))
+        after = (parse_time(at[0], "cursor") if column == "created_at" else whole(at[0], cursor), str(at[1]))
     with context.reading() as session:
         ids = views.page(
             session, owner=caller.filter, state=state, target=target, sort=column, descending=descending,
@@ -60,12 +60,6 @@ def page(
             last = views.get(session, ids[limit - 1])
             more = encode_cursor(getattr(last, column), ids[limit - 1])
         return Page(items=describe(session, ids[:limit], context.settings.device_timeout), next_cursor=more)
-
-
-def _number(value: Any) -> int:
-    if not isinstance(value, int):
-        raise InvalidInput("the cursor is not one of ours", field="cursor")
-    return value
 
 
 def cancel(context: Context, caller: Caller, job_id: str) -> JobBody:

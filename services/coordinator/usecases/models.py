@@ -16,7 +16,7 @@ from db.repositories import views_models as views
 from db.repositories.transitions import transition
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
-from services.coordinator.schemas.common import Page, decode_cursor, encode_cursor
+from services.coordinator.schemas.common import Page, decode_cursor, decode_number, encode_cursor
 from services.coordinator.schemas.models import ModelBody, ModelTaskBody, TensorBody
 from services.coordinator.times import parse_time
 from services.coordinator.uploads import Upload
@@ -122,10 +122,10 @@ def page(context: Context, caller: Caller, limit: int, cursor: str | None) -> Pa
 
 def tasks(context: Context, caller: Caller, model_id: str, limit: int, cursor: str | None) -> Page[ModelTaskBody]:
     """A model's tasks in order."""
-    at = decode_cursor(cursor, 1)
+    after = decode_number(cursor, -1)
     with context.reading() as session:
         visible(session, caller, model_id)
-        rows = views.tasks_page(session, model_id, int(at[0]) if at else -1, limit + 1)
+        rows = views.tasks_page(session, model_id, after, limit + 1)
         items = [
             ModelTaskBody(
                 name=task.name, workload=task.workload_hash, family=workload.family, weight=task.weight,

@@ -13,7 +13,7 @@ from db.repositories import views_jobs as views
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
 from services.coordinator.curve import MAX_POINTS, TaskLatency, best_so_far, down_sample
-from services.coordinator.schemas.common import Page, decode_cursor, encode_cursor
+from services.coordinator.schemas.common import Page, decode_number, encode_cursor
 from services.coordinator.schemas.jobs import (
     CurveBody,
     CurvePoint,
@@ -64,7 +64,7 @@ def _task(
         gflops=workload.flops / best / 1e9 if best and workload.flops else None,
         share=task.weight * best / total if best and total else None,
         budget_share=task.trials / trials if trials else 0.0,
-        belief=None if score is None else {"expected_gain": _finite(score)},
+        belief=None if score is None else {"expected_gain": _finite(score), "uncertainty": None},
     )  # fmt: skip
 
 
@@ -151,10 +151,10 @@ def decisions(context: Context, caller: Caller, job_id: str, limit: int, cursor:
 def _rounds(
     context: Context, caller: Caller, job_id: str, limit: int, cursor: str | None
 ) -> tuple[list[Any], str | None]:
-    at = decode_cursor(cursor, 1)
+    after = decode_number(cursor, 0)
     with context.reading() as session:
         visible(session, caller, job_id)
-        found = list(views.rounds(session, job_id, after=int(at[0]) if at else 0, limit=limit + 1))
+        found = list(views.rounds(session, job_id, after=after, limit=limit + 1))
     return found[:limit], encode_cursor(found[limit - 1][0].number) if len(found) > limit else None
 
 
@@ -163,12 +163,10 @@ def trials(
     cursor: str | None,
 ) -> Page[TrialBody]:  # fmt: skip
     """Measured candidates, oldest first."""
-    at = decode_cursor(cursor, 1)
+    after = decode_number(cursor, 0)
     with context.reading() as session:
         visible(session, caller, job_id)
-        found = views.trials(
-            session, job_id, after=int(at[0]) if at else 0, limit=limit + 1, task=task, failure=failure
-        )
+        found = views.trials(session, job_id, after=after, limit=limit + 1, task=task, failure=failure)
     items = [
         TrialBody(
             id=row.id, task=row.job_task_id, batch=row.batch_id, index=row.index, workload=row.workload_hash,

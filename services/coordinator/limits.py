@@ -1,0 +1,45 @@
+"""A limit on request bodies. Uploads of models have their own, counted while they stream to disk."""
+
+from __future__ import annotations
+
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MAX_BODY_BYTES = 1 << 20
+UPLOADS = "/v1/models"
+
+
+class BodyLimit:
+    """ASGI middleware: a body of the API is never read beyond ``MAX_BODY_BYTES``; the answer is 413 then."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, with a body that is counted."""
+        if scope["type"] == "http" and scope["path"].startswith("/v1/") and scope["path"] != UPLOADS:
+            receive = _counted(scope, receive)
+        await self._app(scope, receive, send)
+
+
+def _counted(scope: Scope, receive: Receive) -> Receive:
+    """``receive`` that raises, inside of the route that reads, when more than the limit is announced or comes."""
+    declared = dict(scope["headers"]).get(b"content-length", b"")
+    size = int(declared) if declared.isdigit() else 0
+    known, came = size > MAX_BODY_BYTES, 0
+
+    async def limited() -> Message:
+        nonlocal came
+        if known:
+            raise _too_large()
+        message = await receive()
+        came += len(message.get("body", b""))
+        if came > MAX_BODY_BYTES:
+            raise _too_large()
+        return message
+
+    return limited
+
+
+def _too_large() -> HTTPException:
+    return HTTPException(413, f"the body is larger than {MAX_BODY_BYTES} bytes; only a model's file may be")

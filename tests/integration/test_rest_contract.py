@@ -1,0 +1,130 @@
+"""What clients may rely on to the letter: members of the log, forms of operators, and refusals of odd parameters."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_driver import GEMM, Api, problem
+from fake_fleet import Folder
+from sqlalchemy.orm import Session
+
+from db.engine import transact
+from db.models import Job, Record, Schedule
+from services.coordinator.limits import MAX_BODY_BYTES
+from services.coordinator.schemas.common import encode_cursor
+
+
+@pytest.fixture
+def api(tmp_path: Path, sqlite_url: str) -> Iterator[Api]:
+    made = Api(Folder(tmp_path, sqlite_url))
+    yield made
+    made.close()
+
+
+def log(api: Api, job_id: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in api.client.get(f"/v1/jobs/{job_id}/best").text.splitlines()]
+
+
+def test_a_line_of_the_log_has_the_documented_members(api: Api) -> None:
+    job_id = api.finished_job()
+    line = log(api, job_id)[0]
+    assert list(line) == [
+        "schema", "task", "weight", "workload", "target", "trace", "latency", "untuned_latency", "verified",
+        "provenance",
+    ]  # fmt: skip
+    assert set(line["workload"]) == {"hash", "module", "metaschedule", "args", "flops"}
+    assert all(isinstance(dtype, str) and isinstance(shape, list) for dtype, shape in line["workload"]["args"])
+    assert type(line["workload"]["flops"]) is int
+    assert set(line["latency"]) == {"median", "samples", "cv"}
+    assert set(line["untuned_latency"]) == {"median"}
+    assert set(line["verified"]) == {"error", "definition", "reference"}
+    assert set(line["provenance"]) == {
+        "job", "searcher", "trials", "seed", "tvm", "device", "simulated", "measured_at",
+    }  # fmt: skip
+
+
+def test_a_task_without_a_better_schedule_says_so(api: Api) -> None:
+    job_id = api.finished_job()
+    name = log(api, job_id)[1]["workload"]["hash"]
+    transact(api.context.sessions, lambda s: s.delete(s.query(Schedule).filter_by(workload_hash=name).one()))
+    lines = log(api, job_id)
+    assert [line["trace"] is None for line in lines] == [False, True, False]
+    assert lines[1]["latency"]["median"] == lines[1]["untuned_latency"]["median"] == 0.1
+    assert lines[1]["provenance"]["searcher"] is None
+
+
+def test_what_another_job_found_after_the_check_is_not_called_verified(api: Api) -> None:
+    job_id = api.finished_job()
+    later = dt.datetime.now(dt.timezone.utc) + dt.timedelta(hours=1)
+
+    def found_by_another(session: Session) -> None:
+        champion = session.query(Schedule).order_by(Schedule.workload_hash).first()
+        assert champion is not None
+        champion.updated_at = later
+
+    transact(api.context.sessions, found_by_another)
+    assert all(line["verified"] for line in log(api, job_id))  # still this job's own: the check came after it
+
+    def another(session: Session) -> None:
+        found_by_another(session)
+        champion = session.query(Schedule).order_by(Schedule.workload_hash).first()
+        assert champion is not None
+        session.get_one(Record, champion.record_id).job_id = other
+
+    other = api.client.post("/v1/jobs", json=GEMM).json()["id"]
+    transact(api.context.sessions, another)
+    lines = log(api, job_id)
+    assert [line["verified"] is None for line in lines] == [line["provenance"]["job"] == other for line in lines]
+    assert sum(line["verified"] is None for line in lines) == 1
+
+
+@pytest.mark.parametrize("value", ["a", 10**30, 1e300, [1], None, True])
+def test_cursors_of_other_making_are_refused(api: Api, value: Any) -> None:
+    job = api.client.post("/v1/jobs", json=GEMM).json()
+    for path in (
+        f"/v1/jobs/{job['id']}/trials", f"/v1/jobs/{job['id']}/rounds", f"/v1/jobs/{job['id']}/decisions",
+        f"/v1/models/{job['model_id']}/tasks",
+    ):  # fmt: skip
+        body = problem(api.client.get(path, params={"cursor": encode_cursor(value)}), 422, "invalid_input")
+        assert body["errors"][0]["field"] == "cursor"
+    params = {"sort": "priority", "cursor": encode_cursor(value, "x")}
+    problem(api.client.get("/v1/jobs", params=params), 422, "invalid_input")
+
+
+def test_numbers_beyond_the_database_are_refused_or_harmless(api: Api) -> None:
+    path = f"/v1/jobs/{api.client.post('/v1/jobs', json=GEMM).json()['id']}"
+    problem(api.client.get(f"{path}/trials", params={"task": 10**30}), 422, "invalid_input")
+    for given in ("9" * 5000, "9" * 19, "x"):
+        assert api.client.get(f"{path}/events", headers={"Last-Event-ID": given}).status_code == 200
+
+
+def test_large_bodies_are_refused_announced_or_not(api: Api) -> None:
+    body = json.dumps({**GEMM, "name": "x" * MAX_BODY_BYTES}).encode()
+    headers = {"content-type": "application/json"}
+
+    def pieces() -> Iterator[bytes]:
+        yield from (body[at : at + 65536] for at in range(0, len(body), 65536))
+
+    problem(api.client.post("/v1/jobs", content=body, headers=headers), 413, "payload_too_large")
+    problem(api.client.post("/v1/jobs", content=pieces(), headers=headers), 413, "payload_too_large")
+    assert api.count(Job) == 0
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        "gemm:1024x1024x1024:float32", "bmm:12x128x128x64:float32", "conv2d:1x64x56x56,64x64x3x3,s1,p1:float32",
+        "depthwise:1x128x28x28,k3,s1,p1:float32", "dense:128x768x768:float32", "softmax:12x128x128:float32",
+        "layernorm:128x768:float32",
+    ],
+)  # fmt: skip
+def test_every_form_of_operator_is_accepted(api: Api, operator: str) -> None:
+    response = api.client.post("/v1/jobs", json={**GEMM, "operator": operator})
+    assert response.status_code == 202
+    assert response.headers["location"] == f"/v1/jobs/{response.json()['id']}"
+    assert response.json()["name"] == operator
