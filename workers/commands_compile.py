@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from tunesmith.cli.checks import check_model, parse_inputs
+from tunesmith.cli.checks import check_model, check_output_file, parse_inputs
 from tunesmith.schedule_log import read_log
 from workers.tvm_backend.deploy import LocalModel, local_target, target_of
 
@@ -28,6 +28,7 @@ def compile_(
     """Compile a model with its tuned schedules; lists the tasks that found none."""
     shapes = parse_inputs(inputs or [])
     check_model(model)
+    check_output_file(output)
     records = read_log(log)
     goal = local_target(target) if target else target_of(records) or local_target("cpu")
     with tempfile.TemporaryDirectory(prefix="tunesmith-compile-") as folder:

@@ -176,3 +176,10 @@ def test_metaschedule_is_unpacked_and_no_archive_stays(tmp_path):
 
     folder = client_of(handler).download_metaschedule("j1", tmp_path / "ms")
     assert [path.name for path in folder.iterdir()] == ["compile.py"]
+
+
+def test_a_refused_download_leaves_no_folder(tmp_path):
+    client = client_of(lambda request: httpx2.Response(404, json=NotFound("there is no job j1").problem()))
+    with pytest.raises(NotFound):
+        client.download_metaschedule("j1", tmp_path / "ms")
+    assert list(tmp_path.iterdir()) == []

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from tunesmith.cli.checks import check_out, check_output_file
 from tunesmith.cli.options import JobId, Json, Key, Server, connect
 from tunesmith.cli.output import emit
 
@@ -33,9 +34,12 @@ def best(
     """Print or save the best schedules of a job."""
     with connect(server, key) as client:
         if form is Format.METASCHEDULE:
-            folder = client.download_metaschedule(job, output or Path(f"{job}-metaschedule"))
+            folder = output or Path(f"{job}-metaschedule")
+            check_out(folder, "-o", "output")
+            client.download_metaschedule(job, folder)
             emit({"job": job, "path": str(folder)}, str(folder), as_json)
         elif output is not None:
+            check_output_file(output)
             path = client.download_best(job, output)
             emit({"job": job, "path": str(path)}, str(path), as_json)
         else:

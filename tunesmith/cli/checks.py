@@ -99,8 +99,8 @@ def check_limits(trials: int | None, seconds: float | None, seed: int | None) ->
         raise InvalidInput(f"--seed must be 0 to {2**31 - 1}, not {seed}", field="seed", value=seed)
 
 
-def check_out(out: Path) -> None:
-    """Refuse a folder that results could not be written to.
+def check_out(out: Path, option: str = "--out", field: str = "out") -> None:
+    """Refuse a folder that results could not be written to; ``option`` and ``field`` name it in the error.
 
     Raises:
         InvalidInput: with the reason. Nothing is created.
@@ -111,9 +111,20 @@ def check_out(out: Path) -> None:
             return
     except OSError as error:
         raise InvalidInput(
-            f"--out {out} cannot be written: {there}: {error.strerror}; give a folder of yours",
-            field="out", value=str(out),
+            f"{option} {out} cannot be written: {there}: {error.strerror}; give a folder of yours",
+            field=field, value=str(out),
         ) from error  # fmt: skip
+
+
+def check_output_file(path: Path) -> None:
+    """Refuse a name for ``-o`` that no file could be written to.
+
+    Raises:
+        InvalidInput: with the reason. Nothing is created.
+    """
+    if path.is_dir():
+        raise InvalidInput(f"-o {path} is a folder; give the name of a file", field="output", value=str(path))
+    check_out(path.parent, "-o", "output")
 
 
 def check_names(options: dict[str, Any]) -> None:

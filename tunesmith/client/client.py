@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 import uuid
 import zipfile
@@ -268,12 +269,17 @@ class Client:
     def download_metaschedule(self, job_id: str, folder: str | Path) -> Path:
         """Write a MetaSchedule database with what compiles it to ``folder``."""
         folder = Path(folder)
+        fresh = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
         archive = folder / "download.zip"
         try:
             self._transport.download(f"/v1/jobs/{job_id}/best", archive, format="metaschedule")
             with zipfile.ZipFile(archive) as content:
                 content.extractall(folder)
+        except BaseException:
+            if fresh:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
         finally:
             archive.unlink(missing_ok=True)
         return folder
