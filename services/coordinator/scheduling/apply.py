@@ -63,6 +63,8 @@ def _apply(session: Session, action: act.Action, features: str) -> list[str]:
 def _move(session: Session, job: Job, action: act.MoveJob) -> None:
     if job.state is not action.old:
         raise IllegalTransition(f"job {job.id} is {job.state.value} by now")
+    if action.new is JobState.CANCELLED and _under_way(session, job):
+        raise IllegalTransition(f"job {job.id} still has work under way")
     values: dict[str, Any] = {}
     data: dict[str, Any] = {}
     if action.stop_reason is not None:
@@ -75,6 +77,13 @@ def _move(session: Session, job: Job, action: act.MoveJob) -> None:
         rows.set_clock(session, job, False, utcnow())
         session.flush()
     transition(session, job, action.new, data=data, **values)
+
+
+def _under_way(session: Session, job: Job) -> bool:
+    """True when cancelling some of the job's work was left alone, because a worker moved it at the same time."""
+    evaluation = rows.evaluation_of(session, job.id)
+    checked = evaluation is not None and not is_final(evaluation.state)
+    return checked or bool(rows.open_rounds_of(session, job.id, rows.OPEN_ROUNDS))
 
 
 def _open_round(session: Session, job: Job, action: act.OpenRound) -> None:

@@ -122,7 +122,9 @@ class SchedulingLoop:
                 return
         marked = transact(context.sessions, self._dispatcher.mark)
         with context.reading() as session:
-            messages = self._dispatcher.compose(session, marked)
+            messages, broken = self._dispatcher.compose(session, marked)
+        if broken:
+            transact(context.sessions, lambda session: self._dispatcher.give_up(session, broken))
         unsent = self._dispatcher.send(messages)
         if unsent:
             self._broker_away_until = time.monotonic() + BACKOFF_SECONDS

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy.exc import NoResultFound
 from sqlalchemy.orm import Session
 
 from db.models import Batch, CostModelRow, Device, Evaluation, Job, Model, Round
@@ -40,6 +41,14 @@ class Outgoing:
     task_id: str
 
 
+@dataclass(frozen=True)
+class Unsendable:
+    """A row whose message cannot be made, and why."""
+
+    row: Work
+    error: TunesmithError
+
+
 class Dispatcher:
     """Publishes due rows. A row is marked, with its deadline, before its message leaves: a loss is found later."""
 
@@ -56,17 +65,20 @@ class Dispatcher:
                     marked.append(row)
         return marked
 
-    def compose(self, session: Session, marked: Sequence[Work]) -> list[Outgoing]:
-        """The messages of rows; what cannot be composed is left to its deadline."""
-        out = []
+    def compose(self, session: Session, marked: Sequence[Work]) -> tuple[list[Outgoing], list[Unsendable]]:
+        """The messages of rows, and the rows without one: a blob is gone."""
+        out, broken = [], []
         for row in marked:
             try:
                 message, queue = self._composer.compose(session, row)
             except TunesmithError as error:
                 log.error("%s %s cannot be sent: %s", NOUNS[type(row)], row.id, error.detail)
-                continue
-            out.append(Outgoing(row, message, queue, f"{message.task}-{row.id}-{row.attempt}"))
-        return out
+                broken.append(Unsendable(row, error))
+            except NoResultFound:
+                log.info("%s %s was deleted with its job", NOUNS[type(row)], row.id)
+            else:
+                out.append(Outgoing(row, message, queue, f"{message.task}-{row.id}-{row.attempt}"))
+        return out, broken
 
     def send(self, messages: Sequence[Outgoing]) -> list[Work]:
         """Publish until the broker fails; the rows whose messages did not leave."""
@@ -75,6 +87,13 @@ class Dispatcher:
                 return [other.row for other in messages[number:]]
             self._metrics.dispatches.labels(item.message.task).inc()
         return []
+
+    def give_up(self, session: Session, broken: Sequence[Unsendable]) -> None:
+        """End work that cannot be sent: a further attempt would find no more of it."""
+        for item in broken:
+            row = session.get(type(item.row), item.row.id, with_for_update=True, populate_existing=True)
+            if row is not None and row.attempt == item.row.attempt:
+                outcomes.give_up(session, row, item.error.problem())
 
     def put_back(self, session: Session, unsent: Sequence[Work]) -> None:
         """Make rows due again."""

@@ -1,0 +1,80 @@
+"""What must not leave a job hanging: blobs that are gone, jobs that are deleted meanwhile, transitions that race."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from coordinator_stack import Stack
+from fake_fleet import Folder
+
+from db.models import Evaluation, Job, Model, Round, WorkloadRow
+from services.coordinator.auth import ANYBODY
+from services.coordinator.scheduling import actions as act
+from services.coordinator.scheduling.apply import apply
+from services.coordinator.usecases import jobs
+from tunesmith.names import FEATURES
+from tunesmith.states import JobState, RoundState, WorkState, is_final
+
+
+@pytest.fixture
+def ready(tmp_path: Path, database_url: str) -> Iterator[Stack]:
+    made = Stack(Folder(tmp_path, database_url))
+    made.fleet.register_device()
+    yield made
+    made.close()
+
+
+def test_work_whose_blob_is_gone_fails_with_the_reason(ready: Stack) -> None:
+    job_id = ready.submit()
+    ready.run(lambda: ready.state(job_id) is JobState.RUNNING)
+    for row in ready.rows_of(sa.select(WorkloadRow)):
+        ready.context.blobs.path(row.module_blob).unlink(missing_ok=True)
+    ready.finish(job_id)
+    body = jobs.show(ready.context, ANYBODY, job_id)
+    assert (body.state, body.error["code"]) == (JobState.FAILED, "measurement_failed")
+    assert body.progress.failures == body.progress.trials == 60
+
+
+def test_an_evaluation_whose_blob_is_gone_fails_its_job(ready: Stack) -> None:
+    job_id = ready.submit()
+    ready.run(lambda: ready.state(job_id) is JobState.RUNNING)
+    for row in ready.rows(Model):
+        ready.context.blobs.path(row.params_blob).unlink()
+    ready.finish(job_id)
+    assert ready.state(job_id) is JobState.FAILED
+    assert [row.state for row in ready.rows(Evaluation)] == [WorkState.FAILED]
+    assert "no blob" in jobs.show(ready.context, ANYBODY, job_id).error["detail"]
+
+
+def test_work_that_is_deleted_before_it_is_sent_stops_nothing_else(ready: Stack) -> None:
+    job_id = ready.submit()
+    ready.run(lambda: any(row.state is RoundState.MEASURING for row in ready.rows(Round)))
+    dispatcher = ready.loop._dispatcher
+    ready.expire()
+    with ready.context.sessions.begin() as session:
+        ready.loop._reconciler.run(session)
+    with ready.context.sessions.begin() as session:
+        marked = dispatcher.mark(session)
+    with ready.context.sessions.begin() as session:
+        session.execute(sa.delete(Job).where(Job.id == job_id))
+    with ready.context.reading() as session:
+        messages, broken = dispatcher.compose(session, marked)
+    assert marked
+    assert not broken
+    assert all(getattr(item.message, "job_id", None) != job_id for item in messages)
+
+
+def test_a_job_is_cancelled_only_when_nothing_of_it_is_under_way(ready: Stack) -> None:
+    """As when a worker finishes a round between the plan and its cancellation, which is then left alone."""
+    job_id = ready.submit()
+    ready.run(lambda: any(row.state is RoundState.MEASURING for row in ready.rows(Round)))
+    jobs.cancel(ready.context, ANYBODY, job_id)
+    with ready.context.sessions.begin() as session:
+        apply(session, [act.MoveJob(job_id, JobState.CANCELLING, JobState.CANCELLED)], FEATURES)
+    assert ready.state(job_id) is JobState.CANCELLING
+    ready.finish(job_id)
+    assert ready.state(job_id) is JobState.CANCELLED
+    assert all(is_final(row.state) for row in ready.rows(Round))
