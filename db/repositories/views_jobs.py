@@ -14,6 +14,7 @@ from db.models import Batch, Evaluation, Family, Job, JobTask, Model, Record, Ro
 from tunesmith.states import JobState, RoundState
 
 OPEN_ROUNDS = (RoundState.PROPOSING, RoundState.MEASURING)
+ENDED_ROUNDS = (RoundState.DONE, RoundState.FAILED)
 SORTS = ("created_at", "priority")
 
 
@@ -29,7 +30,10 @@ class JobParts:
 
 @dataclass(frozen=True)
 class TaskSums:
-    """A job's tasks, summed up; latencies in seconds, weighted, over the tunable tasks that have one."""
+    """A job's tasks, summed up; latencies in seconds, weighted, over the tunable tasks that have one.
+
+    ``measured`` counts the tunable tasks with a latency, and those whose first round ended without giving any.
+    """
 
     tasks: int = 0
     tunable: int = 0
@@ -83,11 +87,13 @@ def sums(session: Session, job_ids: Collection[str]) -> dict[str, TaskSums]:
     untuned = sa.func.coalesce(JobTask.untuned_seconds, JobTask.best_seconds)
     best = sa.case((JobTask.best_seconds < untuned, JobTask.best_seconds), else_=untuned)
     known = sa.and_(JobTask.tunable, untuned.is_not(None))
+    ended = sa.exists().where(Round.job_task_id == JobTask.id, Round.state.in_(ENDED_ROUNDS))
+    measured = sa.and_(JobTask.tunable, sa.or_(untuned.is_not(None), ended))
     query = sa.select(
         JobTask.job_id,
         sa.func.count(),
         sa.func.sum(sa.case((JobTask.tunable, 1), else_=0)),
-        sa.func.sum(sa.case((known, 1), else_=0)),
+        sa.func.sum(sa.case((measured, 1), else_=0)),
         sa.func.sum(JobTask.trials),
         sa.func.sum(JobTask.failures),
         sa.func.sum(sa.case((known, JobTask.weight * untuned))),

@@ -8,15 +8,18 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from coordinator_stack import Stack
-from fake_fleet import Folder
+from fake_fleet import Folder, Sent
 
-from db.models import Evaluation, Job, Model, Round, WorkloadRow
+from db.models import Batch, Evaluation, Job, Model, Round, WorkloadRow
+from db.repositories import results
 from services.coordinator.auth import ANYBODY
 from services.coordinator.scheduling import actions as act
 from services.coordinator.scheduling.apply import apply
-from services.coordinator.usecases import jobs
+from services.coordinator.usecases import jobs, progress
+from tunesmith.messages import MeasureBatch, WireResult
 from tunesmith.names import FEATURES
 from tunesmith.states import JobState, RoundState, WorkState, is_final
+from tunesmith.types import FailureKind
 
 
 @pytest.fixture
@@ -78,3 +81,34 @@ def test_a_job_is_cancelled_only_when_nothing_of_it_is_under_way(ready: Stack) -
     ready.finish(job_id)
     assert ready.state(job_id) is JobState.CANCELLED
     assert all(is_final(row.state) for row in ready.rows(Round))
+
+
+def test_a_task_that_never_runs_does_not_hide_the_latency_of_the_others(ready: Stack) -> None:
+    job_id = ready.submit(verify=False)
+    seen = []
+
+    def fail_one(sent: Sent) -> list[Sent]:
+        body = jobs.show(ready.context, ANYBODY, job_id)
+        seen.append((body.progress.tasks_measured, body.latency.current))
+        message = sent.message
+        if not isinstance(message, MeasureBatch) or not message.workload.endswith("-w0"):
+            return [sent]
+        failed = [
+            WireResult(index=item.index, failure=FailureKind.BUILD_ERROR, message="no") for item in message.candidates
+        ]
+        with ready.context.sessions.begin() as session:
+            results.apply(session, session.get_one(Batch, message.batch_id), failed, {})
+        return []
+
+    ready.finish(job_id, fail_one)
+    body = jobs.show(ready.context, ANYBODY, job_id)
+    tasks = progress.tasks(ready.context, ANYBODY, job_id).items
+    assert [task.best_latency is None for task in tasks] == [True, False, False]
+    assert body.state is JobState.SUCCEEDED
+    assert body.progress.tasks_measured == 3
+    assert body.latency.current == pytest.approx(sum(t.weight * t.best_latency for t in tasks[1:]))
+    assert all(current is None for measured, current in seen if measured < 3)
+    curve = progress.curve(ready.context, ANYBODY, job_id)
+    assert curve.tasks_measured == curve.tasks == 3
+    assert curve.untuned == body.latency.untuned
+    assert curve.points[-1].latency == pytest.approx(body.latency.current)

@@ -19,7 +19,8 @@ class Answer(BaseModel):
 class Progress(Answer):
     """How far a job has come; ``eta_seconds`` is None while it cannot be told.
 
-    ``seconds`` leaves out pauses and waits for a device; ``tasks_measured`` of ``tasks_tunable`` have a latency.
+    ``seconds`` leaves out pauses and waits for a device; ``tasks_measured`` of ``tasks_tunable`` have a latency, or had
+    a first round in which nothing ran.
     """
 
     trials: int = 0

@@ -49,8 +49,8 @@ class JobChange(Body):
 class Progress(BaseModel):
     """How far a job is. ``seconds`` leaves out pauses and waits for a device.
 
-    ``tasks_measured`` of the ``tasks_tunable`` tasks have a latency by now; the others of the ``tasks`` leave the
-    search nothing to decide.
+    ``tasks_measured`` of the ``tasks_tunable`` tasks have a latency by now, or had a first round in which nothing
+    ran; the others of the ``tasks`` leave the search nothing to decide.
     """
 
     trials: int
@@ -70,9 +70,9 @@ class Latency(BaseModel):
     """Seconds of one run of the model, untuned and now.
 
     ``source`` is ``estimate`` (weighted sum over the tunable tasks; null until every one of them was measured, because
-    part of the sum is no latency of the model), ``measured`` (the compiled model, end to end) or ``simulated`` (a
-    simulated device invented it). ``output_error`` is max|tuned - untuned| / max|untuned(x) - untuned(x')|; null where
-    no outputs were compared.
+    part of the sum is no latency of the model; those of which nothing ever ran are left out), ``measured`` (the
+    compiled model, end to end) or ``simulated`` (a simulated device invented it). ``output_error`` is
+    max|tuned - untuned| / max|untuned(x) - untuned(x')|; null where no outputs were compared.
     """
 
     untuned: float | None

@@ -97,15 +97,18 @@ def _total(parts: list[tuple[int, float | None]]) -> float | None:
 
 
 def curve(context: Context, caller: Caller, job_id: str, points: int = MAX_POINTS) -> CurveBody:
-    """Estimated latency of the model after each finished round, down-sampled; none until every task was measured."""
+    """Estimated latency of the model after each finished round, down-sampled; none until every task was measured.
+
+    A task that never gave a latency is left out, see :func:`best_so_far`.
+    """
     with context.reading() as session:
         job = visible(session, caller, job_id)
         rows = [task for task, _, _ in views.tasks(session, job_id) if task.tunable]
         steps = views.finished_rounds(session, job_id)
+        measured = views.sums(session, [job_id]).get(job_id, views.TaskSums()).measured
     known = {task.id: TaskLatency(task.weight, task.untuned_seconds, task.best_seconds) for task in rows}
-    start = sum(task.weight * task.start for task in known.values())
-    measured = sum(task.known for task in known.values())
-    if not rows or measured < len(rows):
+    start = sum(task.weight * task.start for task in known.values() if task.known)
+    if measured < len(rows) or not any(task.known for task in known.values()):
         return CurveBody(untuned=None, tasks=len(rows), tasks_measured=measured, points=[])
     began = job.started_at or job.created_at
     line = [CurvePoint(trials=0, seconds=0.0, device_seconds=0.0, latency=start)]
