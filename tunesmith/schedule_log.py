@@ -25,13 +25,20 @@ def read_log(path: str | Path) -> list[DatabaseRecord]:
     path = Path(path)
     try:
         if path.is_dir():
-            return read_database(path)
-        return list(_records(path.read_text(encoding="utf-8").splitlines(), path))
+            return _of_one_target(read_database(path), path)
+        return _of_one_target(list(_records(path.read_text(encoding="utf-8").splitlines(), path)), path)
     except FileNotFoundError as error:
         expected = f"a JSON log, or a folder with {WORKLOAD_FILE} and {RECORD_FILE}"
         raise InvalidInput(f"there is no {error.filename}; give {expected}", field="log", value=str(path)) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise InvalidInput(f"{path} cannot be read: {error}", field="log", value=str(path)) from error
+
+
+def _of_one_target(records: list[DatabaseRecord], path: Path) -> list[DatabaseRecord]:
+    if any(record.target != records[0].target for record in records):
+        raise InvalidInput(f"{path} has schedules of several targets: give one log per target", field="log",
+                           value=str(path))  # fmt: skip
+    return records
 
 
 def _records(lines: Iterable[str], path: Path) -> Iterable[DatabaseRecord]:

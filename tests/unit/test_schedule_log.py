@@ -30,7 +30,11 @@ def test_entries_without_a_trace_are_left_out(tmp_path):
     assert read_log(tmp_path / "db") == [record]
 
 
-@pytest.mark.parametrize("text", ["no json", "[]", "{}", json.dumps({"schema": SCHEMA}), '{"schema": "other/1"}'])
+@pytest.mark.parametrize("text", [
+    "no json", "[]", "{}", json.dumps({"schema": SCHEMA}), '{"schema": "other/1"}',
+    json.dumps(ENTRY | {"workload": []}), json.dumps(ENTRY | {"latency": None}),
+    json.dumps(ENTRY) + "\n" + json.dumps(ENTRY | {"target": {"kind": "llvm", "num-cores": 4}}),
+])
 def test_anything_else_is_refused_with_its_name(tmp_path, text):
     path = tmp_path / "best.jsonl"
     path.write_text(text)

@@ -15,10 +15,10 @@ router = APIRouter(prefix="/v1/blobs", tags=["blobs"])
 
 @router.get("/{sha}", response_class=FileResponse)
 def get_blob(
-    context: InContext, sha: str, expires: Annotated[int, Query(ge=0)],
-    signature: Annotated[str, Query(min_length=64, max_length=64)],
+    context: InContext, sha: str, expires: Annotated[int, Query(ge=0)] = 0,
+    signature: Annotated[str, Query(max_length=64)] = "",
 ) -> FileResponse:  # fmt: skip
-    """The blob, in ranges when asked so. The URL comes with the message that needs it."""
+    """The blob, in ranges when asked so. A message brings the signed URL; unsigned, 401."""
     context.urls.check(sha, expires, signature)
     path = context.blobs.path(sha)
     if not path.is_file():
