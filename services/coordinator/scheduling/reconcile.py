@@ -6,7 +6,7 @@ import datetime as dt
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy.exc import NoResultFound
 from sqlalchemy.orm import Session
@@ -91,7 +91,8 @@ class Dispatcher:
     def give_up(self, session: Session, broken: Sequence[Unsendable]) -> None:
         """End work that cannot be sent: a further attempt would find no more of it."""
         for item in broken:
-            row = session.get(type(item.row), item.row.id, with_for_update=True, populate_existing=True)
+            found = session.get(type(item.row), item.row.id, with_for_update=True, populate_existing=True)
+            row = cast("Work | None", found)
             if row is not None and row.attempt == item.row.attempt:
                 outcomes.give_up(session, row, item.error.problem())
 
