@@ -258,3 +258,28 @@ def test_closing_reports_that_the_device_goes(mailbox: Mailbox, tmp_path: Path) 
     worker.start()
     worker.close()
     assert mailbox.last(DeviceReport).stopping
+
+
+def test_weights_that_cannot_be_fetched_now_are_no_fault_of_the_model(
+    worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm
+) -> None:
+    """As while the coordinator is restarted: another attempt may find it."""
+    away = Payload(sha256="0" * 64, url="http://127.0.0.1:1/v1/blobs/0", size=1)
+    worker.evaluate(evaluation(gemm, 3, "[[], []]", 1.0).model_copy(update={"params": away}))
+    report = mailbox.last(EvaluationReport)
+    assert (report.final, report.failure) == (True, FailureKind.DEVICE_LOST)
+    assert "cannot be fetched" in report.message
+
+
+def test_the_same_number_in_another_database_is_another_batch(
+    worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm
+) -> None:
+    wire = [WireCandidate(index=0, sketch=None)]
+    worker.measure(message(gemm, 9, candidates=wire))
+    worker.measure(message(gemm, 9, candidates=wire))
+    worker.measure(message(gemm, 9, candidates=wire, job_id="another"))
+    first, again, other = [
+        result for m in mailbox.messages if isinstance(m, BatchReport) and m.batch_id == 9 for result in m.results
+    ]
+    assert first == again
+    assert first != other

@@ -109,8 +109,8 @@ def test_blob_with_another_content_is_refused(cache: PayloadCache, server: str, 
 
 
 def test_blob_that_cannot_be_fetched_says_so(cache: PayloadCache, server: str) -> None:
-    gone = Payload(sha256="0" * 64, url=f"{server}/nothing", size=1)
-    with pytest.raises(MeasurementFailed, match="cannot be fetched"):
+    gone = Payload(sha256="0" * 64, url=f"{server}/nothing?signature=x", size=1)
+    with pytest.raises(MeasurementFailed, match=r"cannot be fetched: status 404$"):
         cache.load(gone)
     with pytest.raises(MeasurementFailed, match="neither inline nor"):
         cache.load(Payload())

@@ -96,6 +96,11 @@ def test_logs_are_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert (second["event"], second["logger"]) == ("from logging", "there")
 
 
+def test_signed_urls_are_not_logged() -> None:
+    logs.configure("debug")
+    assert not logging.getLogger("httpx2").isEnabledFor(logging.INFO)
+
+
 def test_a_cache_forgets_what_was_used_longest_ago() -> None:
     cache: Cache[str] = Cache(2)
     made = []

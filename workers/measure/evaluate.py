@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tunesmith.errors import DeviceLost
+from tunesmith.errors import MeasurementFailed
 from tunesmith.messages import EvaluateModel, EvaluationReport, Payload, TunedWorkload
 from tunesmith.types import FailureKind, TensorSpec
 from workers.measure.blobs import PayloadCache
@@ -23,7 +23,7 @@ def evaluate(
     """Compile, run and compare; ``report`` filled in. Nothing that the model does makes this raise.
 
     Raises:
-        DeviceLost: the device is gone; the evaluation is to be tried again.
+        MeasurementFailed: the device is gone, or the weights cannot be fetched; the evaluation is to be tried again.
     """
     params = None if message.params is None else blobs.file(message.params)
     records = [_inlined(record, blobs) for record in message.records]
@@ -76,8 +76,8 @@ def _failed(report: EvaluationReport, kind: FailureKind, message: str) -> Evalua
     return report.model_copy(update={"failure": kind, "message": message[:2000]})
 
 
-def lost(report: EvaluationReport, error: DeviceLost) -> EvaluationReport:
-    """The report of an evaluation whose device went away."""
+def lost(report: EvaluationReport, error: MeasurementFailed) -> EvaluationReport:
+    """The report of an evaluation whose device, or whose coordinator, went away."""
     return _failed(report, FailureKind.DEVICE_LOST, str(error))
 
 

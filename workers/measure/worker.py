@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tunesmith.errors import DeviceLost, TunesmithError
+from tunesmith.errors import MeasurementFailed, TunesmithError
 from tunesmith.messages import BatchReport, DeviceReport, EvaluateModel, EvaluationReport, MeasureBatch, WireResult
 from tunesmith.types import Environment, FailureKind
 from workers.measure.batches import BatchMeasurement
@@ -56,8 +56,8 @@ class MeasureWorker:
         self.identity: DeviceIdentity = identify(settings, self._host)
         self._runner = runner or make_runner(settings, self.identity)
         self._blobs = PayloadCache(settings.data_dir / "measure-cache", store=settings.blobs())
-        self._batches: OrderedDict[int, dict[int, WireResult]] = OrderedDict()
-        self._evaluations: OrderedDict[tuple[int, int], EvaluationReport] = OrderedDict()
+        self._batches: OrderedDict[tuple[str, int], dict[int, WireResult]] = OrderedDict()
+        self._evaluations: OrderedDict[tuple[str, int, int], EvaluationReport] = OrderedDict()
         self._busy = False
         self._presence = Presence(send, self.device_report)
 
@@ -90,8 +90,9 @@ class MeasureWorker:
 
     def measure(self, batch: MeasureBatch) -> None:
         """Measure a batch and report; a repeated message is answered from memory as far as that reaches."""
-        known = self._batches.setdefault(batch.batch_id, {})
-        self._batches.move_to_end(batch.batch_id)
+        key = (batch.job_id, batch.batch_id)  # numbers begin anew with a new database, ids of jobs never come back
+        known = self._batches.setdefault(key, {})
+        self._batches.move_to_end(key)
         while len(self._batches) > REMEMBERED:
             self._batches.popitem(last=False)
 
@@ -122,7 +123,7 @@ class MeasureWorker:
             evaluation_id=message.evaluation_id, attempt=message.attempt, worker=self.identity.worker,
             environment=self.environment(),
         )  # fmt: skip
-        key = (message.evaluation_id, message.attempt)
+        key = (message.job_id, message.evaluation_id, message.attempt)
         if key not in self._evaluations:
             with self._work() as folder, Ticker(SIGN_SECONDS, lambda: self._send(report), "evaluation"):
                 self._evaluations[key] = self._evaluate(message, folder, report)
@@ -134,7 +135,7 @@ class MeasureWorker:
     def _evaluate(self, message: EvaluateModel, folder: Path, report: EvaluationReport) -> EvaluationReport:
         try:
             return evaluate(message, self._builders, self._runner, self._blobs, folder, report)
-        except DeviceLost as error:
+        except MeasurementFailed as error:  # the device is gone, or whoever has the weights does not answer now
             return lost(report, error)
         except Exception as error:
             log.exception("evaluation %d", message.evaluation_id)
