@@ -73,6 +73,21 @@ def compare(
         folder = Path(temporary)
         results = _compare(model, log, names, shapes, cores, time_, folder)
     _print(model, results, cores, as_json)
+    _judge(results)
+
+
+def _judge(results: list[Result]) -> None:
+    """A peer that is not installed is a line of the table; a library of ours that does not run, or runs to other
+    outputs, is a failure.
+
+    Raises:
+        MeasurementFailed: naming it.
+    """
+    failed = [result for result in results if result.failure]
+    ours = next((result for result in failed if result.name not in READS), None)
+    if ours is not None or len(failed) == len(results):
+        first = ours or failed[0]
+        raise MeasurementFailed(f"{first.name} gave no result: {first.failure}")
     if any(result.error is not None and not result.error <= TOLERANCE for result in results):
         raise MeasurementFailed(f"outputs differ by more than {TOLERANCE:g} of their signal; see the table")
 
@@ -86,6 +101,8 @@ def _names(given: str, tuned: bool) -> list[str]:
         raise InvalidInput("the peer 'tuned' needs --log", field="log")
     if tuned and "tuned" not in names:
         names.append("tuned")
+    if not names:
+        raise InvalidInput(f"--with names no peer; there are {', '.join(MODULES)}", field="with", value=given)
     return list(dict.fromkeys(names))
 
 

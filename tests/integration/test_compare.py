@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from tunesmith.cli.main import run
+from workers import commands_compare
+from workers.commands_compare import Result
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A product with a fixed matrix; the input's name is one that TVM would have to change."""
+    weights = np.random.default_rng(0).standard_normal((16, 8)).astype("float32")
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["input.1", "w"], ["y"])], "product",
+        [helper.make_tensor_value_info("input.1", TensorProto.FLOAT, [4, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 8])],
+        [helper.make_tensor("w", TensorProto.FLOAT, weights.shape, weights.tobytes(), raw=True)],
+    )  # fmt: skip
+    path = tmp_path / "product.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def test_the_same_model_side_by_side(capsys, model):
+    status = run(["compare", str(model), "--with", "untuned,onnxruntime,torch", "--time", "0.1", "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    peers = {peer["name"]: peer for peer in answer["peers"]}
+    assert status == 0, peers
+    assert list(peers) == ["untuned", "onnxruntime", "torch"]
+    assert peers["untuned"]["latency"] > 0
+    assert peers["onnxruntime"]["latency"] > 0
+    assert peers["untuned"]["error"] < 1e-4  # against onnxruntime
+    assert (peers["torch"]["latency"], peers["torch"]["failure"]) == (None, "torch reads .pt2 files only")
+
+
+@pytest.mark.parametrize(
+    ("results", "status", "says"),
+    [
+        ([Result("untuned", [2e-3], error=1e-7), Result("onnxruntime", [1e-3])], 0, "2x"),
+        ([Result("untuned", [2e-3], error=0.5), Result("onnxruntime", [1e-3])], 1, "outputs differ"),
+        ([Result("untuned", [2e-3], error=float("nan")), Result("onnxruntime", [1e-3])], 1, "outputs differ"),
+        ([Result("untuned", [2e-3]), Result("openvino", failure="not installed")], 0, "not installed"),
+        ([Result("untuned", [2e-3]), Result("tuned", failure="crashed")], 1, "tuned gave no result: crashed"),
+        ([Result("openvino", failure="not installed")], 1, "openvino gave no result"),
+    ],
+)
+def test_the_table_and_what_counts_as_a_failure(capsys, monkeypatch, results, status, says):
+    monkeypatch.setattr(commands_compare, "_compare", lambda *_: results)
+    assert run(["compare", "gemm:8x8x8:float32"]) == status
+    out, err = capsys.readouterr()
+    assert says in out + err
+    assert all(result.name in out for result in results)
+
+
+@pytest.mark.parametrize("given", ["magic", "tuned", ","])
+def test_peers_that_do_not_exist_are_usage(capsys, given):
+    assert run(["compare", "gemm:8x8x8:float32", "--with", given, "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["code"] == "invalid_input"
