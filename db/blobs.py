@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
+import shutil
 import tempfile
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
@@ -13,6 +16,9 @@ from typing import BinaryIO
 from tunesmith.errors import NotFound
 
 _CHUNK = 1 << 20
+_UNFINISHED = ".incoming-"
+LEFT_BEHIND_SECONDS = 24 * 3600.0
+"""Nobody writes for so long without a pause: what is unfinished and older was left by a process that was killed."""
 _SHA = re.compile(r"[0-9a-f]{64}")
 
 
@@ -80,6 +86,21 @@ class BlobStore:
         os.replace(source, self.path(sha))
         return sha
 
+    def folder(self) -> tempfile.TemporaryDirectory[str]:
+        """A temporary folder on the store's file system, for files to :meth:`adopt`."""
+        return tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=self.directory)
+
+    def sweep(self, seconds: float = LEFT_BEHIND_SECONDS) -> None:
+        """Remove what killed processes left unfinished and nobody has written to for ``seconds``."""
+        for path in self.directory.glob(f"{_UNFINISHED}*"):
+            with contextlib.suppress(FileNotFoundError):  # its writer has just finished
+                if time.time() - path.stat().st_mtime <= seconds:
+                    continue
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink()
+
     def writer(self) -> BlobWriter:
         """A context manager for streaming into the store."""
         return BlobWriter(self)
@@ -100,7 +121,7 @@ class BlobWriter:
         self.size, self.sha = 0, ""
 
     def __enter__(self) -> BlobWriter:
-        handle, self._temporary = tempfile.mkstemp(prefix=".incoming-", dir=self._store.directory)
+        handle, self._temporary = tempfile.mkstemp(prefix=_UNFINISHED, dir=self._store.directory)
         self._file = os.fdopen(handle, "wb")
         return self
 

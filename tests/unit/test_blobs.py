@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,22 @@ def test_a_missing_blob(blobs: BlobStore) -> None:
     for ask in (blobs.open, blobs.size, blobs.get_bytes):
         with pytest.raises(NotFound, match="no blob"):
             ask("0" * 64)
+
+
+def test_what_killed_processes_left_unfinished_is_removed_in_time(blobs: BlobStore) -> None:
+    kept = blobs.put_bytes(b"whole")
+    upload, imported = blobs.writer(), blobs.folder()
+    upload.__enter__()
+    (Path(imported.name) / "params.npz").write_bytes(b"weights")
+    blobs.sweep()
+    old = {path for path in blobs.directory.iterdir() if path.name.startswith(".")}
+    assert len(old) == 2
+    fresh = blobs.folder()
+    for path in (*old, blobs.path(kept)):
+        os.utime(path, (1, 1))
+    blobs.sweep()
+    assert {path for path in blobs.directory.iterdir() if path.name.startswith(".")} == {Path(fresh.name)}
+    assert blobs.get_bytes(kept) == b"whole"
+    upload.__exit__(RuntimeError, RuntimeError("killed"), None)
+    fresh.cleanup()
+    imported.cleanup()

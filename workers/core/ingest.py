@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +53,7 @@ def load(context: Context, model: Model) -> Any:
 def split(context: Context, mod: Any) -> Imported:
     """Prepare a module, put its big parts into the blob store, find its tasks."""
     prepared = prepare.prepare(mod)
-    with tempfile.TemporaryDirectory(prefix=".params-", dir=context.blobs.directory) as folder:
+    with context.blobs.folder() as folder:
         path = Path(folder) / "params.npz"
         prepare.save_params(prepared.params, path)
         params_blob = context.blobs.adopt(path)

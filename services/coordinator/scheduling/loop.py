@@ -93,6 +93,7 @@ class SchedulingLoop:
         if time.monotonic() - self._cleaned > HOUSEKEEPING_SECONDS:
             self._cleaned = time.monotonic()
             self._context.write(lambda session: rows.forget_idempotency(session, utcnow() - IDEMPOTENCY_LIFE))
+            self._context.blobs.sweep()
 
     def _act(self) -> None:
         """Plan on a reader's view first: only when there is something to do is the writers' lock taken, and then
