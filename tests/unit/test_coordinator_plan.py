@@ -135,6 +135,17 @@ def test_the_first_pass_keeps_the_pace_that_the_job_has() -> None:
     assert round_size(slow, warm=True) == 16
 
 
+def test_no_round_is_opened_that_would_end_after_the_budget() -> None:
+    running = task(1, rounds=2, trials=100, in_flight=1, untuned=1e-3, best=5e-4, history=(6e-4, 5e-4))
+    timed = replace(job(budget_trials=None, budget_seconds=200.0, trials_in_flight=16, elapsed=100.0),
+                    tasks=(running, task(2)))
+    assert any(isinstance(action, act.OpenRound) for action in plan(snap(timed)))
+    late = replace(timed, elapsed=170.0)
+    assert plan(snap(late)) == []
+    idle = replace(late, tasks=(replace(running, in_flight=0), task(2)), trials_in_flight=0)
+    assert moves(plan(snap(idle))) == [("a", JobState.FINISHING)]
+
+
 def test_a_budget_of_seconds_keeps_time_for_the_check() -> None:
     timed = job(budget_trials=None, budget_seconds=600.0)
     assert 5 < evaluation_reserve(timed) < 60

@@ -111,6 +111,14 @@ class DeviceSession:
         with self._lease.exclusive(limit) if self._local else contextlib.nullcontext():
             yield
 
+    @contextlib.contextmanager
+    def _guarded_window(self, seconds: float) -> Iterator[None]:
+        """A timing window in which the device may run for ``seconds``; the wait for the lease does not count."""
+        self._arm(0.0)
+        with self.window():
+            self._arm(seconds)
+            yield
+
     def model_window(self) -> contextlib.AbstractContextManager[None]:
         """A window for one run of a whole model."""
         return self.window(MODEL_WINDOW_SECONDS)
@@ -123,7 +131,6 @@ class DeviceSession:
         module = self._session.load_module(name)
         try:
             arguments = self._arrays(request.args)
-            self._arm(limits.run_timeout)
             return self._samples(module, request, arguments)
         finally:
             with contextlib.suppress(Exception):  # after a crash there is no session to clean
@@ -133,7 +140,7 @@ class DeviceSession:
     def _samples(self, module: Any, request: RunRequest, arguments: list[Any]) -> list[float]:
         """One short run, and for a contender up to ``repeats`` samples more, in as few timing windows as hold them."""
         limits, samples = request.limits, list[float]()
-        with self.window():
+        with self._guarded_window(limits.run_timeout):
             opened = time.perf_counter()
             first = self._first_run(module, request.function, arguments)
             hopeless = request.incumbent is not None and first > limits.cutoff * request.incumbent
@@ -147,8 +154,7 @@ class DeviceSession:
                 samples = self._time(module, request.function, arguments, number, min(room, wanted))
         chunk = max(1, int(WINDOW_SECONDS / each) - 1)
         while len(samples) < wanted:
-            self._arm(limits.run_timeout)
-            with self.window():
+            with self._guarded_window(limits.run_timeout):
                 samples += self._time(module, request.function, arguments, number, min(chunk, wanted - len(samples)))
         return samples
 

@@ -34,19 +34,25 @@ def evaluation_reserve(job: JobSnapshot) -> float:
     return min(estimate, job.budget_seconds / 2)
 
 
-def round_seconds(job: JobSnapshot) -> float:
-    """Rough seconds that a round takes from proposal to its last result."""
-    finished = sum(len(task.history) for task in job.tasks)
-    if not finished:
-        return 0.0
-    return min(15.0, job.elapsed * max(1, job.rounds_in_flight) / finished)
-
-
 def seconds_left(job: JobSnapshot) -> float | None:
     """Seconds for further rounds, the reserve taken off; None without a limit."""
     if job.budget_seconds is None:
         return None
     return job.budget_seconds - evaluation_reserve(job) - job.elapsed
+
+
+def time_for_a_round(job: JobSnapshot) -> bool:
+    """False when one more round, after what is under way, would end too late. A job's first round always fits."""
+    left = seconds_left(job)
+    if left is None:
+        return True
+    started = job.trials or job.rounds_in_flight
+    return left > ((job.trials_in_flight + ROUND_SIZE) / pace(job) if started else 0.0)
+
+
+def pace(job: JobSnapshot) -> float:
+    """Trials per second of the job so far; other jobs and slow candidates set it, too."""
+    return job.trials / job.elapsed if job.trials >= ROUND_SIZE and job.elapsed else GUESSED_TRIALS_PER_SECOND
 
 
 def round_size(job: JobSnapshot, warm: bool) -> int:
@@ -66,13 +72,12 @@ def round_size(job: JobSnapshot, warm: bool) -> int:
 
 
 def _expected_trials(job: JobSnapshot) -> float | None:
-    """Trials of the whole job, at its own pace once that is known: other jobs and slow candidates set it, too."""
+    """Trials of the whole job."""
     limits: list[float] = []
     if job.budget_trials is not None:
         limits.append(job.budget_trials)
     if job.budget_seconds is not None:
-        pace = job.trials / job.elapsed if job.trials >= ROUND_SIZE else GUESSED_TRIALS_PER_SECOND
-        limits.append((job.budget_seconds - evaluation_reserve(job)) * pace)
+        limits.append((job.budget_seconds - evaluation_reserve(job)) * pace(job))
     return min(limits) if limits else None
 
 

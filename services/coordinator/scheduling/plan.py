@@ -55,7 +55,7 @@ def plan(snapshot: Snapshot, limits: Limits | None = None) -> list[act.Action]:
         actions += _steer(job, snapshot)
         if job.state is JobState.RUNNING:
             actions += _train(job)
-            if _stop_reason(job) is None:
+            if _stop_reason(job) is None and budget.time_for_a_round(job):
                 open_jobs.append(job)
     actions += _fill(open_jobs, snapshot, limits, load)
     return actions
@@ -127,6 +127,8 @@ def _stop_reason(job: JobSnapshot) -> str | None:
     """Why no further round may be opened, or None."""
     seconds = budget.seconds_left(job)
     if seconds is not None and seconds <= 0:
+        return "seconds"
+    if not job.rounds_in_flight and not budget.time_for_a_round(job):
         return "seconds"
     if budget.trials_left(job) == 0:
         return "trials"
