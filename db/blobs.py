@@ -66,13 +66,6 @@ class BlobStore:
                 writer.write(data)
         return sha
 
-    def put_file(self, source: Path | str) -> str:
-        """Store a copy of a file, return its SHA-256."""
-        with Path(source).open("rb") as file, self.writer() as writer:
-            while chunk := file.read(_CHUNK):
-                writer.write(chunk)
-        return writer.sha
-
     def adopt(self, source: Path | str) -> str:
         """Move a file of the same file system into the store without copying it, return its SHA-256."""
         digest = hashlib.sha256()

@@ -108,15 +108,6 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Budget:
-    """When a job ends: whichever limit is reached first; at least one is set."""
-
-    trials: int | None = None
-    seconds: float | None = None
-    stop_when_converged: bool = False
-
-
-@dataclass(frozen=True)
 class Environment:
     """Fingerprint of where a measurement was taken."""
 

@@ -11,8 +11,6 @@ from db.models import CostModelRow, Job
 from db.repositories import events
 from tunesmith.states import WorkState
 
-OPEN = (WorkState.QUEUED, WorkState.RUNNING)
-
 
 def enqueue(session: Session, job: Job, features: str) -> CostModelRow:
     """A new version of a job's cost model, to be trained. ``features``: the extractor and its version."""
@@ -44,9 +42,3 @@ def latest_elsewhere(
         CostModelRow.simulated.is_(False),
     )
     return session.scalars(query.order_by(CostModelRow.created_at.desc(), CostModelRow.id).limit(1)).first()
-
-
-def in_training(session: Session, job_id: str) -> bool:
-    """True while a version of the job's model is queued or being trained."""
-    query = sa.select(CostModelRow.id).where(CostModelRow.job_id == job_id, CostModelRow.state.in_(OPEN))
-    return session.scalars(query.limit(1)).first() is not None

@@ -120,15 +120,3 @@ def count_valid(session: Session, job_id: str, after: int = 0) -> int:
         Record.job_id == job_id, Record.id > after, Record.latency.is_not(None), Record.sketch_hash.is_not(None)
     )
     return session.scalar(query) or 0
-
-
-def count(session: Session, job_id: str) -> int:
-    """Trials of a job: its records without those of default schedules."""
-    query = sa.select(sa.func.count()).select_from(Record)
-    return session.scalar(query.where(Record.job_id == job_id, Record.sketch_hash.is_not(None))) or 0
-
-
-def failures(session: Session, job_id: str) -> dict[str, int]:
-    """A job's failed candidates by kind of failure."""
-    query = sa.select(Record.failure, sa.func.count()).where(Record.job_id == job_id, Record.failure.is_not(None))
-    return {str(kind): number for kind, number in session.execute(query.group_by(Record.failure))}

@@ -172,15 +172,10 @@ def trials(
     return session.scalars(query.order_by(Record.id).limit(limit)).all()
 
 
-def open_batches(session: Session, job_id: str) -> Sequence[Batch]:
-    """A job's batches of rounds under way."""
-    query = sa.select(Batch).join(Round, Batch.round_id == Round.id)
-    return session.scalars(query.where(Round.job_id == job_id, Round.state.in_(OPEN_ROUNDS))).all()
-
-
 def baselines(session: Session, job_id: str) -> dict[int, Record]:
     """Records of the default schedules that ran, by task."""
+    first = sa.select(Batch.id).join(Round, Batch.round_id == Round.id).where(Round.job_id == job_id, Round.baseline)
     query = sa.select(Record).where(
-        Record.job_id == job_id, Record.sketch_hash.is_(None), Record.latency.is_not(None)
+        Record.batch_id.in_(first), Record.sketch_hash.is_(None), Record.latency.is_not(None)
     )
     return {row.job_task_id: row for row in session.scalars(query.order_by(Record.id)) if row.job_task_id is not None}

@@ -123,11 +123,6 @@ def trainings(session: Session, job_ids: Collection[str]) -> dict[str, list[tupl
     return found
 
 
-def next_round_number(session: Session, job_id: str) -> int:
-    """Number of a job's next round."""
-    return (session.scalar(sa.select(sa.func.max(Round.number)).where(Round.job_id == job_id)) or 0) + 1
-
-
 def open_rounds_of(session: Session, job_id: str, states: Collection[RoundState]) -> Sequence[Round]:
     """A job's rounds in one of ``states``."""
     return session.scalars(sa.select(Round).where(Round.job_id == job_id, Round.state.in_(states))).all()
