@@ -109,7 +109,7 @@ def _row(
         "samples": [] if failure else list(result.samples),
         "latency": None if failure else statistics.median(result.samples),
         "failure": failure.value if failure else None,
-        "message": result.message[:MESSAGE_LIMIT],
+        "message": result.message[:MESSAGE_LIMIT].replace("\0", " "),  # PostgreSQL refuses a zero byte
         "build_seconds": result.build_seconds,
         "run_seconds": result.run_seconds,
         "environment": dict(environment),

@@ -11,10 +11,11 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import Response
+from sqlalchemy.exc import DataError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tunesmith.errors import TunesmithError, catalogue
+from tunesmith.errors import InvalidInput, TunesmithError, catalogue
 
 log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
@@ -102,6 +103,13 @@ def _plain(value: Any) -> Any:
     return str(value)[:200]
 
 
+async def _on_data(request: Request, error: Exception) -> Response:
+    """PostgreSQL refuses what SQLite takes, such as a text with a zero byte."""
+    assert isinstance(error, DataError)
+    refused = InvalidInput(f"the database cannot hold a value of the request: {str(error.orig)[:200]}")
+    return response(request, refused.problem())
+
+
 async def _on_bug(request: Request, error: Exception) -> Response:
     log.error("request %s failed: %s %s", getattr(request.state, "request_id", ""), request.method, request.url.path,
               exc_info=error)
@@ -115,6 +123,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(TunesmithError, _on_error)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(RequestValidationError, _on_validation)
+    app.add_exception_handler(DataError, _on_data)
     app.add_exception_handler(Exception, _on_bug)
     app.add_middleware(RequestIds)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]

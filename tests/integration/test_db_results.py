@@ -74,6 +74,13 @@ def test_a_batch_in_pieces(sessions: Sessions, batch_id: int) -> None:
         assert records.count_valid(session, "j1") == 2
 
 
+def test_a_message_with_a_zero_byte_costs_no_results(sessions: Sessions, batch_id: int) -> None:
+    strange = WireResult(index=0, failure=FailureKind.CRASH, message="core\0dumped")
+    assert apply(sessions, batch_id, strange, ok(1, 3.0), ok(2, 4.0), ok(3, 2.0)).finished
+    with sessions() as session:
+        assert records.of_batch(session, batch_id)[0].message == "core dumped"
+
+
 def test_results_that_come_twice_count_once(sessions: Sessions, batch_id: int) -> None:
     everything = [ok(0, 9.0), ok(1, 3.0), ok(2, 4.0), ok(3, 2.0)]
     assert apply(sessions, batch_id, *everything, ok(1, 0.1)).finished

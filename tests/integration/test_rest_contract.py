@@ -17,6 +17,8 @@ from db.engine import transact
 from db.models import Job, Record, Schedule
 from services.coordinator.limits import MAX_BODY_BYTES
 from services.coordinator.schemas.common import encode_cursor
+from services.coordinator.usecases import jobs
+from tunesmith.errors import NotFound
 
 
 @pytest.fixture
@@ -128,3 +130,29 @@ def test_every_form_of_operator_is_accepted(api: Api, operator: str) -> None:
     assert response.status_code == 202
     assert response.headers["location"] == f"/v1/jobs/{response.json()['id']}"
     assert response.json()["name"] == operator
+
+
+def test_a_text_that_the_database_cannot_hold_is_no_error_of_ours(tmp_path: Path, database_url: str) -> None:
+    api = Api(Folder(tmp_path, database_url))
+    for response in (
+        api.client.post("/v1/jobs", json={**GEMM, "name": "a\0b"}), api.client.get("/v1/jobs/%00"),
+        api.client.get("/v1/jobs", params={"target": "a\0b"}),
+    ):  # fmt: skip
+        assert response.status_code in (200, 202, 404) or problem(response, 422, "invalid_input")
+    api.close()
+
+
+def test_a_stream_ends_when_its_job_is_deleted(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.coordinator.routers.events.POLL_SECONDS", 0.01)
+    job_id = api.client.post("/v1/jobs", json=GEMM).json()["id"]
+    answers = iter([jobs.show, jobs.show])
+
+    def show(*args: Any) -> Any:
+        found = next(answers, None)
+        if found is None:
+            raise NotFound("deleted")
+        return found(*args)
+
+    monkeypatch.setattr("services.coordinator.routers.events.jobs.show", show)
+    response = api.client.get(f"/v1/jobs/{job_id}/events", headers={"accept": "text/event-stream"})
+    assert "job_queued" in response.text

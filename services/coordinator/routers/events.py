@@ -18,6 +18,7 @@ from services.coordinator.context import Context, InContext
 from services.coordinator.schemas.common import MAX_ID, Limit, Page
 from services.coordinator.schemas.jobs import EventBody
 from services.coordinator.usecases import jobs, progress
+from tunesmith.errors import NotFound
 from tunesmith.states import is_final
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
@@ -55,8 +56,11 @@ async def _tail(context: Context, caller: Caller, job_id: str, after: int) -> As
     began = heard = time.monotonic()
     yield format_sse_event(retry=1000, comment="events of one job")
     while time.monotonic() - began < LIFE_SECONDS:
-        over = is_final((await run_in_threadpool(jobs.show, context, caller, job_id)).state)
-        page = await run_in_threadpool(progress.events, context, caller, job_id, after, BATCH)
+        try:
+            over = is_final((await run_in_threadpool(jobs.show, context, caller, job_id)).state)
+            page = await run_in_threadpool(progress.events, context, caller, job_id, after, BATCH)
+        except NotFound:  # the job was deleted meanwhile, and its events with it
+            return
         for event in page.items:
             yield format_sse_event(id=str(event.id), event=event.kind, data_str=event.model_dump_json())
             after, heard = event.id, time.monotonic()
