@@ -18,6 +18,7 @@ from services.coordinator.context import Context
 from services.coordinator.lazy import Elsewhere, LazyApp
 from services.coordinator.limits import BodyLimit
 from services.coordinator.metrics import Metrics
+from services.coordinator.origins import OwnPages
 from services.coordinator.routers import best, blobs, events, failures, fleet, health, jobs, models, progress
 from services.coordinator.scheduling.loop import SchedulingLoop
 from services.coordinator.settings import Settings
@@ -75,6 +76,8 @@ def create_app(
         title="Tunesmith", version=__version__, description=DESCRIPTION, lifespan=_lifespan, redoc_url=None
     )
     app.state.context, app.state.run_loop = context, run_loop
+    if context.settings.admin_key is None:
+        app.add_middleware(OwnPages)
     problems.install(app)
     app.add_middleware(BodyLimit)
     for module in (health, models, jobs, progress, failures, events, best, fleet, blobs):

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from api_driver import GEMM, Api, problem
 from fake_fleet import Folder
+from starlette.websockets import WebSocketDisconnect
 
-from db.models import ApiKey
+from db.models import ApiKey, Job
 from tunesmith.errors import InvalidInput
 
 
@@ -69,3 +70,42 @@ def test_keys_have_scopes_and_owners(tmp_path: Path, sqlite_url: str) -> None:
 def test_a_public_address_without_a_key_is_refused(tmp_path: Path, sqlite_url: str) -> None:
     with pytest.raises(InvalidInput, match="TUNESMITH_ADMIN_KEY"):
         Api(Folder(tmp_path, sqlite_url), host="0.0.0.0")
+
+
+OWN = {"host": "127.0.0.1:8700"}
+FOREIGN = (
+    {**OWN, "origin": "https://evil.example"},
+    {**OWN, "origin": "http://127.0.0.1:9999"},
+    {**OWN, "origin": "null"},
+    {"host": "rebound.evil.example:8700"},
+    {"host": "rebound.evil.example:8700", "origin": "http://rebound.evil.example:8700"},
+    {"host": "[::1"},
+)
+
+
+def test_without_a_key_foreign_pages_are_refused(tmp_path: Path, sqlite_url: str) -> None:
+    api = Api(Folder(tmp_path, sqlite_url))
+    for headers in FOREIGN:
+        problem(api.client.post("/v1/jobs", json=GEMM, headers=headers), 403, "forbidden")
+        problem(api.client.post("/v1/models", files={"file": b"x"}, headers=headers), 403, "forbidden")
+        problem(api.client.get("/v1/jobs", headers=headers), 403, "forbidden")
+        with (
+            pytest.raises(WebSocketDisconnect) as closed,
+            api.client.websocket_connect("/socket", headers=headers),
+        ):
+            pass
+        assert closed.value.code == 1008
+    assert api.count(Job) == 0
+    for headers in (
+        OWN, {**OWN, "origin": "http://127.0.0.1:8700"}, {"host": "[::1]:8700"}, {"host": "localhost"},
+        {"host": "coordinator:8700"}, {"host": "tunesmith.localhost:1", "origin": "https://tunesmith.localhost:1"},
+    ):  # fmt: skip
+        assert api.client.post("/v1/jobs", json=GEMM, headers=headers).status_code == 202
+    api.close()
+
+
+def test_with_a_key_any_page_may_ask(tmp_path: Path, sqlite_url: str) -> None:
+    api = Api(Folder(tmp_path, sqlite_url), admin_key="first-key")
+    headers = {"host": "tune.example", "origin": "https://app.example", "authorization": "Bearer first-key"}
+    assert api.client.get("/v1/jobs", headers=headers).status_code == 200
+    api.close()
