@@ -44,9 +44,9 @@ class TaskSums:
     best: float | None = None
 
 
-def get(session: Session, job_id: str) -> Job | None:
-    """A job by id."""
-    return session.get(Job, job_id, populate_existing=True)
+def get(session: Session, job_id: str, *, lock: bool = False) -> Job | None:
+    """A job by id; ``lock`` keeps others from moving it until the transaction ends."""
+    return session.get(Job, job_id, populate_existing=True, with_for_update=lock or None)
 
 
 def page(

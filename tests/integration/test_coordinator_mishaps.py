@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from fake_fleet import Folder, Sent
 
 from db.models import Batch, Evaluation, Job, Model, Round, WorkloadRow
 from db.repositories import results
+from db.repositories.transitions import transition
 from services.coordinator.auth import ANYBODY
 from services.coordinator.scheduling import actions as act
 from services.coordinator.scheduling.apply import apply
@@ -81,6 +83,19 @@ def test_a_job_is_cancelled_only_when_nothing_of_it_is_under_way(ready: Stack) -
     ready.finish(job_id)
     assert ready.state(job_id) is JobState.CANCELLED
     assert all(is_final(row.state) for row in ready.rows(Round))
+
+
+def test_a_cancellation_waits_for_who_moves_the_job(ready: Stack) -> None:
+    job_id = ready.submit()
+    ready.run(lambda: ready.state(job_id) is JobState.RUNNING)
+    with ThreadPoolExecutor(1) as threads:
+        with ready.context.sessions.begin() as session:
+            transition(session, session.get_one(Job, job_id), JobState.FINISHING)
+            cancelled = threads.submit(jobs.cancel, ready.context, ANYBODY, job_id)
+            wait([cancelled], timeout=0.3)
+        assert cancelled.result(30).state is JobState.CANCELLING
+    ready.finish(job_id)
+    assert ready.state(job_id) is JobState.CANCELLED
 
 
 def test_a_task_that_never_runs_does_not_hide_the_latency_of_the_others(ready: Stack) -> None:

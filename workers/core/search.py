@@ -161,8 +161,10 @@ def _cost_model(session: Session, job: Job) -> CostModelRow | None:
     if job.cost_model == "none":
         return None
     own = cost_models.latest(session, job.id)
-    if own is not None or not job.warm_start:
+    if own is not None and own.features == FEATURES:  # an update in the middle of a job may have brought other ones
         return own
+    if not job.warm_start:
+        return None
     return cost_models.latest_elsewhere(session, str(job.target_hash), job.cost_model, FEATURES, job.id)
 
 

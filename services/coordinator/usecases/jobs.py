@@ -23,9 +23,9 @@ from tunesmith.errors import Conflict, InvalidInput, NotFound
 from tunesmith.states import JobState, can_move, is_final
 
 
-def visible(session: Session, caller: Caller, job_id: str) -> Job:
-    """The job's row. Raises NotFound, also for what the caller may not see."""
-    job = views.get(session, job_id)
+def visible(session: Session, caller: Caller, job_id: str, *, lock: bool = False) -> Job:
+    """The job's row, locked to change it. Raises NotFound, also for what the caller may not see."""
+    job = views.get(session, job_id, lock=lock)
     if job is None or not caller.sees(job.owner):
         raise NotFound(f"there is no job {job_id}", field="job_id", value=job_id)
     return job
@@ -66,7 +66,7 @@ def cancel(context: Context, caller: Caller, job_id: str) -> JobBody:
     """Cancel; a job that is over already stays as it is. Raises NotFound."""
 
     def work(session: Session) -> JobBody:
-        job = visible(session, caller, job_id)
+        job = visible(session, caller, job_id, lock=True)
         if not is_final(job.state) and job.state is not JobState.CANCELLING:
             if can_move(job.state, JobState.CANCELLING):
                 transition(session, job, JobState.CANCELLING, stop_reason="cancelled")
@@ -83,7 +83,7 @@ def pause(context: Context, caller: Caller, job_id: str) -> JobBody:
     """Open no more rounds; those under way end. Raises NotFound, IllegalTransition."""
 
     def work(session: Session) -> JobBody:
-        job = visible(session, caller, job_id)
+        job = visible(session, caller, job_id, lock=True)
         if job.state is not JobState.PAUSED:
             transition(session, job, JobState.PAUSED)
             rows.set_clock(session, job, True, utcnow())
@@ -97,7 +97,7 @@ def resume(context: Context, caller: Caller, job_id: str) -> JobBody:
     """Go on after a pause. Raises NotFound, Conflict."""
 
     def work(session: Session) -> JobBody:
-        job = visible(session, caller, job_id)
+        job = visible(session, caller, job_id, lock=True)
         if job.state is not JobState.PAUSED:
             if is_final(job.state) or job.state is JobState.CANCELLING:
                 raise Conflict(f"the job is {job.state.value} and cannot go on", state=job.state.value)
@@ -116,7 +116,7 @@ def change(context: Context, caller: Caller, job_id: str, request: JobChange) ->
         check_budget(request.budget.trials, request.budget.seconds)
 
     def work(session: Session) -> JobBody:
-        job = visible(session, caller, job_id)
+        job = visible(session, caller, job_id, lock=True)
         if is_final(job.state) or job.state in (JobState.FINISHING, JobState.CANCELLING):
             raise Conflict(f"the job is {job.state.value}, nothing can be changed any more", state=job.state.value)
         changed = _apply(job, request)
@@ -148,7 +148,7 @@ def delete(context: Context, caller: Caller, job_id: str) -> None:
     """Remove a job that is over; its records stay in the dataset. Raises NotFound, Conflict."""
 
     def work(session: Session) -> None:
-        job = visible(session, caller, job_id)
+        job = visible(session, caller, job_id, lock=True)
         if not is_final(job.state):
             raise Conflict(f"the job is {job.state.value}, cancel it first", state=job.state.value)
         session.delete(job)
