@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from celery import Celery
 
 from db.blobs import BlobStore
 from tunesmith.errors import InvalidInput, MeasurementFailed, MissingDependency
@@ -21,7 +22,9 @@ from workers.measure.blobs import PayloadCache
 from workers.measure.device import check_device, identify
 from workers.measure.presence import Presence
 from workers.measure.reporting import Reporter
+from workers.measure.tasks import MeasureTasks
 from workers.measure.worker import FOLDER, sweep
+from workers.sandbox.pool import ChildTimeout
 from workers.settings import Settings
 from workers.tvm_backend import cuda_compiler
 from workers.tvm_backend.arguments import random_array
@@ -250,3 +253,13 @@ def test_a_kernel_that_takes_no_time_is_implausible() -> None:
     assert plausible(RunOutcome((0.0, 1.0))).failure is FailureKind.IMPLAUSIBLE
     assert plausible(RunOutcome((0.5,))).failure is None
     assert plausible(RunOutcome((), FailureKind.CRASH, "x")).failure is FailureKind.CRASH
+
+
+def test_a_worker_that_cannot_start_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ChildTimeout("no answer within 120 s")
+
+    monkeypatch.setattr("workers.measure.tasks.MeasureWorker", broken)
+    app = Celery("test", set_as_current=False)
+    with pytest.raises(SystemExit):
+        MeasureTasks(app, Settings()).begin()

@@ -34,6 +34,17 @@ class MeasureTasks:
             self._worker = MeasureWorker(self._settings, self.send)
             self._worker.start()
 
+    def begin(self, **_: object) -> None:
+        """:meth:`start`, or the end of this process and, at its beginning, of the worker.
+
+        Celery only logs what a signal's handler raises: the worker would go on without a device, for ever.
+        """
+        try:
+            self.start()
+        except Exception as error:
+            log.exception("the measure worker cannot start")
+            raise SystemExit(1) from error
+
     def stop(self, **_: object) -> None:
         """Report that the device goes and end the children."""
         if self._worker is not None:
@@ -69,6 +80,6 @@ def register(app: Celery, settings: Settings) -> MeasureTasks:
     app.task(tasks.measure, name=MeasureBatch.task, shared=False)
     app.task(tasks.evaluate, name=EvaluateModel.task, shared=False)
     # Not weak: the signals are what keeps the bound methods alive.
-    worker_process_init.connect(tasks.start, weak=False)
+    worker_process_init.connect(tasks.begin, weak=False)
     worker_process_shutdown.connect(tasks.stop, weak=False)
     return tasks
