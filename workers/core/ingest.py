@@ -23,7 +23,7 @@ from workers.tvm_backend.warm import warm
 def run(context: Context, message: IngestModel) -> bool:
     """The task ``tunesmith.ingest``.
 
-    An import takes too long to hold the host lease: a kernel that waits for it would time out.
+    An import does not hold the host lease: that of a large model would keep kernels waiting for too long.
     """
 
     def work(lease: Lease) -> None:
