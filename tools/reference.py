@@ -155,7 +155,8 @@ def rest() -> str:
         "# REST API\n", MARK,
         "JSON throughout, times in ISO 8601 (UTC), durations and latencies in seconds. Lists are paged: "
         "`{items, next_cursor}`, with `limit` up to 200; pass `next_cursor` on as `cursor`. Errors are "
-        "[problem objects](errors.md). A body may have 1 MiB, a model's upload `TUNESMITH_MAX_UPLOAD_BYTES`. With `TUNESMITH_ADMIN_KEY` set, every route under `/v1` wants "
+        "[problem objects](errors.md). A body may have 1 MiB, a model's upload `TUNESMITH_MAX_UPLOAD_BYTES`. With "
+        "`TUNESMITH_ADMIN_KEY` set, every route under `/v1` wants "
         "`Authorization: Bearer KEY`. Schemas of bodies and answers: `/docs` and `/openapi.json` of a running "
         "coordinator.\n",
         *rows,
@@ -167,7 +168,8 @@ def cli() -> str:
     root = _root()
     parts = [
         "# Command line\n", MARK,
-        "Exit status: 0 ok, 1 failed, 2 usage, 130 interrupted (Ctrl-C, SIGTERM). `--json` prints machine-readable output, errors too: the "
+        "Exit status: 0 ok, 1 failed, 2 usage, 130 interrupted (Ctrl-C, SIGTERM). `--json` prints "
+        "machine-readable output, errors too: the "
         "[problem object](errors.md).\n",
     ]  # fmt: skip
     for path, command in _commands(root, "tunesmith"):
