@@ -164,3 +164,15 @@ def test_a_fresh_process_rebuilds_the_candidate(target: Target, specs: list[str]
         capture_output=True, text=True, timeout=120, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [[trace, digest] for *_, trace, digest in found]
+
+
+def test_a_candidate_takes_the_arguments_of_its_workload() -> None:
+    found, opened_space, bodies = opened("dense:64x32x48:float32")
+    body = next(b for b in bodies if b.knobs)
+    points = opened_space.space.sample(np.random.default_rng(0), 16)
+    points, valid = opened_space.resolve(points)
+    chosen = [c for c in opened_space.space.candidates(points.take(valid)) if c.sketch == body.hash]
+    assert chosen
+    for candidate in chosen[:4]:
+        done = candidates.schedule(found.module, CPU, body, candidate.decisions)
+        assert tasks.arguments(done.mod) == found.workload.args

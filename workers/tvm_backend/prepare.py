@@ -81,8 +81,17 @@ def _lower(mod: tvm.IRModule) -> tvm.IRModule:
         transform.FuseOps(),
         transform.FuseTIR(),
         transform.DeadCodeElimination(),
+        tvm.transform.module_pass(lambda module, _: _keep_layouts(module), opt_level=0, name="tunesmith.layouts"),
     ]
     return tvm.transform.Sequential(passes)(mod)
+
+
+def _keep_layouts(mod: tvm.IRModule) -> tvm.IRModule:
+    """Take back the leave to pack weights that some operators give: nothing repacks the arguments of a kernel."""
+    mark = "layout_free_buffers"
+    functions = {var: function.without_attr(mark) if isinstance(function, tvm.tirx.PrimFunc) and function.attrs
+                 and mark in function.attrs else function for var, function in mod.functions.items()}
+    return tvm.IRModule(functions, attrs=mod.attrs)
 
 
 @mutator
