@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from tunesmith.types import FailureKind
+from tunesmith.types import DeviceHealth, FailureKind, StopReason
 
 VERSION: Final = 1
 INLINE_LIMIT = 1_000_000
@@ -108,11 +108,28 @@ class MeasureLimits(BaseModel):
     model_config = ConfigDict(frozen=True)
     build_timeout: float = 10.0
     run_timeout: float = 10.0
+    min_repeats: int = 3
     repeats: int = 10
+    """Samples of a contender: at least ``min_repeats``, then on until ``variation`` is met, at most ``repeats``."""
+    variation: float = 0.01
+    """Standard error of the samples' mean over the mean at which a contender's sampling ends (after AdaTune, 2020)."""
     min_repeat_seconds: float = 0.01
+    """A sample is the mean over as many runs as take this long."""
     max_measure_seconds: float = 0.3
-    cutoff: float = 3.0
-    """A candidate whose first run is slower than ``cutoff`` times the incumbent keeps that one sample."""
+    """Kernel time that one candidate may use."""
+    cutoff: float = 1.5
+    """Racing: a candidate whose first run is slower than ``cutoff`` times the incumbent keeps that one sample."""
+    abort: float = 30.0
+    """A first run that takes longer than ``abort`` times the incumbent (half a second at least) is cut off."""
+    cache: Literal["warm", "cold"] = "warm"
+    finalists: int = 2
+    """Fastest candidates of a batch, faster than the champion, that are measured again beside it."""
+    confirm_repeats: int = 10
+    """Samples of each in that confirmation, taken in turn."""
+    significance: float = 0.05
+    """One-sided p-value of the rank test below which the crown moves."""
+    verify: bool = True
+    """Compare a finalist's outputs with the default schedule's before it may be crowned."""
 
 
 class WireCandidate(BaseModel):
@@ -138,11 +155,32 @@ class MeasureBatch(Message):
     """Sketch hash to the sketch's JSON (trace skeleton, knobs, postprocessors)."""
     candidates: list[WireCandidate]
     incumbent_seconds: float | None = None
+    """Best latency of the task so far; what racing compares with."""
+    champion: WireCandidate | None = None
+    """The candidate that holds that latency, ``index`` -1; None: the default schedule, or nothing yet."""
     limits: MeasureLimits = MeasureLimits()
 
 
+class Confirmation(BaseModel):
+    """A finalist, measured again in a fresh session in turn with the champion, and its outputs compared.
+
+    ``samples`` and ``champion_samples`` (seconds) are pairs, taken one right after the other; without a champion
+    there are none of the latter and no p-value. ``won``: verified, and significantly faster than the champion.
+    """
+
+    model_config = ConfigDict(frozen=True)
+    samples: list[float]
+    champion_samples: list[float] = []
+    p_value: float | None = None
+    """One-sided Wilcoxon signed-rank test of the pairs."""
+    error: float | None = None
+    """max|a-b| / max|b| over all arguments after a run on equal random inputs, b of the default schedule."""
+    tolerance: float | None = None
+    won: bool = False
+
+
 class WireResult(BaseModel):
-    """Outcome of one candidate. ``trace`` is the final trace's JSON when it beat the incumbent."""
+    """Outcome of one candidate. ``trace`` is the final trace's JSON of one that was confirmed and won."""
 
     model_config = ConfigDict(frozen=True)
     index: int
@@ -151,6 +189,12 @@ class WireResult(BaseModel):
     message: str = ""
     build_seconds: float = 0.0
     run_seconds: float = 0.0
+    device_seconds: float = 0.0
+    """Seconds that the kernel itself ran, warm-up runs included."""
+    stopped: StopReason | None = None
+    duplicate: bool = False
+    """Its code equals another candidate's: outcome and samples are that one's."""
+    confirmation: Confirmation | None = None
     trace: str | None = None
 
 
@@ -214,6 +258,25 @@ class EvaluationReport(Message):
     final: bool = False
 
 
+class Calibration(BaseModel):
+    """What a device's calibration found: how fast it can be, how noisy it is, and how it drifts."""
+
+    model_config = ConfigDict(frozen=True)
+    peak_flops: float
+    """FLOP/s of independent float32 multiply-adds on all of the target's cores."""
+    bandwidth: float
+    """Bytes/s of reading a buffer that no cache holds."""
+    noise_floor: float
+    """Two medians of one kernel, measured apart, differ by less than this share nineteen times of twenty."""
+    reference_seconds: float
+    """The calibration kernel's latency when the device was first calibrated."""
+    latest_seconds: float
+    measured_at: str
+    """ISO 8601, UTC: when ``latest_seconds`` was taken."""
+    drift: float
+    """``latest_seconds / reference_seconds``: 1 is none, 1.2 means that everything runs a fifth slower."""
+
+
 class DeviceReport(Message):
     """A measure worker's sign of life, every few seconds. Queue ``record``."""
 
@@ -228,5 +291,7 @@ class DeviceReport(Message):
     cores: int
     simulated: bool = False
     environment: dict[str, Any] = {}
+    health: DeviceHealth = DeviceHealth.OK
+    calibration: Calibration | None = None
     busy: bool = False
     stopping: bool = False

@@ -26,6 +26,31 @@ class FailureKind(str, enum.Enum):
     ABANDONED = "abandoned"  # never measured: its batch ran out of attempts
 
 
+class StopReason(str, enum.Enum):
+    """Why no further sample of a candidate was taken."""
+
+    RACED = "raced"  # clearly slower than the incumbent: one sample
+    STABLE = "stable"  # the samples agree within the bound
+    CAPPED = "capped"  # as many samples as are allowed
+    BUDGET = "budget"  # the time for one candidate was used up
+
+
+class Isolation(str, enum.Enum):
+    """What else may run on the host's cores while a kernel is timed there."""
+
+    EXCLUSIVE = "exclusive"  # nothing: the kernel uses all of them
+    PINNED = "pinned"  # everything, on the cores that the kernel does not use
+    SHARED = "shared"  # everything: the kernel runs elsewhere (a GPU, another host)
+
+
+class DeviceHealth(str, enum.Enum):
+    """Whether a device's numbers can be trusted now."""
+
+    OK = "ok"
+    DRIFTING = "drifting"  # the calibration kernel runs slower or faster than at first, by more than its noise
+    QUARANTINED = "quarantined"  # so much that nothing is measured until it recovers
+
+
 @dataclass(frozen=True)
 class TensorSpec:
     """Element type and static shape of one tensor argument."""
@@ -109,7 +134,14 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Environment:
-    """Fingerprint of where a measurement was taken."""
+    """Fingerprint of where and how a measurement was taken.
+
+    Attributes:
+        threads: threads of the kernel.
+        binding: cores that the kernel's threads are bound to, e.g. ``0-1``; empty when the device has none to choose.
+        isolation: an ``Isolation``.
+        cache: ``warm`` (repeats find their arguments in the caches) or ``cold`` (caches are flushed before each).
+    """
 
     host: str = ""
     device: str = ""
@@ -120,4 +152,7 @@ class Environment:
     python: str = ""
     os: str = ""
     simulated: bool = False
+    binding: str = ""
+    isolation: str = ""
+    cache: str = ""
     extra: tuple[tuple[str, str], ...] = field(default=())

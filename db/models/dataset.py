@@ -41,6 +41,10 @@ class Record(Base, Created):
     message: Mapped[str] = mapped_column(String(2000), default="")
     build_seconds: Mapped[float] = mapped_column(default=0.0)
     run_seconds: Mapped[float] = mapped_column(default=0.0)
+    device_seconds: Mapped[float] = mapped_column(default=0.0)  # of run_seconds: the kernel itself
+    stopped: Mapped[str | None] = mapped_column(String(20))  # StopReason
+    duplicate: Mapped[bool] = mapped_column(default=False)  # the samples are those of a candidate with equal code
+    confirmation: Mapped[dict[str, Any] | None]  # messages.Confirmation of a finalist
     environment: Mapped[dict[str, Any]]
     __table_args__ = (
         UniqueConstraint("batch_id", "index"),

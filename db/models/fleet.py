@@ -32,6 +32,8 @@ class Device(Base, Created):
     cores: Mapped[int]
     simulated: Mapped[bool] = mapped_column(Boolean, default=False)
     environment: Mapped[dict[str, Any]]
+    health: Mapped[str] = mapped_column(String(20), default="ok")  # DeviceHealth
+    calibration: Mapped[dict[str, Any] | None]  # messages.Calibration
     busy: Mapped[bool] = mapped_column(Boolean, default=False)
     stopped: Mapped[bool] = mapped_column(Boolean, default=False)
     seen_at: Mapped[dt.datetime]

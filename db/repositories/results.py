@@ -112,6 +112,10 @@ def _row(
         "message": result.message[:MESSAGE_LIMIT].replace("\0", " "),  # PostgreSQL refuses a zero byte
         "build_seconds": result.build_seconds,
         "run_seconds": result.run_seconds,
+        "device_seconds": result.device_seconds,
+        "stopped": result.stopped.value if result.stopped else None,
+        "duplicate": result.duplicate,
+        "confirmation": result.confirmation.model_dump(mode="json") if result.confirmation else None,
         "environment": dict(environment),
         "created_at": utcnow(),
     }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from tunesmith.messages import MeasureLimits
-from tunesmith.types import Decision, FailureKind, TensorSpec
+from tunesmith.types import Decision, FailureKind, Isolation, StopReason, TensorSpec
 
 
 @dataclass(frozen=True)
@@ -60,25 +60,66 @@ class Built:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """A built candidate to time; ``incumbent`` is the best latency so far in seconds."""
+    """A built candidate to time.
+
+    Attributes:
+        default: it is the default schedule, which is measured in full however slow it is.
+    """
 
     path: Path
     function: str
     args: tuple[TensorSpec, ...]
     limits: MeasureLimits
-    incumbent: float | None
     flops: float = 0.0
     code_hash: str = ""
+    default: bool = False
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """Samples in seconds, or a failure with a message; ``seconds`` is what the measurement took."""
+    """Samples, or a failure with a message; times in seconds.
+
+    Attributes:
+        seconds: what the measurement took.
+        device_seconds: of it, what the kernel itself ran, warm-up runs included.
+        stopped: why no further sample was taken.
+    """
 
     samples: tuple[float, ...] = ()
     failure: FailureKind | None = None
     message: str = ""
     seconds: float = 0.0
+    device_seconds: float = 0.0
+    stopped: StopReason | None = None
+
+
+@dataclass(frozen=True)
+class ConfirmRequest:
+    """Built finalists to measure again beside the champion, and to verify.
+
+    Attributes:
+        finalists: most promising first.
+        champion: None when there is none but the default schedule.
+        reference: the default schedule, whose outputs count as right; None: outputs are not compared.
+        seed: of the random inputs.
+    """
+
+    finalists: tuple[RunRequest, ...]
+    champion: RunRequest | None
+    reference: RunRequest | None
+    limits: MeasureLimits
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """A finalist's samples with the champion's taken in turn, and ``max|a-b| / max|b|`` against the reference."""
+
+    samples: tuple[float, ...] = ()
+    champion_samples: tuple[float, ...] = ()
+    error: float | None = None
+    failure: FailureKind | None = None
+    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -113,7 +154,17 @@ class ModelOutcome:
 
 
 class Runner(Protocol):
-    """Runs libraries on one device. Used by one thread at a time."""
+    """Runs libraries on one device. Used by one thread at a time.
+
+    Attributes:
+        threads: of the kernels, known once the device was opened; 0 when the device has none.
+        isolation: what may run on the host meanwhile, known once the device was opened.
+        binding: cores that the kernels' threads are bound to, e.g. ``0-1``.
+    """
+
+    threads: int
+    isolation: Isolation
+    binding: str
 
     def open(self, target: Mapping[str, Any]) -> None:
         """Take the device for a batch.
@@ -122,8 +173,15 @@ class Runner(Protocol):
             DeviceLost: when no device answers.
         """
 
-    def run(self, request: RunRequest) -> RunOutcome:
-        """Time one candidate; a crash or a hang is an outcome. Raises ``DeviceLost`` when the device is gone."""
+    def race(self, requests: Sequence[RunRequest], incumbent: float | None) -> list[RunOutcome]:
+        """Time candidates of one workload, in order; a crash or a hang is an outcome. Raises ``DeviceLost``.
+
+        Args:
+            incumbent: latency to beat in seconds; candidates that are clearly slower get one sample.
+        """
+
+    def confirm(self, request: ConfirmRequest) -> list[Confirmed]:
+        """Measure finalists again in a fresh session, one outcome for each. Raises ``DeviceLost``."""
 
     def compare(self, request: ModelRequest) -> ModelOutcome:
         """Time two models interleaved and compare their outputs. Raises ``DeviceLost``."""
