@@ -27,6 +27,7 @@ from typing import Any
 
 from workers.sandbox.parent_death import die_with_parent
 from workers.tvm_backend.cuda_compiler import choose_compiler
+from workers.tvm_backend.device_functions import bind, once
 from workers.tvm_backend.tracker import announce, listen
 from workers.tvm_backend.warm import visible_cores, warm
 
@@ -224,18 +225,13 @@ def register_functions() -> None:
     """Functions that a session offers beside TVM's."""
     import tvm_ffi
 
-    for name, function in (("alarm", _alarm), ("threads", _threads), ("host", host_identity)):
+    for name, function in (("alarm", _alarm), ("bind", bind), ("once", once), ("host", host_identity)):
         tvm_ffi.register_global_func(f"tunesmith.rpc.{name}", function, override=True)
 
 
 def _alarm(seconds: float) -> None:
     """Kill this session's process ``seconds`` from now, wherever it hangs; 0 takes the alarm back."""
     signal.setitimer(signal.ITIMER_REAL, float(seconds))
-
-
-def _threads(count: int) -> None:
-    """Threads of the kernels of this session; call it before the first one."""
-    os.environ["TVM_NUM_THREADS"] = str(int(count))
 
 
 def host_identity() -> str:
