@@ -141,6 +141,7 @@ class Environment:
         binding: cores that the kernel's threads are bound to, e.g. ``0-1``; empty when the device has none to choose.
         isolation: an ``Isolation``.
         cache: ``warm`` (repeats find their arguments in the caches) or ``cold`` (caches are flushed before each).
+        noise_floor: the device's, at its calibration (``messages.Calibration``); 0: never calibrated.
     """
 
     host: str = ""
@@ -155,4 +156,5 @@ class Environment:
     binding: str = ""
     isolation: str = ""
     cache: str = ""
+    noise_floor: float = 0.0
     extra: tuple[tuple[str, str], ...] = field(default=())

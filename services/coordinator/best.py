@@ -17,6 +17,7 @@ from db.repositories import schedules, views_jobs
 from db.repositories import views_scheduling as rows
 from tunesmith import metaschedule
 from tunesmith.errors import Conflict
+from tunesmith.measuring.interval import recorded_interval
 from tunesmith.types import TensorSpec
 
 SCHEMA = "tunesmith.schedule/1"
@@ -131,7 +132,8 @@ def _latency(record: Record | None) -> dict[str, Any] | None:
         return None
     mean = statistics.fmean(record.samples)
     spread = statistics.stdev(record.samples) / mean if len(record.samples) > 1 and mean else None
-    return {"median": record.latency, "samples": record.samples, "cv": spread}
+    interval = recorded_interval(record.samples, record.environment)
+    return {"median": record.latency, "samples": record.samples, "cv": spread, "interval": interval}
 
 
 def _provenance(best: Best, line: Line, record: Record | None) -> dict[str, Any]:

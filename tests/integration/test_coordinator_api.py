@@ -102,6 +102,8 @@ def test_trials_are_paged(both: Api) -> None:
     fine = both.client.get(f"/v1/jobs/{job_id}/trials", params={"failure": "none", "limit": 200}).json()
     assert len(failed["items"]) + len(fine["items"]) == 43
     assert all(row["failure"] == "build_error" for row in failed["items"])
+    assert all(row["interval"] is None for row in failed["items"])
+    assert all(row["interval"][0] <= row["latency"] <= row["interval"][1] for row in fine["items"])
 
 
 def test_jobs_are_paged_filtered_and_sorted(both: Api) -> None:
@@ -298,6 +300,8 @@ def test_the_log_and_the_archive(both: Api) -> None:
         assert line["trace"] == [[], []]
         assert line["latency"]["median"] < line["untuned_latency"]["median"]
         assert line["latency"]["cv"] == 0
+        low, high = line["latency"]["interval"]
+        assert low <= line["latency"]["median"] <= high
         assert line["verified"]["error"] == 1e-6
         assert json.loads(line["workload"]["module"])
         assert line["provenance"]["job"] == job_id

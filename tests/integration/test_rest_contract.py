@@ -42,7 +42,7 @@ def test_a_line_of_the_log_has_the_documented_members(api: Api) -> None:
     assert set(line["workload"]) == {"hash", "module", "metaschedule", "args", "flops"}
     assert all(isinstance(dtype, str) and isinstance(shape, list) for dtype, shape in line["workload"]["args"])
     assert type(line["workload"]["flops"]) is int
-    assert set(line["latency"]) == {"median", "samples", "cv"}
+    assert set(line["latency"]) == {"median", "samples", "cv", "interval"}
     assert set(line["untuned_latency"]) == {"median"}
     assert set(line["verified"]) == {"error", "definition", "reference"}
     assert set(line["provenance"]) == {

@@ -102,6 +102,12 @@ def test_an_interval_of_nothing_is_refused(samples: list[float], confidence: flo
         interval.median_interval(samples, 0.01, confidence)
 
 
+def test_a_record_brings_its_noise_floor() -> None:
+    assert interval.recorded_interval([2.0] * 5, {"noise_floor": 0.03}) == interval.median_interval([2.0] * 5, 0.03)
+    assert interval.recorded_interval([2.0] * 5, {}) == (2.0, 2.0)
+    assert interval.recorded_interval([], {"noise_floor": 0.03}) is None
+
+
 @pytest.mark.parametrize("degrees", [2, 3, 5, 9, 29])
 def test_students_quantile_against_the_tables(degrees: int) -> None:
     table = {2: 4.303, 3: 3.182, 5: 2.571, 9: 2.262, 29: 2.045}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 SINGLE_SPREAD = 0.17
 """Coefficient of variation assumed of a single short run, which shows none: what was seen on a quiet CPU."""
@@ -37,6 +38,15 @@ def median_interval(samples: Sequence[float], noise_floor: float, confidence: fl
     between = quantile / _normal_quantile(FLOOR_CONFIDENCE) * noise_floor * median
     half = math.hypot(math.sqrt(2) * within, between)
     return max(0.0, median - half), median + half
+
+
+def recorded_interval(samples: Sequence[float], environment: Mapping[str, Any]) -> tuple[float, float] | None:
+    """``median_interval`` of a record; None when it has no samples.
+
+    Args:
+        environment: the record's, ``tunesmith.types.Environment`` as JSON; older ones lack the noise floor.
+    """
+    return median_interval(samples, float(environment.get("noise_floor") or 0.0)) if samples else None
 
 
 def median_error(samples: Sequence[float]) -> float:

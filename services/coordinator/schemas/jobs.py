@@ -200,6 +200,9 @@ class TrialBody(BaseModel):
     decisions: list[Any]
     latency: float | None
     samples: list[float]
+    interval: tuple[float, float] | None = Field(
+        description="Seconds: where the median of a second measurement would lie, nineteen times of twenty."
+    )
     failure: str | None
     message: str
     build_seconds: float

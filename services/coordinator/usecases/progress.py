@@ -25,6 +25,7 @@ from services.coordinator.schemas.jobs import (
     TrialBody,
 )
 from services.coordinator.usecases.jobs import visible
+from tunesmith.measuring.interval import recorded_interval
 
 
 def _best(task: JobTask) -> float | None:
@@ -174,8 +175,9 @@ def trials(
         TrialBody(
             id=row.id, task=row.job_task_id, batch=row.batch_id, index=row.index, workload=row.workload_hash,
             sketch=row.sketch_hash, decisions=row.decisions, latency=row.latency, samples=row.samples,
-            failure=row.failure, message=row.message, build_seconds=row.build_seconds, run_seconds=row.run_seconds,
-            environment=row.environment, created_at=row.created_at,
+            interval=recorded_interval(row.samples, row.environment), failure=row.failure, message=row.message,
+            build_seconds=row.build_seconds, run_seconds=row.run_seconds, environment=row.environment,
+            created_at=row.created_at,
         )
         for row in found[:limit]
     ]  # fmt: skip
