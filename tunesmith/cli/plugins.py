@@ -11,13 +11,14 @@ from typer.core import TyperGroup
 from tunesmith.errors import MissingDependency
 
 GROUP = "tunesmith.commands"
-EXTRAS = {"up": "server,worker"}
+EXTRAS = {"up": "server,worker", "bench": "server,worker,bench"}
 SERVER_COMMANDS = {
     "up": "Run the whole service on this machine.",
     "worker": "Run a worker of the service.",
     "compile": "Compile a model with its tuned schedules.",
     "compare": "Compare a model's latency side by side with other runtimes.",
     "doctor": "Check the installation.",
+    "bench": "Run the benchmarks.",
 }
 
 

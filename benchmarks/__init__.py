@@ -1,0 +1,1 @@
+"""Benchmarks of Tunesmith on this machine: ``tunesmith bench``. One package per benchmark."""

@@ -1,0 +1,51 @@
+"""``tunesmith bench``: one sub-command per benchmark, imported when it is used.
+
+``benchmarks/<name>/command.py`` holds a function ``run``, or a Typer application ``app`` where there are sub-commands;
+it imports nothing heavy, because ``--help`` loads it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+FOLDER = Path(__file__).parent
+BENCHMARKS = {
+    "tuners": "Compare tuners side by side: candidates per minute, best latency, where the time goes.",
+    "models": "Compare a model's latency, untuned and tuned, with other runtimes.",
+    "peak": "Measure this machine's limits: arithmetic and memory bandwidth.",
+    "replay": "Compare searchers, allocators and cost models on recorded data, without hardware.",
+    "measure": "Check what measurements are worth: order, intervals, racing and adaptive stop.",
+}
+
+
+class BenchmarkGroup(TyperGroup):
+    """A group whose commands are modules."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Every benchmark that is here."""
+        return [name for name in BENCHMARKS if (FOLDER / name / "command.py").is_file()]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """One benchmark, imported now; None when there is none of that name."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module = importlib.import_module(f"benchmarks.{cmd_name}.command")
+        holder: typer.Typer | None = getattr(module, "app", None)
+        if holder is None:
+            holder = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+            holder.command(cmd_name, short_help=BENCHMARKS[cmd_name])(module.run)
+        return typer.main.get_command(holder)
+
+
+app = typer.Typer(name="bench", cls=BenchmarkGroup, no_args_is_help=True, add_completion=False,
+                  pretty_exceptions_enable=False)  # fmt: skip
+
+
+@app.callback()
+def bench() -> None:
+    """Benchmarks of this machine: each writes a CSV file, a Markdown table and a plot."""
