@@ -174,7 +174,8 @@ class Confirmation(BaseModel):
     p_value: float | None = None
     """One-sided Wilcoxon signed-rank test of the pairs."""
     error: float | None = None
-    """max|a-b| / max|b| over all arguments after a run on equal random inputs, b of the default schedule."""
+    """max|a-b| / max|b| over all arguments after a run on equal random inputs, b of the default schedule; None: not
+    compared, because it was not asked for or the default schedule does not run."""
     tolerance: float | None = None
     won: bool = False
 

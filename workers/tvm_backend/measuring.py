@@ -113,13 +113,20 @@ class ConfirmRequest:
 
 @dataclass(frozen=True)
 class Confirmed:
-    """A finalist's samples with the champion's taken in turn, and ``max|a-b| / max|b|`` against the reference."""
+    """A finalist's samples with the champion's taken in turn, and ``max|a-b| / max|b|`` against the reference.
+
+    Attributes:
+        error: None when there is nothing to compare with; ``message`` then says why.
+        seconds, device_seconds: as in ``RunOutcome``.
+    """
 
     samples: tuple[float, ...] = ()
     champion_samples: tuple[float, ...] = ()
     error: float | None = None
     failure: FailureKind | None = None
     message: str = ""
+    seconds: float = 0.0
+    device_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
