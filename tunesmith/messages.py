@@ -165,12 +165,15 @@ class Confirmation(BaseModel):
     """A finalist, measured again in a fresh session in turn with the champion, and its outputs compared.
 
     ``samples`` and ``champion_samples`` (seconds) are pairs, taken one right after the other; without a champion
-    there are none of the latter and no p-value. ``won``: verified, and significantly faster than the champion.
+    there are none of the latter and no p-value. ``won``: not found wrong, and significantly faster than the
+    champion.
     """
 
     model_config = ConfigDict(frozen=True)
     samples: list[float]
     champion_samples: list[float] = []
+    champion: WireCandidate | None = None
+    """Whom the samples stand beside."""
     p_value: float | None = None
     """One-sided Wilcoxon signed-rank test of the pairs."""
     error: float | None = None

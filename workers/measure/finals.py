@@ -1,0 +1,105 @@
+"""Who of a batch is measured again beside the champion, and what follows from it. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from scipy.stats import wilcoxon
+
+from tunesmith.messages import Confirmation, MeasureLimits, WireCandidate, WireResult
+from tunesmith.types import FailureKind, TensorSpec
+from workers.tvm_backend.measuring import Confirmed
+
+TOLERANCES: Final[Mapping[str, float]] = MappingProxyType({
+    "float64": 1e-10, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1,
+})  # fmt: skip
+"""Largest ``max|a-b| / max|b|`` of a right result, by element type.
+
+A schedule may sum in another order. The rounding errors of a sum of K terms then differ by some ``sqrt(K) u`` of the
+sum (u the unit roundoff; Higham, Accuracy and Stability of Numerical Algorithms, 2002, §2.8 and §4): K of a million in
+double and single precision, of a thousand in the short formats, whose long sums are kept in a wider one. A kernel that
+forgets one term of a thousand errs by some 1e-2 of the largest output.
+"""
+SHORT_FLOAT: Final = 0.3
+"""The same for floating point of eight bits and less, and for types that are not in the table."""
+
+
+def choose(results: Mapping[int, float], incumbent: float | None, limits: MeasureLimits) -> list[int]:
+    """Indices of the finalists, fastest first: at most ``limits.finalists`` that beat the incumbent.
+
+    Args:
+        results: latencies in seconds by index.
+        incumbent: latency to beat in seconds; None when there is none.
+    """
+    bar = math.inf if incumbent is None else incumbent
+    contenders = [index for index, latency in results.items() if 0 < latency < bar]
+    return sorted(contenders, key=lambda index: (results[index], index))[: limits.finalists]
+
+
+def conclude(
+    result: WireResult, confirmed: Confirmed, trace: str | None, args: tuple[TensorSpec, ...], limits: MeasureLimits,
+    champion: WireCandidate | None = None,
+) -> WireResult:  # fmt: skip
+    """A finalist's result after its confirmation: a winner with its trace, an also-ran, or a failure.
+
+    One whose outputs are wrong, or that fails when it is measured again, keeps no samples: its speed is worth
+    nothing. A lost device says nothing of it.
+
+    Args:
+        result: of the race.
+        trace: the final trace's JSON.
+        args: of the workload, for the tolerance.
+        champion: whom ``confirmed.champion_samples`` are of.
+    """
+    spent = {
+        "run_seconds": result.run_seconds + confirmed.seconds,
+        "device_seconds": result.device_seconds + confirmed.device_seconds,
+    }
+    if confirmed.failure is FailureKind.DEVICE_LOST:
+        return result.model_copy(update=spent)
+    allowed = tolerance(args)
+    failure, message = _verdict(confirmed, allowed)
+    p_value = None if failure else faster(confirmed.samples, confirmed.champion_samples)
+    won = failure is None and (p_value is None or p_value < limits.significance)
+    confirmation = Confirmation(
+        samples=list(confirmed.samples), champion_samples=list(confirmed.champion_samples),
+        champion=champion if confirmed.champion_samples else None, p_value=p_value, error=confirmed.error,
+        tolerance=None if confirmed.error is None else allowed, won=won,
+    )  # fmt: skip
+    if failure is not None:
+        spent |= {"samples": [], "failure": failure, "message": message, "stopped": None}
+    return result.model_copy(update={**spent, "confirmation": confirmation, "trace": trace if won else None})
+
+
+def tolerance(args: Sequence[TensorSpec]) -> float:
+    """Largest error of a right result: of the coarsest type among the arguments, 0 where all of them are integers."""
+    floats = [spec.dtype for spec in args if not spec.dtype.startswith(("int", "uint", "bool"))]
+    return max((TOLERANCES.get(dtype, SHORT_FLOAT) for dtype in floats), default=0.0)
+
+
+def faster(samples: Sequence[float], champion: Sequence[float]) -> float | None:
+    """One-sided p-value of "not faster than the champion": Wilcoxon's signed-rank test (1945) of the pairs.
+
+    It asks for no distribution, and a hiccup in one pair counts as one rank. None without a champion; with fewer than
+    five pairs no difference is significant at 0.05.
+    """
+    if not champion:
+        return None
+    pairs = [theirs - ours for ours, theirs in zip(samples, champion, strict=True)]
+    if not any(pairs):
+        return 1.0
+    return float(wilcoxon(pairs, alternative="greater").pvalue)
+
+
+def _verdict(confirmed: Confirmed, allowed: float) -> tuple[FailureKind | None, str]:
+    if confirmed.failure is not None:
+        return confirmed.failure, f"when measured again: {confirmed.message}"
+    if confirmed.error is not None and not confirmed.error <= allowed:
+        text = f"outputs differ from the default schedule's by {confirmed.error:.3g} of their largest value"
+        return FailureKind.WRONG_RESULT, f"{text}, more than {allowed:g}"
+    if not confirmed.samples or not all(0 < sample < math.inf for sample in confirmed.samples):
+        return FailureKind.IMPLAUSIBLE, "when measured again, the device gave no time that can be"
+    return None, ""
