@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
-import statistics
-import subprocess
-import sys
 import tempfile
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from tunesmith.cli.checks import check_model, parse_inputs
@@ -21,34 +14,12 @@ from tunesmith.cli.output import emit, seconds, table, times
 from tunesmith.errors import InvalidInput, MeasurementFailed
 from tunesmith.operators import looks_like_operator
 from tunesmith.schedule_log import read_log
-from workers.peers.timing import Job
+from workers.peers.comparison import FOREIGN, TVM_PEER, Peer, Result, check_outputs, take_turns, write_inputs
 from workers.tvm_backend.deploy import LocalModel, local_target, source_of, target_of
 
-MODULES = {
-    "untuned": "workers.tvm_backend.peer",
-    "tuned": "workers.tvm_backend.peer",
-    "onnxruntime": "workers.peers.onnxruntime",
-    "openvino": "workers.peers.openvino",
-    "torch": "workers.peers.torch",
-}
+MODULES = {"untuned": TVM_PEER, "tuned": TVM_PEER, **FOREIGN}
 READS = {"onnxruntime": "onnx", "openvino": "onnx", "torch": "pt2"}
-PEER_TIMEOUT = 600.0
 TOLERANCE = 1e-2
-
-
-@dataclass
-class Result:
-    """One peer: latency in seconds, or why there is none. ``error`` is against the reference's outputs."""
-
-    name: str
-    samples: list[float] = field(default_factory=list)
-    failure: str = ""
-    error: float | None = None
-
-    @property
-    def latency(self) -> float | None:
-        """Median of the samples."""
-        return statistics.median(self.samples) if self.samples else None
 
 
 def compare(
@@ -110,83 +81,32 @@ def _compare(
     model: str, log: Path | None, names: list[str], shapes: dict[str, tuple[int, ...]], cores: int, time_: float,
     folder: Path,
 ) -> list[Result]:  # fmt: skip
-    from workers.tvm_backend.arguments import random_array
-
     records = read_log(log) if log else []
     target = target_of(records) or local_target(f"cpu:{cores}")
     local = LocalModel(model, shapes, folder)
-    results = {name: Result(name) for name in names}
-    for which in range(2):
-        arrays = {spec.name or str(i): random_array(spec, 7 + i + 1000 * which) for i, spec in enumerate(local.inputs)}
-        np.savez(folder / f"inputs{which}.npz", **arrays)  # type: ignore[arg-type]
-    files: dict[str, str] = {}
+    write_inputs(local.inputs, folder)
+    peers: list[Peer] = []
+    failed: dict[str, Result] = {}
     for name in names:
         try:
-            files[name] = _file(name, model, local, target, records, folder)
+            peers.append(Peer(name, MODULES[name], _file(name, model, local, target, records, folder)))
         except (InvalidInput, MeasurementFailed) as error:
-            results[name].failure = error.detail
-    # There and back again: a machine that warms up or gets busy treats the first and the last alike.
-    for which, order in enumerate((list(files), list(reversed(files)))):
-        for name in order:
-            if not results[name].failure:
-                _run(results[name], files[name], folder, which, time_, cores)
-    _check_outputs(list(results.values()), folder)
-    return list(results.values())
+            failed[name] = Result(name, failure=error.detail)
+    results = {result.name: result for result in take_turns(peers, folder, time_, cores)} | failed
+    found = [results[name] for name in names]
+    check_outputs(found, folder)
+    return found
 
 
-def _file(name: str, model: str, local: LocalModel, target: Any, records: list[Any], folder: Path) -> str:
+def _file(name: str, model: str, local: LocalModel, target: Any, records: list[Any], folder: Path) -> Path:
     """What a peer reads."""
     if name in READS:
         if looks_like_operator(model) or source_of(Path(model)) != READS[name]:
             raise InvalidInput(f"{name} reads .{READS[name]} files only", field="with", value=name)
-        return str(Path(model).absolute())
+        return Path(model).absolute()
     library = folder / f"{name}.so"
     local.compile(library, target, records if name == "tuned" else None)
-    return str(library)
-
-
-def _run(result: Result, file: str, folder: Path, which: int, time_: float, cores: int) -> None:
-    outputs = folder / f"{result.name}-{which}.npz"
-    job = Job(file, str(folder / f"inputs{which}.npz"), str(outputs), time_, cores)
-    env = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-        "OMP_NUM_THREADS": str(cores),
-    }
-    command = [sys.executable, "-m", "workers.sandbox.parent_death", "--", sys.executable, "-m", MODULES[result.name]]
-    try:
-        done = subprocess.run(
-            [*command, json.dumps(asdict(job))], capture_output=True, text=True, timeout=PEER_TIMEOUT,
-            stdin=subprocess.DEVNULL, env=env,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        result.failure = f"no result within {PEER_TIMEOUT:g} s"
-        return
-    if done.returncode != 0:
-        result.failure = (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1]
-        return
-    result.samples += json.loads(Path(f"{outputs}.json").read_text())["samples"]
-
-
-def _check_outputs(results: list[Result], folder: Path) -> None:
-    """Against onnxruntime or torch where they ran, else against the first: difference relative to the signal."""
-    good = [result for result in results if result.samples and not result.failure]
-    reference = next((result for result in good if result.name in READS), good[0] if good else None)
-    for result in good:
-        if reference is not None and result is not reference:
-            found, expected = (np.load(folder / f"{name.name}-0.npz") for name in (result, reference))
-            elsewhere = np.load(folder / f"{reference.name}-1.npz")
-            result.error = max(_error(found[key], expected[key], elsewhere[key]) for key in expected.files)
-
-
-def _error(found: Any, expected: Any, elsewhere: Any) -> float:
-    """max|found - expected| / max|expected - elsewhere|, where elsewhere came from other random inputs."""
-    if found.shape != expected.shape:
-        return math.inf
-    wide = [np.asarray(array, dtype="float64") for array in (found, expected, elsewhere)]
-    difference = float(np.abs(wide[0] - wide[1]).max(initial=0.0))
-    signal = float(np.abs(wide[1] - wide[2]).max(initial=0.0)) or float(np.abs(wide[1]).max(initial=0.0))
-    return difference / signal if signal else difference
+    return library
 
 
 def _print(model: str, results: list[Result], cores: int, as_json: bool) -> None:
@@ -200,6 +120,11 @@ def _print(model: str, results: list[Result], cores: int, as_json: bool) -> None
     answer = {
         "model": model,
         "threads": cores,
-        "peers": [{**asdict(result), "latency": result.latency} for result in results],
+        "peers": [_row(result) for result in results],
     }
     emit(answer, table(("peer", "latency", "speed-up", "output error", ""), rows), as_json)
+
+
+def _row(result: Result) -> dict[str, Any]:
+    return {"name": result.name, "samples": result.samples, "failure": result.failure, "error": result.error,
+            "latency": result.latency}

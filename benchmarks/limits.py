@@ -1,0 +1,71 @@
+"""What a machine can reach at best, and how much of it a kernel or a model reaches.
+
+The roofline model (Williams, Waterman and Patterson, CACM 2009): nothing runs faster than its operations at the peak
+rate, nor faster than its data at the bandwidth of the nearest store that holds them all.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Level:
+    """A cache level, all its instances that the threads use together, or the memory.
+
+    Attributes:
+        size: bytes that it holds; infinite for the memory.
+        bandwidth: bytes/s of reading from it.
+    """
+
+    name: str
+    size: float
+    bandwidth: float
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The limits of a machine, for a number of threads.
+
+    Attributes:
+        flops: FLOP/s of float32 multiply-adds.
+        levels: nearest first, the memory last.
+    """
+
+    flops: float
+    levels: tuple[Level, ...]
+
+    @classmethod
+    def of_memory(cls, flops: float, bandwidth: float) -> Peak:
+        """Limits without caches: data always come from the memory."""
+        return cls(flops, (Level("memory", math.inf, bandwidth),))
+
+    def level(self, bytes_: float) -> Level:
+        """The nearest level that holds ``bytes_``; the last when none does."""
+        return next((level for level in self.levels if bytes_ <= level.size), self.levels[-1])
+
+
+def least_seconds(flops: float, bytes_: float, peak: Peak) -> float:
+    """The time that the machine needs at best for ``flops`` operations on ``bytes_`` of distinct data.
+
+    Data that fit into a cache are taken to be there already, as they are when a kernel is timed again and again.
+    """
+    return max(flops / peak.flops, bytes_ / peak.level(bytes_).bandwidth)
+
+
+def share_of_peak(flops: float, bytes_: float, seconds: float, peak: Peak) -> float:
+    """The share of the machine's limit that a latency reaches: 1 is the limit itself.
+
+    Args:
+        flops: floating-point operations of one run.
+        bytes_: distinct bytes that one run reads or writes.
+        seconds: the latency, above 0.
+        peak: the machine's limits, for the threads that were used.
+
+    Raises:
+        ValueError: for a latency that is not above 0.
+    """
+    if not seconds > 0:
+        raise ValueError(f"a latency is above 0 seconds, not {seconds}")
+    return least_seconds(flops, bytes_, peak) / seconds

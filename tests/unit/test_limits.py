@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from benchmarks.limits import Level, Peak, least_seconds, share_of_peak
+
+PEAK = Peak(100e9, (Level("L1", 32e3, 400e9), Level("L2", 1e6, 200e9), Level("memory", math.inf, 20e9)))
+
+
+@pytest.mark.parametrize(
+    ("flops", "bytes_", "expected"),
+    [
+        (1e9, 16e3, 1e-2),  # operations decide
+        (1.0, 32e3, 32e3 / 400e9),  # just fits into the nearest cache
+        (1.0, 33e3, 33e3 / 200e9),
+        (1.0, 1e9, 1e9 / 20e9),
+        (0.0, 0.0, 0.0),
+    ],
+)
+def test_the_slower_of_operations_and_data_is_the_limit(flops, bytes_, expected):
+    assert least_seconds(flops, bytes_, PEAK) == pytest.approx(expected)
+
+
+def test_the_share_is_one_at_the_limit_and_falls_with_the_latency():
+    assert share_of_peak(1e9, 1.0, 1e-2, PEAK) == pytest.approx(1.0)
+    assert share_of_peak(1e9, 1.0, 2e-2, PEAK) == pytest.approx(0.5)
+
+
+def test_without_caches_everything_comes_from_the_memory():
+    assert least_seconds(0.0, 1e3, Peak.of_memory(1e9, 1e6)) == pytest.approx(1e-3)
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan])
+def test_a_latency_that_cannot_be_is_refused(seconds):
+    with pytest.raises(ValueError, match="above 0"):
+        share_of_peak(1.0, 1.0, seconds, PEAK)

@@ -1,0 +1,136 @@
+"""Peers timed in turn, each in a process of its own, and how far their outputs lie apart."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tunesmith.types import TensorSpec
+from workers.peers.timing import Job
+
+PEER_TIMEOUT = 600.0
+SLOW_SECONDS = 0.25
+"""A peer whose model takes longer than this runs in the first two passes alone."""
+TVM_PEER = "workers.tvm_backend.peer"
+FOREIGN = {
+    "onnxruntime": "workers.peers.onnxruntime",
+    "openvino": "workers.peers.openvino",
+    "torch": "workers.peers.torch",
+}
+"""Runtimes that are not TVM, and the modules that run them."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """What takes part in a comparison.
+
+    Attributes:
+        name: unique, used in file names.
+        module: ``python -m`` of it takes a ``Job``.
+        file: the model as the peer reads it.
+    """
+
+    name: str
+    module: str
+    file: Path
+
+
+@dataclass
+class Result:
+    """One peer: latency in seconds, or why there is none. ``error`` is against the reference's outputs.
+
+    Attributes:
+        samples: of all passes.
+        medians: one of each pass, which was a process of its own.
+    """
+
+    name: str
+    samples: list[float] = field(default_factory=list)
+    failure: str = ""
+    error: float | None = None
+    medians: list[float] = field(default_factory=list)
+
+    @property
+    def latency(self) -> float | None:
+        """Median of the samples."""
+        return statistics.median(self.samples) if self.samples else None
+
+
+def write_inputs(specs: Sequence[TensorSpec], folder: Path) -> None:
+    """Two sets of random inputs for every peer of a comparison."""
+    from workers.tvm_backend.arguments import random_array
+
+    for which in range(2):
+        arrays = {spec.name or str(i): random_array(spec, 7 + i + 1000 * which) for i, spec in enumerate(specs)}
+        np.savez(folder / f"inputs{which}.npz", **arrays)  # type: ignore[arg-type]
+
+
+def take_turns(peers: Sequence[Peer], folder: Path, seconds: float, threads: int, passes: int = 2) -> list[Result]:
+    """Time every peer ``passes`` times for about ``seconds``, on the inputs that :func:`write_inputs` left.
+
+    There and back again: a machine that warms up or gets busy treats the first and the last alike.
+    """
+    results = {peer.name: Result(peer.name) for peer in peers}
+    for which in range(passes):
+        for peer in peers if which % 2 == 0 else reversed(peers):
+            result = results[peer.name]
+            slow = which > 1 and (result.latency or 0.0) > SLOW_SECONDS
+            if not result.failure and not slow:
+                _run(result, peer, folder, which % 2, seconds, threads)
+    return list(results.values())
+
+
+def check_outputs(results: Sequence[Result], folder: Path, trusted: Collection[str] = tuple(FOREIGN)) -> None:
+    """Set ``error``: against the first of ``trusted`` that ran, else against the first, relative to the signal."""
+    good = [result for result in results if result.samples and not result.failure]
+    reference = next((result for result in good if result.name in trusted), good[0] if good else None)
+    for result in good:
+        if reference is not None and result is not reference:
+            found, expected = (np.load(folder / f"{name.name}-0.npz") for name in (result, reference))
+            elsewhere = np.load(folder / f"{reference.name}-1.npz")
+            result.error = max(_error(found[key], expected[key], elsewhere[key]) for key in expected.files)
+
+
+def _run(result: Result, peer: Peer, folder: Path, which: int, seconds: float, threads: int) -> None:
+    outputs = folder / f"{peer.name}-{which}.npz"
+    job = Job(str(peer.file), str(folder / f"inputs{which}.npz"), str(outputs), seconds, threads)
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "OMP_NUM_THREADS": str(threads),
+    }
+    command = [sys.executable, "-m", "workers.sandbox.parent_death", "--", sys.executable, "-m", peer.module]
+    try:
+        done = subprocess.run(
+            [*command, json.dumps(asdict(job))], capture_output=True, text=True, timeout=PEER_TIMEOUT,
+            stdin=subprocess.DEVNULL, env=env,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        result.failure = f"no result within {PEER_TIMEOUT:g} s"
+        return
+    if done.returncode != 0:
+        result.failure = (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1]
+        return
+    samples = json.loads(Path(f"{outputs}.json").read_text())["samples"]
+    result.samples += samples
+    result.medians.append(statistics.median(samples))
+
+
+def _error(found: Any, expected: Any, elsewhere: Any) -> float:
+    """max|found - expected| / max|expected - elsewhere|, where elsewhere came from other random inputs."""
+    if found.shape != expected.shape:
+        return math.inf
+    wide = [np.asarray(array, dtype="float64") for array in (found, expected, elsewhere)]
+    difference = float(np.abs(wide[0] - wide[1]).max(initial=0.0))
+    signal = float(np.abs(wide[1] - wide[2]).max(initial=0.0)) or float(np.abs(wide[1]).max(initial=0.0))
+    return difference / signal if signal else difference
