@@ -47,6 +47,13 @@ class Settings(BaseSettings):
     device_classes: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="Device classes that the measure worker serves, separated by commas; empty: its device's."
     )
+    memory_share: float = Field(
+        0.6,
+        ge=0,
+        le=1,
+        description="Share of the host's memory that one process which builds or runs candidates may use, so that a "
+        "candidate that allocates without end costs itself alone; 0: no limit.",
+    )
     simulate: bool = Field(False, description="The measure worker invents latencies and needs no device.")
     log_level: str = Field("info", description="Least severe level that is logged.")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -56,3 +58,20 @@ class Broken:
 
     def __init__(self) -> None:
         raise RuntimeError("broken on purpose")
+
+
+class Hungry:
+    """Takes memory and does not give it back."""
+
+    def python(self) -> int:
+        return len(bytearray(1 << 30))
+
+    def native(self) -> None:
+        """As code does that does not ask whether it got what it wanted."""
+        libc = ctypes.CDLL(None)
+        libc.malloc.restype = ctypes.c_void_p
+        while True:
+            ctypes.memset(libc.malloc(16 << 20), 1, 16 << 20)
+
+    def core_size(self) -> int:
+        return resource.getrlimit(resource.RLIMIT_CORE)[0]

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from workers.sandbox.frames import Channel, Closed
+from workers.sandbox.limits import restrict
 from workers.sandbox.parent_death import die_with_parent
 
 
@@ -21,8 +22,9 @@ def resolve(name: str) -> Any:
 
 
 def main(argv: list[str]) -> int:
-    """``READ_FD WRITE_FD PARENT``: the first frame is ``(factory, arguments)``, then ``(method, arguments)`` each."""
+    """``READ_FD WRITE_FD PARENT MEMORY``; the first frame is ``(factory, arguments)``, then ``(method, arguments)``."""
     die_with_parent(int(argv[2]))
+    restrict(int(argv[3]))
     channel = Channel(int(argv[0]), int(argv[1]))
     for fd in argv[:2]:
         os.set_inheritable(int(fd), False)

@@ -19,7 +19,17 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
+from workers.sandbox import limits
 from workers.sandbox.frames import Channel, Closed, Expired
+
+
+@dataclass(frozen=True)
+class End:
+    """How a process ended: exit code, or a signal as a negative one; bytes in memory at most, bytes allowed."""
+
+    code: int
+    peak: int
+    limit: int
 
 
 class ChildError(Exception):
@@ -33,10 +43,9 @@ class ChildCrashed(ChildError):
         signal: the signal that ended it, 0 when it ended by itself.
     """
 
-    def __init__(self, code: int | None) -> None:
-        self.signal = -code if code is not None and code < 0 else 0
-        how = f"was ended by signal {self.signal}" if self.signal else f"ended with exit code {code}"
-        super().__init__(f"the process {how}")
+    def __init__(self, end: End) -> None:
+        self.signal = max(0, -end.code)
+        super().__init__(f"the process {limits.epitaph(end.code, end.peak, end.limit)}")
 
 
 class ChildTimeout(ChildError):
@@ -59,12 +68,17 @@ class ChildRaised(ChildError):
 
 @dataclass(frozen=True)
 class Actor:
-    """What a child hosts: ``module:Class``, called with ``arguments`` in an environment with ``env`` added."""
+    """What a child hosts: ``module:Class``, called with ``arguments`` in an environment with ``env`` added.
+
+    Attributes:
+        memory: bytes of data that a child may use (``workers.sandbox.limits.restrict``); 0: as many as there are.
+    """
 
     factory: str
     arguments: tuple[Any, ...] = ()
     env: Mapping[str, str] | None = None
     start_timeout: float = 60.0
+    memory: int = 0
 
 
 @dataclass
@@ -190,22 +204,35 @@ class _Child:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._process.pid, signal.SIGKILL)
 
-    def stop(self) -> None:
+    def stop(self) -> End:
         """Kill and reap the process, close the pipes."""
         self.kill()
+        end = End(0, 0, self._actor.memory)
         if self._process is not None:
-            process = self._process
             with self._guard:
-                process.wait()
+                end = self._reap(self._process)
                 self._process = None
         if self._channel is not None:
             self._channel.close()
             self._channel = None
+        return end
+
+    def _reap(self, process: subprocess.Popen[bytes]) -> End:
+        if process.returncode is not None:
+            return End(process.returncode, 0, self._actor.memory)
+        # Not ``process.wait``: it does not tell how much memory the process used.
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+        except ChildProcessError:  # somebody else collected it
+            return End(process.wait(), 0, self._actor.memory)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        return End(process.returncode, usage.ru_maxrss * 1024, self._actor.memory)
 
     def _start(self) -> None:
         child_read, write = os.pipe()
         read, child_write = os.pipe()
-        command = [sys.executable, "-m", "workers.sandbox.child", str(child_read), str(child_write), str(os.getpid())]
+        numbers = (child_read, child_write, os.getpid(), self._actor.memory)
+        command = [sys.executable, "-m", "workers.sandbox.child", *map(str, numbers)]
         try:
             process = subprocess.Popen(
                 command,
@@ -234,9 +261,7 @@ class _Child:
             self._channel.send(message)
             reply = self._channel.receive(deadline)
         except Closed:
-            process = self._process
-            self.stop()
-            raise ChildCrashed(process.returncode) from None
+            raise ChildCrashed(self.stop()) from None
         except Expired:
             self.stop()
             raise ChildTimeout(f"no answer within {timeout:g} s") from None
