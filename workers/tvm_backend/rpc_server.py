@@ -2,7 +2,9 @@
 
 TVM's server ends its listen thread with the first candidate that crashes. This one serves each session in a forked
 child, watches it, kills it when the client hangs up or the session's time is over, and never stops listening. A
-client can also bound a single call: ``tunesmith.rpc.alarm(seconds)`` has the kernel kill the session's process.
+client can also bound a single call: ``tunesmith.rpc.alarm(seconds)`` has the kernel kill the session's process. A
+session's memory is limited; how it ended is told by ``tunesmith.rpc.ended(number)`` of a later one, its number by
+``tunesmith.rpc.session()``.
 
 A client runs arbitrary code on this host: bind to loopback or to a trusted network only.
 """
@@ -25,7 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workers.sandbox.limits import allowance, epitaph, restrict
 from workers.sandbox.parent_death import die_with_parent
+from workers.settings import Settings
 from workers.tvm_backend.cuda_compiler import choose_compiler
 from workers.tvm_backend.device_functions import bind, once
 from workers.tvm_backend.tracker import announce, listen
@@ -37,6 +41,8 @@ HANDSHAKE_SECONDS = 5.0
 RETRY_SECONDS = 0.25
 GRACE_SECONDS = 0.5
 """Time that a session has to end by itself after its client hung up."""
+KEPT_ENDS = 16
+"""Sessions of which the server knows how they ended."""
 STALE_PINGS = 3
 """Pings after which a key that a client took and never used is replaced."""
 
@@ -58,14 +64,17 @@ class DeviceServer:
         key: the device's key at the tracker.
         address: the address that clients are told; None for the one that the tracker sees.
         folder: working folder; emptied at the start.
+        memory: bytes that a session may use; 0: as many as there are.
     """
 
     def __init__(
-        self, sock: socket.socket, tracker: tuple[str, int], key: str, address: str | None, folder: Path
+        self, sock: socket.socket, tracker: tuple[str, int], key: str, address: str | None, folder: Path, memory: int
     ) -> None:
         self._sock, self._tracker_address, self._key, self._address = sock, tracker, key, address
         self._port = int(sock.getsockname()[1])
-        self._folder = folder
+        self._folder, self._memory = folder, memory
+        self._sessions = 0
+        self._ends: dict[int, str] = {}
         self._tracker: socket.socket | None = None
         self._reported = False
 
@@ -156,6 +165,7 @@ class DeviceServer:
     def _session(self, connection: Connection) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(parents=True)
+        self._sessions += 1
         parent, (alive, held) = os.getpid(), os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -168,10 +178,14 @@ class DeviceServer:
             os.close(alive)
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            _, status = os.waitpid(pid, 0)
-        if os.WIFSIGNALED(status):
-            log.info("session ended by signal %d", os.WTERMSIG(status))
+            _, status, usage = os.wait4(pid, 0)
+        self._note(epitaph(os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024, self._memory))
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _note(self, end: str) -> None:
+        log.info("session %d %s", self._sessions, end)
+        self._ends[self._sessions] = end
+        self._ends.pop(self._sessions - KEPT_ENDS, None)
 
     def _watch(self, connection: Connection, alive: int) -> None:
         """Until the child has ended, the session's time is over, or the client has hung up and the grace is over."""
@@ -194,6 +208,8 @@ class DeviceServer:
             self._sock.close()
             self._drop_tracker()
             os.chdir(self._folder)
+            restrict(self._memory)
+            self._tell_of_sessions()
             from tvm.rpc import server
 
             server._serve_loop(connection.sock, None, WorkFolder(self._folder))
@@ -202,6 +218,14 @@ class DeviceServer:
             log.exception("session failed")
         finally:
             os._exit(code)
+
+    def _tell_of_sessions(self) -> None:
+        """Offer this session's number, and how an earlier one ended: empty when that is not known."""
+        import tvm_ffi
+
+        number, ends = self._sessions, dict(self._ends)
+        for name, function in (("session", lambda: number), ("ended", lambda it: ends.get(int(it), ""))):
+            tvm_ffi.register_global_func(f"tunesmith.rpc.{name}", function, override=True)
 
     def _drop_tracker(self) -> None:
         if self._tracker is not None:
@@ -258,7 +282,10 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def serve(tracker: str, key: str, host: str = "127.0.0.1", port: int = 0, address: str | None = None) -> None:
-    """Offer this host's device under ``key``; never returns. ``tracker`` is ``host:port``."""
+    """Offer this host's device under ``key``; never returns. ``tracker`` is ``host:port``.
+
+    A session may use the share of the host's memory that ``TUNESMITH_MEMORY_SHARE`` says.
+    """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     os.environ["TVM_NUM_THREADS"] = str(visible_cores())
     warm("c")
@@ -272,7 +299,8 @@ def serve(tracker: str, key: str, host: str = "127.0.0.1", port: int = 0, addres
     with suppress(KeyboardInterrupt), listen(host, port) as sock:
         bound = announce(sock)
         folder = Path(tempfile.gettempdir()) / f"tunesmith-device-{os.getuid()}-{bound}"
-        DeviceServer(sock, (tracker_host or "127.0.0.1", int(tracker_port)), key, address, folder).serve()
+        memory = allowance(Settings().memory_share)
+        DeviceServer(sock, (tracker_host or "127.0.0.1", int(tracker_port)), key, address, folder, memory).serve()
 
 
 if __name__ == "__main__":
