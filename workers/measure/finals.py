@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from scipy.stats import wilcoxon
 
@@ -54,12 +54,12 @@ def conclude(
         args: of the workload, for the tolerance.
         champion: whom ``confirmed.champion_samples`` are of.
     """
-    spent = {
+    changed: dict[str, Any] = {
         "run_seconds": result.run_seconds + confirmed.seconds,
         "device_seconds": result.device_seconds + confirmed.device_seconds,
     }
     if confirmed.failure is FailureKind.DEVICE_LOST:
-        return result.model_copy(update=spent)
+        return result.model_copy(update=changed)
     allowed = tolerance(args)
     failure, message = _verdict(confirmed, allowed)
     p_value = None if failure else faster(confirmed.samples, confirmed.champion_samples)
@@ -70,8 +70,8 @@ def conclude(
         tolerance=None if confirmed.error is None else allowed, won=won,
     )  # fmt: skip
     if failure is not None:
-        spent |= {"samples": [], "failure": failure, "message": message, "stopped": None}
-    return result.model_copy(update={**spent, "confirmation": confirmation, "trace": trace if won else None})
+        changed |= {"samples": [], "failure": failure, "message": message, "stopped": None}
+    return result.model_copy(update={**changed, "confirmation": confirmation, "trace": trace if won else None})
 
 
 def tolerance(args: Sequence[TensorSpec]) -> float:

@@ -1,0 +1,261 @@
+"""Finalists once more, in a fresh session: are their outputs right, and are they faster than the champion?"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from numpy.typing import NDArray
+
+from tunesmith.messages import MeasureLimits
+from tunesmith.types import FailureKind, TensorSpec
+from workers.tvm_backend.arguments import random_array
+from workers.tvm_backend.measuring import Confirmed, ConfirmRequest, RunRequest
+from workers.tvm_backend.race import Kernel
+from workers.tvm_backend.references import References, difference, prefilled
+
+log = logging.getLogger("tunesmith.measure")
+WINDOW_SECONDS = 0.5
+"""About how long pairs are taken before the host is given back to builders and searchers."""
+MIN_PAIRS = 5
+"""With fewer, no difference is significant at 0.05."""
+PAIRS_SECONDS = 5.0
+"""Kernel time of one finalist's pairs beyond which only ``MIN_PAIRS`` are taken."""
+COLD_RUNS = 5
+"""A sample with flushed caches is the median of so many single runs at most."""
+
+Window = Callable[[], AbstractContextManager[None]]
+Part = Literal["reference", "champion", "finalist"]
+
+
+class Interrupted(Exception):
+    """The session died; the cause is chained.
+
+    Attributes:
+        part: whose code it died of.
+        done: outcomes of the finalists before that one.
+    """
+
+    def __init__(self, part: Part, done: tuple[Confirmed, ...]) -> None:
+        super().__init__(f"the session died of the {part}")
+        self.part, self.done = part, done
+
+
+def confirm(
+    session: Any, device: Any, request: ConfirmRequest, window: Window, arm: Callable[[float], None],
+    references: References | None = None,
+) -> list[Confirmed]:  # fmt: skip
+    """Compare outputs with the default schedule's, and time each finalist in turn with the champion.
+
+    Args:
+        session, device: of a fresh RPC session, in which no other candidate ran.
+        window: one timing window on this host.
+        arm: bounds the next call on the device in seconds; 0 takes it back.
+        references: keeps the default schedule's outputs from batch to batch.
+
+    Returns:
+        One outcome for each finalist, in their order. A default schedule or a champion that fails without ending the
+        session is left out: there is then no error, or there are no pairs.
+
+    Raises:
+        Interrupted: the session died; see :func:`rest`.
+    """
+    return _Confirming(session, device, request, window, arm, references or References()).run()
+
+
+def rest(request: ConfirmRequest, error: Interrupted, failure: FailureKind, message: str) -> ConfirmRequest:
+    """What is left to ask of a new session once one has died; ``error.done`` and the guilty finalist are settled.
+
+    The guilty finalist's outcome, ``Confirmed(failure=failure, message=message)``, follows ``error.done`` when
+    ``error.part`` is ``finalist``.
+    """
+    if error.part == "reference":
+        log.warning("the default schedule cannot be compared with (%s): %s", failure.value, message)
+        return replace(request, reference=None)
+    if error.part == "champion":
+        log.warning("the champion fails now (%s): %s", failure.value, message)
+        return replace(request, champion=None)
+    return replace(request, finalists=request.finalists[len(error.done) + 1 :])
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """A library on the device."""
+
+    module: Any
+    request: RunRequest
+
+
+class _Confirming:
+    """One request in one session; see :func:`confirm`."""
+
+    def __init__(
+        self, session: Any, device: Any, request: ConfirmRequest, window: Window, arm: Callable[[float], None],
+        references: References,
+    ) -> None:  # fmt: skip
+        self._session, self._device, self._request = session, device, request
+        self._window, self._arm, self._references = window, arm, references
+        self._limits: MeasureLimits = request.limits
+        self._arrays: list[Any] = []
+        self._names: list[str] = []
+        self._ran = 0.0  # seconds of kernels outside of the pairs, since the last finalist was settled
+        self._done: list[Confirmed] = []
+
+    def run(self) -> list[Confirmed]:
+        """See :func:`confirm`."""
+        expected: list[NDArray[Any]] | None = None
+        champion: _Loaded | None = None
+        problem = ""
+        try:
+            with self._blame("reference") as trouble:
+                expected = self._expected()
+            problem = "; ".join(trouble)
+            if self._request.champion is not None:
+                with self._blame("champion") as trouble:
+                    champion = self._champion(self._request.champion)
+            for finalist in self._request.finalists:
+                with self._blame("finalist") as trouble:
+                    self._done.append(self._finalist(finalist, champion, expected, problem))
+                if trouble:
+                    self._done.append(Confirmed(failure=FailureKind.RUN_ERROR, message=trouble[0]))
+        finally:
+            self._forget()
+        return self._done
+
+    def _expected(self) -> list[NDArray[Any]] | None:
+        """What all arguments must be after a run; None without a reference."""
+        reference = self._request.reference
+        if reference is None:
+            return None
+        key = (reference.code_hash, reference.args, self._request.seed)
+        kept = self._references.get(key) if reference.code_hash else None
+        if kept is None:
+            kept = self._outputs(self._load(reference))
+            if reference.code_hash:
+                self._references.put(key, kept)
+        return kept
+
+    def _champion(self, request: RunRequest) -> _Loaded:
+        """The champion, once it has shown that it still runs."""
+        loaded = self._load(request)
+        self._outputs(loaded)
+        return loaded
+
+    def _finalist(
+        self, request: RunRequest, champion: _Loaded | None, expected: list[NDArray[Any]] | None, problem: str
+    ) -> Confirmed:
+        started = time.perf_counter()
+        loaded = self._load(request)
+        found = self._outputs(loaded)
+        error = None if expected is None else difference(found, expected)
+        if error == math.inf:
+            text = "outputs are not finite where they should be, or finite where they should not"
+            return Confirmed(failure=FailureKind.WRONG_RESULT, message=text, seconds=time.perf_counter() - started)
+        ours = self._kernel(loaded)
+        theirs = self._kernel(champion) if champion is not None else None
+        samples, others = self._pairs(ours, theirs)
+        device_seconds = self._ran + ours.device_seconds + (theirs.device_seconds if theirs is not None else 0.0)
+        self._ran = 0.0
+        return Confirmed(
+            tuple(samples), tuple(others), error, None, problem, time.perf_counter() - started, device_seconds
+        )
+
+    def _pairs(self, ours: Kernel, theirs: Kernel | None) -> tuple[list[float], list[float]]:
+        """Samples of the finalist, and the champion's taken in turn; the order within a pair alternates."""
+        kernels = [ours] if theirs is None else [ours, theirs]
+        plans = [(kernel, *self._repeats(kernel)) for kernel in kernels]
+        each = sum(seconds for *_, seconds in plans)
+        count = max(MIN_PAIRS, min(self._limits.confirm_repeats, int(PAIRS_SECONDS / each)))
+        at_once = max(1, int(WINDOW_SECONDS / each))
+        found: list[list[float]] = [[] for _ in plans]
+        while len(found[0]) < count:
+            with self._window():
+                for _ in range(min(at_once, count - len(found[0]))):
+                    turn = 1 if len(found[0]) % 2 == 0 else -1
+                    for which, (kernel, number, repeat, _) in list(enumerate(plans))[::turn]:
+                        self._arm(self._limits.run_timeout)
+                        found[which].append(statistics.median(kernel.samples(number, repeat)))
+                self._arm(0.0)
+        return found[0], found[1] if theirs is not None else []
+
+    def _repeats(self, kernel: Kernel) -> tuple[int, int, float]:
+        """Runs of one sample, how often that is repeated, and the seconds that it all takes."""
+        with self._limited(self._limits.run_timeout):
+            first = max(kernel.samples(1, 1)[0], 1e-9)
+        wanted = max(1, math.ceil(self._limits.min_repeat_seconds / first))
+        if self._limits.cache == "cold":
+            repeat = min(wanted, COLD_RUNS)
+            return 1, repeat, first * (repeat + 1)
+        return wanted, 1, first * (wanted + 1)
+
+    def _load(self, request: RunRequest) -> _Loaded:
+        name = f"confirmed{len(self._names)}.so"
+        self._names.append(name)
+        self._session.upload(bytearray(request.path.read_bytes()), target=name)
+        return _Loaded(self._session.load_module(name), request)
+
+    def _outputs(self, loaded: _Loaded) -> list[NDArray[Any]]:
+        """All arguments after one run on fresh copies of the random inputs."""
+        import tvm
+
+        self._arrays.clear()  # room on the device, before the next ones are placed
+        self._arrays += [
+            tvm.runtime.tensor(array, device=self._device) for array in given(loaded.request.args, self._request.seed)
+        ]
+        kernel = loaded.module[loaded.request.function]
+        with self._limited(self._limits.run_timeout):
+            started = time.perf_counter()
+            kernel(*self._arrays)
+            self._device.sync()
+            self._ran += time.perf_counter() - started
+        return [array.numpy() for array in self._arrays]
+
+    def _kernel(self, loaded: _Loaded) -> Kernel:
+        cold = self._limits.cache == "cold"
+        return Kernel(loaded.module, loaded.request.function, self._arrays, self._device, None, cold)
+
+    @contextlib.contextmanager
+    def _limited(self, seconds: float) -> Iterator[None]:
+        """A window in which the device may run for ``seconds``; waiting for it does not count."""
+        with self._window():
+            self._arm(seconds)
+            yield
+            self._arm(0.0)
+
+    @contextlib.contextmanager
+    def _blame(self, part: Part) -> Iterator[list[str]]:
+        """Errors of ``part``: its message where the session lives on, else ``Interrupted``."""
+        trouble: list[str] = []
+        try:
+            yield trouble
+        except Exception as error:
+            try:
+                self._arm(0.0)
+                self._session.get_function("runtime.NumThreads")()
+            except Exception:
+                raise Interrupted(part, tuple(self._done)) from error
+            trouble.append((str(error).strip().splitlines() or [type(error).__name__])[-1][:500])
+            log.warning("the %s of a confirmation failed: %s", part, trouble[0])
+
+    def _forget(self) -> None:
+        """Remove the libraries; the device is released only when nothing of the session is left."""
+        self._arrays.clear()
+        with contextlib.suppress(Exception):  # a dead session has nothing to clean
+            for name in self._names:
+                self._session.remove(name)
+
+
+def given(args: tuple[TensorSpec, ...], seed: int) -> list[NDArray[Any]]:
+    """The arguments before a run: random inputs, and an output that shows what was not written."""
+    last = len(args) - 1
+    return [
+        prefilled(spec, 1000 * seed + i) if i == last else random_array(spec, 1000 * seed + i)
+        for i, spec in enumerate(args)
+    ]

@@ -1,0 +1,80 @@
+"""What a right result is: outputs of the default schedule, and how far others lie from them. NumPy only."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunesmith.types import TensorSpec
+from workers.tvm_backend.arguments import random_array
+
+KEPT_BYTES = 256 << 20
+BLOCK = 1 << 20
+UNWRITTEN = 77
+"""No output of the inputs in [-1, 1) is likely to be it, and each of the element types can hold it."""
+
+Key = tuple[str, tuple[TensorSpec, ...], int]
+"""Code hash of the default schedule, arguments, seed of the inputs."""
+
+
+class References:
+    """The latest default schedules' outputs, so that one that takes seconds need not run with each batch.
+
+    They live as long as the process that holds the device's session; the oldest go when ``limit`` bytes are exceeded.
+    """
+
+    def __init__(self, limit: int = KEPT_BYTES) -> None:
+        self._limit = limit
+        self._kept: OrderedDict[Key, list[NDArray[Any]]] = OrderedDict()
+
+    def get(self, key: Key) -> list[NDArray[Any]] | None:
+        """All arguments after a run, if they are kept."""
+        if key in self._kept:
+            self._kept.move_to_end(key)
+        return self._kept.get(key)
+
+    def put(self, key: Key, arrays: list[NDArray[Any]]) -> None:
+        """Keep them, unless they alone exceed the limit."""
+        self._kept[key] = arrays
+        while self._kept and self.size > self._limit:
+            self._kept.popitem(last=False)
+
+    @property
+    def size(self) -> int:
+        """Bytes in use."""
+        return sum(array.nbytes for arrays in self._kept.values() for array in arrays)
+
+
+def prefilled(spec: TensorSpec, seed: int) -> NDArray[Any]:
+    """An output before the run: a value that stands out where the kernel leaves it."""
+    array = random_array(spec, seed)
+    return array if spec.dtype == "bool" else np.full_like(array, UNWRITTEN)
+
+
+def difference(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]]) -> float:
+    """``max|a-b| / max|b|`` with b expected, the largest over the arguments; infinity where only one is finite.
+
+    NaN equals NaN, and an infinity one of its sign. Where all of b is zero the difference itself counts.
+    """
+    return max((_difference(a, b) for a, b in zip(found, expected, strict=True)), default=0.0)
+
+
+def _difference(found: NDArray[Any], expected: NDArray[Any]) -> float:
+    if found.shape != expected.shape:
+        return math.inf
+    worst = scale = 0.0
+    ours, theirs = found.reshape(-1), expected.reshape(-1)
+    for start in range(0, ours.size, BLOCK):  # in blocks: large tensors are not copied as a whole
+        a, b = (array[start : start + BLOCK].astype(np.float64) for array in (ours, theirs))
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return math.inf
+        if finite.any():
+            worst = max(worst, float(np.abs(a[finite] - b[finite]).max()))
+            scale = max(scale, float(np.abs(b[finite]).max()))
+    return worst / scale if scale else worst
