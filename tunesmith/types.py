@@ -138,7 +138,7 @@ class Environment:
 
     Attributes:
         threads: threads of the kernel.
-        binding: cores that the kernel's threads are bound to, e.g. ``0-1``; empty when the device has none to choose.
+        binding: cores that the kernel's threads are bound to, e.g. ``2,3``; empty where that is not known.
         isolation: an ``Isolation``.
         cache: ``warm`` (repeats find their arguments in the caches) or ``cold`` (caches are flushed before each).
         noise_floor: the device's, at its calibration (``messages.Calibration``); 0: never calibrated.

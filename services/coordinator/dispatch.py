@@ -103,7 +103,9 @@ class Composer:
             WireCandidate(index=index, sketch=sketch, decisions=decisions)
             for index, (sketch, decisions) in enumerate(batch.candidates) if index not in done
         ]  # fmt: skip
-        used = sorted({item.sketch for item in candidates if item.sketch is not None})
+        champion = _champion(session, task)
+        everything = candidates if champion is None else [*candidates, champion]
+        used = sorted({item.sketch for item in everything if item.sketch is not None})
         bodies = sketches.get(session, used)
         pack, target = Packer(self._blobs, self._urls), _target(session, job)
         slow = target.get("kind") == "cuda"
@@ -113,6 +115,7 @@ class Composer:
             workload=workload.hash, module=pack.blob(workload.module_blob),
             sketches={key: pack.data(bodies[key]) for key in used}, candidates=candidates,
             incumbent_seconds=task.best_seconds if task.best_seconds is not None else task.untuned_seconds,
+            champion=champion,
         )  # fmt: skip
 
     def _evaluation(self, session: Session, evaluation: Evaluation) -> EvaluateModel:
@@ -127,6 +130,12 @@ class Composer:
             inputs=[Spec(name=name, dtype=dtype, shape=shape) for name, dtype, shape in model.inputs or []],
             records=tuned_workloads(session, job, pack), seed=job.seed,
         )  # fmt: skip
+
+
+def _champion(session: Session, task: JobTask) -> WireCandidate | None:
+    """The candidate that a new best has to beat."""
+    record = session.get(Record, task.best_record_id) if task.best_record_id is not None else None
+    return None if record is None else WireCandidate(index=-1, sketch=record.sketch_hash, decisions=record.decisions)
 
 
 def _target(session: Session, job: Job) -> Mapping[str, Any]:

@@ -11,7 +11,9 @@ from workers.tvm_backend.measuring import RunRequest
 
 SIZE = 64
 ARGS = (TensorSpec("float32", (SIZE, SIZE)), TensorSpec("float32", (SIZE, SIZE)))
-LIMITS = MeasureLimits(run_timeout=2.0, repeats=4, min_repeat_seconds=0.002, max_measure_seconds=0.1)
+LIMITS = MeasureLimits(
+    run_timeout=2.0, repeats=4, variation=0.0, min_repeat_seconds=0.002, max_measure_seconds=0.1, confirm_repeats=6
+)
 
 
 def build(folder: Path, kind: str) -> Path:
@@ -42,5 +44,5 @@ def build(folder: Path, kind: str) -> Path:
     return Path(f"{path}.so")
 
 
-def request(path: Path, incumbent: float | None = None, **changes: object) -> RunRequest:
-    return RunRequest(path, "main", ARGS, LIMITS.model_copy(update=changes), incumbent)
+def request(path: Path, **changes: object) -> RunRequest:
+    return RunRequest(path, "main", ARGS, LIMITS.model_copy(update=changes), code_hash=path.stem)

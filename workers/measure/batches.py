@@ -1,20 +1,75 @@
-"""One batch: build every candidate in the pool, run each as soon as it is built, report while it goes."""
+"""One batch: build every candidate in the pool, race what is built, confirm the fastest, report while it goes."""
 
 from __future__ import annotations
 
-import signal
 import statistics
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, as_completed
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass
 from pathlib import Path
 
+from tunesmith.errors import DeviceLost
 from tunesmith.messages import MeasureBatch, Payload, WireCandidate, WireResult
-from tunesmith.types import Decision, FailureKind
-from workers.sandbox.pool import ChildCrashed, ChildRaised, ChildTimeout, Pool
-from workers.tvm_backend.measuring import BuildRequest, Built, Runner, RunOutcome, RunRequest
+from tunesmith.types import Isolation
+from workers.measure import finals
+from workers.measure.builds import Builds, outcome_of
+from workers.measure.poison import PoisonBook
+from workers.measure.shelf import Shelf
+from workers.measure.standing import Standing
+from workers.sandbox.pool import Pool
+from workers.tvm_backend.measuring import Built, ConfirmRequest, Runner, RunOutcome, RunRequest
 
-BUILD_SLACK_SECONDS = 60.0
-"""Beyond a build's own limit: waiting for the host lease, and TVM's cold start in a new process."""
+WAVE = 16
+"""Candidates that are built before any of them runs, where kernels need all of the host's cores: building and running
+then alternate, and each has all of the cores."""
+DEFAULT = WireCandidate(index=-2, sketch=None)
+"""The default schedule, as a reference to compare outputs with."""
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What a worker measures with, batch after batch.
+
+    Attributes:
+        builders: pool of ``workers.tvm_backend.builder.Builder``.
+        load: fetches a payload.
+        shelf: built champions and default schedules.
+        book: what is not run again.
+        check: makes failures of outcomes that cannot be true.
+    """
+
+    builders: Pool
+    runner: Runner
+    load: Callable[[Payload], bytes]
+    shelf: Shelf
+    book: PoisonBook
+    standing: Standing
+    check: Callable[[RunOutcome, Built, MeasureBatch], RunOutcome]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A candidate, its build, and what came of running it."""
+
+    candidate: WireCandidate
+    built: Built
+    outcome: RunOutcome | None = None
+    duplicate: bool = False
+
+    @property
+    def latency(self) -> float | None:
+        """Median in seconds; None without samples."""
+        samples = self.outcome.samples if self.outcome is not None else ()
+        return statistics.median(samples) if samples else None
+
+    def result(self) -> WireResult:
+        """As it is reported."""
+        ran = self.outcome or RunOutcome(failure=self.built.failure, message=self.built.message)
+        return WireResult(
+            index=self.candidate.index, samples=list(ran.samples), failure=ran.failure, message=ran.message,
+            build_seconds=self.built.seconds, run_seconds=ran.seconds, device_seconds=ran.device_seconds,
+            stopped=ran.stopped, duplicate=self.duplicate,
+        )  # fmt: skip
 
 
 class BatchMeasurement:
@@ -22,98 +77,163 @@ class BatchMeasurement:
 
     Args:
         batch: the message.
-        builders: pool of ``workers.tvm_backend.builder.Builder``.
-        runner: the device.
-        load: fetches a payload.
+        tools: of the worker.
         folder: an empty folder for the libraries.
     """
 
-    def __init__(
-        self, batch: MeasureBatch, builders: Pool, runner: Runner, load: Callable[[Payload], bytes], folder: Path
-    ) -> None:
-        self._batch, self._builders, self._runner, self._folder = batch, builders, runner, folder
-        self._module = load(batch.module)
-        self._bodies: Mapping[str, bytes] = {name: load(body) for name, body in batch.sketches.items()}
-        self._best = batch.incumbent_seconds
+    def __init__(self, batch: MeasureBatch, tools: Tools, folder: Path) -> None:
+        self._batch, self._tools = batch, tools
+        bodies = {name: tools.load(body) for name, body in batch.sketches.items()}
+        self._builds = Builds(batch, tools.load(batch.module), bodies, tools.builders, tools.shelf, folder)
+        self._champion = tools.standing.champion(batch)
+        self._bar = self._best = self._champion.seconds
+        self._held: dict[int, Item] = {}
 
     def results(self, skip: set[int]) -> Iterator[WireResult]:
-        """One result per candidate whose index is not in ``skip``, as they come.
+        """One result per candidate whose index is not in ``skip``, as they come; the fastest at the end.
 
         Raises:
             DeviceLost: the device is gone; what was not yielded is to be tried again.
         """
         todo = [candidate for candidate in self._batch.candidates if candidate.index not in skip]
-        builds = {self._submit(candidate): candidate for candidate in todo}
+        builds = {self._builds.submit(candidate): candidate for candidate in todo}
         try:
-            self._runner.open(self._batch.target)
-            for future in as_completed(builds):
-                yield self._result(builds[future], outcome_of_build(future))
+            self._tools.runner.open(self._batch.target)
+            for wave in self._waves(builds):
+                for item in self._run(wave):
+                    yield from self._settle(item)
+            yield from self._confirm()
         finally:
             for future in builds:
                 future.cancel()
-            self._runner.release()
+            self._tools.runner.release()
 
-    def _submit(self, candidate: WireCandidate) -> Future[Built]:
-        timeout = self._batch.limits.build_timeout
-        request = BuildRequest(
-            workload=self._batch.workload,
-            module=self._module,
-            target=self._batch.target,
-            body=None if candidate.sketch is None else self._bodies[candidate.sketch],
-            decisions=tuple(_decision(value) for value in candidate.decisions),
-            out=self._folder / f"{candidate.index}.so",
-            timeout=timeout,
+    def _waves(self, builds: dict[Future[Built], WireCandidate]) -> Iterator[list[Item]]:
+        """What is built, as much at a time as the device's isolation makes sense of."""
+        size = WAVE if self._tools.runner.isolation is Isolation.EXCLUSIVE else 1
+        pending, ready = set(builds), list[Item]()
+        while pending:
+            done, pending = wait(pending, return_when=FIRST_COMPLETED)
+            ready += [Item(builds[future], outcome_of(future)) for future in done]
+            if len(ready) >= size or not pending:
+                yield sorted(ready, key=lambda item: item.candidate.index)
+                ready = []
+
+    def _run(self, wave: list[Item]) -> Iterator[Item]:
+        """The wave with outcomes. Equal code runs once, what is known to crash never, what is suspected to alone."""
+        twins: dict[str, list[Item]] = {}
+        for item in wave:
+            if item.built.path is None:
+                yield item
+                continue
+            known = self._known(item)
+            if known is not None:
+                yield known
+            else:
+                twins.setdefault(item.built.code_hash, []).append(item)
+        alone = [code for code in twins if self._tools.book.suspected(code)]
+        for group in ([code for code in twins if code not in alone], *([code] for code in alone)):
+            outcomes = self._race([twins[code][0] for code in group])
+            for code, outcome in zip(group, outcomes, strict=True):
+                first, *others = twins[code]
+                yield Item(first.candidate, first.built, outcome)
+                yield from (_twin(other, outcome) for other in others)
+
+    def _known(self, item: Item) -> Item | None:
+        """The item with the outcome of one that had the same code, if there was one."""
+        code, limits = item.built.code_hash, self._batch.limits
+        outcome = self._tools.book.outcome(code, limits.run_timeout)
+        if outcome is not None:
+            return Item(item.candidate, item.built, outcome)
+        outcome = self._tools.standing.measured(self._batch, code)
+        return None if outcome is None else _twin(item, outcome)
+
+    def _race(self, items: list[Item]) -> list[RunOutcome]:
+        if not items:
+            return []
+        tools, limits = self._tools, self._batch.limits
+        for item in items:
+            tools.book.begin(item.built.code_hash, limits.run_timeout)
+        try:
+            found = tools.runner.race([self._request(item) for item in items], self._best)
+        except DeviceLost:
+            tools.book.lost()
+            raise
+        outcomes = []
+        for item, raw in zip(items, found, strict=True):
+            tools.book.end(item.built.code_hash, raw)
+            outcome = tools.check(raw, item.built, self._batch)
+            tools.standing.remember(self._batch, item.built.code_hash, outcome)
+            outcomes.append(outcome)
+        return outcomes
+
+    def _request(self, item: Item) -> RunRequest:
+        built = item.built
+        assert built.path is not None
+        default = item.candidate.sketch is None
+        return RunRequest(
+            built.path, built.function, built.args, self._batch.limits, built.flops, built.code_hash, default
         )
-        return self._builders.submit("build", request, timeout=timeout + BUILD_SLACK_SECONDS)
 
-    def _result(self, candidate: WireCandidate, built: Built) -> WireResult:
-        if built.path is None:
-            return WireResult(
-                index=candidate.index, failure=built.failure, message=built.message, build_seconds=built.seconds
-            )
-        # The default schedule is the yardstick: it is measured in full however slow it is.
-        incumbent = None if candidate.sketch is None else self._best
-        outcome = self._runner.run(
-            RunRequest(built.path, built.function, built.args, self._batch.limits, incumbent, built.flops,
-                       built.code_hash)
+    def _settle(self, item: Item) -> Iterator[WireResult]:
+        """Report what cannot be among the finalists; hold what may."""
+        default = item.candidate.sketch is None
+        if item.latency is not None and not default and not item.duplicate:
+            self._best = item.latency if self._best is None else min(self._best, item.latency)
+            self._held[item.candidate.index] = item
+        else:
+            yield self._leave(item)
+        if default and self._bar is None:
+            self._bar = item.latency
+        for index in set(self._held) - set(self._finalists()):
+            yield self._leave(self._held.pop(index))
+
+    def _finalists(self) -> list[int]:
+        times = {index: item.latency for index, item in self._held.items() if item.latency is not None}
+        return finals.choose(times, self._bar, self._batch.limits)
+
+    def _leave(self, item: Item) -> WireResult:
+        if item.candidate.sketch is None and item.built.path is not None:
+            self._builds.keep(DEFAULT, item.built)
+        elif item.built.path is not None:
+            item.built.path.unlink(missing_ok=True)
+        return item.result()
+
+    def _confirm(self) -> Iterator[WireResult]:
+        """Measure the finalists again beside the champion, and see whether the crown moves."""
+        items = [self._held[index] for index in self._finalists()]
+        if not items:
+            return
+        limits, rival = self._batch.limits, self._champion.candidate
+        champion = self._builds.kept(rival) if rival is not None else None
+        reference = self._builds.kept(DEFAULT) if limits.verify else None
+        request = ConfirmRequest(
+            finalists=tuple(self._request(item) for item in items),
+            champion=None if champion is None or rival is None else self._request(Item(rival, champion)),
+            reference=None if reference is None else self._request(Item(DEFAULT, reference)),
+            limits=limits,
         )  # fmt: skip
-        built.path.unlink(missing_ok=True)
-        outcome = plausible(outcome)
-        latency = statistics.median(outcome.samples) if outcome.samples else None
-        record = latency is not None and (self._best is None or latency < self._best)
-        if record and candidate.sketch is not None:
-            self._best = latency
-        return WireResult(
-            index=candidate.index,
-            samples=list(outcome.samples),
-            failure=outcome.failure,
-            message=outcome.message,
-            build_seconds=built.seconds,
-            run_seconds=outcome.seconds,
-            trace=built.trace if record else None,
-        )
+        results = []
+        for item, found in zip(items, self._tools.runner.confirm(request), strict=True):
+            built = item.built
+            results.append(finals.conclude(item.result(), found, built.trace, built.args, limits, rival))
+        self._crown(items, results)
+        yield from results
+
+    def _crown(self, items: list[Item], results: list[WireResult]) -> None:
+        """Remember the fastest of those that won."""
+        won = [
+            (statistics.median(result.confirmation.samples), item)
+            for item, result in zip(items, results, strict=True)
+            if result.confirmation is not None and result.confirmation.won
+        ]
+        if won:
+            seconds, item = min(won, key=lambda pair: pair[0])
+            self._tools.standing.crown(self._batch, item.candidate, seconds)
+            self._builds.keep(item.candidate, item.built)
 
 
-def outcome_of_build(future: Future[Built]) -> Built:
-    """The build's outcome, whatever became of its process."""
-    try:
-        return future.result()
-    except ChildTimeout as error:
-        return Built(failure=FailureKind.BUILD_TIMEOUT, message=str(error))
-    except ChildCrashed as error:
-        if error.signal == signal.SIGALRM:
-            return Built(failure=FailureKind.BUILD_TIMEOUT, message="the compiler took too long and was killed")
-        return Built(failure=FailureKind.CRASH, message=f"while building, {error}")
-    except ChildRaised as error:
-        return Built(failure=FailureKind.BUILD_ERROR, message=str(error)[:2000])
-
-
-def plausible(outcome: RunOutcome) -> RunOutcome:
-    """The outcome, or a failure when the device's clock says that a kernel took no time."""
-    if outcome.failure is None and not all(sample > 0 for sample in outcome.samples):
-        return RunOutcome((), FailureKind.IMPLAUSIBLE, "the device measured no time at all", outcome.seconds)
-    return outcome
-
-
-def _decision(value: int | list[int]) -> Decision:
-    return tuple(value) if isinstance(value, list) else value
+def _twin(item: Item, outcome: RunOutcome) -> Item:
+    """The item with the outcome of one that has the same code; it cost the device nothing."""
+    copied = RunOutcome(outcome.samples, outcome.failure, outcome.message, stopped=outcome.stopped)
+    return Item(item.candidate, item.built, copied, duplicate=True)

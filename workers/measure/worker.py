@@ -14,14 +14,26 @@ from pathlib import Path
 from typing import Any
 
 from tunesmith.errors import MeasurementFailed, TunesmithError
-from tunesmith.messages import BatchReport, DeviceReport, EvaluateModel, EvaluationReport, MeasureBatch, WireResult
+from tunesmith.messages import (
+    BatchReport,
+    DeviceReport,
+    EvaluateModel,
+    EvaluationReport,
+    MeasureBatch,
+    MeasureLimits,
+    WireResult,
+)
+from tunesmith.targets import slug
 from tunesmith.types import Environment, FailureKind
-from workers.measure.batches import BatchMeasurement
+from workers.measure.batches import BatchMeasurement, Tools
 from workers.measure.blobs import PayloadCache
 from workers.measure.device import DeviceIdentity, expected_kind, identify
 from workers.measure.evaluate import evaluate, lost
+from workers.measure.poison import PoisonBook
 from workers.measure.presence import Presence
 from workers.measure.reporting import SIGN_SECONDS, Reporter, Send, Ticker, last_word
+from workers.measure.shelf import Shelf
+from workers.measure.standing import Standing
 from workers.sandbox.pool import Actor, Pool
 from workers.settings import Settings
 from workers.tvm_backend.host import Host
@@ -42,20 +54,27 @@ class MeasureWorker:
         settings: of the worker.
         send: publishes a message to the queue ``record``.
         runner: the device; by default what the settings say.
+        builder: what the processes of the pool host; by default TVM's.
     """
 
-    def __init__(self, settings: Settings, send: Send, runner: Runner | None = None) -> None:
+    def __init__(
+        self, settings: Settings, send: Send, runner: Runner | None = None, builder: Actor | None = None
+    ) -> None:
         self._send = send
         sweep(Path(tempfile.gettempdir()))
-        lease = str(settings.lease_file)
-        actor = Actor("workers.tvm_backend.builder:Builder", (lease, expected_kind(settings)))
-        self._builders = Pool(actor, visible_cores())
+        self._builders = Pool(builder or make_builder(settings), visible_cores())
         # One question per process: all of them are warm before the first batch comes.
         answers = [self._builders.submit("describe", timeout=START_SECONDS) for _ in range(self._builders.size)]
         self._host: Host = answers[0].result()
         self.identity: DeviceIdentity = identify(settings, self._host)
         self._runner = runner or make_runner(settings, self.identity)
         self._blobs = PayloadCache(settings.data_dir / "measure-cache", store=settings.blobs())
+        self._kept = _folder()
+        self._tools = Tools(
+            builders=self._builders, runner=self._runner, load=self._blobs.load, shelf=Shelf(self._kept),
+            book=PoisonBook(settings.data_dir / "poison" / slug(self.identity.name)), standing=Standing(),
+            check=lambda outcome, built, batch: outcome,
+        )  # fmt: skip
         self._batches: OrderedDict[tuple[str, int], dict[int, WireResult]] = OrderedDict()
         self._evaluations: OrderedDict[tuple[str, int, int], EvaluationReport] = OrderedDict()
         self._busy = False
@@ -71,6 +90,7 @@ class MeasureWorker:
         self._runner.close()
         self._builders.close()
         self._blobs.close()
+        shutil.rmtree(self._kept, ignore_errors=True)
 
     def device_report(self) -> DeviceReport:
         """The sign of life to send now."""
@@ -80,12 +100,13 @@ class MeasureWorker:
             cores=it.cores, simulated=it.simulated, environment=self.environment(), busy=self._busy,
         )  # fmt: skip
 
-    def environment(self) -> dict[str, Any]:
-        """Fingerprint of where measurements are taken."""
-        host, threads = self._host, int(getattr(self._runner, "threads", 0))
+    def environment(self, limits: MeasureLimits | None = None) -> dict[str, Any]:
+        """Fingerprint of where measurements are taken, and with ``limits`` of how."""
+        host, runner = self._host, self._runner
         return asdict(Environment(
-            host=host.name, device=self.identity.name, cpu=host.cpu, cores=host.cores, threads=threads, tvm=host.tvm,
-            python=host.python, os=host.os, simulated=self.identity.simulated,
+            host=host.name, device=self.identity.name, cpu=host.cpu, cores=host.cores, threads=runner.threads,
+            tvm=host.tvm, python=host.python, os=host.os, simulated=self.identity.simulated, binding=runner.binding,
+            isolation=runner.isolation.value, cache=limits.cache if limits else "",
         ))  # fmt: skip
 
     def measure(self, batch: MeasureBatch) -> None:
@@ -99,13 +120,13 @@ class MeasureWorker:
         def compose(results: list[WireResult], final: bool, error: str) -> BatchReport:
             return BatchReport(
                 batch_id=batch.batch_id, attempt=batch.attempt, worker=self.identity.worker,
-                environment=self.environment(), results=results, final=final, error=error,
+                environment=self.environment(batch.limits), results=results, final=final, error=error,
             )  # fmt: skip
 
         with self._work() as folder, Reporter(self._send, compose) as report:
             report.add(*(known[c.index] for c in batch.candidates if c.index in known))
             try:
-                measurement = BatchMeasurement(batch, self._builders, self._runner, self._blobs.load, folder)
+                measurement = BatchMeasurement(batch, self._tools, folder)
                 for result in measurement.results(set(known)):
                     known[result.index] = result
                     report.add(result)
@@ -144,7 +165,7 @@ class MeasureWorker:
     @contextmanager
     def _work(self) -> Iterator[Path]:
         """A folder for one piece of work; the device counts as busy meanwhile."""
-        folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-"))
+        folder = _folder()
         self._busy = True
         try:
             yield folder
@@ -153,12 +174,21 @@ class MeasureWorker:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def _folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-"))
+
+
 def sweep(temporary: Path) -> None:
     """Remove the folders of workers that were killed."""
     for path in temporary.glob(f"{FOLDER}*"):
         pid = path.name.removeprefix(FOLDER).partition("-")[0]
         if pid.isdigit() and not Path("/proc", pid).exists():
             shutil.rmtree(path, ignore_errors=True)
+
+
+def make_builder(settings: Settings) -> Actor:
+    """TVM's builder for the settings' device classes."""
+    return Actor("workers.tvm_backend.builder:Builder", (str(settings.lease_file), expected_kind(settings)))
 
 
 def make_runner(settings: Settings, identity: DeviceIdentity) -> Runner:

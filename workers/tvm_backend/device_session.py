@@ -8,32 +8,47 @@ import math
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tunesmith.types import FailureKind, TensorSpec
+from tunesmith.types import FailureKind, Isolation, TensorSpec
 from workers.sandbox.lease import HostLease
 from workers.tvm_backend.arguments import random_array
-from workers.tvm_backend.measuring import ModelOutcome, ModelRequest, RunOutcome, RunRequest
+from workers.tvm_backend.measuring import (
+    Confirmed,
+    ConfirmRequest,
+    ModelOutcome,
+    ModelRequest,
+    RunOutcome,
+    RunRequest,
+)
+from workers.tvm_backend.race import Entry, Kernel, Race, order
+from workers.tvm_backend.references import References
 from workers.tvm_backend.rpc_server import host_identity
-from workers.tvm_backend.warm import warm
+from workers.tvm_backend.warm import visible_cores, warm
+from workers.tvm_backend.windows import Windows, isolation_of
 
-WINDOW_SECONDS = 0.2
-"""The host lease is never held longer than this for one timing window."""
-MODEL_WINDOW_SECONDS = 5.0
-"""The same for one run of a whole model, which cannot be cut."""
-CALIBRATE_SECONDS = 0.001
-"""A first run that is shorter than this is repeated to know how long one run takes."""
+MODEL_WINDOW_SECONDS = 2.5
+"""A window for one run of a whole model, which cannot be cut."""
 RETRY_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
 class SessionFacts:
-    """What the session found: whether the device shares this host, and the threads its kernels use."""
+    """What the session found.
 
-    local: bool
+    Attributes:
+        threads: of its kernels.
+        binding: cores that they are bound to.
+        isolation: what may run on this host meanwhile.
+        bounded: the device can bound a single call in time.
+    """
+
     threads: int
+    binding: str
+    isolation: Isolation
+    bounded: bool
 
 
 class DeviceSession:
@@ -48,13 +63,15 @@ class DeviceSession:
     def __init__(self, tracker: str, key: str, lease: str) -> None:
         warm("c")
         host, _, port = tracker.rpartition(":")
-        self._tracker, self._key, self._lease = (host or "127.0.0.1", int(port)), key, HostLease(lease)
+        self._tracker, self._key = (host or "127.0.0.1", int(port)), key
+        self._windows = Windows(HostLease(lease))
         self._session: Any = None
         self._device: Any = None
-        self._local = False
         self._alarm: Callable[[float], None] | None = None
+        self._once: Callable[..., float] | None = None
         self._deadline = math.inf
         self._arguments: dict[tuple[TensorSpec, ...], list[Any]] = {}
+        self._references = References()
         self._names = itertools.count()
 
     def open(self, kind: str, threads: int, wait: float, lifetime: float) -> SessionFacts:
@@ -67,30 +84,70 @@ class DeviceSession:
         self._session = self._request(time.monotonic() + wait, lifetime)
         self._device = self._session.device("cpu" if kind == "llvm" else kind, 0)
         self._alarm = self._function("tunesmith.rpc.alarm")
+        self._once = self._function("tunesmith.rpc.once") if kind == "llvm" else None
         self._arm(lifetime)
         host = self._function("tunesmith.rpc.host")
-        self._local = host is not None and str(host()) == host_identity()
-        self._set_threads(threads)
-        return SessionFacts(self._local, int(self._session.get_function("runtime.NumThreads")()))
+        local = host is not None and str(host()) == host_identity()
+        binding = self._bind(threads) if kind == "llvm" else ""
+        count = int(self._session.get_function("runtime.NumThreads")())
+        isolation = isolation_of(kind, count, visible_cores(), local)
+        self._windows.begin(isolation, frozenset(int(core) for core in binding.split(",") if core))
+        return SessionFacts(count, binding, isolation, self._alarm is not None)
 
     def close(self) -> None:
         """Release the device at once, whatever objects of the session are still alive."""
         session, self._session = self._session, None
         self._arguments.clear()
+        self._windows.end()
         if session is not None:
             # The connection may be gone already, which is what is wanted.
             with contextlib.suppress(Exception):
                 session.get_function("CloseRPCConnection")()
 
-    def run(self, request: RunRequest) -> RunOutcome:
-        """Time one candidate; any failure of it is an outcome."""
-        started = time.perf_counter()
+    def race(self, requests: Sequence[RunRequest], incumbent: float | None) -> list[RunOutcome | None]:
+        """Time candidates of one workload. None for those that were not done when one took the session with it."""
+        entries = [Entry(request) for request in requests]
+        failed: dict[int, RunOutcome] = {}
+        with self._windows.series() as series:
+            race = Race(series, self._arm, incumbent)
+            for stage, chosen in ((self._load, list), (race.heat, list), (race.final, order)):
+                for entry in chosen([e for e in entries if id(e) not in failed]):
+                    started = time.perf_counter()
+                    try:
+                        stage(entry)
+                    except Exception as error:
+                        kind, message = self._explain(error)
+                        spent = entry.seconds + time.perf_counter() - started
+                        failed[id(entry)] = RunOutcome((), kind, message, spent)
+                    if self._session is None:
+                        return [failed.get(id(e)) or (e.outcome() if e.samples else None) for e in entries]
+        self._arm(0.0)
+        outcomes = [failed.get(id(entry)) or entry.outcome() for entry in entries]
+        for entry in entries:
+            self._unload(entry)
+        return outcomes
+
+    def confirm(self, request: ConfirmRequest) -> tuple[list[Confirmed], ConfirmRequest | None]:
+        """Measure finalists beside the champion and compare their outputs with the reference's.
+
+        Returns:
+            Outcomes of the first finalists, and what is left to ask of a new session when one took this one with it.
+        """
+        from workers.tvm_backend.confirming import Interrupted, confirm, rest
+
         try:
-            samples = self._measure(request)
-        except Exception as error:
+            found = confirm(
+                self._session, self._device, request, self._windows.window, self._arm, self._references
+            )
+            self._arm(0.0)
+        except Interrupted as error:
             failure, message = self._explain(error)
-            return RunOutcome((), failure, message, time.perf_counter() - started)
-        return RunOutcome(tuple(samples), None, "", time.perf_counter() - started)
+            found = [*error.done]
+            if error.part == "finalist":
+                found.append(Confirmed(failure=failure, message=message))
+            left = rest(request, error, failure, message)
+            return found, left if left.finalists else None
+        return found, None
 
     def compare(self, request: ModelRequest) -> ModelOutcome:
         """Time two models interleaved in this session and compare their outputs."""
@@ -105,70 +162,26 @@ class DeviceSession:
             return ModelOutcome(failure=failure, message=message)
         return outcome
 
-    @contextlib.contextmanager
-    def window(self, limit: float = WINDOW_SECONDS) -> Iterator[None]:
-        """A timing window: nothing builds or searches on this host meanwhile."""
-        with self._lease.exclusive(limit) if self._local else contextlib.nullcontext():
-            yield
-
-    @contextlib.contextmanager
-    def _guarded_window(self, seconds: float) -> Iterator[None]:
-        """A timing window in which the device may run for ``seconds``; the wait for the lease does not count."""
-        self._arm(0.0)
-        with self.window():
-            self._arm(seconds)
-            yield
-
     def model_window(self) -> contextlib.AbstractContextManager[None]:
         """A window for one run of a whole model."""
-        return self.window(MODEL_WINDOW_SECONDS)
+        return self._windows.window(MODEL_WINDOW_SECONDS)
 
-    def _measure(self, request: RunRequest) -> list[float]:
-        limits = request.limits
-        self._arm(limits.run_timeout)
+    def _load(self, entry: Entry) -> None:
+        request = entry.request
+        self._arm(request.limits.run_timeout)
         name = f"candidate{next(self._names)}.so"
+        started = time.perf_counter()
         self._session.upload(str(request.path), target=name)
         module = self._session.load_module(name)
-        try:
-            arguments = self._arrays(request.args)
-            return self._samples(module, request, arguments)
-        finally:
+        cold = request.limits.cache == "cold"
+        entry.kernel = Kernel(module, request.function, self._arrays(request.args), self._device, self._once, cold)
+        entry.uploaded, entry.seconds = name, time.perf_counter() - started
+
+    def _unload(self, entry: Entry) -> None:
+        entry.kernel = None
+        if entry.uploaded:
             with contextlib.suppress(Exception):  # after a crash there is no session to clean
-                self._arm(0.0)
-                self._session.remove(name)
-
-    def _samples(self, module: Any, request: RunRequest, arguments: list[Any]) -> list[float]:
-        """One short run, and for a contender up to ``repeats`` samples more, in as few timing windows as hold them."""
-        limits, samples = request.limits, list[float]()
-        with self._guarded_window(limits.run_timeout):
-            opened = time.perf_counter()
-            first = self._first_run(module, request.function, arguments)
-            hopeless = request.incumbent is not None and first > limits.cutoff * request.incumbent
-            if hopeless or first >= limits.max_measure_seconds:
-                return [first]
-            number = max(1, math.ceil(limits.min_repeat_seconds / max(first, 1e-9)))
-            each = first * number
-            wanted = max(1, min(limits.repeats, int(limits.max_measure_seconds / each)))
-            room = int((WINDOW_SECONDS - (time.perf_counter() - opened)) / each)
-            if room > 1:
-                samples = self._time(module, request.function, arguments, number, min(room, wanted))
-        chunk = max(1, int(WINDOW_SECONDS / each) - 1)
-        while len(samples) < wanted:
-            with self._guarded_window(limits.run_timeout):
-                samples += self._time(module, request.function, arguments, number, min(chunk, wanted - len(samples)))
-        return samples
-
-    def _first_run(self, module: Any, function: str, arguments: list[Any]) -> float:
-        """Seconds of one short run."""
-        first = self._time(module, function, arguments, 1, 1)[0]
-        if first < CALIBRATE_SECONDS:
-            number = max(1, math.ceil(CALIBRATE_SECONDS / max(first, 1e-8)))
-            first = self._time(module, function, arguments, number, 1)[0]
-        return first
-
-    def _time(self, module: Any, function: str, arguments: list[Any], number: int, repeat: int) -> list[float]:
-        evaluator = module.time_evaluator(function, self._device, number=number, repeat=repeat)
-        return [float(value) for value in evaluator(*arguments).results]
+                self._session.remove(entry.uploaded)
 
     def _arrays(self, specs: tuple[TensorSpec, ...]) -> list[Any]:
         """Random arguments on the device, kept for the other candidates of the workload."""
@@ -214,12 +227,13 @@ class DeviceSession:
         except Exception:
             return None
 
-    def _set_threads(self, count: int) -> None:
-        threads = self._function("tunesmith.rpc.threads")
-        if threads is not None:
-            threads(count)
-        else:
-            self._session.get_function("runtime.config_threadpool")(1, count)
+    def _bind(self, count: int) -> str:
+        """Set the number of threads, and on a device of ours the cores; returns those."""
+        bind = self._function("tunesmith.rpc.bind")
+        if bind is not None:
+            return str(bind(count))
+        self._session.get_function("runtime.config_threadpool")(1, count)
+        return ""
 
     def _request(self, deadline: float, lifetime: float) -> Any:
         """Ask the tracker until a device is there; it may be restarting."""

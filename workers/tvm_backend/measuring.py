@@ -161,17 +161,19 @@ class ModelOutcome:
 
 
 class Runner(Protocol):
-    """Runs libraries on one device. Used by one thread at a time.
+    """Runs libraries on one device. Used by one thread at a time."""
 
-    Attributes:
-        threads: of the kernels, known once the device was opened; 0 when the device has none.
-        isolation: what may run on the host meanwhile, known once the device was opened.
-        binding: cores that the kernels' threads are bound to, e.g. ``0-1``.
-    """
+    @property
+    def threads(self) -> int:
+        """Of the kernels, known once the device was opened; 0 before, or when it has none."""
 
-    threads: int
-    isolation: Isolation
-    binding: str
+    @property
+    def isolation(self) -> Isolation:
+        """What may run on the host meanwhile, known once the device was opened."""
+
+    @property
+    def binding(self) -> str:
+        """Cores that the kernels' threads are bound to, e.g. ``2,3``; empty when that is not known."""
 
     def open(self, target: Mapping[str, Any]) -> None:
         """Take the device for a batch.

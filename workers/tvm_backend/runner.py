@@ -5,20 +5,29 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 from tunesmith.errors import DeviceLost
 from tunesmith.targets import Target
-from tunesmith.types import FailureKind
+from tunesmith.types import FailureKind, Isolation, StopReason
 from workers.sandbox.pool import Actor, ChildCrashed, ChildError, ChildRaised, ChildTimeout, Pool
-from workers.tvm_backend.measuring import ModelOutcome, ModelRequest, RunOutcome, RunRequest
+from workers.tvm_backend.device_session import SessionFacts
+from workers.tvm_backend.measuring import (
+    Confirmed,
+    ConfirmRequest,
+    ModelOutcome,
+    ModelRequest,
+    RunOutcome,
+    RunRequest,
+)
 
 SLACK_SECONDS = 30.0
 """What a request may take beyond its own limit (waiting for the host lease, upload) before its process is killed."""
-CONFIRM_ATTEMPTS = 2
+RUNS_OF_A_CANDIDATE = 3
+"""A candidate's calls on the device that its time limit bounds: the first run, its repetition, the samples."""
 
 
 class RpcRunner:
@@ -43,26 +52,65 @@ class RpcRunner:
         self._wait, self._lifetime = wait, lifetime
         self._target: Target | None = None
         self._open = False
-        self.threads = 0
+        self._facts = SessionFacts(0, "", Isolation.SHARED, bounded=True)
+
+    @property
+    def threads(self) -> int:
+        """Of the kernels; 0 before the device was opened."""
+        return self._facts.threads
+
+    @property
+    def binding(self) -> str:
+        """Cores of the kernels' threads."""
+        return self._facts.binding
+
+    @property
+    def isolation(self) -> Isolation:
+        """What may run on this host meanwhile."""
+        return self._facts.isolation
 
     def open(self, target: Mapping[str, Any]) -> None:
         """Take the device; see ``Runner``."""
         self._target = Target(dict(target))
         self._reopen()
 
-    def run(self, request: RunRequest) -> RunOutcome:
-        """Time one candidate; see ``Runner``."""
-        limit = 3 * request.limits.run_timeout + SLACK_SECONDS
-        outcome = RunOutcome()
-        for _ in range(CONFIRM_ATTEMPTS):
-            outcome = self._with_session("run", request, limit=limit)
-            if outcome.failure is not FailureKind.CRASH:
-                break
-        return outcome
+    def race(self, requests: Sequence[RunRequest], incumbent: float | None) -> list[RunOutcome]:
+        """Time candidates; see ``Runner``."""
+        outcomes: dict[int, RunOutcome] = {}
+        crashed: list[int] = []
+        left = list(range(len(requests)))
+        while left:
+            # What crashed is tried again at the end and alone: it may have been a neighbour's doing.
+            fresh = [i for i in left if i not in crashed]
+            wave = (fresh if self._facts.bounded else fresh[:1]) or left[:1]
+            seconds = sum(requests[i].limits.run_timeout for i in wave) * RUNS_OF_A_CANDIDATE
+            found = self._with_session("race", [requests[i] for i in wave], incumbent, limit=seconds + SLACK_SECONDS)
+            self._open = self._open and None not in found and not any(_broke(o) for o in found)
+            for i, outcome in zip(wave, found, strict=True):
+                if outcome is not None and outcome.failure is FailureKind.CRASH and i not in crashed:
+                    crashed.append(i)
+                elif outcome is not None:
+                    outcomes[i] = outcome
+            left = [i for i in left if i not in outcomes]
+        return [outcomes[i] for i in range(len(requests))]
+
+    def confirm(self, request: ConfirmRequest) -> list[Confirmed]:
+        """Measure finalists again in a session of their own; see ``Runner``."""
+        runs = (len(request.finalists) + 2) * (request.limits.confirm_repeats + RUNS_OF_A_CANDIDATE)
+        limit = runs * request.limits.run_timeout + SLACK_SECONDS
+        outcomes: list[Confirmed] = []
+        left: ConfirmRequest | None = request
+        while left is not None:
+            self.release()
+            found, left = self._with_session("confirm", left, limit=limit)
+            outcomes += found
+            self._open = left is None and not any(_broke(outcome) for outcome in found)
+        return outcomes
 
     def compare(self, request: ModelRequest) -> ModelOutcome:
         """Time two models; see ``Runner``."""
         outcome: ModelOutcome = self._with_session("compare", request, limit=request.timeout + SLACK_SECONDS)
+        self._open = self._open and not _broke(outcome)
         return outcome
 
     def release(self) -> None:
@@ -76,21 +124,18 @@ class RpcRunner:
         """End the client's process."""
         self._pool.close()
 
-    def _with_session(self, method: str, request: Any, *, limit: float) -> Any:
+    def _with_session(self, method: str, *arguments: Any, limit: float) -> Any:
         if not self._open:
             self._reopen()
-        future: Future[Any] = self._pool.submit(method, request, timeout=limit)
+        future: Future[Any] = self._pool.submit(method, *arguments, timeout=limit)
         try:
-            outcome = future.result()
+            return future.result()
         except ChildTimeout as error:
             self._open = False
             raise DeviceLost(f"the device did not answer: {error}") from error
         except ChildCrashed as error:
             self._open = False
             raise DeviceLost(f"the client of the device died: {error}") from error
-        if outcome.failure in (FailureKind.CRASH, FailureKind.RUN_TIMEOUT):
-            self._open = False
-        return outcome
 
     def _reopen(self) -> None:
         if self._target is None:
@@ -102,7 +147,12 @@ class RpcRunner:
             )
         except (ChildRaised, ChildCrashed, ChildTimeout) as error:
             raise DeviceLost(getattr(error, "detail", str(error))) from error
-        self._open, self.threads = True, facts.threads
+        self._open, self._facts = True, facts
+
+
+def _broke(outcome: RunOutcome | Confirmed | ModelOutcome) -> bool:
+    """True when it took the session with it."""
+    return outcome.failure in (FailureKind.CRASH, FailureKind.RUN_TIMEOUT)
 
 
 class SimulatedRunner:
@@ -117,18 +167,20 @@ class SimulatedRunner:
 
     def __init__(self, peak: float = 2e13) -> None:
         self._peak = peak
-        self.threads = 0
+        self.threads, self.binding, self.isolation = 0, "", Isolation.SHARED
 
     def open(self, target: Mapping[str, Any]) -> None:
         """Nothing to take."""
 
-    def run(self, request: RunRequest) -> RunOutcome:
-        """The candidate's invented latency with one per cent of noise."""
-        rng = _random(request.code_hash)
-        share = 0.01 * 50 ** rng.random()
-        latency = max(request.flops, 1e5) / (self._peak * share)
-        count = request.limits.repeats
-        return RunOutcome(tuple(latency * (1 + 0.01 * rng.gauss(0, 1)) for _ in range(count)))
+    def race(self, requests: Sequence[RunRequest], incumbent: float | None) -> list[RunOutcome]:
+        """Invented latencies with one per cent of noise."""
+        return [RunOutcome(self._samples(r, r.limits.repeats, 0), stopped=StopReason.CAPPED) for r in requests]
+
+    def confirm(self, request: ConfirmRequest) -> list[Confirmed]:
+        """Invented latencies again; outputs are not computed, so there is no error to tell."""
+        count = request.limits.confirm_repeats
+        champion = self._samples(request.champion, count, 1) if request.champion is not None else ()
+        return [Confirmed(self._samples(one, count, 2), champion) for one in request.finalists]
 
     def compare(self, request: ModelRequest) -> ModelOutcome:
         """Invented latencies; the outputs are not computed, so there is no error to tell."""
@@ -136,6 +188,13 @@ class SimulatedRunner:
         untuned = 0.01
         tuned = untuned * (0.1 + 0.4 * rng.random())
         return ModelOutcome((untuned,) * 3, (tuned,) * 10, None)
+
+    def _samples(self, request: RunRequest, count: int, turn: int) -> tuple[float, ...]:
+        """The latency is drawn from the candidate's code, the noise from that and the turn."""
+        share = 0.01 * 50 ** _random(request.code_hash).random()
+        latency = max(request.flops, 1e5) / (self._peak * share)
+        noise = _random(f"{request.code_hash}/{turn}")
+        return tuple(latency * (1 + 0.01 * noise.gauss(0, 1)) for _ in range(count))
 
     def release(self) -> None:
         """Nothing to give back."""

@@ -1,0 +1,87 @@
+"""Builds of one batch in the pool: requests, outcomes, and the champions and default schedules beside them."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
+
+from tunesmith.messages import MeasureBatch, WireCandidate
+from tunesmith.types import Decision, FailureKind
+from workers.measure.shelf import Shelf
+from workers.sandbox.pool import ChildCrashed, ChildRaised, ChildTimeout, Pool
+from workers.tvm_backend.measuring import BuildRequest, Built
+
+BUILD_SLACK_SECONDS = 60.0
+"""Beyond a build's own limit: waiting for the host lease, and TVM's cold start in a new process."""
+
+
+class Builds:
+    """Builds candidates of one batch.
+
+    Args:
+        batch: the message.
+        module: the workload, JSON.
+        bodies: sketches by hash, JSON.
+        pool: of ``workers.tvm_backend.builder.Builder``.
+        shelf: where champions and default schedules stay between batches.
+        folder: an empty folder for the libraries.
+    """
+
+    def __init__(
+        self, batch: MeasureBatch, module: bytes, bodies: Mapping[str, bytes], pool: Pool, shelf: Shelf, folder: Path
+    ) -> None:
+        self._batch, self._module, self._bodies = batch, module, bodies
+        self._pool, self._shelf, self._folder = pool, shelf, folder
+
+    def submit(self, candidate: WireCandidate) -> Future[Built]:
+        """Begin a build; :func:`outcome_of` tells what came of it."""
+        timeout = self._batch.limits.build_timeout
+        name = f"{candidate.index}.so" if candidate.index >= 0 else f"kept{-candidate.index}.so"
+        request = BuildRequest(
+            workload=self._batch.workload,
+            module=self._module,
+            target=self._batch.target,
+            body=None if candidate.sketch is None else self._bodies[candidate.sketch],
+            decisions=tuple(_decision(value) for value in candidate.decisions),
+            out=self._folder / name,
+            timeout=timeout,
+        )
+        return self._pool.submit("build", request, timeout=timeout + BUILD_SLACK_SECONDS)
+
+    def kept(self, candidate: WireCandidate) -> Built | None:
+        """A champion's or the default schedule's library, from the shelf or built now; None when that fails."""
+        found = self._shelf.get(self._key(candidate))
+        if found is not None:
+            return found
+        if candidate.sketch is not None and candidate.sketch not in self._bodies:
+            return None
+        built = outcome_of(self.submit(candidate))
+        return None if built.path is None else self.keep(candidate, built)
+
+    def keep(self, candidate: WireCandidate, built: Built) -> Built:
+        """Put a library on the shelf."""
+        return self._shelf.put(self._key(candidate), built)
+
+    def _key(self, candidate: WireCandidate) -> tuple[str, str, str | None, tuple[Decision, ...]]:
+        target = str(sorted(self._batch.target.items()))
+        return self._batch.workload, target, candidate.sketch, tuple(_decision(v) for v in candidate.decisions)
+
+
+def outcome_of(future: Future[Built]) -> Built:
+    """The build's outcome, whatever became of its process."""
+    try:
+        return future.result()
+    except ChildTimeout as error:
+        return Built(failure=FailureKind.BUILD_TIMEOUT, message=str(error))
+    except ChildCrashed as error:
+        if error.signal == signal.SIGALRM:
+            return Built(failure=FailureKind.BUILD_TIMEOUT, message="the compiler took too long and was killed")
+        return Built(failure=FailureKind.CRASH, message=f"while building, {error}")
+    except ChildRaised as error:
+        return Built(failure=FailureKind.BUILD_ERROR, message=str(error)[:2000])
+
+
+def _decision(value: int | list[int]) -> Decision:
+    return tuple(value) if isinstance(value, list) else value

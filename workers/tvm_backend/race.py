@@ -1,0 +1,162 @@
+"""A wave of candidates: one short run of each, repeats only for those that may be the fastest."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tunesmith.measuring.racing import clearly_slower
+from tunesmith.measuring.stopping import stop
+from tunesmith.messages import MeasureLimits
+from tunesmith.types import StopReason
+from workers.tvm_backend.measuring import RunOutcome, RunRequest
+from workers.tvm_backend.windows import Series
+
+SHORT_SECONDS = 0.001
+"""A first run that is shorter than this is repeated to know how long one run takes."""
+COLD = 2.0
+"""The very first run of a kernel pays for page faults and cold caches: only one that is slower than this many times
+the cutoff is judged by it alone."""
+ABORT_SECONDS = 0.5
+"""No first run is cut off earlier."""
+FLUSH = "cache_flush_cpu_non_first_arg"
+
+
+class Kernel:
+    """A loaded candidate on the device, and the time that it ran there.
+
+    Args:
+        module: the library on the device.
+        name: of the function.
+        arguments: on the device.
+        device: TVM's.
+        once: times one call (``device_functions.once``); None where the device does not offer it.
+        cold: flush the caches before each run.
+    """
+
+    def __init__(
+        self, module: Any, name: str, arguments: Sequence[Any], device: Any, once: Callable[..., float] | None,
+        cold: bool = False,
+    ) -> None:  # fmt: skip
+        self._module, self._name, self._arguments = module, name, arguments
+        self._device, self._once, self._cold = device, once, cold
+        self.device_seconds = 0.0
+
+    def first(self) -> float:
+        """Seconds of one run, as far as possible the only one."""
+        if self._once is None or self._cold:
+            return self.samples(1, 1)[0]
+        seconds = float(self._once(self._module, self._name, *self._arguments))
+        self.device_seconds += seconds
+        return seconds
+
+    def samples(self, number: int, repeat: int) -> list[float]:
+        """``repeat`` samples, each the mean seconds of ``number`` runs, after one run to warm up."""
+        flush = {"f_preproc": FLUSH} if self._cold else {}
+        evaluator = self._module.time_evaluator(self._name, self._device, number=number, repeat=repeat, **flush)
+        found = [float(value) for value in evaluator(*self._arguments).results]
+        self.device_seconds += number * sum(found) + found[0]
+        return found
+
+
+@dataclass
+class Entry:
+    """A candidate in the race.
+
+    Attributes:
+        uploaded: name of its library on the device.
+        first: seconds of its first run.
+        seconds: spent on it so far.
+    """
+
+    request: RunRequest
+    uploaded: str = ""
+    kernel: Kernel | None = None
+    first: float = math.inf
+    samples: list[float] = field(default_factory=list)
+    stopped: StopReason | None = None
+    seconds: float = 0.0
+
+    def outcome(self) -> RunOutcome:
+        """What came of it."""
+        device_seconds = self.kernel.device_seconds if self.kernel is not None else 0.0
+        return RunOutcome(
+            tuple(self.samples), seconds=self.seconds, device_seconds=device_seconds, stopped=self.stopped
+        )
+
+
+class Race:
+    """Times loaded candidates of one workload.
+
+    Args:
+        series: timing windows.
+        arm: bounds the next call on the device in seconds, 0 takes that back.
+        incumbent: latency to beat.
+    """
+
+    def __init__(self, series: Series, arm: Callable[[float], None], incumbent: float | None) -> None:
+        self._series, self._arm, self._best = series, arm, incumbent
+
+    def heat(self, entry: Entry) -> None:
+        """The first run of a candidate, and a second where the first may mislead."""
+        assert entry.kernel is not None
+        limits, started = entry.request.limits, time.perf_counter()
+        with_limit = limits.run_timeout
+        if self._best is not None and not entry.request.default:
+            with_limit = min(with_limit, max(ABORT_SECONDS, limits.abort * self._best))
+        self._timed(with_limit)
+        first = entry.kernel.first()
+        if not clearly_slower(first, self._best, COLD * limits.cutoff) and first < limits.max_measure_seconds:
+            number = max(1, math.ceil(SHORT_SECONDS / max(first, 1e-8)))
+            self._timed(limits.run_timeout)
+            first = entry.kernel.samples(number, 1)[0] if number > 1 else min(first, entry.kernel.first())
+        entry.first = first
+        entry.seconds += time.perf_counter() - started
+
+    def final(self, entry: Entry) -> None:
+        """All the samples that a candidate deserves."""
+        assert entry.kernel is not None
+        limits, started = entry.request.limits, time.perf_counter()
+        hopeless = not entry.request.default and clearly_slower(entry.first, self._best, limits.cutoff)
+        if hopeless or entry.first >= limits.max_measure_seconds:
+            entry.samples = [entry.first]
+            entry.stopped = StopReason.RACED if hopeless else StopReason.BUDGET
+        else:
+            entry.samples, entry.stopped = self._sample(entry.kernel, entry.first, limits)
+        median = statistics.median(entry.samples)
+        if not entry.request.default:
+            self._best = median if self._best is None else min(self._best, median)
+        entry.seconds += time.perf_counter() - started
+
+    def _sample(self, kernel: Kernel, first: float, limits: MeasureLimits) -> tuple[list[float], StopReason]:
+        cold = limits.cache == "cold"
+        number = 1 if cold else max(1, math.ceil(limits.min_repeat_seconds / max(first, 1e-9)))
+        affordable = max(1, int(limits.max_measure_seconds / (first * number)))
+        samples: list[float] = []
+        while True:
+            left = min(limits.repeats, affordable) - len(samples)
+            self._timed(limits.run_timeout)
+            samples += kernel.samples(number, min(left, limits.min_repeats if not samples else 2))
+            reason = stop(
+                samples, min_repeats=limits.min_repeats, repeats=limits.repeats, variation=limits.variation
+            )
+            if reason is None and len(samples) >= affordable:
+                reason = StopReason.BUDGET
+            if reason is not None:
+                return samples, reason
+
+    def _timed(self, limit: float) -> None:
+        """A window for the next call, which may take ``limit`` seconds; waiting for the window does not count."""
+        if self._series.due:
+            self._arm(0.0)
+            self._series.renew()
+        self._arm(limit)
+
+
+def order(entries: Sequence[Entry]) -> list[Entry]:
+    """Default schedules first, then the most promising: each race sets the bar for those that follow."""
+    return sorted(entries, key=lambda entry: (not entry.request.default, entry.first))
