@@ -64,7 +64,8 @@ def test_one_that_was_merely_lucky_does_not_win() -> None:
 def test_the_test_keeps_its_level() -> None:
     rng = np.random.default_rng(0)
     values = [faster(*rng.normal(1, 0.05, (2, 10)).tolist()) for _ in range(1000)]
-    assert sum(value is not None and value < 0.05 for value in values) < 80  # of a thousand candidates that are no faster than the champion, 50 expected
+    # Of a thousand candidates that are no faster than the champion, fifty are expected to be crowned.
+    assert sum(value is not None and value < 0.05 for value in values) < 80
 
 
 def test_a_hiccup_in_one_pair_changes_little() -> None:
