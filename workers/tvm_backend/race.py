@@ -21,6 +21,9 @@ SHORT_SECONDS = 0.001
 COLD = 2.0
 """The very first run of a kernel pays for page faults and cold caches: only one that is slower than this many times
 the cutoff is judged by it alone."""
+CHEAP_SECONDS = 0.005
+"""A first run that is shorter than this is never judged alone: a second costs nothing, and a kernel of microseconds may
+take a hundred times as long when it runs first."""
 ABORT_SECONDS = 0.5
 """No first run is cut off earlier."""
 FLUSH = "cache_flush_cpu_non_first_arg"
@@ -110,7 +113,8 @@ class Race:
             with_limit = min(with_limit, max(ABORT_SECONDS, limits.abort * self._best))
         self._timed(with_limit)
         first = entry.kernel.first()
-        if not clearly_slower(first, self._best, COLD * limits.cutoff) and first < limits.max_measure_seconds:
+        hopeless = first >= CHEAP_SECONDS and clearly_slower(first, self._best, COLD * limits.cutoff)
+        if not hopeless and first < limits.max_measure_seconds:
             number = max(1, math.ceil(SHORT_SECONDS / max(first, 1e-8)))
             self._timed(limits.run_timeout)
             first = entry.kernel.samples(number, 1)[0] if number > 1 else min(first, entry.kernel.first())
