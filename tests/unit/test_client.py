@@ -183,3 +183,21 @@ def test_a_refused_download_leaves_no_folder(tmp_path):
     with pytest.raises(NotFound):
         client.download_metaschedule("j1", tmp_path / "ms")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_trials_and_rounds_come_page_by_page():
+    seen = []
+
+    def handler(request):
+        seen.append((request.url.path, dict(request.url.params)))
+        first = "cursor" not in request.url.params
+        return httpx2.Response(200, json={"items": [{"id": 1 if first else 2}], "next_cursor": "c" if first else None})
+
+    client = client_of(handler)
+    trials = client.trials("j1")
+    assert seen == []
+    assert [trial["id"] for trial in trials] == [1, 2]
+    assert [round_["id"] for round_ in client.rounds("j1")] == [1, 2]
+    assert seen[:2] == [
+        ("/v1/jobs/j1/trials", {"limit": "200"}), ("/v1/jobs/j1/trials", {"limit": "200", "cursor": "c"}),
+    ]  # fmt: skip

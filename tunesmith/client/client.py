@@ -230,6 +230,14 @@ class Client:
         """How many of a job's candidates failed, by class."""
         return [Failure.model_validate(item) for item in self._all(f"/v1/jobs/{job_id}/failures")]
 
+    def trials(self, job_id: str) -> Iterator[dict[str, Any]]:
+        """Every candidate that a job measured, oldest first, fetched page by page."""
+        return self._all(f"/v1/jobs/{job_id}/trials", limit=200)
+
+    def rounds(self, job_id: str) -> Iterator[dict[str, Any]]:
+        """A job's rounds, oldest first."""
+        return self._all(f"/v1/jobs/{job_id}/rounds", limit=200)
+
     # Events
 
     def events(self, job_id: str, after: int = 0, limit: int = 200) -> list[Event]:
@@ -297,10 +305,10 @@ class Client:
     def _act(self, job_id: str, action: str) -> Job:
         return Job.model_validate(self._transport.request("POST", f"/v1/jobs/{job_id}/{action}").json())
 
-    def _all(self, path: str) -> Iterator[dict[str, Any]]:
+    def _all(self, path: str, limit: int | None = None) -> Iterator[dict[str, Any]]:
         cursor: str | None = None
         while True:
-            answer = self._transport.get(path, cursor=cursor)
+            answer = self._transport.get(path, limit=limit, cursor=cursor)
             if isinstance(answer, list):
                 yield from answer
                 return
