@@ -1,0 +1,124 @@
+"""The limits of this machine as values: measured in a child process, because a thread count is for a process's life."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from benchmarks.limits import Level, Peak
+from benchmarks.peak.probe import Job
+from tunesmith.errors import MeasurementFailed
+from workers.tvm_backend import roofline
+
+TIMEOUT = 300.0
+MIB = 1 << 20
+SMALLEST = 8192
+"""Bytes a thread reads at least in :func:`sweep`."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Samples of one rate, in FLOP/s or bytes/s."""
+
+    samples: tuple[float, ...]
+
+    @property
+    def best(self) -> float:
+        """The fastest: a limit is what was reached once, and others on the machine only ever make it slower."""
+        return max(self.samples)
+
+    @property
+    def median(self) -> float:
+        """What is reached usually."""
+        return statistics.median(self.samples)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What was found for ``threads``.
+
+    Attributes:
+        flops: float32 multiply-adds.
+        caches: bytes of each cache level that the threads' cores have, by level.
+        reads: bandwidth by the number of bytes read again and again, ascending.
+    """
+
+    threads: int
+    flops: Rates
+    caches: Mapping[int, int]
+    reads: Mapping[int, Rates]
+
+    def level(self, size: float) -> tuple[int, Rates]:
+        """The read that stands for a cache of ``size`` bytes: the largest that fits in half of it; infinity: the last.
+
+        Half, because the other half may hold what the system and the kernel's own partial sums need.
+        """
+        fitting = [at for at in self.reads if at <= size / 2] or [min(self.reads)]
+        return fitting[-1], self.reads[fitting[-1]]
+
+    @property
+    def peak(self) -> Peak:
+        """The limits that latencies are compared with."""
+        levels = [Level(f"L{level}", size, self.level(size)[1].best) for level, size in sorted(self.caches.items())]
+        return Peak(self.flops.best, (*levels, Level("memory", math.inf, self.level(math.inf)[1].best)))
+
+
+def measure(threads: int, *, curve: bool = False, repeats: int = 10) -> Limits:
+    """Measure the limits of ``threads`` cores; some seconds.
+
+    Args:
+        threads: at most as many as this process may run on.
+        curve: read every power of two of bytes as well, for a plot.
+        repeats: samples of every rate.
+
+    Raises:
+        MeasurementFailed: when the probe ends without an answer.
+    """
+    caches = cores_caches(threads)
+    memory = int(roofline.uncached_read(threads).work)
+    sizes = sorted({*(size // 2 for size in caches.values()), *(sweep(threads, memory) if curve else ()), memory})
+    found = _ask(Job(threads, tuple(sizes), repeats))
+    flops = max((Rates(tuple(samples)) for samples in found["flops"]), key=lambda rates: rates.best)
+    reads = {int(size): Rates(tuple(samples)) for size, samples in found["reads"]}
+    return Limits(threads, flops, caches, dict(sorted(reads.items())))
+
+
+def sweep(threads: int, memory: int) -> list[int]:
+    """Powers of two of bytes from what a core's first cache holds up to ``memory``."""
+    first = SMALLEST * threads
+    return [first << step for step in range(max(0, int(math.log2(memory / first))) + 1)]
+
+
+def cores_caches(threads: int) -> dict[int, int]:
+    """Bytes of each cache level that the first ``threads`` of the visible cores have."""
+    return roofline.cache_sizes(cores=sorted(os.sched_getaffinity(0))[:threads])
+
+
+def thread_counts(cores: int) -> list[int]:
+    """Powers of two below ``cores``, and ``cores``."""
+    return [1 << step for step in range(cores.bit_length()) if 1 << step < cores] + [cores]
+
+
+def _ask(job: Job) -> dict[str, Any]:
+    command: Sequence[str] = (
+        sys.executable, "-m", "workers.sandbox.parent_death", "--",
+        sys.executable, "-m", "benchmarks.peak.probe", json.dumps(asdict(job)),
+    )  # fmt: skip
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, stdin=subprocess.DEVNULL,
+                              env=env)  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise MeasurementFailed(f"the probe of {job.threads} threads took longer than {TIMEOUT:g} s") from error
+    if done.returncode != 0:
+        reason = (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1]
+        raise MeasurementFailed(f"the probe of {job.threads} threads failed: {reason}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found

@@ -1,0 +1,63 @@
+"""Times the limits of this machine for one number of threads: ``python -m benchmarks.peak.probe JOB``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to time.
+
+    Attributes:
+        threads: of every kernel; they run on as many of the visible cores.
+        sizes: bytes to read, one kernel each.
+        repeats: samples of each.
+    """
+
+    threads: int
+    sizes: tuple[int, ...]
+    repeats: int
+
+
+def probe(job: Job) -> dict[str, Any]:
+    """``flops``: FLOP/s by vector width; ``reads``: bytes and bytes/s by size; each a list of samples."""
+    from tunesmith.host import default_lease_path
+    from workers.sandbox.lease import HostLease
+    from workers.tvm_backend import roofline
+    from workers.tvm_backend.deploy import local_target
+    from workers.tvm_backend.warm import warm
+
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job.threads])
+    os.environ["TVM_NUM_THREADS"] = str(job.threads)
+    warm("llvm")
+    target, lease = local_target(f"cpu:{job.threads}").to_json(), HostLease(default_lease_path())
+
+    def rates(kernel: roofline.Kernel, folder: str) -> list[float]:
+        built = roofline.build(kernel, target, Path(folder) / "kernel.so")
+        with lease.exclusive(limit=2.0):
+            samples = roofline.time_here(kernel, built, job.repeats)
+        return [kernel.work / sample for sample in samples]
+
+    kernels: list[roofline.Kernel] = [*roofline.peaks(job.threads)]
+    kernels += [roofline.cached_read(job.threads, size) for size in job.sizes]
+    found: dict[str, Any] = {"flops": [], "reads": []}
+    for kernel in kernels:
+        # A folder for each: a library of the same path would not be loaded anew.
+        with tempfile.TemporaryDirectory(prefix="tunesmith-peak-") as folder:
+            samples = rates(kernel, folder)
+        if isinstance(kernel, roofline.Read):
+            found["reads"].append([kernel.work / kernel.passes, samples])
+        else:
+            found["flops"].append(samples)
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(probe(Job(**json.loads(sys.argv[1])))))
