@@ -54,6 +54,21 @@ class Settings(BaseSettings):
         description="Share of the host's memory that one process which builds or runs candidates may use, so that a "
         "candidate that allocates without end costs itself alone; 0: no limit.",
     )
+    calibration_interval: float = Field(
+        30.0, gt=0, description="Seconds of use after which a device is checked against its calibration again."
+    )
+    drift_limit: float = Field(
+        0.1, gt=0, description="A device drifts when its calibration kernel's latency differs from the first by more "
+        "than this share, and by more than its noise.",
+    )
+    quarantine_limit: float = Field(
+        1.5, gt=1, description="Nothing is measured on a device whose calibration kernel takes this many times as "
+        "long as at first, three checks in a row. `inf`: never mind.",
+    )
+    quarantine_seconds: float = Field(
+        120.0, gt=0, description="A device that stays that slow for so long is measured on again, and compared with "
+        "its new speed.",
+    )
     simulate: bool = Field(False, description="The measure worker invents latencies and needs no device.")
     log_level: str = Field("info", description="Least severe level that is logged.")
 

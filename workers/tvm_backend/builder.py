@@ -16,7 +16,7 @@ from tunesmith.messages import TunedWorkload
 from tunesmith.targets import Target
 from tunesmith.types import FailureKind
 from workers.sandbox.lease import HostLease
-from workers.tvm_backend import linking
+from workers.tvm_backend import linking, roofline
 from workers.tvm_backend.cuda_compiler import check, require_compiler
 from workers.tvm_backend.host import Host, describe
 from workers.tvm_backend.measuring import BuildRequest, Built
@@ -74,6 +74,11 @@ class Builder:
                 return _failed(FailureKind.BUILD_ERROR, f"{type(error).__name__}: {error}", started)
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def build_kernel(self, kernel: roofline.Kernel, target: Mapping[str, Any], out: Path) -> Built:
+        """Build a kernel of ``workers.tvm_backend.roofline``; see there for what it raises."""
+        with self._lease.shared():
+            return roofline.build(kernel, target, out)
 
     def compile_model(self, module: bytes, params: Path | None, target: Mapping[str, Any],
                       records: list[TunedWorkload], folder: Path) -> CompiledPair:

@@ -25,7 +25,7 @@ CHAINS = 12
 """Independent chains of multiply-adds: latency times throughput is 8 on x86 and 8 to 16 on Arm."""
 LANES = (16, 8)
 """Floats of a chain: 16 fill AVX-512, 8 fill AVX2 and two registers of NEON, and neither spills there."""
-ROUNDS = 1 << 19
+ROUNDS = 1 << 18
 STREAMS = 8
 ROW = STREAMS * LANES[0]
 """Floats that :class:`Read` takes at a time."""

@@ -1,0 +1,278 @@
+"""Calibrates a device: how fast it can be, how noisy it is, and, as time passes, whether it still is the same."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import logging
+import os
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tunesmith.messages import Calibration, MeasureLimits
+from tunesmith.targets import Target
+from tunesmith.types import DeviceHealth
+from workers.measure import drift, references
+from workers.measure.device import DeviceIdentity
+from workers.measure.drift import Rules
+from workers.measure.plausibility import check
+from workers.measure.references import Stored
+from workers.sandbox.pool import ChildError, Pool
+from workers.settings import Settings
+from workers.tvm_backend import roofline
+from workers.tvm_backend.host import Host
+from workers.tvm_backend.measuring import Built, Runner, RunRequest
+
+log = logging.getLogger("tunesmith.measure")
+BUILD_SECONDS = 60.0
+REMEMBERED = 40
+"""Medians of the calibration kernel that the noise floor is made of: the first and those of later checks."""
+FIRST_MEDIANS = 3
+"""The same, taken before each of the other kernels of a first calibration."""
+CHECK = MeasureLimits(
+    min_repeats=10, repeats=10, variation=0.0, min_repeat_seconds=0.002, max_measure_seconds=0.1, run_timeout=10.0
+)
+LIMIT = MeasureLimits(
+    min_repeats=30, repeats=30, variation=0.0, min_repeat_seconds=0.001, max_measure_seconds=0.2, run_timeout=10.0
+)
+"""Short samples, many of them: the fastest shows what the device can do."""
+
+
+@dataclass
+class _State:
+    """A target's calibration.
+
+    Attributes:
+        kernel: the calibration kernel, built.
+        drifts: of the checks of this process since the reference was taken.
+        checked: when the device was looked at last, by the calibrator's clock.
+        quarantined: since when.
+    """
+
+    target: Target
+    about: str
+    path: Path
+    stored: Stored | None = None
+    kernel: Built | None = None
+    drifts: list[float] = field(default_factory=list)
+    checked: float | None = None
+    quarantined: float | None = None
+
+
+class Calibrator:
+    """Keeps the calibration of one device, for each target that it is used for.
+
+    A target that is new takes its peak, bandwidth, reference latency and noise floor, under three seconds; later the
+    calibration kernel alone runs again, some 20 ms, at most every ``rules.interval`` seconds and only when somebody
+    asks. References outlive the worker. CPUs alone are calibrated: other kinds are healthy and unknown.
+
+    :meth:`refresh` and :meth:`wait_until_healthy` run kernels: call them from the thread that measures, while the
+    runner is released. The other methods may be called by any thread.
+
+    Args:
+        builders: pool of ``workers.tvm_backend.builder.Builder``.
+        runner: the device.
+        folder: where references are kept; made when absent.
+        clock: seconds.
+        device: what the device is; a reference of another is not taken over.
+    """
+
+    def __init__(
+        self, builders: Pool, runner: Runner, folder: Path, clock: Callable[[], float] = time.monotonic, *,
+        device: str = "", rules: Rules | None = None, enabled: bool = True,
+    ) -> None:  # fmt: skip
+        self._builders, self._runner, self._folder, self._clock = builders, runner, folder, clock
+        self._device, self._rules, self._enabled = device, rules or Rules(), enabled
+        self._states: dict[str, _State] = {}
+        self._known: dict[str, tuple[DeviceHealth, Calibration]] = {}
+        self._latest: Target | None = None
+        self._closed = threading.Event()
+
+    def refresh(self, target: Mapping[str, Any]) -> None:
+        """Calibrate, or check the calibration, when that is due.
+
+        A kernel that cannot be built or run is logged and leaves things as they were.
+
+        Raises:
+            DeviceLost: no device answers.
+        """
+        wanted = Target(dict(target))
+        if not self._enabled or wanted.kind != "llvm":
+            return
+        self._latest = wanted
+        state = self._states.get(wanted.hash) or self._state(wanted)
+        if state.checked is None or self._clock() - state.checked >= self._pause(state):
+            self._look(state)
+
+    def wait_until_healthy(self, limit: float) -> bool:
+        """Look again every few seconds until the device of the last :meth:`refresh` left quarantine.
+
+        Args:
+            limit: seconds to wait; 0 looks at what is known.
+
+        Returns:
+            False when it is still in quarantine, or the calibrator was closed.
+
+        Raises:
+            DeviceLost: no device answers.
+        """
+        deadline = self._clock() + limit
+        while self.current()[0] is DeviceHealth.QUARANTINED:
+            left = deadline - self._clock()
+            if left <= 0 or self._latest is None or self._closed.wait(min(left, self._rules.retry)):
+                return False
+            self._look(self._states[self._latest.hash])
+        return True
+
+    def calibration(self, target: Mapping[str, Any]) -> Calibration | None:
+        """What is known of the device for a target."""
+        return self._known_of(Target(dict(target)))[1]
+
+    def health(self, target: Mapping[str, Any]) -> DeviceHealth:
+        """Whether the device can be trusted for a target now."""
+        return self._known_of(Target(dict(target)))[0]
+
+    def current(self) -> tuple[DeviceHealth, Calibration | None]:
+        """Health and calibration for the target that the device was used for last."""
+        return self._known_of(self._latest) if self._latest is not None else (DeviceHealth.OK, None)
+
+    def close(self) -> None:
+        """End a wait that another thread is in."""
+        self._closed.set()
+
+    def _known_of(self, target: Target) -> tuple[DeviceHealth, Calibration | None]:
+        return self._known.get(target.hash, (DeviceHealth.OK, None))
+
+    def _state(self, target: Target) -> _State:
+        about = "\n".join((self._device, target.canonical, f"kernels {roofline.VERSION}"))
+        path = self._folder / f"{hashlib.sha256(about.encode()).hexdigest()[:24]}.json"
+        state = self._states[target.hash] = _State(target, about, path, references.load(path, about))
+        return state
+
+    def _pause(self, state: _State) -> float:
+        return self._rules.retry if drift.suspicious(state.drifts, self._rules) else self._rules.interval
+
+    def _look(self, state: _State) -> None:
+        """Calibrate or check, and publish what was found."""
+        try:
+            if state.stored is None:
+                self._calibrate(state)
+            else:
+                self._check(state, state.stored)
+        except (_UnusableError, ChildError, OSError) as error:
+            log.warning("%s: no calibration for %s: %s", self._device, state.target.device_class, error)
+        finally:
+            state.checked = self._clock()
+
+    def _calibrate(self, state: _State) -> None:
+        threads, rates, medians = state.target.num_cores, list[float](), list[float]()
+        kernels: list[roofline.Kernel] = [*roofline.peaks(threads), roofline.uncached_read(threads)]
+        built = [self._build(state, kernel, f"limit{index}") for index, kernel in enumerate(kernels)]
+        own = self._kernel(state)
+        with self._held(state):
+            for kernel, library in zip(kernels, built, strict=True):
+                # Between the others, the medians are as far apart as they can be here.
+                medians += [statistics.median(self._time(own, CHECK)) for _ in range(FIRST_MEDIANS)]
+                rates.append(kernel.work / min(self._time(library, LIMIT)))
+        for library in built:
+            if library.path is not None:
+                library.path.unlink(missing_ok=True)
+        old = state.stored
+        # What a device could once do it can do; the medians just before a new reference were taken at its speed.
+        state.stored = Stored(
+            about=state.about, peak_flops=max(*rates[:-1], old.peak_flops if old else 0.0),
+            bandwidth=max(rates[-1], old.bandwidth if old else 0.0), reference_seconds=statistics.median(medians),
+            medians=[*(old.medians[-self._rules.checks :] if old else ()), *medians],
+        )  # fmt: skip
+        state.drifts, state.quarantined = [], None
+        self._publish(state, state.stored)
+
+    def _check(self, state: _State, stored: Stored) -> None:
+        own = self._kernel(state)
+        with self._held(state):
+            latest = statistics.median(self._time(own, CHECK))
+        stored = state.stored = stored.model_copy(update={"medians": [*stored.medians, latest][-REMEMBERED:]})
+        state.drifts = [*state.drifts, latest / stored.reference_seconds][-self._rules.checks :]
+        if self._publish(state, stored) is not DeviceHealth.QUARANTINED:
+            state.quarantined = None
+        elif state.quarantined is None:
+            state.quarantined = self._clock()
+        elif self._clock() - state.quarantined >= self._rules.patience:
+            log.warning("%s stays %.2f times slower; this becomes its reference", self._device, state.drifts[-1])
+            self._calibrate(state)
+        if drift.lastingly_faster(state.drifts, drift.noise_floor(stored.medians), self._rules):
+            log.info("%s is faster than its reference, which is taken anew", self._device)
+            self._calibrate(state)
+
+    def _publish(self, state: _State, stored: Stored) -> DeviceHealth:
+        latest, noise = stored.medians[-1], drift.noise_floor(stored.medians)
+        health = drift.judge(state.drifts, noise, self._rules)
+        calibration = Calibration(
+            peak_flops=stored.peak_flops, bandwidth=stored.bandwidth, noise_floor=noise,
+            reference_seconds=stored.reference_seconds, latest_seconds=latest,
+            measured_at=dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
+            drift=latest / stored.reference_seconds,
+        )  # fmt: skip
+        before = self._known_of(state.target)[0]
+        if health is not before:
+            log.warning("%s was %s and is %s: drift %.2f", self._device, before.value, health.value, calibration.drift)
+        self._known[state.target.hash] = (health, calibration)
+        references.save(state.path, stored)
+        return health
+
+    @contextmanager
+    def _held(self, state: _State) -> Iterator[None]:
+        """The device, opened for the state's target."""
+        try:
+            self._runner.open(state.target.to_json())
+            yield
+        finally:
+            self._runner.release()
+
+    def _time(self, built: Built, limits: MeasureLimits) -> tuple[float, ...]:
+        """Samples of a kernel in seconds, all of them positive."""
+        assert built.path is not None
+        request = RunRequest(built.path, built.function, built.args, limits, built.flops, built.code_hash, default=True)
+        outcome = check(self._runner.race([request], None)[0], 0.0, (), None)
+        if outcome.failure is not None:
+            raise _UnusableError(f"{outcome.failure.value}: {outcome.message}")
+        return outcome.samples
+
+    def _kernel(self, state: _State) -> Built:
+        """The calibration kernel, built by the first who needs it."""
+        if state.kernel is None:
+            state.kernel = self._build(state, roofline.Reference(), "reference")
+        return state.kernel
+
+    def _build(self, state: _State, kernel: roofline.Kernel, name: str) -> Built:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        # Another worker of the same data folder writes its own, and whoever reads finds a whole library.
+        fresh, final = (self._folder / f"{state.path.stem}-{part}.so" for part in (f"{name}.{os.getpid()}", name))
+        built: Built = self._builders.call(
+            "build_kernel", kernel, state.target.to_json(), fresh, timeout=BUILD_SECONDS
+        )
+        fresh.replace(final)
+        return replace(built, path=final)
+
+
+class _UnusableError(Exception):
+    """A calibration kernel did not run."""
+
+
+def make_calibrator(
+    settings: Settings, identity: DeviceIdentity, host: Host, builders: Pool, runner: Runner
+) -> Calibrator:
+    """The calibrator of a measure worker."""
+    rules = Rules(
+        interval=settings.calibration_interval, drifting=settings.drift_limit,
+        quarantine=settings.quarantine_limit, patience=settings.quarantine_seconds,
+    )  # fmt: skip
+    device = f"{identity.name}, {host.cpu}, TVM {host.tvm}"
+    folder = settings.data_dir / "calibration"
+    return Calibrator(builders, runner, folder, device=device, rules=rules, enabled=not identity.simulated)

@@ -1,0 +1,71 @@
+"""What a row of calibration times says about a device: how noisy it is, and whether it can be trusted now. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tunesmith.types import DeviceHealth
+
+QUANTILE = 0.95
+LEAST_NOISE = 0.001
+"""No clock and no machine is better than that."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """When a device is calibrated and what its drift means; seconds, and ratios of latencies.
+
+    Attributes:
+        interval: at least this long between two checks of a device in use.
+        retry: the same while it is so slow that it may be quarantined.
+        drifting: a latency that differs from the reference by this share, and by more than the noise, is drift.
+        quarantine: a latency of this many times the reference is too slow to measure with, ``checks`` times in a row.
+        patience: a device that stays in quarantine for so long is what it is: its speed becomes the reference.
+    """
+
+    interval: float = 30.0
+    retry: float = 3.0
+    drifting: float = 0.1
+    quarantine: float = 1.5
+    checks: int = 3
+    patience: float = 120.0
+
+
+def noise_floor(medians: Sequence[float]) -> float:
+    """The share by which two medians of one kernel, measured apart, differ nineteen times of twenty at most.
+
+    The 0.95 quantile of ``max/min - 1`` over all pairs.
+
+    Args:
+        medians: seconds, at least two.
+    """
+    gaps = sorted(max(a, b) / min(a, b) - 1 for a, b in itertools.combinations(medians, 2))
+    return max(LEAST_NOISE, gaps[math.ceil(QUANTILE * len(gaps)) - 1])
+
+
+def judge(drifts: Sequence[float], noise: float, rules: Rules) -> DeviceHealth:
+    """The health that the newest drifts (latency over reference, oldest first) speak of."""
+    if not drifts:
+        return DeviceHealth.OK
+    newest = drifts[-rules.checks :]
+    if len(newest) == rules.checks and min(newest) > rules.quarantine:
+        return DeviceHealth.QUARANTINED
+    return DeviceHealth.DRIFTING if _beyond(drifts[-1], noise, rules) else DeviceHealth.OK
+
+
+def suspicious(drifts: Sequence[float], rules: Rules) -> bool:
+    """True when the newest drift, were it to last, would end in quarantine."""
+    return bool(drifts) and drifts[-1] > rules.quarantine
+
+
+def lastingly_faster(drifts: Sequence[float], noise: float, rules: Rules) -> bool:
+    """True when the reference was taken on a busy device: the newest checks all undercut it by more than noise."""
+    newest = drifts[-rules.checks :]
+    return len(newest) == rules.checks and max(newest) < 1 and all(_beyond(drift, noise, rules) for drift in newest)
+
+
+def _beyond(drift: float, noise: float, rules: Rules) -> bool:
+    return max(drift, 1 / drift) - 1 > max(noise, rules.drifting)
