@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from db.models import Batch, Job, JobTask, Round
 from db.models.base import utcnow
-from db.repositories import events, records, schedules
+from db.repositories import crowns, events, records
 from db.repositories.transitions import transition
 from tunesmith.messages import WireResult
 from tunesmith.states import RoundState, WorkState, is_final
@@ -37,7 +37,7 @@ def apply(
     The task's row is locked first, so that the results of one task are taken in one after another.
     """
     task = _locked_task(session, batch)
-    before = task.best_seconds
+    before = crowns.reign(session, task)
     candidates = [Candidate.from_json(value) for value in batch.candidates]
     known = [result for result in results if 0 <= result.index < len(candidates)]
     job = session.get_one(Job, batch.job_id)
@@ -48,11 +48,12 @@ def apply(
         job.simulated = True
     for result in {result.index: result for result in reversed(known)}.values():
         if result.index in inserted:
-            _count(session, task, job, result, candidates[result.index], inserted[result.index], simulated)
-    if task.best_seconds is not None and (before is None or task.best_seconds < before):
+            _count(task, result, candidates[result.index])
+            crowns.claim(session, task, job, batch, result, inserted[result.index], before, simulated=simulated)
+    if task.best_seconds != before.seconds:
         events.append(
-            session, "new_best", job.id, task=task.id, name=task.name, seconds=task.best_seconds, before=before,
-            record=task.best_record_id, batch=batch.id,
+            session, "new_best", job.id, task=task.id, name=task.name, seconds=task.best_seconds,
+            before=before.seconds, record=task.best_record_id, batch=batch.id,
         )
     session.flush()
     finished = len(records.indices(session, batch.id)) == len(candidates) and not is_final(batch.state)
@@ -121,24 +122,13 @@ def _row(
     }
 
 
-def _count(
-    session: Session, task: JobTask, job: Job, result: WireResult, candidate: Candidate, record_id: int,
-    simulated: bool,
-) -> None:
+def _count(task: JobTask, result: WireResult, candidate: Candidate) -> None:
     latency = statistics.median(result.samples) if result.samples and result.failure is None else None
     if candidate.sketch is None:
         task.untuned_seconds = latency
         return
     task.trials += 1
-    if latency is None:
-        task.failures += 1
-        return
-    if task.best_seconds is None or latency < task.best_seconds:
-        task.best_seconds, task.best_record_id = latency, record_id
-    if result.trace is not None and job.target_hash is not None:
-        schedules.crown(
-            session, task.workload_hash, job.target_hash, record_id, latency, result.trace, simulated=simulated
-        )
+    task.failures += latency is None
 
 
 def _finish(
@@ -156,8 +146,10 @@ def _finish(
         **(round_.metrics or {}),
         "measured": len(rows),
         "failed": len(failed),
+        "duplicates": sum(row.duplicate for row in rows),
         "build_seconds": sum(row.build_seconds for row in rows),
         "run_seconds": sum(row.run_seconds for row in rows),
+        "device_seconds": sum(row.device_seconds for row in rows),
     }
     transition(
         session, round_, RoundState.DONE, event="round_finished", finished_at=now, metrics=metrics,

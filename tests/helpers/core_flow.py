@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from db.models import Batch, Job, JobTask, Model, Round
-from tunesmith.messages import BatchReport, IngestModel, PrepareJob, ProposeRound, WireResult
+from tunesmith.messages import BatchReport, Confirmation, IngestModel, PrepareJob, ProposeRound, WireResult
 from tunesmith.states import JobState, ModelState
 from tunesmith.types import Candidate, FailureKind
 from workers.core import ingest, prepare, record, search
@@ -95,8 +95,10 @@ def results_of(batch: Batch) -> list[WireResult]:
         if latency is None:
             found.append(WireResult(index=index, failure=FailureKind.RUN_TIMEOUT, message="too slow"))
         else:
+            samples = [latency, latency * 1.1, latency * 0.9]
             trace = None if value[0] is None else "[[], []]"
-            found.append(WireResult(index=index, samples=[latency, latency * 1.1, latency * 0.9], trace=trace))
+            won = None if value[0] is None else Confirmation(samples=samples, won=True)
+            found.append(WireResult(index=index, samples=samples, trace=trace, confirmation=won))
     return found
 
 

@@ -23,7 +23,7 @@ from db.repositories import (
     views_failures,
     views_fleet,
 )
-from tunesmith.messages import DeviceReport, WireResult
+from tunesmith.messages import Confirmation, DeviceReport, WireResult
 from tunesmith.states import JobState, RoundState, WorkState
 from tunesmith.types import Candidate, FailureKind
 
@@ -31,7 +31,11 @@ TRACE = json.dumps([[], []])
 
 
 def ok(index: int, seconds: float, trace: str | None = TRACE) -> WireResult:
-    return WireResult(index=index, samples=[seconds] * 3, trace=trace, build_seconds=0.1, run_seconds=0.2)
+    confirmation = None if trace is None else Confirmation(samples=[seconds] * 3, won=True)
+    return WireResult(
+        index=index, samples=[seconds] * 3, trace=trace, build_seconds=0.1, run_seconds=0.2, device_seconds=0.05,
+        confirmation=confirmation,
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -62,7 +66,10 @@ def test_a_batch_in_pieces(sessions: Sessions, batch_id: int) -> None:
         batch, round_ = session.scalars(sa.select(Batch)).one(), session.scalars(sa.select(Round)).one()
         assert (batch.state, round_.state, round_.best_after) == (WorkState.DONE, RoundState.DONE, 2.0)
         assert round_.metrics == pytest.approx(
-            {"measured": 4, "failed": 1, "build_seconds": 0.3, "run_seconds": 0.6}
+            {
+                "measured": 4, "failed": 1, "duplicates": 0, "build_seconds": 0.3, "run_seconds": 0.6,
+                "device_seconds": 0.15,
+            }  # fmt: skip
         )
         champion = schedules.get(session, "w1", TARGET)
         assert champion is not None

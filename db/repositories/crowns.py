@@ -1,0 +1,90 @@
+"""Who leads a task: a finalist that won its confirmation takes the crown, and nobody else."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from db.models import Batch, Job, JobTask, Record
+from db.repositories import events, schedules
+from tunesmith.messages import Confirmation, WireResult
+from tunesmith.types import Candidate
+
+OVERTAKEN, NOT_FASTER = "overtaken", "not_faster"
+"""Why a crown is refused to a finalist that did not fail: one that is faster still was crowned since the champion that
+it beat, or it did not beat the champion."""
+
+
+@dataclass(frozen=True)
+class Reign:
+    """A task's champion and its latency in seconds; None both while there is none but the default schedule."""
+
+    candidate: Candidate | None
+    seconds: float | None
+
+
+def reign(session: Session, task: JobTask) -> Reign:
+    """The champion of now."""
+    record = session.get(Record, task.best_record_id) if task.best_record_id is not None else None
+    candidate = Candidate.from_json([record.sketch_hash, record.decisions]) if record is not None else None
+    return Reign(candidate, task.best_seconds)
+
+
+def claim(
+    session: Session, task: JobTask, job: Job, batch: Batch, result: WireResult, record_id: int, before: Reign,
+    *, simulated: bool,
+) -> None:  # fmt: skip
+    """Move the crown to a confirmed winner, or say why not.
+
+    Args:
+        result: of a finalist, whose record is ``record_id``.
+        before: the champion when the results of its batch began to be taken in.
+        simulated: the latencies are invented.
+    """
+    confirmation = result.confirmation
+    if confirmation is None:
+        return
+    if result.failure is not None or not confirmation.won:
+        reason = result.failure.value if result.failure is not None else NOT_FASTER
+        _refuse(session, task, batch, record_id, confirmation, reason)
+        return
+    seconds = latency(confirmation, before)
+    if task.best_seconds is not None and seconds >= task.best_seconds:
+        _refuse(session, task, batch, record_id, confirmation, OVERTAKEN)
+        return
+    task.best_seconds, task.best_record_id = seconds, record_id
+    if result.trace is not None and job.target_hash is not None:
+        schedules.crown(
+            session, task.workload_hash, job.target_hash, record_id, seconds, result.trace, simulated=simulated
+        )
+
+
+def latency(confirmation: Confirmation, before: Reign) -> float:
+    """The winner's latency in seconds: the median of its confirmation.
+
+    Where it stood beside the champion ``before``, and the device runs slower now than when that one was crowned, the
+    ratio of the two counts: the champion's latency times the medians' quotient. A device that drifts would otherwise
+    refuse crowns to those that won them. Against any other champion there is only the median to compare.
+    """
+    median = statistics.median(confirmation.samples)
+    beside = confirmation.champion
+    if beside is None or before.candidate is None or before.seconds is None or not confirmation.champion_samples:
+        return median
+    if Candidate.from_json([beside.sketch, list(beside.decisions)]) != before.candidate:
+        return median
+    return min(median, before.seconds * median / statistics.median(confirmation.champion_samples))
+
+
+def _refuse(
+    session: Session, task: JobTask, batch: Batch, record_id: int, confirmation: Confirmation, reason: str
+) -> None:
+    def median(samples: list[float]) -> float | None:
+        return statistics.median(samples) if samples else None
+
+    events.append(
+        session, "crown_refused", task.job_id, task=task.id, name=task.name, batch=batch.id, record=record_id,
+        reason=reason, seconds=median(confirmation.samples), champion_seconds=median(confirmation.champion_samples),
+        p_value=confirmation.p_value, error=confirmation.error, tolerance=confirmation.tolerance,
+    )  # fmt: skip
