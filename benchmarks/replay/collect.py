@@ -1,0 +1,231 @@
+"""Measures small design spaces completely, on this machine, once; what is measured is written as it comes."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.replay.reduce import reduce
+from benchmarks.replay.station import Station, Timing
+from benchmarks.replay.workloads import file_of
+from tunesmith.operators import parse_operator
+from tunesmith.space.base import Bools, Ints
+from tunesmith.space.space import Space
+from tunesmith.testing.replay import Recording
+from tunesmith.types import Candidate, FailureKind
+from workers.tvm_backend import importing, prepare, space, tasks
+
+FAILURE = "<U16"
+"""Wide enough for every ``FailureKind``."""
+
+LEAST_FINALISTS = 8
+SWEEPS = 2
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How points are measured.
+
+    Attributes:
+        points: of a reduced space, at most.
+        pilot: random points that say where the good ones are.
+        ceiling: seconds above which one sample is enough for a pilot point and for the default schedule.
+        hopeless: times the best known latency above which one sample is enough for any other point.
+        chunk: points that are built, then timed, between two looks at the reference kernel.
+        unsteady: change of the reference kernel during a chunk, as a share, from which the chunk is timed again;
+        slowed: so it is when that kernel takes this many times as long as at first;
+        attempts: but not more often than this.
+        passes: over the fastest points at the end, and over the reference kernel at first.
+        finalists: share of the points that count as the fastest.
+    """
+
+    points: int = 480
+    pilot: int = 48
+    ceiling: float = 0.02
+    hopeless: float = 20.0
+    chunk: int = 48
+    unsteady: float = 0.15
+    slowed: float = 1.5
+    attempts: int = 3
+    passes: int = 5
+    finalists: float = 0.05
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An operator, its task and its complete design space."""
+
+    spec: str
+    weight: float
+    task: tasks.Extracted
+    bodies: dict[str, space.SketchBody]
+    traces: space.TraceSpace
+
+
+def open_subject(spec: str, weight: float, station: Station) -> Subject:
+    """Import the operator and generate its design space."""
+    (task,) = tasks.extract_tasks(prepare.prepare(importing.operator_module(parse_operator(spec))).module)
+    bodies = space.generate(task.module, station.target)
+    traces = space.TraceSpace(task.module, station.target, bodies)
+    return Subject(spec, weight, task, {body.hash: body for body in bodies}, traces)
+
+
+class Collector:
+    """Collects one workload after another until the deadline.
+
+    Args:
+        station: where candidates are built and timed.
+        folder: of the recordings; complete ones are left alone, others are gone on with.
+        deadline: of ``time.monotonic``; no chunk begins after it.
+        say: takes a line on the progress.
+        rules: how points are measured.
+    """
+
+    def __init__(self, station: Station, folder: Path, deadline: float, say: Say, rules: Rules = Rules()) -> None:
+        self._station, self._folder = station, folder
+        self._deadline, self._say, self._rules = deadline, say, rules
+
+    def collect(self, spec: str, weight: float) -> Recording | None:
+        """Measure what is missing of one workload; None when there was no time to begin."""
+        path = file_of(spec, self._folder)
+        recording = Recording.load(path) if path.exists() else None
+        if recording is not None and recording.facts.get("complete"):
+            return recording
+        if self._late():
+            return recording
+        subject = open_subject(spec, weight, self._station)
+        if recording is None:
+            recording = self._draft(subject)
+            recording.save(path)
+        recording = self._fill(subject, recording, path)
+        if not recording.missing and not self._late():
+            recording = self._finish(subject, recording)
+            recording.save(path)
+        return recording
+
+    def _late(self) -> bool:
+        return time.monotonic() >= self._deadline
+
+    def _draft(self, subject: Subject) -> Recording:
+        """Choose the points after a pilot of random ones, and find out which of them are the same program."""
+        rng, full = np.random.default_rng(_seed(subject.spec)), subject.traces.space
+        pilot, valid = subject.traces.resolve(full.sample(rng, self._rules.pilot))
+        pilot = pilot.take(valid)
+        candidates = full.candidates(pilot)
+        built = self._station.build(subject.task, [(None, ()), *self._requests(subject, candidates)])
+        untuned, *timings = self._station.time(built, self._rules.ceiling)
+        seconds = np.array([t.seconds for t in timings])
+        winner = int(np.argmin(seconds))
+        again = [self._station.time([built[winner + 1]], self._rules.ceiling)[0] for _ in range(self._rules.passes)]
+        self._station.discard(built)
+        chosen = reduce(full, pilot, seconds, self._rules.points, rng)
+        alias, usable = canonical(subject.traces, chosen)
+        fastest = chosen.batch([candidates[winner]])
+        facts = {
+            **self._facts(subject), "reference": int(alias[chosen.keys(fastest)[0]]),
+            "reference_seconds": min(t.seconds for t in again), "complete": False,
+        }  # fmt: skip
+        self._say(f"{subject.spec}: {chosen.size} points of {full.size}, {len(np.unique(alias[usable]))} programs")
+        blank = np.zeros(chosen.size)
+        return Recording(
+            subject.spec, chosen, alias, np.full(chosen.size, np.inf), blank,
+            np.where(usable, FailureKind.ABANDONED.value, FailureKind.INVALID.value), blank, untuned.seconds,
+            subject.weight, facts)
+
+    def _facts(self, subject: Subject) -> dict[str, Any]:
+        host, workload = self._station.host, subject.task.workload
+        return {
+            "workload": workload.hash, "family": workload.family, "flops": workload.flops,
+            "target": self._station.target.canonical, "cpu": host.cpu, "cores": host.cores, "tvm": host.tvm,
+            "date": datetime.date.today().isoformat(), "full_size": str(subject.traces.space.size),
+        }  # fmt: skip
+
+    def _fill(self, subject: Subject, recording: Recording, path: Path) -> Recording:
+        """Measure the points that were not yet, in random order, chunk by chunk; those of unsteady chunks once more."""
+        order = np.random.default_rng(_seed(subject.spec)).permutation(recording.space.size)
+        for _ in range(SWEEPS):
+            own = (recording.alias == np.arange(len(order))) & (recording.failure == FailureKind.ABANDONED.value)
+            todo = order[own[order]]
+            for start in range(0, len(todo), self._rules.chunk):
+                if self._late():
+                    return recording
+                began, chunk = time.monotonic(), todo[start:start + self._rules.chunk]
+                recording = filled(recording, chunk, self._steady(subject, recording, chunk))
+                recording.save(path)
+                rate = len(chunk) / (time.monotonic() - began)
+                self._say(f"{subject.spec}: {recording.missing} points left, {rate:.1f} a second, "
+                          f"best {recording.optimum * 1e6:.1f} µs")
+        return recording
+
+    def _finish(self, subject: Subject, recording: Recording) -> Recording:
+        """Measure the fastest points several times more, so that the optimum is not the luckiest of them."""
+        own = np.flatnonzero((recording.alias == np.arange(recording.space.size)) & np.isfinite(recording.seconds))
+        count = min(len(own), max(LEAST_FINALISTS, round(self._rules.finalists * len(own))))
+        fastest = own[np.argsort(recording.seconds[own], kind="stable")][:count]
+        passes = [self._steady(subject, recording, fastest) for _ in range(self._rules.passes)]
+        again = np.array([[t.seconds for t in timings] for timings in passes])
+        if not np.isfinite(again).all():
+            return recording
+        timings = [Timing(float(value), float(recording.spread[i]), "", float(recording.cost[i]))
+                   for i, value in zip(fastest, np.median(again, axis=0), strict=True)]
+        noise = float(np.median(again.std(axis=0, ddof=1) / again.mean(axis=0)))
+        self._say(f"{subject.spec}: the fastest {count} again, they repeat within {noise:.1%}")
+        done = filled(recording, fastest, timings)
+        return dataclasses.replace(done, facts={**done.facts, "complete": True, "noise": noise})
+
+    def _steady(self, subject: Subject, recording: Recording, numbers: Ints) -> list[Timing]:
+        """Timings of points, scaled to how fast the reference kernel ran at first. While that kernel's speed changes
+        they are taken again; a chunk that never was steady counts as not measured."""
+        candidates = recording.space.candidates(recording.space.at(np.array([recording.facts["reference"], *numbers])))
+        base = float(recording.facts["reference_seconds"])
+        built = self._station.build(subject.task, self._requests(subject, candidates))
+        try:
+            for _ in range(self._rules.attempts):
+                before, *timings = self._station.time(built, self._rules.hopeless * min(base, recording.optimum))
+                (after,) = self._station.time(built[:1], self._rules.ceiling)
+                now = 0.5 * (before.seconds + after.seconds)
+                if abs(after.seconds / before.seconds - 1) <= self._rules.unsteady and now <= self._rules.slowed * base:
+                    return [dataclasses.replace(t, seconds=t.seconds * base / now) for t in timings]
+                self._say(f"{subject.spec}: unsteady, the reference kernel took {base * 1e6:.1f} µs at first, now "
+                          f"{before.seconds * 1e6:.1f} and {after.seconds * 1e6:.1f} µs")
+        finally:
+            self._station.discard(built)
+        return [Timing(failure=FailureKind.ABANDONED.value)] * len(numbers)
+
+    @staticmethod
+    def _requests(subject: Subject, candidates: Sequence[Candidate]) -> list[tuple[space.SketchBody | None, Any]]:
+        return [(subject.bodies[str(c.sketch)], c.decisions) for c in candidates]
+
+
+def canonical(traces: space.TraceSpace, chosen: Space) -> tuple[Ints, Bools]:
+    """For each point of ``chosen`` the first one with the same program, and whether it applies at all."""
+    candidates = chosen.candidates(chosen.at(np.arange(chosen.size)))
+    resolved, valid = traces.resolve(traces.space.batch(candidates))
+    alias = np.arange(chosen.size)
+    _, first, place = np.unique(traces.space.keys(resolved)[valid], return_index=True, return_inverse=True)
+    alias[valid] = alias[valid][first[place]]
+    return alias, valid
+
+
+def filled(recording: Recording, numbers: Ints, timings: Sequence[Timing]) -> Recording:
+    """The recording with these points measured, and whatever is the same program."""
+    columns = {name: getattr(recording, name).copy() for name in ("seconds", "spread", "failure", "cost")}
+    columns["failure"] = columns["failure"].astype(FAILURE)
+    for number, timing in zip(numbers, timings, strict=True):
+        for name, column in columns.items():
+            column[number] = getattr(timing, name)
+    return dataclasses.replace(recording, **{name: column[recording.alias] for name, column in columns.items()})
+
+
+def _seed(spec: str) -> int:
+    return int(hashlib.sha256(spec.encode()).hexdigest()[:8], 16)
