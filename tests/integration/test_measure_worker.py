@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from rpc_device import RpcDevice
 
+from tunesmith.errors import DeviceLost
 from tunesmith.messages import (
     BatchReport,
     DeviceReport,
@@ -27,9 +29,10 @@ from tunesmith.messages import (
 )
 from tunesmith.operators import parse_operator
 from tunesmith.targets import Target
-from tunesmith.types import FailureKind
+from tunesmith.types import FailureKind, StopReason
 from workers.measure.worker import MeasureWorker
 from workers.settings import Settings
+from workers.tvm_backend.runner import RpcRunner
 
 LIMITS = MeasureLimits(build_timeout=30.0, run_timeout=5.0, repeats=3, min_repeat_seconds=0.002)
 
@@ -125,16 +128,67 @@ def test_device_reports_what_it_is(worker: MeasureWorker, mailbox: Mailbox) -> N
     assert not report.simulated
 
 
-def test_batch_is_measured_and_the_best_carry_their_trace(
+def test_batch_is_measured_and_the_winner_carries_its_trace(
     worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm
 ) -> None:
-    worker.measure(message(gemm, 1))
+    worker.measure(message(gemm, 1, incumbent_seconds=1.0))
     results = mailbox.results(1)
     assert sorted(results) == [0, 1, 2, 3, 4]
-    assert all(r.failure is None and r.samples and r.build_seconds > 0 for r in results.values())
-    assert results[0].trace is None
-    assert any(r.trace for r in results.values())
-    assert mailbox.last(BatchReport).environment["threads"] == gemm.target.num_cores
+    assert all(r.failure is None and r.samples and r.build_seconds > 0 and r.stopped for r in results.values())
+    assert all(0 < r.device_seconds < r.run_seconds for r in results.values() if not r.duplicate)
+    confirmed = {i: r.confirmation for i, r in results.items() if r.confirmation}
+    fastest = sorted((i for i in results if i and not results[i].duplicate), key=lambda i: latency(results[i]))[:2]
+    assert set(confirmed) == set(fastest), "as many finalists as the limits say, the fastest, and not the default"
+    for index, confirmation in confirmed.items():
+        assert confirmation.won
+        assert confirmation.error is not None
+        assert confirmation.error < 1e-5
+        assert (confirmation.champion_samples, confirmation.p_value) == ([], None), "there was no champion"
+        assert results[index].trace
+    assert not any(r.trace for i, r in results.items() if i not in confirmed)
+    environment = mailbox.last(BatchReport).environment
+    assert environment["threads"] == gemm.target.num_cores
+    assert environment["binding"] == ",".join(str(core) for core in sorted(os.sched_getaffinity(0)))
+    assert (environment["isolation"], environment["cache"]) == ("exclusive", "warm")
+
+
+def latency(result: WireResult) -> float:
+    return statistics.median(result.samples)
+
+
+def test_finalists_are_measured_in_turn_with_the_champion(
+    worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm
+) -> None:
+    wire = message(gemm, 11).candidates
+    champion = wire[1].model_copy(update={"index": -1})
+    batch = message(gemm, 11, job_id="duel", candidates=wire[2:4], incumbent_seconds=1.0, champion=champion)
+    worker.measure(batch)
+    for result in mailbox.results(11).values():
+        confirmation = result.confirmation
+        assert confirmation is not None
+        assert len(confirmation.samples) == len(confirmation.champion_samples) == batch.limits.confirm_repeats
+        assert confirmation.p_value is not None
+        assert confirmation.won == (confirmation.p_value < batch.limits.significance)
+        assert confirmation.won == (result.trace is not None)
+
+
+def test_candidates_that_cannot_win_are_not_confirmed(worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm) -> None:
+    worker.measure(message(gemm, 12, job_id="hopeless", incumbent_seconds=1e-9))
+    results = mailbox.results(12)
+    assert all(r.confirmation is None and r.trace is None for r in results.values())
+    assert {r.stopped for i, r in results.items() if i} == {StopReason.RACED}
+    assert results[0].stopped is not StopReason.RACED, "the default schedule is the yardstick"
+
+
+def test_equal_code_runs_once(worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm) -> None:
+    (_, one, *_) = message(gemm, 13).candidates
+    worker.measure(message(gemm, 13, job_id="twins", candidates=[one, one.model_copy(update={"index": 2})]))
+    worker.measure(message(gemm, 14, job_id="twins", candidates=[one]))
+    first, second = (mailbox.results(13)[i] for i in (1, 2))
+    third = mailbox.results(14)[1]
+    assert [r.duplicate for r in (first, second, third)] == [False, True, True]
+    assert first.samples == second.samples == third.samples
+    assert (second.device_seconds, third.device_seconds) == (0.0, 0.0)
 
 
 def test_repeated_message_is_answered_from_memory(worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm) -> None:
@@ -163,11 +217,27 @@ def test_build_that_takes_too_long_is_a_build_timeout(worker: MeasureWorker, mai
     assert all(r.failure is None for r in mailbox.results(5).values())
 
 
+def test_finalist_whose_device_was_lost_is_confirmed_by_the_next_attempt(
+    worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = message(gemm, 15, job_id="unlucky", candidates=message(gemm, 15).candidates[1:2], incumbent_seconds=1.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(RpcRunner, "confirm", lost)
+        worker.measure(batch)
+    assert mailbox.results(15) == {}
+    worker.measure(batch.model_copy(update={"attempt": 2}))
+    (result,) = mailbox.results(15, attempt=2).values()
+    assert not result.duplicate
+    assert result.confirmation is not None
+
+
+def lost(*_: object) -> None:
+    raise DeviceLost("gone")
+
+
 def test_missing_device_fails_the_batch_and_not_its_candidates(
     mailbox: Mailbox, gemm: Gemm, device: RpcDevice, tmp_path: Path
 ) -> None:
-    from workers.tvm_backend.runner import RpcRunner
-
     settings = Settings(data_dir=tmp_path, tracker=device.tracker, device_key="nobody", lease_file=device.lease)
     lonely = MeasureWorker(settings, mailbox.send, RpcRunner(device.tracker, "nobody", device.lease, wait=0.5))
     try:
@@ -218,7 +288,7 @@ def evaluation(gemm: Gemm, evaluation_id: int, trace: str, seconds: float) -> Ev
 
 
 def test_model_is_compared_with_itself_untuned(worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm) -> None:
-    worker.measure(message(gemm, 8, incumbent_seconds=1.0))
+    worker.measure(message(gemm, 8, job_id="evaluated", incumbent_seconds=1.0))
     tuned = min((r for r in mailbox.results(8).values() if r.trace), key=lambda r: min(r.samples))
     worker.evaluate(evaluation(gemm, 1, str(tuned.trace), min(tuned.samples)))
     report = mailbox.last(EvaluationReport)

@@ -142,3 +142,38 @@ def test_default_path_follows_the_setting(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert default_lease_path().name == f"tunesmith-{os.getuid()}.lease"
     monkeypatch.setenv("TUNESMITH_LEASE_FILE", str(tmp_path / "x"))
     assert default_lease_path() == tmp_path / "x"
+
+
+def test_work_stays_off_reserved_cores_until_they_are_given_back(lease: HostLease) -> None:
+    everything = os.sched_getaffinity(0)
+    reserved = frozenset(sorted(everything)[-1:])
+    try:
+        with lease.reserve(reserved):
+            assert lease.reserved() == reserved
+            with lease.shared():
+                assert os.sched_getaffinity(0) == (everything - reserved or everything)
+            os.sched_setaffinity(0, everything)
+            with lease.shared(move=False):
+                assert os.sched_getaffinity(0) == everything
+        assert lease.reserved() == frozenset()
+        with lease.shared():
+            assert os.sched_getaffinity(0) == everything
+    finally:
+        os.sched_setaffinity(0, everything)
+
+
+def test_reservation_of_a_dead_process_counts_for_nothing(lease: HostLease) -> None:
+    code = (
+        "import sys, os\nfrom workers.sandbox.lease import HostLease\n"
+        "with HostLease(sys.argv[1]).reserve(frozenset({0})):\n    print('held', flush=True)\n    sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(lease.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline().strip() == "held"
+        assert lease.reserved() == frozenset({0})
+        other.kill()
+        other.wait(WAIT)
+    assert lease.reserved() == frozenset()
+    assert list(lease.path.parent.glob("*.cores-*")) == []

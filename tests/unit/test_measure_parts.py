@@ -13,15 +13,16 @@ from celery import Celery
 
 from db.blobs import BlobStore
 from tunesmith.errors import InvalidInput, MeasurementFailed, MissingDependency
-from tunesmith.messages import BatchReport, DeviceReport, Message, Payload, WireResult
+from tunesmith.messages import BatchReport, DeviceReport, MeasureBatch, Message, Payload, WireCandidate, WireResult
 from tunesmith.targets import Target
-from tunesmith.types import FailureKind, TensorSpec
+from tunesmith.types import FailureKind, Isolation, TensorSpec
 from workers.app import create_app
-from workers.measure.batches import plausible
 from workers.measure.blobs import PayloadCache
 from workers.measure.device import check_device, identify
 from workers.measure.presence import Presence
 from workers.measure.reporting import Reporter
+from workers.measure.shelf import Shelf
+from workers.measure.standing import Champion, Standing
 from workers.measure.tasks import MeasureTasks
 from workers.measure.worker import FOLDER, sweep
 from workers.sandbox.pool import ChildTimeout
@@ -30,7 +31,8 @@ from workers.tvm_backend import cuda_compiler
 from workers.tvm_backend.arguments import random_array
 from workers.tvm_backend.evaluate import output_error
 from workers.tvm_backend.host import Host
-from workers.tvm_backend.measuring import RunOutcome
+from workers.tvm_backend.measuring import Built, RunOutcome
+from workers.tvm_backend.windows import isolation_of
 
 HOST = Host("box", "Some CPU", "znver4", 4, "0.27.0", "3.11", "Linux")
 CONTENT = {"/one": b"1" * 1000, "/two": b"2" * 1000, "/three": b"3" * 1000}
@@ -249,10 +251,65 @@ def test_folders_of_killed_workers_are_removed(tmp_path: Path) -> None:
     assert (mine.exists(), dead.exists(), other.exists()) == (True, False, True)
 
 
-def test_a_kernel_that_takes_no_time_is_implausible() -> None:
-    assert plausible(RunOutcome((0.0, 1.0))).failure is FailureKind.IMPLAUSIBLE
-    assert plausible(RunOutcome((0.5,))).failure is None
-    assert plausible(RunOutcome((), FailureKind.CRASH, "x")).failure is FailureKind.CRASH
+def built(folder: Path, name: str) -> Built:
+    path = folder / name
+    path.write_text(name)
+    return Built(path=path, function="main", code_hash=name)
+
+
+def test_the_shelf_keeps_what_was_used_last(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "shelf", kept=2)
+    for name in ("a", "b"):
+        shelf.put(name, built(tmp_path, name))
+    assert shelf.get("a") is not None
+    shelf.put("c", built(tmp_path, "c"))
+    kept = [shelf.get(name) for name in ("a", "b", "c")]
+    assert [None if one is None or one.path is None else one.path.read_text() for one in kept] == ["a", None, "c"]
+    assert len(list((tmp_path / "shelf").iterdir())) == 2
+    shelf.put("a", built(tmp_path, "new"))
+    assert len(list((tmp_path / "shelf").iterdir())) == 2
+    with pytest.raises(ValueError, match="failed"):
+        shelf.put("d", Built(failure=FailureKind.CRASH))
+
+
+def batch(incumbent: float | None = None, champion: WireCandidate | None = None, job: str = "job") -> MeasureBatch:
+    return MeasureBatch(
+        batch_id=1, attempt=1, job_id=job, target={}, workload="w", module=Payload(), sketches={}, candidates=[],
+        incumbent_seconds=incumbent, champion=champion,
+    )  # fmt: skip
+
+
+def test_the_better_champion_is_the_one_to_beat() -> None:
+    standing = Standing()
+    said = WireCandidate(index=-1, sketch="s", decisions=[1])
+    assert standing.champion(batch(2.0)) == Champion(None, 2.0)
+    standing.crown(batch(2.0), WireCandidate(index=5, sketch="s", decisions=[7]), 1.0)
+    mine = standing.champion(batch(2.0, said))  # composed before the winner was known
+    assert mine == Champion(WireCandidate(index=-1, sketch="s", decisions=[7]), 1.0)
+    assert standing.champion(batch(0.5, said)) == Champion(said, 0.5)
+    assert standing.champion(batch(2.0, said, job="another")) == Champion(said, 2.0)
+
+
+def test_equal_code_is_known_within_a_task() -> None:
+    standing, outcome = Standing(), RunOutcome((1.0,))
+    standing.remember(batch(), "code", outcome)
+    assert standing.measured(batch(), "code") == outcome
+    assert standing.measured(batch(), "other") is None
+    assert standing.measured(batch(job="another"), "code") is None
+    assert standing.measured(batch(), "") is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "threads", "local", "isolation"),
+    [
+        ("llvm", 4, True, Isolation.EXCLUSIVE), ("llvm", 2, True, Isolation.PINNED),
+        ("llvm", 4, False, Isolation.SHARED), ("cuda", 4, True, Isolation.SHARED),
+    ],
+)  # fmt: skip
+def test_isolation_follows_from_where_the_kernel_runs(
+    kind: str, threads: int, local: bool, isolation: Isolation
+) -> None:
+    assert isolation_of(kind, threads, 4, local) is isolation
 
 
 def test_a_worker_that_cannot_start_ends(monkeypatch: pytest.MonkeyPatch) -> None:

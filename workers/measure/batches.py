@@ -88,6 +88,7 @@ class BatchMeasurement:
         self._champion = tools.standing.champion(batch)
         self._bar = self._best = self._champion.seconds
         self._held: dict[int, Item] = {}
+        self._seen: dict[str, RunOutcome] = {}
 
     def results(self, skip: set[int]) -> Iterator[WireResult]:
         """One result per candidate whose index is not in ``skip``, as they come; the fastest at the end.
@@ -145,7 +146,7 @@ class BatchMeasurement:
         outcome = self._tools.book.outcome(code, limits.run_timeout)
         if outcome is not None:
             return Item(item.candidate, item.built, outcome)
-        outcome = self._tools.standing.measured(self._batch, code)
+        outcome = self._seen.get(code) or self._tools.standing.measured(self._batch, code)
         return None if outcome is None else _twin(item, outcome)
 
     def _race(self, items: list[Item]) -> list[RunOutcome]:
@@ -163,7 +164,7 @@ class BatchMeasurement:
         for item, raw in zip(items, found, strict=True):
             tools.book.end(item.built.code_hash, raw)
             outcome = tools.check(raw, item.built, self._batch)
-            tools.standing.remember(self._batch, item.built.code_hash, outcome)
+            self._seen[item.built.code_hash] = outcome
             outcomes.append(outcome)
         return outcomes
 
@@ -197,7 +198,13 @@ class BatchMeasurement:
             self._builds.keep(DEFAULT, item.built)
         elif item.built.path is not None:
             item.built.path.unlink(missing_ok=True)
+        self._remember(item)
         return item.result()
+
+    def _remember(self, item: Item) -> None:
+        """For later batches of the task; not before it is reported, or a further attempt would take it for a twin."""
+        if item.outcome is not None and not item.duplicate:
+            self._tools.standing.remember(self._batch, item.built.code_hash, item.outcome)
 
     def _confirm(self) -> Iterator[WireResult]:
         """Measure the finalists again beside the champion, and see whether the crown moves."""
@@ -218,6 +225,8 @@ class BatchMeasurement:
             built = item.built
             results.append(finals.conclude(item.result(), found, built.trace, built.args, limits, rival))
         self._crown(items, results)
+        for item in items:
+            self._remember(item)
         yield from results
 
     def _crown(self, items: list[Item], results: list[WireResult]) -> None:
