@@ -18,6 +18,7 @@ class RpcDevice:
 
     folder: Path
     key: str = "test-device"
+    env: dict[str, str] = field(default_factory=dict)
     processes: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -41,11 +42,29 @@ class RpcDevice:
             self.kill(module)
 
     def _start(self, module: str, *arguments: str) -> int:
-        command = [sys.executable, "-m", "workers.sandbox.parent_death", "--parent", str(os.getpid()), "--",
-                   sys.executable, "-m", f"workers.tvm_backend.{module}", *arguments]
+        command = [
+            sys.executable,
+            "-m",
+            "workers.sandbox.parent_death",
+            "--parent",
+            str(os.getpid()),
+            "--",
+            sys.executable,
+            "-m",
+            f"workers.tvm_backend.{module}",
+            *arguments,
+        ]
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, **CHILD_ENV, "TMPDIR": str(self.folder), "TUNESMITH_LEASE_FILE": str(self.lease)},
+            command,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={
+                **os.environ,
+                **CHILD_ENV,
+                "TMPDIR": str(self.folder),
+                "TUNESMITH_LEASE_FILE": str(self.lease),
+                **self.env,
+            },
         )
         self.processes[module] = process
         assert process.stdout is not None

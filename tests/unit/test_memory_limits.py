@@ -60,6 +60,18 @@ def test_epitaph(code: int, peak: int, text: str) -> None:
     assert limits.epitaph(code, peak * limits.MIB, 1000 * limits.MIB) == text
 
 
+@pytest.mark.parametrize(
+    ("code", "said", "text"),
+    [
+        (-6, "warning\nterminate called\n  what():  std::bad_alloc\n", "was ended by SIGABRT, out of memory: "),
+        (-6, "line 3: Assertion failed\n\n", "was ended by SIGABRT, line 3: Assertion failed"),
+        (0, "a warning", "ended with exit code 0"),
+    ],
+)
+def test_epitaph_has_the_last_words(code: int, said: str, text: str) -> None:
+    assert limits.epitaph(code, 0, 0, said).startswith(text)
+
+
 def test_epitaph_without_a_limit_knows_of_no_want() -> None:
     assert limits.epitaph(-11, 1 << 40, 0) == "was ended by SIGSEGV"
 

@@ -53,18 +53,20 @@ def restrict(size: int) -> int:
     return size
 
 
-def epitaph(code: int, peak: int, limit: int) -> str:
+def epitaph(code: int, peak: int, limit: int, said: str = "") -> str:
     """How a process ended: ``was ended by SIGSEGV, out of memory: …``.
 
     Args:
         code: exit code, negative for a signal, as ``subprocess`` has it.
         peak: bytes that it had in memory at most.
         limit: what it was restricted to, 0: nothing.
+        said: the end of its standard error.
     """
     text = f"was ended by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
     if limit and peak >= EXHAUSTED_SHARE * limit:
-        text += f", out of memory: it used {peak // MIB} MiB and may have {limit // MIB} MiB"
-    return text
+        return f"{text}, out of memory: it used {peak // MIB} MiB and may have {limit // MIB} MiB"
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return f"{text}, {about_memory(': '.join(lines[-2:]))}" if code and lines else text
 
 
 def signal_name(number: int) -> str:

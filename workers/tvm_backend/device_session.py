@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import signal
 import socket
 import struct
 import time
@@ -14,6 +15,7 @@ from typing import Any
 
 from tunesmith.types import FailureKind, Isolation, TensorSpec
 from workers.sandbox.lease import HostLease
+from workers.sandbox.limits import about_memory
 from workers.tvm_backend.arguments import random_array
 from workers.tvm_backend.measuring import (
     Confirmed,
@@ -32,6 +34,8 @@ from workers.tvm_backend.windows import Windows, isolation_of
 MODEL_WINDOW_SECONDS = 2.5
 """A window for one run of a whole model, which cannot be cut."""
 RETRY_SECONDS = 0.1
+EPITAPH_SECONDS = 3.0
+"""How long the device may take to tell of a crash; somebody else may have it by then."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,7 @@ class DeviceSession:
         self._alarm: Callable[[float], None] | None = None
         self._once: Callable[..., float] | None = None
         self._deadline = math.inf
+        self._number = 0
         self._arguments: dict[tuple[TensorSpec, ...], list[Any]] = {}
         self._references = References()
         self._names = itertools.count()
@@ -86,6 +91,8 @@ class DeviceSession:
         self._alarm = self._function("tunesmith.rpc.alarm")
         self._once = self._function("tunesmith.rpc.once") if kind == "llvm" else None
         self._arm(lifetime)
+        number = self._function("tunesmith.rpc.session")
+        self._number = 0 if number is None else int(number())
         host = self._function("tunesmith.rpc.host")
         local = host is not None and str(host()) == host_identity()
         binding = self._bind(threads) if kind == "llvm" else ""
@@ -122,7 +129,7 @@ class DeviceSession:
                     if self._session is None:
                         return [failed.get(id(e)) or (e.outcome() if e.samples else None) for e in entries]
         self._arm(0.0)
-        outcomes = [failed.get(id(entry)) or entry.outcome() for entry in entries]
+        outcomes: list[RunOutcome | None] = [failed.get(id(entry)) or entry.outcome() for entry in entries]
         for entry in entries:
             self._unload(entry)
         return outcomes
@@ -136,9 +143,7 @@ class DeviceSession:
         from workers.tvm_backend.confirming import Interrupted, confirm, rest
 
         try:
-            found = confirm(
-                self._session, self._device, request, self._windows.window, self._arm, self._references
-            )
+            found = confirm(self._session, self._device, request, self._windows.window, self._arm, self._references)
             self._arm(0.0)
         except Interrupted as error:
             failure, message = self._explain(error)
@@ -203,13 +208,26 @@ class DeviceSession:
     def _explain(self, error: Exception) -> tuple[FailureKind, str]:
         text = str(error).strip().splitlines()[-1:] or [type(error).__name__]
         if self._alive():
-            return FailureKind.RUN_ERROR, text[0][:500]
+            return FailureKind.RUN_ERROR, about_memory(text[0][:500])
         late = time.monotonic() >= self._deadline - 0.05
         self._session = None
         self._arguments.clear()
-        if late:
+        end = "" if late else self._epitaph()
+        if late or signal.SIGALRM.name in end:
             return FailureKind.RUN_TIMEOUT, "killed by the device when its time was over"
-        return FailureKind.CRASH, f"the session's process died: {text[0][:300]}"
+        return FailureKind.CRASH, f"the session's process {end[:400] or f'died: {text[0][:300]}'}"
+
+    def _epitaph(self) -> str:
+        """How the last session ended, asked of the device in a new one; empty when it does not tell."""
+        if not self._number:
+            return ""
+        try:
+            session = self._request(time.monotonic() + EPITAPH_SECONDS, EPITAPH_SECONDS)
+            end = str(session.get_function("tunesmith.rpc.ended")(self._number))
+            session.get_function("CloseRPCConnection")()
+        except Exception:  # whatever it is, the crash is what is to be told
+            return ""
+        return end
 
     def _alive(self) -> bool:
         if self._session is None:

@@ -41,6 +41,8 @@ HANDSHAKE_SECONDS = 5.0
 RETRY_SECONDS = 0.25
 GRACE_SECONDS = 0.5
 """Time that a session has to end by itself after its client hung up."""
+LAST_WORDS = ".stderr"
+LAST_WORDS_BYTES = 2000
 KEPT_ENDS = 16
 """Sessions of which the server knows how they ended."""
 STALE_PINGS = 3
@@ -73,7 +75,7 @@ class DeviceServer:
         self._sock, self._tracker_address, self._key, self._address = sock, tracker, key, address
         self._port = int(sock.getsockname()[1])
         self._folder, self._memory = folder, memory
-        self._sessions = 0
+        self._sessions = os.getpid() * 1_000_000  # numbers of an earlier server mean nothing to this one
         self._ends: dict[int, str] = {}
         self._tracker: socket.socket | None = None
         self._reported = False
@@ -179,8 +181,20 @@ class DeviceServer:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             _, status, usage = os.wait4(pid, 0)
-        self._note(epitaph(os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024, self._memory))
+        code, peak = os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024
+        self._note(epitaph(code, peak, self._memory, self._last_words()))
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _last_words(self) -> str:
+        """What the session wrote to its standard error at the end; it is passed on to the server's own."""
+        try:
+            with (self._folder / LAST_WORDS).open("rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_WORDS_BYTES))
+                said = file.read().decode(errors="replace")
+        except OSError:
+            return ""
+        sys.stderr.write(said)
+        return said
 
     def _note(self, end: str) -> None:
         log.info("session %d %s", self._sessions, end)
@@ -208,6 +222,8 @@ class DeviceServer:
             self._sock.close()
             self._drop_tracker()
             os.chdir(self._folder)
+            words = os.open(LAST_WORDS, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            os.dup2(words, sys.stderr.fileno())
             restrict(self._memory)
             self._tell_of_sessions()
             from tvm.rpc import server
