@@ -29,11 +29,18 @@ class LocalModel:
         inputs: static shapes by input name.
         folder: where intermediate files go.
 
+    Attributes:
+        inputs: what the model takes.
+        module: JSON of the prepared module.
+        params: ``.npz`` of its parameters.
+
     Raises:
         ModelRejected, InvalidOperator, MissingDependency: as when it is submitted.
     """
 
     inputs: tuple[TensorSpec, ...]
+    module: bytes
+    params: Path
 
     def __init__(self, model: str, inputs: Mapping[str, tuple[int, ...]], folder: Path) -> None:
         warm("llvm")
@@ -45,9 +52,9 @@ class LocalModel:
         else:
             mod = import_model(model, source_of(Path(model)), inputs)
         prepared = prepare(mod)
-        self._folder, self._module, self.inputs = folder, prepared.module, prepared.inputs
-        self._params = folder / "params.npz"
-        save_params(prepared.params, self._params)
+        self._folder, self.module, self.inputs = folder, prepared.module, prepared.inputs
+        self.params = folder / "params.npz"
+        save_params(prepared.params, self.params)
 
     def compile(self, out: Path, target: Target, records: list[DatabaseRecord] | None) -> list[str]:
         """Write a library whose ``main`` takes the model's inputs; returns the tasks that found no schedule.
@@ -63,7 +70,7 @@ class LocalModel:
         if records is not None:
             database = self._folder / "database"
             write_database(database, records)
-        return compile_model(self._module, self._params, target, database, out, bind=True).missing
+        return compile_model(self.module, self.params, target, database, out, bind=True).missing
 
 
 def local_target(spec: str) -> Target:
