@@ -7,26 +7,27 @@ import os
 import shutil
 import tempfile
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tunesmith.errors import MeasurementFailed, TunesmithError
+from tunesmith.errors import DeviceLost, MeasurementFailed, TunesmithError
 from tunesmith.messages import (
     BatchReport,
     DeviceReport,
     EvaluateModel,
     EvaluationReport,
     MeasureBatch,
-    MeasureLimits,
     WireResult,
 )
 from tunesmith.targets import slug
 from tunesmith.types import Environment, FailureKind
+from workers.measure import plausibility
 from workers.measure.batches import BatchMeasurement, Tools
 from workers.measure.blobs import PayloadCache
+from workers.measure.calibration import make_calibrator
 from workers.measure.device import DeviceIdentity, expected_kind, identify
 from workers.measure.evaluate import evaluate, lost
 from workers.measure.poison import PoisonBook
@@ -34,16 +35,19 @@ from workers.measure.presence import Presence
 from workers.measure.reporting import SIGN_SECONDS, Reporter, Send, Ticker, last_word
 from workers.measure.shelf import Shelf
 from workers.measure.standing import Standing
+from workers.sandbox.limits import allowance
 from workers.sandbox.pool import Actor, Pool
 from workers.settings import Settings
 from workers.tvm_backend.host import Host
-from workers.tvm_backend.measuring import Runner
+from workers.tvm_backend.measuring import Built, Runner, RunOutcome
 from workers.tvm_backend.runner import RpcRunner, SimulatedRunner
 from workers.tvm_backend.warm import visible_cores
 
 log = logging.getLogger("tunesmith.measure")
 REMEMBERED = 64
 START_SECONDS = 120.0
+PATIENCE = 2.0
+"""A batch waits this many times as long as a quarantine lasts at most."""
 FOLDER = "tunesmith-measure-"
 
 
@@ -73,8 +77,10 @@ class MeasureWorker:
         self._tools = Tools(
             builders=self._builders, runner=self._runner, load=self._blobs.load, shelf=Shelf(self._kept),
             book=PoisonBook(settings.data_dir / "poison" / slug(self.identity.name)), standing=Standing(),
-            check=lambda outcome, built, batch: outcome,
+            check=self._plausible,
         )  # fmt: skip
+        self._calibrator = make_calibrator(settings, self.identity, self._host, self._builders, self._runner)
+        self._patience = PATIENCE * settings.quarantine_seconds
         self._batches: OrderedDict[tuple[str, int], dict[int, WireResult]] = OrderedDict()
         self._evaluations: OrderedDict[tuple[str, int, int], EvaluationReport] = OrderedDict()
         self._busy = False
@@ -87,6 +93,7 @@ class MeasureWorker:
     def close(self) -> None:
         """Say that the device is going, and end every child process."""
         self._presence.stop()
+        self._tools.book.close()
         self._runner.close()
         self._builders.close()
         self._blobs.close()
@@ -95,18 +102,22 @@ class MeasureWorker:
     def device_report(self) -> DeviceReport:
         """The sign of life to send now."""
         it = self.identity
+        health, calibration = self._calibrator.current()
         return DeviceReport(
             worker=it.worker, name=it.name, host=it.host, device_classes=list(it.classes), target=it.target,
             cores=it.cores, simulated=it.simulated, environment=self.environment(), busy=self._busy,
+            health=health, calibration=calibration,
         )  # fmt: skip
 
-    def environment(self, limits: MeasureLimits | None = None) -> dict[str, Any]:
-        """Fingerprint of where measurements are taken, and with ``limits`` of how."""
+    def environment(self, batch: MeasureBatch | None = None) -> dict[str, Any]:
+        """Fingerprint of where measurements are taken, and with ``batch`` of how."""
         host, runner = self._host, self._runner
+        calibration = self._calibrator.calibration(batch.target) if batch else None
         return asdict(Environment(
             host=host.name, device=self.identity.name, cpu=host.cpu, cores=host.cores, threads=runner.threads,
             tvm=host.tvm, python=host.python, os=host.os, simulated=self.identity.simulated, binding=runner.binding,
-            isolation=runner.isolation.value, cache=limits.cache if limits else "",
+            isolation=runner.isolation.value, cache=batch.limits.cache if batch else "",
+            noise_floor=calibration.noise_floor if calibration else 0.0,
         ))  # fmt: skip
 
     def measure(self, batch: MeasureBatch) -> None:
@@ -120,12 +131,13 @@ class MeasureWorker:
         def compose(results: list[WireResult], final: bool, error: str) -> BatchReport:
             return BatchReport(
                 batch_id=batch.batch_id, attempt=batch.attempt, worker=self.identity.worker,
-                environment=self.environment(batch.limits), results=results, final=final, error=error,
+                environment=self.environment(batch), results=results, final=final, error=error,
             )  # fmt: skip
 
         with self._work() as folder, Reporter(self._send, compose) as report:
             report.add(*(known[c.index] for c in batch.candidates if c.index in known))
             try:
+                self._make_ready(batch.target)
                 measurement = BatchMeasurement(batch, self._tools, folder)
                 for result in measurement.results(set(known)):
                     known[result.index] = result
@@ -137,6 +149,19 @@ class MeasureWorker:
                 report.finish(f"{type(error).__name__}: {error}")
             else:
                 report.finish()
+
+    def _make_ready(self, target: Mapping[str, Any]) -> None:
+        """See that the device can be trusted.
+
+        Raises:
+            DeviceLost: it is gone, or too slow for too long.
+        """
+        self._calibrator.refresh(target)
+        if not self._calibrator.wait_until_healthy(self._patience):
+            raise DeviceLost("the device is in quarantine: its calibration kernel runs far slower than at first")
+
+    def _plausible(self, outcome: RunOutcome, built: Built, batch: MeasureBatch) -> RunOutcome:
+        return plausibility.check(outcome, built.flops, built.args, self._calibrator.calibration(batch.target))
 
     def evaluate(self, message: EvaluateModel) -> None:
         """Evaluate a model and report; a repeated message is answered from memory."""
@@ -188,7 +213,8 @@ def sweep(temporary: Path) -> None:
 
 def make_builder(settings: Settings) -> Actor:
     """TVM's builder for the settings' device classes."""
-    return Actor("workers.tvm_backend.builder:Builder", (str(settings.lease_file), expected_kind(settings)))
+    arguments = (str(settings.lease_file), expected_kind(settings))
+    return Actor("workers.tvm_backend.builder:Builder", arguments, memory=allowance(settings.memory_share))
 
 
 def make_runner(settings: Settings, identity: DeviceIdentity) -> Runner:

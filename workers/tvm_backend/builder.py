@@ -16,6 +16,7 @@ from tunesmith.messages import TunedWorkload
 from tunesmith.targets import Target
 from tunesmith.types import FailureKind
 from workers.sandbox.lease import HostLease
+from workers.sandbox.limits import about_memory
 from workers.tvm_backend import linking, roofline
 from workers.tvm_backend.cuda_compiler import check, require_compiler
 from workers.tvm_backend.host import Host, describe
@@ -71,12 +72,17 @@ class Builder:
             except MissingDependency as error:
                 return _failed(FailureKind.BUILD_ERROR, f"missing dependency: {error}", started)
             except Exception as error:
-                return _failed(FailureKind.BUILD_ERROR, f"{type(error).__name__}: {error}", started)
+                return _failed(FailureKind.BUILD_ERROR, about_memory(f"{type(error).__name__}: {error}"), started)
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
 
     def build_kernel(self, kernel: roofline.Kernel, target: Mapping[str, Any], out: Path) -> Built:
         """Build a kernel of ``workers.tvm_backend.roofline``; see there for what it raises."""
+        with self._lease.shared():
+            return roofline.build(kernel, target, out)
+
+    def build_kernel(self, kernel: roofline.Kernel, target: Mapping[str, Any], out: Path) -> Built:
+        """Build a calibration kernel; see ``roofline.build``."""
         with self._lease.shared():
             return roofline.build(kernel, target, out)
 
