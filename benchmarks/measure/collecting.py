@@ -1,0 +1,139 @@
+"""Measures schedules with the real engine: at length once for the study of the rules, and shortly several times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.lab import Lab, Operator, load, request
+from benchmarks.measure.recording import Recording, Repeat, Stream, Timed
+from tunesmith.messages import MeasureLimits
+from tunesmith.search.genetic import GeneticSearcher
+from tunesmith.types import FailureKind, Measurement
+from workers.tvm_backend.measuring import Built, Runner, RunRequest
+from workers.tvm_backend.race import SHORT_SECONDS
+
+TINY = 1e-12
+"""An incumbent that everything is clearly slower than: what runs against it keeps its first run."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much to measure.
+
+    Attributes:
+        operators: specs.
+        rounds, size: of a search without a cost model, per operator; its candidates are measured at length.
+        samples: of each of those, as far as ``seconds`` of kernel time reach.
+        schedules: of each operator that are measured again.
+        passes: how often.
+    """
+
+    operators: tuple[str, ...]
+    rounds: int = 4
+    size: int = 16
+    samples: int = 30
+    seconds: float = 1.0
+    schedules: int = 20
+    passes: int = 3
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A built candidate and what it took."""
+
+    operator: str
+    built: Built
+    timed: Timed
+
+
+def collect(lab: Lab, plan: Plan, limits: MeasureLimits, setup: dict[str, str], say: Say) -> Recording:
+    """Measure everything that the plan asks for.
+
+    Args:
+        lab: where.
+        plan: what.
+        limits: of the repeated measurements, as the service takes them.
+        setup: to keep with the record.
+        say: takes a line for people now and then.
+    """
+    streams, chosen = [], list[Schedule]()
+    for number, spec in enumerate(plan.operators):
+        stream, schedules = _search(lab, load(spec, lab.target), plan, number)
+        streams.append(stream)
+        chosen += spread(schedules, plan.schedules)
+        say(f"{spec}: {len(schedules)} schedules at {plan.samples} samples")
+    floor = lab.noise_floor()
+    say(f"noise floor {floor:.2%}")
+    repeats = _repeat(lab, chosen, plan, limits, say)
+    return Recording(floor, tuple(streams), repeats, setup)
+
+
+def _search(lab: Lab, operator: Operator, plan: Plan, number: int) -> tuple[Stream, list[Schedule]]:
+    searcher = GeneticSearcher(operator.space, plan.seed + number)
+    rounds, schedules, seen = [], list[Schedule](), set[str]()
+    for _ in range(plan.rounds):
+        candidates = searcher.ask(plan.size)
+        if not candidates:
+            break
+        found = []
+        outcomes = lab.build(operator, candidates)
+        lab.noise_floor()  # as the worker does before a batch: each look at the device adds to what is known of it
+        with lab.device() as runner:
+            for candidate, built in zip(candidates, outcomes, strict=True):
+                timed = None
+                if built.path is not None and built.code_hash not in seen:
+                    seen.add(built.code_hash)
+                    timed = at_length(runner, built, plan)
+                if timed is None:
+                    kind = built.failure or FailureKind.RUN_ERROR
+                    searcher.tell([Measurement(candidate, failure=kind, message=built.message)])
+                    continue
+                searcher.tell([Measurement(candidate, timed.samples)])
+                found.append(timed)
+                schedules.append(Schedule(operator.spec, built, timed))
+        if found:
+            rounds.append(tuple(found))
+    return Stream(operator.spec, tuple(rounds)), schedules
+
+
+def at_length(runner: Runner, built: Built, plan: Plan) -> Timed | None:
+    """First run, short run and many samples of a candidate; None when it fails."""
+    limits = MeasureLimits(abort=math.inf, repeats=plan.samples, min_repeats=plan.samples, variation=0.0,
+                           max_measure_seconds=plan.seconds)  # fmt: skip
+    first = _samples(runner, request(built, limits), TINY)
+    once = limits.model_copy(update={"repeats": 1, "min_repeats": 1, "min_repeat_seconds": SHORT_SECONDS})
+    short = first and _samples(runner, request(built, once), None)
+    samples = short and _samples(runner, request(built, limits), None)
+    return Timed(first[0], short[0], samples) if samples else None
+
+
+def spread(schedules: Sequence[Schedule], count: int) -> list[Schedule]:
+    """The faster half of ``count`` from the top, where neighbours are close, the rest evenly from those below."""
+    ranked = sorted(schedules, key=lambda schedule: schedule.timed.latency)
+    top, rest = ranked[: (count + 1) // 2], ranked[(count + 1) // 2 :]
+    places = np.linspace(0, len(rest) - 1, min(count - len(top), len(rest))).round().astype(int) if rest else []
+    return top + [rest[place] for place in dict.fromkeys(places)]
+
+
+def _repeat(lab: Lab, schedules: list[Schedule], plan: Plan, limits: MeasureLimits, say: Say) -> tuple[Repeat, ...]:
+    rng = np.random.default_rng(plan.seed)
+    passes: list[list[tuple[float, ...]]] = [[] for _ in schedules]
+    for number in range(plan.passes):
+        with lab.device() as runner:
+            for place in rng.permutation(len(schedules)):
+                passes[place].append(_samples(runner, request(schedules[place].built, limits), None))
+        say(f"pass {number + 1} of {plan.passes}: {len(schedules)} schedules in random order")
+    kept = [(schedule, found) for schedule, found in zip(schedules, passes, strict=True) if all(found)]
+    return tuple(Repeat(schedule.operator, tuple(found)) for schedule, found in kept)
+
+
+def _samples(runner: Runner, asked: RunRequest, incumbent: float | None) -> tuple[float, ...]:
+    """What one measurement found; nothing after a failure."""
+    return runner.race([asked], incumbent)[0].samples
