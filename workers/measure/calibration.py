@@ -184,37 +184,42 @@ class Calibrator:
             if library.path is not None:
                 library.path.unlink(missing_ok=True)
         old = state.stored
-        # What a device could once do it can do; the medians just before a new reference were taken at its speed.
+        # What a device could once do it can do.
         state.stored = Stored(
             about=state.about, peak_flops=max(*rates[:-1], old.peak_flops if old else 0.0),
             bandwidth=max(rates[-1], old.bandwidth if old else 0.0), reference_seconds=statistics.median(medians),
-            medians=[*(old.medians[-self._rules.checks :] if old else ()), *medians],
+            medians=medians,
         )  # fmt: skip
         state.drifts, state.quarantined = [], None
-        self._publish(state, state.stored)
+        self._publish(state, state.stored, state.stored.reference_seconds)
 
     def _check(self, state: _State, stored: Stored) -> None:
         own = self._kernel(state)
         with self._held(state):
             latest = statistics.median(self._time(own, CHECK))
-        stored = state.stored = stored.model_copy(update={"medians": [*stored.medians, latest][-REMEMBERED:]})
         state.drifts = [*state.drifts, latest / stored.reference_seconds][-self._rules.checks :]
-        if self._publish(state, stored) is not DeviceHealth.QUARANTINED:
+        if not drift.suspicious(state.drifts, self._rules):  # what is not measured with is not its noise either
+            stored = state.stored = stored.model_copy(update={"medians": [*stored.medians, latest][-REMEMBERED:]})
+        if self._publish(state, stored, latest) is not DeviceHealth.QUARANTINED:
             state.quarantined = None
         elif state.quarantined is None:
             state.quarantined = self._clock()
         elif self._clock() - state.quarantined >= self._rules.patience:
             log.warning("%s stays %.2f times slower; this becomes its reference", self._device, state.drifts[-1])
             self._calibrate(state)
-        if drift.lastingly_faster(state.drifts, drift.noise_floor(stored.medians), self._rules):
+        if drift.lastingly_faster(state.drifts, self._noise_before(state, stored), self._rules):
             log.info("%s is faster than its reference, which is taken anew", self._device)
             self._calibrate(state)
 
-    def _publish(self, state: _State, stored: Stored) -> DeviceHealth:
-        latest, noise = stored.medians[-1], drift.noise_floor(stored.medians)
-        health = drift.judge(state.drifts, noise, self._rules)
+    def _noise_before(self, state: _State, stored: Stored) -> float:
+        """The noise floor without the newest checks: what they may be must not excuse them."""
+        settled = stored.medians[: len(stored.medians) - len(state.drifts)]
+        return drift.noise_floor(settled if len(settled) > 1 else stored.medians)
+
+    def _publish(self, state: _State, stored: Stored, latest: float) -> DeviceHealth:
+        health = drift.judge(state.drifts, self._noise_before(state, stored), self._rules)
         calibration = Calibration(
-            peak_flops=stored.peak_flops, bandwidth=stored.bandwidth, noise_floor=noise,
+            peak_flops=stored.peak_flops, bandwidth=stored.bandwidth, noise_floor=drift.noise_floor(stored.medians),
             reference_seconds=stored.reference_seconds, latest_seconds=latest,
             measured_at=dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
             drift=latest / stored.reference_seconds,

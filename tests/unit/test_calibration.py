@@ -1,0 +1,281 @@
+"""A device's calibration on a scripted device: what is taken when, what drift means, what outlives the worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tunesmith.errors import DeviceLost
+from tunesmith.types import DeviceHealth, FailureKind, Isolation
+from workers.measure.calibration import Calibrator
+from workers.measure.drift import LEAST_NOISE, Rules, judge, lastingly_faster, noise_floor
+from workers.sandbox.pool import ChildTimeout, Pool
+from workers.tvm_backend import roofline
+from workers.tvm_backend.measuring import (
+    Built,
+    Confirmed,
+    ConfirmRequest,
+    ModelOutcome,
+    ModelRequest,
+    RunOutcome,
+    RunRequest,
+)
+
+TARGET = {"kind": "llvm", "mcpu": "x86-64", "num-cores": 2}
+RULES = Rules(interval=30.0, retry=0.0, drifting=0.1, quarantine=1.5, checks=3, patience=120.0)
+OK, DRIFTING, QUARANTINED = DeviceHealth.OK, DeviceHealth.DRIFTING, DeviceHealth.QUARANTINED
+
+
+@dataclass
+class Builders:
+    """Makes empty libraries; ``broken`` ones come from a compiler that hangs."""
+
+    built: list[roofline.Kernel] = field(default_factory=list)
+    broken: bool = False
+
+    def call(self, method: str, kernel: roofline.Kernel, target: Mapping[str, Any], out: Path, timeout: float) -> Built:
+        assert method == "build_kernel"
+        if self.broken:
+            raise ChildTimeout("no answer")
+        self.built.append(kernel)
+        out.write_bytes(b"library")
+        return Built(path=out, function=roofline.FUNCTION, args=kernel.args, flops=kernel.work)
+
+
+@dataclass
+class Device:
+    """Runs at 1 GFLOP/s and 1 GB/s, ``slowness`` times slower; each look takes a second of its clock."""
+
+    slowness: list[float] = field(default_factory=lambda: [1.0])
+    failure: FailureKind | None = None
+    lost: bool = False
+    now: float = 0.0
+    runs: list[float] = field(default_factory=list)
+    held: bool = False
+    threads: int = 2
+    isolation: Isolation = Isolation.EXCLUSIVE
+    binding: str = ""
+
+    def clock(self) -> float:
+        return self.now
+
+    def open(self, target: Mapping[str, Any]) -> None:
+        if self.lost:
+            raise DeviceLost("nobody answers")
+        assert dict(target) == TARGET
+        self.held = True
+        self.now += 1.0
+
+    def release(self) -> None:
+        self.held = False
+
+    def race(self, requests: Sequence[RunRequest], incumbent: float | None) -> list[RunOutcome]:
+        assert self.held
+        assert all(request.default and request.path.read_bytes() == b"library" for request in requests)
+        self.runs += [request.flops for request in requests]
+        if self.failure is not None:
+            return [RunOutcome((), self.failure, "planted") for _ in requests]
+        factor = self.slowness.pop(0) if len(self.slowness) > 1 else self.slowness[0]
+        return [RunOutcome((request.flops * factor / 1e9,) * 3) for request in requests]
+
+    def confirm(self, request: ConfirmRequest) -> list[Confirmed]:
+        raise AssertionError("not asked for")
+
+    def compare(self, request: ModelRequest) -> ModelOutcome:
+        raise AssertionError("not asked for")
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+def calibrator(
+    device: Device, folder: Path, builders: Builders | None = None, name: str = "test", enabled: bool = True
+) -> Calibrator:
+    pool = cast(Pool, builders or Builders())
+    return Calibrator(pool, device, folder, device.clock, device=name, rules=RULES, enabled=enabled)
+
+
+def looked(made: Calibrator, device: Device, *slowness: float) -> list[DeviceHealth]:
+    """The health after each check, a check for each slowness."""
+    found = []
+    for factor in slowness:
+        device.slowness, device.now = [factor], device.now + 30.0
+        made.refresh(TARGET)
+        found.append(made.health(TARGET))
+    return found
+
+
+def test_first_use_takes_peak_bandwidth_reference_and_noise(tmp_path: Path) -> None:
+    device = Device()
+    made = calibrator(device, tmp_path)
+    assert (made.calibration(TARGET), made.current()) == (None, (OK, None))
+    made.refresh(TARGET)
+    found = made.calibration(TARGET)
+    assert found is not None
+    assert (found.peak_flops, found.bandwidth) == (pytest.approx(1e9), pytest.approx(1e9))
+    assert found.reference_seconds == found.latest_seconds == pytest.approx(roofline.Reference().work / 1e9)
+    assert (found.drift, found.noise_floor, made.health(TARGET)) == (1.0, LEAST_NOISE, OK)
+    assert made.current() == (OK, found)
+    assert not device.held
+    assert [path.name.partition("-")[2] for path in tmp_path.glob("*.so")] == ["reference.so"]
+
+
+def test_a_check_is_the_kernel_alone_and_only_when_it_is_due(tmp_path: Path) -> None:
+    device, builders = Device(), Builders()
+    made = calibrator(device, tmp_path, builders)
+    made.refresh(TARGET)
+    kernels, device.runs = len(builders.built), []
+    made.refresh(TARGET)
+    assert device.runs == []
+    device.now += 29.9
+    made.refresh(TARGET)
+    assert device.runs == []
+    device.now += 0.2
+    made.refresh(TARGET)
+    assert device.runs == [roofline.Reference().work]
+    assert len(builders.built) == kernels
+
+
+def test_drift_is_seen_and_forgiven(tmp_path: Path) -> None:
+    device = Device()
+    made = calibrator(device, tmp_path)
+    made.refresh(TARGET)
+    assert looked(made, device, 1.05, 1.2, 1.0) == [OK, DRIFTING, OK]
+    found = made.calibration(TARGET)
+    assert found is not None
+    assert found.drift == pytest.approx(1.0)
+
+
+def test_three_slow_checks_are_a_quarantine_and_one_good_one_ends_it(tmp_path: Path) -> None:
+    device = Device()
+    made = calibrator(device, tmp_path)
+    made.refresh(TARGET)
+    assert looked(made, device, 1.8, 1.8, 1.0, 1.8, 1.8) == [DRIFTING, DRIFTING, OK, DRIFTING, DRIFTING]
+    assert looked(made, device, 1.8) == [QUARANTINED]
+    device.slowness = [1.8, 1.7, 1.0]
+    assert made.wait_until_healthy(100.0)
+    assert made.health(TARGET) is OK
+    assert device.slowness == [1.0]
+
+
+def test_a_suspicious_device_is_looked_at_sooner(tmp_path: Path) -> None:
+    device = Device()
+    made = calibrator(device, tmp_path)
+    made.refresh(TARGET)
+    looked(made, device, 1.8)
+    made.refresh(TARGET)
+    made.refresh(TARGET)
+    assert made.health(TARGET) is QUARANTINED
+
+
+def test_waiting_for_a_slow_device_has_a_limit(tmp_path: Path) -> None:
+    device = Device()
+    made = calibrator(device, tmp_path)
+    assert made.wait_until_healthy(0.0)
+    made.refresh(TARGET)
+    looked(made, device, 2.0, 2.0, 2.0)
+    before = device.now
+    assert not made.wait_until_healthy(10.0)
+    assert device.now - before == pytest.approx(10.0, abs=1.0)
+    made.close()
+    assert not made.wait_until_healthy(1e9)
+
+
+def test_a_device_that_stays_slow_is_compared_with_its_new_speed(tmp_path: Path) -> None:
+    device = Device()
+    made = calibrator(device, tmp_path)
+    made.refresh(TARGET)
+    assert looked(made, device, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0)[2:] == [QUARANTINED] * 4
+    assert looked(made, device, 2.0, 2.0) == [OK, OK]
+    found = made.calibration(TARGET)
+    assert found is not None
+    assert found.reference_seconds == pytest.approx(2 * roofline.Reference().work / 1e9)
+    assert found.peak_flops == pytest.approx(1e9)  # it once could
+
+
+def test_a_reference_from_a_busy_device_is_taken_anew(tmp_path: Path) -> None:
+    device = Device(slowness=[1.5])
+    made = calibrator(device, tmp_path)
+    made.refresh(TARGET)
+    assert looked(made, device, 1.0, 1.0, 1.0) == [DRIFTING, DRIFTING, OK]
+    found = made.calibration(TARGET)
+    assert found is not None
+    assert (found.drift, found.peak_flops) == (pytest.approx(1.0), pytest.approx(1e9))
+
+
+def test_the_reference_outlives_the_worker(tmp_path: Path) -> None:
+    first = Device()
+    calibrator(first, tmp_path).refresh(TARGET)
+    later = Device(slowness=[1.2])
+    made = calibrator(later, tmp_path)
+    made.refresh(TARGET)
+    assert later.runs == [roofline.Reference().work]
+    assert made.health(TARGET) is DRIFTING
+
+
+@pytest.mark.parametrize("spoil", ["other device", "other version", "no JSON"])
+def test_a_file_of_something_else_is_passed_over(tmp_path: Path, spoil: str) -> None:
+    calibrator(Device(), tmp_path).refresh(TARGET)
+    (path,) = tmp_path.glob("*.json")
+    if spoil == "other version":
+        path.write_text(path.read_text().replace('"version":1', '"version":2'))
+    elif spoil == "no JSON":
+        path.write_text("{")
+    device = Device()
+    made = calibrator(device, tmp_path, name="another" if spoil == "other device" else "test")
+    made.refresh(TARGET)
+    assert len(device.runs) > 1
+
+
+def test_a_kernel_that_fails_leaves_things_as_they_were(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    device, builders = Device(), Builders(broken=True)
+    made = calibrator(device, tmp_path, builders)
+    made.refresh(TARGET)
+    assert made.current() == (OK, None)
+    assert "no calibration" in caplog.text
+    builders.broken, device.failure, device.now = False, FailureKind.CRASH, 40.0
+    made.refresh(TARGET)
+    assert (made.current(), device.held) == ((OK, None), False)
+    device.failure, device.now = None, 80.0
+    made.refresh(TARGET)
+    known = made.current()
+    assert known[1] is not None
+    device.failure, device.now = FailureKind.RUN_TIMEOUT, 120.0
+    made.refresh(TARGET)
+    assert made.current() == known
+
+
+def test_a_lost_device_is_not_a_slow_one(tmp_path: Path) -> None:
+    device = Device(lost=True)
+    made = calibrator(device, tmp_path)
+    with pytest.raises(DeviceLost):
+        made.refresh(TARGET)
+    assert made.health(TARGET) is OK
+
+
+def test_simulated_devices_and_other_kinds_are_left_alone(tmp_path: Path) -> None:
+    device = Device()
+    calibrator(device, tmp_path, enabled=False).refresh(TARGET)
+    calibrator(device, tmp_path).refresh({"kind": "cuda", "arch": "sm_90a"})
+    assert (device.runs, list(tmp_path.iterdir())) == ([], [])
+
+
+def test_noise_floor_is_what_nineteen_of_twenty_pairs_stay_below() -> None:
+    assert noise_floor([1.0, 1.0]) == LEAST_NOISE
+    assert noise_floor([1.0, 1.1]) == pytest.approx(0.1)
+    assert noise_floor([1.0] * 45 + [2.0]) == LEAST_NOISE
+    assert noise_floor([1.0] * 20 + [1.4] * 20) == pytest.approx(0.4)
+
+
+def test_health_follows_the_newest_checks() -> None:
+    assert judge([], 0.01, RULES) is OK
+    assert judge([1.3], 0.5, RULES) is OK  # within its noise
+    assert judge([0.7], 0.01, RULES) is DRIFTING
+    assert judge([9.0, 1.6, 1.6, 1.6], 9.0, RULES) is QUARANTINED
+    assert not lastingly_faster([0.5, 0.5], 0.01, RULES)
+    assert lastingly_faster([0.5, 0.5, 0.5], 0.01, RULES)
+    assert not lastingly_faster([0.5, 0.5, 0.95], 0.01, RULES)
