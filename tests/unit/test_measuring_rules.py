@@ -102,6 +102,25 @@ def test_an_interval_of_nothing_is_refused(samples: list[float], confidence: flo
         interval.median_interval(samples, 0.01, confidence)
 
 
+@pytest.mark.parametrize("memory", [0.0, 0.7])
+@pytest.mark.parametrize("scatter", [0.002, 0.01, 0.02])
+def test_stopping_early_leaves_the_interval_honest(memory: float, scatter: float) -> None:
+    """Samples end where they happen to agree, and those next to each other are alike: both narrow the interval."""
+    rng, floor, held = np.random.default_rng(7), 0.02, 0
+
+    def measured() -> list[float]:
+        offset, error, samples = 1 + rng.normal(0, floor / 1.96 / math.sqrt(2)), 0.0, list[float]()
+        while len(samples) < 3 or stop(samples) is None:
+            error = memory * error + math.sqrt(1 - memory**2) * rng.normal(0, scatter)
+            samples.append(offset * (1 + error))
+        return samples
+
+    for _ in range(600):
+        low, high = interval.median_interval(measured(), floor)
+        held += low <= statistics.median(measured()) <= high
+    assert held / 600 > 0.9
+
+
 def test_a_record_brings_its_noise_floor() -> None:
     assert interval.recorded_interval([2.0] * 5, {"noise_floor": 0.03}) == interval.median_interval([2.0] * 5, 0.03)
     assert interval.recorded_interval([2.0] * 5, {}) == (2.0, 2.0)
