@@ -15,6 +15,8 @@ from db.blobs import BlobStore
 from db.models import Evaluation, Job, JobTask, Model, Record, Schedule, TargetRow, WorkloadRow
 from db.repositories import schedules, views_jobs
 from db.repositories import views_scheduling as rows
+from services.coordinator import verified
+from services.coordinator.schemas.jobs import Verified
 from tunesmith import metaschedule
 from tunesmith.errors import Conflict
 from tunesmith.measuring.interval import recorded_interval
@@ -103,6 +105,7 @@ def json_lines(best: Best, blobs: BlobStore) -> Iterator[bytes]:
 def _body(best: Best, line: Line, blobs: BlobStore) -> dict[str, Any]:
     record, task = line.record, line.task
     shown = record if record is not None else line.baseline
+    model = verified.of_model(best.error) if line.checked else None
     return {
         "schema": SCHEMA,
         "task": task.name,
@@ -118,11 +121,8 @@ def _body(best: Best, line: Line, blobs: BlobStore) -> dict[str, Any]:
         "trace": line.champion.trace if line.champion is not None else None,
         "latency": _latency(shown),
         "untuned_latency": None if task.untuned_seconds is None else {"median": task.untuned_seconds},
-        "verified": None if best.error is None or not line.checked else {
-            "error": best.error,
-            "definition": "max|tuned(x) - untuned(x)| / max|untuned(x) - untuned(x')|",
-            "reference": "the whole model with default schedules, same inputs",
-        },
+        "verified": _json(_verified(line) or model),
+        "model_verified": _json(model),
         "provenance": _provenance(best, line, shown),
     }  # fmt: skip
 
@@ -130,10 +130,26 @@ def _body(best: Best, line: Line, blobs: BlobStore) -> dict[str, Any]:
 def _latency(record: Record | None) -> dict[str, Any] | None:
     if record is None or not record.samples:
         return None
-    mean = statistics.fmean(record.samples)
-    spread = statistics.stdev(record.samples) / mean if len(record.samples) > 1 and mean else None
-    interval = recorded_interval(record.samples, record.environment)
-    return {"median": record.latency, "samples": record.samples, "cv": spread, "interval": interval}
+    samples = _samples(record)
+    mean = statistics.fmean(samples)
+    spread = statistics.stdev(samples) / mean if len(samples) > 1 and mean else None
+    interval = recorded_interval(samples, record.environment)
+    return {"median": statistics.median(samples), "samples": samples, "cv": spread, "interval": interval}
+
+
+def _samples(record: Record) -> list[float]:
+    """Those of the confirmation, which were not chosen for being the fastest; else those of the race."""
+    confirmed: list[float] = (record.confirmation or {}).get("samples") or record.samples
+    return confirmed
+
+
+def _verified(line: Line) -> Verified | None:
+    """The champion's own check."""
+    return verified.of_schedule(line.record.confirmation) if line.record is not None else None
+
+
+def _json(found: Verified | None) -> dict[str, Any] | None:
+    return found.model_dump(exclude_none=True) if found is not None else None
 
 
 def _provenance(best: Best, line: Line, record: Record | None) -> dict[str, Any]:
@@ -189,7 +205,7 @@ def _texts(best: Best, blobs: BlobStore) -> dict[str, str]:
 def _database_record(best: Best, line: Line, blobs: BlobStore) -> metaschedule.DatabaseRecord:
     assert line.champion is not None
     workload = json.loads(blobs.get_bytes(line.workload.metaschedule_blob))
-    samples = line.record.samples if line.record is not None else [line.champion.latency]
+    samples = _samples(line.record) if line.record is not None else [line.champion.latency]
     return metaschedule.DatabaseRecord(
         workload=(str(workload[0]), str(workload[1])), trace=line.champion.trace, run_seconds=tuple(samples),
         target=best.target, args=line.args,

@@ -14,7 +14,7 @@ from fake_fleet import Folder
 from sqlalchemy.orm import Session
 
 from db.engine import transact
-from db.models import Job, Record, Schedule
+from db.models import Job, JobTask, Record, Schedule
 from services.coordinator.limits import MAX_BODY_BYTES
 from services.coordinator.schemas.common import encode_cursor
 from services.coordinator.usecases import jobs
@@ -37,14 +37,18 @@ def test_a_line_of_the_log_has_the_documented_members(api: Api) -> None:
     line = log(api, job_id)[0]
     assert list(line) == [
         "schema", "task", "weight", "workload", "target", "trace", "latency", "untuned_latency", "verified",
-        "provenance",
+        "model_verified", "provenance",
     ]  # fmt: skip
     assert set(line["workload"]) == {"hash", "module", "metaschedule", "args", "flops"}
     assert all(isinstance(dtype, str) and isinstance(shape, list) for dtype, shape in line["workload"]["args"])
     assert type(line["workload"]["flops"]) is int
     assert set(line["latency"]) == {"median", "samples", "cv", "interval"}
     assert set(line["untuned_latency"]) == {"median"}
-    assert set(line["verified"]) == {"error", "definition", "reference"}
+    assert line["verified"] == {
+        "error": 1e-7, "tolerance": 1e-4, "definition": "max|a-b| / max|b|",
+        "reference": "default schedule, same inputs",
+    }  # fmt: skip
+    assert set(line["model_verified"]) == {"error", "definition", "reference"}
     assert set(line["provenance"]) == {
         "job", "searcher", "trials", "seed", "tvm", "device", "simulated", "measured_at",
     }  # fmt: skip
@@ -60,6 +64,40 @@ def test_a_task_without_a_better_schedule_says_so(api: Api) -> None:
     assert lines[1]["provenance"]["searcher"] is None
 
 
+def confirm_nobody(api: Api) -> None:
+    """Make the records look as they did before there were confirmations."""
+    transact(api.context.sessions, lambda session: session.query(Record).update({"confirmation": None}))
+
+
+def test_what_was_never_confirmed_shows_the_check_of_the_model(api: Api) -> None:
+    job_id = api.finished_job()
+    samples = [line["latency"]["samples"] for line in log(api, job_id)]
+    confirm_nobody(api)
+    lines = log(api, job_id)
+    assert all(line["verified"] == line["model_verified"] is not None for line in lines)
+    assert [len(line["latency"]["samples"]) for line in lines] == [2, 2, 2] != [len(values) for values in samples]
+    assert [task["verified"] for task in api.client.get(f"/v1/jobs/{job_id}/tasks").json()["items"]] == [None] * 3
+    assert api.client.get(f"/v1/jobs/{job_id}/trials").json()["items"][1]["confirmation"] is None
+
+
+def test_tasks_and_trials_show_how_the_best_was_confirmed(api: Api) -> None:
+    job_id = api.finished_job()
+    for task in api.client.get(f"/v1/jobs/{job_id}/tasks").json()["items"]:
+        assert (task["verified"]["error"], task["verified"]["tolerance"]) == (1e-7, 1e-4)
+    trials = api.client.get(f"/v1/jobs/{job_id}/trials", params={"limit": 200}).json()["items"]
+    won = [trial for trial in trials if trial["confirmation"]]
+    assert 0 < len(won) < len(trials)
+    assert all(trial["confirmation"]["won"] and trial["confirmation"]["samples"] for trial in won)
+    assert {(t["stopped"], t["duplicate"], t["device_seconds"]) for t in trials} == {(None, False, 0.0)}
+
+
+def test_a_champion_slower_than_the_default_schedule_is_not_shown_as_verified(api: Api) -> None:
+    job_id = api.finished_job()
+    transact(api.context.sessions, lambda session: session.query(JobTask).update({"untuned_seconds": 1e-9}))
+    tasks = api.client.get(f"/v1/jobs/{job_id}/tasks").json()["items"]
+    assert [(task["best_latency"], task["verified"]) for task in tasks] == [(1e-9, None)] * 3
+
+
 def test_what_another_job_found_after_the_check_is_not_called_verified(api: Api) -> None:
     job_id = api.finished_job()
     later = dt.datetime.now(dt.timezone.utc) + dt.timedelta(hours=1)
@@ -70,7 +108,7 @@ def test_what_another_job_found_after_the_check_is_not_called_verified(api: Api)
         champion.updated_at = later
 
     transact(api.context.sessions, found_by_another)
-    assert all(line["verified"] for line in log(api, job_id))  # still this job's own: the check came after it
+    assert all(line["model_verified"] for line in log(api, job_id))  # still this job's own: the check came after it
 
     def another(session: Session) -> None:
         found_by_another(session)
@@ -81,8 +119,11 @@ def test_what_another_job_found_after_the_check_is_not_called_verified(api: Api)
     other = api.client.post("/v1/jobs", json=GEMM).json()["id"]
     transact(api.context.sessions, another)
     lines = log(api, job_id)
-    assert [line["verified"] is None for line in lines] == [line["provenance"]["job"] == other for line in lines]
-    assert sum(line["verified"] is None for line in lines) == 1
+    assert [line["model_verified"] is None for line in lines] == [line["provenance"]["job"] == other for line in lines]
+    assert sum(line["model_verified"] is None for line in lines) == 1
+    assert all(line["verified"] for line in lines)  # each by its own confirmation, whoever found it
+    confirm_nobody(api)
+    assert sum(line["verified"] is None for line in log(api, job_id)) == 1
 
 
 @pytest.mark.parametrize("value", ["a", 10**30, 1e300, [1], None, True])

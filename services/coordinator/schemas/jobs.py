@@ -9,8 +9,10 @@ from pydantic import BaseModel, Field
 
 from services.coordinator.schemas.common import Body
 from tunesmith.budget import DEFAULT_TRIALS, MAX_TRIALS
+from tunesmith.messages import Confirmation
 from tunesmith.names import DEFAULT_ALLOCATOR, DEFAULT_COST_MODEL, DEFAULT_SEARCHER
 from tunesmith.states import JobState, RoundState
+from tunesmith.types import StopReason
 
 
 class BudgetBody(Body):
@@ -116,8 +118,20 @@ class JobBody(BaseModel):
     finished_at: dt.datetime | None
 
 
+class Verified(BaseModel):
+    """Outputs compared with the default schedule's; ``definition`` and ``reference`` say how ``error`` is meant."""
+
+    error: float
+    tolerance: float | None = Field(None, description="Largest error that counts as right.")
+    definition: str
+    reference: str
+
+
 class TaskBody(BaseModel):
-    """A task of a job. ``share`` is its part of the model's estimated latency now, ``budget_share`` of the trials."""
+    """A task of a job. ``share`` is its part of the model's estimated latency now, ``budget_share`` of the trials.
+
+    ``verified``: the best schedule's own check; null while the default schedule is the best, or where it has none.
+    """
 
     id: int
     name: str
@@ -136,6 +150,7 @@ class TaskBody(BaseModel):
     share: float | None
     budget_share: float
     belief: dict[str, Any] | None
+    verified: Verified | None
 
 
 class FamilyBody(BaseModel):
@@ -189,7 +204,11 @@ class RoundBody(BaseModel):
 
 
 class TrialBody(BaseModel):
-    """One measured candidate; ``index`` counts within its batch, ``sketch`` is null for the default schedule."""
+    """One measured candidate; ``index`` counts within its batch, ``sketch`` is null for the default schedule.
+
+    ``stopped`` says why no further sample was taken; a ``duplicate`` has the samples of a candidate with equal code. A
+    finalist has a ``confirmation``: what came of measuring it again beside the champion.
+    """
 
     id: int
     task: int | None
@@ -207,6 +226,10 @@ class TrialBody(BaseModel):
     message: str
     build_seconds: float
     run_seconds: float
+    device_seconds: float = Field(description="Of `run_seconds`: what the kernel itself ran.")
+    stopped: StopReason | None
+    duplicate: bool
+    confirmation: Confirmation | None
     environment: dict[str, Any]
     created_at: dt.datetime
 

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from db.models import JobTask, WorkloadRow
 from db.repositories import events as event_rows
 from db.repositories import views_jobs as views
+from services.coordinator import verified
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
 from services.coordinator.curve import MAX_POINTS, TaskLatency, best_so_far, down_sample
@@ -40,9 +41,10 @@ def tasks(context: Context, caller: Caller, job_id: str) -> Page[TaskBody]:
         visible(session, caller, job_id)
         found = views.tasks(session, job_id)
         belief = _belief(session, job_id)
+        confirmations = views.confirmations(session, job_id)
     total = sum(task.weight * (_best(task) or 0.0) for task, _, _ in found)
     trials = sum(task.trials for task, _, _ in found)
-    return Page(items=[_task(row, total, trials, belief) for row in found])
+    return Page(items=[_task(row, total, trials, belief, confirmations.get(row[0].id)) for row in found])
 
 
 def _belief(session: Session, job_id: str) -> dict[str, float]:
@@ -52,11 +54,13 @@ def _belief(session: Session, job_id: str) -> dict[str, float]:
 
 
 def _task(
-    row: tuple[JobTask, WorkloadRow, str | None], total: float, trials: int, belief: dict[str, float]
-) -> TaskBody:
+    row: tuple[JobTask, WorkloadRow, str | None], total: float, trials: int, belief: dict[str, float],
+    confirmation: dict[str, Any] | None,
+) -> TaskBody:  # fmt: skip
     task, workload, family = row
     best = _best(task)
     score = belief.get(str(task.id))
+    tuned = best is not None and best == task.best_seconds
     return TaskBody(
         id=task.id, name=task.name, workload=task.workload_hash, family=family or workload.family,
         weight=task.weight, flops=workload.flops, tunable=task.tunable, exhausted=task.exhausted, trials=task.trials,
@@ -66,6 +70,7 @@ def _task(
         share=task.weight * best / total if best and total else None,
         budget_share=task.trials / trials if trials else 0.0,
         belief=None if score is None else {"expected_gain": _finite(score), "uncertainty": None},
+        verified=verified.of_schedule(confirmation) if tuned else None,
     )  # fmt: skip
 
 
@@ -176,8 +181,9 @@ def trials(
             id=row.id, task=row.job_task_id, batch=row.batch_id, index=row.index, workload=row.workload_hash,
             sketch=row.sketch_hash, decisions=row.decisions, latency=row.latency, samples=row.samples,
             interval=recorded_interval(row.samples, row.environment), failure=row.failure, message=row.message,
-            build_seconds=row.build_seconds, run_seconds=row.run_seconds, environment=row.environment,
-            created_at=row.created_at,
+            build_seconds=row.build_seconds, run_seconds=row.run_seconds, device_seconds=row.device_seconds,
+            stopped=row.stopped, duplicate=row.duplicate, confirmation=row.confirmation,
+            environment=row.environment, created_at=row.created_at,
         )
         for row in found[:limit]
     ]  # fmt: skip
