@@ -77,11 +77,6 @@ class Builder:
                 signal.setitimer(signal.ITIMER_REAL, 0)
 
     def build_kernel(self, kernel: roofline.Kernel, target: Mapping[str, Any], out: Path) -> Built:
-        """Build a kernel of ``workers.tvm_backend.roofline``; see there for what it raises."""
-        with self._lease.shared():
-            return roofline.build(kernel, target, out)
-
-    def build_kernel(self, kernel: roofline.Kernel, target: Mapping[str, Any], out: Path) -> Built:
         """Build a calibration kernel; see ``roofline.build``."""
         with self._lease.shared():
             return roofline.build(kernel, target, out)
