@@ -69,11 +69,31 @@ def write(report: Report, out: Path, draw: Draw | None = None, docs: Path | None
     plot = out / f"{report.name}.svg" if draw else None
     paths[1].write_text(markdown(report, plot.name if plot else None), encoding="utf-8")
     if plot and draw:
-        _plot(draw, plot)
+        render(draw, plot)
         paths.append(plot)
     if docs:
         _publish(report, plot, docs)
     return paths
+
+
+def render(draw: Draw, path: Path) -> None:
+    """Draw a plot as an SVG file.
+
+    Raises:
+        MissingDependency: without matplotlib.
+    """
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise MissingDependency(
+            "plots need matplotlib; install it with: pip install -e '.[bench]'", extra="bench"
+        ) from error
+    # Text as text and ids from a fixed salt: small files that only differ where the figures do.
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "tunesmith", "font.size": 9}):
+        figure = Figure(figsize=INCHES, layout="constrained")
+        draw(figure.subplots())
+        figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
 
 
 def markdown(report: Report, plot: str | None = None) -> str:
@@ -135,21 +155,6 @@ def _processor() -> str:
 
 def _line(cells: tuple[Any, ...]) -> str:
     return "| " + " | ".join(cell(value) for value in cells) + " |"
-
-
-def _plot(draw: Draw, path: Path) -> None:
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise MissingDependency(
-            "plots need matplotlib; install it with: pip install -e '.[bench]'", extra="bench"
-        ) from error
-    # Text as text and ids from a fixed salt: small files that only differ where the figures do.
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "tunesmith", "font.size": 9}):
-        figure = Figure(figsize=INCHES, layout="constrained")
-        draw(figure.subplots())
-        figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
 
 
 def _publish(report: Report, plot: Path | None, docs: Path) -> None:

@@ -1,0 +1,22 @@
+"""The program that an operator spec stands for, the same for every tuner. Imports TVM: for child processes."""
+
+from __future__ import annotations
+
+from tunesmith.errors import NothingToTune
+from tunesmith.operators import parse_operator
+from workers.tvm_backend.importing import operator_module
+from workers.tvm_backend.prepare import prepare
+from workers.tvm_backend.tasks import Extracted, extract_tasks
+
+
+def program(operator: str) -> Extracted:
+    """The operator's one task, prepared as the service prepares it.
+
+    Raises:
+        InvalidOperator: it does not parse.
+        NothingToTune: it is not one program.
+    """
+    tasks = extract_tasks(prepare(operator_module(parse_operator(operator))).module)
+    if len(tasks) != 1:
+        raise NothingToTune(f"{operator} is {len(tasks)} programs, and the comparison takes one", field="operator")
+    return tasks[0]

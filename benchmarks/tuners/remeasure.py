@@ -1,0 +1,46 @@
+"""The best schedule of each tuner, measured again in one process, so that the last word is the same for all."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks.processes import Tree
+from benchmarks.tuners.outcome import Final, Outcome
+from benchmarks.tuners.plan import Deadline
+from benchmarks.tuners.remeasure_child import Job
+from tunesmith.errors import MeasurementFailed
+from tunesmith.targets import Target
+
+LIMIT = 240.0
+REPEATS = 20
+CHILD = "benchmarks.tuners.remeasure_child"
+
+
+def run(outcomes: Sequence[Outcome], target: Target, folder: Path, deadline: Deadline, repeats: int = REPEATS) -> Final:
+    """Time the best schedules of one operator and seed.
+
+    Args:
+        outcomes: of the tuners; those without a schedule are left out.
+        target: what they were tuned for.
+        folder: an empty folder.
+        deadline: of everything.
+        repeats: samples of each.
+
+    Raises:
+        MeasurementFailed: a schedule does not build or run, or the time is over.
+    """
+    first, answer = outcomes[0], folder / "answer.json"
+    traces = {outcome.tuner: outcome.trace for outcome in outcomes if outcome.trace is not None}
+    job = Job(first.operator, target.to_json(), traces, repeats, str(folder), str(answer))
+    env = {**os.environ, "TVM_NUM_THREADS": str(target.num_cores)}
+    command = [sys.executable, "-m", CHILD, json.dumps(asdict(job))]
+    with Tree(command, log=folder / "log", folder=folder, env=env) as tree:
+        status = tree.wait(deadline.left(LIMIT))
+        if status != 0:
+            raise MeasurementFailed(f"the best schedules of {first.operator} could not be compared: {tree.tail()}")
+    return Final(first.operator, first.seed, **json.loads(answer.read_text("utf-8")))
