@@ -23,6 +23,8 @@ def describe(kind: str, data: dict[str, Any]) -> str:
     if kind == "new_best":
         before = f" (was {fmt.latency(data['before'])})" if data.get("before") else ""
         return f"{data.get('name')}: {fmt.latency(data.get('seconds'))}{before}"
+    if kind == "crown_refused":
+        return _refused(data)
     if kind == "round_finished":
         failed = f", {data['failed']} failed" if data.get("failed") else ""
         best = f", best {fmt.latency(data['best_after'])}" if data.get("best_after") else ""
@@ -36,6 +38,21 @@ def describe(kind: str, data: dict[str, Any]) -> str:
     if isinstance(problem, dict) and problem.get("detail"):
         parts.append(str(problem["detail"]))
     return ", ".join(parts)
+
+
+def _refused(data: dict[str, Any]) -> str:
+    """Why a finalist is not the new best."""
+    found, champion = fmt.latency(data.get("seconds")), fmt.latency(data.get("champion_seconds"))
+    reason = data["reason"]
+    if reason == "not_faster":
+        why = f"{found} is not surely faster than {champion} (p {data['p_value']:.2g})"
+    elif reason == "overtaken":
+        why = f"{found}, but a faster one was crowned meanwhile"
+    elif reason == "wrong_result" and data.get("error") is not None:
+        why = f"wrong outputs, error {data['error']:.1e}, allowed {data['tolerance']:.0e}"
+    else:
+        why = f"{str(reason).replace('_', ' ')} when measured again"
+    return f"{data.get('name')}: {why}"
 
 
 def _plain(name: str, value: Any) -> bool:

@@ -17,6 +17,7 @@ COLUMNS = [
     {"name": "best", "label": "Best", "field": "best", "align": "right", "sortable": True},
     {"name": "speedup", "label": "Speed-up", "field": "speedup", "align": "right", "sortable": True},
     {"name": "rate", "label": "Throughput", "field": "rate", "align": "right", "sortable": True},
+    {"name": "verified", "label": "Output error", "field": "verified", "align": "right", "sortable": True},
     {"name": "share", "label": "Share of latency", "field": "share", "align": "left", "sortable": True},
     {"name": "trials", "label": "Trials (share of budget)", "field": "trials", "align": "left", "sortable": True},
 ]
@@ -27,6 +28,7 @@ SLOTS = {
     "best": '<q-td :props="props"><b>{{ props.row.best_text }}</b></q-td>',
     "speedup": '<q-td :props="props">{{ props.row.speedup_text }}</q-td>',
     "rate": '<q-td :props="props">{{ props.row.rate_text }}</q-td>',
+    "verified": '<q-td :props="props">{{ props.row.verified_text }}</q-td>',
     "share": """<q-td :props="props"><div style="min-width:84px">{{ props.row.share_text }}
       <div class="ts-bar" style="margin-top:4px"><i :style="{width: 100 * (props.row.share || 0) + '%'}"></i></div>
       </div></q-td>""",
@@ -41,6 +43,7 @@ def row(task: dict[str, Any]) -> dict[str, Any]:
     note = "nothing to tune" if not task.get("tunable", True) else "exhausted" if task.get("exhausted") else ""
     rate = task["gflops"] * 1e9 if task.get("gflops") else None
     spent = task.get("budget_share") or 0.0
+    error = (task.get("verified") or {}).get("error")
     return {
         "id": task["id"],
         "name": task["name"],
@@ -53,6 +56,8 @@ def row(task: dict[str, Any]) -> dict[str, Any]:
         "speedup_text": fmt.speedup(task.get("speedup")),
         "rate": rate,
         "rate_text": fmt.rate(rate),
+        "verified": error,
+        "verified_text": fmt.NOTHING if error is None else f"{error:.1e}",
         "share": task.get("share"),
         "share_text": fmt.share(task.get("share")),
         "trials": task["trials"],

@@ -76,16 +76,21 @@ def test_lines_come_when_something_changes_and_not_too_often(capsys):
 SUMMARY = {
     "job": "j-1", "trials": 400, "seconds": 240.0, "waited_seconds": 0.0, "untuned_seconds": 0.2, "speedup": 40.0,
     "tuned_seconds": 0.005, "latency_source": "measured", "output_error": 2e-6,
-    "tasks": [{"tunable": True, "trials": 400}, {"tunable": True, "trials": 0}, {"tunable": False, "trials": 0}],
+    "tasks": [
+        {"tunable": True, "trials": 400, "best_latency": 1e-3, "untuned_latency": 2e-3, "verified": {"error": 2.4e-7}},
+        {"tunable": True, "trials": 0, "best_latency": None, "untuned_latency": None, "verified": None},
+        {"tunable": False, "trials": 0, "best_latency": 1e-3, "untuned_latency": 1e-3, "verified": None},
+    ],
 }  # fmt: skip
 
 
 def test_the_result_names_latencies_check_log_and_dashboard(tmp_path):
     text = summary.report(SUMMARY, tmp_path, tmp_path / "data", "http://127.0.0.1:1")
-    latency, outputs, effort, log, dashboard = text.splitlines()
+    latency, outputs, schedules, effort, log, dashboard = text.splitlines()
     assert "200 ms untuned -> 5 ms tuned: 40x faster" in latency
     assert "measured end to end" in latency
     assert "2.0e-06" in outputs
+    assert "1 better than the default ones, each with the same outputs: error 2.4e-07" in schedules
     assert "400 trials on only 1 of 2 tasks in 4:00" in effort
     assert "waiting" not in effort
     assert str(tmp_path / "best.jsonl") in log
@@ -96,6 +101,15 @@ def test_the_result_names_latencies_check_log_and_dashboard(tmp_path):
     assert "not compared" in server
     assert "tunesmith best j-1" in server
     assert "http://h:8700/jobs/j-1" in server
+
+
+def test_schedules_that_were_not_checked_are_not_called_right():
+    faster = {"tunable": True, "trials": 9, "best_latency": 1e-3, "untuned_latency": 2e-3}
+    tasks = [faster | {"verified": found} for found in ({"error": 1e-7}, None, {"error": 3e-7})]
+    text = summary.report(SUMMARY | {"tasks": tasks}, None, None, "http://h")
+    assert "3 better than the default ones, 2 of them with the same outputs: error 3.0e-07" in text
+    text = summary.report(SUMMARY | {"tasks": tasks[1:2]}, None, None, "http://h")
+    assert "schedules  1 better than the default ones\n" in text
 
 
 def test_a_run_that_mostly_waited_says_so(tmp_path):

@@ -127,6 +127,29 @@ def test_events_are_told_in_words_and_units() -> None:
     assert describe("job_changed", {"id": "j1", "budget_seconds": 60.0, "list": [1]}) == "budget seconds 60.0 s"
 
 
+def test_a_refused_crown_says_why() -> None:
+    data = {
+        "name": "conv", "reason": "not_faster", "seconds": 0.00171, "champion_seconds": 0.0018, "p_value": 0.117,
+        "error": 1e-7, "tolerance": 1e-4,
+    }  # fmt: skip
+    assert describe("crown_refused", data) == "conv: 1.71 ms is not surely faster than 1.80 ms (p 0.12)"
+    overtaken = {**data, "reason": "overtaken"}
+    assert describe("crown_refused", overtaken) == "conv: 1.71 ms, but a faster one was crowned meanwhile"
+    wrong = {**data, "reason": "wrong_result", "error": 0.25}
+    assert describe("crown_refused", wrong) == "conv: wrong outputs, error 2.5e-01, allowed 1e-04"
+    nothing = {"name": "conv", "seconds": None, "champion_seconds": None, "p_value": None, "error": None}
+    for reason, words in (("wrong_result", "wrong result"), ("run_timeout", "run timeout")):
+        assert describe("crown_refused", {**nothing, "reason": reason}) == f"conv: {words} when measured again"
+    assert shown("crown_refused")
+
+
+def test_a_task_shows_how_far_its_outputs_are_from_the_default_ones() -> None:
+    task = {"id": 3, "name": "t", "weight": 1, "trials": 9, "best_latency": 1e-3}
+    row = job_parts.row({**task, "verified": {"error": 2.4e-7, "tolerance": 1e-4}})
+    assert (row["verified"], row["verified_text"]) == (2.4e-7, "2.4e-07")
+    assert job_parts.row({**task, "verified": None})["verified_text"] == "–"
+
+
 def test_inner_steps_are_only_told_when_they_go_wrong() -> None:
     kinds = ["job_running", "new_best", "round_finished", "batch_retried", "round_failed", "evaluation_done"]
     assert all(map(shown, kinds))

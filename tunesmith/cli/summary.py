@@ -67,6 +67,7 @@ def report(summary: dict[str, Any], out: Path | None, data_dir: Path | None, url
         ("latency", f"{seconds(summary['untuned_seconds'])} untuned -> {seconds(summary['tuned_seconds'])} tuned: "
                     f"{times(summary['speedup'])} faster ({how})"),
         ("outputs", _outputs(summary["output_error"])),
+        ("schedules", _schedules(summary["tasks"])),
         ("effort", _effort(summary)),
         ("log", f"{again}tunesmith best {summary['job']}" if out is None
                 else f"{out / 'best.jsonl'} (MetaSchedule database: {out / 'metaschedule'})"),
@@ -79,6 +80,20 @@ def _outputs(error: float | None) -> str:
     if error is None:
         return "not compared with the untuned model"
     return f"agree with the untuned model: error {error:.1e} of the signal"
+
+
+def _schedules(tasks: list[dict[str, Any]]) -> str:
+    """How many of the tasks' schedules are better than the default ones, and how far they were checked."""
+    better = [task for task in tasks if task["best_latency"] is not None
+              and (task["untuned_latency"] is None or task["best_latency"] < task["untuned_latency"])]  # fmt: skip
+    errors = [task["verified"]["error"] for task in better if task["verified"]]
+    if not errors:
+        return f"{len(better)} better than the default ones"
+    each = "each" if len(errors) == len(better) else f"{len(errors)} of them"
+    return (
+        f"{len(better)} better than the default ones, {each} with the same outputs: "
+        f"error {max(errors):.1e} of the largest value at most"
+    )
 
 
 def _effort(summary: dict[str, Any]) -> str:

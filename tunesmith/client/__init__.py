@@ -10,14 +10,27 @@
 
 from tunesmith.client.client import DEFAULT_URL, Client
 from tunesmith.client.embedded import EmbeddedStack
-from tunesmith.client.schemas import Device, Event, Job, JobTask, Latency, Model, ModelTask, Page, Progress
+from tunesmith.client.schemas import (
+    Device,
+    Event,
+    Failure,
+    Job,
+    JobTask,
+    Latency,
+    Model,
+    ModelTask,
+    Page,
+    Progress,
+    Verified,
+)
 
 __all__ = [
     "Client",
     "DEFAULT_URL",
     "Device",
     "EmbeddedStack",
-    "Event", "Failure",
+    "Event",
+    "Failure",
     "Job",
     "JobTask",
     "Latency",
@@ -25,4 +38,5 @@ __all__ = [
     "ModelTask",
     "Page",
     "Progress",
+    "Verified",
 ]

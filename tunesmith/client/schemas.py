@@ -95,8 +95,20 @@ class ModelTask(Answer):
     weight: int
 
 
+class Verified(Answer):
+    """How far a schedule's outputs lie from the default schedule's, and the largest error that counts as right."""
+
+    error: float
+    tolerance: float | None = None
+    definition: str = ""
+    reference: str = ""
+
+
 class JobTask(Answer):
-    """A task of a job: where the budget goes and what it found. Latencies in seconds."""
+    """A task of a job: where the budget goes and what it found. Latencies in seconds.
+
+    ``verified`` is of the best schedule; None while that is the default one, or where nothing was compared.
+    """
 
     name: str
     weight: int
@@ -105,6 +117,7 @@ class JobTask(Answer):
     best_latency: float | None = None
     untuned_latency: float | None = None
     tunable: bool = True
+    verified: Verified | None = None
 
 
 class Failure(Answer):
@@ -115,13 +128,25 @@ class Failure(Answer):
     message: str = ""
 
 
+class DeviceCalibration(Answer):
+    """What a device can do: FLOP/s, bytes/s, the share by which equal medians differ, latency over that at first."""
+
+    peak_flops: float
+    bandwidth: float
+    noise_floor: float
+    drift: float
+    measured_at: dt.datetime
+
+
 class Device(Answer):
-    """A device that a measure worker reported."""
+    """A device that a measure worker reported. ``health``: ``ok``, ``drifting`` or ``quarantined``."""
 
     name: str
     device_classes: list[str] = []
     alive: bool = True
     simulated: bool = False
+    health: str = "ok"
+    calibration: DeviceCalibration | None = None
 
 
 class Event(Answer):
