@@ -1,0 +1,1 @@
+"""How fast whole models run: untuned, tuned, and on other runtimes."""

@@ -1,0 +1,138 @@
+"""``tunesmith bench models``."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from benchmarks.report import Report, setup, table, write
+from tunesmith.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from benchmarks.models.contest import Entry, Outcome
+
+COLUMNS = (
+    "model", "runtime", "latency, ms", "passes, ms", "speed-up", "share of limit", "candidates", "tuned for, s",
+    "without schedule", "output error", "note",
+)  # fmt: skip
+MODELS, QUICK_MODELS = ("squeezenet", "resnet50"), ("squeezenet",)
+SECONDS, QUICK_SECONDS = 1200.0, 90.0
+SLICE, QUICK_SLICE = 1.5, 0.5
+PASSES, QUICK_PASSES = 6, 4
+TOLERANCE = 1e-2
+
+
+def run(
+    quick: Annotated[bool, typer.Option(help="One model and short tuning; within ten minutes.")] = False,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="An .onnx or .pt2 file, or an architecture of the package onnx: resnet50; repeatable."),
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(min=1.0, help="Wall time of each tuner and model.")] = None,
+    with_: Annotated[str | None, typer.Option("--with", help="Runtimes, separated by commas (default: all).")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of each (default: all cores).")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the random weights and the searches.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the CSV file, the table and the plot.")] = Path("bench-out"),
+    docs: Annotated[Path | None, typer.Option(help="Page whose section is replaced.")] = None,
+) -> None:
+    """Compare whole models: untuned, tuned by Tunesmith and MetaSchedule for the same time, and on other runtimes."""
+    from benchmarks.models.contest import PEERS, Plan, hold
+    from benchmarks.peak.machine import measure
+    from workers.tvm_backend.deploy import local_target
+
+    names = _names(with_, PEERS)
+    cores = threads or len(os.sched_getaffinity(0))
+    plan = Plan(names, local_target(f"cpu:{cores}"), seconds or (QUICK_SECONDS if quick else SECONDS),
+                QUICK_SLICE if quick else SLICE, QUICK_PASSES if quick else PASSES, seed)  # fmt: skip
+    outcomes = []
+    for each in model or (QUICK_MODELS if quick else MODELS):
+        with tempfile.TemporaryDirectory(prefix="tunesmith-models-") as folder:
+            outcomes.append(hold(each, plan, Path(folder), _teller(each)))
+    peak = measure(cores).peak
+    outcomes = [outcome.with_shares(peak) for outcome in outcomes]
+    details = {"threads": str(cores), "wall time of each tuner": f"{plan.seconds:g} s", "seed": str(seed)}
+    report = build(outcomes, setup("onnxruntime", "openvino", "torch") | details)
+    print(table(report.columns, report.rows))
+    for path in write(report, out, lambda axes: draw(axes, outcomes), docs):
+        print(f"wrote {path}")
+
+
+def build(outcomes: Sequence[Outcome], details: dict[str, str]) -> Report:
+    """The table: one row per model and runtime."""
+    rows = [_row(outcome, entry) for outcome in outcomes for entry in outcome.entries]
+    return Report("models", "Whole models", _summary(outcomes), COLUMNS, rows, details)
+
+
+def draw(axes: Any, outcomes: Sequence[Outcome]) -> None:
+    """Latencies as bars from a common start, a group for each model."""
+    bars = [(f"{outcome.model}, {entry.result.name}", entry.result.latency * 1e3, entry.result.name)
+            for outcome in outcomes for entry in outcome.entries if entry.result.latency]  # fmt: skip
+    colours = {name: f"C{i}" for i, name in enumerate(dict.fromkeys(name for _, _, name in bars))}
+    drawn = axes.barh([label for label, _, _ in bars], [value for _, value, _ in bars],
+                      color=[colours[name] for _, _, name in bars])  # fmt: skip
+    axes.bar_label(drawn, fmt="%.3g", padding=3)
+    axes.invert_yaxis()
+    axes.margins(x=0.1)
+    axes.set(xscale="log", xlabel="latency, ms", title="One inference, batch 1")
+
+
+def _names(given: str | None, known: Sequence[str]) -> tuple[str, ...]:
+    names = tuple(known) if given is None else tuple(dict.fromkeys(n.strip() for n in given.split(",") if n.strip()))
+    wrong = next((name for name in names if name not in known), None if names else "")
+    if wrong is not None:
+        raise InvalidInput(f"there is no runtime {wrong!r}; there are {', '.join(known)}", field="with", value=wrong)
+    return names
+
+
+def _teller(model: str) -> Any:
+    started = time.monotonic()
+    return lambda text: print(f"{model}, {time.monotonic() - started:4.0f} s: {text}", flush=True)
+
+
+def _row(outcome: Outcome, entry: Entry) -> tuple[Any, ...]:
+    result, base = entry.result, outcome.entry("untuned")
+    latency = result.latency
+    speedup = base.result.latency / latency if base and base.result.latency and latency else None
+    passes = f"{min(result.medians) * 1e3:.3g} … {max(result.medians) * 1e3:.3g}" if result.medians else None
+    wrong = result.error is not None and not result.error <= TOLERANCE
+    note = result.failure or ("other outputs than the reference" if wrong else "")
+    return (
+        outcome.model, result.name, latency and latency * 1e3, passes, speedup, entry.share, entry.candidates,
+        entry.tuned_seconds, entry.missing, result.error, note,
+    )  # fmt: skip
+
+
+def _summary(outcomes: Sequence[Outcome]) -> str:
+    lines = [
+        "One inference of each model, batch 1, float32, the same random inputs and the same number of threads. "
+        "Both tuners had the same wall time alone on the machine, Tunesmith's with the start of its stack and the "
+        "import of the model, MetaSchedule's (`tune_relax`, 64 candidates a round by default, and 16) with the start "
+        "of its process; rounds that MetaSchedule had measured count also where it had not yet looked at them. "
+        "Then every runtime was timed several times, each time in a process of its own, in turn, there and back; the "
+        "latency is the median of all samples, and `passes` the lowest and the highest median of one process. "
+        "PyTorch is eager. `share of limit`: see the limits of the machine; direct convolution's operations count, "
+        "so that Winograd's algorithm would count as more than it does. `without schedule`: functions that had a "
+        "choice and got no schedule in the time."
+    ]
+    return "\n\n".join(lines + [text for outcome in outcomes if (text := _verdict(outcome))])
+
+
+def _verdict(outcome: Outcome) -> str:
+    from benchmarks.models.contest import TUNERS, better
+    from workers.peers.comparison import FOREIGN
+
+    ours = outcome.entry("tunesmith")
+    rivals = [("untuned", outcome.entry("untuned")), ("the better MetaSchedule", better(outcome, TUNERS[1:])),
+              ("the fastest other runtime", better(outcome, tuple(FOREIGN)))]  # fmt: skip
+    if ours is None or not ours.result.latency:
+        return ""
+    times = [f"{rival.result.latency / ours.result.latency:.3g} times as fast as {name}"
+             + (f" ({rival.result.name})" if rival.result.name != name else "")
+             for name, rival in rivals if rival and rival.result.latency]  # fmt: skip
+    return f"**{outcome.model}**: tuned by Tunesmith it is {', '.join(times)}." if times else ""

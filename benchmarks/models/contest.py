@@ -1,0 +1,155 @@
+"""One model on every runtime: tuned first, each tuner alone; then all libraries timed in turn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchmarks.limits import Peak, share_of_peak
+from benchmarks.models import tuning, zoo
+from tunesmith.errors import MeasurementFailed, TunesmithError
+from tunesmith.targets import Target
+from workers.peers.comparison import FOREIGN, TVM_PEER, Peer, Result, check_outputs, take_turns, write_inputs
+from workers.tvm_backend.deploy import LocalModel, source_of
+
+Tell = Callable[[str], None]
+TUNERS = ("tunesmith", "metaschedule-64", "metaschedule-16")
+"""MetaSchedule with its default of 64 candidates a round, and with 16, which reach every task of a model sooner."""
+PEERS = ("untuned", *TUNERS, *FOREIGN)
+READERS = {
+    "onnx": {**FOREIGN, "torch": "benchmarks.models.torch_onnx"},
+    "pt2": {"torch": FOREIGN["torch"]},
+}
+"""By kind of file: the runtimes that read it, and the modules that run them."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to go about it.
+
+    Attributes:
+        names: of ``PEERS``.
+        seconds: wall time of each tuner.
+        slice: seconds of timing per peer and pass.
+        passes: processes of each peer, 2 at least.
+    """
+
+    names: tuple[str, ...]
+    target: Target
+    seconds: float
+    slice: float
+    passes: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One runtime's outcome.
+
+    Attributes:
+        candidates: measured while tuning; None when nothing was tuned.
+        tuned_seconds: wall time of tuning.
+        missing: functions with a choice that got no schedule.
+        share: of the machine's limit that the latency reaches.
+    """
+
+    result: Result
+    candidates: int | None = None
+    tuned_seconds: float | None = None
+    missing: int | None = None
+    share: float | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A model's entries, in the order of the plan. ``flops``: operations of one run; ``bytes_``: weights and inputs."""
+
+    model: str
+    flops: float
+    bytes_: float
+    entries: list[Entry]
+
+    def entry(self, name: str) -> Entry | None:
+        """The entry of that name, when it has a latency."""
+        return next((e for e in self.entries if e.result.name == name and e.result.latency), None)
+
+    def with_shares(self, peak: Peak) -> Outcome:
+        """With each latency as a share of the limit."""
+        return replace(self, entries=[
+            replace(e, share=share_of_peak(self.flops, self.bytes_, e.result.latency, peak)) if e.result.latency else e
+            for e in self.entries
+        ])  # fmt: skip
+
+
+def hold(model: str, plan: Plan, folder: Path, tell: Tell) -> Outcome:
+    """Tune and time one model.
+
+    Args:
+        model: a file, or a name of the zoo.
+        plan: what takes part, and for how long.
+        folder: empty; everything made on the way goes there.
+        tell: is told what is going on.
+
+    Raises:
+        TunesmithError: the model cannot be read. A peer that fails is an entry that says why.
+    """
+    file = Path(model).absolute() if Path(model).is_file() else zoo.write_model(model, folder / "model.onnx", plan.seed)
+    tell("preparing the model")
+    local = LocalModel(str(file), {}, folder)
+    entries, peers = {}, []
+    for name in plan.names:
+        try:
+            entries[name], peer = _enter(name, file, local, plan, folder, tell)
+            peers.append(peer)
+        except TunesmithError as error:
+            entries[name] = Entry(Result(name, failure=error.detail))
+    tell(f"timing {', '.join(peer.name for peer in peers)} in turn")
+    write_inputs(local.inputs, folder)
+    results = take_turns(peers, folder, plan.slice, plan.target.num_cores, plan.passes)
+    check_outputs(results, folder)
+    for result in results:
+        entries[result.name] = replace(entries[result.name], result=result)
+    return Outcome(Path(model).stem, *_work(local), [entries[name] for name in plan.names])
+
+
+def _enter(name: str, file: Path, local: LocalModel, plan: Plan, folder: Path, tell: Tell) -> tuple[Entry, Peer]:
+    """Make what a peer runs, by tuning where it is a tuner."""
+    if name in FOREIGN:
+        module = READERS[source_of(file)].get(name)
+        if module is None:
+            raise MeasurementFailed(f"{name} does not read .{source_of(file)} files")
+        return Entry(Result(name)), Peer(name, module, file)
+    library, tuned = folder / f"{name}.so", None
+    if name in TUNERS:
+        tell(f"tuning with {name} for {plan.seconds:g} s")
+        tuned = _tune(name, file, local, plan, folder / name)
+    missing = local.compile(library, plan.target, None if tuned is None else tuned.records)
+    peer = Peer(name, TVM_PEER, library)
+    if tuned is None:
+        return Entry(Result(name)), peer
+    return Entry(Result(name), tuned.candidates, tuned.seconds, len(missing)), peer
+
+
+def _tune(name: str, file: Path, local: LocalModel, plan: Plan, folder: Path) -> tuning.Tuned:
+    folder.mkdir()
+    if name == "tunesmith":
+        return tuning.tunesmith(file, plan.target, plan.seconds, plan.seed, folder)
+    per_round = int(name.removeprefix("metaschedule-"))
+    return tuning.metaschedule(local.module, plan.target, plan.seconds, per_round, plan.seed, folder)
+
+
+def _work(local: LocalModel) -> tuple[float, float]:
+    """Operations of one run, and bytes of weights and inputs: the least that has to be read."""
+    from workers.tvm_backend.tasks import extract_tasks
+
+    flops = sum(task.workload.flops * task.weight for task in extract_tasks(local.module))
+    inputs = sum(math.prod(spec.shape) * 4 for spec in local.inputs)
+    return flops, float(local.params.stat().st_size + inputs)
+
+
+def better(outcome: Outcome, names: Sequence[str]) -> Entry | None:
+    """The fastest of the entries of these names."""
+    found = [entry for name in names if (entry := outcome.entry(name))]
+    return min(found, key=lambda entry: entry.result.latency or math.inf, default=None)

@@ -1,0 +1,153 @@
+"""An ONNX model on PyTorch, eager, on the CPU: ``python -m benchmarks.models.torch_onnx JOB``.
+
+Each node is one call of PyTorch's own operator; weights are loaded once. Image models, opset 7 and later.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from numpy.typing import NDArray
+
+from workers.peers.timing import Run, serve
+
+Attributes = Mapping[str, Any]
+Operator = Callable[..., Any]
+
+
+def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> Run:
+    """The graph's nodes in order, as calls on PyTorch tensors."""
+    import onnx
+    import torch
+    from onnx import numpy_helper
+
+    torch.set_num_threads(threads)
+    graph = onnx.load(model).graph
+    values = {tensor.name: torch.from_numpy(numpy_helper.to_array(tensor).copy()) for tensor in graph.initializer}
+    values |= {name: torch.from_numpy(array) for name, array in inputs.items()}
+    steps = [_step(node) for node in graph.node]
+    names = [output.name for output in graph.output]
+    last = _last_uses(graph, {*values, *names})
+
+    def run() -> list[Any]:
+        live = dict(values)
+        with torch.inference_mode():
+            for (call, arguments, results), done in zip(steps, last, strict=True):
+                found = call(*(live[name] if name else None for name in arguments))
+                live |= zip(results, found if isinstance(found, tuple) else (found,), strict=False)
+                for name in done:
+                    del live[name]
+        return [live[name].numpy() for name in names]
+
+    return run
+
+
+def _step(node: Any) -> tuple[Operator, list[str], list[str]]:
+    from onnx import helper
+
+    attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    found = _operators().get(node.op_type)
+    if found is None:
+        raise NotImplementedError(f"the PyTorch peer does not know the ONNX operator {node.op_type}")
+    return partial(found, attributes), list(node.input), list(node.output)
+
+
+def _last_uses(graph: Any, keep: set[str]) -> list[list[str]]:
+    """For each node the values that nothing reads after it."""
+    seen, uses = set(keep), []
+    for node in reversed(graph.node):
+        names = [name for name in dict.fromkeys((*node.input, *node.output[:1])) if name and name not in seen]
+        seen.update(names)
+        uses.append(names)
+    return uses[::-1]
+
+
+def _operators() -> dict[str, Operator]:
+    import torch
+    from torch.nn import functional
+
+    return {
+        "Add": lambda a, x, y: x + y,
+        "AveragePool": _average_pool,
+        "BatchNormalization": lambda a, x, scale, bias, mean, variance: functional.batch_norm(
+            x, mean, variance, scale, bias, eps=a.get("epsilon", 1e-5)),
+        "Concat": lambda a, *parts: torch.cat(parts, a["axis"]),
+        "Conv": _convolution,
+        "Dropout": lambda a, x, *rest: x,
+        "Flatten": lambda a, x: x.flatten(a.get("axis", 1)),
+        "Gemm": _gemm,
+        "GlobalAveragePool": lambda a, x: functional.adaptive_avg_pool2d(x, 1),
+        "LRN": lambda a, x: functional.local_response_norm(
+            x, a["size"], a.get("alpha", 1e-4), a.get("beta", 0.75), a.get("bias", 1.0)),
+        "MatMul": lambda a, x, y: x @ y,
+        "MaxPool": _max_pool,
+        "Mul": lambda a, x, y: x * y,
+        "Relu": lambda a, x: functional.relu(x),
+        "Reshape": lambda a, x, shape: x.reshape([x.shape[i] if dim == 0 else dim
+                                                  for i, dim in enumerate(shape.tolist())]),
+        "Softmax": lambda a, x: x.softmax(a.get("axis", 1)),
+        "Sum": lambda a, first, *rest: sum(rest, first),
+        "Transpose": lambda a, x: x.permute(a["perm"]).contiguous(),
+        "Unsqueeze": lambda a, x: _unsqueeze(x, a["axes"]),
+    }  # fmt: skip
+
+
+def _convolution(a: Attributes, x: Any, weight: Any, bias: Any = None) -> Any:
+    from torch.nn import functional
+
+    x, padding = _pad(a, x, 0.0)
+    return functional.conv2d(x, weight, bias, a.get("strides", [1, 1]), padding, a.get("dilations", [1, 1]),
+                             a.get("group", 1))  # fmt: skip
+
+
+def _max_pool(a: Attributes, x: Any) -> Any:
+    from torch.nn import functional
+
+    x, padding = _pad(a, x, float("-inf"))
+    return functional.max_pool2d(x, a["kernel_shape"], a.get("strides", [1, 1]), padding,
+                                 ceil_mode=bool(a.get("ceil_mode", 0)))  # fmt: skip
+
+
+def _average_pool(a: Attributes, x: Any) -> Any:
+    import torch
+    from torch.nn import functional
+
+    size, strides, ceil = a["kernel_shape"], a.get("strides", [1, 1]), bool(a.get("ceil_mode", 0))
+    padded, padding = _pad(a, x, 0.0)
+    counts = bool(a.get("count_include_pad", 0))
+    means = functional.avg_pool2d(padded, size, strides, padding, ceil, counts)
+    if padded is x or counts:
+        return means
+    inside = _pad(a, torch.ones_like(x[:1, :1]), 0.0)[0]  # the share of each window that is not padding
+    return means / functional.avg_pool2d(inside, size, strides, 0, ceil)
+
+
+def _pad(a: Attributes, x: Any, value: float) -> tuple[Any, list[int]]:
+    """``x`` and the padding left to the operator, which knows symmetric padding alone."""
+    from torch.nn import functional
+
+    top, left, bottom, right = a.get("pads", [0, 0, 0, 0])
+    if (top, left) == (bottom, right):
+        return x, [top, left]
+    return functional.pad(x, (left, right, top, bottom), value=value), [0, 0]
+
+
+def _gemm(a: Attributes, x: Any, y: Any, bias: Any = None) -> Any:
+    import torch
+
+    x, y = x.T if a.get("transA") else x, y.T if a.get("transB") else y
+    alpha, beta = a.get("alpha", 1.0), a.get("beta", 1.0)
+    return alpha * (x @ y) if bias is None else torch.addmm(bias, x, y, beta=beta, alpha=alpha)
+
+
+def _unsqueeze(x: Any, axes: list[int]) -> Any:
+    for axis in sorted(axes):
+        x = x.unsqueeze(axis)
+    return x
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1:], prepare)

@@ -1,0 +1,86 @@
+"""A model tuned by Tunesmith and by MetaSchedule for the same wall time, each alone on the machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.models.metaschedule import DONE, Job
+from benchmarks.processes import Tree
+from tunesmith.client import Client, EmbeddedStack
+from tunesmith.errors import MeasurementFailed, TunesmithError
+from tunesmith.metaschedule import DatabaseRecord, read_database
+from tunesmith.schedule_log import read_log
+from tunesmith.targets import Target
+
+GRACE = 60.0
+"""Seconds beyond the budget for a round that is under way."""
+FAILED_SECONDS = 1e9
+"""MetaSchedule records what failed with a latency beyond this."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a tuner found.
+
+    Attributes:
+        records: schedules; the fastest of a workload counts.
+        candidates: measured with success.
+        seconds: wall time from the tuner's start to its end.
+    """
+
+    records: list[DatabaseRecord]
+    candidates: int
+    seconds: float
+
+
+def tunesmith(model: Path, target: Target, seconds: float, seed: int, folder: Path) -> Tuned:
+    """Tune through an embedded stack of its own; its start and the model's import count.
+
+    Raises:
+        TunesmithError: the stack does not start, or the job fails.
+    """
+    started = time.monotonic()
+    with EmbeddedStack(folder / "stack") as stack, Client(stack.url) as client:
+        uploaded = client.wait_model(client.upload_model(model).id, timeout=seconds)
+        left = max(1.0, seconds - (time.monotonic() - started))
+        job = client.submit(model_id=uploaded.id, target=target.to_json(), seconds=left, seed=seed, verify=False,
+                            warm_start=False)  # fmt: skip
+        try:
+            job = client.wait(job.id, timeout=left + GRACE)
+        except TunesmithError:
+            job = client.wait(client.cancel(job.id).id, timeout=GRACE)
+        taken = time.monotonic() - started
+        failed = sum(failure.count for failure in client.failures(job.id))
+        log = client.download_best(job.id, folder / "best.jsonl")
+    return Tuned(read_log(log), max(0, job.progress.trials - failed), taken)
+
+
+def metaschedule(module: bytes, target: Target, seconds: float, per_round: int, seed: int, folder: Path) -> Tuned:
+    """Tune with ``tune_relax`` in processes of its own; TVM's start counts, the model's import does not.
+
+    Args:
+        module: JSON of the prepared module.
+        per_round: candidates a round; TVM's default is 64.
+
+    Raises:
+        MeasurementFailed: TVM ended early.
+    """
+    file, database = folder / "module.json", folder / "database"
+    database.mkdir(parents=True)
+    file.write_bytes(module)
+    job = Job(str(file), target.to_json(), str(database), seconds, per_round, seed)
+    command = [sys.executable, "-m", "benchmarks.models.metaschedule", json.dumps(asdict(job))]
+    env = {**os.environ, "TVM_NUM_THREADS": str(target.num_cores)}
+    with Tree(command, log=folder / "log.txt", folder=folder, env=env) as tree:
+        tree.wait(seconds + 2 * GRACE)
+        if not (database / DONE).exists():
+            raise MeasurementFailed(f"MetaSchedule ended early: {tree.tail()}")
+    taken = float(json.loads((database / DONE).read_text())["seconds"])
+    records = read_database(database)
+    good = [record for record in records if min(record.run_seconds, default=FAILED_SECONDS) < FAILED_SECONDS]
+    return Tuned(good, len(good), taken)
