@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -13,8 +14,27 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, invoke_w
 
 
 @app.callback()
-def run(context: typer.Context) -> None:
+def run(
+    context: typer.Context,
+    quick: Annotated[bool, typer.Option("--quick", help="Four seeds: half a minute.")] = False,
+    seeds: Annotated[int, typer.Option(help="Runs of each searcher on each space.", min=2)] = 20,
+    batch: Annotated[int, typer.Option(help="Candidates of a round.", min=1)] = 8,
+    jobs: Annotated[int, typer.Option(help="Processes; 0: one for each core.", min=0)] = 0,
+    data: Annotated[Path | None, typer.Option(help="Folder of recordings; the shipped ones by default.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("bench-out"),
+    docs: Annotated[Path | None, typer.Option(help="Page whose sections are replaced.")] = None,
+) -> None:
     """Compare searchers, allocators and cost models on recorded data, without hardware."""
+    if context.invoked_subcommand is not None:
+        return
+    from benchmarks.replay.studies import Plan, study
+    from benchmarks.replay.workloads import DATA
+    from benchmarks.report import write
+
+    plan = Plan(data or DATA, tuple(range(4 if quick else seeds)), batch, jobs or len(os.sched_getaffinity(0)))
+    for report, draw, published in study(plan):
+        for path in write(report, out, draw, docs if published else None):
+            typer.echo(path)
 
 
 @app.command()
@@ -39,9 +59,10 @@ def collect(
     with tempfile.TemporaryDirectory(prefix="tunesmith-replay-") as scratch:
         station = Station(Path(scratch))
         try:
-            collector = Collector(station, folder, deadline, lambda line: print(line, flush=True), Rules(points=points))
+            collector = Collector(station, folder, deadline, typer.echo, Rules(points=points))
             found = [collector.collect(spec, WORKLOADS.get(spec, 1.0)) for spec in operator or WORKLOADS]
         finally:
             station.close()
     whole = sum(recording is not None and bool(recording.facts.get("complete")) for recording in found)
-    print(f"{whole} of {len(found)} recordings complete" + ("" if whole == len(found) else ": run it again to go on"))
+    rest = "" if whole == len(found) else ": run it again to go on"
+    typer.echo(f"{whole} of {len(found)} recordings complete{rest}")

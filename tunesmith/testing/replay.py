@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -223,18 +223,21 @@ class Recording(Resolver):
 
 
 def replay(searcher: Searcher, recording: Recording, *, budget: int, batch: int, score: Score | None = None,
-           seed: int = 0) -> Floats:
+           learn: Callable[[Sequence[Measurement]], None] | None = None, seed: int = 0) -> Floats:
     """Best recorded latency after each of ``budget`` evaluations, in seconds: float64 [budget].
 
-    The searcher is told noisy samples; the curve holds the recorded medians. A searcher that has nothing left to
-    propose keeps its last value, and infinity stands for no valid result.
+    The searcher, and ``learn``, are told noisy samples; the curve holds the recorded medians. A searcher that has
+    nothing left to propose keeps its last value, and infinity stands for no valid result.
     """
     found: list[float] = []
     while len(found) < budget:
         asked = searcher.ask(min(batch, budget - len(found)), score=score or recording.validity)
         if not asked:
             break
-        searcher.tell(recording.measure(asked, seed=seed))
+        results = recording.measure(asked, seed=seed)
+        searcher.tell(results)
+        if learn is not None:
+            learn(results)
         found += recording.latency(recording.space.batch(asked)).tolist()
     curve = np.full(budget, np.inf)
     curve[:len(found)] = found

@@ -85,11 +85,15 @@ def score(found: Floats, latency: Floats) -> Floats:
         float64 [runs, budget]; 1 where random search is at the optimum itself.
     """
     values = penalised(latency)
-    expected, best = random_curve(latency, found.shape[1]), float(values.min())
-    lead = expected - np.minimum(found, values.max())
+    best = float(values.min())
+    return against(np.minimum(found, values.max()), random_curve(latency, found.shape[1]), best)
+
+
+def against(found: Floats, expected: Floats, best: float) -> Floats:
+    """P of curves [runs, budget] between any baseline [budget] and a bound; 1 where the baseline is at the bound."""
     room = expected - best
     flat = room <= 1e-12 * best
-    out: Floats = np.where(flat, 1.0, lead / np.where(flat, 1.0, room))
+    out: Floats = np.where(flat, 1.0, (expected - found) / np.where(flat, 1.0, room))
     return out
 
 

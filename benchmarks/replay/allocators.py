@@ -1,0 +1,106 @@
+"""Every registered allocator on learning curves of recorded spaces: a model whose tasks are the spaces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.report import Report
+from tunesmith.allocate.base import TaskView
+from tunesmith.allocate.registry import ALLOCATORS, make_allocator
+from tunesmith.space.base import Floats
+from tunesmith.testing import score
+from tunesmith.testing.replay import Recording
+
+ROUNDS = 24
+"""Of one task at most; then its curve ends and it counts as exhausted."""
+MEAN_ROUNDS = 6
+"""Rounds to give away beyond the first of each task, per task."""
+
+
+def rounds_of(curves: Floats, batch: int) -> Floats:
+    """Best latency after each full round, from curves over evaluations: [seeds, rounds]."""
+    out: Floats = curves[:, batch - 1::batch]
+    return out
+
+
+def run(name: str, recordings: Sequence[Recording], curves: Floats, batch: int, seed: int) -> Floats:
+    """The model's latency after each round beyond the first of each task, in seconds.
+
+    Args:
+        curves: best latency of each task after each round, float64 [tasks, rounds].
+    """
+    allocator = make_allocator(name, seed)
+    done = [0] * len(recordings)
+    out = []
+    for _ in range(len(recordings) * (1 + MEAN_ROUNDS)):
+        tasks = [
+            TaskView(i, r.weight, float(r.facts.get("flops", 1.0)), str(r.facts.get("family", r.name)), r.untuned,
+                     tuple(curves[i, :done[i]].tolist()), done[i] * batch, done[i] >= curves.shape[1])
+            for i, r in enumerate(recordings)]
+        choice = allocator.choose(tasks, {})
+        if choice is None:
+            break
+        done[choice.task] += 1
+        out.append(sum(r.weight * _now(r, curves[i], n) for i, (r, n) in enumerate(zip(recordings, done, strict=True))))
+    return np.array(out[len(recordings):])
+
+
+def _now(recording: Recording, curve: Floats, rounds: int) -> float:
+    return min(recording.untuned, float(curve[rounds - 1])) if rounds else recording.untuned
+
+
+def random_allocation(recordings: Sequence[Recording], curves: Floats, steps: int) -> Floats:
+    """Expected latency of the model when each of ``steps`` rounds goes to a task drawn at random: float64 [steps].
+
+    After t draws a task of N has had n of them with the binomial probability of n among t at 1/N; rounds beyond the
+    end of its curve change nothing.
+    """
+    n = len(recordings)
+    total, most = np.zeros(steps), curves.shape[1] - 1
+    odds = np.zeros(steps + 1)
+    odds[0] = 1.0
+    values = np.array([[_now(r, c, 1 + min(k, most)) * r.weight for k in range(steps + 1)]
+                       for r, c in zip(recordings, curves, strict=True)]).sum(axis=0)
+    for t in range(steps):
+        odds = odds * (1 - 1 / n) + np.concatenate([[0.0], odds[:-1]]) / n
+        total[t] = odds @ values
+    return total
+
+
+def study(recordings: Sequence[Recording], curves: Floats, batch: int) -> Mapping[str, Floats]:
+    """P of every allocator after each round: float64 [seeds, steps] by name.
+
+    Args:
+        curves: float64 [tasks, seeds, rounds].
+    """
+    best = sum(r.weight * min(r.untuned, r.optimum) for r in recordings)
+    out: dict[str, Floats] = {}
+    for name in ALLOCATORS:
+        rows = []
+        for seed in range(curves.shape[1]):
+            found = run(name, recordings, curves[:, seed], batch, seed)
+            expected = random_allocation(recordings, curves[:, seed], len(found))
+            rows.append(score.against(found[None], expected, best)[0])
+        out[name] = np.stack(rows)
+    return out
+
+
+def report(found: Mapping[str, Floats], tasks: int, batch: int, method: str, setup: dict[str, str]) -> Report:
+    """One line per allocator, the best first."""
+    rows: list[tuple[Any, ...]] = []
+    for name, values in found.items():
+        mean = score.bootstrap(values.mean(axis=1)[None])
+        last = score.bootstrap(values[:, -1:].T)
+        rows.append((name, round(mean.mean, 4), round(mean.low, 4), round(mean.high, 4), round(last.mean, 4)))
+    rows.sort(key=lambda row: -row[1])
+    seeds, steps = next(iter(found.values())).shape
+    summary = (
+        f"A model of {tasks} tasks, each with the learning curve of {method} on one recorded space ({batch} candidates "
+        f"a round, {seeds} seeds); {steps} rounds are given away after the first of each task. P: 0 is the computed "
+        "expectation of giving each round to a task at random, 1 the optimum of every task at once; the mean over the "
+        "rounds, with a 95 % bootstrap over seeds.")
+    columns = ("allocator", "P", "95 % from", "to", "P after the last round")
+    return Report("replay-allocators", "Allocators, replayed", summary, columns, rows, setup)

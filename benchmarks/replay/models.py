@@ -1,0 +1,100 @@
+"""Every registered cost model on recorded programs, from encoded decisions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.replay.ranking import decision_features
+from benchmarks.report import Report
+from costmodels.base import Floats, TrainingSet
+from costmodels.metrics import Metrics, evaluate, network_top_k_score
+from costmodels.registry import COST_MODELS, make_cost_model
+from tunesmith.testing import score
+from tunesmith.testing.replay import Recording
+
+SIZES = (32, 128)
+"""Programs to learn from."""
+NOTHING = "none (random ranks)"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A model on one space.
+
+    Attributes:
+        size: programs that it learned from, at most half of the space; all others were ranked.
+        scores, latency: of those others, in order.
+        seconds: what fitting took.
+    """
+
+    recording: Recording
+    model: str
+    size: int
+    seed: int
+    metrics: Metrics
+    scores: Floats
+    latency: Floats
+    seconds: float
+
+
+def names() -> list[str]:
+    """Every registered model, and none."""
+    return [NOTHING, *COST_MODELS]
+
+
+def run(recording: Recording, model: str, size: int, seed: int) -> Trial:
+    """Learn from ``size`` random points (half of a small space), rank the others."""
+    rng = np.random.default_rng([seed, size])
+    order = rng.permutation(recording.points)
+    known, rest = np.split(order, [min(size, len(order) // 2)])
+    latency, seconds = recording.seconds[rest], 0.0
+    if model == NOTHING:
+        scores: Floats = rng.random(len(rest))
+    else:
+        fitted, started = make_cost_model(model, seed), time.perf_counter()
+        fitted.fit(TrainingSet(decision_features(recording, known), recording.seconds[known],
+                               np.zeros(len(known), dtype=np.int64)))
+        seconds = time.perf_counter() - started
+        scores, _ = fitted.predict(decision_features(recording, rest))
+    metrics = evaluate(scores, latency, np.zeros(len(rest), dtype=np.int64))
+    return Trial(recording, model, size, seed, metrics, scores, latency, seconds)
+
+
+def report(trials: Sequence[Trial], setup: dict[str, str]) -> Report:
+    """One line per model and training size."""
+    rows: list[tuple[Any, ...]] = []
+    for model in dict.fromkeys(t.model for t in trials):
+        for size in sorted({t.size for t in trials if t.model == model}):
+            rows.append((model, size, *_figures([t for t in trials if (t.model, t.size) == (model, size)])))
+    spaces, seeds = len({t.recording.name for t in trials}), len({t.seed for t in trials})
+    summary = (
+        f"A model learns from some random programs of a space and ranks the others ({spaces} spaces, {seeds} seeds), "
+        "from encoded decisions. Definitions as in TenSet and TLP: pair accuracy, that of pairs more than 5 % apart, "
+        "best of all over best among the k best ranked (top-k), share of the ten fastest among the ten best ranked "
+        "(recall), and the top-5 score of a network that runs every space's program by its weight. The band is a 95 % "
+        "bootstrap of the pair accuracy.")
+    columns = ("cost model", "learned from", "pair accuracy", "95 % from", "to", "more than 5 % apart", "top-1",
+               "top-5", "top-10", "recall-10", "network top-5", "fit, ms")
+    return Report("replay-models", "Cost models, replayed", summary, columns, rows, setup)
+
+
+def _figures(trials: Sequence[Trial]) -> tuple[float, ...]:
+    seeds = sorted({t.seed for t in trials})
+    by_space: dict[str, list[Trial]] = {}
+    for trial in trials:
+        by_space.setdefault(trial.recording.name, []).append(trial)
+    pairs = score.bootstrap(np.array([[t.metrics.pairwise for t in mine] for mine in by_space.values()]))
+
+    def mean(name: str) -> float:
+        return float(np.nanmean([getattr(t.metrics, name) for t in trials]))
+
+    network = [network_top_k_score([(t.recording.weight, t.scores, t.latency) for t in trials if t.seed == seed], 5)
+               for seed in seeds]
+    figures = (pairs.mean, pairs.low, pairs.high, mean("pairwise_gap"), mean("top1"), mean("top5"), mean("top10"),
+               mean("recall10"), float(np.mean(network)))
+    return (*(round(f, 4) for f in figures), round(1000 * float(np.median([t.seconds for t in trials])), 1))

@@ -1,0 +1,138 @@
+"""Every registered searcher on every recorded space, alone and with a cost model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.replay.ranking import Ranker
+from benchmarks.report import Report
+from tunesmith.search.registry import SEARCHERS, make_searcher
+from tunesmith.space.base import Floats
+from tunesmith.testing import score
+from tunesmith.testing.replay import Recording, replay
+
+POINTS = 50
+"""Places along a budget where the plot has a value."""
+QUALITY = 0.95
+BASELINE = "random"
+
+
+@dataclass(frozen=True)
+class Method:
+    """A searcher, ranked by a cost model or not."""
+
+    searcher: str
+    model: bool
+
+    @property
+    def name(self) -> str:
+        """For tables."""
+        return f"{self.searcher} + cost model" if self.model else self.searcher
+
+
+def methods() -> list[Method]:
+    """Every registered searcher; all but random search, which ignores ranks, with a cost model as well."""
+    return [Method(name, model) for name in SEARCHERS for model in (False, True) if not (model and name == BASELINE)]
+
+
+def run(recording: Recording, method: Method, seeds: Sequence[int], budget: int, batch: int) -> Floats:
+    """Best latency after each evaluation: float64 [seeds, budget]."""
+    curves = []
+    for seed in seeds:
+        searcher = make_searcher(method.searcher, recording.space, seed)
+        ranker = Ranker(recording, seed) if method.model else None
+        curves.append(replay(
+            searcher, recording, budget=budget, batch=batch, score=ranker.score if ranker else None,
+            learn=ranker.learn if ranker else None, seed=seed))
+    return np.stack(curves)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One method on one space.
+
+    Attributes:
+        curves: best latency after each evaluation, float64 [seeds, budget].
+        score: of Willemsen after each evaluation, the same shape.
+    """
+
+    recording: Recording
+    method: Method
+    curves: Floats
+    score: Floats
+
+
+def judge(recording: Recording, method: Method, curves: Floats) -> Outcome:
+    """Score what :func:`run` found."""
+    return Outcome(recording, method, curves, score.score(curves, recording.seconds[recording.points]))
+
+
+def budget_of(recording: Recording) -> int:
+    """Evaluations after which random search is nearly there."""
+    return score.budget(recording.seconds[recording.points])
+
+
+def report(outcomes: Sequence[Outcome], setup: dict[str, str]) -> Report:
+    """One line per method over all spaces, the best first."""
+    rows: list[tuple[Any, ...]] = []
+    for mine in _by_method(outcomes):
+        mean = score.bootstrap(np.stack([o.score.mean(axis=1) for o in mine]))
+        left = [float(np.mean(o.recording.optimum / o.curves[:, -1])) for o in mine]
+        reached = [float(np.mean(o.curves[:, -1] <= o.recording.optimum / QUALITY)) for o in mine]
+        better = sum(bool(o.score.mean() > 0) for o in mine)
+        rows.append((mine[0].method.name, round(mean.mean, 4), round(mean.low, 4), round(mean.high, 4),
+                     f"{better} of {len(mine)}", round(100 * float(np.mean(left)), 2),
+                     round(100 * float(np.mean(reached)), 2)))
+    rows.sort(key=lambda row: -row[1])
+    spaces, seeds = len({o.recording.name for o in outcomes}), len(outcomes[0].curves)
+    summary = (
+        f"Search on {spaces} recorded spaces, {seeds} seeds each, without hardware. P is the score of Willemsen et "
+        "al.: 0 is the computed expectation of random search, 1 the optimum at once, below 0 worse than random; it is "
+        "the mean over a space's evaluations, up to where random search has come 95 % of the way from the median to "
+        "the optimum, then over spaces. The band is a 95 % bootstrap over seeds. Quality is optimum over best found at "
+        "the end of the budget. The cost model sees encoded decisions, not TVM's features, and is smaller than the "
+        "service's.")
+    columns = ("searcher", "P", "95 % from", "to", "spaces above random", "quality, %",
+               f"runs within {100 * (1 - QUALITY):.0f} % of the optimum, %")
+    return Report("replay", "Searchers, replayed", summary, columns, rows, setup)
+
+
+def details(outcomes: Sequence[Outcome], setup: dict[str, str]) -> Report:
+    """One line per space and method."""
+    rows: list[tuple[Any, ...]] = []
+    for o in outcomes:
+        mean = score.bootstrap(o.score.mean(axis=1)[None])
+        rows.append((o.recording.name, len(o.recording.points), o.curves.shape[1],
+                     round(1e6 * o.recording.optimum, 2), o.method.name, round(mean.mean, 4), round(mean.low, 4),
+                     round(mean.high, 4), round(float(np.mean(o.recording.optimum / o.curves[:, -1])), 4)))
+    columns = ("space", "points", "budget", "optimum, µs", "searcher", "P", "95 % from", "to", "quality")
+    return Report("replay-spaces", "Searchers, space by space", "", columns, rows, setup)
+
+
+def draw(outcomes: Sequence[Outcome], axes: Any) -> None:
+    """P over the share of the budget, with the bootstrap's band."""
+    where = np.linspace(0, 1, POINTS)
+    for mine in _by_method(outcomes):
+        curves = np.stack([_resampled(o.score, where) for o in mine])  # [spaces, seeds, POINTS]
+        bands = [score.bootstrap(curves[:, :, i], draws=400) for i in range(POINTS)]
+        (line,) = axes.plot(100 * where, [b.mean for b in bands], label=mine[0].method.name)
+        low, high = [b.low for b in bands], [b.high for b in bands]
+        axes.fill_between(100 * where, low, high, alpha=0.2, color=line.get_color())
+    axes.axhline(0, color="grey", linewidth=0.8)
+    axes.set(xlabel="share of the budget, %", ylabel="P (0: random search, 1: optimum)", ylim=(None, 1.0))
+    axes.legend()
+
+
+def _resampled(values: Floats, where: Floats) -> Floats:
+    """Rows at shares of their length."""
+    columns = np.round(where * (values.shape[1] - 1)).astype(np.int64)
+    out: Floats = values[:, columns]
+    return out
+
+
+def _by_method(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
+    return [[o for o in outcomes if o.method == method] for method in dict.fromkeys(o.method for o in outcomes)]

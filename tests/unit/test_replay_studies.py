@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import csv
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from recordings import synthetic
+from typer.testing import CliRunner
+
+from benchmarks.replay import allocators, models, searchers
+from benchmarks.replay.command import app
+from benchmarks.replay.ranking import FEWEST, Ranker
+from benchmarks.replay.searchers import Method
+from benchmarks.replay.workloads import WORKLOADS, file_of, load_all
+from tunesmith.allocate.registry import ALLOCATORS
+from tunesmith.errors import InvalidInput
+from tunesmith.operators import parse_operator
+from tunesmith.search.registry import SEARCHERS
+from tunesmith.testing.replay import Recording
+
+BATCH = 8
+
+
+@pytest.fixture(scope="module")
+def toys() -> list[Recording]:
+    return [synthetic(f"toy{i}", i) for i in range(3)]
+
+
+def test_every_searcher_is_replayed() -> None:
+    assert {m.searcher for m in searchers.methods()} == set(SEARCHERS)
+    assert Method("random", True) not in searchers.methods()
+
+
+@pytest.mark.parametrize("method", searchers.methods(), ids=lambda m: m.name)
+def test_replays_repeat_and_find_the_optimum(method: Method, toys: list[Recording]) -> None:
+    toy = toys[0]
+    curves = searchers.run(toy, method, (0, 1), len(toy.points), BATCH)
+    assert curves.shape == (2, len(toy.points))
+    assert (curves[:, -1] == toy.optimum).all()
+    assert (curves == searchers.run(toy, method, (0, 1), len(toy.points), BATCH)).all()
+
+
+def test_random_search_scores_about_zero(toys: list[Recording]) -> None:
+    toy = toys[1]
+    curves = searchers.run(toy, Method("random", False), range(120), 12, 4)
+    outcome = searchers.judge(toy, Method("random", False), curves)
+    # Random search draws sketches by the logarithm of their size, so it is not exactly uniform.
+    assert abs(outcome.score.mean()) < 0.25
+
+
+def test_a_cost_model_that_learns_ranks_better_than_chance(toys: list[Recording]) -> None:
+    toy = toys[0]
+    ranker = Ranker(toy, 0)
+    everything = toy.space.at(toy.points)
+    assert not ranker.score(everything).mean.any()
+    known = np.random.default_rng(0).permutation(toy.points)[:40]
+    candidates = toy.space.candidates(toy.space.at(known))
+    ranker.learn(toy.measure(candidates[:FEWEST - 1]))
+    assert not ranker.score(everything).mean.any()
+    ranker.learn(toy.measure(candidates[FEWEST - 1:]))
+    valid = np.isfinite(toy.seconds[toy.points])
+    ranks = np.argsort(np.argsort(ranker.score(everything).mean[valid]))
+    speed = np.argsort(np.argsort(-toy.seconds[toy.points][valid]))
+    assert np.corrcoef(ranks, speed)[0, 1] > 0.5
+
+
+def test_reports_name_every_method(toys: list[Recording]) -> None:
+    outcomes = [searchers.judge(toy, method, searchers.run(toy, method, (0, 1), searchers.budget_of(toy), BATCH))
+                for toy in toys for method in searchers.methods()]
+    report = searchers.report(outcomes, {})
+    assert {row[0] for row in report.rows} == {m.name for m in searchers.methods()}
+    assert [row[1] for row in report.rows] == sorted((row[1] for row in report.rows), reverse=True)
+    assert all(row[2] <= row[1] <= row[3] for row in report.rows)
+    assert len(searchers.details(outcomes, {}).rows) == len(outcomes)
+
+
+def curves_of(toys: list[Recording], rounds: int) -> np.ndarray:
+    return np.stack([searchers.run(toy, Method("random", False), (0, 1), rounds * BATCH, BATCH)[:, BATCH - 1::BATCH]
+                     for toy in toys])
+
+
+def test_random_allocation_is_the_mean_of_all_allocations(toys: list[Recording]) -> None:
+    curves, steps = curves_of(toys[:2], 3)[:, 0], 4
+    expected = allocators.random_allocation(toys[:2], curves, steps)
+
+    def total(done: tuple[int, int]) -> float:
+        return sum(r.weight * min(r.untuned, c[min(n, 2)]) for r, c, n in zip(toys, curves, done, strict=False))
+
+    for t in range(steps):
+        every = [total((draws.count(0), draws.count(1))) for draws in itertools.product((0, 1), repeat=t + 1)]
+        assert expected[t] == pytest.approx(np.mean(every))
+
+
+def test_allocators_spend_rounds_and_never_lose(toys: list[Recording]) -> None:
+    curves = curves_of(toys, 8)
+    found = allocators.study(toys, curves, BATCH)
+    assert set(found) == set(ALLOCATORS)
+    for name, values in found.items():
+        assert values.shape == (2, len(toys) * allocators.MEAN_ROUNDS)
+        assert (values <= 1 + 1e-9).all()
+        latency = allocators.run(name, toys, curves[:, 0], BATCH, 0)
+        assert (np.diff(latency) <= 1e-15).all()
+    report = allocators.report(found, 3, BATCH, "random", {})
+    assert {row[0] for row in report.rows} == set(ALLOCATORS)
+
+
+def test_an_allocation_ends_with_the_curves(toys: list[Recording]) -> None:
+    curves = curves_of(toys, 2)[:, 0]
+    latency = allocators.run("round-robin", toys, curves, BATCH, 0)
+    assert len(latency) == len(toys)
+    ends = [r.weight * min(r.untuned, c[-1]) for r, c in zip(toys, curves, strict=True)]
+    assert latency[-1] == pytest.approx(sum(ends))
+
+
+def test_models_beat_random_ranks(toys: list[Recording]) -> None:
+    trials = [models.run(toy, name, 40, seed) for toy in toys for name in models.names() for seed in (0, 1)]
+    report = models.report(trials, {})
+    accuracy = {row[0]: row[2] for row in report.rows}
+    assert accuracy[models.NOTHING] == pytest.approx(0.5, abs=0.08)
+    assert all(value > 0.65 for name, value in accuracy.items() if name != models.NOTHING)
+    assert all(len(t.scores) == len(t.recording.points) - 40 for t in trials)
+
+
+def test_the_command_writes_its_tables(toys: list[Recording], tmp_path: Path) -> None:
+    for toy in toys[:2]:
+        toy.save(tmp_path / f"{toy.name}.npz")
+    out = tmp_path / "out"
+    done = CliRunner().invoke(app, ["--seeds", "2", "--jobs", "1", "--data", str(tmp_path), "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    with (out / "replay.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["searcher"] for row in rows} == {m.name for m in searchers.methods()}
+    names = {f"{stem}{suffix}" for stem in ("replay", "replay-spaces", "replay-allocators", "replay-models")
+             for suffix in (".csv", ".md")}
+    assert {p.name for p in out.iterdir()} == names | {"replay.svg"}
+
+
+def test_no_recording_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="collect"):
+        load_all(tmp_path)
+
+
+def test_workloads_are_operators_with_files_of_their_own(tmp_path: Path) -> None:
+    assert len({file_of(spec, tmp_path) for spec in WORKLOADS}) == len(WORKLOADS)
+    for spec in WORKLOADS:
+        parse_operator(spec)
