@@ -172,11 +172,10 @@ def trials(
     return session.scalars(query.order_by(Record.id).limit(limit)).all()
 
 
-def confirmations(session: Session, job_id: str) -> dict[int, dict[str, Any]]:
-    """How the best candidate of each task was confirmed, by task."""
-    query = sa.select(JobTask.id, Record.confirmation).join(Record, JobTask.best_record_id == Record.id)
-    found = session.execute(query.where(JobTask.job_id == job_id))
-    return {task: kept for task, kept in found if kept is not None}
+def champions(session: Session, job_id: str) -> dict[int, Record]:
+    """Records of the best candidates, by task."""
+    query = sa.select(JobTask.id, Record).join(Record, JobTask.best_record_id == Record.id)
+    return {row[0]: row[1] for row in session.execute(query.where(JobTask.job_id == job_id))}
 
 
 def baselines(session: Session, job_id: str) -> dict[int, Record]:

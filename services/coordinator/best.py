@@ -15,11 +15,10 @@ from db.blobs import BlobStore
 from db.models import Evaluation, Job, JobTask, Model, Record, Schedule, TargetRow, WorkloadRow
 from db.repositories import schedules, views_jobs
 from db.repositories import views_scheduling as rows
-from services.coordinator import verified
+from services.coordinator import intervals, verified
 from services.coordinator.schemas.jobs import Verified
 from tunesmith import metaschedule
 from tunesmith.errors import Conflict
-from tunesmith.measuring.interval import recorded_interval
 from tunesmith.types import TensorSpec
 
 SCHEMA = "tunesmith.schedule/1"
@@ -130,17 +129,11 @@ def _body(best: Best, line: Line, blobs: BlobStore) -> dict[str, Any]:
 def _latency(record: Record | None) -> dict[str, Any] | None:
     if record is None or not record.samples:
         return None
-    samples = _samples(record)
+    samples = intervals.samples_of(record)
     mean = statistics.fmean(samples)
     spread = statistics.stdev(samples) / mean if len(samples) > 1 and mean else None
-    interval = recorded_interval(samples, record.environment)
-    return {"median": statistics.median(samples), "samples": samples, "cv": spread, "interval": interval}
-
-
-def _samples(record: Record) -> list[float]:
-    """Those of the confirmation, which were not chosen for being the fastest; else those of the race."""
-    confirmed: list[float] = (record.confirmation or {}).get("samples") or record.samples
-    return confirmed
+    median = statistics.median(samples)
+    return {"median": median, "samples": samples, "cv": spread, "interval": intervals.of_record(record)}
 
 
 def _verified(line: Line) -> Verified | None:
@@ -205,7 +198,7 @@ def _texts(best: Best, blobs: BlobStore) -> dict[str, str]:
 def _database_record(best: Best, line: Line, blobs: BlobStore) -> metaschedule.DatabaseRecord:
     assert line.champion is not None
     workload = json.loads(blobs.get_bytes(line.workload.metaschedule_blob))
-    samples = _samples(line.record) if line.record is not None else [line.champion.latency]
+    samples = intervals.samples_of(line.record) if line.record is not None else [line.champion.latency]
     return metaschedule.DatabaseRecord(
         workload=(str(workload[0]), str(workload[1])), trace=line.champion.trace, run_seconds=tuple(samples),
         target=best.target, args=line.args,

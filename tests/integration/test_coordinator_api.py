@@ -47,6 +47,7 @@ def test_everything_about_a_finished_job(both: Api) -> None:
     assert sum(task["budget_share"] for task in tasks) == pytest.approx(1)
     assert sum(task["share"] for task in tasks) == pytest.approx(1)
     assert all(task["best_latency"] <= task["untuned_latency"] == 0.1 and task["gflops"] > 0 for task in tasks)
+    assert all(task["best_interval"][0] <= task["best_latency"] <= task["best_interval"][1] for task in tasks)
     families = get(f"/v1/jobs/{job_id}/families").json()["items"]
     assert [family["tasks"] for family in families] == [3]
     curve = get(f"/v1/jobs/{job_id}/curve").json()

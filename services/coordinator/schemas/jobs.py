@@ -14,6 +14,8 @@ from tunesmith.names import DEFAULT_ALLOCATOR, DEFAULT_COST_MODEL, DEFAULT_SEARC
 from tunesmith.states import JobState, RoundState
 from tunesmith.types import StopReason
 
+INTERVAL = "Seconds: where the median of a second measurement would lie, nineteen times of twenty."
+
 
 class BudgetBody(Body):
     """When the job ends: whichever limit is reached first. Bounds are checked by the use case."""
@@ -145,6 +147,7 @@ class TaskBody(BaseModel):
     failures: int
     untuned_latency: float | None
     best_latency: float | None
+    best_interval: tuple[float, float] | None = Field(description=INTERVAL)
     speedup: float | None
     gflops: float | None
     share: float | None
@@ -219,9 +222,7 @@ class TrialBody(BaseModel):
     decisions: list[Any]
     latency: float | None
     samples: list[float]
-    interval: tuple[float, float] | None = Field(
-        description="Seconds: where the median of a second measurement would lie, nineteen times of twenty."
-    )
+    interval: tuple[float, float] | None = Field(description=INTERVAL)
     failure: str | None
     message: str
     build_seconds: float

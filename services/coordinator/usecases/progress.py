@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from db.models import JobTask, WorkloadRow
+from db.models import JobTask, Record, WorkloadRow
 from db.repositories import events as event_rows
 from db.repositories import views_jobs as views
-from services.coordinator import verified
+from services.coordinator import intervals, verified
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
 from services.coordinator.curve import MAX_POINTS, TaskLatency, best_so_far, down_sample
@@ -41,10 +41,10 @@ def tasks(context: Context, caller: Caller, job_id: str) -> Page[TaskBody]:
         visible(session, caller, job_id)
         found = views.tasks(session, job_id)
         belief = _belief(session, job_id)
-        confirmations = views.confirmations(session, job_id)
+        champions, baselines = views.champions(session, job_id), views.baselines(session, job_id)
     total = sum(task.weight * (_best(task) or 0.0) for task, _, _ in found)
     trials = sum(task.trials for task, _, _ in found)
-    return Page(items=[_task(row, total, trials, belief, confirmations.get(row[0].id)) for row in found])
+    return Page(items=[_task(row, total, trials, belief, champions, baselines) for row in found])
 
 
 def _belief(session: Session, job_id: str) -> dict[str, float]:
@@ -55,22 +55,24 @@ def _belief(session: Session, job_id: str) -> dict[str, float]:
 
 def _task(
     row: tuple[JobTask, WorkloadRow, str | None], total: float, trials: int, belief: dict[str, float],
-    confirmation: dict[str, Any] | None,
+    champions: dict[int, Record], baselines: dict[int, Record],
 ) -> TaskBody:  # fmt: skip
     task, workload, family = row
     best = _best(task)
     score = belief.get(str(task.id))
     tuned = best is not None and best == task.best_seconds
+    record = (champions if tuned else baselines).get(task.id)
     return TaskBody(
         id=task.id, name=task.name, workload=task.workload_hash, family=family or workload.family,
         weight=task.weight, flops=workload.flops, tunable=task.tunable, exhausted=task.exhausted, trials=task.trials,
         failures=task.failures, untuned_latency=task.untuned_seconds, best_latency=best,
+        best_interval=intervals.around(best, record) if best is not None and record is not None else None,
         speedup=task.untuned_seconds / best if task.untuned_seconds and best else None,
         gflops=workload.flops / best / 1e9 if best and workload.flops else None,
         share=task.weight * best / total if best and total else None,
         budget_share=task.trials / trials if trials else 0.0,
         belief=None if score is None else {"expected_gain": _finite(score), "uncertainty": None},
-        verified=verified.of_schedule(confirmation) if tuned else None,
+        verified=verified.of_schedule(record.confirmation) if tuned and record is not None else None,
     )  # fmt: skip
 
 
