@@ -188,6 +188,8 @@ def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
     if not hasattr(command, "list_commands"):
         yield path, command
         return
+    if path and command.invoke_without_command:  # a group that does something by itself
+        yield path, command
     for name in command.list_commands(None):
         yield from _commands(command.get_command(None, name), f"{path} {name}")
 
@@ -217,6 +219,7 @@ def metrics() -> str:
 
 
 EVENTS = {
+    "device_health": "a device began to drift, went into quarantine, or left it: `from`, `to`, `drift`",
     "device_joined": "a device registered, or came back",
     "device_left": "a device said goodbye",
     "evaluation_queued": "tuning is over; the compiled model is about to be checked and timed",

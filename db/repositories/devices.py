@@ -14,23 +14,36 @@ from db.models.base import utcnow
 from db.repositories import events
 from db.repositories.upsert import insert_for
 from tunesmith.messages import DeviceReport
+from tunesmith.types import DeviceHealth
 
 
 def report(session: Session, message: DeviceReport, timeout: float, now: dt.datetime | None = None) -> None:
-    """Store a sign of life; a device that was unknown, stopped or silent for ``timeout`` seconds is an event."""
+    """Store a sign of life; a device that was unknown, stopped or silent for ``timeout`` seconds is an event.
+
+    So is a change of its health.
+    """
     now = now or utcnow()
     old = session.get(Device, message.name, populate_existing=True)
     was_live = old is not None and is_live(old, timeout, now)
+    before = old.health if old is not None else DeviceHealth.OK.value
+    found = message.calibration
+    # A worker that starts has none yet: what is known of the device stays.
+    calibration = found.model_dump(mode="json") if found is not None else (old.calibration if old is not None else None)
     values = {
         "worker": message.worker, "host": message.host, "device_classes": message.device_classes,
         "target": message.target, "cores": message.cores, "simulated": message.simulated,
         "environment": message.environment, "busy": message.busy, "stopped": message.stopping, "seen_at": now,
+        "health": message.health.value, "calibration": calibration,
     }
     statement = insert_for(session, Device).values(name=message.name, created_at=now, **values)
     session.execute(statement.on_conflict_do_update(index_elements=["name"], set_=values))
     if was_live == message.stopping:
         kind = "device_left" if message.stopping else "device_joined"
         events.append(session, kind, name=message.name, host=message.host, device_classes=message.device_classes)
+    if before != message.health.value:
+        drift = found.drift if found is not None else None
+        change: dict[str, Any] = {"from": before, "to": message.health.value, "drift": drift}
+        events.append(session, "device_health", name=message.name, **change)
 
 
 def is_live(device: Device, timeout: float, now: dt.datetime | None = None) -> bool:
@@ -46,6 +59,16 @@ def live(
     query = sa.select(Device).where(Device.seen_at >= oldest, ~Device.stopped).order_by(Device.name)
     rows = session.scalars(query.execution_options(populate_existing=True)).all()
     return [row for row in rows if device_class is None or device_class in row.device_classes]
+
+
+def is_measurable(device: Device) -> bool:
+    """False for a device in quarantine: it measures nothing until it recovers."""
+    return device.health != DeviceHealth.QUARANTINED.value
+
+
+def measurable(session: Session, timeout: float, now: dt.datetime | None = None) -> Sequence[Device]:
+    """Live devices that can measure now."""
+    return [row for row in live(session, timeout, now) if is_measurable(row)]
 
 
 def targets_of_kind(session: Session, timeout: float, kind: str) -> list[dict[str, Any]]:

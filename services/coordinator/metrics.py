@@ -14,7 +14,11 @@ GAUGES = {
     "models": ("tunesmith_models", "Models by state.", "state"),
     "rounds": ("tunesmith_rounds_in_flight", "Rounds under way by state.", "state"),
     "trials": ("tunesmith_trials", "Measured candidates by failure, `ok` for those that ran.", "failure"),
-    "devices": ("tunesmith_devices", "Devices, alive or gone.", "state"),
+    "devices": ("tunesmith_devices", "Devices: alive, of them in quarantine, and gone.", "state"),
+    "drift": ("tunesmith_device_drift", "Latency of a device's calibration kernel over that at first.", "device"),
+    "noise_floor": ("tunesmith_device_noise_floor", "Share by which two medians of one kernel may differ.", "device"),
+    "peak_flops": ("tunesmith_device_peak_flops", "Peak of a device in FLOP/s, float32.", "device"),
+    "bandwidth": ("tunesmith_device_bandwidth_bytes", "Bytes per second that a device reads from memory.", "device"),
 }
 
 
@@ -36,7 +40,7 @@ class Metrics:
         )  # fmt: skip
         self.loop_failures = Counter("tunesmith_loop_failures", "Looks that failed.", registry=self.registry)
 
-    def watch(self, read: Callable[[], dict[str, dict[str, int]]]) -> None:
+    def watch(self, read: Callable[[], dict[str, dict[str, float]]]) -> None:
         """Serve gauges from ``read``, which gives numbers by gauge and label."""
         self.registry.register(_Gauges(read))
 
@@ -46,7 +50,7 @@ class Metrics:
 
 
 class _Gauges(Collector):
-    def __init__(self, read: Callable[[], dict[str, dict[str, int]]]) -> None:
+    def __init__(self, read: Callable[[], dict[str, dict[str, float]]]) -> None:
         self._read = read
 
     def describe(self) -> Iterator[Metric]:

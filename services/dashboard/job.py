@@ -90,7 +90,10 @@ class Notices:
     def show(self, job: dict[str, Any]) -> None:
         """Say what the job waits for and why it failed."""
         waiting = job.get("waiting_for")
-        if waiting and "device_class" in waiting:
+        if waiting and "quarantined" in waiting:
+            text = f"{waiting['quarantined']} runs far slower than it did. The job goes on when it recovers."
+            self._waiting.show("warn", "The device is in quarantine", text)
+        elif waiting and "device_class" in waiting:
             text = f"No live device of class {waiting['device_class']} is registered. The job goes on when one does."
             self._waiting.show("warn", "Waiting for a device", text)
         elif waiting:

@@ -132,9 +132,22 @@ class DeviceStrip:
             state, colour = "measuring", "busy"
         else:
             state, colour = "idle", "good"
+        health = device.get("health", "ok")
+        if device.get("alive") and health != "ok":
+            state, colour = words(health), "bad" if health == "quarantined" else "warn"
         cores = f"{device['cores']} cores" if device.get("cores") else ""
-        facts = [state, cores, "simulated" if device.get("simulated") else ""]
+        facts = [state, cores, *calibration_facts(device), "simulated" if device.get("simulated") else ""]
         return device["name"], colour, " · ".join(f for f in facts if f), ", ".join(device.get("device_classes") or [])
+
+
+def calibration_facts(device: dict[str, Any]) -> list[str]:
+    """Peak, noise floor and, when it differs, drift of a device that was calibrated."""
+    found = device.get("calibration")
+    if not found:
+        return []
+    drifted = device.get("health", "ok") != "ok"
+    slower = [f"{fmt.significant(found['drift'])} × its first latency"] if drifted else []
+    return [fmt.rate(found["peak_flops"]), f"noise ±{fmt.share(found['noise_floor'])}", *slower]
 
 
 class JobsTable:

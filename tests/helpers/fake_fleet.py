@@ -93,10 +93,13 @@ class FakeFleet:
         self.evaluation_error: float | None = 1e-6
         self.failing = 0.1
 
-    def register_device(self, name: str = "host-cpu", device_class: str = TARGET.device_class) -> None:
+    def register_device(
+        self, name: str = "host-cpu", device_class: str = TARGET.device_class, **values: Any
+    ) -> None:
         report = DeviceReport(
-            worker=WORKER, name=name, host="host", device_classes=[device_class], target=TARGET.to_json(), cores=2
-        )
+            worker=WORKER, name=name, host="host", device_classes=[device_class], target=TARGET.to_json(), cores=2,
+            **values,
+        )  # fmt: skip
         self._write(lambda session: devices.report(session, report, 15.0))
 
     def do(self, message: Message) -> None:

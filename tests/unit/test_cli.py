@@ -151,6 +151,19 @@ def test_device_list(capsys, server):
     assert run(capsys, "device", "list", "--json")[1][0][0]["name"] == "d"
 
 
+def test_device_list_shows_what_devices_can_do_and_how_they_are(capsys, server):
+    figures = {"peak_flops": 5.3e11, "bandwidth": 3.8e10, "noise_floor": 0.021, "drift": 1.62,
+               "measured_at": "2026-01-01T00:00:00Z"}  # fmt: skip
+    sick = {"name": "sick", "device_classes": ["llvm-x-2"], "health": "quarantined", "calibration": figures}
+    server["GET /v1/devices"] = {"items": [sick, {"name": "new", "health": "ok", "calibration": None}]}
+    assert main.run(("device", "list")) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (first,), (second,) = ([line for line in lines if name in line] for name in ("sick", "new"))
+    for text in ("quarantined", "530 GFLOP/s", "38 GB/s", "2.1%", "1.62"):
+        assert text in first
+    assert second.count("–") == 4
+
+
 def test_tune_on_a_server_writes_the_result(capsys, server, tmp_path):
     done = RUNNING | {"state": "succeeded", "target": "cpu", "latency": {"untuned": 1.0, "current": 0.1, "speedup": 10}}
     server["GET /readyz"] = {}

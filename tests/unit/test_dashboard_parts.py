@@ -105,6 +105,21 @@ def test_rows_have_values_to_sort_by_and_texts() -> None:
     assert overview.row(job(waiting_for={"device_class": "cuda-sm_90"}))["waiting"] == "cuda-sm_90"
 
 
+def test_a_device_shows_what_it_can_do_and_that_it_is_ill() -> None:
+    figures = {"peak_flops": 5.3e11, "bandwidth": 3.8e10, "noise_floor": 0.021, "drift": 1.62}
+    device = {"name": "d", "alive": True, "busy": True, "cores": 2, "device_classes": ["llvm-x-2"]}
+    now = dt.datetime.now(dt.timezone.utc)
+    chip = overview.DeviceStrip._chip
+    assert chip(device, now)[1:3] == ("busy", "measuring · 2 cores")
+    well = {**device, "health": "ok", "calibration": figures}
+    assert chip(well, now)[1:3] == ("busy", "measuring · 2 cores · 530 GFLOP/s · noise ±2.1 %")
+    sick = {**well, "health": "quarantined"}
+    assert chip(sick, now)[1] == "bad"
+    assert chip(sick, now)[2].startswith("Quarantined · 2 cores")
+    assert "1.62 × its first latency" in chip(sick, now)[2]
+    assert chip({**sick, "alive": False, "seen_at": None}, now)[1] == "idle"
+
+
 def test_part_of_a_models_latency_is_not_shown_as_its_latency() -> None:
     early = job(progress={"trials": 5, "tasks_tunable": 23, "tasks_measured": 12}, latency={"current": None})
     assert overview.row(early)["current_text"] == "12 / 23 tasks"

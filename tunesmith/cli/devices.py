@@ -12,6 +12,8 @@ from tunesmith.cli.output import emit, table
 from tunesmith.cli.plugins import side_command
 from tunesmith.client import Device
 
+COLUMNS = ("name", "state", "peak", "bandwidth", "noise floor", "drift", "classes")
+
 
 class DeviceGroup(TyperGroup):
     """Knows the server side's ``device serve`` besides its own commands."""
@@ -40,9 +42,21 @@ def list_(as_json: Json = False, server: Server = None, key: Key = None) -> None
     """List devices that measure workers reported."""
     with connect(server, key) as client:
         devices = client.devices()
-    rows = [(item.name, _state(item), ", ".join(item.device_classes)) for item in devices]
-    emit([item.model_dump(mode="json") for item in devices], table(("name", "state", "classes"), rows), as_json)
+    rows = [(item.name, _state(item), *_figures(item), ", ".join(item.device_classes)) for item in devices]
+    emit([item.model_dump(mode="json") for item in devices], table(COLUMNS, rows), as_json)
 
 
 def _state(device: Device) -> str:
-    return ("alive" if device.alive else "gone") + (", simulated" if device.simulated else "")
+    health = f", {device.health}" if device.alive and device.health != "ok" else ""
+    return ("alive" if device.alive else "gone") + health + (", simulated" if device.simulated else "")
+
+
+def _figures(device: Device) -> tuple[str, str, str, str]:
+    """Peak, bandwidth, noise floor and drift; dashes before the device was first used."""
+    found = device.calibration
+    if found is None:
+        return ("–",) * 4
+    return (
+        f"{found.peak_flops / 1e9:.4g} GFLOP/s", f"{found.bandwidth / 1e9:.3g} GB/s", f"{found.noise_floor:.1%}",
+        f"{found.drift:.2f}",
+    )  # fmt: skip

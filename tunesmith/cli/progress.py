@@ -118,6 +118,8 @@ def standing(job: Job) -> str:
 
 def waits_for(what: dict[str, Any]) -> str:
     """What a job that stands still waits for."""
+    if "quarantined" in what:
+        return f"until {what['quarantined']}, which runs far slower than it did, recovers"
     if "device_class" in what:
         return f"for a device of class {what['device_class']}"
     return "for its model's import" if "model" in what else ", ".join(map(str, what))

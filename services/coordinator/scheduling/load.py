@@ -46,7 +46,7 @@ def load(session: Session, histories: Histories, device_timeout: float, now: dt.
     """The snapshot as of ``now``."""
     now = now or utcnow()
     slots: dict[str, int] = {}
-    for device in devices.live(session, device_timeout, now):
+    for device in devices.measurable(session, device_timeout, now):
         for device_class in device.device_classes:
             slots[device_class] = slots.get(device_class, 0) + 1
     jobs = rows.open_jobs(session)

@@ -123,7 +123,7 @@ class Reconciler:
     def run(self, session: Session) -> None:
         """Go through everything that is overdue."""
         now = utcnow()
-        live = devices.live(session, self._settings.device_timeout, now)
+        live = devices.measurable(session, self._settings.device_timeout, now)
         for kind in KINDS:
             for row in work.overdue(session, kind, now):
                 if row.worker is None and row.state is not WorkState.RUNNING:

@@ -8,7 +8,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from services.coordinator.schemas.common import Body
+from tunesmith.messages import Calibration
 from tunesmith.states import WorkState
+from tunesmith.types import DeviceHealth
 
 Scope = Literal["viewer", "user", "operator", "worker"]
 
@@ -23,7 +25,10 @@ class TargetBody(BaseModel):
 
 
 class DeviceBody(BaseModel):
-    """A measure worker's device."""
+    """A measure worker's device.
+
+    ``health`` is ``ok``, ``drifting`` or ``quarantined``; ``calibration`` is null until the device was used.
+    """
 
     name: str
     worker: str
@@ -33,6 +38,8 @@ class DeviceBody(BaseModel):
     cores: int
     simulated: bool
     environment: dict[str, Any]
+    health: DeviceHealth
+    calibration: Calibration | None
     busy: bool
     alive: bool
     seen_at: dt.datetime

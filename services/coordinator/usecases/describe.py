@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from db.models import Evaluation, Job
+from db.models import Device, Evaluation, Job
 from db.models.base import utcnow
 from db.repositories import devices
 from db.repositories import views_jobs as views
@@ -27,15 +28,35 @@ def describe(session: Session, job_ids: Sequence[str], device_timeout: float) ->
     now = utcnow()
     parts, sums = views.parts(session, job_ids), views.sums(session, job_ids)
     counts = views.round_counts(session, job_ids)
-    live = {cls for device in devices.live(session, device_timeout, now) for cls in device.device_classes}
+    fleet = _Fleet.of(devices.live(session, device_timeout, now))
     return [
-        _body(parts[key], sums.get(key, views.TaskSums()), counts.get(key, (0, 0)), live, now)
+        _body(parts[key], sums.get(key, views.TaskSums()), counts.get(key, (0, 0)), fleet, now)
         for key in job_ids if key in parts
     ]  # fmt: skip
 
 
+@dataclass(frozen=True)
+class _Fleet:
+    """Device classes that can be measured now, and a device in quarantine for each of the others that have one."""
+
+    measurable: Collection[str]
+    quarantined: Mapping[str, str]
+
+    @classmethod
+    def of(cls, live: Sequence[Device]) -> _Fleet:
+        """What live devices can do."""
+        healthy: set[str] = set()
+        sick: dict[str, str] = {}
+        for device in live:
+            if devices.is_measurable(device):
+                healthy.update(device.device_classes)
+            else:
+                sick.update(dict.fromkeys(device.device_classes, device.name))
+        return cls(healthy, sick)
+
+
 def _body(
-    parts: views.JobParts, sums: views.TaskSums, rounds: tuple[int, int], live: set[str], now: dt.datetime
+    parts: views.JobParts, sums: views.TaskSums, rounds: tuple[int, int], fleet: _Fleet, now: dt.datetime
 ) -> JobBody:
     job, model, target = parts.job, parts.model, parts.target
     return JobBody(
@@ -48,7 +69,7 @@ def _body(
             trials=job.budget_trials, seconds=job.budget_seconds, stop_when_converged=job.stop_when_converged
         ),
         progress=_progress(job, sums, rounds, now), latency=latency(job, sums, parts.evaluation),
-        waiting_for=_waiting_for(parts, live), stop_reason=job.stop_reason, error=job.error,
+        waiting_for=_waiting_for(parts, fleet), stop_reason=job.stop_reason, error=job.error,
         created_at=job.created_at, started_at=job.started_at, finished_at=job.finished_at,
     )  # fmt: skip
 
@@ -103,10 +124,11 @@ def _ratio(before: float | None, after: float | None) -> float | None:
     return before / after if before is not None and after else None
 
 
-def _waiting_for(parts: views.JobParts, live: set[str]) -> dict[str, str] | None:
+def _waiting_for(parts: views.JobParts, fleet: _Fleet) -> dict[str, str] | None:
     job, target = parts.job, parts.target
     if job.state is JobState.QUEUED and parts.model.state is ModelState.IMPORTING:
         return {"model": parts.model.id}
-    if job.state in (JobState.RUNNING, JobState.FINISHING) and target and target.device_class not in live:
-        return {"device_class": target.device_class}
+    if job.state in (JobState.RUNNING, JobState.FINISHING) and target and target.device_class not in fleet.measurable:
+        sick = fleet.quarantined.get(target.device_class)
+        return {"device_class": target.device_class, **({"quarantined": sick} if sick else {})}
     return None

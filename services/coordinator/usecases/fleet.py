@@ -26,6 +26,7 @@ from services.coordinator.times import parse_time
 from tunesmith.errors import NotFound
 from tunesmith.messages import measure_queue
 from tunesmith.targets import Target
+from tunesmith.types import DeviceHealth
 
 
 def targets(context: Context) -> Page[TargetBody]:
@@ -58,7 +59,8 @@ def devices(context: Context) -> Page[DeviceBody]:
         items=[
             DeviceBody(
                 name=row.name, worker=row.worker, host=row.host, device_classes=row.device_classes, target=row.target,
-                cores=row.cores, simulated=row.simulated, environment=row.environment, busy=row.busy,
+                cores=row.cores, simulated=row.simulated, environment=row.environment,
+                health=DeviceHealth(row.health), calibration=row.calibration, busy=row.busy,
                 alive=device_rows.is_live(row, timeout, now), seen_at=row.seen_at,
             )
             for row in rows

@@ -10,6 +10,7 @@ from db.repositories import devices, views_fleet
 from services.coordinator.context import Context
 from services.coordinator.schemas.fleet import Check, Health
 from tunesmith import __version__
+from tunesmith.messages import Calibration
 
 
 def ready(context: Context) -> Health:
@@ -44,10 +45,19 @@ def _blobs(context: Context) -> str:
     return ""
 
 
-def gauges(context: Context) -> dict[str, dict[str, int]]:
+def gauges(context: Context) -> dict[str, dict[str, float]]:
     """What the database knows, for the metrics page."""
     with context.reading() as session:
         found = views_fleet.counts(session)
         known = len(views_fleet.devices(session))
-        alive = len(devices.live(session, context.settings.device_timeout))
-    return {**found, "devices": {"alive": alive, "gone": known - alive}}
+        alive = devices.live(session, context.settings.device_timeout)
+    figures = {device.name: Calibration.model_validate(device.calibration) for device in alive if device.calibration}
+    quarantined = sum(not devices.is_measurable(device) for device in alive)
+    return {
+        **found,
+        "devices": {"alive": len(alive), "gone": known - len(alive), "quarantined": quarantined},
+        "drift": {name: it.drift for name, it in figures.items()},
+        "noise_floor": {name: it.noise_floor for name, it in figures.items()},
+        "peak_flops": {name: it.peak_flops for name, it in figures.items()},
+        "bandwidth": {name: it.bandwidth for name, it in figures.items()},
+    }

@@ -1,0 +1,102 @@
+"""What measure workers say of their devices' health reaches the plan, the API, the metrics and the events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_driver import GEMM, Api
+from fake_fleet import TARGET, Folder
+
+from db.models import Round
+from db.repositories import devices, events
+from tunesmith.messages import Calibration
+from tunesmith.types import DeviceHealth
+
+FIGURES: dict[str, Any] = {
+    "peak_flops": 5e11, "bandwidth": 4e10, "noise_floor": 0.02, "reference_seconds": 1e-3, "latest_seconds": 1.7e-3,
+    "measured_at": "2026-01-01T00:00:00+00:00", "drift": 1.7,
+}  # fmt: skip
+CALIBRATION = Calibration.model_validate(FIGURES)
+SICK, WELL = DeviceHealth.QUARANTINED, DeviceHealth.OK
+
+
+@pytest.fixture
+def api(tmp_path: Path, database_url: str) -> Iterator[Api]:
+    made = Api(Folder(tmp_path, database_url))
+    yield made
+    made.close()
+
+
+def events_of_devices(api: Api) -> list[dict[str, Any]]:
+    with api.context.reading() as session:
+        return [dict(event.data) for event in events.page(session) if event.kind == "device_health"]
+
+
+def test_a_calibrated_device_is_shown_with_its_figures(api: Api) -> None:
+    api.fleet.register_device(health=DeviceHealth.DRIFTING, calibration=CALIBRATION)
+    (item,) = api.client.get("/v1/devices").json()["items"]
+    assert (item["health"], item["calibration"]) == ("drifting", FIGURES)
+    api.fleet.register_device()  # a new worker of the device, which has not used it yet
+    (item,) = api.client.get("/v1/devices").json()["items"]
+    assert (item["health"], item["calibration"]) == ("ok", FIGURES)
+
+
+def test_a_device_that_was_never_used_has_no_figures(api: Api) -> None:
+    api.fleet.register_device()
+    (item,) = api.client.get("/v1/devices").json()["items"]
+    assert (item["health"], item["calibration"]) == ("ok", None)
+    assert "tunesmith_device_drift{" not in api.client.get("/metrics").text
+
+
+def test_metrics_tell_of_every_live_device(api: Api) -> None:
+    api.fleet.register_device("a", calibration=CALIBRATION, health=SICK)
+    api.fleet.register_device("b")
+    text = api.client.get("/metrics").text
+    for line in (
+        'tunesmith_devices{state="alive"} 2.0', 'tunesmith_devices{state="quarantined"} 1.0',
+        'tunesmith_device_drift{device="a"} 1.7', 'tunesmith_device_noise_floor{device="a"} 0.02',
+        'tunesmith_device_peak_flops{device="a"} 5e+11', 'tunesmith_device_bandwidth_bytes{device="a"} 4e+10',
+    ):  # fmt: skip
+        assert line in text
+
+
+def test_changes_of_health_are_events(api: Api) -> None:
+    api.fleet.register_device()
+    api.fleet.register_device(calibration=CALIBRATION, health=SICK)
+    api.fleet.register_device(calibration=CALIBRATION, health=SICK)
+    api.fleet.register_device(calibration=CALIBRATION.model_copy(update={"drift": 1.0}), health=WELL)
+    assert events_of_devices(api) == [
+        {"name": "host-cpu", "from": "ok", "to": "quarantined", "drift": 1.7},
+        {"name": "host-cpu", "from": "quarantined", "to": "ok", "drift": 1.0},
+    ]
+
+
+def test_a_job_waits_while_its_device_is_in_quarantine(api: Api) -> None:
+    api.fleet.register_device(calibration=CALIBRATION, health=SICK)
+    job_id = api.client.post("/v1/jobs", json=GEMM).json()["id"]
+
+    def job() -> dict[str, Any]:
+        return dict(api.client.get(f"/v1/jobs/{job_id}").json())
+
+    api.work(lambda: job()["state"] == "running")
+    for _ in range(5):
+        api.loop.step()
+    assert api.count(Round) == 1  # the first is proposed at once, as it is without any device
+    assert job()["waiting_for"] == {"device_class": TARGET.device_class, "quarantined": "host-cpu"}
+    api.fleet.register_device(calibration=CALIBRATION, health=DeviceHealth.DRIFTING)
+    api.loop.step()
+    assert job()["waiting_for"] is None
+    assert api.count(Round) > 1
+
+
+def test_a_healthy_device_of_the_class_is_enough(api: Api) -> None:
+    api.fleet.register_device("sick", calibration=CALIBRATION, health=SICK)
+    job_id = api.client.post("/v1/jobs", json=GEMM).json()["id"]
+    api.fleet.register_device("well")
+    api.work(lambda: api.client.get(f"/v1/jobs/{job_id}").json()["state"] == "succeeded")
+    with api.context.reading() as session:
+        assert [row.name for row in devices.measurable(session, 15.0)] == ["well"]
+        assert [row.name for row in devices.live(session, 15.0)] == ["sick", "well"]
