@@ -62,7 +62,7 @@ def ruled(recording: Recording, effects: Sequence[Effect], limits: MeasureLimits
     longest = max(len(timed.samples) for stream in recording.streams for timed in stream.timed)
     summary = f"""{sum(effect.candidates for effect in effects)} candidates of searches without a cost model, measured at length (up to {longest} samples each), and the
 engine's own race played on that record, {draws} times from other samples on. Full measurement: {limits.repeats} samples of every
-candidate within {limits.max_measure_seconds:g} s of kernel time. Racing and adaptive stop save **{saved:.1%}** of its kernel time (mean over
+candidate within {limits.max_measure_seconds:g} s of kernel time; confirming finalists, which either needs, is left out. Racing and adaptive stop save **{saved:.1%}** of its kernel time (mean over
 operators; wanted: {SAVED:.0%}). The schedule that they choose is {statistics.fmean(changed):.2%} slower on average than the one
 that full measurement chooses, {np.quantile(changed, 0.95):.2%} at the 95th percentile; in {within:.1%} of the draws by less than the
 noise floor of {recording.noise_floor:.2%}."""  # noqa: E501
