@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from db.models import Batch, Job, JobTask, Record
 from db.repositories import events, schedules
+from tunesmith.measuring.crowning import crowned
 from tunesmith.messages import Confirmation, WireResult
 from tunesmith.types import Candidate
 
@@ -62,19 +63,13 @@ def claim(
 
 
 def latency(confirmation: Confirmation, before: Reign) -> float:
-    """The winner's latency in seconds: the median of its confirmation.
+    """The winner's latency in seconds; see :func:`crowned`.
 
-    Where it stood beside the champion ``before``, and the device runs slower now than when that one was crowned, the
-    ratio of the two counts: the champion's latency times the medians' quotient. A device that drifts would otherwise
-    refuse crowns to those that won them. Against any other champion there is only the median to compare.
+    Against any other champion than ``before`` there is only the median to compare.
     """
-    median = statistics.median(confirmation.samples)
     beside = confirmation.champion
-    if beside is None or before.candidate is None or before.seconds is None or not confirmation.champion_samples:
-        return median
-    if Candidate.from_json([beside.sketch, list(beside.decisions)]) != before.candidate:
-        return median
-    return min(median, before.seconds * median / statistics.median(confirmation.champion_samples))
+    same = beside is not None and before.candidate == Candidate.from_json([beside.sketch, list(beside.decisions)])
+    return crowned(confirmation.samples, confirmation.champion_samples, before.seconds if same else None)
 
 
 def _refuse(

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tunesmith.messages import MeasureLimits, WireCandidate, WireResult
 from tunesmith.types import FailureKind, StopReason, TensorSpec
-from workers.measure.finals import choose, conclude, faster, tolerance
-from workers.tvm_backend.measuring import Confirmed
+from workers.measure.finals import choose, conclude, faster, lasting, tolerance
+from workers.tvm_backend.measuring import Confirmed, RunOutcome
 from workers.tvm_backend.references import BLOCK, UNWRITTEN, References, difference, prefilled
 
 LIMITS = MeasureLimits()
@@ -105,6 +105,15 @@ def test_a_finalist_that_fails_when_measured_again_is_a_failure() -> None:
 def test_a_lost_device_says_nothing_of_the_finalist() -> None:
     found = concluded(Confirmed(failure=FailureKind.DEVICE_LOST, message="gone", seconds=1.0))
     assert (found.failure, found.samples, found.confirmation, found.run_seconds) == (None, RACED.samples, None, 1.5)
+
+
+def test_equal_code_shares_the_verdict() -> None:
+    raced = RunOutcome((1.0, 1.1), device_seconds=0.4)
+    assert lasting(raced, concluded(Confirmed(TEN, (), 0.0))) is raced
+    told = lasting(raced, concluded(Confirmed(TEN, (), 0.5)))
+    assert told is not None
+    assert (told.failure, told.samples, told.device_seconds) == (FailureKind.WRONG_RESULT, (), 0.0)
+    assert lasting(None, RACED) is None
 
 
 @pytest.mark.parametrize("samples", [(), (1.0, 0.0), (1.0, -1.0), (1.0, math.nan), (math.inf,)])

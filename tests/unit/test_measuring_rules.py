@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunesmith.measuring import interval, racing, stopping
+from tunesmith.measuring import crowning, interval, racing, stopping
 from tunesmith.types import StopReason
 
 seconds = st.floats(1e-7, 10.0)
@@ -58,6 +58,13 @@ def test_nonsense_is_never_stable(wrong: float) -> None:
 def test_stopping_depends_neither_on_the_unit_nor_on_the_order(samples: list[float]) -> None:
     error = stopping.relative_error(samples)
     assert stopping.relative_error([sample * 1024 for sample in samples[::-1]]) == pytest.approx(error)
+
+
+def test_a_champions_latency_is_its_median_or_on_a_slower_device_its_share_of_the_former_champions() -> None:
+    assert crowning.crowned([1.0, 3.0, 2.0], [], 1.0) == 2.0
+    assert crowning.crowned([2.0], [4.0, 4.0], None) == 2.0
+    assert crowning.crowned([2.0], [2.5], 1.0) == 0.8  # everything takes 2.5 times as long as it did
+    assert crowning.crowned([0.5], [0.6], 1.0) == 0.5  # faster than ever
 
 
 def test_only_clearly_slower_candidates_are_dropped() -> None:

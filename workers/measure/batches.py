@@ -5,10 +5,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tunesmith.errors import DeviceLost
+from tunesmith.measuring.crowning import crowned
 from tunesmith.messages import MeasureBatch, Payload, WireCandidate, WireResult
 from tunesmith.types import Isolation
 from workers.measure import finals
@@ -225,14 +226,14 @@ class BatchMeasurement:
             built = item.built
             results.append(finals.conclude(item.result(), found, built.trace, built.args, limits, rival))
         self._crown(items, results)
-        for item in items:
-            self._remember(item)
+        for item, result in zip(items, results, strict=True):
+            self._remember(replace(item, outcome=finals.lasting(item.outcome, result)))
         yield from results
 
     def _crown(self, items: list[Item], results: list[WireResult]) -> None:
         """Remember the fastest of those that won."""
         won = [
-            (statistics.median(result.confirmation.samples), item)
+            (crowned(result.confirmation.samples, result.confirmation.champion_samples, self._champion.seconds), item)
             for item, result in zip(items, results, strict=True)
             if result.confirmation is not None and result.confirmation.won
         ]

@@ -11,7 +11,7 @@ from scipy.stats import wilcoxon
 
 from tunesmith.messages import Confirmation, MeasureLimits, WireCandidate, WireResult
 from tunesmith.types import FailureKind, TensorSpec
-from workers.tvm_backend.measuring import Confirmed
+from workers.tvm_backend.measuring import Confirmed, RunOutcome
 
 TOLERANCES: Final[Mapping[str, float]] = MappingProxyType({
     "float64": 1e-10, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1,
@@ -72,6 +72,13 @@ def conclude(
     if failure is not None:
         changed |= {"samples": [], "failure": failure, "message": message, "stopped": None}
     return result.model_copy(update={**changed, "confirmation": confirmation, "trace": trace if won else None})
+
+
+def lasting(outcome: RunOutcome | None, result: WireResult) -> RunOutcome | None:
+    """What a later candidate with the same code is told: the race's outcome, unless the confirmation found it wrong."""
+    if outcome is None or result.failure is None:
+        return outcome
+    return RunOutcome(failure=result.failure, message=result.message)
 
 
 def tolerance(args: Sequence[TensorSpec]) -> float:
