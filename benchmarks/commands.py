@@ -38,8 +38,10 @@ class BenchmarkGroup(TyperGroup):
         holder: typer.Typer | None = getattr(module, "app", None)
         if holder is None:
             holder = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-            holder.command(cmd_name, short_help=BENCHMARKS[cmd_name])(module.run)
-        return typer.main.get_command(holder)
+            holder.command(cmd_name)(module.run)
+        command = typer.main.get_command(holder)
+        command.name, command.short_help = cmd_name, BENCHMARKS[cmd_name]
+        return command
 
 
 app = typer.Typer(name="bench", cls=BenchmarkGroup, no_args_is_help=True, add_completion=False,

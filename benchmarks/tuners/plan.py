@@ -28,7 +28,7 @@ QUICK_OPERATORS = ("gemm:128x768x3072:float32", "softmax:12x128x128:float32")
 TUNESMITH, RANDOM = "tunesmith", "random"
 PER_ROUND = {"metaschedule-16": 16, "metaschedule-64": 64}
 TUNERS = (TUNESMITH, RANDOM, *PER_ROUND)
-SECONDS, QUICK_SECONDS = 75.0, 30.0
+SECONDS, QUICK_SECONDS = 60.0, 30.0
 QUICK_LIMIT = 540.0
 SPARE = 30.0
 """Seconds before the deadline that are kept for measuring the best schedules again."""
