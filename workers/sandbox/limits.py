@@ -17,6 +17,9 @@ OOM_SCORE = 500
 """Added to its badness: should the host run out of memory all the same, the kernel ends such a process first."""
 SAYINGS = ("bad_alloc", "memoryerror", "out of memory", "cannot allocate memory", "std::length_error")
 
+NOISE = ("File ", "!!!!", "<")
+"""How lines of TVM's native backtraces begin."""
+
 
 def host_memory() -> int:
     """Bytes of memory that this host, or the container that this process is in, has."""
@@ -63,9 +66,9 @@ def epitaph(code: int, peak: int, limit: int, said: str = "") -> str:
         said: the end of its standard error.
     """
     text = f"was ended by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
-    if limit and peak >= EXHAUSTED_SHARE * limit:
+    if code and limit and peak >= EXHAUSTED_SHARE * limit:
         return f"{text}, out of memory: it used {peak // MIB} MiB and may have {limit // MIB} MiB"
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in said.splitlines() if line.strip() and not line.lstrip().startswith(NOISE)]
     return f"{text}, {about_memory(': '.join(lines[-2:]))}" if code and lines else text
 
 

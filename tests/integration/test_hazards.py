@@ -1,0 +1,136 @@
+"""Candidates that go wrong on purpose: each is classified, costs itself only, and the work goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import hazards
+import pytest
+from gemm_batches import LIMITS, Gemm, Mailbox
+from kernels import ARGS, build, request
+from process_probe import CHILD_ENV
+from rpc_device import RpcDevice
+
+from tunesmith.targets import Target
+from tunesmith.types import FailureKind
+from workers.measure.worker import MeasureWorker
+from workers.sandbox import limits
+from workers.sandbox.pool import Actor
+from workers.settings import Settings
+from workers.tvm_backend.runner import RpcRunner
+
+TARGET = {"kind": "llvm", "mcpu": "x86-64", "num-cores": 1}
+RUN_MEMORY, BUILD_MEMORY = 1024 * limits.MIB, 1024 * limits.MIB
+QUICK = LIMITS.model_copy(update={"build_timeout": 5.0, "run_timeout": 4.0, "finalists": 16})
+START = Callable[..., MeasureWorker]
+
+
+@pytest.fixture(scope="module")
+def device(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RpcDevice]:
+    share = {"TUNESMITH_MEMORY_SHARE": str(RUN_MEMORY / limits.host_memory())}
+    made = RpcDevice(tmp_path_factory.mktemp("device"), env=share)
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def runner(device: RpcDevice) -> Iterator[RpcRunner]:
+    made = RpcRunner(device.tracker, device.key, device.lease, wait=30.0)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def gemm() -> Gemm:
+    return Gemm.make(Target({**TARGET, "num-cores": 2}), 16)
+
+
+@pytest.fixture
+def start(device: RpcDevice, tmp_path: Path) -> Iterator[START]:
+    """Starts measure workers whose builders plant hazards."""
+    with ExitStack() as stack:
+
+        def begin(send: Any, plan: Mapping[Any, str], runner: RpcRunner | None = None) -> MeasureWorker:
+            settings = Settings(
+                data_dir=tmp_path, tracker=device.tracker, device_key=device.key, lease_file=device.lease,
+                queues=("measure",),
+            )  # fmt: skip
+            builder = Actor(
+                "hazards:PlantedBuilder", (str(device.lease), "llvm", plan), env=CHILD_ENV, memory=BUILD_MEMORY
+            )
+            worker = MeasureWorker(settings, send, runner, builder)
+            stack.callback(worker.close)
+            return worker
+
+        yield begin
+
+
+@pytest.mark.parametrize("kind", hazards.ON_THE_DEVICE)
+def test_hazard_on_the_device_is_classified_and_costs_itself_only(runner: RpcRunner, tmp_path: Path, kind: str) -> None:
+    bad, good = tmp_path / f"{kind}.so", build(tmp_path, "good")
+    hazards.library(kind, ARGS, bad)
+    runner.open(TARGET)
+    try:
+        before, outcome, after = runner.race([request(path, run_timeout=4.0) for path in (good, bad, good)], None)
+    finally:
+        runner.release()
+    failure, words = hazards.ON_THE_DEVICE[kind]
+    assert (outcome.failure, outcome.samples) == (failure, ())
+    assert words in outcome.message
+    assert before.failure is None
+    assert after.failure is None
+
+
+def test_a_batch_full_of_hazards_is_measured_and_the_next_one_runs_none_of_them(start: START, gemm: Gemm) -> None:
+    plan = {c.decisions: kind for c, kind in zip(gemm.candidates, hazards.ALL, strict=False)}
+    kinds = {i: plan.get(c.decisions) for i, c in enumerate(gemm.candidates, start=1)}
+    mailbox = Mailbox()
+    worker = start(mailbox.send, plan)
+
+    worker.measure(gemm.batch(1, limits=QUICK, incumbent_seconds=1.0))
+    results = mailbox.results(1)
+    assert sorted(results) == [0, *kinds]
+    assert results[0].failure is None
+    for index, kind in kinds.items():
+        result = results[index]
+        failure, words = hazards.ALL[kind] if kind else (None, "")
+        assert result.failure is failure, (kind, result)
+        assert words in result.message, (kind, result)
+        assert bool(result.samples) == (failure is None)
+        assert (failure is None) or not (result.confirmation and result.confirmation.won)
+    assert any(r.confirmation and r.confirmation.won for r in results.values())
+
+    survivors = [c for c in gemm.candidates if plan.get(c.decisions) not in hazards.IN_THE_BUILD]
+    worker.measure(gemm.batch(2, survivors, limits=QUICK, job_id="another"))
+    results = mailbox.results(2)
+    for index, candidate in enumerate(survivors, start=1):
+        result, kind = results[index], plan.get(candidate.decisions)
+        if kind in hazards.ON_THE_DEVICE:
+            assert result.failure is hazards.ON_THE_DEVICE[kind][0]
+            assert "not run again" in result.message
+        elif kind is None:
+            assert result.failure is None, result
+
+
+def test_candidate_that_takes_the_device_down_is_blamed_at_the_third_attempt(
+    start: START, gemm: Gemm, device: RpcDevice
+) -> None:
+    mailbox = Mailbox()
+    chosen = gemm.candidates[:4]
+    runner = RpcRunner(device.tracker, device.key, device.lease, wait=1.0)
+    worker = start(mailbox.send, {chosen[1].decisions: hazards.MURDER}, runner)
+    for attempt in (1, 2):
+        worker.measure(gemm.batch(3, chosen, attempt=attempt, limits=QUICK))
+        found = mailbox.results(3, attempt, error="no device")
+        assert 2 not in found, found[2]
+        device.kill("rpc_server")
+        device.start_server()
+    worker.measure(gemm.batch(3, chosen, attempt=3, limits=QUICK))
+    results = mailbox.results(3, 3)
+    assert sorted(results) == [0, 1, 2, 3, 4]
+    assert results[2].failure is FailureKind.CRASH
+    assert "2 times" in results[2].message
+    assert all(results[i].samples for i in (0, 1, 3, 4))
