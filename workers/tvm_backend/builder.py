@@ -76,6 +76,11 @@ class Builder:
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
 
+    def build_kernel(self, kernel: roofline.Kernel, target: Mapping[str, Any], out: Path) -> Built:
+        """Build a calibration kernel; see ``roofline.build``."""
+        with self._lease.shared():
+            return roofline.build(kernel, target, out)
+
     def compile_model(self, module: bytes, params: Path | None, target: Mapping[str, Any],
                       records: list[TunedWorkload], folder: Path) -> CompiledPair:
         """Compile a model without and with ``records`` applied, parameters left as arguments of ``main``.
