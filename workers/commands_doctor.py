@@ -17,11 +17,13 @@ from typing import Annotated, Any
 import typer
 
 from tunesmith.errors import MissingDependency
+from workers.measure.drift import noise_floor
 from workers.tvm_backend import cuda_compiler
 from workers.tvm_backend.linking import measurement_command, user_command
 
 FFI_SERIES = "0.1.14."
-NOISY = 0.05
+NOISY = 0.1
+"""A noise floor above this is worth a remark."""
 PACKAGES = ("tunesmith", "apache-tvm", "apache-tvm-ffi", "celery", "redis", "sqlalchemy", "fastapi", "onnx")
 LEARNERS = (("xgboost", "xgboost-cpu"), ("lightgbm", "lightgbm"))
 SELFCHECK_TIMEOUT = 120.0
@@ -39,7 +41,7 @@ class Check:
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")] = False) -> None:
-    """Check the installation: versions, compilers, Redis, TVM, threads in force, noise floor, devices."""
+    """Check the installation: versions, compilers, Redis, TVM, threads, peak, bandwidth, noise floor, devices."""
     checks = [*versions(), *tools(), *tvm_works(), *devices()]
     failed = any(check.required and not check.ok for check in checks)
     if as_json:
@@ -118,8 +120,17 @@ def tvm_works() -> Iterator[Check]:
     all_cores = found["threads"] == host["cores"]
     yield Check("threads", all_cores, f"{found['threads']} in force of {host['cores']} cores",
                 "" if all_cores else "unset TVM_NUM_THREADS", required=False)  # fmt: skip
-    quiet = found["noise"] <= NOISY
-    yield Check("noise floor", quiet, f"{found['noise']:.1%} (coefficient of variation of ten samples)",
+    yield from _figures(found)
+
+
+def _figures(found: dict[str, Any]) -> Iterator[Check]:
+    """Peak, bandwidth and noise floor of this host."""
+    yield Check("peak", True, f"{found['peak_flops'] / 1e9:.4g} GFLOP/s (float32, all cores)", required=False)
+    yield Check("bandwidth", True, f"{found['bandwidth'] / 1e9:.3g} GB/s (reading, past the caches)", required=False)
+    noise = noise_floor(found["medians"])
+    detail = f"{noise:.1%} (two medians of one kernel differ by less, nineteen times of twenty)"
+    quiet = noise <= NOISY
+    yield Check("noise floor", quiet, detail,
                 "" if quiet else "something else is busy here: measurements will be poor", required=False)  # fmt: skip
 
 

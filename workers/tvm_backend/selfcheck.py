@@ -1,7 +1,7 @@
-"""Whether TVM works here: ``python -m workers.tvm_backend.selfcheck`` compiles, links, runs and times a kernel.
+"""Whether TVM works here: ``python -m workers.tvm_backend.selfcheck`` compiles, links, runs and times kernels.
 
-Prints one line of JSON: the host, the threads in force, and the noise floor, that is the coefficient of variation of
-ten measured values of one kernel that does not change.
+Prints one line of JSON: the host, the threads in force, whether a gemm is right, the host's peak in FLOP/s and its
+bandwidth in bytes/s, and ``medians``, the seconds of one kernel that does not change, measured several times.
 """
 
 from __future__ import annotations
@@ -9,32 +9,24 @@ from __future__ import annotations
 import json
 import statistics
 import tempfile
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from workers.tvm_backend import linking
+from workers.sandbox.lease import HostLease
+from workers.settings import Settings
+from workers.tvm_backend import roofline
 from workers.tvm_backend.host import describe
+from workers.tvm_backend.measuring import Built
 from workers.tvm_backend.warm import warm
 
-SIZE = 192
+MEDIANS = 9
 SAMPLES = 10
-SAMPLE_MS = 10
-
-
-def _kernel() -> Any:
-    from tvm import s_tir, te
-
-    a = te.placeholder((SIZE, SIZE), name="a", dtype="float32")
-    b = te.placeholder((SIZE, SIZE), name="b", dtype="float32")
-    k = te.reduce_axis((0, SIZE), name="k")
-    c = te.compute((SIZE, SIZE), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="c")
-    schedule = s_tir.Schedule(te.create_prim_func([a, b, c]))
-    rows, columns, depth = schedule.get_loops(schedule.get_sblock("c"))
-    schedule.reorder(rows, depth, columns)
-    schedule.parallel(rows)
-    schedule.vectorize(schedule.split(columns, [None, 16])[1])
-    return schedule.mod
+SAMPLE_SECONDS = 0.002
+TOLERANCE = 1e-4
+WINDOW_SECONDS = 1.0
+"""Nobody of the service on this host builds or times anything meanwhile, but no longer than that."""
 
 
 def run() -> dict[str, Any]:
@@ -43,29 +35,51 @@ def run() -> dict[str, Any]:
     Raises:
         MissingDependency: nothing to link with.
     """
-    import numpy as np
     import tvm
     import tvm_ffi
 
-    host = describe()
-    target = {"kind": "llvm", "mcpu": host.mcpu, "num-cores": host.cores}
+    host, lease = describe(), HostLease(Settings().lease_file)
+    reference = roofline.Reference()
+    limits: list[roofline.Kernel] = [*roofline.peaks(host.cores), roofline.uncached_read(host.cores)]
     with tempfile.TemporaryDirectory(prefix="tunesmith-check-") as folder:
-        objects, library = Path(folder) / "kernel.o", Path(folder) / "kernel.so"
-        tvm.compile(_kernel(), target=target).mod.write_to_file(str(objects))
-        linking.link([objects], library)
-        module = tvm.runtime.load_module(str(library))
-        arrays = [tvm.runtime.tensor(np.ones((SIZE, SIZE), "float32")) for _ in range(3)]
-        evaluator = module.time_evaluator("main", tvm.cpu(), number=1, repeat=SAMPLES, min_repeat_ms=SAMPLE_MS)
-        samples = [float(value) for value in evaluator(*arrays).results]
-        right = bool((arrays[2].numpy() == SIZE).all())
+        with lease.shared():
+            same = _built(reference, host.target, folder, "reference")
+            built = [_built(kernel, host.target, folder, f"limit{index}") for index, kernel in enumerate(limits)]
+        right = _right(reference, same)
+        rates, medians = list[float](), list[float]()
+        for kernel, library in zip(limits, built, strict=True):
+            for _ in range(MEDIANS // len(limits)):
+                with lease.exclusive(WINDOW_SECONDS):
+                    medians.append(statistics.median(roofline.time_here(reference, same, SAMPLES, SAMPLE_SECONDS)))
+            with lease.exclusive(WINDOW_SECONDS):
+                rates.append(kernel.work / min(roofline.time_here(kernel, library)))
     return {
         "host": asdict(host),
         "tvm_ffi": str(tvm_ffi.__version__),
         "threads": int(tvm.get_global_func("runtime.NumThreads")()),
         "right": right,
-        "seconds": statistics.median(samples),
-        "noise": statistics.stdev(samples) / statistics.mean(samples),
+        "peak_flops": max(rates[:-1]),
+        "bandwidth": rates[-1],
+        "medians": medians,
     }
+
+
+def _built(kernel: roofline.Kernel, target: Mapping[str, Any], folder: str, name: str) -> Built:
+    return roofline.build(kernel, target, Path(folder) / f"{name}.so")
+
+
+def _right(kernel: roofline.Reference, built: Built) -> bool:
+    """Whether the gemm's product is NumPy's."""
+    import numpy as np
+    import tvm
+
+    from workers.tvm_backend.arguments import random_array
+
+    a, b = (random_array(spec, seed) for seed, spec in enumerate(kernel.args[:2]))
+    out = tvm.runtime.tensor(np.zeros(kernel.args[2].shape, "float32"))
+    tvm.runtime.load_module(str(built.path))[built.function](tvm.runtime.tensor(a), tvm.runtime.tensor(b), out)
+    expected = a @ b
+    return float(np.abs(out.numpy() - expected).max()) <= TOLERANCE * float(np.abs(expected).max())
 
 
 if __name__ == "__main__":
