@@ -17,15 +17,19 @@ from benchmarks.replay.reduce import reduce
 from benchmarks.replay.station import Station, Timing
 from benchmarks.replay.workloads import file_of
 from tunesmith.operators import parse_operator
-from tunesmith.space.base import Bools, Ints
+from tunesmith.space.base import Batch, Bools, Floats, Ints
 from tunesmith.space.space import Space
 from tunesmith.testing.replay import Recording
 from tunesmith.types import Candidate, FailureKind
 from workers.tvm_backend import importing, prepare, space, tasks
+from workers.tvm_backend.measuring import Built
 
 FAILURE = "<U16"
 """Wide enough for every ``FailureKind``."""
 
+SCALES = (1, 2, 4)
+ENOUGH = 0.6
+"""Share of the wanted points that must be different programs."""
 LEAST_FINALISTS = 8
 SWEEPS = 2
 
@@ -37,7 +41,7 @@ class Rules:
     """How points are measured.
 
     Attributes:
-        points: of a reduced space, at most.
+        points: of a reduced space, about.
         pilot: random points that say where the good ones are.
         ceiling: seconds above which one sample is enough for a pilot point and for the default schedule.
         hopeless: times the best known latency above which one sample is enough for any other point.
@@ -76,7 +80,7 @@ def open_subject(spec: str, weight: float, station: Station) -> Subject:
     """Import the operator and generate its design space."""
     (task,) = tasks.extract_tasks(prepare.prepare(importing.operator_module(parse_operator(spec))).module)
     bodies = space.generate(task.module, station.target)
-    traces = space.TraceSpace(task.module, station.target, bodies)
+    traces = space.TraceSpace(task.module, station.target, bodies, threads=station.host.cores)
     return Subject(spec, weight, task, {body.hash: body for body in bodies}, traces)
 
 
@@ -128,8 +132,7 @@ class Collector:
         winner = int(np.argmin(seconds))
         again = [self._station.time([built[winner + 1]], self._rules.ceiling)[0] for _ in range(self._rules.passes)]
         self._station.discard(built)
-        chosen = reduce(full, pilot, seconds, self._rules.points, rng)
-        alias, usable = canonical(subject.traces, chosen)
+        chosen, alias, usable = self._reduced(subject, pilot, seconds, rng)
         fastest = chosen.batch([candidates[winner]])
         facts = {
             **self._facts(subject), "reference": int(alias[chosen.keys(fastest)[0]]),
@@ -141,6 +144,16 @@ class Collector:
             subject.spec, chosen, alias, np.full(chosen.size, np.inf), blank,
             np.where(usable, FailureKind.ABANDONED.value, FailureKind.INVALID.value), blank, untuned.seconds,
             subject.weight, facts)
+
+    def _reduced(self, subject: Subject, pilot: Batch, seconds: Floats, rng: np.random.Generator
+                 ) -> tuple[Space, Ints, Bools]:
+        """A small space, and :func:`canonical` of it; more points where many of them are the same programs."""
+        for scale in SCALES:
+            chosen = reduce(subject.traces.space, pilot, seconds, scale * self._rules.points, rng)
+            alias, usable = canonical(subject.traces, chosen)
+            if len(np.unique(alias[usable])) >= ENOUGH * self._rules.points:
+                break
+        return chosen, alias, usable
 
     def _facts(self, subject: Subject) -> dict[str, Any]:
         host, workload = self._station.host, subject.task.workload
@@ -160,7 +173,7 @@ class Collector:
                 if self._late():
                     return recording
                 began, chunk = time.monotonic(), todo[start:start + self._rules.chunk]
-                recording = filled(recording, chunk, self._steady(subject, recording, chunk))
+                recording = filled(recording, chunk, self._steady(subject, recording, chunk, 1)[0])
                 recording.save(path)
                 rate = len(chunk) / (time.monotonic() - began)
                 self._say(f"{subject.spec}: {recording.missing} points left, {rate:.1f} a second, "
@@ -172,7 +185,7 @@ class Collector:
         own = np.flatnonzero((recording.alias == np.arange(recording.space.size)) & np.isfinite(recording.seconds))
         count = min(len(own), max(LEAST_FINALISTS, round(self._rules.finalists * len(own))))
         fastest = own[np.argsort(recording.seconds[own], kind="stable")][:count]
-        passes = [self._steady(subject, recording, fastest) for _ in range(self._rules.passes)]
+        passes = self._steady(subject, recording, fastest, self._rules.passes)
         again = np.array([[t.seconds for t in timings] for timings in passes])
         if not np.isfinite(again).all():
             return recording
@@ -183,24 +196,27 @@ class Collector:
         done = filled(recording, fastest, timings)
         return dataclasses.replace(done, facts={**done.facts, "complete": True, "noise": noise})
 
-    def _steady(self, subject: Subject, recording: Recording, numbers: Ints) -> list[Timing]:
-        """Timings of points, scaled to how fast the reference kernel ran at first. While that kernel's speed changes
-        they are taken again; a chunk that never was steady counts as not measured."""
+    def _steady(self, subject: Subject, recording: Recording, numbers: Ints, passes: int) -> list[list[Timing]]:
+        """Timings of points in some passes, each scaled to how fast the reference kernel ran at first. While that
+        kernel's speed changes a pass is taken again; one that never was steady counts as not measured."""
         candidates = recording.space.candidates(recording.space.at(np.array([recording.facts["reference"], *numbers])))
-        base = float(recording.facts["reference_seconds"])
         built = self._station.build(subject.task, self._requests(subject, candidates))
         try:
-            for _ in range(self._rules.attempts):
-                before, *timings = self._station.time(built, self._rules.hopeless * min(base, recording.optimum))
-                (after,) = self._station.time(built[:1], self._rules.ceiling)
-                now = 0.5 * (before.seconds + after.seconds)
-                if abs(after.seconds / before.seconds - 1) <= self._rules.unsteady and now <= self._rules.slowed * base:
-                    return [dataclasses.replace(t, seconds=t.seconds * base / now) for t in timings]
-                self._say(f"{subject.spec}: unsteady, the reference kernel took {base * 1e6:.1f} µs at first, now "
-                          f"{before.seconds * 1e6:.1f} and {after.seconds * 1e6:.1f} µs")
+            return [self._pass(recording, built) for _ in range(passes)]
         finally:
             self._station.discard(built)
-        return [Timing(failure=FailureKind.ABANDONED.value)] * len(numbers)
+
+    def _pass(self, recording: Recording, built: Sequence[Built]) -> list[Timing]:
+        base = float(recording.facts["reference_seconds"])
+        for _ in range(self._rules.attempts):
+            before, *timings = self._station.time(built, self._rules.hopeless * min(base, recording.optimum))
+            (after,) = self._station.time(built[:1], self._rules.ceiling)
+            now = 0.5 * (before.seconds + after.seconds)
+            if abs(after.seconds / before.seconds - 1) <= self._rules.unsteady and now <= self._rules.slowed * base:
+                return [dataclasses.replace(t, seconds=t.seconds * base / now) for t in timings]
+            self._say(f"{recording.name}: unsteady, the reference kernel took {base * 1e6:.1f} µs at first, now "
+                      f"{before.seconds * 1e6:.1f} and {after.seconds * 1e6:.1f} µs")
+        return [Timing(failure=FailureKind.ABANDONED.value)] * (len(built) - 1)
 
     @staticmethod
     def _requests(subject: Subject, candidates: Sequence[Candidate]) -> list[tuple[space.SketchBody | None, Any]]:
