@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.tuners.outcome import Outcome, Trial
 from benchmarks.tuners.plan import RANDOM, Ask, Deadline
-from tunesmith.client import Client, EmbeddedStack, Job
+from tunesmith.client import Client, EmbeddedStack
 from tunesmith.errors import TunesmithError
 from tunesmith.names import NO_COST_MODEL
 
@@ -74,16 +74,18 @@ def _tune(client: Client, ask: Ask, startup: float, deadline: Deadline) -> Outco
         job = client.wait(job.id, timeout=deadline.left(ask.budget + END_LIMIT))
     except TunesmithError:
         client.cancel(job.id)  # what it measured until now is told all the same
+    stopped = time.time()
     if job.error:
         return ask.outcome(failure=f"{job.error.get('code')}: {job.error.get('detail')}")
     best = client.best(job.id)
+    over = _seconds(job.finished_at) if job.finished_at else stopped
     return outcome_of(
-        ask, startup, begin, job, client.trials(job.id), client.rounds(job.id), best[0] if best else {},
+        ask, startup, begin, over, client.trials(job.id), client.rounds(job.id), best[0] if best else {},
     )  # fmt: skip
 
 
 def outcome_of(
-    ask: Ask, startup: float, begin: float, job: Job, trials: Iterable[Mapping[str, Any]],
+    ask: Ask, startup: float, begin: float, over: float, trials: Iterable[Mapping[str, Any]],
     rounds: Iterable[Mapping[str, Any]], best: Mapping[str, Any],
 ) -> Outcome:  # fmt: skip
     """What the API tells, as an outcome.
@@ -91,16 +93,14 @@ def outcome_of(
     Args:
         ask: what was asked for.
         startup: seconds until the stack was ready.
-        begin: when the job was submitted, in seconds of the epoch.
-        job: as it ended.
+        begin, over: when the job was submitted and when it ended, in seconds of the epoch.
         trials, rounds, best: of the job, as the API has them.
     """
     records = list(trials)
     candidates = [record for record in records if record["sketch"] is not None]  # the default schedule is no trial
     found = [_trial(record, begin) for record in candidates]
     # A space that was used up ends the job early; else the whole budget counts, its last seconds without results too.
-    over = _seconds(job.finished_at) - begin if job.finished_at else ask.budget
-    elapsed = min(ask.budget, over) if over > 0 else ask.budget
+    elapsed = min(ask.budget, over - begin)
     timely = [record for record, trial in zip(candidates, found, strict=True) if trial.at <= elapsed]
     parts = {
         "build": sum(record["build_seconds"] for record in timely),

@@ -10,7 +10,6 @@ from benchmarks.limits import Peak
 from benchmarks.tuners import command, figures, metaschedule, plan, service
 from benchmarks.tuners.outcome import Final, Outcome, Trial
 from tunesmith.cli import main
-from tunesmith.client import Job
 from tunesmith.errors import InvalidInput, InvalidOperator, MeasurementFailed
 from tunesmith.targets import Target
 
@@ -115,9 +114,8 @@ def record(at, latency, sketch="s", duplicate=False):
 
 
 def service_outcome(over, records, best=None):
-    job = Job(id="j", state="succeeded", finished_at=moment(over))
     rounds = [{"metrics": {"propose_seconds": 0.25}}, {"metrics": None}]
-    return service.outcome_of(ask(plan.TUNESMITH), 5.0, BEGIN, job, records, rounds, best or {})
+    return service.outcome_of(ask(plan.TUNESMITH), 5.0, BEGIN, BEGIN + over, records, rounds, best or {})
 
 
 def test_records_become_trials_and_the_default_schedule_is_none():
