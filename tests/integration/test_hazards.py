@@ -9,13 +9,20 @@ from typing import Any
 
 import hazards
 import pytest
+import sqlalchemy as sa
+from coordinator_stack import Stack
+from core_flow import core_context
+from fake_fleet import Folder
 from gemm_batches import LIMITS, Gemm, Mailbox
 from kernels import ARGS, build, request
 from process_probe import CHILD_ENV
+from real_fleet import RealFleet
 from rpc_device import RpcDevice
 
+from db.models import Record, Schedule
+from tunesmith.states import JobState
 from tunesmith.targets import Target
-from tunesmith.types import FailureKind
+from tunesmith.types import Candidate, FailureKind
 from workers.measure.worker import MeasureWorker
 from workers.sandbox import limits
 from workers.sandbox.pool import Actor
@@ -25,6 +32,7 @@ from workers.tvm_backend.runner import RpcRunner
 TARGET = {"kind": "llvm", "mcpu": "x86-64", "num-cores": 1}
 RUN_MEMORY, BUILD_MEMORY = 1024 * limits.MIB, 1024 * limits.MIB
 QUICK = LIMITS.model_copy(update={"build_timeout": 5.0, "run_timeout": 4.0, "finalists": 16})
+OPERATOR, TRIALS, ONE_IN = "gemm:96x96x96:float32", 24, 3
 START = Callable[..., MeasureWorker]
 
 
@@ -53,13 +61,15 @@ def start(device: RpcDevice, tmp_path: Path) -> Iterator[START]:
     """Starts measure workers whose builders plant hazards."""
     with ExitStack() as stack:
 
-        def begin(send: Any, plan: Mapping[Any, str], runner: RpcRunner | None = None) -> MeasureWorker:
+        def begin(
+            send: Any, plan: Mapping[Any, str], runner: RpcRunner | None = None, one_in: int = 0
+        ) -> MeasureWorker:
             settings = Settings(
                 data_dir=tmp_path, tracker=device.tracker, device_key=device.key, lease_file=device.lease,
                 queues=("measure",),
             )  # fmt: skip
             builder = Actor(
-                "hazards:PlantedBuilder", (str(device.lease), "llvm", plan), env=CHILD_ENV, memory=BUILD_MEMORY
+                "hazards:PlantedBuilder", (str(device.lease), "llvm", plan, one_in), env=CHILD_ENV, memory=BUILD_MEMORY
             )
             worker = MeasureWorker(settings, send, runner, builder)
             stack.callback(worker.close)
@@ -134,3 +144,30 @@ def test_candidate_that_takes_the_device_down_is_blamed_at_the_third_attempt(
     assert results[2].failure is FailureKind.CRASH
     assert "2 times" in results[2].message
     assert all(results[i].samples for i in (0, 1, 3, 4))
+
+
+def test_a_job_succeeds_although_every_third_candidate_is_a_hazard(
+    start: START, tmp_path: Path, sqlite_url: str
+) -> None:
+    stack = Stack(Folder(tmp_path, sqlite_url))
+    fleet = RealFleet(core_context(tmp_path, sqlite_url), lambda batch: batch.model_copy(update={"limits": QUICK}))
+    stack.fleet = fleet
+    try:
+        fleet.join(start(fleet.send, {}, one_in=ONE_IN))
+        job_id = stack.submit(OPERATOR, budget={"trials": TRIALS}, search="random", warm_start=False)
+        stack.finish(job_id)
+        assert stack.state(job_id) is JobState.SUCCEEDED
+        records = [r for r in stack.rows(Record) if r.sketch_hash is not None]
+        (champion,) = stack.rows_of(sa.select(Schedule))
+    finally:
+        stack.close()
+    planted = {r.id: hazards.drawn(Candidate.from_json([None, r.decisions]).decisions, ONE_IN) for r in records}
+    assert len(records) == TRIALS
+    assert len({kind for kind in planted.values() if kind}) > 3
+    assert planted[champion.record_id] is None
+    for record in records:
+        kind = planted[record.id]
+        if kind is None:
+            assert record.failure is None, record.message
+        elif kind not in hazards.WRONG:  # wrong numbers show only when they would be crowned
+            assert record.failure == hazards.ALL[kind][0].value, (kind, record.message)
