@@ -12,12 +12,15 @@ import os
 import sys
 import threading
 import time
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 DONE = "done.json"
 MANY = 1_000_000
+SEARCH_SECONDS = 30.0
+"""Waited at the end for a search to come to its build; one takes a few."""
 
 
 @dataclass(frozen=True)
@@ -116,10 +119,15 @@ def _gated_runner(gate: Gate, workers: int) -> Any:
 def _end(gate: Gate, scheduler: Any, job: Job, started: float) -> None:
     """Wait for the end of the time, put away what was measured, end everything."""
     time.sleep(max(0.0, job.seconds - (time.monotonic() - started)))
-    gate.close(wait=30.0)
-    for index, task in enumerate(scheduler.tasks_):
-        if task.runner_futures is not None:
-            scheduler.join_running_task(index)
+    gate.close(wait=SEARCH_SECONDS)
+    try:
+        for index, task in enumerate(scheduler.tasks_):
+            if task.runner_futures is not None:
+                scheduler.join_running_task(index)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)  # the tuner waits at the gate
     _finish(job, started)
 
 

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from benchmarks.limits import Peak
+from benchmarks.models import command, contest, metaschedule, torch_onnx, zoo
+from benchmarks.models.command import COLUMNS, build
+from benchmarks.models.contest import Entry, Outcome
+from benchmarks.peak import machine
+from benchmarks.peak.machine import Limits, Rates
+from benchmarks.processes import Tree
+from tunesmith.cli.main import run
+from tunesmith.errors import InvalidInput
+from tunesmith.metaschedule import read_database
+from workers.peers import onnxruntime
+from workers.peers.comparison import Result
+from workers.tvm_backend.deploy import LocalModel, local_target
+
+PROBE = Path(__file__).parents[1] / "helpers" / "metaschedule_probe.py"
+
+
+@pytest.fixture
+def model(tmp_path):
+    """Two products, so two tasks."""
+    rng = np.random.default_rng(0)
+    weights = [rng.standard_normal(shape).astype("float32") for shape in ((16, 64), (64, 32))]
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "a"], ["h"]), helper.make_node("Relu", ["h"], ["r"]),
+         helper.make_node("MatMul", ["r", "b"], ["y"])], "products",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 32])],
+        [helper.make_tensor(name, TensorProto.FLOAT, array.shape, array.tobytes(), raw=True)
+         for name, array in zip("ab", weights, strict=True)],
+    )  # fmt: skip
+    path = tmp_path / "products.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def test_a_model_side_by_side(capsys, monkeypatch, model, tmp_path):
+    limits = Limits(1, Rates((1e11,)), {}, {1 << 20: Rates((1e11,))})
+    monkeypatch.setattr(machine, "measure", lambda threads: limits)
+    monkeypatch.setattr(command, "QUICK_PASSES", 2)
+    status = run(["bench", "models", "--quick", "--model", str(model), "--with", "untuned,onnxruntime",
+                  "--threads", "1", "--out", str(tmp_path)])  # fmt: skip
+    assert status == 0, capsys.readouterr()
+    with (tmp_path / "models.csv").open(newline="") as file:
+        untuned, other = csv.DictReader(file)
+    assert (untuned["model"], untuned["runtime"], other["runtime"]) == ("products", "untuned", "onnxruntime")
+    assert float(untuned["latency, ms"]) > 0
+    assert float(untuned["output error"]) < 1e-4
+    assert 0 < float(other["share of limit"]) < 1
+    assert (tmp_path / "models.svg").stat().st_size > 0
+
+
+def test_rounds_that_metaschedule_has_not_looked_at_count(model, tmp_path):
+    target, database = local_target("cpu:1"), tmp_path / "database"
+    database.mkdir()
+    (tmp_path / "module.json").write_bytes(LocalModel(str(model), {}, tmp_path).module)
+    job = metaschedule.Job(str(tmp_path / "module.json"), target.to_json(), str(database), 0.0, 3, 1)
+    with Tree([sys.executable, str(PROBE), json.dumps(asdict(job))], log=tmp_path / "log", folder=tmp_path) as tree:
+        assert tree.wait(120) == 0, tree.tail(20)
+    # The first round waits for its task to be picked again; the second was being run.
+    assert len(read_database(database)) == 3
+    assert json.loads((database / metaschedule.DONE).read_text())["seconds"] > 0
+
+
+def test_a_known_architecture_has_weights_that_show_errors(tmp_path):
+    path = zoo.write_model("squeezenet", tmp_path / "squeezenet.onnx")
+    graph = onnx.load(path).graph
+    assert {node.op_type for node in graph.node}.isdisjoint({"ConstantOfShape", "Softmax"})
+    assert [value.name for value in graph.input] == ["data_0"]
+    assert zoo.write_model("squeezenet", tmp_path / "again.onnx").read_bytes() == path.read_bytes()
+    images = [{"data_0": np.random.default_rng(seed).random((1, 3, 224, 224), "float32")} for seed in range(2)]
+    ours, other = (torch_onnx.prepare(str(path), image, 1)()[0] for image in images)
+    (expected,) = onnxruntime.prepare(str(path), images[0], 1)()
+    assert np.isfinite(expected).all()
+    signal = np.abs(ours - other).max()
+    assert signal > 1e-3 * np.abs(ours).max()
+    assert np.abs(ours - expected).max() < 1e-3 * signal
+
+
+def test_an_architecture_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(InvalidInput, match=r"no model 'nonesuch'; there are .*squeezenet"):
+        zoo.write_model("nonesuch", tmp_path / "x.onnx")
+
+
+@pytest.mark.parametrize("given", ["magic", "untuned,magic", ","])
+def test_runtimes_that_do_not_exist_are_usage(capsys, given):
+    assert run(["bench", "models", "--with", given]) == 2
+    assert "there is no runtime" in capsys.readouterr().err
+
+
+def test_a_runtime_does_not_read_every_kind_of_file(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(contest, "source_of", lambda _: "pt2")
+    plan = contest.Plan(("onnxruntime",), local_target("cpu:1"), 1.0, 0.1, 2, 0)
+    (entry,) = contest.hold(str(model), plan, tmp_path, print).entries
+    assert entry.result.failure == "onnxruntime does not read .pt2 files"
+
+
+def test_the_table_tells_shares_speed_ups_and_what_failed():
+    entries = [
+        Entry(Result("untuned", [8e-3, 9e-3, 8e-3], medians=[8e-3, 9e-3])),
+        Entry(Result("tunesmith", [1e-3], medians=[1e-3], error=1e-6), 100, 60.0, 0),
+        Entry(Result("metaschedule-64", [4e-3], medians=[4e-3]), 10, 61.0, 5),
+        Entry(Result("metaschedule-16", [2e-3], medians=[2e-3], error=0.5), 20, 60.0, 3),
+        Entry(Result("openvino", failure="not installed")),
+    ]
+    outcome = Outcome("net", 1e6, 1e3, entries).with_shares(Peak.of_memory(2e9, 1e9))
+    report = build([outcome], {})
+    rows = {row[1]: dict(zip(COLUMNS, row, strict=True)) for row in report.rows}
+    assert rows["tunesmith"]["share of limit"] == pytest.approx(0.5)
+    assert rows["tunesmith"]["speed-up"] == pytest.approx(8.0)
+    assert rows["untuned"]["passes, ms"] == "8 … 9"
+    assert rows["metaschedule-16"]["note"] == "other outputs than the reference"
+    assert rows["openvino"]["note"] == "not installed"
+    assert rows["openvino"]["latency, ms"] is None
+    assert "2 times as fast as the better MetaSchedule (metaschedule-16)" in report.summary
+    assert "8 times as fast as untuned" in report.summary
