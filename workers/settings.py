@@ -66,7 +66,7 @@ class Settings(BaseSettings):
         "long as at first, three checks in a row. `inf`: never mind.",
     )
     quarantine_seconds: float = Field(
-        120.0, gt=0, description="A device that stays that slow for so long is measured on again, and compared with "
+        60.0, gt=0, description="A device that stays that slow for so long is measured on again, and compared with "
         "its new speed.",
     )
     simulate: bool = Field(False, description="The measure worker invents latencies and needs no device.")

@@ -275,7 +275,8 @@ def test_health_follows_the_newest_checks() -> None:
     assert judge([], 0.01, RULES) is OK
     assert judge([1.3], 0.5, RULES) is OK  # within its noise
     assert judge([0.7], 0.01, RULES) is DRIFTING
-    assert judge([9.0, 1.6, 1.6, 1.6], 9.0, RULES) is QUARANTINED
+    assert judge([9.0, 1.6, 1.6, 1.6], 0.5, RULES) is QUARANTINED
+    assert judge([1.6, 1.6, 1.6], 0.7, RULES) is OK
     assert not lastingly_faster([0.5, 0.5], 0.01, RULES)
     assert lastingly_faster([0.5, 0.5, 0.5], 0.01, RULES)
     assert not lastingly_faster([0.5, 0.5, 0.95], 0.01, RULES)

@@ -31,7 +31,7 @@ class Rules:
     drifting: float = 0.1
     quarantine: float = 1.5
     checks: int = 3
-    patience: float = 120.0
+    patience: float = 60.0
 
 
 def noise_floor(medians: Sequence[float]) -> float:
@@ -51,7 +51,8 @@ def judge(drifts: Sequence[float], noise: float, rules: Rules) -> DeviceHealth:
     if not drifts:
         return DeviceHealth.OK
     newest = drifts[-rules.checks :]
-    if len(newest) == rules.checks and min(newest) > rules.quarantine:
+    # What a device did when it was calibrated is no reason: its noise floor tells what its numbers are worth.
+    if len(newest) == rules.checks and min(newest) > max(rules.quarantine, 1 + noise):
         return DeviceHealth.QUARANTINED
     return DeviceHealth.DRIFTING if _beyond(drifts[-1], noise, rules) else DeviceHealth.OK
 
