@@ -93,12 +93,12 @@ def report(outcomes: Sequence[Outcome], setup: dict[str, str]) -> Report:
     spaces, seeds = len({o.recording.name for o in outcomes}), len(outcomes[0].curves)
     summary = (
         f"Search on {spaces} recorded spaces, {seeds} seeds each, without hardware. P is the score of Willemsen et "
-        "al.: 0 is the computed expectation of random search, 1 the optimum at once, below 0 worse than random; it is "
-        "the mean over a space's evaluations, up to where random search has come 95 % of the way from the median to "
-        "the optimum, then over spaces. The band is a 95 % bootstrap over seeds. Quality is optimum over best found at "
-        "the end of the budget; the last two columns say how many runs come within 5 % of the optimum, and where in "
-        "the budget the median run does. The cost model sees encoded decisions, not TVM's features, and is smaller "
-        "than the service's.")
+        "al.: 0 is the computed expectation of random search, 1 the optimum at once, below 0 worse than random. It is "
+        "the mean over a space's evaluations, up to where random search has come 90 % of the way from the median to "
+        "the optimum in the logarithm of latency, then over spaces; the band is a 95 % bootstrap over seeds. Quality "
+        "is optimum over best found at the end of the budget. The last two columns say how many runs come within 5 % "
+        "of the optimum, and where in the budget the median run does. The cost model sees encoded decisions, not TVM's "
+        "features, and is smaller than the service's.")
     columns = ("searcher", "P", "95 % from", "to", "spaces above random", "quality, %",
                f"runs that reach {QUALITY:.0%}, %", "after, % of the budget")
     return Report("replay", "Searchers, replayed", summary, columns, rows, setup)

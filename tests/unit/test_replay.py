@@ -103,7 +103,7 @@ def test_budget_is_the_first_that_reaches_the_goal() -> None:
     latency = np.random.default_rng(1).lognormal(-7, 1, size=200)
     draws = score.budget(latency)
     curve = score.random_curve(latency, len(latency))
-    goal = np.median(latency) + 0.95 * (latency.min() - np.median(latency))
+    goal = np.exp(0.1 * np.log(np.median(latency)) + 0.9 * np.log(latency.min()))
     assert curve[draws - 1] <= goal < curve[draws - 2]
     assert score.budget(np.full(10, 2.0)) == 1
 
