@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from benchmarks.limits import Peak
 from benchmarks.report import Report, render, setup, write
 from benchmarks.tuners import plan
 from benchmarks.tuners.outcome import Outcome
@@ -19,7 +20,7 @@ from tunesmith.errors import InvalidInput, MeasurementFailed, TunesmithError
 from tunesmith.operators import parse_operator
 from tunesmith.targets import Target, choose, parse_target
 
-LEDGER = "runs.jsonl"
+LEDGER = "tuners-runs.jsonl"
 
 
 def run(
@@ -33,7 +34,7 @@ def run(
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions, each with a seed of its own.")] = 1,
     target: Annotated[str, typer.Option(help="cpu, cpu:N or target JSON of this host's CPU.")] = "cpu",
-    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("bench-tuners"),
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("bench-out"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what --out holds.")] = False,
     docs: Annotated[Path | None, typer.Option(help="Page whose section is replaced.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")] = False,
@@ -54,7 +55,8 @@ def run(
         _group(ledger, group, missing, where, deadline)
     skipped = sum(len(ledger.missing(group)) for group in groups)
     notes = f"{skipped} of {sum(map(len, groups))} runs are missing." if skipped else ""
-    report = _report(ledger, chosen, where, budget, seeds, notes)
+    peak = None if quick else _peak(where.num_cores)
+    report = _report(ledger, chosen, where, budget, seeds, peak, notes)
     _write(report, ledger, chosen, out, docs)
     if skipped == sum(map(len, groups)):
         raise MeasurementFailed(f"no tuner came to an end; see {out / LEDGER}")
@@ -125,15 +127,27 @@ def _line(outcome: Outcome) -> str:
 
 
 def _report(
-    ledger: plan.Ledger, operators: Sequence[str], target: Target, budget: float, seeds: int, notes: str
-) -> Report:
+    ledger: plan.Ledger, operators: Sequence[str], target: Target, budget: float, seeds: int, peak: Peak | None,
+    notes: str,
+) -> Report:  # fmt: skip
     from benchmarks.tuners import figures
 
     about: dict[str, Any] = {
         **setup("xgboost-cpu", "lightgbm"), "target": target.canonical, "threads": str(target.num_cores),
         "budget": f"{budget:g} s", "seeds": str(seeds),
     }  # fmt: skip
-    return figures.report(ledger, operators, about, None, notes)
+    return figures.report(ledger, operators, about, peak, notes)
+
+
+def _peak(threads: int) -> Peak | None:
+    """This machine's limits; None when they cannot be measured, which spoils one column only."""
+    from benchmarks.peak.machine import measure
+
+    try:
+        return measure(threads).peak
+    except MeasurementFailed as error:
+        _say(f"no share of the peak: {error.detail}")
+        return None
 
 
 def _write(report: Report, ledger: plan.Ledger, operators: Sequence[str], out: Path, docs: Path | None) -> None:

@@ -20,7 +20,7 @@ from benchmarks.tuners.plan import PER_ROUND, Ask, Deadline
 START_LIMIT = 180.0
 FIRST_ROUND_LIMIT = 4.0
 """Budgets that the first round may take: a tuner that is killed before it has told anything has no rate."""
-POLL = 0.1
+POLL = 0.2
 CHILD = "benchmarks.tuners.metaschedule_child"
 
 
@@ -68,8 +68,10 @@ def _watch(tree: Tree, events: Path, budget: float, deadline: Deadline) -> None:
     start = Deadline(deadline.left(START_LIMIT))
     ready: Deadline | None = None
     first: Deadline | None = None
+    size, kinds = 0, set[str]()
     while tree.wait(POLL) is None and deadline.left(1.0):
-        kinds = {event["kind"] for event in read_lines(events)}
+        if events.exists() and events.stat().st_size != size:  # the cores are the tuner's: no reading without need
+            size, kinds = events.stat().st_size, {event["kind"] for event in read_lines(events)}
         if ready is None or first is None:
             if "ready" in kinds:
                 ready, first = Deadline(budget), Deadline(budget * FIRST_ROUND_LIMIT)

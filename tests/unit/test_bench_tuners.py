@@ -288,6 +288,7 @@ def tuners(monkeypatch):
     monkeypatch.setattr("benchmarks.tuners.service.run", answer)
     monkeypatch.setattr("benchmarks.tuners.remeasure.run", again)
     monkeypatch.setattr(command, "_target", lambda text: TARGET)
+    monkeypatch.setattr(command, "_peak", lambda threads: None)
     answer.ran = ran
     return answer
 
@@ -307,7 +308,7 @@ def test_the_command_runs_every_tuner_and_writes_the_report(tmp_path, capsys, tu
     assert {row["tuner"]: row["per minute"] for row in answer["rows"]} == dict.fromkeys(plan.TUNERS, 10.0)
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {
-        "runs.jsonl", "tuners.csv", "tuners.md", "tuners.svg", "tuners-curves.csv", "tuners-device-seconds.svg",
+        "tuners-runs.jsonl", "tuners.csv", "tuners.md", "tuners.svg", "tuners-curves.csv", "tuners-device-seconds.svg",
         "tuners-trials.svg",
     }  # fmt: skip
     assert "metaschedule-64" in page.read_text()
@@ -357,6 +358,6 @@ def test_nothing_at_all_is_a_failure(tmp_path, capsys, tuners, monkeypatch):
 def test_mistakes_show_before_anything_runs(tmp_path, capsys, tuners):
     assert bench(capsys, tmp_path / "a", "--operator", "gemm:1")[1]["code"] == "invalid_operator"
     (tmp_path / "b").mkdir()
-    (tmp_path / "b" / "runs.jsonl").write_text("")
+    (tmp_path / "b" / "tuners-runs.jsonl").write_text("")
     assert bench(capsys, tmp_path / "b")[1]["code"] == "invalid_input"
     assert tuners.ran == []
