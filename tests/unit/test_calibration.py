@@ -181,8 +181,21 @@ def test_waiting_for_a_slow_device_has_a_limit(tmp_path: Path) -> None:
     before = device.now
     assert not made.wait_until_healthy(10.0)
     assert device.now - before == pytest.approx(10.0, abs=1.0)
+    assert made.health(TARGET) is DRIFTING  # so that work comes, and with it the next look
+    assert looked(made, device, 2.0) == [QUARANTINED]
     made.close()
     assert not made.wait_until_healthy(1e9)
+
+
+def test_a_device_lost_in_quarantine_does_not_stay_there(tmp_path: Path) -> None:
+    device = Device()
+    made = calibrator(device, tmp_path)
+    made.refresh(TARGET)
+    looked(made, device, 2.0, 2.0, 2.0)
+    device.lost = True
+    with pytest.raises(DeviceLost):
+        made.wait_until_healthy(10.0)
+    assert made.health(TARGET) is DRIFTING
 
 
 def test_a_device_that_stays_slow_is_compared_with_its_new_speed(tmp_path: Path) -> None:

@@ -113,22 +113,30 @@ class Calibrator:
     def wait_until_healthy(self, limit: float) -> bool:
         """Look again every few seconds until the device of the last :meth:`refresh` left quarantine.
 
+        Whoever leaves earlier ends the quarantine as others see it: nobody looks at the device any more, and only new
+        work makes somebody look.
+
         Args:
             limit: seconds to wait; 0 looks at what is known.
 
         Returns:
-            False when it is still in quarantine, or the calibrator was closed.
+            False when it is still too slow, or the calibrator was closed.
 
         Raises:
             DeviceLost: no device answers.
         """
         deadline = self._clock() + limit
-        while self.current()[0] is DeviceHealth.QUARANTINED:
-            left = deadline - self._clock()
-            if left <= 0 or self._latest is None or self._closed.wait(min(left, self._rules.retry)):
-                return False
-            self._look(self._states[self._latest.hash])
-        return True
+        try:
+            while self.current()[0] is DeviceHealth.QUARANTINED:
+                left = deadline - self._clock()
+                if left <= 0 or self._latest is None or self._closed.wait(min(left, self._rules.retry)):
+                    return False
+                self._look(self._states[self._latest.hash])
+            return True
+        finally:
+            health, calibration = self.current()
+            if health is DeviceHealth.QUARANTINED and self._latest is not None and calibration is not None:
+                self._known[self._latest.hash] = (DeviceHealth.DRIFTING, calibration)
 
     def calibration(self, target: Mapping[str, Any]) -> Calibration | None:
         """What is known of the device for a target."""
