@@ -236,7 +236,7 @@ def test_interrupting_tune_leaves_a_running_servers_job_alone(capsys, server, mo
     assert not [request for request in server["seen"] if request.url.path.endswith("/cancel")]
 
 
-@pytest.mark.parametrize("command", ["up", "worker", "compile", "compare", "doctor", "device serve"])
+@pytest.mark.parametrize("command", ["up", "worker", "compile", "compare", "doctor", "bench", "device serve"])
 def test_the_light_wheel_names_the_extra(capsys, monkeypatch, command):
     def points(group):
         name = command.replace(" ", ".")
@@ -251,7 +251,7 @@ def test_the_light_wheel_names_the_extra(capsys, monkeypatch, command):
 def test_help_lists_every_command(capsys):
     assert main.run(["--help"]) == 0
     out = capsys.readouterr().out
-    for name in ("tune", "jobs", "best", "compile", "compare", "doctor", "worker", "device", "version", "up"):
+    for name in ("tune", "jobs", "best", "compile", "compare", "doctor", "worker", "device", "version", "up", "bench"):
         assert f" {name} " in out
 
 
