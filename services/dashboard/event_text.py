@@ -43,12 +43,13 @@ def describe(kind: str, data: dict[str, Any]) -> str:
 def _refused(data: dict[str, Any]) -> str:
     """Why a finalist is not the new best."""
     found, champion = fmt.latency(data.get("seconds")), fmt.latency(data.get("champion_seconds"))
-    reason = data["reason"]
+    reason = data.get("reason")
     if reason == "not_faster":
-        why = f"{found} is not surely faster than {champion} (p {data['p_value']:.2g})"
+        doubt = f" (p {data['p_value']:.2g})" if data.get("p_value") is not None else ""
+        why = f"{found} is not surely faster than {champion}{doubt}"
     elif reason == "overtaken":
         why = f"{found}, but a faster one was crowned meanwhile"
-    elif reason == "wrong_result" and data.get("error") is not None:
+    elif reason == "wrong_result" and None not in (data.get("error"), data.get("tolerance")):
         why = f"wrong outputs, error {data['error']:.1e}, allowed {data['tolerance']:.0e}"
     else:
         why = f"{str(reason).replace('_', ' ')} when measured again"

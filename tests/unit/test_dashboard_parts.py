@@ -152,6 +152,8 @@ def test_a_refused_crown_says_why() -> None:
     assert describe("crown_refused", overtaken) == "conv: 1.71 ms, but a faster one was crowned meanwhile"
     wrong = {**data, "reason": "wrong_result", "error": 0.25}
     assert describe("crown_refused", wrong) == "conv: wrong outputs, error 2.5e-01, allowed 1e-04"
+    unknown = {**data, "p_value": None}
+    assert describe("crown_refused", unknown) == "conv: 1.71 ms is not surely faster than 1.80 ms"
     nothing = {"name": "conv", "seconds": None, "champion_seconds": None, "p_value": None, "error": None}
     for reason, words in (("wrong_result", "wrong result"), ("run_timeout", "run timeout")):
         assert describe("crown_refused", {**nothing, "reason": reason}) == f"conv: {words} when measured again"
