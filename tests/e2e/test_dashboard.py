@@ -138,7 +138,7 @@ def test_overview_lists_jobs_and_devices(page: Page, server: str) -> None:
     device = page.locator(".ts-device")
     expect(device).to_have_count(3)
     expect(device.filter(has_text="workstation/cpu")).to_contain_text("measuring · 2 cores · 530 GFLOP/s")
-    expect(device.filter(has_text="board-7/cpu")).to_contain_text("Quarantined · 4 cores")
+    expect(device.filter(has_text="board-7/cpu")).to_contain_text("quarantined · 4 cores")
     expect(device.filter(has_text="lab-4/cpu")).to_contain_text("gone, seen 30 d ago")
     expect(page.get_by_text(f"tunesmith tune model.onnx --trials 500 --server {server}")).to_be_visible()
     running.get_by_role("link").click()

@@ -115,7 +115,7 @@ def test_a_device_shows_what_it_can_do_and_that_it_is_ill() -> None:
     assert chip(well, now)[1:3] == ("busy", "measuring · 2 cores · 530 GFLOP/s · noise ±2.1 %")
     sick = {**well, "health": "quarantined"}
     assert chip(sick, now)[1] == "bad"
-    assert chip(sick, now)[2].startswith("Quarantined · 2 cores")
+    assert chip(sick, now)[2].startswith("quarantined · 2 cores")
     assert "1.62 × its first latency" in chip(sick, now)[2]
     assert chip({**sick, "alive": False, "seen_at": None}, now)[1] == "idle"
 
