@@ -7,7 +7,7 @@ import logging
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -26,6 +26,8 @@ WINDOW_SECONDS = 0.5
 """About how long pairs are taken before the host is given back to builders and searchers."""
 MIN_PAIRS = 5
 """With fewer, no difference is significant at 0.05."""
+CLEAR = 0.9
+"""A finalist whose slowest sample is below this share of the champion's fastest needs no further pairs."""
 PAIRS_SECONDS = 5.0
 """Kernel time of one finalist's pairs beyond which only ``MIN_PAIRS`` are taken."""
 COLD_RUNS = 5
@@ -173,9 +175,9 @@ class _Confirming:
         plans = [(kernel, *self._repeats(kernel)) for kernel in kernels]
         each = sum(seconds for *_, seconds in plans)
         count = max(MIN_PAIRS, min(self._limits.confirm_repeats, int(PAIRS_SECONDS / each)))
-        at_once = max(1, int(WINDOW_SECONDS / each))
+        at_once = min(MIN_PAIRS, max(1, int(WINDOW_SECONDS / each)))
         found: list[list[float]] = [[] for _ in plans]
-        while len(found[0]) < count:
+        while len(found[0]) < count and not settled(found):
             with self._window():
                 for _ in range(min(at_once, count - len(found[0]))):
                     turn = 1 if len(found[0]) % 2 == 0 else -1
@@ -250,6 +252,21 @@ class _Confirming:
         with contextlib.suppress(Exception):  # a dead session has nothing to clean
             for name in self._names:
                 self._session.remove(name)
+
+
+def settled(found: Sequence[Sequence[float]]) -> bool:
+    """True when more pairs would change nothing: the finalist falls behind, or leads by a wide margin in all of them.
+
+    To give up early makes no false champion more likely; to stop early for a margin of ``CLEAR`` does so only where
+    the noise of single samples reaches it.
+
+    Args:
+        found: samples of the finalist, and of the champion where there is one.
+    """
+    if len(found) < 2 or len(found[0]) < MIN_PAIRS:
+        return False
+    ours, theirs = found
+    return statistics.median(ours) >= statistics.median(theirs) or max(ours) < CLEAR * min(theirs)
 
 
 def given(args: tuple[TensorSpec, ...], seed: int) -> list[NDArray[Any]]:
