@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -12,13 +13,13 @@ from pathlib import Path
 from benchmarks.models.metaschedule import DONE, Job
 from benchmarks.processes import Tree
 from tunesmith.client import Client, EmbeddedStack
-from tunesmith.errors import MeasurementFailed, TunesmithError
+from tunesmith.errors import MeasurementFailed, TunesmithError, from_problem
 from tunesmith.metaschedule import DatabaseRecord, read_database
 from tunesmith.schedule_log import read_log
 from tunesmith.targets import Target
 
-GRACE = 60.0
-"""Seconds beyond the budget for a round that is under way."""
+GRACE = 120.0
+"""Seconds beyond the budget after which MetaSchedule is given up."""
 FAILED_SECONDS = 1e9
 """MetaSchedule records what failed with a latency beyond this."""
 
@@ -39,7 +40,9 @@ class Tuned:
 
 
 def tunesmith(model: Path, target: Target, seconds: float, seed: int, folder: Path) -> Tuned:
-    """Tune through an embedded stack of its own; its start and the model's import count.
+    """Tune through an embedded stack of its own, and take what it has when the time is over.
+
+    The stack's start and the model's import count.
 
     Raises:
         TunesmithError: the stack does not start, or the job fails.
@@ -50,10 +53,11 @@ def tunesmith(model: Path, target: Target, seconds: float, seed: int, folder: Pa
         left = max(1.0, seconds - (time.monotonic() - started))
         job = client.submit(model_id=uploaded.id, target=target.to_json(), seconds=left, seed=seed, verify=False,
                             warm_start=False)  # fmt: skip
-        try:
-            job = client.wait(job.id, timeout=left + GRACE)
-        except TunesmithError:
-            job = client.wait(client.cancel(job.id).id, timeout=GRACE)
+        with contextlib.suppress(TunesmithError):  # rounds that are under way when the time is over do not count
+            client.wait(job.id, timeout=left)
+        job = client.job(job.id)
+        if job.error:
+            raise from_problem(job.error)
         taken = time.monotonic() - started
         failed = sum(failure.count for failure in client.failures(job.id))
         log = client.download_best(job.id, folder / "best.jsonl")
@@ -77,7 +81,7 @@ def metaschedule(module: bytes, target: Target, seconds: float, per_round: int, 
     command = [sys.executable, "-m", "benchmarks.models.metaschedule", json.dumps(asdict(job))]
     env = {**os.environ, "TVM_NUM_THREADS": str(target.num_cores)}
     with Tree(command, log=folder / "log.txt", folder=folder, env=env) as tree:
-        tree.wait(seconds + 2 * GRACE)
+        tree.wait(seconds + GRACE)
         if not (database / DONE).exists():
             raise MeasurementFailed(f"MetaSchedule ended early: {tree.tail()}")
     taken = float(json.loads((database / DONE).read_text())["seconds"])
