@@ -51,6 +51,8 @@ def run(
     ledger = plan.Ledger(out / LEDGER, resume)
     groups = list(plan.groups(chosen, seeds, where, budget))
     todo = [(group, ledger.missing(group)) for group in groups]  # a mistake shows before anything runs
+    count = sum(len(missing) for _, missing in todo)
+    _say(f"{count} runs of {budget:g} s: about {count * (budget + plan.START_UP) / 60.0:.0f} minutes")
     for group, missing in todo:
         _group(ledger, group, missing, where, deadline)
     skipped = sum(len(ledger.missing(group)) for group in groups)

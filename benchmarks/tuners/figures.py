@@ -54,7 +54,8 @@ def _latency(ledger: Ledger, operator: str, tuner: str) -> float | None:
     found = []
     for final in _finals(ledger, operator):
         known = final.latencies
-        if (operator, final.seed, tuner) in ledger.outcomes:
+        outcome = ledger.outcomes.get((operator, final.seed, tuner))
+        if outcome is not None and not outcome.failure:
             found.append(known.get(tuner, known[UNTUNED]))
     return statistics.median(found) if found else None
 
@@ -87,8 +88,10 @@ def _percent(share: float | None) -> float | None:
 
 
 def geometric_mean(values: Sequence[float]) -> float | None:
-    """None without values."""
-    return math.exp(statistics.fmean(map(math.log, values))) if values else None
+    """None without values; 0 when one of them is."""
+    if not values:
+        return None
+    return math.exp(statistics.fmean(map(math.log, values))) if min(values) > 0 else 0.0
 
 
 def ratios(ledger: Ledger, operator: str) -> dict[str, float | None]:
@@ -113,7 +116,7 @@ def ratios(ledger: Ledger, operator: str) -> dict[str, float | None]:
 
 
 def _ratio(first: float | None, second: float | None) -> float | None:
-    return first / second if first and second else None
+    return first / second if first is not None and second else None
 
 
 RATIOS = {
@@ -126,8 +129,11 @@ def ratio_table(ledger: Ledger, operators: Sequence[str]) -> tuple[tuple[str, ..
     """Columns and rows: one row per operator, the geometric means last."""
     found = {operator: ratios(ledger, operator) for operator in operators}
     rows: list[tuple[Any, ...]] = [(op, *(values[name] for name in RATIOS)) for op, values in found.items()]
-    means = [geometric_mean([v for values in found.values() if (v := values[name])]) for name in RATIOS]
-    return ("Tunesmith against MetaSchedule", *RATIOS.values()), [*rows, ("geometric mean", *means)]
+    known = {name: [v for values in found.values() if (v := values[name]) is not None] for name in RATIOS}
+    all_known = all(len(values) == len(found) for values in known.values())
+    label = "geometric mean" if all_known else "geometric mean of what is known"
+    means = [geometric_mean(values) for values in known.values()]
+    return ("Tunesmith against MetaSchedule", *RATIOS.values()), [*rows, (label, *means)]
 
 
 METHOD = """\
@@ -211,4 +217,4 @@ def _whole(outcome: Outcome, axis: str) -> float:
 def verdict(ledger: Ledger, operators: Sequence[str]) -> str:
     """The geometric means in one line, for the terminal."""
     _, rows = ratio_table(ledger, operators)
-    return ", ".join(f"{text} {cell(value)}x" for text, value in zip(RATIOS.values(), rows[-1][1:], strict=True))
+    return ", ".join(f"{text}: {cell(value)}" for text, value in zip(RATIOS.values(), rows[-1][1:], strict=True))

@@ -30,6 +30,8 @@ PER_ROUND = {"metaschedule-16": 16, "metaschedule-64": 64}
 TUNERS = (TUNESMITH, RANDOM, *PER_ROUND)
 SECONDS, QUICK_SECONDS = 60.0, 30.0
 QUICK_LIMIT = 540.0
+START_UP = 22.0
+"""What a run takes beside its tuning, roughly: starting, a first round that is late, the last measurement."""
 SPARE = 30.0
 """Seconds before the deadline that are kept for measuring the best schedules again."""
 

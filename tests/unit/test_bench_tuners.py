@@ -238,7 +238,7 @@ def test_the_report_has_a_row_per_operator_and_tuner(tmp_path):
     assert (empty["runs"], empty["per minute"], empty["best µs"]) == (0, None, None)
     assert "geometric mean" in report.summary
     assert "a note" in report.summary
-    assert "6.25x" in figures.verdict(ledger, [GEMM])
+    assert "64 a round: 6.25," in figures.verdict(ledger, [GEMM])
 
 
 def test_what_failed_what_is_wrong_and_what_differs_is_said(tmp_path):
@@ -253,11 +253,21 @@ def test_what_failed_what_is_wrong_and_what_differs_is_said(tmp_path):
     assert "outputs are not those" in report.summary
     assert dict(zip(report.columns, report.rows[0], strict=True))["speed-up"] == pytest.approx(1.0)
     assert figures.ratios(ledger, GEMM)["rate-16"] is None
+    assert figures.ratios(ledger, GEMM)["latency"] is None  # one that failed has no latency, not the default's
 
 
 def test_geometric_mean():
     assert figures.geometric_mean([2.0, 8.0]) == pytest.approx(4.0)
     assert figures.geometric_mean([]) is None
+    assert figures.geometric_mean([2.0, 0.0]) == 0.0
+
+
+def test_a_tuner_of_ours_that_measures_nothing_is_not_left_out_of_the_mean(tmp_path):
+    ledger = filled(tmp_path, outcome("tunesmith", 0), outcome("metaschedule-16", 8), outcome("metaschedule-64", 16))
+    assert figures.ratios(ledger, GEMM)["rate-64"] == 0.0
+    columns, rows = figures.ratio_table(ledger, [GEMM])
+    assert rows[-1][:2] == ("geometric mean of what is known", 0.0)
+    assert len(columns) == len(rows[0])
 
 
 # The command
