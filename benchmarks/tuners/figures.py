@@ -200,7 +200,8 @@ def _panel(panel: Any, ledger: Ledger, operator: str, colours: Mapping[str, str]
     panel.set_ylabel("best latency, µs")
     for tuner in TUNERS:
         for outcome in _of(ledger, operator, tuner):
-            steps = [(step[AXES[axis]], step[-1] * 1e6) for step in outcome.steps()]
+            # Results that came together are one step: the last of them is the best.
+            steps = list({step[AXES[axis]]: step[-1] * 1e6 for step in outcome.steps()}.items())
             if steps:
                 end = max(_whole(outcome, axis), steps[-1][0])
                 panel.step(*zip(*[*steps, (end, steps[-1][1])], strict=True), where="post", color=colours[tuner],
