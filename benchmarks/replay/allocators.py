@@ -77,15 +77,22 @@ def study(recordings: Sequence[Recording], curves: Floats, batch: int) -> Mappin
         curves: float64 [tasks, seeds, rounds].
     """
     best = sum(r.weight * min(r.untuned, r.optimum) for r in recordings)
+    steps, seeds = len(recordings) * min(MEAN_ROUNDS, curves.shape[2] - 1), range(curves.shape[1])
+    expected = np.stack([random_allocation(recordings, curves[:, seed], steps) for seed in seeds])
+    steps = horizon(expected.mean(axis=0), best)
     out: dict[str, Floats] = {}
     for name in ALLOCATORS:
-        rows = []
-        for seed in range(curves.shape[1]):
-            found = run(name, recordings, curves[:, seed], batch, seed)
-            expected = random_allocation(recordings, curves[:, seed], len(found))
-            rows.append(score.against(found[None], expected, best)[0])
-        out[name] = np.stack(rows)
+        found = [run(name, recordings, curves[:, seed], batch, seed)[:steps] for seed in seeds]
+        out[name] = np.stack([score.against(f[None], e[:steps], best)[0] for f, e in zip(found, expected, strict=True)])
     return out
+
+
+def horizon(expected: Floats, best: float) -> int:
+    """Rounds until random allocation has come most of the way to the optimum, as a search's budget ends; all of them
+    when it never does."""
+    goal = expected[0] * (best / expected[0]) ** score.CUTOFF
+    near = np.flatnonzero(expected <= goal)
+    return int(near[0]) + 1 if len(near) else len(expected)
 
 
 def report(found: Mapping[str, Floats], tasks: int, batch: int, method: str, setup: dict[str, str]) -> Report:
