@@ -64,9 +64,9 @@ class Gemm:
         assert len(found) >= count
         return cls(prepared.module, task, bodies, found[:count], target)
 
-    def batch(self, batch_id: int, candidates: Sequence[Any] | None = None, **changes: Any) -> MeasureBatch:
-        """The default schedule at index 0, then ``candidates``, by default all of them."""
-        chosen = self.candidates if candidates is None else candidates
+    def batch(self, batch_id: int, chosen: Sequence[Any] | None = None, **changes: Any) -> MeasureBatch:
+        """The default schedule at index 0, then the ``chosen``, by default all candidates; fields as in ``changes``."""
+        chosen = self.candidates if chosen is None else chosen
         wire = [WireCandidate(index=0, sketch=None)]
         wire += [
             WireCandidate(index=i, sketch=c.sketch, decisions=c.to_json()[1]) for i, c in enumerate(chosen, start=1)
