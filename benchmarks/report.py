@@ -48,6 +48,18 @@ class Report:
             raise ValueError(f"a row of {len(wrong)} cells in a table of {len(self.columns)} columns: {wrong}")
 
 
+def check(name: str, docs: Path | None) -> None:
+    """Whether :func:`write` will be able to plot and to find its section: for benchmarks that take long.
+
+    Raises:
+        MissingDependency: without matplotlib.
+        InvalidInput: the page cannot be read, or has no such section.
+    """
+    _figure()
+    if docs:
+        _section(name, docs)
+
+
 def write(report: Report, out: Path, draw: Draw | None = None, docs: Path | None = None) -> list[Path]:
     """Write ``out/<name>.csv``, ``.md`` and, with ``draw``, ``.svg``; returns the files.
 
@@ -82,16 +94,10 @@ def render(draw: Draw, path: Path) -> None:
     Raises:
         MissingDependency: without matplotlib.
     """
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise MissingDependency(
-            "plots need matplotlib; install it with: pip install -e '.[bench]'", extra="bench"
-        ) from error
+    matplotlib, figure_class = _figure()
     # Text as text and ids from a fixed salt: small files that only differ where the figures do.
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "tunesmith", "font.size": 9}):
-        figure = Figure(figsize=INCHES, layout="constrained")
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "tunesmith", "font.size": 9}):
+        figure = figure_class(figsize=INCHES, layout="constrained")
         draw(figure.subplots())
         figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
 
@@ -157,16 +163,37 @@ def _line(cells: tuple[Any, ...]) -> str:
     return "| " + " | ".join(cell(value) for value in cells) + " |"
 
 
-def _publish(report: Report, plot: Path | None, docs: Path) -> None:
-    first, last = f"<!-- bench:{report.name} -->", f"<!-- /bench:{report.name} -->"
-    page = docs.read_text("utf-8")
+def _figure() -> tuple[Any, Any]:
+    """matplotlib and its class of figures, which need no display."""
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise MissingDependency(
+            "plots need matplotlib; install it with: pip install -e '.[bench]'", extra="bench"
+        ) from error
+    return matplotlib, Figure
+
+
+def _section(name: str, docs: Path) -> tuple[str, str]:
+    """What stands before the section's content and after it, marks included."""
+    first, last = f"<!-- bench:{name} -->", f"<!-- /bench:{name} -->"
+    try:
+        page = docs.read_text("utf-8")
+    except OSError as error:
+        raise InvalidInput(f"{docs.name} cannot be read: {error.strerror}", field="docs", value=docs.name) from error
     head, found, rest = page.partition(first)
     _, closed, tail = rest.partition(last)
     if not found or not closed:
         raise InvalidInput(f"{docs.name} has no section {first} … {last}", field="docs", value=docs.name)
+    return head + first, last + tail
+
+
+def _publish(report: Report, plot: Path | None, docs: Path) -> None:
+    before, after = _section(report.name, docs)
     image = None
     if plot:
         image = f"images/bench-{report.name}.svg"
         (docs.parent / "images").mkdir(exist_ok=True)
         (docs.parent / image).write_bytes(plot.read_bytes())
-    docs.write_text(f"{head}{first}\n{markdown(report, image)}{last}{tail}", encoding="utf-8")
+    docs.write_text(f"{before}\n{markdown(report, image)}{after}", encoding="utf-8")

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks.limits import Peak
-from benchmarks.report import Report, render, setup, write
+from benchmarks.report import Report, check, render, setup, write
 from benchmarks.tuners import plan
 from benchmarks.tuners.outcome import Outcome
 from tunesmith.cli.output import emit
@@ -45,6 +45,7 @@ def run(
     """
     specs = operators or (plan.QUICK_OPERATORS if quick else plan.OPERATORS)
     chosen = [parse_operator(text).canonical for text in specs]
+    check("tuners", docs)
     budget = seconds or (plan.QUICK_SECONDS if quick else plan.SECONDS)
     deadline = plan.Deadline(plan.QUICK_LIMIT if quick else None)
     where = _target(target)

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import builtins
 import csv
+import sys
 
 import pytest
 
 from benchmarks import commands
-from benchmarks.report import Report, markdown, setup, write
+from benchmarks.report import Report, check, markdown, setup, write
 from tunesmith.cli import main
 from tunesmith.errors import InvalidInput, MissingDependency
 
@@ -87,6 +88,21 @@ def test_without_matplotlib_the_tables_are_there_and_the_extra_is_named(tmp_path
     assert caught.value.extra == {"extra": "bench"}
     assert (tmp_path / "demo.md").exists()
     assert len(write(report(), tmp_path)) == 2
+
+
+def test_what_would_fail_at_the_end_can_be_asked_at_the_start(tmp_path, monkeypatch):
+    page = tmp_path / "page.md"
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        check("demo", page)
+    page.write_text(PAGE)
+    check("demo", page)
+    check("other", None)
+    with pytest.raises(InvalidInput, match="bench:other"):
+        check("other", page)
+    assert page.read_text() == PAGE
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingDependency):
+        check("demo", None)
 
 
 def test_rows_have_as_many_cells_as_there_are_columns():
