@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from benchmarks.models.contest import Entry, Outcome
 
 COLUMNS = (
-    "model", "runtime", "latency, ms", "passes, ms", "speed-up", "share of limit", "candidates", "tuned for, s",
+    "model", "runtime", "latency ms", "passes ms", "speed-up", "share of peak %", "candidates", "tuned for s",
     "without schedule", "output error", "note",
 )  # fmt: skip
 MODELS, QUICK_MODELS = ("squeezenet", "resnet50"), ("squeezenet",)
@@ -50,16 +50,16 @@ def run(
     cores = threads or len(os.sched_getaffinity(0))
     plan = Plan(names, local_target(f"cpu:{cores}"), seconds or (QUICK_SECONDS if quick else SECONDS),
                 QUICK_SLICE if quick else SLICE, QUICK_PASSES if quick else PASSES, seed)  # fmt: skip
-    outcomes = []
+    details = {"threads": str(cores), "wall time of each tuner": f"{plan.seconds:g} s", "seed": str(seed)}
+    peak, outcomes, paths = measure(cores).peak, [], []
     for each in model or (QUICK_MODELS if quick else MODELS):
         with tempfile.TemporaryDirectory(prefix="tunesmith-models-") as folder:
-            outcomes.append(hold(each, plan, Path(folder), _teller(each)))
-    peak = measure(cores).peak
-    outcomes = [outcome.with_shares(peak) for outcome in outcomes]
-    details = {"threads": str(cores), "wall time of each tuner": f"{plan.seconds:g} s", "seed": str(seed)}
-    report = build(outcomes, setup("onnxruntime", "openvino", "torch") | details)
+            outcomes.append(hold(each, plan, Path(folder), _teller(each)).with_shares(peak))
+        # After each model: the next takes an hour, and may not come to its end.
+        report = build(outcomes, setup("onnxruntime", "openvino", "torch") | details)
+        paths = write(report, out, lambda axes: draw(axes, outcomes), docs)
     print(table(report.columns, report.rows))
-    for path in write(report, out, lambda axes: draw(axes, outcomes), docs):
+    for path in paths:
         print(f"wrote {path}")
 
 
@@ -103,8 +103,8 @@ def _row(outcome: Outcome, entry: Entry) -> tuple[Any, ...]:
     wrong = result.error is not None and not result.error <= TOLERANCE
     note = result.failure or ("other outputs than the reference" if wrong else "")
     return (
-        outcome.model, result.name, latency and latency * 1e3, passes, speedup, entry.share, entry.candidates,
-        entry.tuned_seconds, entry.missing, result.error, note,
+        outcome.model, result.name, latency and latency * 1e3, passes, speedup, entry.share and 100 * entry.share,
+        entry.candidates, entry.tuned_seconds, entry.missing, result.error, note,
     )  # fmt: skip
 
 
@@ -116,9 +116,9 @@ def _summary(outcomes: Sequence[Outcome]) -> str:
         "of its process; rounds that MetaSchedule had measured count also where it had not yet looked at them. "
         "Then every runtime was timed several times, each time in a process of its own, in turn, there and back; the "
         "latency is the median of all samples, and `passes` the lowest and the highest median of one process. "
-        "PyTorch is eager. `share of limit`: see the limits of the machine; direct convolution's operations count, "
-        "so that Winograd's algorithm would count as more than it does. `without schedule`: functions that had a "
-        "choice and got no schedule in the time."
+        "PyTorch is eager. `share of peak`: of what the machine can do at best, see below; operations are those of the "
+        "plain algorithms, so that Winograd's convolution would count as more than it does. `without schedule`: "
+        "functions that had a choice and got no schedule in the time."
     ]
     return "\n\n".join(lines + [text for outcome in outcomes if (text := _verdict(outcome))])
 

@@ -20,6 +20,8 @@ from tunesmith.targets import Target
 
 GRACE = 120.0
 """Seconds beyond the budget after which MetaSchedule is given up."""
+THREADS = ("TVM_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""Set in this process for the compiler's sake, and nothing that a tuner should see."""
 FAILED_SECONDS = 1e9
 """MetaSchedule records what failed with a latency beyond this."""
 
@@ -48,7 +50,7 @@ def tunesmith(model: Path, target: Target, seconds: float, seed: int, folder: Pa
         TunesmithError: the stack does not start, or the job fails.
     """
     started = time.monotonic()
-    with EmbeddedStack(folder / "stack") as stack, Client(stack.url) as client:
+    with EmbeddedStack(folder / "stack", env=_environment()) as stack, Client(stack.url) as client:
         uploaded = client.wait_model(client.upload_model(model).id, timeout=seconds)
         left = max(1.0, seconds - (time.monotonic() - started))
         job = client.submit(model_id=uploaded.id, target=target.to_json(), seconds=left, seed=seed, verify=False,
@@ -79,7 +81,7 @@ def metaschedule(module: bytes, target: Target, seconds: float, per_round: int, 
     file.write_bytes(module)
     job = Job(str(file), target.to_json(), str(database), seconds, per_round, seed)
     command = [sys.executable, "-m", "benchmarks.models.metaschedule", json.dumps(asdict(job))]
-    env = {**os.environ, "TVM_NUM_THREADS": str(target.num_cores)}
+    env = _environment() | {"TVM_NUM_THREADS": str(target.num_cores)}
     with Tree(command, log=folder / "log.txt", folder=folder, env=env) as tree:
         tree.wait(seconds + GRACE)
         if not (database / DONE).exists():
@@ -88,3 +90,7 @@ def metaschedule(module: bytes, target: Target, seconds: float, per_round: int, 
     records = read_database(database)
     good = [record for record in records if min(record.run_seconds, default=FAILED_SECONDS) < FAILED_SECONDS]
     return Tuned(good, len(good), taken)
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in THREADS}

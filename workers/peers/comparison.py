@@ -21,6 +21,7 @@ from workers.peers.timing import Job
 PEER_TIMEOUT = 600.0
 SLOW_SECONDS = 0.25
 """A peer whose model takes longer than this runs in the first two passes alone."""
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 TVM_PEER = "workers.tvm_backend.peer"
 FOREIGN = {
     "onnxruntime": "workers.peers.onnxruntime",
@@ -107,7 +108,7 @@ def _run(result: Result, peer: Peer, folder: Path, which: int, seconds: float, t
     env = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-        "OMP_NUM_THREADS": str(threads),
+        **dict.fromkeys(THREADS, str(threads)),
     }
     command = [sys.executable, "-m", "workers.sandbox.parent_death", "--", sys.executable, "-m", peer.module]
     try:

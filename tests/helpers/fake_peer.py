@@ -1,0 +1,30 @@
+"""A peer that sleeps as long as its file says, and writes down that it ran: ``python -m fake_peer JOB``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from workers.peers.timing import serve
+
+
+def prepare(model, inputs, threads):
+    path = Path(model)
+    kind, _, value = path.read_text().partition(" ")
+    with path.with_name("log").open("a") as log:
+        log.write(f"{path.name} {float(inputs['x'][0]):g}\n")
+    if kind == "fail":
+        raise SystemExit(value)
+
+    def run():
+        time.sleep(float(value) if kind == "sleep" else 0.0)
+        return [inputs["x"] + (float(value) if kind == "add" else 0.0) * np.ones(1, "float32")]
+
+    return run
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1:], prepare)
