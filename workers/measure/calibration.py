@@ -36,11 +36,10 @@ REMEMBERED = 40
 FIRST_MEDIANS = 3
 """The same, taken before each of the other kernels of a first calibration."""
 CHECK = MeasureLimits(
-    min_repeats=10, repeats=10, variation=0.0, min_repeat_seconds=0.002, max_measure_seconds=0.1, run_timeout=10.0
+    min_repeats=2, repeats=10, variation=0.0, min_repeat_seconds=0.002, max_measure_seconds=0.1, run_timeout=30.0
 )
-LIMIT = MeasureLimits(
-    min_repeats=30, repeats=30, variation=0.0, min_repeat_seconds=0.001, max_measure_seconds=0.2, run_timeout=10.0
-)
+"""Every sample that is allowed; two at a time, so that no call on a device that others use as well takes long."""
+LIMIT = CHECK.model_copy(update={"repeats": 30, "min_repeat_seconds": 0.001, "max_measure_seconds": 0.2})
 """Short samples, many of them: the fastest shows what the device can do."""
 
 
@@ -129,9 +128,10 @@ class Calibrator:
         try:
             while self.current()[0] is DeviceHealth.QUARANTINED:
                 left = deadline - self._clock()
-                if left <= 0 or self._latest is None or self._closed.wait(min(left, self._rules.retry)):
+                state = self._states[self._latest.hash] if self._latest is not None else None
+                if left <= 0 or state is None or self._closed.wait(min(left, self._pause(state))):
                     return False
-                self._look(self._states[self._latest.hash])
+                self._look(state)
             return True
         finally:
             health, calibration = self.current()
@@ -164,7 +164,8 @@ class Calibrator:
         return state
 
     def _pause(self, state: _State) -> float:
-        return self._rules.retry if drift.suspicious(state.drifts, self._rules) else self._rules.interval
+        rules = self._rules
+        return min(rules.retry, rules.interval) if drift.suspicious(state.drifts, rules) else rules.interval
 
     def _look(self, state: _State) -> None:
         """Calibrate or check, and publish what was found."""

@@ -20,7 +20,7 @@ class Rules:
 
     Attributes:
         interval: at least this long between two checks of a device in use.
-        retry: the same while it is so slow that it may be quarantined.
+        retry: the same, if that is sooner, while it is so slow that it may be quarantined.
         drifting: a latency that differs from the reference by this share, and by more than the noise, is drift.
         quarantine: a latency of this many times the reference is too slow to measure with, ``checks`` times in a row.
         patience: a device that stays in quarantine for so long is what it is: its speed becomes the reference.
