@@ -14,7 +14,7 @@ from tunesmith.space.base import Floats
 from tunesmith.testing import score
 from tunesmith.testing.replay import Recording
 
-ROUNDS = 24
+ROUNDS = 16
 """Of one task at most; then its curve ends and it counts as exhausted."""
 MEAN_ROUNDS = 6
 """Rounds to give away beyond the first of each task, per task."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import multiprocessing
+import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ ALLOCATED = Method("genetic", True)
 """Whose learning curves the allocators are tried on."""
 MODEL_SEEDS = 5
 """Cost models are fitted on that many draws of training programs at most."""
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 SHARE = 5
 """Seeds that one process takes at a time."""
 
@@ -43,6 +45,8 @@ def study(plan: Plan) -> list[tuple[Report, Draw | None, bool]]:
         InvalidInput: no complete recording.
     """
     recordings = load_all(plan.folder)
+    for name in ONE_THREAD:  # each process has a core; the libraries read it when a process loads them
+        os.environ.setdefault(name, "1")
     # Spawned, because a fork of a process with threads may hang.
     with ProcessPoolExecutor(plan.jobs, multiprocessing.get_context("spawn")) as pool:
         curves = _curves(pool, plan, recordings)
