@@ -293,3 +293,5 @@ def test_health_follows_the_newest_checks() -> None:
     assert not lastingly_faster([0.5, 0.5], 0.01, RULES)
     assert lastingly_faster([0.5, 0.5, 0.5], 0.01, RULES)
     assert not lastingly_faster([0.5, 0.5, 0.95], 0.01, RULES)
+    assert not lastingly_faster([0.8, 0.8, 0.8], 20.0, RULES)
+    assert lastingly_faster([0.3, 0.1, 0.6], 20.0, RULES)

@@ -63,8 +63,11 @@ def suspicious(drifts: Sequence[float], rules: Rules) -> bool:
 
 
 def lastingly_faster(drifts: Sequence[float], noise: float, rules: Rules) -> bool:
-    """True when the reference was taken on a busy device: the newest checks all undercut it by more than noise."""
-    newest = drifts[-rules.checks :]
+    """True when the reference was taken on a busy device: the newest checks all undercut it by more than noise.
+
+    Being faster than a quarantined device is slower is no noise, however much of it there was at first.
+    """
+    newest, noise = drifts[-rules.checks :], min(noise, rules.quarantine - 1)
     return len(newest) == rules.checks and max(newest) < 1 and all(_beyond(drift, noise, rules) for drift in newest)
 
 
