@@ -21,8 +21,6 @@ from tunesmith.testing.replay import Recording
 
 ALLOCATED = Method("genetic", True)
 """Whose learning curves the allocators are tried on."""
-MODEL_SEEDS = 5
-"""Cost models are fitted on that many draws of training programs at most."""
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 SHARE = 5
 """Seeds that one process takes at a time."""
@@ -88,7 +86,7 @@ def _curves(pool: ProcessPoolExecutor, plan: Plan, recordings: Sequence[Recordin
 
 def _trials(plan: Plan, recordings: Sequence[Recording]) -> list[tuple[Recording, str, int, int]]:
     return [(r, name, size, seed) for r in recordings for name in models.names() for size in models.SIZES
-            for seed in plan.seeds[:MODEL_SEEDS]]
+            for seed in plan.seeds]
 
 
 def _trial(recording: Recording, name: str, size: int, seed: int) -> models.Trial:
