@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from tunesmith.errors import UnknownSearcher
+from tunesmith.search.codes import Codes
+from tunesmith.search.draft import Draft
 from tunesmith.search.genetic import GeneticOptions, GeneticSearcher
 from tunesmith.search.hunt import ENUMERATE_LIMIT, Hunt
 from tunesmith.search.memory import DEAD_LIMIT, Memory, restore_rng, rng_state
@@ -48,17 +50,82 @@ def test_random_ignores_the_models_opinion() -> None:
 
 
 def test_effort_of_an_ask() -> None:
-    task = SyntheticTask(matmul_space())
-    searcher = GeneticSearcher(task.space, seed=0)
-    searcher.tell(measure(task, searcher.ask(64)))
-    task.resolved = 0
-    searcher.ask(16, score=task.score)
-    options = searcher.options
-    assert task.resolved <= options.population * (options.generations + 1) + options.population * options.measured
+    for invalid, most in ((0.0, 1.0), (0.5, 2.5)):
+        task = SyntheticTask(matmul_space(), invalid=invalid)
+        searcher = GeneticSearcher(task.space, seed=0)
+        searcher.tell(measure(task, searcher.ask(64, score=task.validity)))
+        options = searcher.options
+        searcher.ask(16, score=task.score)
+        for n in (16, 32):
+            task.resolved = 0
+            searcher.ask(n, score=task.score)
+            carried = options.measured + options.survivors
+            assert task.resolved <= carried + most * (options.drawn + options.examined * n + n)
     for options_type, cls in ((RandomOptions, RandomSearcher), (GeneticOptions, GeneticSearcher)):
         hopeless = SyntheticTask(matmul_space(), invalid=1.0)
         assert cls(hopeless.space, seed=0, options=options_type(effort=100)).ask(16, score=hopeless.score) == []
         assert hopeless.resolved == 100
+
+
+def test_the_best_of_an_ask_that_were_not_proposed_are_not_lost() -> None:
+    task = SyntheticTask(matmul_space())
+    seen: set[int] = set()
+
+    def score(batch: Batch) -> Scores:
+        fresh.append(len(set(task.space.keys(batch).tolist()) - seen))
+        seen.update(task.space.keys(batch).tolist())
+        return task.score(batch)
+
+    fresh: list[int] = []
+    searcher = GeneticSearcher(task.space, seed=0)
+    first = searcher.ask(16, score=score)
+    new = sum(fresh)
+    fresh.clear()
+    second = searcher.ask(16, score=score)
+    assert sum(fresh) < new + 10, "what the first ask examined is not drawn anew"
+    best, again = (task.latency(task.space.batch(c)).min() for c in (first, second))
+    assert again < 1.5 * best
+
+
+def test_a_draft_ranks_points_and_evolves_towards_better_ones() -> None:
+    task = SyntheticTask(matmul_space(), seed=1)
+    rng = np.random.default_rng(0)
+    codes, points = Codes(task.space), task.space.sample(rng, 200)
+    known, others = np.arange(64), np.arange(64, 200)
+    score = task.score(points).mean
+    code = codes.of(points)
+    assert code.shape == (200, codes.dims)
+    draft = Draft(code[known], score[known])
+    assert draft.error < 0.9
+    assert np.corrcoef(draft.predict(code[others]), score[others])[0, 1] > 0.5
+    flat = Draft(code[known], np.full(64, 3.0))
+    assert np.allclose(flat.predict(code[others]), 3.0)
+
+
+def test_equal_knobs_of_two_sketches_share_their_numbers() -> None:
+    space = matmul_space()
+    one, other = (space.sample(np.random.default_rng(0), 50).take(slice(0, 1)) for _ in range(2))
+    choice = one.choice.copy()
+    choice[0, 4] = -1
+    plain = Batch(np.array([0]), choice)
+    choice = choice.copy()
+    choice[0, 4] = 2
+    cached = Batch(np.array([1]), choice)
+    codes = Codes(space)
+    assert (codes.of(one) == codes.of(other)).all()
+    assert (codes.of(plain) != codes.of(cached)).sum() == 3  # the sketch, and the location that only one has
+
+
+def test_drafts_save_exact_scores_without_losing_quality() -> None:
+    """As good as ranking some 250 points an ask exactly, which reached 1.02 to 1.1 times the optimum here."""
+    reached, examined = [], []
+    for seed in range(5):
+        task = SyntheticTask(matmul_space(), seed=seed, invalid=0.2)
+        searcher = make_searcher("genetic", task.space, seed)
+        reached.append(tune(searcher, task, rounds=8, score=task.score, noise=0.01)[-1] / task.best_latency)
+        examined.append(task.resolved / (8 * 16))
+    assert median(reached) < 1.15
+    assert max(examined) < 10
 
 
 def test_without_a_model_half_of_the_proposals_are_mutations_of_the_best() -> None:

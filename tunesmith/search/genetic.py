@@ -1,20 +1,33 @@
 """Evolutionary search over schedules, after Ansor (Zheng et al., OSDI 2020) and TVM's MetaSchedule.
 
-A population of the best measured points and random ones evolves for a few generations by crossover and mutation,
-ranked by the score function; the best points that were never measured are proposed, and a small share at random.
-Exact features cost milliseconds a point, so population and generations are far smaller than MetaSchedule's.
+A population of the best measured points, the best of earlier asks and random ones evolves by crossover and mutation;
+the best points that were never measured are proposed, and a small share at random.
+
+An exact score costs milliseconds of replay and feature extraction. So a draft model of the scores, made anew from
+what has them, ranks the many points of an evolution, and only the most promising get an exact score, some at a time:
+each look makes the next draft better.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from tunesmith.search.codes import Codes
+from tunesmith.search.draft import Draft
 from tunesmith.search.hunt import CHUNK, Hunt
 from tunesmith.search.points import PointSearcher
 from tunesmith.space.base import Batch, Ints
 from tunesmith.space.space import Space, concat
+from tunesmith.types import Candidate
+
+LEARNT = 256
+"""Points that a draft learns from at most: its cost grows with their cube."""
+MORE_LOOKS = 3
+"""How many times as many looks an ask may take where many points are invalid."""
 
 
 @dataclass(frozen=True)
@@ -22,23 +35,31 @@ class GeneticOptions:
     """Settings of the evolution.
 
     Attributes:
-        population: points per generation.
-        generations: how many follow the first population.
-        measured: share of the first population taken from the best measured points.
+        population: parents, and children that a draft ranks for each exact look.
+        looks: how often the most promising children are scored exactly in an ask.
+        examined: points per proposal that these looks take in all.
+        measured: best measured points to start from.
+        survivors: best points of an ask that were not proposed and that the next one starts from.
+        drawn: random points that join them; more of them while there is little to start from.
         crossover: share of children with two parents.
         second_mutation: share of children that mutate twice.
         pressure: parents' odds fall by exp(-pressure) from the best to the worst.
+        doubt: chance's part in the draft's ranking, in deviations of its guesses.
         epsilon: share of proposals picked at random.
         elites: measured points to remember.
         effort: points per ask that go through the score function at most.
     """
 
-    population: int = 64
-    generations: int = 3
-    measured: float = 0.25
+    population: int = 128
+    looks: int = 5
+    examined: float = 2.5
+    measured: int = 16
+    survivors: int = 48
+    drawn: int = 8
     crossover: float = 0.3
-    second_mutation: float = 0.3
-    pressure: float = 4.0
+    second_mutation: float = 0.1
+    pressure: float = 10.0
+    doubt: float = 0.3
     epsilon: float = 0.05
     elites: int = 32
     effort: int = 1024
@@ -50,23 +71,77 @@ class GeneticSearcher(PointSearcher):
     def __init__(self, space: Space, seed: int = 0, options: GeneticOptions = GeneticOptions()) -> None:
         super().__init__(space, seed, effort=options.effort, elites=options.elites)
         self.options = options
+        self._codes = Codes(space)
+        self._survivors: list[Candidate] = []
+
+    def state(self) -> dict[str, Any]:
+        """As every searcher's, and the points that the next ask starts from."""
+        return {**super().state(), "survivors": [c.to_json() for c in self._survivors]}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from :meth:`state`. Raises ValueError for the state of another space or version."""
+        super().restore(state)
+        self._survivors = [Candidate.from_json(c) for c in state.get("survivors", [])]
 
     def _pick(self, hunt: Hunt, n: int, informed: bool) -> Ints:
-        elites = self._memory.elite_batch(max(1, round(self.options.population * self.options.measured)))
+        elites = self._memory.elite_batch(self.options.measured)
         if informed:
-            first = self.space.sample(self._rng, max(self.options.population - len(elites), 1))
-            hunt.examine(elites, parents=True)
-            hunt.examine(first.take(slice(CHUNK)), drawn=True)
-        if hunt.opinion:
-            hunt.examine(first.take(slice(CHUNK, None)), drawn=True)
-            self._evolve(hunt)
-            return self._best(hunt, n)
-        return self._uninformed(hunt, elites, n)
+            hunt.examine(concat([elites, self.space.batch(self._survivors)]), parents=True)
+            hunt.examine(self.space.sample(self._rng, self.options.drawn), drawn=True)
+            hunt.fill(self._rng, CHUNK)
+        if not hunt.opinion:
+            return self._uninformed(hunt, elites, n)
+        self._evolve(hunt, n)
+        rows = self._best(hunt, n)
+        self._survive(hunt, rows)
+        return rows
 
-    def _evolve(self, hunt: Hunt) -> None:
-        for _ in range(self.options.generations):
-            rows = hunt.ranked()[:self.options.population]
-            hunt.examine(self._children(hunt.pool.take(rows), self.options.population))
+    def _survive(self, hunt: Hunt, proposed: Ints) -> None:
+        """Half of the survivors are the best of each sketch, so that none is given up for an early lead of another."""
+        order = hunt.ranked()
+        left = order[hunt.fresh[order] & ~np.isin(order, proposed)]
+        quota = self.options.survivors // (2 * len(self.space.sketches))
+        sketch = hunt.pool.sketch[left]
+        chosen = np.zeros(len(left), dtype=np.bool_)
+        for s in range(len(self.space.sketches)):
+            chosen[np.flatnonzero(sketch == s)[:quota]] = True
+        chosen[np.flatnonzero(~chosen)[:self.options.survivors - chosen.sum()]] = True
+        self._survivors = self.space.candidates(hunt.pool.take(left[chosen]))
+
+    def _evolve(self, hunt: Hunt, n: int) -> None:
+        """Exact looks at the children that drafts of the scores promise most of; more of them while few are valid.
+
+        One look in each round of them is for the family of a single sketch, drawn at random.
+        """
+        wanted = math.ceil(self.options.examined * n)
+        step = math.ceil(wanted / self.options.looks)
+        refused, examined = len(hunt.refused), 0
+        for look in range(MORE_LOOKS * self.options.looks):
+            left = wanted - examined + len(hunt.refused) - refused
+            if left <= 0:
+                return
+            rows = hunt.ranked()
+            if look % self.options.looks == 0 and len(self.space.sketches) > 1:
+                rows = rows[hunt.pool.sketch[rows] == self._rng.choice(np.unique(hunt.pool.sketch))]
+            examined += self._look(hunt, rows[:self.options.population], min(step, left))
+
+    def _look(self, hunt: Hunt, parents: Ints, most: int) -> int:
+        """Examine the ``most`` promising children of these rows, best first; returns how many there were."""
+        children = self._children(hunt.pool.take(parents), self.options.population)
+        children = children.take(hunt.unknown(children))
+        if not len(children):
+            return 0
+        guess = self._draft(hunt).predict(self._codes.of(children))
+        luck = self.options.doubt * guess.std() * self._rng.gumbel(size=len(guess))
+        return hunt.examine(children.take(np.argsort(-guess - luck, kind="stable")[:most]))
+
+    def _draft(self, hunt: Hunt) -> Draft:
+        """Learnt from what was examined last; what turned out invalid counts as the worst."""
+        worst = hunt.mean[np.isfinite(hunt.mean)].min()
+        refused = hunt.refused.take(slice(-LEARNT // 4, None))
+        known = concat([hunt.pool.take(slice(-LEARNT, None)), refused])
+        scores = np.concatenate([np.maximum(hunt.mean[-LEARNT:], worst), np.full(len(refused), worst)])
+        return Draft(self._codes.of(known), scores)
 
     def _children(self, parents: Batch, n: int) -> Batch:
         """``n`` children of parents sorted best first: crossed, or mutated, or both."""
@@ -77,8 +152,7 @@ class GeneticSearcher(PointSearcher):
         mutants = self.space.neighbours(self._rng, a.take(start[1]))
         both = concat([children, mutants])
         again = self._rng.random(n) < self.options.second_mutation
-        moved = self.space.neighbours(self._rng, both.take(again))
-        return concat([both.take(~again), moved])
+        return concat([both.take(~again), self.space.neighbours(self._rng, both.take(again))])
 
     def _parents(self, count: int, n: int) -> Ints:
         odds = np.exp(-self.options.pressure * np.arange(count) / count)

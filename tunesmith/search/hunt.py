@@ -30,13 +30,14 @@ class Hunt:
         keys, mean: of each.
         fresh: whether it may be proposed.
         drawn: whether it came from a uniform draw.
+        refused: points that turned out invalid.
     """
 
     def __init__(self, memory: Memory, blocked: Ints, score: Score | None, effort: int) -> None:
         self.memory, self.space = memory, memory.space
         self._blocked, self._score, self.effort = blocked, score, effort
         self._examined: Ints = np.zeros(0, dtype=np.int64)
-        self.pool = Batch(np.zeros(0, dtype=np.int64), np.zeros((0, self.space.width), dtype=np.int64))
+        self.pool = self.refused = self.space.sample(np.random.default_rng(0), 0)
         self.keys: Ints = np.zeros(0, dtype=np.int64)
         self.mean: Floats = np.zeros(0)
         self.fresh: Bools = np.zeros(0, dtype=np.bool_)
@@ -48,16 +49,24 @@ class Hunt:
         Returns:
             how many points were new to this hunt.
         """
+        rows = self.unknown(batch, parents=parents)[:self.effort]
+        if len(rows):
+            batch = batch.take(rows)
+            keys = self.space.keys(batch)
+            self.effort -= len(rows)
+            self._examined = np.union1d(self._examined, keys)
+            scores = self._scores(batch)
+            self.refused = concat([self.refused, batch.take(~scores.valid)])
+            self._pool(keys, scores, drawn)
+        return len(rows)
+
+    def unknown(self, batch: Batch, *, parents: bool = False) -> Ints:
+        """Rows of ``batch`` that deserve a first look, each point once; with ``parents`` blocked ones too."""
         keys = self.space.keys(batch)
         new = first_of_each(keys) & ~np.isin(keys, self._examined) & ~np.isin(keys, self.memory.dead)
         if not parents:
             new &= ~np.isin(keys, self._blocked)
-        rows = np.flatnonzero(new)[:self.effort]
-        if len(rows):
-            self.effort -= len(rows)
-            self._examined = np.union1d(self._examined, keys[rows])
-            self._pool(keys[rows], self._scores(batch.take(rows)), drawn)
-        return len(rows)
+        return np.flatnonzero(new)
 
     def _scores(self, batch: Batch) -> Scores:
         if self._score is None:
