@@ -83,6 +83,8 @@ def test_one_command_tunes_an_operator_without_a_compiler_and_leaves_no_process(
     assert summary["speedup"] == pytest.approx(summary["untuned_seconds"] / summary["tuned_seconds"])
     (line,) = [json.loads(line) for line in (out / "best.jsonl").read_text().splitlines()]
     assert line["schema"] == "tunesmith.schedule/1"
+    assert line["verified"]["definition"] == "max|a-b| / max|b|"
+    assert line["verified"]["error"] <= line["verified"]["tolerance"] == 1e-4
     assert {path.name for path in (out / "metaschedule").iterdir()} >= {
         "database_workload.json", "database_tuning_record.json", "module.json", "params.npz", "compile.py", "README.md",
     }  # fmt: skip
