@@ -48,7 +48,7 @@ def study(plan: Plan) -> list[tuple[Report, Draw | None, bool]]:
     # Spawned, because a fork of a process with threads may hang.
     with ProcessPoolExecutor(plan.jobs, multiprocessing.get_context("spawn")) as pool:
         curves = _curves(pool, plan, recordings)
-        trials = list(pool.map(_trial, *zip(*_trials(plan, recordings), strict=True)))
+        trials = list(pool.map(models.run, *zip(*_trials(plan, recordings), strict=True)))
     outcomes = [searchers.judge(r, m, curves[r.name, m][:, :searchers.budget_of(r)])
                 for r in recordings for m in searchers.methods()]
     facts = {**_setup(recordings), "seeds": str(len(plan.seeds)), "candidates a round": str(plan.batch)}
@@ -87,7 +87,3 @@ def _curves(pool: ProcessPoolExecutor, plan: Plan, recordings: Sequence[Recordin
 def _trials(plan: Plan, recordings: Sequence[Recording]) -> list[tuple[Recording, str, int, int]]:
     return [(r, name, size, seed) for r in recordings for name in models.names() for size in models.SIZES
             for seed in plan.seeds]
-
-
-def _trial(recording: Recording, name: str, size: int, seed: int) -> models.Trial:
-    return models.run(recording, name, size, seed)

@@ -13,7 +13,7 @@ from benchmarks.replay import allocators, models, searchers
 from benchmarks.replay.command import app
 from benchmarks.replay.ranking import FEWEST, Ranker
 from benchmarks.replay.searchers import Method
-from benchmarks.replay.workloads import WORKLOADS, file_of, load_all
+from benchmarks.replay.workloads import DATA, WORKLOADS, file_of, load_all
 from tunesmith.allocate.registry import ALLOCATORS
 from tunesmith.errors import InvalidInput
 from tunesmith.operators import parse_operator
@@ -152,3 +152,16 @@ def test_workloads_are_operators_with_files_of_their_own(tmp_path: Path) -> None
     assert len({file_of(spec, tmp_path) for spec in WORKLOADS}) == len(WORKLOADS)
     for spec in WORKLOADS:
         parse_operator(spec)
+
+
+def test_shipped_recordings_are_small_and_sound() -> None:
+    paths = sorted(DATA.glob("*.npz"))
+    assert sum(path.stat().st_size for path in paths) <= 1_000_000
+    for path in paths:
+        shipped = Recording.load(path)
+        assert shipped.name in WORKLOADS
+        assert path == file_of(shipped.name, DATA)
+        assert shipped.facts["complete"]
+        assert shipped.missing == 0
+        assert len(shipped.points) >= 100
+        assert searchers.budget_of(shipped) >= 2 * BATCH
