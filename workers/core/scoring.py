@@ -12,8 +12,8 @@ from tunesmith.space.space import concat
 from workers.sandbox.lease import HostLease
 from workers.tvm_backend.space import TraceSpace
 
-CHUNK = 32
-"""Points replayed under one hold of the host lease: some 0.1 s."""
+CHUNK = 4
+"""Points replayed under one hold of the host lease: some 50 ms at most, which is how long a kernel may have to wait."""
 
 
 class Scorer:
@@ -32,41 +32,36 @@ class Scorer:
 
     def __call__(self, batch: Batch) -> Scores:
         """Canonical points, their scores and whether they are valid."""
-        parts = [self._score(piece) for piece in self._pieces(batch)]
-        if not parts:
-            nothing = np.zeros(0)
-            return Scores(batch, nothing, nothing, np.zeros(0, dtype=np.bool_))
-        return Scores(
-            concat([part.batch for part in parts]),
-            np.concatenate([part.mean for part in parts]),
-            np.concatenate([part.std for part in parts]),
-            np.concatenate([part.valid for part in parts]),
-        )
+        mean, std = np.zeros(len(batch)), np.zeros(len(batch))
+        if not len(batch):
+            return Scores(batch, mean, std, np.zeros(0, dtype=np.bool_))
+        resolved, features, valid = self._looked_at(batch)
+        if self.model is not None and features is not None:
+            with self._lease.shared():
+                mean[valid], std[valid] = self.model.predict(features)
+        return Scores(resolved, mean, std, valid)
 
     def features(self, batch: Batch) -> tuple[Features | None, Bools]:
         """Features of the valid points in order, and which those are."""
-        found, valid = [], []
+        _, features, valid = self._looked_at(batch, features=True)
+        return features, valid
+
+    def _looked_at(self, batch: Batch, features: bool = False) -> tuple[Batch, Features | None, Bools]:
+        """Canonical points, features of the valid ones if they are needed, and which are valid; piece by piece."""
+        found: list[Features] = []
+        points, valid = [batch.take(slice(0))], [np.zeros(0, dtype=np.bool_)]
         for piece in self._pieces(batch):
             with self._lease.shared():
-                _, features, mask = self.space.features(piece)
+                if features or self.model is not None:
+                    resolved, rows, mask = self.space.features(piece)
+                    found += [] if rows is None else [rows]
+                else:
+                    resolved, mask = self.space.resolve(piece)
+            points.append(resolved)
             valid.append(mask)
-            if features is not None:
-                found.append(features)
-        mask = np.concatenate([np.zeros(0, dtype=np.bool_), *valid])
-        return (Features.concat(found) if found else None), mask
+        return concat(points), (Features.concat(found) if found else None), np.concatenate(valid)
 
     def _pieces(self, batch: Batch) -> Iterator[Batch]:
         for start in range(0, len(batch), CHUNK):
             self._check()
             yield batch.take(slice(start, start + CHUNK))
-
-    def _score(self, piece: Batch) -> Scores:
-        mean, std = np.zeros(len(piece)), np.zeros(len(piece))
-        with self._lease.shared():
-            if self.model is None:
-                resolved, valid = self.space.resolve(piece)
-            else:
-                resolved, features, valid = self.space.features(piece)
-                if features is not None:
-                    mean[valid], std[valid] = self.model.predict(features)
-        return Scores(resolved, mean, std, valid)

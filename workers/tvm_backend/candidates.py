@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,9 @@ class Replayer:
             rand_state=SEED)
         self._postprocs = {type(p).__name__: p for p in self.context.space_generator.postprocs}
         self._traces: dict[str, Trace] = {}
+        # Analysing the untouched program costs up to a tenth of a replay; a copy shares all of it.
+        self._copying = threading.Lock()
+        self._untouched = Schedule(self.mod, seed=SEED, error_render_level="none")
 
     @property
     def postprocs(self) -> tuple[str, ...]:
@@ -60,7 +64,7 @@ class Replayer:
             InvalidCandidate: the skeleton does not apply to this workload.
         """
         if body.hash not in self._traces:
-            sch = Schedule(self.mod, seed=SEED, error_render_level="none")
+            sch = self._fresh()
             try:
                 Trace.apply_json_to_schedule([json.loads(body.trace), []], sch)
             except Exception as error:
@@ -79,12 +83,18 @@ class Replayer:
         if len(knobs) != len(decisions):
             raise _invalid(f"the sketch takes {len(knobs)} decisions, not {len(decisions)}")
         trace = Trace(list(skeleton.insts), dict(zip(knobs, decisions, strict=True)))
-        sch = Schedule(self.mod, seed=SEED, error_render_level="none")
+        sch = self._fresh()
         try:
             trace.apply_to_schedule(sch, remove_postproc=True)
         except Exception as error:
             # Primitives raise several of TVM's classes; each means that these decisions do not fit the workload.
             raise _invalid(f"the trace does not apply: {error}") from error
+        return sch
+
+    def _fresh(self) -> Schedule:
+        with self._copying:  # a copy draws from its origin's random state
+            sch = self._untouched.copy()
+        sch.seed(SEED)
         return sch
 
     def replay(self, body: SketchBody, decisions: Sequence[Decision]) -> Schedule:
