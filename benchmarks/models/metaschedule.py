@@ -19,7 +19,7 @@ from typing import Any
 
 DONE = "done.json"
 MANY = 1_000_000
-SEARCH_SECONDS = 30.0
+SEARCH_SECONDS = 60.0
 """Waited at the end for a search to come to its build; one takes a few."""
 
 
