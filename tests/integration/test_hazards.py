@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,6 @@ TARGET = {"kind": "llvm", "mcpu": "x86-64", "num-cores": 1}
 RUN_MEMORY, BUILD_MEMORY = 1024 * limits.MIB, 1024 * limits.MIB
 QUICK = LIMITS.model_copy(update={"build_timeout": 5.0, "run_timeout": 4.0, "finalists": 16})
 OPERATOR, TRIALS, ONE_IN = "gemm:96x96x96:float32", 24, 3
-START = Callable[..., MeasureWorker]
 
 
 @pytest.fixture(scope="module")
@@ -56,26 +55,34 @@ def gemm() -> Gemm:
     return Gemm.make(Target({**TARGET, "num-cores": 2}), 16)
 
 
-@pytest.fixture
-def start(device: RpcDevice, tmp_path: Path) -> Iterator[START]:
-    """Starts measure workers whose builders plant hazards."""
-    with ExitStack() as stack:
+@dataclass(frozen=True)
+class Planted:
+    """A measure worker whose builders plant hazards, by the decisions of ``plan``."""
 
-        def begin(
-            send: Any, plan: Mapping[Any, str], runner: RpcRunner | None = None, one_in: int = 0
-        ) -> MeasureWorker:
-            settings = Settings(
-                data_dir=tmp_path, tracker=device.tracker, device_key=device.key, lease_file=device.lease,
-                queues=("measure",),
-            )  # fmt: skip
-            builder = Actor(
-                "hazards:PlantedBuilder", (str(device.lease), "llvm", plan, one_in), env=CHILD_ENV, memory=BUILD_MEMORY
-            )
-            worker = MeasureWorker(settings, send, runner, builder)
-            stack.callback(worker.close)
-            return worker
+    worker: MeasureWorker
+    mailbox: Mailbox
+    plan: Mapping[Any, str]
 
-        yield begin
+
+def start(device: RpcDevice, folder: Path, send: Any, plan: Mapping[Any, str], one_in: int = 0) -> MeasureWorker:
+    settings = Settings(
+        data_dir=folder, tracker=device.tracker, device_key=device.key, lease_file=device.lease, queues=("measure",)
+    )
+    arguments = (str(device.lease), "llvm", plan, one_in)
+    builder = Actor("hazards:PlantedBuilder", arguments, env=CHILD_ENV, memory=BUILD_MEMORY)
+    runner = RpcRunner(device.tracker, device.key, device.lease, wait=2.0)
+    return MeasureWorker(settings, send, runner, builder)
+
+
+@pytest.fixture(scope="module")
+def planted(device: RpcDevice, gemm: Gemm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planted]:
+    """One hazard of each kind, then sound candidates, the last of which kills the device's server."""
+    plan = {c.decisions: kind for c, kind in zip(gemm.candidates, hazards.ALL, strict=False)}
+    plan[gemm.candidates[-1].decisions] = hazards.MURDER
+    mailbox = Mailbox()
+    worker = start(device, tmp_path_factory.mktemp("data"), mailbox.send, plan)
+    yield Planted(worker, mailbox, plan)
+    worker.close()
 
 
 @pytest.mark.parametrize("kind", hazards.ON_THE_DEVICE)
@@ -94,13 +101,12 @@ def test_hazard_on_the_device_is_classified_and_costs_itself_only(runner: RpcRun
     assert after.failure is None
 
 
-def test_a_batch_full_of_hazards_is_measured_and_the_next_one_runs_none_of_them(start: START, gemm: Gemm) -> None:
-    plan = {c.decisions: kind for c, kind in zip(gemm.candidates, hazards.ALL, strict=False)}
-    kinds = {i: plan.get(c.decisions) for i, c in enumerate(gemm.candidates, start=1)}
-    mailbox = Mailbox()
-    worker = start(mailbox.send, plan)
+def test_a_batch_full_of_hazards_is_measured_and_the_next_one_runs_none_of_them(planted: Planted, gemm: Gemm) -> None:
+    worker, mailbox, plan = planted.worker, planted.mailbox, planted.plan
+    chosen = gemm.candidates[:-1]
+    kinds = {i: plan.get(c.decisions) for i, c in enumerate(chosen, start=1)}
 
-    worker.measure(gemm.batch(1, limits=QUICK, incumbent_seconds=1.0))
+    worker.measure(gemm.batch(1, chosen, limits=QUICK, incumbent_seconds=1.0))
     results = mailbox.results(1)
     assert sorted(results) == [0, *kinds]
     assert results[0].failure is None
@@ -113,7 +119,7 @@ def test_a_batch_full_of_hazards_is_measured_and_the_next_one_runs_none_of_them(
         assert (failure is None) or not (result.confirmation and result.confirmation.won)
     assert any(r.confirmation and r.confirmation.won for r in results.values())
 
-    survivors = [c for c in gemm.candidates if plan.get(c.decisions) not in hazards.IN_THE_BUILD]
+    survivors = [c for c in chosen if plan.get(c.decisions) not in hazards.IN_THE_BUILD]
     worker.measure(gemm.batch(2, survivors, limits=QUICK, job_id="another"))
     results = mailbox.results(2)
     for index, candidate in enumerate(survivors, start=1):
@@ -126,19 +132,18 @@ def test_a_batch_full_of_hazards_is_measured_and_the_next_one_runs_none_of_them(
 
 
 def test_candidate_that_takes_the_device_down_is_blamed_at_the_third_attempt(
-    start: START, gemm: Gemm, device: RpcDevice
+    planted: Planted, gemm: Gemm, device: RpcDevice
 ) -> None:
-    mailbox = Mailbox()
-    chosen = gemm.candidates[:4]
-    runner = RpcRunner(device.tracker, device.key, device.lease, wait=1.0)
-    worker = start(mailbox.send, {chosen[1].decisions: hazards.MURDER}, runner)
+    worker, mailbox = planted.worker, planted.mailbox
+    sound = [c for c in gemm.candidates if c.decisions not in planted.plan]
+    chosen = [sound[0], gemm.candidates[-1], *sound[1:3]]
     for attempt in (1, 2):
-        worker.measure(gemm.batch(3, chosen, attempt=attempt, limits=QUICK))
+        worker.measure(gemm.batch(3, chosen, job_id="third", attempt=attempt, limits=QUICK))
         found = mailbox.results(3, attempt, error="no device")
         assert 2 not in found, found[2]
         device.kill("rpc_server")
         device.start_server()
-    worker.measure(gemm.batch(3, chosen, attempt=3, limits=QUICK))
+    worker.measure(gemm.batch(3, chosen, job_id="third", attempt=3, limits=QUICK))
     results = mailbox.results(3, 3)
     assert sorted(results) == [0, 1, 2, 3, 4]
     assert results[2].failure is FailureKind.CRASH
@@ -147,19 +152,21 @@ def test_candidate_that_takes_the_device_down_is_blamed_at_the_third_attempt(
 
 
 def test_a_job_succeeds_although_every_third_candidate_is_a_hazard(
-    start: START, tmp_path: Path, sqlite_url: str
+    device: RpcDevice, tmp_path: Path, sqlite_url: str
 ) -> None:
     stack = Stack(Folder(tmp_path, sqlite_url))
     fleet = RealFleet(core_context(tmp_path, sqlite_url), lambda batch: batch.model_copy(update={"limits": QUICK}))
     stack.fleet = fleet
+    worker = start(device, tmp_path, fleet.send, {}, ONE_IN)
     try:
-        fleet.join(start(fleet.send, {}, one_in=ONE_IN))
+        fleet.join(worker)
         job_id = stack.submit(OPERATOR, budget={"trials": TRIALS}, search="random", warm_start=False)
         stack.finish(job_id)
         assert stack.state(job_id) is JobState.SUCCEEDED
         records = [r for r in stack.rows(Record) if r.sketch_hash is not None]
         (champion,) = stack.rows_of(sa.select(Schedule))
     finally:
+        worker.close()
         stack.close()
     planted = {r.id: hazards.drawn(Candidate.from_json([None, r.decisions]).decisions, ONE_IN) for r in records}
     assert len(records) == TRIALS

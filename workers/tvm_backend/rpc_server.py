@@ -223,7 +223,7 @@ class DeviceServer:
             self._drop_tracker()
             os.chdir(self._folder)
             words = os.open(LAST_WORDS, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-            os.dup2(words, sys.stderr.fileno())
+            os.dup2(words, 2)
             restrict(self._memory)
             self._tell_of_sessions()
             from tvm.rpc import server
