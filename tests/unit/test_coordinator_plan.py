@@ -65,11 +65,31 @@ def test_a_task_has_one_proposal_at_a_time() -> None:
     assert len(opened(plan(snap(job(tasks=1), slots=4)))) == 1
 
 
+def test_a_task_keeps_its_devices_busy_and_no_more() -> None:
+    for slots, in_flight, more in ((1, 1, 1), (1, 2, 0), (3, 3, 1), (3, 4, 0), (0, 2, 0)):
+        alone = task(1, rounds=4, history=(1.0,) * 2, in_flight=in_flight)
+        assert len(opened(plan(snap(replace(job(tasks=0), tasks=(alone,)), slots=slots)))) == more
+    busy = task(1, rounds=4, history=(1.0,) * 2, in_flight=2)
+    (other,) = opened(plan(snap(replace(job(tasks=0), tasks=(busy, task(2, rounds=1, history=(1.0,)))))))
+    assert other.task == 2
+
+
 def test_small_budgets_are_spread_over_many_tasks() -> None:
     sizes = {r.size for r in opened(plan(snap(job(tasks=20, budget_trials=200), slots=9)))}
     assert sizes == {5}
     assert {r.size for r in opened(plan(snap(job(tasks=3, budget_trials=1))))} == {1}
-    assert {r.size for r in opened(plan(snap(job(tasks=1, budget_trials=None, budget_seconds=600.0))))} == {16}
+    assert {r.size for r in opened(plan(snap(job(tasks=1, budget_trials=None, budget_seconds=60.0))))} == {16}
+
+
+def test_rounds_are_large_where_each_task_gets_many() -> None:
+    assert {r.size for r in opened(plan(snap(job(tasks=1, budget_trials=256))))} == {32}
+    assert {r.size for r in opened(plan(snap(job(tasks=1, budget_trials=255))))} == {16}
+    assert {r.size for r in opened(plan(snap(job(tasks=4, budget_trials=256))))} == {16}
+    assert {r.size for r in opened(plan(snap(job(tasks=1, budget_trials=None, budget_seconds=600.0))))} == {32}
+    late = replace(job(tasks=1, budget_trials=None, budget_seconds=600.0), elapsed=585.0)
+    assert 16 <= round_size(late, warm=True) < 32
+    nearly = task(1, rounds=8, trials=250, history=(1.0,) * 8)
+    assert {r.size for r in opened(plan(snap(replace(job(tasks=0, budget_trials=256), tasks=(nearly,)))))} == {6}
 
 
 def test_without_a_device_one_round_waits_and_the_clock_stands() -> None:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from services.coordinator.scheduling.snapshot import JobSnapshot
 
 ROUND_SIZE = 16
+LARGE_ROUND_SIZE = 32
+"""Of a job with few tasks and a large budget: a round's fixed costs are shared by more candidates."""
+ROUNDS_PER_TASK = 8
+"""Rounds that each task should get at least before they become large: a search learns from round to round."""
 MIN_ROUND_SIZE = 2
 WARM_UP_SHARE = 0.5
 """Part of the budget that may go into visiting every task once."""
@@ -58,15 +62,20 @@ def pace(job: JobSnapshot) -> float:
 def round_size(job: JobSnapshot, warm: bool) -> int:
     """Trials of the next round: fewer while many tasks share a small budget, never beyond what is left.
 
-    ``warm`` is True once every task was visited.
+    ``warm`` is True once every task was visited. Rounds are large when the whole budget has room for
+    ``ROUNDS_PER_TASK`` large ones of each task, until its last seconds.
     """
-    size = ROUND_SIZE
-    if not warm:
-        expected = _expected_trials(job)
-        if expected is not None:
-            unseen = sum(1 for task in job.tasks if task.tunable and not task.rounds) or 1
-            spare = expected * WARM_UP_SHARE - job.trials - job.trials_in_flight
-            size = max(MIN_ROUND_SIZE, min(size, int(spare / unseen)))
+    expected = _expected_trials(job)
+    tunable = sum(task.tunable for task in job.tasks) or 1
+    roomy = expected is not None and expected >= ROUNDS_PER_TASK * LARGE_ROUND_SIZE * tunable
+    size = LARGE_ROUND_SIZE if roomy else ROUND_SIZE
+    seconds = seconds_left(job)
+    if seconds is not None:
+        size = max(min(size, int(seconds * pace(job)) - job.trials_in_flight), ROUND_SIZE)
+    if not warm and expected is not None:
+        unseen = sum(1 for task in job.tasks if task.tunable and not task.rounds) or 1
+        spare = expected * WARM_UP_SHARE - job.trials - job.trials_in_flight
+        size = max(MIN_ROUND_SIZE, min(size, int(spare / unseen)))
     left = trials_left(job)
     return size if left is None else min(size, left)
 

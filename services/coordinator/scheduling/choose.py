@@ -17,17 +17,19 @@ def open_to_rounds(task: TaskSnapshot) -> bool:
     return task.tunable and not task.exhausted
 
 
-def next_round(job: JobSnapshot) -> tuple[OpenRound, JobSnapshot] | None:
+def next_round(job: JobSnapshot, slots: int) -> tuple[OpenRound, JobSnapshot] | None:
     """The next round of ``job`` and the job as it stands once that is open; None when nothing may be opened.
 
-    A task that is being proposed for is left out: its next batch should know the one before. The job's allocator
-    chooses among the others; allocators visit every task once before anything else.
+    A task that is being proposed for is left out: its next batch should know the one before. So is a task with a
+    round for each of the ``slots`` devices and one more, which keeps them busy: a batch proposed still earlier would
+    know less. The job's allocator chooses among the others; allocators visit every task once before anything else.
     """
-    free = [task for task in job.tasks if open_to_rounds(task) and not task.proposing]
+    full = {task.id for task in job.tasks if task.proposing or task.in_flight > max(slots, 1)}
+    free = [task for task in job.tasks if open_to_rounds(task) and task.id not in full]
     size = budget.round_size(job, warm=all(task.rounds for task in job.tasks if task.tunable))
     if not free or size < 1:
         return None
-    choice = _allocate(job)
+    choice = _allocate(job, full)
     if choice is None:
         return None
     task = next(task for task in job.tasks if task.id == choice.task)
@@ -49,11 +51,11 @@ def _with_open(job: JobSnapshot, chosen: TaskSnapshot, size: int) -> JobSnapshot
     return replace(job, tasks=tasks, trials_in_flight=job.trials_in_flight + size, next_number=job.next_number + 1)
 
 
-def _allocate(job: JobSnapshot) -> Choice | None:
+def _allocate(job: JobSnapshot, full: set[int]) -> Choice | None:
     views = [
         TaskView(
             id=task.id, weight=task.weight, flops=task.flops, family=task.family, untuned=task.untuned,
-            history=task.history, trials=task.trials, exhausted=not open_to_rounds(task) or task.proposing,
+            history=task.history, trials=task.trials, exhausted=not open_to_rounds(task) or task.id in full,
         )
         for task in job.tasks
     ]

@@ -158,7 +158,7 @@ def _fill(jobs: list[JobSnapshot], snapshot: Snapshot, limits: Limits, load: _Lo
         slots = snapshot.slots.get(job.device_class, 0)
         opened = None
         if _has_place(job, slots, limits, load):
-            opened = next_round(job)
+            opened = next_round(job, slots)
         if opened is None:
             del waiting[job.id]
             continue
