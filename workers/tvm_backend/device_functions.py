@@ -1,13 +1,38 @@
-"""What a session on a device of ours offers beside TVM's functions: where kernels run, and a single timed call."""
+"""What a session on a device of ours offers beside TVM's functions, as ``tunesmith.rpc.<name>``."""
 
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 ONE_CORE_PER_THREAD = -2
 """``kSpecifyOneCorePerThread`` of TVM's thread pool."""
+
+
+def register() -> None:
+    """Offer them in the sessions of this process."""
+    import tvm_ffi
+
+    for name, function in (("alarm", alarm), ("bind", bind), ("once", once), ("host", host_identity)):
+        tvm_ffi.register_global_func(f"tunesmith.rpc.{name}", function, override=True)
+
+
+def tell_of_sessions(number: int, ends: Mapping[int, str]) -> None:
+    """Offer the ``session``'s number, and how another one ``ended``: empty when that is not known."""
+    import tvm_ffi
+
+    for name, function in (("session", lambda: number), ("ended", lambda it: ends.get(int(it), ""))):
+        tvm_ffi.register_global_func(f"tunesmith.rpc.{name}", function, override=True)
+
+
+def alarm(seconds: float) -> None:
+    """Kill this session's process ``seconds`` from now, wherever it hangs; 0 takes the alarm back."""
+    signal.setitimer(signal.ITIMER_REAL, float(seconds))
 
 
 def bind(count: int) -> str:
@@ -21,7 +46,7 @@ def bind(count: int) -> str:
     """
     import tvm_ffi
 
-    cores = sorted(os.sched_getaffinity(0))[-int(count):]
+    cores = sorted(os.sched_getaffinity(0))[-int(count) :]
     os.environ["TVM_NUM_THREADS"] = str(int(count))
     if len(cores) < count:  # more threads than cores: nothing to bind to
         return ",".join(map(str, cores))
@@ -37,3 +62,9 @@ def once(module: Any, function: str, *arguments: Any) -> float:
     started = time.perf_counter()
     kernel(*arguments)
     return time.perf_counter() - started
+
+
+def host_identity() -> str:
+    """The same text for two processes exactly when they run on one booted machine."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return boot.read_text(encoding="ascii").strip() if boot.exists() else socket.gethostname()

@@ -17,6 +17,7 @@ from tunesmith.types import FailureKind, Isolation, TensorSpec
 from workers.sandbox.lease import HostLease
 from workers.sandbox.limits import about_memory
 from workers.tvm_backend.arguments import random_array
+from workers.tvm_backend.device_functions import host_identity
 from workers.tvm_backend.measuring import (
     Confirmed,
     ConfirmRequest,
@@ -27,7 +28,6 @@ from workers.tvm_backend.measuring import (
 )
 from workers.tvm_backend.race import Entry, Kernel, Race, order
 from workers.tvm_backend.references import References
-from workers.tvm_backend.rpc_server import host_identity
 from workers.tvm_backend.warm import visible_cores, warm
 from workers.tvm_backend.windows import Windows, isolation_of
 

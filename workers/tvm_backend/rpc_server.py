@@ -31,7 +31,7 @@ from workers.sandbox.limits import allowance, epitaph, restrict
 from workers.sandbox.parent_death import die_with_parent
 from workers.settings import Settings
 from workers.tvm_backend.cuda_compiler import choose_compiler
-from workers.tvm_backend.device_functions import bind, once
+from workers.tvm_backend.device_functions import register, tell_of_sessions
 from workers.tvm_backend.tracker import announce, listen
 from workers.tvm_backend.warm import visible_cores, warm
 
@@ -225,7 +225,7 @@ class DeviceServer:
             words = os.open(LAST_WORDS, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             os.dup2(words, 2)
             restrict(self._memory)
-            self._tell_of_sessions()
+            tell_of_sessions(self._sessions, self._ends)
             from tvm.rpc import server
 
             server._serve_loop(connection.sock, None, WorkFolder(self._folder))
@@ -234,14 +234,6 @@ class DeviceServer:
             log.exception("session failed")
         finally:
             os._exit(code)
-
-    def _tell_of_sessions(self) -> None:
-        """Offer this session's number, and how an earlier one ended: empty when that is not known."""
-        import tvm_ffi
-
-        number, ends = self._sessions, dict(self._ends)
-        for name, function in (("session", lambda: number), ("ended", lambda it: ends.get(int(it), ""))):
-            tvm_ffi.register_global_func(f"tunesmith.rpc.{name}", function, override=True)
 
     def _drop_tracker(self) -> None:
         if self._tracker is not None:
@@ -259,25 +251,6 @@ class WorkFolder:
     def relpath(self, name: str) -> str:
         """The path of an uploaded file."""
         return str(self.path / name)
-
-
-def register_functions() -> None:
-    """Functions that a session offers beside TVM's."""
-    import tvm_ffi
-
-    for name, function in (("alarm", _alarm), ("bind", bind), ("once", once), ("host", host_identity)):
-        tvm_ffi.register_global_func(f"tunesmith.rpc.{name}", function, override=True)
-
-
-def _alarm(seconds: float) -> None:
-    """Kill this session's process ``seconds`` from now, wherever it hangs; 0 takes the alarm back."""
-    signal.setitimer(signal.ITIMER_REAL, float(seconds))
-
-
-def host_identity() -> str:
-    """The same text for two processes exactly when they run on one booted machine."""
-    boot = Path("/proc/sys/kernel/random/boot_id")
-    return boot.read_text(encoding="ascii").strip() if boot.exists() else socket.gethostname()
 
 
 def _expect_success(answer: Any) -> None:
@@ -309,7 +282,7 @@ def serve(tracker: str, key: str, host: str = "127.0.0.1", port: int = 0, addres
 
     logger.setLevel(logging.ERROR)
     choose_compiler()  # a library for CUDA may arrive as source
-    register_functions()
+    register()
     tracker_host, _, tracker_port = tracker.rpartition(":")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with suppress(KeyboardInterrupt), listen(host, port) as sock:
