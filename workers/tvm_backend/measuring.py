@@ -64,6 +64,7 @@ class RunRequest:
 
     Attributes:
         default: it is the default schedule, which is measured in full however slow it is.
+        champion: it is the one to beat, which is measured in full and first: its latency of now is what counts.
     """
 
     path: Path
@@ -73,6 +74,12 @@ class RunRequest:
     flops: float = 0.0
     code_hash: str = ""
     default: bool = False
+    champion: bool = False
+
+    @property
+    def yardstick(self) -> bool:
+        """Others are compared with it: it does not race."""
+        return self.default or self.champion
 
 
 @dataclass(frozen=True)

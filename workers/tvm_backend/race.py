@@ -109,11 +109,12 @@ class Race:
         assert entry.kernel is not None
         limits, started = entry.request.limits, time.perf_counter()
         with_limit = limits.run_timeout
-        if self._best is not None and not entry.request.default:
+        if self._best is not None and not entry.request.yardstick:
             with_limit = min(with_limit, max(ABORT_SECONDS, limits.abort * self._best))
         self._timed(with_limit)
         first = entry.kernel.first()
-        hopeless = first >= CHEAP_SECONDS and clearly_slower(first, self._best, COLD * limits.cutoff)
+        racing = not entry.request.yardstick and first >= CHEAP_SECONDS
+        hopeless = racing and clearly_slower(first, self._best, COLD * limits.cutoff)
         if not hopeless and first < limits.max_measure_seconds:
             number = max(1, math.ceil(SHORT_SECONDS / max(first, 1e-8)))
             self._timed(limits.run_timeout)
@@ -125,15 +126,17 @@ class Race:
         """All the samples that a candidate deserves."""
         assert entry.kernel is not None
         limits, started = entry.request.limits, time.perf_counter()
-        hopeless = not entry.request.default and clearly_slower(entry.first, self._best, limits.cutoff)
+        hopeless = not entry.request.yardstick and clearly_slower(entry.first, self._best, limits.cutoff)
         if hopeless or entry.first >= limits.max_measure_seconds:
             entry.samples = [entry.first]
             entry.stopped = StopReason.RACED if hopeless else StopReason.BUDGET
         else:
             entry.samples, entry.stopped = self._sample(entry.kernel, entry.first, limits)
         median = statistics.median(entry.samples)
-        if not entry.request.default:
-            self._best = median if self._best is None else min(self._best, median)
+        if entry.request.champion or (self._best is None and not entry.request.default):
+            self._best = median
+        elif not entry.request.default:
+            self._best = min(self._best or median, median)
         entry.seconds += time.perf_counter() - started
 
     def _sample(self, kernel: Kernel, first: float, limits: MeasureLimits) -> tuple[list[float], StopReason]:
@@ -162,5 +165,5 @@ class Race:
 
 
 def order(entries: Sequence[Entry]) -> list[Entry]:
-    """Default schedules first, then the most promising: each race sets the bar for those that follow."""
-    return sorted(entries, key=lambda entry: (not entry.request.default, entry.first))
+    """The champion and the default schedule first, then the most promising: each sets the bar for those that follow."""
+    return sorted(entries, key=lambda entry: (not entry.request.yardstick, entry.first))
