@@ -69,7 +69,7 @@ def test_a_batch_in_pieces(sessions: Sessions, batch_id: int) -> None:
             {
                 "measured": 4, "failed": 1, "duplicates": 0, "build_seconds": 0.3, "run_seconds": 0.6,
                 "device_seconds": 0.15,
-            }  # fmt: skip
+            }
         )
         champion = schedules.get(session, "w1", TARGET)
         assert champion is not None
