@@ -51,7 +51,7 @@ def _step(node: Any) -> tuple[Operator, list[str], list[str]]:
     attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     found = _operators().get(node.op_type)
     if found is None:
-        raise NotImplementedError(f"the PyTorch peer does not know the ONNX operator {node.op_type}")
+        raise ValueError(f"the PyTorch peer does not know the ONNX operator {node.op_type}")
     return partial(found, attributes), list(node.input), list(node.output)
 
 
