@@ -1,0 +1,80 @@
+"""The score function of a search: what it asks of the space and the model, and when it lets go of the host lease."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from costmodels.base import Features
+from tunesmith.space.base import Batch, Bools
+from tunesmith.testing.synthetic import SyntheticTask, matmul_space
+from workers.core.scoring import CHUNK, Scorer
+from workers.sandbox.lease import HostLease
+
+
+class Points(SyntheticTask):
+    """A synthetic task whose features are a point's latency; notes how many points were looked at in one go."""
+
+    def features(self, batch: Batch) -> tuple[Batch, Features | None, Bools]:
+        self.sizes = [*getattr(self, "sizes", []), len(batch)]
+        canonical, valid = self.resolve(batch)
+        rows = self.latency(canonical)[valid].astype(np.float32).reshape(-1, 1)
+        return canonical, (Features(rows, np.arange(len(rows) + 1)) if len(rows) else None), valid
+
+
+class Reciprocal:
+    """A model that is asked once for a whole batch."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def predict(self, features: Features) -> tuple[np.ndarray, np.ndarray]:
+        self.asked.append(len(features))
+        return 1.0 / features.rows[:, 0].astype(np.float64), np.zeros(len(features))
+
+
+class Counted(HostLease):
+    """A lease that counts how often it was shared."""
+
+    count = 0
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        self.count += 1
+        with super().shared():
+            yield
+
+
+def test_few_points_under_one_hold_of_the_lease_and_one_question_to_the_model(tmp_path: Path) -> None:
+    task, model, checks = Points(matmul_space(), invalid=0.5), Reciprocal(), []
+    lease = Counted(tmp_path / "lease")
+    scorer = Scorer(task, model, lease, lambda: checks.append(1))  # type: ignore[arg-type]
+    batch = task.space.sample(np.random.default_rng(0), 10 * CHUNK + 1)
+    scores = scorer(batch)
+    assert max(task.sizes) == CHUNK
+    assert len(checks) == 11
+    assert lease.count == 12
+    assert model.asked == [scores.valid.sum()]
+    assert 0 < scores.valid.sum() < len(batch)
+    canonical, valid = task.resolve(batch)
+    assert (scores.valid == valid).all()
+    assert (scores.batch.choice == canonical.choice).all()
+    assert np.allclose(scores.mean[valid], 1.0 / task.latency(canonical)[valid], rtol=1e-5)
+    assert (scores.mean[~valid] == 0).all()
+
+
+def test_without_a_model_features_are_only_made_on_request(tmp_path: Path) -> None:
+    task = Points(matmul_space(), invalid=0.5)
+    scorer = Scorer(task, None, HostLease(tmp_path / "lease"), lambda: None)  # type: ignore[arg-type]
+    batch = task.space.sample(np.random.default_rng(0), 20)
+    scores = scorer(batch)
+    assert not hasattr(task, "sizes")
+    assert (scores.mean == 0).all()
+    features, valid = scorer.features(batch)
+    assert features is not None
+    assert len(features) == valid.sum() == scores.valid.sum()
+    assert len(scorer(batch.take(slice(0))).mean) == 0
+    assert scorer.features(batch.take(slice(0)))[0] is None
