@@ -222,6 +222,22 @@ def test_training_follows_the_records() -> None:
     assert act.StartTraining("a") not in plan(snap(job(training=TrainingSnapshot(records=99))))
 
 
+def test_the_first_cost_model_is_waited_for_while_the_device_is_busy() -> None:
+    def rounds(in_flight: int, slots: int = 1, **values: int | bool) -> list[act.OpenRound]:
+        alone = task(1, rounds=4, history=(1.0,) * 2, in_flight=in_flight)
+        learning = replace(job(tasks=0, budget_trials=512), tasks=(alone,), cost_model="xgboost",
+                           training=TrainingSnapshot(**values))
+        return opened(plan(snap(learning, slots=slots)))
+
+    assert not rounds(1, records=32)
+    assert not rounds(1, records=48, under_way=True)
+    assert rounds(0, records=32), "an idle device is worse"
+    assert rounds(1, slots=2, records=32)
+    assert rounds(1, records=640, failures=3)
+    assert [r.size for r in rounds(1, records=31)] == [16]
+    assert [r.size for r in rounds(1, records=80, trained_on=32, under_way=True)] == [32]
+
+
 @dataclass
 class World:
     """Carries out plans the way the database and the workers would, and checks what must always hold."""

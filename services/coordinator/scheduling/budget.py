@@ -63,12 +63,13 @@ def round_size(job: JobSnapshot, warm: bool) -> int:
     """Trials of the next round: fewer while many tasks share a small budget, never beyond what is left.
 
     ``warm`` is True once every task was visited. Rounds are large when the whole budget has room for
-    ``ROUNDS_PER_TASK`` large ones of each task, until its last seconds.
+    ``ROUNDS_PER_TASK`` large ones of each task, from the first cost model on and until the last seconds.
     """
     expected = _expected_trials(job)
     tunable = sum(task.tunable for task in job.tasks) or 1
     roomy = expected is not None and expected >= ROUNDS_PER_TASK * LARGE_ROUND_SIZE * tunable
-    size = LARGE_ROUND_SIZE if roomy else ROUND_SIZE
+    learnt = job.cost_model == "none" or job.training.trained_on > 0
+    size = LARGE_ROUND_SIZE if roomy and learnt else ROUND_SIZE
     seconds = seconds_left(job)
     if seconds is not None:
         size = max(min(size, int(seconds * pace(job)) - job.trials_in_flight), ROUND_SIZE)

@@ -55,7 +55,8 @@ def plan(snapshot: Snapshot, limits: Limits | None = None) -> list[act.Action]:
         actions += _steer(job, snapshot)
         if job.state is JobState.RUNNING:
             actions += _train(job)
-            if _stop_reason(job) is None and budget.time_for_a_round(job):
+            going_on = _stop_reason(job) is None and budget.time_for_a_round(job)
+            if going_on and not _first_model_is_worth_a_wait(job, snapshot.slots.get(job.device_class, 0)):
                 open_jobs.append(job)
     actions += _fill(open_jobs, snapshot, limits, load)
     return actions
@@ -146,6 +147,13 @@ def _train(job: JobSnapshot) -> Iterator[act.Action]:
     fresh = training.records - training.trained_on
     if fresh >= max(MIN_TRAINING_RECORDS, TRAINING_GROWTH * training.trained_on):
         yield act.StartTraining(job.id)
+
+
+def _first_model_is_worth_a_wait(job: JobSnapshot, slots: int) -> bool:
+    """True while the job's first cost model is being fitted and its devices are busy: a batch proposed now would be
+    blind, and the fit takes a fraction of a round."""
+    soon = job.training.under_way or next(_train(job), None) is not None
+    return soon and not job.training.trained_on and job.rounds_in_flight >= max(slots, 1)
 
 
 def _fill(jobs: list[JobSnapshot], snapshot: Snapshot, limits: Limits, load: _Load) -> Iterator[act.Action]:
