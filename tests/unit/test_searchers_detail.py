@@ -117,7 +117,7 @@ def test_equal_knobs_of_two_sketches_share_their_numbers() -> None:
 
 
 def test_drafts_save_exact_scores_without_losing_quality() -> None:
-    """As good as ranking some 250 points an ask exactly, which reached 1.02 to 1.1 times the optimum here."""
+    """Ranking 13 points a proposal exactly, without drafts, reached 1.002 times the optimum here."""
     reached, examined = [], []
     for seed in range(5):
         task = SyntheticTask(matmul_space(), seed=seed, invalid=0.2)
