@@ -21,7 +21,7 @@ ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 @dataclass(frozen=True)
 class StackOptions:
-    """What the user chose. ``workers`` is how many proposals and imports run at once."""
+    """What the user chose. ``workers``: processes that propose, half of them, and that import and train."""
 
     data_dir: Path
     host: str = "127.0.0.1"
@@ -57,6 +57,7 @@ def children(options: StackOptions, temporary: Path) -> list[ChildSpec]:
         return accepts(tracker_port)
 
     tunesmith = module("tunesmith.cli")
+    searchers = max(1, options.workers // 2)
     device_env = {key: value for key, value in env.items() if key not in ONE_THREAD}
     return [
         ChildSpec(
@@ -71,8 +72,11 @@ def children(options: StackOptions, temporary: Path) -> list[ChildSpec]:
         # Results must never wait behind a long import or training: `record` has a process of its own.
         ChildSpec("record", (*tunesmith, "worker", "--queues", RECORD, "--concurrency", "1"), env,
                   may_start=coordinator_up),
-        ChildSpec("core", (*tunesmith, "worker", "--queues", f"{INGEST},{SEARCH},{TRAIN}", "--concurrency",
-                           str(options.workers)), env, may_start=coordinator_up),
+        # A search remembers the points that it looked at: its processes are few, and do nothing else.
+        ChildSpec("search", (*tunesmith, "worker", "--queues", SEARCH, "--concurrency", str(searchers)), env,
+                  may_start=coordinator_up),
+        ChildSpec("core", (*tunesmith, "worker", "--queues", f"{INGEST},{TRAIN}", "--concurrency",
+                           str(max(1, options.workers - searchers))), env, may_start=coordinator_up),
     ]  # fmt: skip
 
 

@@ -20,7 +20,7 @@ TRIALS = 128
 WAIT = 240.0
 
 
-VICTIMS = ("measure", "device", "core", "record", "redis", "coordinator")
+VICTIMS = ("measure", "device", "core", "search", "record", "redis", "coordinator")
 
 
 def trials(client, job_id):

@@ -35,7 +35,8 @@ WORDS = {
     "tracker": "workers.tvm_backend.tracker",
     "measure": "--queues measure",
     "record": "--queues record",
-    "core": "--queues ingest,search,train",
+    "core": "--queues ingest,train",
+    "search": "--queues search",
 }
 
 
