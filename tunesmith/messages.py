@@ -119,6 +119,8 @@ class MeasureLimits(BaseModel):
     """Kernel time that one candidate may use."""
     cutoff: float = 1.5
     """Racing: a candidate whose first run is slower than ``cutoff`` times the incumbent keeps that one sample."""
+    margin: float = 1.1
+    """A contender whose samples are all slower than ``margin`` times the incumbent gets no further ones."""
     abort: float = 30.0
     """A first run that takes longer than ``abort`` times the incumbent (half a second at least) is cut off."""
     cache: Literal["warm", "cold"] = "warm"

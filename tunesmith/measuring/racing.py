@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def clearly_slower(first: float, incumbent: float | None, cutoff: float) -> bool:
     """True when a first run is so slow that the candidate cannot be the new best.
@@ -15,3 +17,16 @@ def clearly_slower(first: float, incumbent: float | None, cutoff: float) -> bool
         cutoff: the factor, 1 or more.
     """
     return incumbent is not None and incumbent > 0 and first > cutoff * incumbent
+
+
+def outrun(samples: Sequence[float], incumbent: float | None, margin: float) -> bool:
+    """True when even the fastest sample of a contender is slower than ``margin`` times the incumbent.
+
+    It will not be the new best, and its latency is known well enough to learn from.
+
+    Args:
+        samples: seconds, each over many runs.
+        incumbent: as above.
+        margin: the factor, 1 or more.
+    """
+    return bool(samples) and clearly_slower(min(samples), incumbent, margin)

@@ -222,27 +222,31 @@ class BatchMeasurement:
             self._tools.standing.remember(self._batch, item.built.code_hash, item.outcome)
 
     def _confirm(self) -> Iterator[WireResult]:
-        """Measure the finalists again beside the champion, and see whether the crown moves."""
+        """Measure finalists again beside the champion, fastest first, until one of them settles it."""
         items = [self._held[index] for index in self._finalists()]
-        if not items:
-            return
-        limits, rival = self._batch.limits, self._champion.candidate
-        champion = self._builds.kept(rival) if rival is not None else None
-        reference = self._builds.kept(DEFAULT) if limits.verify else None
-        request = ConfirmRequest(
-            finalists=tuple(self._request(item) for item in items),
-            champion=None if champion is None or rival is None else self._request(Item(rival, champion)),
-            reference=None if reference is None else self._request(Item(DEFAULT, reference)),
-            limits=limits,
-        )  # fmt: skip
-        results = []
-        for item, found in zip(items, self._tools.runner.confirm(request), strict=True):
-            built = item.built
-            results.append(finals.conclude(item.result(), found, built.trace, built.args, limits, rival))
+        results: list[WireResult] = []
+        for item in items:
+            if results and finals.settled(results[-1], items[0].latency, item.latency):
+                results.append(item.result())
+            else:
+                results.append(self._confirmed(item))
         self._crown(items, results)
         for item, result in zip(items, results, strict=True):
             self._remember(replace(item, outcome=finals.lasting(item.outcome, result)))
         yield from results
+
+    def _confirmed(self, item: Item) -> WireResult:
+        limits, rival, built = self._batch.limits, self._champion.candidate, item.built
+        champion = self._builds.kept(rival) if rival is not None else None
+        reference = self._builds.kept(DEFAULT) if limits.verify else None
+        request = ConfirmRequest(
+            finalists=(self._request(item),),
+            champion=None if champion is None or rival is None else self._request(Item(rival, champion)),
+            reference=None if reference is None else self._request(Item(DEFAULT, reference)),
+            limits=limits,
+        )  # fmt: skip
+        (found,) = self._tools.runner.confirm(request)
+        return finals.conclude(item.result(), found, built.trace, built.args, limits, rival)
 
     def _crown(self, items: list[Item], results: list[WireResult]) -> None:
         """Remember the fastest of those that won."""

@@ -26,6 +26,9 @@ forgets one term of a thousand errs by some 1e-2 of the largest output.
 SHORT_FLOAT: Final = 0.3
 """The same for floating point of eight bits and less, and for types that are not in the table."""
 
+NEAR: Final = 1.02
+"""Finalists whose medians lie within this factor may have come in in either order."""
+
 
 def choose(results: Mapping[int, float], incumbent: float | None, limits: MeasureLimits) -> list[int]:
     """Indices of the finalists, fastest first: at most ``limits.finalists`` that beat the incumbent.
@@ -79,6 +82,16 @@ def lasting(outcome: RunOutcome | None, result: WireResult) -> RunOutcome | None
     if outcome is None or result.failure is None:
         return outcome
     return RunOutcome(failure=result.failure, message=result.message)
+
+
+def settled(last: WireResult, fastest: float | None, latency: float | None) -> bool:
+    """True when the next finalist need not be measured again: the last one is sound, and it is not as fast.
+
+    Args:
+        last: the finalist before, concluded.
+        fastest, latency: medians of the race in seconds, of the first finalist and of the next.
+    """
+    return last.failure is None and fastest is not None and latency is not None and latency > NEAR * fastest
 
 
 def tolerance(args: Sequence[TensorSpec]) -> float:

@@ -15,11 +15,10 @@ from typing import Any, Literal
 from numpy.typing import NDArray
 
 from tunesmith.messages import MeasureLimits
-from tunesmith.types import FailureKind, TensorSpec
-from workers.tvm_backend.arguments import random_array
+from tunesmith.types import FailureKind
 from workers.tvm_backend.measuring import Confirmed, ConfirmRequest, RunRequest
 from workers.tvm_backend.race import Kernel
-from workers.tvm_backend.references import References, difference, prefilled
+from workers.tvm_backend.references import References, difference, given
 
 log = logging.getLogger("tunesmith.measure")
 WINDOW_SECONDS = 0.5
@@ -267,12 +266,3 @@ def settled(found: Sequence[Sequence[float]]) -> bool:
         return False
     ours, theirs = found
     return statistics.median(ours) >= statistics.median(theirs) or max(ours) < CLEAR * min(theirs)
-
-
-def given(args: tuple[TensorSpec, ...], seed: int) -> list[NDArray[Any]]:
-    """The arguments before a run: random inputs, and an output that shows what was not written."""
-    last = len(args) - 1
-    return [
-        prefilled(spec, 1000 * seed + i) if i == last else random_array(spec, 1000 * seed + i)
-        for i, spec in enumerate(args)
-    ]

@@ -16,7 +16,6 @@ from typing import Any
 from tunesmith.types import FailureKind, Isolation, TensorSpec
 from workers.sandbox.lease import HostLease
 from workers.sandbox.limits import about_memory
-from workers.tvm_backend.arguments import random_array
 from workers.tvm_backend.device_functions import host_identity
 from workers.tvm_backend.measuring import (
     Confirmed,
@@ -26,14 +25,16 @@ from workers.tvm_backend.measuring import (
     RunOutcome,
     RunRequest,
 )
-from workers.tvm_backend.race import Entry, Kernel, Race, order
-from workers.tvm_backend.references import References
+from workers.tvm_backend.race import Entry, Kernel, Race, order, yardsticks_first
+from workers.tvm_backend.references import References, given
 from workers.tvm_backend.warm import visible_cores, warm
 from workers.tvm_backend.windows import Windows, isolation_of
 
 MODEL_WINDOW_SECONDS = 2.5
 """A window for one run of a whole model, which cannot be cut."""
 RETRY_SECONDS = 0.1
+INPUT_SEED = 0
+"""Of the arguments that candidates are timed with, and of those that finalists are verified with."""
 EPITAPH_SECONDS = 3.0
 """How long the device may take to tell of a crash; somebody else may have it by then."""
 
@@ -77,6 +78,7 @@ class DeviceSession:
         self._number = 0
         self._arguments: dict[tuple[TensorSpec, ...], list[Any]] = {}
         self._references = References()
+        self._pristine = False  # no candidate ran on the arguments yet
         self._names = itertools.count()
 
     def open(self, kind: str, threads: int, wait: float, lifetime: float) -> SessionFacts:
@@ -111,28 +113,47 @@ class DeviceSession:
             with contextlib.suppress(Exception):
                 session.get_function("CloseRPCConnection")()
 
-    def race(self, requests: Sequence[RunRequest], incumbent: float | None) -> list[RunOutcome | None]:
-        """Time candidates of one workload. None for those that were not done when one took the session with it."""
-        entries = [Entry(request) for request in requests]
+    def race(
+        self, requests: Sequence[RunRequest], incumbent: float | None, firsts: Sequence[float]
+    ) -> list[RunOutcome | float]:
+        """Time candidates of one workload.
+
+        Args:
+            firsts: seconds of their first runs as far as those are known, else infinity.
+
+        Returns:
+            An outcome for each, or the seconds of its first run when one took the session with it before its turn.
+        """
+        entries = [Entry(request, first=first) for request, first in zip(requests, firsts, strict=True)]
         failed: dict[int, RunOutcome] = {}
         with self._windows.series() as series:
             race = Race(series, self._arm, incumbent)
-            for stage, chosen in ((self._load, list), (race.heat, list), (race.final, order)):
+            for stage, chosen in ((self._load, list), (race.heat, yardsticks_first), (race.final, order)):
                 for entry in chosen([e for e in entries if id(e) not in failed]):
                     started = time.perf_counter()
                     try:
                         stage(entry)
+                        if stage == race.heat:
+                            self._note_reference(entry)
                     except Exception as error:
                         kind, message = self._explain(error)
                         spent = entry.seconds + time.perf_counter() - started
                         failed[id(entry)] = RunOutcome((), kind, message, spent)
                     if self._session is None:
-                        return [failed.get(id(e)) or (e.outcome() if e.samples else None) for e in entries]
+                        return [failed.get(id(e)) or (e.outcome() if e.samples else e.first) for e in entries]
         self._arm(0.0)
-        outcomes: list[RunOutcome | None] = [failed.get(id(entry)) or entry.outcome() for entry in entries]
+        outcomes: list[RunOutcome | float] = [failed.get(id(entry)) or entry.outcome() for entry in entries]
         for entry in entries:
             self._unload(entry)
         return outcomes
+
+    def _note_reference(self, entry: Entry) -> None:
+        """Keep the outputs of a default schedule's first run, which may take seconds, for confirmations."""
+        request = entry.request
+        if request.default and request.code_hash and self._pristine:
+            arrays = [array.numpy() for array in self._arrays(request.args)]
+            self._references.put((request.code_hash, request.args, INPUT_SEED), arrays)
+        self._pristine = self._pristine and request.default
 
     def confirm(self, request: ConfirmRequest) -> tuple[list[Confirmed], ConfirmRequest | None]:
         """Measure finalists beside the champion and compare their outputs with the reference's.
@@ -195,8 +216,9 @@ class DeviceSession:
         if specs not in self._arguments:
             self._arguments.clear()
             self._arguments[specs] = [
-                tvm.runtime.tensor(random_array(spec, seed), device=self._device) for seed, spec in enumerate(specs)
+                tvm.runtime.tensor(array, device=self._device) for array in given(specs, INPUT_SEED)
             ]
+            self._pristine = True
         return self._arguments[specs]
 
     def _arm(self, seconds: float) -> None:

@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tunesmith.measuring.racing import clearly_slower
+from tunesmith.measuring.racing import clearly_slower, outrun
 from tunesmith.measuring.stopping import stop
-from tunesmith.messages import MeasureLimits
 from tunesmith.types import StopReason
 from workers.tvm_backend.measuring import RunOutcome, RunRequest
 from workers.tvm_backend.windows import Series
@@ -103,24 +102,34 @@ class Race:
 
     def __init__(self, series: Series, arm: Callable[[float], None], incumbent: float | None) -> None:
         self._series, self._arm, self._best = series, arm, incumbent
+        self._pace = incumbent
 
     def heat(self, entry: Entry) -> None:
         """The first run of a candidate, and a second where the first may mislead."""
         assert entry.kernel is not None
+        if math.isfinite(entry.first):  # it ran in a session that another one took with it
+            self._keep_pace(entry)
+            return
         limits, started = entry.request.limits, time.perf_counter()
+        racing = not entry.request.yardstick
         with_limit = limits.run_timeout
-        if self._best is not None and not entry.request.yardstick:
-            with_limit = min(with_limit, max(ABORT_SECONDS, limits.abort * self._best))
+        if racing and self._pace is not None:
+            with_limit = min(with_limit, max(ABORT_SECONDS, limits.abort * self._pace))
         self._timed(with_limit)
         first = entry.kernel.first()
-        racing = not entry.request.yardstick and first >= CHEAP_SECONDS
-        hopeless = racing and clearly_slower(first, self._best, COLD * limits.cutoff)
-        if not hopeless and first < limits.max_measure_seconds:
+        judged = racing and first >= CHEAP_SECONDS and clearly_slower(first, self._pace, COLD * limits.cutoff)
+        if not judged and first < limits.max_measure_seconds:
             number = max(1, math.ceil(SHORT_SECONDS / max(first, 1e-8)))
             self._timed(limits.run_timeout)
             first = entry.kernel.samples(number, 1)[0] if number > 1 else min(first, entry.kernel.first())
         entry.first = first
+        self._keep_pace(entry)
         entry.seconds += time.perf_counter() - started
+
+    def _keep_pace(self, entry: Entry) -> None:
+        """First runs are compared with the fastest first run so far, as long as nothing better is known."""
+        if not entry.request.default:
+            self._pace = entry.first if self._pace is None else min(self._pace, entry.first)
 
     def final(self, entry: Entry) -> None:
         """All the samples that a candidate deserves."""
@@ -131,7 +140,7 @@ class Race:
             entry.samples = [entry.first]
             entry.stopped = StopReason.RACED if hopeless else StopReason.BUDGET
         else:
-            entry.samples, entry.stopped = self._sample(entry.kernel, entry.first, limits)
+            entry.samples, entry.stopped = self._sample(entry, entry.kernel)
         median = statistics.median(entry.samples)
         if entry.request.champion or (self._best is None and not entry.request.default):
             self._best = median
@@ -139,10 +148,10 @@ class Race:
             self._best = min(self._best or median, median)
         entry.seconds += time.perf_counter() - started
 
-    def _sample(self, kernel: Kernel, first: float, limits: MeasureLimits) -> tuple[list[float], StopReason]:
-        cold = limits.cache == "cold"
-        number = 1 if cold else max(1, math.ceil(limits.min_repeat_seconds / max(first, 1e-9)))
-        affordable = max(1, int(limits.max_measure_seconds / (first * number)))
+    def _sample(self, entry: Entry, kernel: Kernel) -> tuple[list[float], StopReason]:
+        limits, best = entry.request.limits, None if entry.request.yardstick else self._best
+        number = 1 if limits.cache == "cold" else max(1, math.ceil(limits.min_repeat_seconds / max(entry.first, 1e-9)))
+        affordable = max(1, int(limits.max_measure_seconds / (entry.first * number)))
         samples: list[float] = []
         while True:
             left = min(limits.repeats, affordable) - len(samples)
@@ -151,6 +160,8 @@ class Race:
             reason = stop(
                 samples, min_repeats=limits.min_repeats, repeats=limits.repeats, variation=limits.variation
             )
+            if reason is None and outrun(samples, best, limits.margin):
+                reason = StopReason.RACED
             if reason is None and len(samples) >= affordable:
                 reason = StopReason.BUDGET
             if reason is not None:
@@ -167,3 +178,8 @@ class Race:
 def order(entries: Sequence[Entry]) -> list[Entry]:
     """The champion and the default schedule first, then the most promising: each sets the bar for those that follow."""
     return sorted(entries, key=lambda entry: (not entry.request.yardstick, entry.first))
+
+
+def yardsticks_first(entries: Sequence[Entry]) -> list[Entry]:
+    """The default schedule and the champion first, then as they came."""
+    return sorted(entries, key=lambda entry: (not entry.request.default, not entry.request.champion))

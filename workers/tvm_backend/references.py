@@ -50,6 +50,15 @@ class References:
         return sum(array.nbytes for arrays in self._kept.values() for array in arrays)
 
 
+def given(args: tuple[TensorSpec, ...], seed: int) -> list[NDArray[Any]]:
+    """The arguments before a run: random inputs, and an output that shows what was not written."""
+    last = len(args) - 1
+    return [
+        prefilled(spec, 1000 * seed + i) if i == last else random_array(spec, 1000 * seed + i)
+        for i, spec in enumerate(args)
+    ]
+
+
 def prefilled(spec: TensorSpec, seed: int) -> NDArray[Any]:
     """An output before the run: a value that stands out where the kernel leaves it."""
     array = random_array(spec, seed)

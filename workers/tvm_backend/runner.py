@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import random
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -78,19 +79,25 @@ class RpcRunner:
         """Time candidates; see ``Runner``."""
         outcomes: dict[int, RunOutcome] = {}
         crashed: list[int] = []
+        firsts = [math.inf] * len(requests)
         left = list(range(len(requests)))
         while left:
             # What crashed is tried again at the end and alone: it may have been a neighbour's doing.
             fresh = [i for i in left if i not in crashed]
             wave = (fresh if self._facts.bounded else fresh[:1]) or left[:1]
             seconds = sum(requests[i].limits.run_timeout for i in wave) * RUNS_OF_A_CANDIDATE
-            found = self._with_session("race", [requests[i] for i in wave], incumbent, limit=seconds + SLACK_SECONDS)
-            self._open = self._open and None not in found and not any(_broke(o) for o in found)
+            found: list[RunOutcome | float] = self._with_session(
+                "race", [requests[i] for i in wave], incumbent, [firsts[i] for i in wave],
+                limit=seconds + SLACK_SECONDS,
+            )  # fmt: skip
             for i, outcome in zip(wave, found, strict=True):
-                if outcome is not None and outcome.failure is FailureKind.CRASH and i not in crashed:
+                if isinstance(outcome, float):
+                    firsts[i], self._open = outcome, False
+                elif outcome.failure is FailureKind.CRASH and i not in crashed:
                     crashed.append(i)
-                elif outcome is not None:
+                else:
                     outcomes[i] = outcome
+            self._open = self._open and not any(isinstance(o, RunOutcome) and _broke(o) for o in found)
             left = [i for i in left if i not in outcomes]
         return [outcomes[i] for i in range(len(requests))]
 
