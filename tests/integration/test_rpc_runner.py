@@ -137,6 +137,18 @@ def test_finalists_are_paired_with_the_champion_in_a_session_of_their_own(
     assert before.pid != after.pid
 
 
+def test_the_default_schedule_is_known_after_its_race_even_when_a_neighbour_hangs(
+    runner: RpcRunner, library: dict[str, Path]
+) -> None:
+    default = replace(request(library["good"]), default=True, code_hash="raced")
+    raced, hung = runner.race([default, request(library["hang"], run_timeout=1.0)], None)
+    assert (raced.failure, hung.failure) == (None, FailureKind.RUN_TIMEOUT)
+    # Its code is not run again, or this would not end well: what it put out in the race is what counts.
+    known = replace(request(library["crash"]), code_hash="raced")
+    (found,) = runner.confirm(ConfirmRequest((request(library["parallel"]),), None, known, LIMITS))
+    assert (found.failure, found.error) == (None, 0.0)
+
+
 def test_finalist_that_crashes_when_confirmed_leaves_the_other(runner: RpcRunner, library: dict[str, Path]) -> None:
     finalists = request(library["crash"]), request(library["parallel"])
     crashed, other = runner.confirm(ConfirmRequest(finalists, None, request(library["good"]), LIMITS))

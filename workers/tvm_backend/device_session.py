@@ -131,9 +131,10 @@ class DeviceSession:
             for stage, chosen in ((self._load, list), (race.heat, yardsticks_first), (race.final, order)):
                 for entry in chosen([e for e in entries if id(e) not in failed]):
                     started = time.perf_counter()
+                    fresh = not math.isfinite(entry.first)
                     try:
                         stage(entry)
-                        if stage == race.heat:
+                        if stage == race.heat and fresh:
                             self._note_reference(entry)
                     except Exception as error:
                         kind, message = self._explain(error)
