@@ -18,6 +18,7 @@ from workers.sandbox.lease import HostLease
 from workers.sandbox.limits import about_memory
 from workers.tvm_backend.device_functions import host_identity
 from workers.tvm_backend.measuring import (
+    Begun,
     Confirmed,
     ConfirmRequest,
     ModelOutcome,
@@ -114,36 +115,35 @@ class DeviceSession:
                 session.get_function("CloseRPCConnection")()
 
     def race(
-        self, requests: Sequence[RunRequest], incumbent: float | None, firsts: Sequence[float]
-    ) -> list[RunOutcome | float]:
+        self, requests: Sequence[RunRequest], incumbent: float | None, begun: Sequence[Begun | None]
+    ) -> list[RunOutcome | Begun | None]:
         """Time candidates of one workload.
 
         Args:
-            firsts: seconds of their first runs as far as those are known, else infinity.
+            begun: what is known of each from a session that another one took with it.
 
         Returns:
-            An outcome for each, or the seconds of its first run when one took the session with it before its turn.
+            An outcome for each; when one takes this session with it, what is known of those whose turn had not come.
         """
-        entries = [Entry(request, first=first) for request, first in zip(requests, firsts, strict=True)]
+        entries = [Entry.of(request, before) for request, before in zip(requests, begun, strict=True)]
         failed: dict[int, RunOutcome] = {}
         with self._windows.series() as series:
             race = Race(series, self._arm, incumbent)
             for stage, chosen in ((self._load, list), (race.heat, yardsticks_first), (race.final, order)):
                 for entry in chosen([e for e in entries if id(e) not in failed]):
                     started = time.perf_counter()
-                    fresh = not math.isfinite(entry.first)
                     try:
                         stage(entry)
-                        if stage == race.heat and fresh:
+                        if stage == race.heat and entry.before is None:
                             self._note_reference(entry)
                     except Exception as error:
                         kind, message = self._explain(error)
                         spent = entry.seconds + time.perf_counter() - started
                         failed[id(entry)] = RunOutcome((), kind, message, spent)
                     if self._session is None:
-                        return [failed.get(id(e)) or (e.outcome() if e.samples else e.first) for e in entries]
+                        return [failed.get(id(e)) or (e.outcome() if e.samples else e.begun()) for e in entries]
         self._arm(0.0)
-        outcomes: list[RunOutcome | float] = [failed.get(id(entry)) or entry.outcome() for entry in entries]
+        outcomes: list[RunOutcome | Begun | None] = [failed.get(id(entry)) or entry.outcome() for entry in entries]
         for entry in entries:
             self._unload(entry)
         return outcomes
@@ -202,7 +202,8 @@ class DeviceSession:
         module = self._session.load_module(name)
         cold = request.limits.cache == "cold"
         entry.kernel = Kernel(module, request.function, self._arrays(request.args), self._device, self._once, cold)
-        entry.uploaded, entry.seconds = name, time.perf_counter() - started
+        entry.uploaded = name
+        entry.seconds += time.perf_counter() - started
 
     def _unload(self, entry: Entry) -> None:
         entry.kernel = None

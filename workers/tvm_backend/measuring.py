@@ -101,6 +101,15 @@ class RunOutcome:
 
 
 @dataclass(frozen=True)
+class Begun:
+    """A candidate whose first run, of ``first`` seconds, was in a session that another one took with it."""
+
+    first: float
+    seconds: float
+    device_seconds: float
+
+
+@dataclass(frozen=True)
 class ConfirmRequest:
     """Built finalists to measure again beside the champion, and to verify.
 

@@ -12,7 +12,7 @@ from typing import Any
 from tunesmith.measuring.racing import clearly_slower, outrun
 from tunesmith.measuring.stopping import stop
 from tunesmith.types import StopReason
-from workers.tvm_backend.measuring import RunOutcome, RunRequest
+from workers.tvm_backend.measuring import Begun, RunOutcome, RunRequest
 from workers.tvm_backend.windows import Series
 
 SHORT_SECONDS = 0.001
@@ -73,6 +73,7 @@ class Entry:
         uploaded: name of its library on the device.
         first: seconds of its first run.
         seconds: spent on it so far.
+        before: of them, in an earlier session; it ran there.
     """
 
     request: RunRequest
@@ -82,12 +83,29 @@ class Entry:
     samples: list[float] = field(default_factory=list)
     stopped: StopReason | None = None
     seconds: float = 0.0
+    before: Begun | None = None
+
+    @classmethod
+    def of(cls, request: RunRequest, before: Begun | None) -> Entry:
+        """A candidate that is new, or was begun in another session."""
+        if before is None:
+            return cls(request)
+        return cls(request, first=before.first, seconds=before.seconds, before=before)
+
+    def begun(self) -> Begun | None:
+        """What is known when its session ends before its turn; None when it did not run."""
+        return Begun(self.first, self.seconds, self.device_seconds) if math.isfinite(self.first) else None
+
+    @property
+    def device_seconds(self) -> float:
+        """Of the kernel, in all sessions."""
+        earlier = self.before.device_seconds if self.before is not None else 0.0
+        return earlier + (self.kernel.device_seconds if self.kernel is not None else 0.0)
 
     def outcome(self) -> RunOutcome:
         """What came of it."""
-        device_seconds = self.kernel.device_seconds if self.kernel is not None else 0.0
         return RunOutcome(
-            tuple(self.samples), seconds=self.seconds, device_seconds=device_seconds, stopped=self.stopped
+            tuple(self.samples), seconds=self.seconds, device_seconds=self.device_seconds, stopped=self.stopped
         )
 
 
@@ -107,7 +125,7 @@ class Race:
     def heat(self, entry: Entry) -> None:
         """The first run of a candidate, and a second where the first may mislead."""
         assert entry.kernel is not None
-        if math.isfinite(entry.first):  # it ran in a session that another one took with it
+        if entry.before is not None:
             self._keep_pace(entry)
             return
         limits, started = entry.request.limits, time.perf_counter()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import math
 import random
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -17,6 +16,7 @@ from tunesmith.types import FailureKind, Isolation, StopReason
 from workers.sandbox.pool import Actor, ChildCrashed, ChildError, ChildRaised, ChildTimeout, Pool
 from workers.tvm_backend.device_session import SessionFacts
 from workers.tvm_backend.measuring import (
+    Begun,
     Confirmed,
     ConfirmRequest,
     ModelOutcome,
@@ -79,25 +79,27 @@ class RpcRunner:
         """Time candidates; see ``Runner``."""
         outcomes: dict[int, RunOutcome] = {}
         crashed: list[int] = []
-        firsts = [math.inf] * len(requests)
+        begun: dict[int, Begun] = {}
         left = list(range(len(requests)))
         while left:
             # What crashed is tried again at the end and alone: it may have been a neighbour's doing.
             fresh = [i for i in left if i not in crashed]
             wave = (fresh if self._facts.bounded else fresh[:1]) or left[:1]
             seconds = sum(requests[i].limits.run_timeout for i in wave) * RUNS_OF_A_CANDIDATE
-            found: list[RunOutcome | float] = self._with_session(
-                "race", [requests[i] for i in wave], incumbent, [firsts[i] for i in wave],
+            found: list[RunOutcome | Begun | None] = self._with_session(
+                "race", [requests[i] for i in wave], incumbent, [begun.get(i) for i in wave],
                 limit=seconds + SLACK_SECONDS,
             )  # fmt: skip
             for i, outcome in zip(wave, found, strict=True):
-                if isinstance(outcome, float):
-                    firsts[i], self._open = outcome, False
+                if isinstance(outcome, Begun):
+                    begun[i] = outcome
+                elif outcome is None:
+                    continue
                 elif outcome.failure is FailureKind.CRASH and i not in crashed:
                     crashed.append(i)
                 else:
                     outcomes[i] = outcome
-            self._open = self._open and not any(isinstance(o, RunOutcome) and _broke(o) for o in found)
+            self._open = self._open and all(isinstance(o, RunOutcome) and not _broke(o) for o in found)
             left = [i for i in left if i not in outcomes]
         return [outcomes[i] for i in range(len(requests))]
 
