@@ -22,7 +22,7 @@ from workers.measure.device import check_device, identify
 from workers.measure.presence import Presence
 from workers.measure.reporting import Reporter
 from workers.measure.shelf import Shelf
-from workers.measure.standing import Champion, Standing
+from workers.measure.standing import BUILD_ABORT, BUILD_ABORT_SECONDS, FEW_BUILDS, Champion, Standing
 from workers.measure.tasks import MeasureTasks
 from workers.measure.worker import FOLDER, sweep
 from workers.sandbox.pool import ChildTimeout
@@ -288,6 +288,20 @@ def test_the_better_champion_is_the_one_to_beat() -> None:
     assert mine == Champion(WireCandidate(index=-1, sketch="s", decisions=[7]), 1.0)
     assert standing.champion(batch(0.5, said)) == Champion(said, 0.5)
     assert standing.champion(batch(2.0, said, job="another")) == Champion(said, 2.0)
+
+
+def test_a_build_may_take_some_times_what_builds_usually_take() -> None:
+    standing, limit = Standing(), batch().limits.build_timeout
+    assert standing.build_timeout(batch()) == limit
+    for _ in range(FEW_BUILDS):
+        standing.built(batch(), 0.5)
+    assert standing.build_timeout(batch()) == BUILD_ABORT * 0.5
+    for _ in range(100):
+        standing.built(batch(), 0.01)
+    assert standing.build_timeout(batch()) == BUILD_ABORT_SECONDS
+    for _ in range(100):
+        standing.built(batch(), 60.0)
+    assert standing.build_timeout(batch()) == limit
 
 
 def test_equal_code_is_known_within_a_task() -> None:

@@ -99,7 +99,7 @@ class BatchMeasurement:
             DeviceLost: the device is gone; what was not yielded is to be tried again.
         """
         todo = [candidate for candidate in self._batch.candidates if candidate.index not in skip]
-        builds = {self._builds.submit(candidate): candidate for candidate in todo}
+        builds = {self._builds.submit(candidate, self._build_timeout(candidate)): candidate for candidate in todo}
         try:
             self._tools.runner.open(self._batch.target)
             for wave in self._waves(builds):
@@ -110,6 +110,10 @@ class BatchMeasurement:
             for future in builds:
                 future.cancel()
             self._tools.runner.release()
+
+    def _build_timeout(self, candidate: WireCandidate) -> float | None:
+        """Default schedules build as slowly as they like, within the limits."""
+        return None if candidate.sketch is None else self._tools.standing.build_timeout(self._batch)
 
     def _waves(self, builds: dict[Future[Built], WireCandidate]) -> Iterator[list[Item]]:
         """What is built, as much at a time as the device's isolation makes sense of."""
@@ -129,6 +133,7 @@ class BatchMeasurement:
             if item.built.path is None:
                 yield item
                 continue
+            self._tools.standing.built(self._batch, item.built.seconds)
             known = self._known(item)
             if known is not None:
                 yield known

@@ -35,9 +35,12 @@ class Builds:
         self._batch, self._module, self._bodies = batch, module, bodies
         self._pool, self._shelf, self._folder = pool, shelf, folder
 
-    def submit(self, candidate: WireCandidate) -> Future[Built]:
-        """Begin a build; :func:`outcome_of` tells what came of it."""
-        timeout = self._batch.limits.build_timeout
+    def submit(self, candidate: WireCandidate, timeout: float | None = None) -> Future[Built]:
+        """Begin a build, which may take ``timeout`` seconds, by default what the batch's limits say.
+
+        :func:`outcome_of` tells what came of it.
+        """
+        timeout = timeout or self._batch.limits.build_timeout
         name = f"{candidate.index}.so" if candidate.index >= 0 else f"kept{-candidate.index}.so"
         request = BuildRequest(
             workload=self._batch.workload,

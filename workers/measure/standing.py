@@ -1,11 +1,12 @@
-"""What the worker remembers of the tasks that it measures: who leads, and which code was measured already.
+"""What the worker remembers of the tasks that it measures: who leads, which code was measured, how long builds take.
 
 Two batches of a task are under way at once, so that the second was composed before the first one's winner was known.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import statistics
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 
 from tunesmith.messages import MeasureBatch, WireCandidate
@@ -13,6 +14,13 @@ from workers.tvm_backend.measuring import RunOutcome
 
 TASKS = 256
 CODES = 4096
+BUILDS = 64
+FEW_BUILDS = 8
+BUILD_ABORT = 8.0
+"""A build that takes this many times as long as the builds of its task usually do is given up: its code is enormous,
+and no kernel can be timed on the host while it is compiled."""
+BUILD_ABORT_SECONDS = 1.5
+"""No build is given up earlier."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +37,7 @@ class Standing:
     def __init__(self) -> None:
         self._champions: OrderedDict[tuple[str, str], Champion] = OrderedDict()
         self._codes: OrderedDict[tuple[str, str, str], RunOutcome] = OrderedDict()
+        self._builds: OrderedDict[str, deque[float]] = OrderedDict()
 
     def champion(self, batch: MeasureBatch) -> Champion:
         """The better one of the message's and of the one remembered."""
@@ -55,3 +64,19 @@ class Standing:
         self._codes[batch.job_id, batch.workload, code_hash] = outcome
         while len(self._codes) > CODES:
             self._codes.popitem(last=False)
+
+    def built(self, batch: MeasureBatch, seconds: float) -> None:
+        """Note how long a build took that succeeded."""
+        times = self._builds.setdefault(batch.workload, deque(maxlen=BUILDS))
+        self._builds.move_to_end(batch.workload)
+        times.append(seconds)
+        while len(self._builds) > TASKS:
+            self._builds.popitem(last=False)
+
+    def build_timeout(self, batch: MeasureBatch) -> float:
+        """Seconds that a build of the task may take: by the limits, and by what its builds usually take."""
+        times = self._builds.get(batch.workload, ())
+        if len(times) < FEW_BUILDS:
+            return batch.limits.build_timeout
+        usual = max(BUILD_ABORT_SECONDS, BUILD_ABORT * statistics.median(times))
+        return min(batch.limits.build_timeout, usual)
