@@ -19,8 +19,8 @@ FEW_BUILDS = 8
 BUILD_ABORT = 8.0
 """A build that takes this many times as long as the builds of its task usually do is given up: its code is enormous,
 and no kernel can be timed on the host while it is compiled."""
-BUILD_ABORT_SECONDS = 1.5
-"""No build is given up earlier."""
+BUILD_ABORT_SECONDS = 3.0
+"""No build is given up earlier: a builder that is killed takes as long to come back."""
 
 
 @dataclass(frozen=True)
