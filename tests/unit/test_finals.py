@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tunesmith.messages import MeasureLimits, WireCandidate, WireResult
 from tunesmith.types import FailureKind, StopReason, TensorSpec
-from workers.measure.finals import choose, conclude, faster, lasting, tolerance
+from workers.measure.finals import NEAR, choose, conclude, faster, lasting, settled, tolerance
 from workers.tvm_backend.measuring import Confirmed, RunOutcome
 from workers.tvm_backend.references import BLOCK, UNWRITTEN, References, difference, prefilled
 
@@ -36,6 +36,15 @@ def test_finalists_are_the_fastest_that_beat_the_incumbent() -> None:
     assert choose(results, 1.0, LIMITS) == []
     assert choose(results, None, LIMITS.model_copy(update={"finalists": 9})) == [1, 5, 2, 0]
     assert choose({4: 1.0, 2: 1.0}, 2.0, LIMITS) == [2, 4]
+
+
+def test_a_slower_finalist_is_measured_again_only_after_a_failure_or_a_near_tie() -> None:
+    sound = concluded(Confirmed(TEN, (), 1e-6))
+    wrong = concluded(Confirmed(TEN, (), 0.5))
+    assert wrong.failure is FailureKind.WRONG_RESULT
+    assert settled(sound, 1.0, 1.001 * NEAR)
+    assert not settled(sound, 1.0, 0.999 * NEAR)
+    assert not settled(wrong, 1.0, 2.0)
 
 
 def test_a_winner_keeps_its_trace_and_says_whom_it_beat() -> None:
