@@ -17,9 +17,13 @@ class Worker:
     def __init__(self, factor: int = 2) -> None:
         self._factor = factor
         self._calls = 0
+        self._maker = os.getpid()
 
     def pid(self) -> int:
         return os.getpid()
+
+    def maker(self) -> int:
+        return self._maker
 
     def double(self, value: int) -> int:
         self._calls += 1

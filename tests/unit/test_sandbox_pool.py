@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -88,6 +89,29 @@ def test_factory_that_fails_is_reported_on_every_request() -> None:
             with pytest.raises(ChildRaised, match="broken on purpose"):
                 pool.call("anything", timeout=LONG)
         assert pool.pids == []
+
+
+def test_the_object_is_made_once_and_children_have_copies(pool: Pool) -> None:
+    pool.call("double", 1, timeout=LONG)
+    maker, first = pool.call("maker", timeout=LONG), pool.call("pid", timeout=LONG)
+    with pytest.raises(ChildCrashed):
+        pool.call("crash", timeout=LONG)
+    assert pool.call("maker", timeout=LONG) == maker != first
+    assert pool.call("calls", timeout=LONG) == 0
+
+
+def test_a_template_that_dies_takes_its_children_along_and_is_replaced() -> None:
+    with Pool(WORKER, 2) as pool:
+        hanging = pool.submit("hang", timeout=LONG)
+        maker = pool.call("maker", timeout=LONG)
+        until(hanging.running)
+        until(lambda: len(pool.pids) == 2)
+        os.kill(maker, signal.SIGKILL)
+        with pytest.raises(ChildCrashed, match="SIGKILL"):
+            hanging.result(LONG)
+        until(lambda: not pool.pids)
+        assert pool.call("maker", timeout=LONG) != maker
+    assert gone(maker)
 
 
 def test_two_processes_share_the_work() -> None:

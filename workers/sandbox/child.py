@@ -1,18 +1,27 @@
-"""Main program of a pool's child: makes one object and calls its methods as the parent asks."""
+"""Main program of a pool's processes: makes one object, then forks a copy of itself for each child that is asked for.
+
+What making the object costs (importing TVM takes two seconds) is paid once and not by every child that replaces one
+that crashed or was killed.
+"""
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
+import socket
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from workers.sandbox.frames import Channel, Closed
 from workers.sandbox.limits import restrict
 from workers.sandbox.parent_death import die_with_parent
+
+FORK = "fork"
+REAP = "reap"
 
 
 def resolve(name: str) -> Any:
@@ -22,21 +31,73 @@ def resolve(name: str) -> Any:
 
 
 def main(argv: list[str]) -> int:
-    """``READ_FD WRITE_FD PARENT MEMORY``; the first frame is ``(factory, arguments)``, then ``(method, arguments)``."""
-    die_with_parent(int(argv[2]))
-    restrict(int(argv[3]))
-    channel = Channel(int(argv[0]), int(argv[1]))
-    for fd in argv[:2]:
-        os.set_inheritable(int(fd), False)
+    """``SOCKET PARENT MEMORY``; the first frame is ``(factory, arguments)``, then ``(FORK, None)`` with two
+    descriptors after it, or ``(REAP, pid)``."""
+    die_with_parent(int(argv[1]))
+    link = socket.socket(fileno=int(argv[0]))
+    link.set_inheritable(False)
+    channel = Channel(link.fileno(), os.dup(link.fileno()))
     try:
         factory, arguments = channel.receive()
         actor = answer(channel, partial(resolve, factory), arguments, reveal=False)
+        gc.collect()
+        gc.freeze()  # a collection in a child would touch, and so copy, every object that it shares with this process
         while actor is not None:
-            method, arguments = channel.receive()
-            answer(channel, partial(getattr, actor, method), arguments, reveal=True)
+            what, pid = channel.receive()
+            channel.send(fork(actor, link, channel, int(argv[2])) if what == FORK else reap(pid))
     except Closed:
         return 0
     return 1
+
+
+def fork(actor: Any, link: socket.socket, channel: Channel, memory: int) -> int:
+    """A child that serves ``actor`` over the descriptors that come next; its process id."""
+    _, descriptors, _, _ = socket.recv_fds(link, 1, 2)
+    template = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        link.detach()
+        channel.close()
+        _become_child(actor, descriptors, template, memory)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return pid
+
+
+def reap(pid: int) -> tuple[int, int]:
+    """Wait for a child's end: exit code, a signal as a negative one, and bytes in memory at most."""
+    _, status, usage = os.wait4(pid, 0)
+    return os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024
+
+
+def _become_child(actor: Any, descriptors: Sequence[int], parent: int, memory: int) -> NoReturn:
+    """What the fork does until the process ends; it must never return into the template's loop."""
+    code = 1
+    try:
+        os.setsid()
+        die_with_parent(parent)
+        restrict(memory)
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
+        serve(Channel(*descriptors), actor)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def serve(channel: Channel, actor: Any) -> None:
+    """Call the object's methods as the parent asks, until that is gone."""
+    try:
+        channel.send(("ok", None))
+        while True:
+            method, arguments = channel.receive()
+            answer(channel, partial(getattr, actor, method), arguments, reveal=True)
+    except Closed:
+        return
 
 
 def answer(channel: Channel, find: Callable[[], Any], arguments: tuple[Any, ...], *, reveal: bool) -> Any:

@@ -1,4 +1,4 @@
-"""Length-prefixed pickles over a pair of pipes, between a process and its own children."""
+"""Length-prefixed pickles over a pair of pipes or over a socket, between a process and its own children."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Channel:
         try:
             while view:
                 view = view[os.write(self._write, view):]
-        except BrokenPipeError as error:
+        except ConnectionError as error:
             raise Closed from error
 
     def receive(self, deadline: float | None = None) -> Any:
@@ -66,7 +66,10 @@ class Channel:
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
                 if not selector.select(left):
                     raise Expired
-                chunk = os.read(self._read, min(missing, 1 << 20))
+                try:
+                    chunk = os.read(self._read, min(missing, 1 << 20))
+                except ConnectionError as error:
+                    raise Closed from error
                 if not chunk:
                     raise Closed
                 chunks.append(chunk)

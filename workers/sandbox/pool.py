@@ -1,7 +1,8 @@
 """A pool of persistent child processes, each hosting one warm object.
 
-A crash or a hang of one request kills and replaces that one process and costs only that request. ``subprocess``
-and not ``multiprocessing``: the children of a Celery worker are daemonic, which forbids the latter.
+A crash or a hang of one request kills and replaces that one process and costs only that request: the next one is
+forked from the pool's template, which has made the object already. ``subprocess`` and not ``multiprocessing``: the
+children of a Celery worker are daemonic, which forbids the latter.
 """
 
 from __future__ import annotations
@@ -9,9 +10,8 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import select
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -21,6 +21,10 @@ from typing import Any
 
 from workers.sandbox import limits
 from workers.sandbox.frames import Channel, Closed, Expired
+from workers.sandbox.template import Template
+
+START_SECONDS = 30.0
+"""What a forked child may take until it answers."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,9 @@ class ChildRaised(ChildError):
 class Actor:
     """What a child hosts: ``module:Class``, called with ``arguments`` in an environment with ``env`` added.
 
+    It is called once, in the process that the children are forked from: the object may load and remember, but it must
+    start no thread and open no file or connection before its first request.
+
     Attributes:
         memory: bytes of data that a child may use (``workers.sandbox.limits.restrict``); 0: as many as there are.
     """
@@ -93,17 +100,20 @@ class Pool:
     """Processes that answer requests in turn; a free process takes the next request.
 
     Args:
-        actor: what each process hosts; a process is started by its first request, or by :meth:`warm`.
+        actor: what each process hosts; a process is started by its first request.
         size: number of processes.
 
-    Each process has a thread here that starts, feeds, watches and ends it: that thread lives as long as the
-    pool, which the parent-death signal of its child requires. Make the pool in the process that uses it.
+    Each process has a thread here that starts, feeds, watches and ends it: these live as long as the pool, which the
+    parent-death signal of the template requires. Make the pool in the process that uses it.
     """
 
     def __init__(self, actor: Actor, size: int) -> None:
         self._actor = actor
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
-        self._children: list[_Child] = [_Child(actor) for _ in range(size)]
+        self._template = Template(
+            actor.factory, actor.arguments, actor.env or {}, actor.start_timeout, actor.memory
+        )
+        self._children: list[_Child] = [_Child(self._template, actor.memory) for _ in range(size)]
         self._threads = [
             threading.Thread(target=self._serve, args=(child,), name=f"{actor.factory}-{i}", daemon=True)
             for i, child in enumerate(self._children)
@@ -155,8 +165,10 @@ class Pool:
         for _ in self._threads:
             self._requests.put(None)
         self.kill()
+        self._template.kill()
         for thread in self._threads:
             thread.join(10.0)
+        self._template.close()
 
     def __enter__(self) -> Pool:
         return self
@@ -180,86 +192,87 @@ class Pool:
 class _Child:
     """One process and its pipes, driven by one thread (``kill`` and ``pid`` by any)."""
 
-    def __init__(self, actor: Actor) -> None:
-        self._actor = actor
-        self._process: subprocess.Popen[bytes] | None = None
+    def __init__(self, template: Template, memory: int) -> None:
+        self._template, self._memory = template, memory
+        self._pid = 0
+        self._alive = -1  # a descriptor of the process, readable when that has ended
         self._channel: Channel | None = None
         self._guard = threading.Lock()
 
     @property
     def pid(self) -> int | None:
-        process = self._process
-        return process.pid if process is not None and process.returncode is None else None
+        with self._guard:
+            return self._pid if self._running() else None
 
     def call(self, method: str, arguments: tuple[Any, ...], timeout: float) -> Any:
-        if self._process is None or self._process.poll() is not None:
+        if self.pid is None:
             self.stop()
             self._start()
         return self._exchange((method, arguments), timeout)
 
     def kill(self) -> None:
         with self._guard:
-            if self._process is not None and self._process.returncode is None:
-                # The child leads a session of its own: its compilers and linkers go with it.
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self._process.pid, signal.SIGKILL)
+            if self._running():
+                # The child leads a session of its own: its compilers and linkers go with it. Before that it has none.
+                try:
+                    os.killpg(self._pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(self._pid, signal.SIGKILL)
 
     def stop(self) -> End:
         """Kill and reap the process, close the pipes."""
         self.kill()
-        end = End(0, 0, self._actor.memory)
-        if self._process is not None:
+        end = End(0, 0, self._memory)
+        if self._pid:
+            try:
+                code, peak = self._template.reap(self._pid)
+            except (Closed, Expired):
+                code, peak = -signal.SIGKILL, 0  # it went with its template
+            end = End(code, peak, self._memory)
             with self._guard:
-                end = self._reap(self._process)
-                self._process = None
+                os.close(self._alive)
+                self._pid, self._alive = 0, -1
         if self._channel is not None:
             self._channel.close()
             self._channel = None
         return end
 
-    def _reap(self, process: subprocess.Popen[bytes]) -> End:
-        if process.returncode is not None:
-            return End(process.returncode, 0, self._actor.memory)
-        # Not ``process.wait``: it does not tell how much memory the process used.
-        try:
-            _, status, usage = os.wait4(process.pid, 0)
-        except ChildProcessError:  # somebody else collected it
-            return End(process.wait(), 0, self._actor.memory)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        return End(process.returncode, usage.ru_maxrss * 1024, self._actor.memory)
+    def _running(self) -> bool:
+        return self._pid != 0 and not select.select([self._alive], [], [], 0)[0]
 
     def _start(self) -> None:
         child_read, write = os.pipe()
         read, child_write = os.pipe()
-        numbers = (child_read, child_write, os.getpid(), self._actor.memory)
-        command = [sys.executable, "-m", "workers.sandbox.child", *map(str, numbers)]
+        self._channel = Channel(read, write)
         try:
-            process = subprocess.Popen(
-                command,
-                pass_fds=(child_read, child_write),
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-                env={**os.environ, **(self._actor.env or {})},
-            )
+            pid, failure = self._template.fork(child_read, child_write)
+            if failure is not None:
+                raise ChildRaised(*failure)
+            alive = os.pidfd_open(pid)
+            with self._guard:
+                self._pid, self._alive = pid, alive
+        except Closed:
+            raise ChildCrashed(End(-signal.SIGKILL, 0, 0)) from None
+        except Expired:
+            raise ChildTimeout(f"not ready within {self._template.start_timeout:g} s") from None
         finally:
             os.close(child_read)
             os.close(child_write)
-            self._channel = Channel(read, write)
-        with self._guard:
-            self._process = process
-        try:
-            self._exchange((self._actor.factory, self._actor.arguments), self._actor.start_timeout)
-        except ChildRaised:
-            self.stop()
-            raise
+        self._receive(START_SECONDS)
 
     def _exchange(self, message: Any, timeout: float) -> Any:
         assert self._channel is not None
-        assert self._process is not None
-        deadline = time.monotonic() + timeout
         try:
             self._channel.send(message)
-            reply = self._channel.receive(deadline)
+        except Closed:
+            raise ChildCrashed(self.stop()) from None
+        return self._receive(timeout)
+
+    def _receive(self, timeout: float) -> Any:
+        assert self._channel is not None
+        try:
+            reply = self._channel.receive(time.monotonic() + timeout)
         except Closed:
             raise ChildCrashed(self.stop()) from None
         except Expired:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import signal
 import time
 from collections import OrderedDict
@@ -44,10 +45,14 @@ class Builder:
     Args:
         lease: path of the host lease, shared while a candidate is built.
         kind: of the targets to expect; CUDA's tensor intrinsics take longer to load than a candidate may to build.
+
+    Children of a pool are copies of one object, so that whatever can be loaded beforehand is loaded here.
     """
 
     def __init__(self, lease: str, kind: str = "c") -> None:
-        warm("c" if kind == "llvm" else kind)
+        warm(kind)
+        for part in ("candidates", "model", "tasks", "tir"):  # once for all the processes that have this object
+            importlib.import_module(f"workers.tvm_backend.{part}")
         self._lease = HostLease(lease)
         self._replayers: OrderedDict[tuple[str, str], Any] = OrderedDict()
         self._bodies: dict[bytes, Any] = {}

@@ -1,0 +1,141 @@
+"""The pool's end of its template: the process that made the pool's object and that its children are forked from."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from workers.sandbox.child import FORK, REAP
+from workers.sandbox.frames import Channel, Closed
+
+ANSWER_SECONDS = 30.0
+"""To fork or to collect a child takes milliseconds; a template that does not answer is no more."""
+
+
+class Template:
+    """One process at a time, started when it is needed. Any thread may use it, one after the other.
+
+    Its parent-death signal belongs to the thread that starts it, which must live as long as the template is used.
+
+    Args:
+        factory, arguments: of the object.
+        env: added to the environment.
+        start_timeout: seconds that making the object may take.
+        memory: bytes of data that a child may use; 0: as many as there are.
+    """
+
+    def __init__(
+        self, factory: str, arguments: tuple[Any, ...], env: Mapping[str, str], start_timeout: float, memory: int
+    ) -> None:
+        self._message, self._env = (factory, arguments), env
+        self._start_timeout, self._memory = start_timeout, memory
+        self._process: subprocess.Popen[bytes] | None = None
+        self._link: socket.socket | None = None
+        self._channel: Channel | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def start_timeout(self) -> float:
+        """Seconds that making the object may take."""
+        return self._start_timeout
+
+    def fork(self, read: int, write: int) -> tuple[int, tuple[str, str, str] | None]:
+        """A child that reads requests from ``read`` and writes replies to ``write``.
+
+        Returns:
+            Its process id; or 0, with the exception that kept the object from being made: type, text, traceback.
+
+        Raises:
+            Closed: the template ended before it answered.
+            Expired: making the object took too long.
+        """
+        with self._lock:
+            try:
+                failure = self._start() if self._channel is None else None
+                if failure is not None:
+                    self._end()
+                    return 0, failure
+                assert self._channel is not None
+                assert self._link is not None
+                self._channel.send((FORK, None))
+                with _closed_link():
+                    socket.send_fds(self._link, [b"."], [read, write])
+                return int(self._channel.receive(time.monotonic() + ANSWER_SECONDS)), None
+            except Exception:
+                self._end()
+                raise
+
+    def reap(self, pid: int) -> tuple[int, int]:
+        """How a child that was killed, or ended by itself, did end: ``child.reap``.
+
+        Raises:
+            Closed: its template is gone, and the child with it.
+            Expired: it does not end.
+        """
+        with self._lock:
+            if self._channel is None:
+                raise Closed
+            try:
+                self._channel.send((REAP, pid))
+                code, peak = self._channel.receive(time.monotonic() + ANSWER_SECONDS)
+            except Exception:
+                self._end()
+                raise
+            return code, peak
+
+    def kill(self) -> None:
+        """Kill the process, and with it its children; whoever waits for it is told."""
+        process = self._process
+        if process is not None and process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Kill the process and collect it."""
+        self.kill()
+        with self._lock:
+            self._end()
+
+    def _start(self) -> tuple[str, str, str] | None:
+        """Start the process; the exception that kept the object from being made, if there was one."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._link, self._channel = ours, Channel(os.dup(ours.fileno()), os.dup(ours.fileno()))
+            command = [sys.executable, "-m", "workers.sandbox.child", *map(str, self._numbers(theirs))]
+            self._process = subprocess.Popen(
+                command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True,
+                env={**os.environ, **self._env},
+            )  # fmt: skip
+        self._channel.send(self._message)
+        reply = self._channel.receive(time.monotonic() + self._start_timeout)
+        return reply[1:] if reply[0] == "error" else None
+
+    def _numbers(self, theirs: socket.socket) -> tuple[int, int, int]:
+        return theirs.fileno(), os.getpid(), self._memory
+
+    def _end(self) -> None:
+        self.kill()
+        if self._process is not None:
+            self._process.wait()
+        if self._channel is not None:
+            self._channel.close()
+        if self._link is not None:
+            self._link.close()
+        self._process = self._channel = self._link = None
+
+
+@contextlib.contextmanager
+def _closed_link() -> Any:
+    """A socket that nobody reads any more is a closed one."""
+    try:
+        yield
+    except OSError as error:
+        raise Closed from error
