@@ -27,8 +27,11 @@ def random_array(spec: TensorSpec, seed: int) -> NDArray[Any]:
     dtype = _float_dtype(spec.dtype)
     count = int(np.prod(spec.shape, dtype=np.int64))
     block = (rng.random(min(count, BLOCK), dtype=np.float32) * 2 - 1).astype(dtype)
-    # A large tensor repeats a block: generating 10^8 numbers costs more than measuring with them.
-    return np.resize(block, spec.shape) if count else np.empty(spec.shape, dtype)
+    found = np.empty(count, dtype)
+    for start in range(0, count, BLOCK):
+        # A large tensor repeats a block: generating 10^8 numbers costs more than measuring with them.
+        found[start : start + BLOCK] = block[: count - start]
+    return found.reshape(spec.shape)
 
 
 def _float_dtype(name: str) -> np.dtype[Any]:

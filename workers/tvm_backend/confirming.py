@@ -12,13 +12,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from numpy.typing import NDArray
-
 from tunesmith.messages import MeasureLimits
 from tunesmith.types import FailureKind
+from workers.tvm_backend.device_arrays import DeviceArrays, completed
 from workers.tvm_backend.measuring import Confirmed, ConfirmRequest, RunRequest
 from workers.tvm_backend.race import Kernel
-from workers.tvm_backend.references import References, difference, given
+from workers.tvm_backend.references import Changed, References, difference
 
 log = logging.getLogger("tunesmith.measure")
 WINDOW_SECONDS = 0.5
@@ -104,6 +103,7 @@ class _Confirming:
         self._session, self._device, self._request = session, device, request
         self._window, self._arm, self._references = window, arm, references
         self._limits: MeasureLimits = request.limits
+        self._placing = DeviceArrays(self._function, device)
         self._arrays: list[Any] = []
         self._names: list[str] = []
         self._ran = 0.0  # seconds of kernels outside of the pairs, since the last finalist was settled
@@ -111,7 +111,7 @@ class _Confirming:
 
     def run(self) -> list[Confirmed]:
         """See :func:`confirm`."""
-        expected: list[NDArray[Any]] | None = None
+        expected: Changed | None = None
         champion: _Loaded | None = None
         problem = ""
         try:
@@ -130,8 +130,8 @@ class _Confirming:
             self._forget()
         return self._done
 
-    def _expected(self) -> list[NDArray[Any]] | None:
-        """What all arguments must be after a run; None without a reference."""
+    def _expected(self) -> Changed | None:
+        """What the arguments must be after a run; None without a reference."""
         reference = self._request.reference
         if reference is None:
             return None
@@ -150,12 +150,13 @@ class _Confirming:
         return loaded
 
     def _finalist(
-        self, request: RunRequest, champion: _Loaded | None, expected: list[NDArray[Any]] | None, problem: str
+        self, request: RunRequest, champion: _Loaded | None, expected: Changed | None, problem: str
     ) -> Confirmed:
         started = time.perf_counter()
         loaded = self._load(request)
         found = self._outputs(loaded)
-        error = None if expected is None else difference(found, expected)
+        pairs = expected and completed(found, expected, request.args, self._request.seed)
+        error = difference(*pairs) if pairs else None
         if error == math.inf:
             text = "outputs are not finite where they should be, or finite where they should not"
             return Confirmed(failure=FailureKind.WRONG_RESULT, message=text, seconds=time.perf_counter() - started)
@@ -202,21 +203,25 @@ class _Confirming:
         self._session.upload(bytearray(request.path.read_bytes()), target=name)
         return _Loaded(self._session.load_module(name), request)
 
-    def _outputs(self, loaded: _Loaded) -> list[NDArray[Any]]:
-        """All arguments after one run on fresh copies of the random inputs."""
-        import tvm
-
+    def _outputs(self, loaded: _Loaded) -> Changed:
+        """The arguments after one run on fresh copies of the random inputs."""
         self._arrays.clear()  # room on the device, before the next ones are placed
-        self._arrays += [
-            tvm.runtime.tensor(array, device=self._device) for array in given(loaded.request.args, self._request.seed)
-        ]
+        self._arrays += self._placing.place(loaded.request.args, self._request.seed)
+        before = self._placing.digests(self._arrays)
         kernel = loaded.module[loaded.request.function]
         with self._limited(self._limits.run_timeout):
             started = time.perf_counter()
             kernel(*self._arrays)
             self._device.sync()
             self._ran += time.perf_counter() - started
-        return [array.numpy() for array in self._arrays]
+        return self._placing.changed(self._arrays, before)
+
+    def _function(self, name: str) -> Any:
+        """A function of the device, None on a server that does not offer it."""
+        try:
+            return self._session.get_function(name)
+        except Exception:
+            return None
 
     def _kernel(self, loaded: _Loaded) -> Kernel:
         cold = self._limits.cache == "cold"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import socket
@@ -9,6 +10,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from tunesmith.types import TensorSpec
+from workers.tvm_backend.references import initial
 
 ONE_CORE_PER_THREAD = -2
 """``kSpecifyOneCorePerThread`` of TVM's thread pool."""
@@ -18,7 +22,10 @@ def register() -> None:
     """Offer them in the sessions of this process."""
     import tvm_ffi
 
-    for name, function in (("alarm", alarm), ("bind", bind), ("once", once), ("host", host_identity)):
+    offered = {
+        "alarm": alarm, "bind": bind, "once": once, "host": host_identity, "fill": fill, "digest": digest,
+    }  # fmt: skip
+    for name, function in offered.items():
         tvm_ffi.register_global_func(f"tunesmith.rpc.{name}", function, override=True)
 
 
@@ -62,6 +69,17 @@ def once(module: Any, function: str, *arguments: Any) -> float:
     started = time.perf_counter()
     kernel(*arguments)
     return time.perf_counter() - started
+
+
+def fill(tensor: Any, dtype: str, index: int, count: int, seed: int) -> None:
+    """Put into a tensor what argument ``index`` of ``count`` holds before a run (``references.given``)."""
+    args = (TensorSpec(str(dtype), tuple(map(int, tensor.shape))),) * int(count)
+    tensor.copyfrom(initial(args, int(index), int(seed)))
+
+
+def digest(tensor: Any) -> str:
+    """SHA-256 of a tensor's contents."""
+    return hashlib.sha256(tensor.numpy().reshape(-1).view("uint8")).hexdigest()
 
 
 def host_identity() -> str:

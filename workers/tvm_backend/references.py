@@ -18,6 +18,8 @@ BLOCK = 1 << 20
 UNWRITTEN = 77
 """No output of the inputs in [-1, 1) is likely to be it, and each of the element types can hold it."""
 
+Changed = list[NDArray[Any] | None]
+"""Arguments after a run; None: it holds what it held before."""
 Key = tuple[str, tuple[TensorSpec, ...], int]
 """Code hash of the default schedule, arguments, seed of the inputs."""
 
@@ -30,15 +32,15 @@ class References:
 
     def __init__(self, limit: int = KEPT_BYTES) -> None:
         self._limit = limit
-        self._kept: OrderedDict[Key, list[NDArray[Any]]] = OrderedDict()
+        self._kept: OrderedDict[Key, Changed] = OrderedDict()
 
-    def get(self, key: Key) -> list[NDArray[Any]] | None:
-        """All arguments after a run, if they are kept."""
+    def get(self, key: Key) -> Changed | None:
+        """The arguments after a run, if they are kept."""
         if key in self._kept:
             self._kept.move_to_end(key)
         return self._kept.get(key)
 
-    def put(self, key: Key, arrays: list[NDArray[Any]]) -> None:
+    def put(self, key: Key, arrays: Changed) -> None:
         """Keep them, unless they alone exceed the limit."""
         self._kept[key] = arrays
         while self._kept and self.size > self._limit:
@@ -47,16 +49,18 @@ class References:
     @property
     def size(self) -> int:
         """Bytes in use."""
-        return sum(array.nbytes for arrays in self._kept.values() for array in arrays)
+        return sum(array.nbytes for arrays in self._kept.values() for array in arrays if array is not None)
 
 
 def given(args: tuple[TensorSpec, ...], seed: int) -> list[NDArray[Any]]:
     """The arguments before a run: random inputs, and an output that shows what was not written."""
-    last = len(args) - 1
-    return [
-        prefilled(spec, 1000 * seed + i) if i == last else random_array(spec, 1000 * seed + i)
-        for i, spec in enumerate(args)
-    ]
+    return [initial(args, index, seed) for index in range(len(args))]
+
+
+def initial(args: tuple[TensorSpec, ...], index: int, seed: int) -> NDArray[Any]:
+    """One of :func:`given`."""
+    make = prefilled if index == len(args) - 1 else random_array
+    return make(args[index], 1000 * seed + index)
 
 
 def prefilled(spec: TensorSpec, seed: int) -> NDArray[Any]:

@@ -32,7 +32,7 @@ from workers.sandbox.parent_death import die_with_parent
 from workers.settings import Settings
 from workers.tvm_backend.cuda_compiler import choose_compiler
 from workers.tvm_backend.device_functions import register, tell_of_sessions
-from workers.tvm_backend.tracker import announce, listen
+from workers.tvm_backend.tracker import announce, listen, prompt
 from workers.tvm_backend.warm import visible_cores, warm
 
 log = logging.getLogger("tunesmith.device")
@@ -123,6 +123,7 @@ class DeviceServer:
 
         tracker = socket.create_connection(self._tracker_address, HANDSHAKE_SECONDS)
         self._tracker = tracker
+        prompt(tracker)
         tracker.sendall(struct.pack("<i", base.RPC_TRACKER_MAGIC))
         if struct.unpack("<i", base.recvall(tracker, 4))[0] != base.RPC_TRACKER_MAGIC:
             raise OSError("this is not an RPC tracker")

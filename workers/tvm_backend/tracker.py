@@ -27,6 +27,15 @@ def listen(host: str, port: int) -> socket.socket:
     return sock
 
 
+def prompt(sock: socket.socket) -> None:
+    """Let a connection with a tracker, or all that a listening socket accepts, send at once.
+
+    TVM's messages are written in two parts, a length and a text; otherwise the second part waits for the first one's
+    acknowledgement, 40 ms.
+    """
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
 def announce(sock: socket.socket) -> int:
     """Print the socket's port as one line of JSON and return it."""
     port = int(sock.getsockname()[1])
@@ -44,6 +53,7 @@ def main(argv: list[str] | None = None) -> None:
     from tvm.rpc import base, tracker
 
     with listen(options.host, options.port) as sock:
+        prompt(sock)
         announce(sock)
         tracker._tracker_server(sock, base.random_key("tracker"))
 

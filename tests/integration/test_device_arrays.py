@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tunesmith.types import TensorSpec
+from workers.tvm_backend.arguments import BLOCK
+from workers.tvm_backend.device_arrays import DeviceArrays, completed
+from workers.tvm_backend.device_functions import digest, fill
+from workers.tvm_backend.references import difference, given
+from workers.tvm_backend.warm import warm
+
+ARGS = (
+    TensorSpec("float32", (3, BLOCK // 2)),
+    TensorSpec("bfloat16", (4, 5)),
+    TensorSpec("int64", (7,)),
+    TensorSpec("bool", (3, 3)),
+    TensorSpec("float32", (2, 6)),
+)
+OURS = {"tunesmith.rpc.fill": fill, "tunesmith.rpc.digest": digest}
+
+
+@pytest.fixture(params=["ours", "another"])
+def arrays(request: pytest.FixtureRequest) -> DeviceArrays:
+    warm("c")
+    import tvm
+
+    find: Callable[[str], Any] = OURS.get if request.param == "ours" else lambda name: None
+    return DeviceArrays(find, tvm.cpu(0))
+
+
+def test_devices_of_ours_and_others_hold_the_same(arrays: DeviceArrays) -> None:
+    for tensor, array in zip(arrays.place(ARGS, 3), given(ARGS, 3), strict=True):
+        assert tensor.numpy().dtype == array.dtype
+        np.testing.assert_array_equal(tensor.numpy(), array)
+
+
+def test_what_a_run_changed_is_seen(arrays: DeviceArrays) -> None:
+    tensors = arrays.place(ARGS, 0)
+    before = arrays.digests(tensors)
+    untouched = arrays.changed(tensors, before)
+    assert untouched[-1] is not None  # an output is looked at, whatever it holds
+    spoilt = tensors[2].numpy()
+    spoilt[4] += 1
+    tensors[2].copyfrom(spoilt)
+    changed = arrays.changed(tensors, before)
+    assert changed[2] is not None
+    assert difference(*completed(untouched, untouched, ARGS, 0)) == 0.0
+    assert difference(*completed(changed, untouched, ARGS, 0)) > 0.0
+    assert difference(*completed(untouched, changed, ARGS, 0)) > 0.0
+
+
+def test_inputs_stay_where_they_are_when_they_are_what_they_were() -> None:
+    warm("c")
+    import tvm
+
+    arrays = DeviceArrays(OURS.get, tvm.cpu(0))
+    tensors = arrays.place(ARGS, 0)
+    assert [array is None for array in arrays.changed(tensors, arrays.digests(tensors))] == [True] * 4 + [False]

@@ -1,0 +1,65 @@
+"""Arguments of kernels on the device: made there where it can, and looked at there for what a run has changed.
+
+Weights may have hundreds of megabytes. A device of ours fills tensors itself and tells of their contents by a digest;
+one that is not gets them over the wire, and gives them back the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tunesmith.types import TensorSpec
+from workers.tvm_backend.references import Changed, given, initial
+
+
+class DeviceArrays:
+    """Places arguments in one session.
+
+    Args:
+        function: finds a device's function by name; None where it does not offer it.
+        device: TVM's.
+    """
+
+    def __init__(self, function: Callable[[str], Any], device: Any) -> None:
+        self._fill, self._digest = function("tunesmith.rpc.fill"), function("tunesmith.rpc.digest")
+        self._device = device
+
+    def place(self, args: tuple[TensorSpec, ...], seed: int) -> list[Any]:
+        """New tensors with what ``given(args, seed)`` holds."""
+        import tvm
+
+        if self._fill is None:
+            return [tvm.runtime.tensor(array, device=self._device) for array in given(args, seed)]
+        tensors = [tvm.runtime.empty(spec.shape, spec.dtype, self._device) for spec in args]
+        for index, (tensor, spec) in enumerate(zip(tensors, args, strict=True)):
+            self._fill(tensor, spec.dtype, index, len(args), seed)
+        return tensors
+
+    def digests(self, tensors: Sequence[Any]) -> list[str]:
+        """Of the inputs, to compare with after a run; empty where the device tells none."""
+        return [] if self._digest is None else [str(self._digest(tensor)) for tensor in tensors[:-1]]
+
+    def changed(self, tensors: Sequence[Any], before: Sequence[str]) -> Changed:
+        """The arguments, as far as they are not what they were.
+
+        Args:
+            tensors: from :meth:`place`, after a run.
+            before: their :meth:`digests`.
+        """
+        after = self.digests(tensors) if before else []
+        kept = [old == new for old, new in zip(before, after, strict=True)]
+        kept += [False] * (len(tensors) - len(kept))
+        return [None if same else tensor.numpy() for same, tensor in zip(kept, tensors, strict=True)]
+
+
+def completed(found: Changed, other: Changed, args: tuple[TensorSpec, ...], seed: int) -> tuple[list[Any], list[Any]]:
+    """Pairs of arrays to compare: what neither run has changed is left out, what only one has is made again."""
+    ours, theirs = [], []
+    for index, (a, b) in enumerate(zip(found, other, strict=True)):
+        if a is None and b is None:
+            continue
+        unchanged = initial(args, index, seed) if a is None or b is None else None
+        ours.append(unchanged if a is None else a)
+        theirs.append(unchanged if b is None else b)
+    return ours, theirs
