@@ -13,7 +13,8 @@ from benchmarks.measure.recording import Recording, Repeat, Stream, Timed
 from tunesmith.messages import MeasureLimits
 from tunesmith.search.genetic import GeneticSearcher
 from tunesmith.types import FailureKind, Measurement
-from workers.tvm_backend.measuring import Built, Runner, RunRequest
+from workers.measure.batches import WAVE
+from workers.tvm_backend.measuring import Built, Runner
 from workers.tvm_backend.race import SHORT_SECONDS
 
 TINY = 1e-12
@@ -28,7 +29,8 @@ class Plan:
 
     Attributes:
         operators: specs.
-        rounds, size: of a search without a cost model, per operator; its candidates are measured at length.
+        rounds, size: of a search without a cost model, per operator; its candidates are measured at length, those of
+            a round in turn.
         samples: of each of those, as far as ``seconds`` of kernel time reach.
         schedules: of each operator that are measured again.
         passes: how often.
@@ -69,9 +71,7 @@ def collect(lab: Lab, plan: Plan, limits: MeasureLimits, setup: dict[str, str], 
         streams.append(stream)
         chosen += spread(schedules, plan.schedules)
         say(f"{spec}: {len(schedules)} schedules at {plan.samples} samples")
-    floor = lab.noise_floor()
-    say(f"noise floor {floor:.2%}")
-    repeats = _repeat(lab, chosen, plan, limits, say)
+    floor, repeats = _repeat(lab, chosen, plan, limits, say)
     return Recording(floor, tuple(streams), repeats, setup)
 
 
@@ -85,33 +85,39 @@ def _search(lab: Lab, operator: Operator, plan: Plan, number: int) -> tuple[Stre
         found = []
         outcomes = lab.build(operator, candidates)
         lab.noise_floor()  # as the worker does before a batch: each look at the device adds to what is known of it
+        own = {built.code_hash: built for built in outcomes if built.path is not None and built.code_hash not in seen}
+        seen |= set(own)
         with lab.device() as runner:
-            for candidate, built in zip(candidates, outcomes, strict=True):
-                timed = None
-                if built.path is not None and built.code_hash not in seen:
-                    seen.add(built.code_hash)
-                    timed = at_length(runner, built, plan)
-                if timed is None:
-                    kind = built.failure or FailureKind.RUN_ERROR
-                    searcher.tell([Measurement(candidate, failure=kind, message=built.message)])
-                    continue
-                searcher.tell([Measurement(candidate, timed.samples)])
-                found.append(timed)
-                schedules.append(Schedule(operator.spec, built, timed))
+            known = dict(zip(own, at_length(runner, list(own.values()), plan), strict=True))
+        for candidate, built in zip(candidates, outcomes, strict=True):
+            timed = known.pop(built.code_hash, None)
+            if timed is None:
+                kind = built.failure or FailureKind.RUN_ERROR
+                searcher.tell([Measurement(candidate, failure=kind, message=built.message)])
+                continue
+            searcher.tell([Measurement(candidate, timed.samples)])
+            found.append(timed)
+            schedules.append(Schedule(operator.spec, built, timed))
         if found:
             rounds.append(tuple(found))
     return Stream(operator.spec, tuple(rounds)), schedules
 
 
-def at_length(runner: Runner, built: Built, plan: Plan) -> Timed | None:
-    """First run, short run and many samples of a candidate; None when it fails."""
-    limits = MeasureLimits(abort=math.inf, repeats=plan.samples, min_repeats=plan.samples, variation=0.0,
+def unraced(limits: MeasureLimits) -> MeasureLimits:
+    """The same limits, but nobody is cut off, dropped or outrun: each gets the samples that it takes by itself."""
+    return limits.model_copy(update={"cutoff": math.inf, "margin": math.inf, "abort": math.inf})
+
+
+def at_length(runner: Runner, built: Sequence[Built], plan: Plan) -> list[Timed | None]:
+    """First run, short run and many samples of each candidate, these in turn as the engine takes them; None for one
+    that fails."""
+    limits = MeasureLimits(repeats=plan.samples, min_repeats=plan.samples, variation=0.0,
                            max_measure_seconds=plan.seconds)  # fmt: skip
-    first = _samples(runner, request(built, limits), TINY)
-    once = limits.model_copy(update={"repeats": 1, "min_repeats": 1, "min_repeat_seconds": SHORT_SECONDS})
-    short = first and _samples(runner, request(built, once), None)
-    samples = short and _samples(runner, request(built, limits), None)
-    return Timed(first[0], short[0], samples) if samples else None
+    once = unraced(limits).model_copy(update={"repeats": 1, "min_repeats": 1, "min_repeat_seconds": SHORT_SECONDS})
+    first = _samples(runner, built, limits.model_copy(update={"abort": math.inf}), TINY)
+    short = _samples(runner, built, once, None)
+    samples = _samples(runner, built, unraced(limits), None)
+    return [Timed(a[0], b[0], c) if a and b and c else None for a, b, c in zip(first, short, samples, strict=True)]
 
 
 def spread(schedules: Sequence[Schedule], count: int) -> list[Schedule]:
@@ -122,18 +128,34 @@ def spread(schedules: Sequence[Schedule], count: int) -> list[Schedule]:
     return top + [rest[place] for place in dict.fromkeys(places)]
 
 
-def _repeat(lab: Lab, schedules: list[Schedule], plan: Plan, limits: MeasureLimits, say: Say) -> tuple[Repeat, ...]:
-    rng = np.random.default_rng(plan.seed)
+def _repeat(
+    lab: Lab, schedules: list[Schedule], plan: Plan, limits: MeasureLimits, say: Say
+) -> tuple[float, tuple[Repeat, ...]]:
+    """The noise floor that was known before the last pass, and all passes."""
+    rng, limits, floor = np.random.default_rng(plan.seed), unraced(limits), math.nan
     passes: list[list[tuple[float, ...]]] = [[] for _ in schedules]
     for number in range(plan.passes):
+        floor = lab.noise_floor()
         with lab.device() as runner:
-            for place in rng.permutation(len(schedules)):
-                passes[place].append(_samples(runner, request(schedules[place].built, limits), None))
-        say(f"pass {number + 1} of {plan.passes}: {len(schedules)} schedules in random order")
+            for wave in waves(schedules, rng):
+                built = [schedules[place].built for place in wave]
+                for place, found in zip(wave, _samples(runner, built, limits, None), strict=True):
+                    passes[place].append(found)
+        say(f"pass {number + 1} of {plan.passes}: {len(schedules)} schedules in random order, noise floor {floor:.2%}")
     kept = [(schedule, found) for schedule, found in zip(schedules, passes, strict=True) if all(found)]
-    return tuple(Repeat(schedule.operator, tuple(found)) for schedule, found in kept)
+    return floor, tuple(Repeat(schedule.operator, tuple(found)) for schedule, found in kept)
 
 
-def _samples(runner: Runner, asked: RunRequest, incumbent: float | None) -> tuple[float, ...]:
-    """What one measurement found; nothing after a failure."""
-    return runner.race([asked], incumbent)[0].samples
+def waves(schedules: Sequence[Schedule], rng: np.random.Generator) -> list[list[int]]:
+    """Places of the schedules in random order, as many in a wave as the service takes, all of one operator."""
+    order = rng.permutation(len(schedules)).tolist()
+    names = list(dict.fromkeys(schedules[place].operator for place in order))
+    groups = [[place for place in order if schedules[place].operator == name] for name in names]
+    return [group[start : start + WAVE] for group in groups for start in range(0, len(group), WAVE)]
+
+
+def _samples(
+    runner: Runner, built: Sequence[Built], limits: MeasureLimits, incumbent: float | None
+) -> list[tuple[float, ...]]:
+    """What one race found of each; nothing after a failure."""
+    return [outcome.samples for outcome in runner.race([request(one, limits) for one in built], incumbent)]

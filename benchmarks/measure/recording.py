@@ -11,7 +11,7 @@ from typing import Any
 
 from tunesmith.errors import InvalidInput
 
-FORMAT = "tunesmith.measurements/1"
+FORMAT = "tunesmith.measurements/2"
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Timed:
     Attributes:
         first: seconds of the very first run.
         short: seconds a run, over a millisecond or one run, after that.
-        samples: seconds a run, each over ``min_repeat_seconds`` or one run.
+        samples: seconds a run, each over ``min_repeat_seconds`` or one run, in turn with the others of its round.
     """
 
     first: float

@@ -13,6 +13,7 @@ from benchmarks.measure.repeating import Verdict, judge
 from benchmarks.measure.study import Effect, compare
 from benchmarks.report import Draw, Report
 from tunesmith.messages import MeasureLimits
+from workers.measure.batches import WAVE
 
 ORDER, COVERAGE, SAVED = 0.95, 0.90, 0.50
 """What has to be reached: pairs in order, intervals that cover, device time saved."""
@@ -34,8 +35,9 @@ def repeated(recording: Recording) -> Report:
     verdicts = {name: judge(repeats, recording.noise_floor) for name, repeats in groups.items()}
     overall = verdicts["all"]
     passes = len(recording.repeats[0].passes)
-    summary = f"""The engine measured {overall.schedules} schedules {passes} times in random order, each pass in a session of its own.
-The device states a noise floor of {recording.noise_floor:.2%}. Of {overall.pairs} pairs (two schedules of one operator, two
+    summary = f"""The engine measured {overall.schedules} schedules {passes} times, each pass in a session of its own: in random order, in waves of
+up to {WAVE} of one operator that are sampled in turn, as the service does it; but here none is dropped for being slow. The
+device states a noise floor of {recording.noise_floor:.2%}, looked at before the last pass. Of {overall.pairs} pairs (two schedules of one operator, two
 passes) whose medians differ by more than it, **{overall.order:.1%}** keep their order (wanted: {ORDER:.0%}). The interval of one
 pass holds the median of another in **{overall.coverage:.1%}** of {overall.intervals} cases (wanted: {COVERAGE:.0%}). The noise
 floor that these measurements show themselves, with their own scatter in it: {overall.observed_floor:.2%}."""  # noqa: E501
@@ -60,8 +62,9 @@ def ruled(recording: Recording, effects: Sequence[Effect], limits: MeasureLimits
     changed = [value for effect in effects for value in effect.changed]
     within = statistics.fmean(value <= recording.noise_floor for value in changed)
     longest = max(len(timed.samples) for stream in recording.streams for timed in stream.timed)
-    summary = f"""{sum(effect.candidates for effect in effects)} candidates of searches without a cost model, measured at length (up to {longest} samples each), and the
-engine's own race played on that record, {draws} times from other samples on. Full measurement: {limits.repeats} samples of every
+    summary = f"""{sum(effect.candidates for effect in effects)} candidates of searches without a cost model, measured at length (up to {longest} samples each, a round's
+candidates in turn), and the engine's own race played on that record, {draws} times from other samples on. Where it drops
+most of a round, the others' samples would lie closer together than in the record. Full measurement: {limits.repeats} samples of every
 candidate within {limits.max_measure_seconds:g} s of kernel time; confirming finalists, which either needs, is left out. Racing and adaptive stop save **{saved:.1%}** of its kernel time (mean over
 operators; wanted: {SAVED:.0%}). The schedule that they choose is {statistics.fmean(changed):.2%} slower on average than the one
 that full measurement chooses, {np.quantile(changed, 0.95):.2%} at the 95th percentile; in {within:.1%} of the draws by less than the

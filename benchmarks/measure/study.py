@@ -13,11 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.measure.collecting import unraced
 from benchmarks.measure.recording import Stream, Timed
 from tunesmith.messages import MeasureLimits
 from workers.sandbox.lease import HostLease
 from workers.tvm_backend.measuring import RunRequest
-from workers.tvm_backend.race import Entry, Kernel, Race, order
+from workers.tvm_backend.race import Entry, Kernel, Race
 from workers.tvm_backend.windows import Series, Windows
 
 
@@ -102,9 +103,7 @@ class Effect:
 
 def full(limits: MeasureLimits) -> MeasureLimits:
     """The same limits without racing and without stopping early; the time for one candidate stays bounded."""
-    return limits.model_copy(update={
-        "cutoff": math.inf, "abort": math.inf, "min_repeats": limits.repeats, "variation": 0.0,
-    })  # fmt: skip
+    return unraced(limits).model_copy(update={"min_repeats": limits.repeats, "variation": 0.0})
 
 
 def play(stream: Stream, limits: MeasureLimits, starts: Sequence[int]) -> Chosen:
@@ -113,14 +112,15 @@ def play(stream: Stream, limits: MeasureLimits, starts: Sequence[int]) -> Chosen
     Args:
         stream: the record.
         limits: the rules.
-        starts: for each candidate, the sample that its playback begins with.
+        starts: for each round, the sample that its playback begins with: contenders whose samples were
+            taken in the same turn play them in the same turn, so that a slow phase still hits all of them.
     """
     best, index, incumbent, spent, count, number = math.inf, -1, None, 0.0, 0, 0
-    for round_ in stream.rounds:
+    for round_, start in zip(stream.rounds, starts, strict=True):
         entries, clock = list[Entry](), Clock()
         for timed in round_:
             entry = Entry(RunRequest(Path(), "", (), limits))
-            entry.kernel = Playback(timed, starts[number + len(entries)], clock)
+            entry.kernel = Playback(timed, start, clock)
             entries.append(entry)
         _race(entries, clock, incumbent)
         for position, entry in enumerate(entries):
@@ -145,8 +145,8 @@ def _race(entries: list[Entry], clock: Clock, incumbent: float | None) -> None:
             except Aborted:
                 continue
             running.append(entry)
-        for entry in order(running):
-            race.final(entry)
+        for entry in race.turns(running):
+            race.sample(entry)
 
 
 def compare(stream: Stream, limits: MeasureLimits, draws: int = 100, seed: int = 0) -> Effect:
@@ -157,7 +157,7 @@ def compare(stream: Stream, limits: MeasureLimits, draws: int = 100, seed: int =
     changed, regret, full_regret, samples = [], [], [], 0
     spent = spent_fully = 0.0
     for _ in range(draws):
-        starts, others = rng.integers(0, 1 << 20, (2, len(truth)))
+        starts, others = rng.integers(0, 1 << 20, (2, len(stream.rounds)))
         ruled = play(stream, limits, starts.tolist())
         whole = play(stream, full(limits), others.tolist())
         changed.append(truth[ruled.index] / truth[whole.index] - 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from tunesmith.messages import MeasureLimits
 from tunesmith.types import TensorSpec
@@ -17,7 +18,8 @@ LIMITS = MeasureLimits(
 
 
 def build(folder: Path, kind: str) -> Path:
-    """``good`` and ``parallel`` double a matrix; ``crash`` calls abort, ``hang`` loops for ever, ``slow`` sleeps."""
+    """``good`` and ``parallel`` double a matrix; ``crash`` calls abort, ``hang`` loops for ever, ``slow`` sleeps, and
+    ``late`` sleeps and calls abort when it runs for the seventh time."""
     import tvm
     from tvm import s_tir, te
 
@@ -35,13 +37,28 @@ def build(folder: Path, kind: str) -> Path:
         )
     else:
         b = te.compute((SIZE, SIZE), body, name="b")
-    schedule = s_tir.Schedule(te.create_prim_func([a, b]))
+    schedule = s_tir.Schedule(_late() if kind == "late" else te.create_prim_func([a, b]))
     if kind == "parallel":
         schedule.parallel(schedule.get_loops(schedule.get_sblock("b"))[0])
     path = folder / kind
     tvm.compile(schedule.mod, target={"kind": "llvm"}).mod.write_to_file(f"{path}.o")
     linking.link([f"{path}.o"], f"{path}.so")
     return Path(f"{path}.so")
+
+
+def _late() -> Any:
+    """Counts its runs in its argument, whose elements are small at first."""
+    from tvm.script import tirx as T
+
+    @T.prim_func
+    def main(a: T.Buffer((SIZE, SIZE), "float32"), b: T.Buffer((SIZE, SIZE), "float32")):
+        T.evaluate(T.call_extern("int32", "usleep", 3000))
+        a[0, 0] = a[0, 0] + T.float32(1000)
+        b[0, 0] = a[0, 0]
+        if a[0, 0] > T.float32(6500):
+            T.evaluate(T.call_extern("int32", "abort"))
+
+    return main
 
 
 def request(path: Path, **changes: object) -> RunRequest:

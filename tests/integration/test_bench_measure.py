@@ -29,7 +29,7 @@ def test_the_engine_records_and_the_command_judges(tmp_path: Path) -> None:
     assert all(len(timed.samples) == 6 for timed in stream.timed)
     assert [repeat.operator for repeat in found.repeats] == [GEMM] * min(2, len(stream.timed))
     assert all(len(repeat.passes) == 2 and 3 <= len(repeat.passes[0]) <= 4 for repeat in found.repeats)
-    assert len(said) == 4
+    assert len(said) == 3
 
     found.save(tmp_path / "record.json")
     assert len(Recording.load(tmp_path / "record.json").streams[0].timed) == len(stream.timed)

@@ -44,7 +44,7 @@ def runner(shared_runner: RpcRunner) -> Iterator[RpcRunner]:
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("kernels")
-    kinds = ("good", "crash", "hang", "slow", "parallel")
+    kinds = ("good", "crash", "hang", "slow", "parallel", "late")
     return {kind: build(folder, kind) for kind in kinds}
 
 
@@ -106,6 +106,18 @@ def test_crash_costs_its_candidate_only(runner: RpcRunner, library: dict[str, Pa
     kinds = ["good", "crash", "good", "crash", "good"]
     outcomes = runner.race([request(library[kind]) for kind in kinds], None)
     assert [o.failure for o in outcomes] == [None, FailureKind.CRASH, None, FailureKind.CRASH, None]
+
+
+def test_those_that_a_crash_interrupts_between_two_samples_have_all_of_theirs(
+    runner: RpcRunner, library: dict[str, Path]
+) -> None:
+    asked = [request(library[kind], cutoff=1e9) for kind in ("good", "late", "parallel")]
+    first, late, last = runner.race(asked, None)
+    assert (late.failure, late.samples) == (FailureKind.CRASH, ())
+    assert late.device_seconds > 5 * 0.003, "it ran, and was sampled, before it crashed"
+    for outcome in (first, last):
+        assert (outcome.failure, len(outcome.samples), outcome.stopped) == (None, 4, StopReason.CAPPED)
+        assert 0 < outcome.device_seconds < outcome.seconds
 
 
 def test_hang_costs_its_candidate_only(runner: RpcRunner, library: dict[str, Path]) -> None:

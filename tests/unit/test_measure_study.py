@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.measure import reporting, study
-from benchmarks.measure.collecting import Schedule, spread
+from benchmarks.measure.collecting import Schedule, spread, unraced, waves
 from benchmarks.measure.recording import Recording, Repeat, Stream, Timed
 from benchmarks.measure.repeating import judge
 from benchmarks.report import write
@@ -47,7 +47,7 @@ def repeats(count: int = 20, noise: float = 0.01, passes: int = 3) -> tuple[Repe
 
 def test_without_rules_every_candidate_is_sampled_within_its_time() -> None:
     stream = search()
-    chosen = study.play(stream, study.full(LIMITS), [0] * 64)
+    chosen = study.play(stream, study.full(LIMITS), [0] * 4)
     assert chosen.index == 37
     expected = sum(
         min(LIMITS.repeats, max(1, int(LIMITS.max_measure_seconds / max(t.short, LIMITS.min_repeat_seconds))))
@@ -82,10 +82,10 @@ def test_a_kernel_of_microseconds_is_not_dropped_for_its_cold_start() -> None:
 def test_a_first_run_that_is_cut_off_costs_the_limit_and_is_not_chosen() -> None:
     quick, endless = Timed(1e-3, 1e-3, (1e-3,) * 30), Timed(9.0, 9.0, (9.0,))
     stream = Stream("op", ((quick,), (endless, quick)))
-    chosen = study.play(stream, LIMITS, [0, 0, 0])
+    chosen = study.play(stream, LIMITS, [0, 0])
     assert chosen.index == 0
     assert chosen.device_seconds < 1.0
-    assert study.play(stream, study.full(LIMITS), [0, 0, 0]).device_seconds > 9.0
+    assert study.play(stream, study.full(LIMITS), [0, 0]).device_seconds > 9.0
 
 
 def test_playing_back_depends_on_the_seed_alone() -> None:
@@ -126,6 +126,31 @@ def test_the_faster_half_of_the_chosen_schedules_comes_from_the_top() -> None:
     assert (latencies[10], latencies[-1]) == (11, 100)
     assert len(set(latencies)) == 20
     assert len(spread(made[:3], 20)) == 3
+
+
+def test_passes_take_the_waves_of_the_service_each_of_one_operator() -> None:
+    made = [Schedule(name, Built(), Timed(1.0, 1.0, (1.0,))) for name in ("a", "b") for _ in range(20)]
+    found = [waves(made, np.random.default_rng(seed)) for seed in (0, 0, 1)]
+    assert found[0] == found[1] != found[2]
+    assert [len(wave) for wave in found[0]] == [16, 4, 16, 4]
+    assert all(len({made[place].operator for place in wave}) == 1 for wave in found[0])
+    assert sorted(place for wave in found[0] for place in wave) == list(range(40))
+
+
+def test_nobody_is_dropped_without_racing() -> None:
+    stream = Stream("op", (tuple(Timed(t, t, (t, 1.01 * t) * 15) for t in (1e-3, 5e-3, 2e-2)),))
+    limits = LIMITS.model_copy(update={"variation": 0.0})
+    assert study.play(stream, limits, [0]).samples == 10 + 1 + 1
+    assert study.play(stream, unraced(limits), [0]).samples == 30
+    assert MeasureLimits.model_validate(unraced(limits).model_dump()) == unraced(limits)
+
+
+def test_what_was_recorded_in_one_turn_is_played_in_one() -> None:
+    """A slow phase in the middle of the record hits both, wherever the play begins: the order never changes."""
+    shape = [1.0] * 10 + [1.5] * 10 + [1.0] * 10
+    pair = tuple(Timed(t, t, tuple(t * s for s in shape)) for t in (1.02e-3, 1e-3))
+    stream = Stream("op", (pair,))
+    assert {study.play(stream, LIMITS, [start]).index for start in range(30)} == {1}
 
 
 def recording() -> Recording:

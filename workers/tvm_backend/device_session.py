@@ -9,13 +9,15 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tunesmith.types import FailureKind, Isolation, TensorSpec
 from workers.sandbox.lease import HostLease
 from workers.sandbox.limits import about_memory
+from workers.tvm_backend.device_arrays import DeviceArrays
 from workers.tvm_backend.device_functions import host_identity
 from workers.tvm_backend.measuring import (
     Begun,
@@ -26,8 +28,9 @@ from workers.tvm_backend.measuring import (
     RunOutcome,
     RunRequest,
 )
-from workers.tvm_backend.race import Entry, Kernel, Race, order, yardsticks_first
-from workers.tvm_backend.references import References, given
+from workers.tvm_backend.race import Entry, Kernel, Race, running, yardsticks_first
+from workers.tvm_backend.references import References
+from workers.tvm_backend.tracker import prompt
 from workers.tvm_backend.warm import visible_cores, warm
 from workers.tvm_backend.windows import Windows, isolation_of
 
@@ -73,6 +76,7 @@ class DeviceSession:
         self._windows = Windows(HostLease(lease))
         self._session: Any = None
         self._device: Any = None
+        self._placing = DeviceArrays(lambda name: None, None)
         self._alarm: Callable[[float], None] | None = None
         self._once: Callable[..., float] | None = None
         self._deadline = math.inf
@@ -91,6 +95,7 @@ class DeviceSession:
         self.close()
         self._session = self._request(time.monotonic() + wait, lifetime)
         self._device = self._session.device("cpu" if kind == "llvm" else kind, 0)
+        self._placing = DeviceArrays(self._function, self._device)
         self._alarm = self._function("tunesmith.rpc.alarm")
         self._once = self._function("tunesmith.rpc.once") if kind == "llvm" else None
         self._arm(lifetime)
@@ -123,37 +128,42 @@ class DeviceSession:
             begun: what is known of each from a session that another one took with it.
 
         Returns:
-            An outcome for each; when one takes this session with it, what is known of those whose turn had not come.
+            An outcome for each; when one takes this session with it, what is known of those that were not done.
         """
         entries = [Entry.of(request, before) for request, before in zip(requests, begun, strict=True)]
-        failed: dict[int, RunOutcome] = {}
         with self._windows.series() as series:
-            race = Race(series, self._arm, incumbent)
-            for stage, chosen in ((self._load, list), (race.heat, yardsticks_first), (race.final, order)):
-                for entry in chosen([e for e in entries if id(e) not in failed]):
-                    started = time.perf_counter()
-                    try:
-                        stage(entry)
-                        if stage == race.heat and entry.before is None:
-                            self._note_reference(entry)
-                    except Exception as error:
-                        kind, message = self._explain(error)
-                        spent = entry.seconds + time.perf_counter() - started
-                        failed[id(entry)] = RunOutcome((), kind, message, spent)
-                    if self._session is None:
-                        return [failed.get(id(e)) or (e.outcome() if e.samples else e.begun()) for e in entries]
+            for step, entry in self._steps(entries, Race(series, self._arm, incumbent)):
+                started = time.perf_counter()
+                try:
+                    step(entry)
+                except Exception as error:
+                    kind, message = self._explain(error)
+                    spent = entry.seconds + time.perf_counter() - started
+                    entry.failed = RunOutcome((), kind, message, spent, entry.device_seconds)
+                if self._session is None:
+                    return [entry.outcome() for entry in entries]
         self._arm(0.0)
-        outcomes: list[RunOutcome | Begun | None] = [failed.get(id(entry)) or entry.outcome() for entry in entries]
+        outcomes = [entry.outcome() for entry in entries]
         for entry in entries:
             self._unload(entry)
         return outcomes
 
-    def _note_reference(self, entry: Entry) -> None:
-        """Keep the outputs of a default schedule's first run, which may take seconds, for confirmations."""
+    def _steps(self, entries: Sequence[Entry], race: Race) -> Iterator[tuple[Callable[[Entry], None], Entry]]:
+        """What a race consists of. A stage is asked for only when the one before is over, and so knows who failed."""
+        yield from ((self._load, entry) for entry in entries)
+        yield from ((partial(self._heat, race), entry) for entry in yardsticks_first(running(entries)))
+        yield from ((race.sample, entry) for entry in race.turns(running(entries)))
+
+    def _heat(self, race: Race, entry: Entry) -> None:
+        """First runs. The outputs of a default schedule's, which may take seconds, are kept for confirmations."""
         request = entry.request
-        if request.default and request.code_hash and self._pristine:
-            arrays = [array.numpy() for array in self._arrays(request.args)]
-            self._references.put((request.code_hash, request.args, INPUT_SEED), arrays)
+        noted = request.default and request.code_hash and self._pristine and entry.before is None
+        arrays = self._arrays(request.args) if noted else []
+        before = self._placing.digests(arrays) if noted else []
+        race.heat(entry)
+        if noted:
+            outputs = self._placing.changed(arrays, before)
+            self._references.put((request.code_hash, request.args, INPUT_SEED), outputs)
         self._pristine = self._pristine and request.default
 
     def confirm(self, request: ConfirmRequest) -> tuple[list[Confirmed], ConfirmRequest | None]:
@@ -213,13 +223,9 @@ class DeviceSession:
 
     def _arrays(self, specs: tuple[TensorSpec, ...]) -> list[Any]:
         """Random arguments on the device, kept for the other candidates of the workload."""
-        import tvm
-
         if specs not in self._arguments:
             self._arguments.clear()
-            self._arguments[specs] = [
-                tvm.runtime.tensor(array, device=self._device) for array in given(specs, INPUT_SEED)
-            ]
+            self._arguments[specs] = self._placing.place(specs, INPUT_SEED)
             self._pristine = True
         return self._arguments[specs]
 
@@ -295,6 +301,7 @@ class DeviceSession:
         from tvm.rpc import base
 
         with socket.create_connection(self._tracker, 5.0) as sock:
+            prompt(sock)
             sock.sendall(struct.pack("<i", base.RPC_TRACKER_MAGIC))
             if struct.unpack("<i", base.recvall(sock, 4))[0] != base.RPC_TRACKER_MAGIC:
                 raise OSError("this is not an RPC tracker")

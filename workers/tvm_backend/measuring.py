@@ -102,11 +102,18 @@ class RunOutcome:
 
 @dataclass(frozen=True)
 class Begun:
-    """A candidate whose first run, of ``first`` seconds, was in a session that another one took with it."""
+    """A candidate that ran in a session which another one took with it, before it had all its samples.
+
+    Attributes:
+        first: seconds of its first run.
+        seconds, device_seconds: as in ``RunOutcome``.
+        samples: those taken so far; the next session adds to them.
+    """
 
     first: float
     seconds: float
     device_seconds: float
+    samples: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,16 @@
-"""A wave of candidates: one short run of each, repeats only for those that may be the fastest."""
+"""A wave of candidates: one short run of each, then samples, in turn, of those that may be the fastest.
+
+A device has slow phases of a tenth of a second and more. Samples taken at one go fall into one of them, agree with each
+other, and say nothing of the next phase; taken in turn they lie apart, and each phase hits all contenders alike.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,8 +77,11 @@ class Entry:
     Attributes:
         uploaded: name of its library on the device.
         first: seconds of its first run.
+        samples: seconds, those of an earlier session first.
+        stopped: why it gets no further sample; None: it is not done.
+        failed: what went wrong instead.
         seconds: spent on it so far.
-        before: of them, in an earlier session; it ran there.
+        before: what is known of it from an earlier session, where it ran.
     """
 
     request: RunRequest
@@ -82,6 +90,7 @@ class Entry:
     first: float = math.inf
     samples: list[float] = field(default_factory=list)
     stopped: StopReason | None = None
+    failed: RunOutcome | None = None
     seconds: float = 0.0
     before: Begun | None = None
 
@@ -90,11 +99,9 @@ class Entry:
         """A candidate that is new, or was begun in another session."""
         if before is None:
             return cls(request)
-        return cls(request, first=before.first, seconds=before.seconds, before=before)
-
-    def begun(self) -> Begun | None:
-        """What is known when its session ends before its turn; None when it did not run."""
-        return Begun(self.first, self.seconds, self.device_seconds) if math.isfinite(self.first) else None
+        return cls(
+            request, first=before.first, samples=list(before.samples), seconds=before.seconds, before=before
+        )
 
     @property
     def device_seconds(self) -> float:
@@ -102,11 +109,34 @@ class Entry:
         earlier = self.before.device_seconds if self.before is not None else 0.0
         return earlier + (self.kernel.device_seconds if self.kernel is not None else 0.0)
 
-    def outcome(self) -> RunOutcome:
-        """What came of it."""
-        return RunOutcome(
-            tuple(self.samples), seconds=self.seconds, device_seconds=self.device_seconds, stopped=self.stopped
-        )
+    @property
+    def latency(self) -> float:
+        """Seconds as far as they are known: the median once the samples may suffice, the first run before that."""
+        known = self.stopped is not None or len(self.samples) >= max(1, self.request.limits.min_repeats)
+        return statistics.median(self.samples) if known else self.first
+
+    @property
+    def number(self) -> int:
+        """Runs of which a sample is the mean."""
+        limits = self.request.limits
+        return 1 if limits.cache == "cold" else max(1, math.ceil(limits.min_repeat_seconds / max(self.first, 1e-9)))
+
+    @property
+    def affordable(self) -> int:
+        """Samples that its time allows."""
+        return max(1, int(self.request.limits.max_measure_seconds / (max(self.first, 1e-9) * self.number)))
+
+    def outcome(self) -> RunOutcome | Begun | None:
+        """What came of it: a failure, its samples; or, when its session ended too early, what is known of it, if
+        anything."""
+        if self.failed is not None:
+            return self.failed
+        if self.stopped is not None:
+            return RunOutcome(
+                tuple(self.samples), seconds=self.seconds, device_seconds=self.device_seconds, stopped=self.stopped
+            )
+        ran = math.isfinite(self.first)
+        return Begun(self.first, self.seconds, self.device_seconds, tuple(self.samples)) if ran else None
 
 
 class Race:
@@ -119,7 +149,7 @@ class Race:
     """
 
     def __init__(self, series: Series, arm: Callable[[float], None], incumbent: float | None) -> None:
-        self._series, self._arm, self._best = series, arm, incumbent
+        self._series, self._arm, self._incumbent = series, arm, incumbent
         self._pace = incumbent
 
     def heat(self, entry: Entry) -> None:
@@ -149,41 +179,57 @@ class Race:
         if not entry.request.default:
             self._pace = entry.first if self._pace is None else min(self._pace, entry.first)
 
-    def final(self, entry: Entry) -> None:
-        """All the samples that a candidate deserves."""
+    def turns(self, entries: Sequence[Entry]) -> Iterator[Entry]:
+        """Who is to be sampled next, round after round, until each of them is done or failed."""
+        field = order(entries)
+        for number in itertools.count():
+            self._judge(field)
+            left = list(enumerate(running(field)))
+            if not left:
+                return
+            # In every other round neighbours change places: nobody always runs after the same one.
+            yield from (entry for _, entry in sorted(left, key=lambda place: place[0] ^ (number & 1)))
+
+    def sample(self, entry: Entry) -> None:
+        """One sample of a candidate; two where a sample is a single run, because each call costs a run to warm up."""
         assert entry.kernel is not None
         limits, started = entry.request.limits, time.perf_counter()
-        hopeless = not entry.request.yardstick and clearly_slower(entry.first, self._best, limits.cutoff)
-        if hopeless or entry.first >= limits.max_measure_seconds:
-            entry.samples = [entry.first]
-            entry.stopped = StopReason.RACED if hopeless else StopReason.BUDGET
-        else:
-            entry.samples, entry.stopped = self._sample(entry, entry.kernel)
-        median = statistics.median(entry.samples)
-        if entry.request.champion or (self._best is None and not entry.request.default):
-            self._best = median
-        elif not entry.request.default:
-            self._best = min(self._best or median, median)
+        left = min(limits.repeats, entry.affordable) - len(entry.samples)
+        self._timed(limits.run_timeout)
+        entry.samples += entry.kernel.samples(entry.number, min(left, 2 if entry.number == 1 else 1))
         entry.seconds += time.perf_counter() - started
 
-    def _sample(self, entry: Entry, kernel: Kernel) -> tuple[list[float], StopReason]:
-        limits, best = entry.request.limits, None if entry.request.yardstick else self._best
-        number = 1 if limits.cache == "cold" else max(1, math.ceil(limits.min_repeat_seconds / max(entry.first, 1e-9)))
-        affordable = max(1, int(limits.max_measure_seconds / (entry.first * number)))
-        samples: list[float] = []
-        while True:
-            left = min(limits.repeats, affordable) - len(samples)
-            self._timed(limits.run_timeout)
-            samples += kernel.samples(number, min(left, limits.min_repeats if not samples else 2))
-            reason = stop(
-                samples, min_repeats=limits.min_repeats, repeats=limits.repeats, variation=limits.variation
-            )
-            if reason is None and outrun(samples, best, limits.margin):
-                reason = StopReason.RACED
-            if reason is None and len(samples) >= affordable:
-                reason = StopReason.BUDGET
-            if reason is not None:
-                return samples, reason
+    def _judge(self, field: Sequence[Entry]) -> None:
+        """Who is done. All are held against the same bar, whoever was sampled first."""
+        bar, left = self._bar(field), running(field)
+        for entry, reason in [(entry, self._reason(entry, bar)) for entry in left]:
+            entry.stopped = reason
+            if reason is not None and not entry.samples:
+                entry.samples = [entry.first]
+
+    def _bar(self, field: Sequence[Entry]) -> float | None:
+        """The latency to beat: the best in the field, those that are done included. With the champion in it, what
+        that takes now counts, and not what it took when it was crowned."""
+        rivals = [entry for entry in field if not entry.request.default and entry.failed is None]
+        known = [entry.latency for entry in rivals]
+        if self._incumbent is not None and not any(entry.request.champion for entry in rivals):
+            known.append(self._incumbent)
+        return min((latency for latency in known if 0 < latency < math.inf), default=None)  # devices invent numbers
+
+    @staticmethod
+    def _reason(entry: Entry, bar: float | None) -> StopReason | None:
+        """Why it gets no further sample, if so."""
+        limits, samples = entry.request.limits, entry.samples
+        bar = None if entry.request.yardstick else bar
+        if not samples:
+            if clearly_slower(entry.first, bar, limits.cutoff):
+                return StopReason.RACED
+            return None if entry.first < limits.max_measure_seconds else StopReason.BUDGET
+        reason = stop(samples, min_repeats=limits.min_repeats, repeats=limits.repeats, variation=limits.variation)
+        spent = len(samples) >= entry.affordable
+        if reason is None and (spent or len(samples) >= limits.min_repeats) and outrun(samples, bar, limits.margin):
+            return StopReason.RACED
+        return StopReason.BUDGET if reason is None and spent else reason
 
     def _timed(self, limit: float) -> None:
         """A window for the next call, which may take ``limit`` seconds; waiting for the window does not count."""
@@ -193,8 +239,13 @@ class Race:
         self._arm(limit)
 
 
+def running(entries: Sequence[Entry]) -> list[Entry]:
+    """Those that are neither done nor failed."""
+    return [entry for entry in entries if entry.stopped is None and entry.failed is None]
+
+
 def order(entries: Sequence[Entry]) -> list[Entry]:
-    """The champion and the default schedule first, then the most promising: each sets the bar for those that follow."""
+    """The champion and the default schedule first, then the most promising."""
     return sorted(entries, key=lambda entry: (not entry.request.yardstick, entry.first))
 
 

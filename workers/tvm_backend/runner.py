@@ -36,7 +36,8 @@ class RpcRunner:
 
     Each candidate has its own time limit, enforced by the device (``tunesmith.rpc.alarm``) and, should that be out of
     reach, by killing the client's process, whose hang-up frees the device. A crash costs a new session and the
-    candidate's second chance: it may have been a neighbour's doing.
+    candidate's second chance: it may have been a neighbour's doing. Those that it interrupts go on in the new session
+    with the samples that they have.
 
     Args:
         tracker: ``host:port``.
