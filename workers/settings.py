@@ -55,7 +55,8 @@ class Settings(BaseSettings):
         "candidate that allocates without end costs itself alone; 0: no limit.",
     )
     calibration_interval: float = Field(
-        30.0, gt=0, description="Seconds of use after which a device is checked against its calibration again."
+        30.0, gt=0, description="Seconds of use after which a device is checked against its calibration again; the "
+        "first checks of a device come sooner.",
     )
     drift_limit: float = Field(
         0.1, gt=0, description="A device drifts when its calibration kernel's latency differs from the first by more "

@@ -10,9 +10,20 @@ from typing import Any, cast
 import pytest
 
 from tunesmith.errors import DeviceLost
+from tunesmith.messages import MeasureLimits
 from tunesmith.types import DeviceHealth, FailureKind, Isolation
-from workers.measure.calibration import Calibrator
-from workers.measure.drift import LEAST_NOISE, Rules, judge, lastingly_faster, noise_floor
+from workers.measure.calibration import CHECK, Calibrator
+from workers.measure.drift import (
+    EARLY_LOOKS,
+    EARLY_NOISE,
+    LEAST_NOISE,
+    Rules,
+    judge,
+    lastingly_faster,
+    noise_floor,
+    pause,
+    stated_noise,
+)
 from workers.sandbox.pool import ChildTimeout, Pool
 from workers.tvm_backend import roofline
 from workers.tvm_backend.measuring import (
@@ -118,7 +129,7 @@ def test_first_use_takes_peak_bandwidth_reference_and_noise(tmp_path: Path) -> N
     assert found is not None
     assert (found.peak_flops, found.bandwidth) == (pytest.approx(1e9), pytest.approx(1e9))
     assert found.reference_seconds == found.latest_seconds == pytest.approx(roofline.Reference().work / 1e9)
-    assert (found.drift, found.noise_floor, made.health(TARGET)) == (1.0, LEAST_NOISE, OK)
+    assert (found.drift, found.noise_floor, made.health(TARGET)) == (1.0, EARLY_NOISE, OK)
     assert made.current() == (OK, found)
     assert not device.held
     assert [path.name.partition("-")[2] for path in tmp_path.glob("*.so")] == ["reference.so"]
@@ -131,13 +142,54 @@ def test_a_check_is_the_kernel_alone_and_only_when_it_is_due(tmp_path: Path) -> 
     kernels, device.runs = len(builders.built), []
     made.refresh(TARGET)
     assert device.runs == []
-    device.now += 29.9
-    made.refresh(TARGET)
-    assert device.runs == []
-    device.now += 0.2
-    made.refresh(TARGET)
-    assert device.runs == [roofline.Reference().work]
+    looks = 0
+    for wait in (3, 6, 12, 24, 30, 30):
+        device.now += wait - 0.1
+        made.refresh(TARGET)
+        assert len(device.runs) == looks
+        device.now, looks = device.now + 0.2, looks + 1
+        made.refresh(TARGET)
+        assert device.runs == [roofline.Reference().work] * looks
     assert len(builders.built) == kernels
+
+
+def test_the_noise_floor_is_not_low_before_the_device_was_watched_for_a_while(tmp_path: Path) -> None:
+    device = Device()
+    made = calibrator(device, tmp_path)
+    made.refresh(TARGET)
+    stated = []
+    for slowness in (1.0, 1.09, 1.0, 1.01, 1.0, 1.0, *[1.0] * 40):
+        looked(made, device, slowness)
+        found = made.calibration(TARGET)
+        assert found is not None
+        stated.append(found.noise_floor)
+    assert stated[0] == EARLY_NOISE
+    assert stated[1:EARLY_LOOKS - 1] == pytest.approx([0.09] * (EARLY_LOOKS - 2)), "more than that is believed at once"
+    assert stated[-1] == LEAST_NOISE
+    again = calibrator(device, tmp_path)
+    again.refresh(TARGET)
+    found = again.calibration(TARGET)
+    assert found is not None
+    assert found.noise_floor == LEAST_NOISE, "a worker that starts anew knows the device"
+
+
+def test_medians_taken_in_a_row_count_once(tmp_path: Path) -> None:
+    """Three in a row and then a slow phase: of nine medians six would be equal to their neighbours."""
+    own, *others = [1.0] * 3, [1.0], [1.3] * 3, [1.0], [1.3] * 3, [1.0]
+    device = Device(slowness=[*own, *(factor for part in others for factor in part)])
+    made = calibrator(device, tmp_path)
+    made.refresh(TARGET)
+    found = made.calibration(TARGET)
+    assert found is not None
+    assert found.noise_floor == pytest.approx(0.3)
+    assert found.reference_seconds == pytest.approx(1.3 * roofline.Reference().work / 1e9), "the median of all nine"
+    assert '"looks":0' in next(tmp_path.glob("*.json")).read_text()
+
+
+def test_the_kernel_is_sampled_as_a_candidate_whose_samples_agree() -> None:
+    usual = MeasureLimits()
+    assert (CHECK.min_repeats, CHECK.repeats) == (usual.min_repeats, usual.min_repeats)
+    assert (CHECK.min_repeat_seconds, CHECK.cache) == (usual.min_repeat_seconds, usual.cache)
 
 
 def test_drift_is_seen_and_forgiven(tmp_path: Path) -> None:
@@ -235,7 +287,7 @@ def test_a_file_of_something_else_is_passed_over(tmp_path: Path, spoil: str) -> 
     calibrator(Device(), tmp_path).refresh(TARGET)
     (path,) = tmp_path.glob("*.json")
     if spoil == "other version":
-        path.write_text(path.read_text().replace('"version":1', '"version":2'))
+        path.write_text(path.read_text().replace('"version":2', '"version":1'))
     elif spoil == "no JSON":
         path.write_text("{")
     device = Device()
@@ -282,6 +334,14 @@ def test_noise_floor_is_what_nineteen_of_twenty_pairs_stay_below() -> None:
     assert noise_floor([1.0, 1.1]) == pytest.approx(0.1)
     assert noise_floor([1.0] * 45 + [2.0]) == LEAST_NOISE
     assert noise_floor([1.0] * 20 + [1.4] * 20) == pytest.approx(0.4)
+
+
+def test_the_first_looks_follow_each_other_closely() -> None:
+    assert [pause(looks, Rules()) for looks in range(6)] == [3.0, 6.0, 12.0, 24.0, 30.0, 30.0]
+    assert pause(10**6, Rules()) == 30.0
+    assert pause(0, Rules(interval=1.0)) == 1.0
+    assert stated_noise([1.0, 1.0], EARLY_LOOKS - 1) == EARLY_NOISE
+    assert stated_noise([1.0, 1.0], EARLY_LOOKS) == LEAST_NOISE
 
 
 def test_health_follows_the_newest_checks() -> None:

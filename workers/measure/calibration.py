@@ -34,11 +34,10 @@ BUILD_SECONDS = 60.0
 REMEMBERED = 40
 """Medians of the calibration kernel that the noise floor is made of: the first and those of later checks."""
 FIRST_MEDIANS = 3
-"""The same, taken before each of the other kernels of a first calibration."""
-CHECK = MeasureLimits(
-    min_repeats=2, repeats=10, variation=0.0, min_repeat_seconds=0.002, max_measure_seconds=0.1, run_timeout=30.0
-)
-"""Every sample that is allowed; two at a time, so that no call on a device that others use as well takes long."""
+"""Medians taken before each of the other kernels of a calibration. All make the reference; for the noise floor the
+last of each row counts, because those taken in a row fall into one phase of the device."""
+CHECK = MeasureLimits(repeats=MeasureLimits().min_repeats, variation=0.0, run_timeout=30.0)
+"""What most candidates get, no more: the noise floor is to say how much *their* medians differ."""
 LIMIT = CHECK.model_copy(update={"repeats": 30, "min_repeat_seconds": 0.001, "max_measure_seconds": 0.2})
 """Short samples, many of them: the fastest shows what the device can do."""
 
@@ -68,8 +67,9 @@ class Calibrator:
     """Keeps the calibration of one device, for each target that it is used for.
 
     A target that is new takes its peak, bandwidth, reference latency and noise floor, under three seconds; later the
-    calibration kernel alone runs again, some 20 ms, at most every ``rules.interval`` seconds and only when somebody
-    asks. References outlive the worker. CPUs alone are calibrated: other kinds are healthy and unknown.
+    calibration kernel alone runs again, some 40 ms, every few seconds at first, later at most every ``rules.interval``
+    seconds, and only when somebody asks. References outlive the worker. CPUs alone are calibrated: other kinds are
+    healthy and unknown.
 
     :meth:`refresh` and :meth:`wait_until_healthy` run kernels: call them from the thread that measures, while the
     runner is released. The other methods may be called by any thread.
@@ -165,7 +165,8 @@ class Calibrator:
 
     def _pause(self, state: _State) -> float:
         rules = self._rules
-        return min(rules.retry, rules.interval) if drift.suspicious(state.drifts, rules) else rules.interval
+        usual = drift.pause(state.stored.looks if state.stored is not None else 0, rules)
+        return min(rules.retry, usual) if drift.suspicious(state.drifts, rules) else usual
 
     def _look(self, state: _State) -> None:
         """Calibrate or check, and publish what was found."""
@@ -197,7 +198,7 @@ class Calibrator:
         state.stored = Stored(
             about=state.about, peak_flops=max(*rates[:-1], old.peak_flops if old else 0.0),
             bandwidth=max(rates[-1], old.bandwidth if old else 0.0), reference_seconds=statistics.median(medians),
-            medians=medians,
+            medians=medians[FIRST_MEDIANS - 1 :: FIRST_MEDIANS], looks=0,
         )  # fmt: skip
         state.drifts, state.quarantined = [], None
         self._publish(state, state.stored, state.stored.reference_seconds)
@@ -208,7 +209,8 @@ class Calibrator:
             latest = statistics.median(self._time(own, CHECK))
         state.drifts = [*state.drifts, latest / stored.reference_seconds][-self._rules.checks :]
         if not drift.suspicious(state.drifts, self._rules):  # what is not measured with is not its noise either
-            stored = state.stored = stored.model_copy(update={"medians": [*stored.medians, latest][-REMEMBERED:]})
+            medians = [*stored.medians, latest][-REMEMBERED:]
+            stored = state.stored = stored.model_copy(update={"medians": medians, "looks": stored.looks + 1})
         if self._publish(state, stored, latest) is not DeviceHealth.QUARANTINED:
             state.quarantined = None
         elif state.quarantined is None:
@@ -228,7 +230,8 @@ class Calibrator:
     def _publish(self, state: _State, stored: Stored, latest: float) -> DeviceHealth:
         health = drift.judge(state.drifts, self._noise_before(state, stored), self._rules)
         calibration = Calibration(
-            peak_flops=stored.peak_flops, bandwidth=stored.bandwidth, noise_floor=drift.noise_floor(stored.medians),
+            peak_flops=stored.peak_flops, bandwidth=stored.bandwidth,
+            noise_floor=drift.stated_noise(stored.medians, stored.looks),
             reference_seconds=stored.reference_seconds, latest_seconds=latest,
             measured_at=dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
             drift=latest / stored.reference_seconds,

@@ -20,14 +20,16 @@ class Stored(BaseModel):
         peak_flops, bandwidth: FLOP/s and bytes/s.
         reference_seconds: of the calibration kernel.
         medians: of the calibration kernel, seconds, oldest first.
+        looks: medians that were taken after the reference, those forgotten since included.
     """
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     about: str
     peak_flops: float
     bandwidth: float
     reference_seconds: float
     medians: list[float]
+    looks: int
 
 
 def load(path: Path, about: str) -> Stored | None:
