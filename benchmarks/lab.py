@@ -20,6 +20,7 @@ from tunesmith.targets import Target
 from tunesmith.types import Candidate
 from workers.measure.builds import outcome_of
 from workers.measure.calibration import Calibrator
+from workers.measure.drift import Rules
 from workers.sandbox.pool import Actor, Pool
 from workers.tvm_backend.host import Host
 from workers.tvm_backend.measuring import BuildRequest, Built, RunRequest
@@ -74,11 +75,13 @@ class Lab:
 
     def __init__(self, builders: Pool, runner: RpcRunner, target: Target, folder: Path) -> None:
         self.builders, self.runner, self.target, self.folder = builders, runner, target, folder
-        self._calibrator = Calibrator(builders, runner, folder / "calibration")
+        self._calibrator = Calibrator(builders, runner, folder / "calibration", rules=Rules(early=0.0))
         self._number = 0
 
     def noise_floor(self) -> float:
-        """Calibrate the device, or look at it again when that is due; call it between sessions.
+        """Calibrate the device, or look at it again: the first times always, later when that is due.
+
+        Call it between sessions.
 
         Raises:
             MeasurementFailed: the device cannot be calibrated.

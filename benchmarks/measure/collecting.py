@@ -131,14 +131,14 @@ def spread(schedules: Sequence[Schedule], count: int) -> list[Schedule]:
 def _repeat(
     lab: Lab, schedules: list[Schedule], plan: Plan, limits: MeasureLimits, say: Say
 ) -> tuple[float, tuple[Repeat, ...]]:
-    """The noise floor that was known before the last pass, and all passes."""
+    """The noise floor that was known before the last wave, and all passes."""
     rng, limits, floor = np.random.default_rng(plan.seed), unraced(limits), math.nan
     passes: list[list[tuple[float, ...]]] = [[] for _ in schedules]
     for number in range(plan.passes):
-        floor = lab.noise_floor()
-        with lab.device() as runner:
-            for wave in waves(schedules, rng):
-                built = [schedules[place].built for place in wave]
+        for wave in waves(schedules, rng):
+            floor = lab.noise_floor()
+            built = [schedules[place].built for place in wave]
+            with lab.device() as runner:
                 for place, found in zip(wave, _samples(runner, built, limits, None), strict=True):
                     passes[place].append(found)
         say(f"pass {number + 1} of {plan.passes}: {len(schedules)} schedules in random order, noise floor {floor:.2%}")

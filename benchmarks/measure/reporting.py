@@ -35,9 +35,9 @@ def repeated(recording: Recording) -> Report:
     verdicts = {name: judge(repeats, recording.noise_floor) for name, repeats in groups.items()}
     overall = verdicts["all"]
     passes = len(recording.repeats[0].passes)
-    summary = f"""The engine measured {overall.schedules} schedules {passes} times, each pass in a session of its own: in random order, in waves of
-up to {WAVE} of one operator that are sampled in turn, as the service does it; but here none is dropped for being slow. The
-device states a noise floor of {recording.noise_floor:.2%}, looked at before the last pass. Of {overall.pairs} pairs (two schedules of one operator, two
+    summary = f"""The engine measured {overall.schedules} schedules {passes} times in random order, in waves of up to {WAVE} of
+one operator, each in a session of its own, that are sampled in turn, as the service does it; but here none is dropped for being slow. The
+device states a noise floor of {recording.noise_floor:.2%}, looked at before the last wave. Of {overall.pairs} pairs (two schedules of one operator, two
 passes) whose medians differ by more than it, **{overall.order:.1%}** keep their order (wanted: {ORDER:.0%}). The interval of one
 pass holds the median of another in **{overall.coverage:.1%}** of {overall.intervals} cases (wanted: {COVERAGE:.0%}). The noise
 floor that these measurements show themselves, with their own scatter in it: {overall.observed_floor:.2%}."""  # noqa: E501

@@ -16,8 +16,9 @@ EARLY_NOISE = 0.06
 """Noise floor of a device that was looked at less than ``EARLY_LOOKS`` times, if they show no more. It is assumed: in
 recorded measurements on a quiet virtual machine of 2 cores, 95 % of the differences between two medians of one
 kernel, each of three samples of 10 ms in a row, were smaller."""
-EARLY_LOOKS = 5
-"""With the default pauses these are over after 75 s of use: as many slow phases as a device has were likely seen."""
+EARLY_LOOKS = 20
+"""With the default pauses these are over after a minute of use. With fewer, a single slow phase is most of what is
+known."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Rules:
 
     Attributes:
         interval: at least this long between two checks of a device in use, once it is known.
-        early: the same before the first check after a calibration; each check doubles it, up to ``interval``.
+        early: the same for the first ``EARLY_LOOKS`` checks after a calibration, if that is sooner.
         retry: the same, if that is sooner, while it is so slow that it may be quarantined.
         drifting: a latency that differs from the reference by this share, and by more than the noise, is drift.
         quarantine: a latency of this many times the reference is too slow to measure with, ``checks`` times in a row.
@@ -67,7 +68,7 @@ def stated_noise(medians: Sequence[float], looks: int) -> float:
 
 def pause(looks: int, rules: Rules) -> float:
     """Seconds of use before the next look, after so many: often at first, because the noise floor is made of looks."""
-    return min(rules.interval, rules.early * 2.0 ** min(looks, 30))
+    return min(rules.interval, rules.early) if looks < EARLY_LOOKS else rules.interval
 
 
 def judge(drifts: Sequence[float], noise: float, rules: Rules) -> DeviceHealth:
