@@ -58,7 +58,7 @@ class Scripted(Kernel):
         super().__init__(None, name, (), None, None)
         self.world, self.name, self.seconds, self.dies, self.calls = world, name, seconds, dies, 0
 
-    def first(self) -> float:
+    def single(self) -> float:
         took = self.world.run(self.seconds, 1)
         self.device_seconds += took
         return took
@@ -237,3 +237,13 @@ def test_done_and_failed_are_not_running() -> None:
     done.stopped, failed.failed = StopReason.CAPPED, RunOutcome()
     assert running([left, done, failed]) == [left]
     assert replace(left, samples=[1e-3] * 3).latency == statistics.median([1e-3] * 3)
+
+
+def test_a_long_kernel_runs_once_for_each_sample_and_once_before() -> None:
+    world = World()
+    slow = entry(world, "slow", 0.25, FULL.model_copy(update={"max_measure_seconds": 1.0}), default=True)
+    (outcome,) = run([slow])
+    assert isinstance(outcome, RunOutcome)
+    assert len(outcome.samples) in (3, 4)
+    assert world.now == pytest.approx(0.25 * (1 + len(outcome.samples)))
+    assert outcome.device_seconds == pytest.approx(world.now)

@@ -28,6 +28,8 @@ the cutoff is judged by it alone."""
 CHEAP_SECONDS = 0.005
 """A first run that is shorter than this is never judged alone: a second costs nothing, and a kernel of microseconds may
 take a hundred times as long when it runs first."""
+LONG_SECONDS = 0.1
+"""A run this long needs none before it to warm up: filling the caches is less than a hundredth of it."""
 ABORT_SECONDS = 0.5
 """No first run is cut off earlier."""
 FLUSH = "cache_flush_cpu_non_first_arg"
@@ -53,7 +55,7 @@ class Kernel:
         self._device, self._once, self._cold = device, once, cold
         self.device_seconds = 0.0
 
-    def first(self) -> float:
+    def single(self) -> float:
         """Seconds of one run, as far as possible the only one."""
         if self._once is None or self._cold:
             return self.samples(1, 1)[0]
@@ -164,12 +166,12 @@ class Race:
         if racing and self._pace is not None:
             with_limit = min(with_limit, max(ABORT_SECONDS, limits.abort * self._pace))
         self._timed(with_limit)
-        first = entry.kernel.first()
+        first = entry.kernel.single()
         judged = racing and first >= CHEAP_SECONDS and clearly_slower(first, self._pace, COLD * limits.cutoff)
-        if not judged and first < limits.max_measure_seconds:
+        if not judged and first < min(LONG_SECONDS, limits.max_measure_seconds):
             number = max(1, math.ceil(SHORT_SECONDS / max(first, 1e-8)))
             self._timed(limits.run_timeout)
-            first = entry.kernel.samples(number, 1)[0] if number > 1 else min(first, entry.kernel.first())
+            first = entry.kernel.samples(number, 1)[0] if number > 1 else min(first, entry.kernel.single())
         entry.first = first
         self._keep_pace(entry)
         entry.seconds += time.perf_counter() - started
@@ -191,12 +193,15 @@ class Race:
             yield from (entry for _, entry in sorted(left, key=lambda place: place[0] ^ (number & 1)))
 
     def sample(self, entry: Entry) -> None:
-        """One sample of a candidate; two where a sample is a single run, because each call costs a run to warm up."""
+        """One sample of a candidate; two where a sample is a single run and the call costs another to warm up."""
         assert entry.kernel is not None
         limits, started = entry.request.limits, time.perf_counter()
         left = min(limits.repeats, entry.affordable) - len(entry.samples)
         self._timed(limits.run_timeout)
-        entry.samples += entry.kernel.samples(entry.number, min(left, 2 if entry.number == 1 else 1))
+        if entry.first >= LONG_SECONDS:
+            entry.samples.append(entry.kernel.single())
+        else:
+            entry.samples += entry.kernel.samples(entry.number, min(left, 2 if entry.number == 1 else 1))
         entry.seconds += time.perf_counter() - started
 
     def _judge(self, field: Sequence[Entry]) -> None:
