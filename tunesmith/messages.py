@@ -113,7 +113,7 @@ class MeasureLimits(BaseModel):
     """Samples of a contender: at least ``min_repeats``, then on until ``variation`` is met, at most ``repeats``."""
     variation: float = 0.01
     """Standard error of the samples' mean over the mean at which a contender's sampling ends (after AdaTune, 2020)."""
-    min_repeat_seconds: float = 0.01
+    min_repeat_seconds: float = 0.005
     """A sample is the mean over as many runs as take this long."""
     max_measure_seconds: float = 0.3
     """Kernel time that one candidate may use."""

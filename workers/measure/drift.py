@@ -12,10 +12,10 @@ from tunesmith.types import DeviceHealth
 QUANTILE = 0.95
 LEAST_NOISE = 0.001
 """No clock and no machine is better than that."""
-EARLY_NOISE = 0.06
+EARLY_NOISE = 0.08
 """Noise floor of a device that was looked at less than ``EARLY_LOOKS`` times, if they show no more. It is assumed: in
 recorded measurements on a quiet virtual machine of 2 cores, 95 % of the differences between two medians of one
-kernel, each of three samples of 10 ms in a row, were smaller."""
+kernel, each of three samples of 5 ms in a row, were smaller."""
 EARLY_LOOKS = 20
 """With the default pauses these are over after a minute of use. With fewer, a single slow phase is most of what is
 known."""
