@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunesmith.errors import InvalidCandidate, MissingDependency
 from tunesmith.messages import TunedWorkload
@@ -23,6 +23,9 @@ from workers.tvm_backend.cuda_compiler import check, require_compiler
 from workers.tvm_backend.host import Host, describe
 from workers.tvm_backend.measuring import BuildRequest, Built
 from workers.tvm_backend.warm import warm
+
+if TYPE_CHECKING:
+    from workers.tvm_backend.twins import Twins
 
 KEPT_WORKLOADS = 8
 FUNCTION = "main"
@@ -51,11 +54,12 @@ class Builder:
 
     def __init__(self, lease: str, kind: str = "c") -> None:
         warm(kind)
-        for part in ("candidates", "model", "tasks", "tir"):  # once for all the processes that have this object
+        for part in ("candidates", "model", "tasks", "tir", "twins"):  # once for all processes that have this object
             importlib.import_module(f"workers.tvm_backend.{part}")
         self._lease = HostLease(lease)
         self._replayers: OrderedDict[tuple[str, str], Any] = OrderedDict()
         self._bodies: dict[bytes, Any] = {}
+        self._twins: dict[tuple[str, str], Twins] = {}
 
     def describe(self) -> Host:
         """The host, as TVM sees it."""
@@ -107,7 +111,6 @@ class Builder:
         return CompiledPair(untuned.path, tuned.path, len(tuned.applied))
 
     def _build(self, request: BuildRequest, started: float) -> Built:
-        import tvm
         from tvm.s_tir.analysis import estimate_tir_flops
         from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
@@ -123,15 +126,34 @@ class Builder:
             done = candidates.scheduled(replayer.replay(self._body(request.body), request.decisions))
             mod, trace = done.mod, done.trace
         mod = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod)
-        with replayer.target, tvm.transform.PassContext(config=UNCHECKED):
-            library = tvm.compile(mod, target=replayer.target).mod
-            check(library)
-        code = _write(library, request.out)
+        code_hash = self._compile(mod, (request.workload, target.hash), replayer.target, request.out)
         return Built(
             path=request.out, function=FUNCTION, args=tasks.arguments(replayer.mod) or (),
-            flops=float(estimate_tir_flops(replayer.mod)), trace=trace, code_hash=hashlib.sha256(code).hexdigest(),
+            flops=float(estimate_tir_flops(replayer.mod)), trace=trace, code_hash=code_hash,
             seconds=time.perf_counter() - started,
         )
+
+    def _compile(self, mod: Any, task: tuple[str, str], target: Any, out: Path) -> str:
+        """Write the library, that of an equal program where there is one; returns the hash of its object code."""
+        import tvm
+
+        from workers.tvm_backend.twins import Code, Lookout, Twins
+
+        twins = self._twins.setdefault(task, Twins())
+        lookout = Lookout(twins)
+        try:
+            with target, tvm.transform.PassContext(config=UNCHECKED, instruments=[lookout]):
+                library = tvm.compile(mod, target=target).mod
+                check(library)
+        except Exception:
+            if lookout.found is None:
+                raise
+            out.write_bytes(lookout.found.library)
+            return lookout.found.code_hash
+        code_hash = hashlib.sha256(_write(library, out)).hexdigest()
+        if lookout.lowered is not None:
+            twins.put(Code(lookout.lowered, out.read_bytes(), code_hash))
+        return code_hash
 
     def _replayer(self, request: BuildRequest, target: Target) -> Any:
         from workers.tvm_backend.candidates import Replayer
@@ -140,7 +162,8 @@ class Builder:
         if key not in self._replayers:
             self._replayers[key] = Replayer(request.module, target)
             while len(self._replayers) > KEPT_WORKLOADS:
-                self._replayers.popitem(last=False)
+                oldest, _ = self._replayers.popitem(last=False)
+                self._twins.pop(oldest, None)
                 self._bodies.clear()
         self._replayers.move_to_end(key)
         return self._replayers[key]

@@ -1,0 +1,85 @@
+"""Programs that are the same once they are lowered: a search proposes many, and their code is generated once."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import tvm_ffi
+from tvm.ir.instrument import pass_instrument
+
+LOWERING = "_pipeline"
+"""The pass that all of a target's lowering passes are parts of; what follows it depends on its result alone."""
+KEPT_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Code:
+    """The library that a lowered program became, and the hash of its object code."""
+
+    program: Any
+    library: bytes
+    code_hash: str
+
+
+class Twins:
+    """The latest libraries by the structural hash of their lowered programs; the oldest go beyond ``limit`` bytes."""
+
+    def __init__(self, limit: int = KEPT_BYTES) -> None:
+        self._limit, self._size = limit, 0
+        self._known: OrderedDict[int, Code] = OrderedDict()
+
+    def get(self, program: Any) -> Code | None:
+        """The code of an equal program."""
+        lowered = _hash(program)
+        code = self._known.get(lowered)
+        if code is None or not tvm_ffi.structural_equal(code.program, program, map_free_vars=True):
+            return None
+        self._known.move_to_end(lowered)
+        return code
+
+    def put(self, code: Code) -> None:
+        """Remember a build."""
+        lowered = _hash(code.program)
+        old = self._known.pop(lowered, None)
+        self._size += len(code.library) - (len(old.library) if old is not None else 0)
+        self._known[lowered] = code
+        while self._size > self._limit:
+            _, gone = self._known.popitem(last=False)
+            self._size -= len(gone.library)
+
+
+def _hash(program: Any) -> int:
+    """Buffers' variables are free in a lowered function: which ones they are makes no difference."""
+    return int(tvm_ffi.structural_hash(program, map_free_vars=True))
+
+
+class AlreadyBuiltError(Exception):
+    """An equal program was built before."""
+
+
+@pass_instrument
+class Lookout:
+    """Ends a compilation once the program is lowered, when its code is there already.
+
+    Args:
+        twins: what was built.
+
+    Attributes:
+        lowered: the lowered program; None before, and where TVM names its passes otherwise.
+        found: the code of an equal program. The exception reaches the caller as one of TVM's: this tells why.
+    """
+
+    def __init__(self, twins: Twins) -> None:
+        self._twins = twins
+        self.lowered: Any = None
+        self.found: Code | None = None
+
+    def run_after_pass(self, mod: Any, info: Any) -> None:
+        """TVM's hook. Raises AlreadyBuiltError."""
+        if str(info.name) == LOWERING and self.lowered is None:
+            self.lowered = mod
+            self.found = self._twins.get(mod)
+            if self.found is not None:
+                raise AlreadyBuiltError
