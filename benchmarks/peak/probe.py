@@ -32,11 +32,13 @@ def probe(job: Job) -> dict[str, Any]:
     from workers.sandbox.lease import HostLease
     from workers.tvm_backend import roofline
     from workers.tvm_backend.deploy import local_target
+    from workers.tvm_backend.device_functions import bind
     from workers.tvm_backend.warm import warm
 
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job.threads])
     os.environ["TVM_NUM_THREADS"] = str(job.threads)
     warm("llvm")
+    bind(job.threads)  # TVM's main thread would wander to where another one waits
     target, lease = local_target(f"cpu:{job.threads}").to_json(), HostLease(default_lease_path())
 
     def rates(kernel: roofline.Kernel, folder: str) -> list[float]:

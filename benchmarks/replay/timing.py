@@ -7,7 +7,8 @@ from typing import Any
 
 from tunesmith.types import TensorSpec
 from workers.tvm_backend.arguments import random_array
-from workers.tvm_backend.warm import warm
+from workers.tvm_backend.device_functions import bind
+from workers.tvm_backend.warm import visible_cores, warm
 
 SAMPLE_SECONDS = 0.006
 REPEATS = 7
@@ -20,12 +21,15 @@ class Timer:
     def __init__(self) -> None:
         warm("llvm")
         self._arguments: dict[tuple[TensorSpec, ...], list[Any]] = {}
+        self._bound = False
 
     def time(self, path: str, function: str, args: tuple[TensorSpec, ...], ceiling: float) -> tuple[float, ...]:
         """Samples in seconds, each the mean over runs of some ``SAMPLE_SECONDS``; a single one of a single run for a
         kernel that is slower than ``ceiling``."""
         import tvm
 
+        if not self._bound:  # not before the process is this object's own: binding starts threads
+            self._bound = bool(bind(visible_cores()))
         module = tvm.runtime.load_module(path)
         arrays = self._arrays(args)
 

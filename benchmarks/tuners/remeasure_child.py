@@ -47,8 +47,11 @@ def measure(job: Job) -> dict[str, Any]:
     import tvm
 
     from benchmarks.tuners.programs import program
+    from tunesmith.targets import Target
     from workers.tvm_backend.arguments import random_array
+    from workers.tvm_backend.device_functions import bind
 
+    bind(Target(job.target).num_cores)  # as on the device that they were tuned on
     task = program(job.operator)
     arrays = [random_array(spec, number) for number, spec in enumerate(task.workload.args)]
     functions = _built(job, tvm.ir.load_json(task.module.decode()))

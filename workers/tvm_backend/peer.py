@@ -10,6 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from workers.peers.timing import Run, serve
+from workers.tvm_backend.device_functions import bind
 
 
 def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> Run:
@@ -18,6 +19,7 @@ def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> Run
     import tvm
     from tvm import relax
 
+    bind(threads)
     machine = relax.VirtualMachine(tvm.runtime.load_module(model), tvm.cpu())
     machine.set_input("main", *(tvm.runtime.tensor(array) for array in inputs.values()))
 
