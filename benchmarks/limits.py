@@ -41,6 +41,11 @@ class Peak:
         """Limits without caches: data always come from the memory."""
         return cls(flops, (Level("memory", math.inf, bandwidth),))
 
+    def at_best(self, other: Peak) -> Peak:
+        """The same machine's limits from two measurements: a shared machine is slow at times, and never too fast."""
+        levels = [max(pair, key=lambda level: level.bandwidth) for pair in zip(self.levels, other.levels, strict=True)]
+        return Peak(max(self.flops, other.flops), tuple(levels))
+
     def level(self, bytes_: float) -> Level:
         """The nearest level that holds ``bytes_``; the last when none does."""
         return next((level for level in self.levels if bytes_ <= level.size), self.levels[-1])

@@ -54,7 +54,9 @@ def run(
     peak, outcomes, paths = measure(cores).peak, [], []
     for each in model or (QUICK_MODELS if quick else MODELS):
         with tempfile.TemporaryDirectory(prefix="tunesmith-models-") as folder:
-            outcomes.append(hold(each, plan, Path(folder), _teller(each)).with_shares(peak))
+            outcome = hold(each, plan, Path(folder), _teller(each))
+        peak = peak.at_best(measure(cores).peak)
+        outcomes.append(outcome.with_shares(peak))
         # After each model: the next takes an hour, and may not come to its end.
         report = build(outcomes, setup("onnxruntime", "openvino", "torch") | details)
         paths = write(report, out, lambda axes: draw(axes, outcomes), docs)

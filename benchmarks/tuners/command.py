@@ -147,7 +147,7 @@ def _peak(threads: int) -> Peak | None:
     from benchmarks.peak.machine import measure
 
     try:
-        return measure(threads).peak
+        return measure(threads).peak.at_best(measure(threads).peak)
     except MeasurementFailed as error:
         _say(f"no share of the peak: {error.detail}")
         return None

@@ -36,3 +36,9 @@ def test_without_caches_everything_comes_from_the_memory():
 def test_a_latency_that_cannot_be_is_refused(seconds):
     with pytest.raises(ValueError, match="above 0"):
         share_of_peak(1.0, 1.0, seconds, PEAK)
+
+
+def test_the_better_of_two_measurements_of_a_machine_counts() -> None:
+    slow = Peak(50e9, (Level("L1", 32e3, 500e9), Level("L2", 1e6, 100e9), Level("memory", math.inf, 30e9)))
+    both = Peak(100e9, (Level("L1", 32e3, 500e9), Level("L2", 1e6, 200e9), Level("memory", math.inf, 30e9)))
+    assert PEAK.at_best(slow) == slow.at_best(PEAK) == both
