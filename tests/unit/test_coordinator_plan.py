@@ -82,8 +82,8 @@ def test_small_budgets_are_spread_over_many_tasks() -> None:
 
 
 def test_rounds_are_large_where_each_task_gets_many() -> None:
-    assert {r.size for r in opened(plan(snap(job(tasks=1, budget_trials=256))))} == {32}
-    assert {r.size for r in opened(plan(snap(job(tasks=1, budget_trials=255))))} == {16}
+    assert {r.size for r in opened(plan(snap(job(tasks=1, budget_trials=192))))} == {32}
+    assert {r.size for r in opened(plan(snap(job(tasks=1, budget_trials=191))))} == {16}
     assert {r.size for r in opened(plan(snap(job(tasks=4, budget_trials=256))))} == {16}
     assert {r.size for r in opened(plan(snap(job(tasks=1, budget_trials=None, budget_seconds=600.0))))} == {32}
     late = replace(job(tasks=1, budget_trials=None, budget_seconds=600.0), elapsed=585.0)

@@ -52,7 +52,7 @@ class GeneticOptions:
 
     population: int = 128
     looks: int = 5
-    examined: float = 2.5
+    examined: float = 2.0
     measured: int = 16
     survivors: int = 48
     drawn: int = 8

@@ -7,7 +7,7 @@ from services.coordinator.scheduling.snapshot import JobSnapshot
 ROUND_SIZE = 16
 LARGE_ROUND_SIZE = 32
 """Of a job with few tasks and a large budget: a round's fixed costs are shared by more candidates."""
-ROUNDS_PER_TASK = 8
+ROUNDS_PER_TASK = 6
 """Rounds that each task should get at least before they become large: a search learns from round to round."""
 MIN_ROUND_SIZE = 2
 WARM_UP_SHARE = 0.5
