@@ -108,9 +108,7 @@ def _take(mod: Any) -> Any:
 
 
 def _notice(mod: Any) -> Any:
-    taken = []
-    while True:
-        taken.append(bytearray(CHUNK))
+    return bytearray(1 << 50)
 
 
 def _change_constants(mod: Any) -> Any:

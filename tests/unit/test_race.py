@@ -20,7 +20,7 @@ from workers.tvm_backend.windows import Series, Windows
 LIMITS = MeasureLimits()
 FULL = LIMITS.model_copy(update={"variation": -1.0})
 """Under which no samples agree."""
-PHASE = 0.15
+PHASE = 0.075
 
 
 def steady(_: float) -> float:
