@@ -64,6 +64,13 @@ class Broken:
         raise RuntimeError("broken on purpose")
 
 
+class Crashing:
+    """Crashes while it is made."""
+
+    def __init__(self) -> None:
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
 class Hungry:
     """Takes memory and does not give it back."""
 

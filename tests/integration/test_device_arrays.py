@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,13 +23,22 @@ ARGS = (
 OURS = {"tunesmith.rpc.fill": fill, "tunesmith.rpc.digest": digest}
 
 
+class Session:
+    """Knows the functions of some device."""
+
+    def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
+        self._functions = functions
+
+    def get_function(self, name: str) -> Callable[..., Any]:
+        return self._functions[name]
+
+
 @pytest.fixture(params=["ours", "another"])
 def arrays(request: pytest.FixtureRequest) -> DeviceArrays:
     warm("c")
     import tvm
 
-    find: Callable[[str], Any] = OURS.get if request.param == "ours" else lambda name: None
-    return DeviceArrays(find, tvm.cpu(0))
+    return DeviceArrays(Session(OURS if request.param == "ours" else {}), tvm.cpu(0))
 
 
 def test_devices_of_ours_and_others_hold_the_same(arrays: DeviceArrays) -> None:
@@ -57,6 +66,6 @@ def test_inputs_stay_where_they_are_when_they_are_what_they_were() -> None:
     warm("c")
     import tvm
 
-    arrays = DeviceArrays(OURS.get, tvm.cpu(0))
+    arrays = DeviceArrays(Session(OURS), tvm.cpu(0))
     tensors = arrays.place(ARGS, 0)
     assert [array is None for array in arrays.changed(tensors, arrays.digests(tensors))] == [True] * 4 + [False]

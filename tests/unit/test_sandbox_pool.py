@@ -91,6 +91,14 @@ def test_factory_that_fails_is_reported_on_every_request() -> None:
         assert pool.pids == []
 
 
+def test_factory_that_crashes_is_told_of_with_its_signal() -> None:
+    with (
+        Pool(Actor("sandbox_actors:Crashing", env=CHILD_ENV), 1) as pool,
+        pytest.raises(ChildCrashed, match="SIGSEGV"),
+    ):
+        pool.call("anything", timeout=LONG)
+
+
 def test_the_object_is_made_once_and_children_have_copies(pool: Pool) -> None:
     pool.call("double", 1, timeout=LONG)
     maker, first = pool.call("maker", timeout=LONG), pool.call("pid", timeout=LONG)

@@ -21,7 +21,7 @@ from typing import Any
 
 from workers.sandbox import limits
 from workers.sandbox.frames import Channel, Closed, Expired
-from workers.sandbox.template import Template
+from workers.sandbox.template import Ended, Template
 
 START_SECONDS = 30.0
 """What a forked child may take until it answers."""
@@ -252,8 +252,8 @@ class _Child:
             alive = os.pidfd_open(pid)
             with self._guard:
                 self._pid, self._alive = pid, alive
-        except Closed:
-            raise ChildCrashed(End(-signal.SIGKILL, 0, 0)) from None
+        except Ended as error:
+            raise ChildCrashed(End(error.code, 0, 0)) from None
         except Expired:
             raise ChildTimeout(f"not ready within {self._template.start_timeout:g} s") from None
         finally:

@@ -20,6 +20,22 @@ ANSWER_SECONDS = 30.0
 """To fork or to collect a child takes milliseconds; a template that does not answer is no more."""
 
 
+END_SECONDS = 1.0
+"""What a template that hung up may take to end, before it is killed and how it ended is lost."""
+
+
+class Ended(Exception):
+    """The template ended by itself.
+
+    Attributes:
+        code: exit code, or a signal as a negative one.
+    """
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"the template ended with {code}")
+        self.code = code
+
+
 class Template:
     """One process at a time, started when it is needed. Any thread may use it, one after the other.
 
@@ -54,7 +70,7 @@ class Template:
             Its process id; or 0, with the exception that kept the object from being made: type, text, traceback.
 
         Raises:
-            Closed: the template ended before it answered.
+            Ended: the template ended before it answered.
             Expired: making the object took too long.
         """
         with self._lock:
@@ -69,6 +85,8 @@ class Template:
                 with _closed_link():
                     socket.send_fds(self._link, [b"."], [read, write])
                 return int(self._channel.receive(time.monotonic() + ANSWER_SECONDS)), None
+            except Closed as error:
+                raise Ended(self._end(END_SECONDS)) from error
             except Exception:
                 self._end()
                 raise
@@ -109,7 +127,8 @@ class Template:
         ours, theirs = socket.socketpair()
         with theirs:
             self._link, self._channel = ours, Channel(os.dup(ours.fileno()), os.dup(ours.fileno()))
-            command = [sys.executable, "-m", "workers.sandbox.child", *map(str, self._numbers(theirs))]
+            numbers = (theirs.fileno(), os.getpid(), self._memory)
+            command = [sys.executable, "-m", "workers.sandbox.child", *map(str, numbers)]
             self._process = subprocess.Popen(
                 command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True,
                 env={**os.environ, **self._env},
@@ -118,18 +137,20 @@ class Template:
         reply = self._channel.receive(time.monotonic() + self._start_timeout)
         return reply[1:] if reply[0] == "error" else None
 
-    def _numbers(self, theirs: socket.socket) -> tuple[int, int, int]:
-        return theirs.fileno(), os.getpid(), self._memory
-
-    def _end(self) -> None:
-        self.kill()
+    def _end(self, patience: float = 0.0) -> int:
+        """Collect the process, which has ``patience`` seconds to end by itself; its exit code, as ``subprocess``'s."""
+        code = 0
         if self._process is not None:
-            self._process.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(patience)
+            self.kill()
+            code = self._process.wait()
         if self._channel is not None:
             self._channel.close()
         if self._link is not None:
             self._link.close()
         self._process = self._channel = self._link = None
+        return code
 
 
 @contextlib.contextmanager

@@ -103,7 +103,7 @@ class _Confirming:
         self._session, self._device, self._request = session, device, request
         self._window, self._arm, self._references = window, arm, references
         self._limits: MeasureLimits = request.limits
-        self._placing = DeviceArrays(self._function, device)
+        self._placing = DeviceArrays(session, device)
         self._arrays: list[Any] = []
         self._names: list[str] = []
         self._ran = 0.0  # seconds of kernels outside of the pairs, since the last finalist was settled
@@ -215,13 +215,6 @@ class _Confirming:
             self._device.sync()
             self._ran += time.perf_counter() - started
         return self._placing.changed(self._arrays, before)
-
-    def _function(self, name: str) -> Any:
-        """A function of the device, None on a server that does not offer it."""
-        try:
-            return self._session.get_function(name)
-        except Exception:
-            return None
 
     def _kernel(self, loaded: _Loaded) -> Kernel:
         cold = self._limits.cache == "cold"

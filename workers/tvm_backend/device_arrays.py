@@ -6,10 +6,11 @@ one that is not gets them over the wire, and gives them back the same way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tunesmith.types import TensorSpec
+from workers.tvm_backend.device_functions import offered
 from workers.tvm_backend.references import Changed, given, initial
 
 
@@ -17,12 +18,11 @@ class DeviceArrays:
     """Places arguments in one session.
 
     Args:
-        function: finds a device's function by name; None where it does not offer it.
-        device: TVM's.
+        session, device: TVM's.
     """
 
-    def __init__(self, function: Callable[[str], Any], device: Any) -> None:
-        self._fill, self._digest = function("tunesmith.rpc.fill"), function("tunesmith.rpc.digest")
+    def __init__(self, session: Any, device: Any) -> None:
+        self._fill, self._digest = (offered(session, f"tunesmith.rpc.{name}") for name in ("fill", "digest"))
         self._device = device
 
     def place(self, args: tuple[TensorSpec, ...], seed: int) -> list[Any]:

@@ -29,6 +29,14 @@ def register() -> None:
         tvm_ffi.register_global_func(f"tunesmith.rpc.{name}", function, override=True)
 
 
+def offered(session: Any, name: str) -> Any:
+    """A function of a session's device; None on a server that does not offer it."""
+    try:
+        return session.get_function(name)
+    except Exception:  # whatever TVM raises where there is none
+        return None
+
+
 def tell_of_sessions(number: int, ends: Mapping[int, str]) -> None:
     """Offer the ``session``'s number, and how another one ``ended``: empty when that is not known."""
     import tvm_ffi

@@ -18,7 +18,7 @@ from tunesmith.types import FailureKind, Isolation, TensorSpec
 from workers.sandbox.lease import HostLease
 from workers.sandbox.limits import about_memory
 from workers.tvm_backend.device_arrays import DeviceArrays
-from workers.tvm_backend.device_functions import host_identity
+from workers.tvm_backend.device_functions import host_identity, offered
 from workers.tvm_backend.measuring import (
     Begun,
     Confirmed,
@@ -76,7 +76,7 @@ class DeviceSession:
         self._windows = Windows(HostLease(lease))
         self._session: Any = None
         self._device: Any = None
-        self._placing = DeviceArrays(lambda name: None, None)
+        self._placing: DeviceArrays  # of the session
         self._alarm: Callable[[float], None] | None = None
         self._once: Callable[..., float] | None = None
         self._deadline = math.inf
@@ -95,13 +95,13 @@ class DeviceSession:
         self.close()
         self._session = self._request(time.monotonic() + wait, lifetime)
         self._device = self._session.device("cpu" if kind == "llvm" else kind, 0)
-        self._placing = DeviceArrays(self._function, self._device)
-        self._alarm = self._function("tunesmith.rpc.alarm")
-        self._once = self._function("tunesmith.rpc.once") if kind == "llvm" else None
+        self._placing = DeviceArrays(self._session, self._device)
+        self._alarm = offered(self._session, "tunesmith.rpc.alarm")
+        self._once = offered(self._session, "tunesmith.rpc.once") if kind == "llvm" else None
         self._arm(lifetime)
-        number = self._function("tunesmith.rpc.session")
+        number = offered(self._session, "tunesmith.rpc.session")
         self._number = 0 if number is None else int(number())
-        host = self._function("tunesmith.rpc.host")
+        host = offered(self._session, "tunesmith.rpc.host")
         local = host is not None and str(host()) == host_identity()
         binding = self._bind(threads) if kind == "llvm" else ""
         count = int(self._session.get_function("runtime.NumThreads")())
@@ -268,16 +268,9 @@ class DeviceSession:
             return False
         return True
 
-    def _function(self, name: str) -> Any:
-        """A function of the device, None on a server that does not offer it."""
-        try:
-            return self._session.get_function(name)
-        except Exception:
-            return None
-
     def _bind(self, count: int) -> str:
         """Set the number of threads, and on a device of ours the cores; returns those."""
-        bind = self._function("tunesmith.rpc.bind")
+        bind = offered(self._session, "tunesmith.rpc.bind")
         if bind is not None:
             return str(bind(count))
         self._session.get_function("runtime.config_threadpool")(1, count)
