@@ -40,7 +40,7 @@ class Replayer:
     """Replays candidates of one workload for one target. Threads may share it: each replay has its own schedule."""
 
     def __init__(self, module: bytes, target: Target) -> None:
-        warm(target.kind)
+        warm(target.kind, target.triple)
         self.mod = tir.load_module(module)
         self.target = tir.tvm_target(target)
         self.context = ms.TuneContext(
