@@ -70,6 +70,11 @@ class Target:
         return self.json.get("tag")
 
     @property
+    def triple(self) -> str:
+        """LLVM's triple of a CPU that is not the host's; empty when the target does not say."""
+        return str(self.json.get("mtriple", ""))
+
+    @property
     def num_cores(self) -> int:
         """Cores of a CPU; 1 for anything else."""
         return int(self.json.get("num-cores", 1)) if self.kind == "llvm" else 1

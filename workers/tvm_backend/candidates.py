@@ -40,7 +40,7 @@ class Replayer:
     """Replays candidates of one workload for one target. Threads may share it: each replay has its own schedule."""
 
     def __init__(self, module: bytes, target: Target) -> None:
-        warm(target.kind)
+        warm(target.kind, target.triple)
         self.mod = tir.load_module(module)
         self.target = tir.tvm_target(target)
         self.context = ms.TuneContext(
@@ -64,7 +64,7 @@ class Replayer:
             InvalidCandidate: the skeleton does not apply to this workload.
         """
         if body.hash not in self._traces:
-            sch = self._fresh()
+            sch = self.fresh()
             try:
                 Trace.apply_json_to_schedule([json.loads(body.trace), []], sch)
             except Exception as error:
@@ -83,7 +83,7 @@ class Replayer:
         if len(knobs) != len(decisions):
             raise _invalid(f"the sketch takes {len(knobs)} decisions, not {len(decisions)}")
         trace = Trace(list(skeleton.insts), dict(zip(knobs, decisions, strict=True)))
-        sch = self._fresh()
+        sch = self.fresh()
         try:
             trace.apply_to_schedule(sch, remove_postproc=True)
         except Exception as error:
@@ -91,7 +91,8 @@ class Replayer:
             raise _invalid(f"the trace does not apply: {error}") from error
         return sch
 
-    def _fresh(self) -> Schedule:
+    def fresh(self) -> Schedule:
+        """A schedule of the untouched workload."""
         with self._copying:  # a copy draws from its origin's random state
             sch = self._untouched.copy()
         sch.seed(SEED)

@@ -19,7 +19,7 @@ from tunesmith.space.knobs import Categorical, ComputeLocation, Knob, PerfectTil
 from tunesmith.space.space import Space
 from tunesmith.targets import Target
 from tunesmith.types import Candidate, Decision
-from workers.tvm_backend import tir
+from workers.tvm_backend import rules, tir
 from workers.tvm_backend.candidates import Replayer, decisions_of
 from workers.tvm_backend.features import Extractor
 from workers.tvm_backend.sketch import SketchBody
@@ -34,14 +34,16 @@ CACHED_SCHEDULES = 256
 
 
 def generate(module: bytes, target: Target) -> list[SketchBody]:
-    """The sketches that TVM's rules for the target's kind make of a workload.
+    """The sketches that TVM's rules for the target's kind, and ours beside them, make of a workload.
 
     Deterministic. A workload without anything to decide has one sketch without knobs.
     """
     replayer = Replayer(module, target)
     found: dict[str, SketchBody] = {}
-    for sch in replayer.context.generate_design_space():
-        body = _body(sch, replayer)
+    made = [(sch, replayer.postprocs) for sch in replayer.context.generate_design_space()]
+    made += [(sch, ()) for sch in rules.schedules(replayer.fresh, target)]
+    for sch, postprocs in made:
+        body = _body(sch, replayer, postprocs)
         found.setdefault(body.hash, body)
     return list(found.values())
 
@@ -51,17 +53,17 @@ def tunable(bodies: Sequence[SketchBody]) -> bool:
     return sum(math.prod(knob.size for knob in body.knobs) for body in bodies) > 1
 
 
-def _body(sch: Schedule, replayer: Replayer) -> SketchBody:
+def _body(sch: Schedule, replayer: Replayer, postprocs: tuple[str, ...]) -> SketchBody:
     trace = sch.trace
     instructions = tir.canonical_json(tir.plain(trace.as_json())[0])
     sampling = [i for i in trace.insts if tir.is_knob(i)]
     decisions = [tir.plain_decision(trace.decisions[i]) for i in sampling]
     knobs = [_knob(i, d) for i, d in zip(sampling, decisions, strict=True)]
-    draft = SketchBody(instructions, tuple(knobs), replayer.postprocs)
+    draft = SketchBody(instructions, tuple(knobs), postprocs)
     places = [i for i, knob in enumerate(knobs) if isinstance(knob, ComputeLocation)]
     for i, (low, high) in _location_ranges(replayer, draft, decisions, places).items():
         knobs[i] = ComputeLocation(low, high)
-    return SketchBody(instructions, tuple(knobs), replayer.postprocs)
+    return SketchBody(instructions, tuple(knobs), postprocs)
 
 
 def _knob(instruction: Any, decision: Decision) -> Knob:

@@ -18,7 +18,7 @@ def visible_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def warm(target_kind: str = "llvm") -> None:
+def warm(target_kind: str = "llvm", triple: str = "") -> None:
     """Import TVM with the tensor intrinsics of ``target_kind`` alone; call it before anything else touches TVM.
 
     ``tvm.s_tir.tensor_intrin`` parses the TVMScript intrinsics of every back end (ten seconds), and the first tuning
@@ -26,13 +26,15 @@ def warm(target_kind: str = "llvm") -> None:
     CPU, six seconds for CUDA. Thread counts that the environment leaves open are fixed, because TVM takes half of
     the visible cores on x86 and reads them only once.
 
-    Calls after the first are free; a process may warm several kinds.
+    Calls after the first are free; a process may warm several kinds. ``triple`` is LLVM's, of a CPU that is not this
+    host's: TVM's rules for it ask for its intrinsics.
     """
     os.environ.setdefault("TVM_NUM_THREADS", str(visible_cores()))
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     _install_stub()
-    part = PARTS.get(platform.machine() if target_kind == "llvm" else target_kind)
+    machine = triple.partition("-")[0] or platform.machine()
+    part = PARTS.get(machine if target_kind == "llvm" else target_kind)
     if part is not None:
         importlib.import_module(f"{INTRINSICS}.{part}")
 

@@ -1,0 +1,36 @@
+"""Design-space rules of our own, beside TVM's: structures that its generator does not make.
+
+A rule schedules a workload with TVM's primitives and sampling instructions alone, so that each of its traces is a
+sketch like any other and replays in plain TVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tvm.s_tir import Schedule
+
+from tunesmith.targets import Target
+from workers.tvm_backend.rules.base import Rule
+from workers.tvm_backend.rules.direct_conv import DirectConvolution
+from workers.tvm_backend.rules.machine import machine_of
+from workers.tvm_backend.rules.packed_matmul import PackedMatmul
+
+RULES: tuple[Rule, ...] = (PackedMatmul(), DirectConvolution())
+
+
+def schedules(fresh: Callable[[], Schedule], target: Target) -> Iterator[Schedule]:
+    """One schedule, with arbitrary decisions, for each sketch that some rule makes of a workload.
+
+    Args:
+        fresh: a new schedule of the workload, untouched.
+        target: what it is tuned for; rules are for CPUs.
+    """
+    if target.kind != "llvm":
+        return
+    machine = machine_of(target)
+    for rule in RULES:
+        for variant in rule.variants(fresh(), machine):
+            sch = fresh()
+            variant(sch)
+            yield sch
