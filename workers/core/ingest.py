@@ -67,7 +67,7 @@ def split(context: Context, mod: Any) -> Imported:
         )
     return Imported(
         module_blob=context.blobs.put_bytes(prepared.module), params_blob=params_blob, inputs=prepared.inputs,
-        pipeline=prepared.pipeline, tasks=tuple(found.values()),
+        pipeline=prepared.preparation.key, tasks=tuple(found.values()),
     )
 
 

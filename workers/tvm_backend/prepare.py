@@ -16,12 +16,10 @@ from tvm.relax import transform
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tunesmith.errors import ModelRejected
+from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.types import TensorSpec
 from workers.tvm_backend import folding, tir
 from workers.tvm_backend.onnx_model import first_line
-
-PIPELINE = "tunesmith.prepare/1"
-"""Version of the passes below. A module prepared by other passes has other structural hashes."""
 
 INLINE_BYTES = 1024
 """Constants up to this size stay in the module; larger ones become parameters."""
@@ -35,16 +33,16 @@ class Prepared:
         module: JSON of the module; ``main`` takes the model's inputs in order, then the parameters.
         params: the lifted constants by name, in the order in which ``main`` takes them.
         inputs: the model's own inputs.
-        pipeline: version of the passes that made the module.
+        preparation: what was chosen.
     """
 
     module: bytes
     params: dict[str, NDArray[Any]]
     inputs: tuple[TensorSpec, ...]
-    pipeline: str = PIPELINE
+    preparation: Preparation
 
 
-def prepare(mod: tvm.IRModule) -> Prepared:
+def prepare(mod: tvm.IRModule, preparation: Preparation = PLAIN) -> Prepared:
     """Fold constants, legalise, fuse, and lift weights.
 
     Everything that depends on constants alone is evaluated here, so that the parameters are final and compiling
@@ -55,7 +53,7 @@ def prepare(mod: tvm.IRModule) -> Prepared:
     """
     names = json.loads(str(mod["main"].attrs["input_names"]))
     try:
-        mod = _lower(mod)
+        mod = _lower(mod, preparation)
     except Exception as error:
         # Legalisation raises whatever the operator's lowering raises.
         raise ModelRejected(f"TVM cannot lower the model: {first_line(error)}", field="file") from error
@@ -64,10 +62,10 @@ def prepare(mod: tvm.IRModule) -> Prepared:
         TensorSpec(str(var.ty.dtype), tuple(int(d) for d in var.ty.shape.values), name)
         for name, var in zip(names, mod["main"].params, strict=False)
     )
-    return Prepared(tir.dump_module(mod), params, inputs)
+    return Prepared(tir.dump_module(mod), params, inputs, preparation)
 
 
-def _lower(mod: tvm.IRModule) -> tvm.IRModule:
+def _lower(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
     passes = [
         transform.DeadCodeElimination(),
         tvm.transform.module_pass(lambda module, _: folding.fold(module), opt_level=0, name="tunesmith.fold"),

@@ -1,0 +1,43 @@
+"""How a model is made ready for tuning: the choices that change what its tasks compute or how its tensors lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PIPELINE = "tunesmith.prepare/1"
+"""Version of the preparing passes. A module prepared by other passes has other structural hashes."""
+BLOCKED, FAST_MATH = "blocked", "fast-math"
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """The choices.
+
+    Attributes:
+        blocked: feature maps in blocks of channels and weights packed once, which CPUs want and GPUs do not.
+        fast_math: exp, erf, tanh and sigmoid as polynomials that a compiler can vectorise.
+    """
+
+    blocked: bool = False
+    fast_math: bool = False
+
+    @property
+    def key(self) -> str:
+        """What names it for ever: the pipeline's version and the choices."""
+        chosen = [name for name, on in ((BLOCKED, self.blocked), (FAST_MATH, self.fast_math)) if on]
+        return "+".join([PIPELINE, *chosen])
+
+
+PLAIN = Preparation()
+"""Nothing but what TVM itself would do."""
+
+
+def for_target(kind: str, operator: bool, fast_math: bool = True) -> Preparation:
+    """What suits a target of ``kind``.
+
+    Args:
+        kind: TVM's, such as ``llvm``.
+        operator: a single operator, whose tensors keep the layouts of its spec.
+        fast_math: the user allows it.
+    """
+    return Preparation(kind == "llvm" and not operator, kind == "llvm" and fast_math)

@@ -1,0 +1,124 @@
+"""What the layout pass emits instead of the plain operators: tensor expressions over blocked and packed tensors.
+
+A blocked feature map is ``[N, ceil(C / LANES), H, W, LANES]``, channels beyond C hold whatever the arithmetic makes of
+zero weights. The names of these functions are those of the tasks; the rules of ``workers.tvm_backend.rules`` recognise
+the blocks by their structure, not by name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import te, tirx
+
+LANES = 16
+"""Channels of a block on every CPU: one AVX-512 register of floats, two of AVX2, four of NEON."""
+
+
+def conv2d_blocked(x: te.Tensor, w: te.Tensor, stride: tuple[int, int], padding: tuple[int, int, int, int],
+                   dilation: tuple[int, int]) -> te.Tensor:
+    """Convolution of one group.
+
+    Args:
+        x: [N, CB, H, W, ci]; ci is LANES, or all of a few channels.
+        w: [OB, CB, KH, KW, ci, co].
+        stride, dilation: of height and width.
+        padding: top, left, bottom, right.
+
+    Returns:
+        [N, OB, Y, X, co].
+    """
+    n, blocks, height, width, inner = (int(d) for d in x.shape)
+    outs, _, kh, kw, _, lanes = (int(d) for d in w.shape)
+    source = padded(x, padding)
+    out_h, out_w = _extent(height, kh, stride[0], padding[0::2], dilation[0]), \
+        _extent(width, kw, stride[1], padding[1::2], dilation[1])
+    cb, ky, kx, ci = (te.reduce_axis((0, e), name) for e, name in
+                      ((blocks, "cb"), (kh, "ky"), (kw, "kx"), (inner, "ci")))
+
+    def value(b: Any, o: Any, y: Any, c: Any, lane: Any) -> Any:
+        pixel = source[b, cb, y * stride[0] + ky * dilation[0], c * stride[1] + kx * dilation[1], ci]
+        return te.sum(pixel * w[o, cb, ky, kx, ci, lane], axis=[cb, ky, kx, ci])
+
+    return te.compute((n, outs, out_h, out_w, lanes), value, name="conv2d_blocked")
+
+
+def depthwise_conv2d_blocked(x: te.Tensor, w: te.Tensor, stride: tuple[int, int], padding: tuple[int, int, int, int],
+                             dilation: tuple[int, int]) -> te.Tensor:
+    """Convolution of each channel by itself.
+
+    Args:
+        x: [N, CB, H, W, LANES].
+        w: [CB, KH, KW, LANES].
+
+    Returns:
+        [N, CB, Y, X, LANES].
+    """
+    n, blocks, height, width, lanes = (int(d) for d in x.shape)
+    _, kh, kw, _ = (int(d) for d in w.shape)
+    source = padded(x, padding)
+    out_h, out_w = _extent(height, kh, stride[0], padding[0::2], dilation[0]), \
+        _extent(width, kw, stride[1], padding[1::2], dilation[1])
+    ky, kx = te.reduce_axis((0, kh), "ky"), te.reduce_axis((0, kw), "kx")
+
+    def value(b: Any, o: Any, y: Any, c: Any, lane: Any) -> Any:
+        pixel = source[b, o, y * stride[0] + ky * dilation[0], c * stride[1] + kx * dilation[1], lane]
+        return te.sum(pixel * w[o, ky, kx, lane], axis=[ky, kx])
+
+    return te.compute((n, blocks, out_h, out_w, lanes), value, name="depthwise_conv2d_blocked")
+
+
+def matmul_packed(x: te.Tensor, w: te.Tensor) -> te.Tensor:
+    """Product with weights in panels of columns.
+
+    Args:
+        x: [..., K].
+        w: [N / lanes, K, lanes].
+
+    Returns:
+        [..., N].
+    """
+    panels, depth, lanes = (int(d) for d in w.shape)
+    k = te.reduce_axis((0, depth), "k")
+    return te.compute(
+        (*x.shape[:-1], panels * lanes),
+        lambda *at: te.sum(x[(*at[:-1], k)] * w[at[-1] // lanes, k, at[-1] % lanes], axis=k), name="matmul_packed")
+
+
+def to_blocked(x: te.Tensor, lanes: int = LANES) -> te.Tensor:
+    """[N, C, H, W] in blocks of channels; zeros beyond C."""
+    n, channels, height, width = (int(d) for d in x.shape)
+    blocks = -(-channels // lanes)
+
+    def value(b: Any, o: Any, y: Any, c: Any, lane: Any) -> Any:
+        channel = o * lanes + lane
+        if channels % lanes == 0:
+            return x[b, channel, y, c]
+        return tirx.if_then_else(channel < channels, x[b, channel, y, c], tirx.const(0, x.dtype))
+
+    return te.compute((n, blocks, height, width, lanes), value, name="to_blocked")
+
+
+def to_plain(x: te.Tensor, channels: int) -> te.Tensor:
+    """[N, CB, H, W, lanes] as [N, channels, H, W]."""
+    n, _, height, width, lanes = (int(d) for d in x.shape)
+    return te.compute((n, channels, height, width), lambda b, c, y, z: x[b, c // lanes, y, z, c % lanes],
+                      name="to_plain")
+
+
+def padded(x: te.Tensor, padding: tuple[int, int, int, int]) -> te.Tensor:
+    """Zeros around the rows and columns of a blocked feature map; the tensor itself where there are none."""
+    if not any(padding):
+        return x
+    top, left, bottom, right = padding
+    n, blocks, height, width, lanes = (int(d) for d in x.shape)
+
+    def value(b: Any, o: Any, y: Any, c: Any, lane: Any) -> Any:
+        inside = tirx.all(y >= top, y < height + top, c >= left, c < width + left)
+        return tirx.if_then_else(inside, x[b, o, y - top, c - left, lane], tirx.const(0, x.dtype))
+
+    return te.compute((n, blocks, height + top + bottom, width + left + right, lanes), value, name="padded")
+
+
+def _extent(size: int, kernel: int, stride: int, padding: tuple[int, ...], dilation: int) -> int:
+    return (size + sum(padding) - dilation * (kernel - 1) - 1) // stride + 1
