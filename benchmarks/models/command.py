@@ -116,6 +116,7 @@ def _summary(outcomes: Sequence[Outcome]) -> str:
         "Both tuners had the same wall time alone on the machine, Tunesmith's with the start of its stack and the "
         "import of the model, MetaSchedule's (`tune_relax`, 64 candidates a round by default, and 16) with the start "
         "of its process; rounds that MetaSchedule had measured count also where it had not yet looked at them. "
+        "The untuned model and MetaSchedule's were prepared by TVM's passes alone, Tunesmith's as its jobs do it. "
         "Then every runtime was timed several times, each time in a process of its own, in turn, there and back; the "
         "latency is the median of all samples, and `passes` the lowest and the highest median of one process. "
         "PyTorch is eager. `share of peak`: of what the machine can do at best, see below; operations are those of the "

@@ -10,6 +10,7 @@ from pathlib import Path
 from benchmarks.limits import Peak, share_of_peak
 from benchmarks.models import tuning, zoo
 from tunesmith.errors import MeasurementFailed, TunesmithError
+from tunesmith.preparation import PLAIN
 from tunesmith.targets import Target
 from workers.peers.comparison import FOREIGN, TVM_PEER, Peer, Result, check_outputs, take_turns, write_inputs
 from workers.tvm_backend.deploy import LocalModel, source_of
@@ -97,7 +98,7 @@ def hold(model: str, plan: Plan, folder: Path, tell: Tell) -> Outcome:
     """
     file = Path(model).absolute() if Path(model).is_file() else zoo.write_model(model, folder / "model.onnx", plan.seed)
     tell("preparing the model")
-    local = LocalModel(str(file), {}, folder)
+    local = LocalModel(str(file), {}, folder, PLAIN)
     entries, peers = {}, []
     for name in plan.names:
         try:
@@ -125,10 +126,13 @@ def _enter(name: str, file: Path, local: LocalModel, plan: Plan, folder: Path, t
     if name in TUNERS:
         tell(f"tuning with {name} for {plan.seconds:g} s")
         tuned = _tune(name, file, local, plan, folder / name)
-    missing = local.compile(library, plan.target, None if tuned is None else tuned.records)
     peer = Peer(name, TVM_PEER, library)
     if tuned is None:
+        local.compile(library, plan.target, None)
         return Entry(Result(name)), peer
+    if tuned.preparation != PLAIN:
+        local = LocalModel(str(file), {}, folder / name, tuned.preparation)
+    missing = local.compile(library, plan.target, tuned.records)
     return Entry(Result(name), tuned.candidates, tuned.seconds, len(missing)), peer
 
 

@@ -15,6 +15,7 @@ from benchmarks.processes import Tree
 from tunesmith.client import Client, EmbeddedStack
 from tunesmith.errors import MeasurementFailed, TunesmithError, from_problem
 from tunesmith.metaschedule import DatabaseRecord, read_database
+from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.schedule_log import read_log
 from tunesmith.targets import Target
 
@@ -32,11 +33,13 @@ class Tuned:
 
     Attributes:
         records: schedules; the fastest of a workload counts.
+        preparation: how the model is prepared that they apply to.
         candidates: measured with success.
         seconds: wall time from the tuner's start to its end.
     """
 
     records: list[DatabaseRecord]
+    preparation: Preparation
     candidates: int
     seconds: float
 
@@ -62,15 +65,15 @@ def tunesmith(model: Path, target: Target, seconds: float, seed: int, folder: Pa
             raise from_problem(job.error)
         taken = time.monotonic() - started
         failed = sum(failure.count for failure in client.failures(job.id))
-        log = client.download_best(job.id, folder / "best.jsonl")
-    return Tuned(read_log(log), max(0, job.progress.trials - failed), taken)
+        log = read_log(client.download_best(job.id, folder / "best.jsonl"))
+    return Tuned(log.records, log.preparation, max(0, job.progress.trials - failed), taken)
 
 
 def metaschedule(module: bytes, target: Target, seconds: float, per_round: int, seed: int, folder: Path) -> Tuned:
     """Tune with ``tune_relax`` in processes of its own; TVM's start counts, the model's import does not.
 
     Args:
-        module: JSON of the prepared module.
+        module: JSON of the module, prepared plainly.
         per_round: candidates a round; TVM's default is 64.
 
     Raises:
@@ -89,7 +92,7 @@ def metaschedule(module: bytes, target: Target, seconds: float, per_round: int, 
     taken = float(json.loads((database / DONE).read_text())["seconds"])
     records = read_database(database)
     good = [record for record in records if min(record.run_seconds, default=FAILED_SECONDS) < FAILED_SECONDS]
-    return Tuned(good, len(good), taken)
+    return Tuned(good, PLAIN, len(good), taken)
 
 
 def _environment() -> dict[str, str]:
