@@ -114,6 +114,7 @@ class JobTask(Answer):
     ``verified`` is of the best schedule; None while that is the default one, or where nothing was compared.
     """
 
+    id: int
     name: str
     weight: int
     trials: int = 0
