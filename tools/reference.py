@@ -230,7 +230,7 @@ EVENTS = {
     "job_deleted": "a job was deleted; its records stay",
     "job_queued": "a job was submitted",
     "model_deleted": "a model was deleted",
-    "model_importing": "a model was uploaded",
+    "model_importing": "a model was uploaded, or a job needs it prepared in another way: `preparation`",
     "crown_refused": "a finalist was measured again and is not the new best: `reason` (`not_faster`, `overtaken` or a "
     "failure such as `wrong_result`), `seconds`, `champion_seconds`, `p_value`, `error`, `tolerance`",
     "new_best": "a task has a faster schedule, confirmed beside the former one: `seconds`, `before`",

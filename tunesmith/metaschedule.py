@@ -17,6 +17,8 @@ from tunesmith.types import TensorSpec
 
 WORKLOAD_FILE = "database_workload.json"
 RECORD_FILE = "database_tuning_record.json"
+PREPARATION_FILE = "preparation.txt"
+"""Holds the key of the preparation of the exported folder's module."""
 
 _TEMPLATES = Path(str(resources.files("tunesmith"))) / "templates"
 COMPILE_SCRIPT = _TEMPLATES / "compile.py"
@@ -98,9 +100,12 @@ def read_database(folder: str | Path) -> list[DatabaseRecord]:
     return records
 
 
-def readme(*, model: str, target: Mapping[str, Any], inputs: Sequence[TensorSpec], records: int, tvm: str,
-           simulated: bool = False) -> str:
-    """The folder's README.md; ``simulated``: the records come from a simulated device."""
+def readme(*, model: str, target: Mapping[str, Any], inputs: Sequence[TensorSpec], records: int, preparation: str,
+           tvm: str, simulated: bool = False) -> str:
+    """The folder's README.md.
+
+    ``preparation`` is the key of the module's; ``simulated``: the records come from a simulated device.
+    """
     cuda = target.get("kind") == "cuda"
     names = [f"x{i}" for i in range(len(inputs))]
     example = [f'{n} = tvm.runtime.tensor(np.zeros({tuple(t.shape)}, "{t.dtype}"), device)'
@@ -108,22 +113,24 @@ def readme(*, model: str, target: Mapping[str, Any], inputs: Sequence[TensorSpec
     listed = [f"{i}. `{t.name}`: {t.dtype} {list(t.shape)}" for i, t in enumerate(inputs, start=1)]
     cores = "the GPU above" if cuda else f"{target.get('num-cores', 1)} of them"
     return _README.read_text(encoding="utf-8").format(
-        model=model, target=json.dumps(dict(target), indent=2), tvm=tvm, records=records,
+        model=model, target=json.dumps(dict(target), indent=2), tvm=tvm, records=records, preparation=preparation,
         device="cuda" if cuda else "cpu", example="\n".join(example), arguments=", ".join(names),
         inputs="\n".join(listed), cores=cores, warning=SIMULATED if simulated else "")
 
 
 def folder_texts(*, model: str, target: Mapping[str, Any], inputs: Sequence[TensorSpec],
-                 records: Sequence[DatabaseRecord], tvm: str, simulated: bool = False) -> dict[str, str]:
-    """Every file of the exported folder but ``module.json`` and ``params.npz``, by name."""
+                 records: Sequence[DatabaseRecord], preparation: str, tvm: str,
+                 simulated: bool = False) -> dict[str, str]:
+    """Every file of the exported folder but ``module.json`` and ``params.npz``, by name; see :func:`readme`."""
     workloads, lines = database_texts(records)
     return {
         WORKLOAD_FILE: workloads,
         RECORD_FILE: lines,
+        PREPARATION_FILE: f"{preparation}\n",
         "target.json": json.dumps(dict(target), indent=2) + "\n",
         "compile.py": COMPILE_SCRIPT.read_text(encoding="utf-8"),
-        "README.md": readme(model=model, target=target, inputs=inputs, records=len({r.hash for r in records}), tvm=tvm,
-                            simulated=simulated),
+        "README.md": readme(model=model, target=target, inputs=inputs, records=len({r.hash for r in records}),
+                            preparation=preparation, tvm=tvm, simulated=simulated),
     }
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, fields
 
 PIPELINE = "tunesmith.prepare/1"
 """Version of the preparing passes. A module prepared by other passes has other structural hashes."""
@@ -26,6 +27,19 @@ class Preparation:
         """What names it for ever: the pipeline's version and the choices."""
         chosen = [name for name, on in ((BLOCKED, self.blocked), (FAST_MATH, self.fast_math)) if on]
         return "+".join([PIPELINE, *chosen])
+
+    @classmethod
+    def parse(cls, key: str) -> Preparation:
+        """Inverse of :attr:`key`.
+
+        Raises:
+            ValueError: the passes of this version make no such preparation.
+        """
+        every = (cls(*choice) for choice in itertools.product((False, True), repeat=len(fields(cls))))
+        known = {made.key: made for made in every}
+        if key not in known:
+            raise ValueError(f"the preparation {key!r} is not one of this version's: {', '.join(known)}")
+        return known[key]
 
 
 PLAIN = Preparation()

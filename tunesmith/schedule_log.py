@@ -4,29 +4,42 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tunesmith.errors import InvalidInput
-from tunesmith.metaschedule import RECORD_FILE, WORKLOAD_FILE, DatabaseRecord, read_database
+from tunesmith.metaschedule import PREPARATION_FILE, RECORD_FILE, WORKLOAD_FILE, DatabaseRecord, read_database
+from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.types import TensorSpec
 
 SCHEMA = "tunesmith.schedule/1"
 
 
-def read_log(path: str | Path) -> list[DatabaseRecord]:
-    """The schedules of a JSON log, or of a folder with a MetaSchedule database.
+@dataclass(frozen=True)
+class ScheduleLog:
+    """The schedules of one job.
 
-    Tasks that keep the default schedule (``"trace": null``) are left out.
+    Attributes:
+        records: of one target; without the tasks that keep the default schedule.
+        preparation: how the model was prepared for which they were found. They apply to no other module.
+    """
+
+    records: list[DatabaseRecord]
+    preparation: Preparation
+
+
+def read_log(path: str | Path) -> ScheduleLog:
+    """Read a JSON log, or a folder with a MetaSchedule database.
+
+    Where neither says how the model was prepared, it is older than that choice, or TVM's own: it was prepared plainly.
 
     Raises:
         InvalidInput: naming what is wrong and where.
     """
     path = Path(path)
     try:
-        if path.is_dir():
-            return _of_one_target(read_database(path), path)
-        return _of_one_target(list(_records(path.read_text(encoding="utf-8").splitlines(), path)), path)
+        return _of_folder(path) if path.is_dir() else _of_file(path)
     except FileNotFoundError as error:
         expected = f"a JSON log, or a folder with {WORKLOAD_FILE} and {RECORD_FILE}"
         raise InvalidInput(f"there is no {error.filename}; give {expected}", field="log", value=str(path)) from error
@@ -34,22 +47,39 @@ def read_log(path: str | Path) -> list[DatabaseRecord]:
         raise InvalidInput(f"{path} cannot be read: {error}", field="log", value=str(path)) from error
 
 
+def _of_folder(path: Path) -> ScheduleLog:
+    note = path / PREPARATION_FILE
+    key = note.read_text(encoding="utf-8").strip() if note.exists() else PLAIN.key
+    return ScheduleLog(_of_one_target(read_database(path), path), Preparation.parse(key))
+
+
+def _of_file(path: Path) -> ScheduleLog:
+    entries = list(_entries(path.read_text(encoding="utf-8").splitlines(), path))
+    keys = {entry.get("provenance", {}).get("preparation", PLAIN.key) for entry in entries}
+    if len(keys) > 1:
+        raise _mixed(path, "of models that were prepared differently", "job")
+    records = [_record(entry) for entry in entries if entry["trace"] is not None]
+    return ScheduleLog(_of_one_target(records, path), Preparation.parse(keys.pop()) if keys else PLAIN)
+
+
 def _of_one_target(records: list[DatabaseRecord], path: Path) -> list[DatabaseRecord]:
     if any(record.target != records[0].target for record in records):
-        raise InvalidInput(f"{path} has schedules of several targets: give one log per target", field="log",
-                           value=str(path))  # fmt: skip
+        raise _mixed(path, "of several targets", "target")
     return records
 
 
-def _records(lines: Iterable[str], path: Path) -> Iterable[DatabaseRecord]:
+def _mixed(path: Path, what: str, per: str) -> InvalidInput:
+    return InvalidInput(f"{path} has schedules {what}: give one log per {per}", field="log", value=str(path))
+
+
+def _entries(lines: Iterable[str], path: Path) -> Iterable[Mapping[str, Any]]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         entry = json.loads(line)
         if not isinstance(entry, Mapping) or entry.get("schema") != SCHEMA:
             raise InvalidInput(f"{path}, line {number}: not an entry of schema {SCHEMA}", field="log", value=str(path))
-        if entry["trace"] is not None:
-            yield _record(entry)
+        yield entry
 
 
 def _record(entry: Mapping[str, Any]) -> DatabaseRecord:

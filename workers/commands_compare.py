@@ -15,7 +15,7 @@ from tunesmith.errors import InvalidInput, MeasurementFailed
 from tunesmith.operators import looks_like_operator
 from tunesmith.schedule_log import read_log
 from workers.peers.comparison import FOREIGN, TVM_PEER, Peer, Result, check_outputs, take_turns, write_inputs
-from workers.tvm_backend.deploy import LocalModel, local_target, source_of, target_of
+from workers.tvm_backend.deploy import LocalModel, default_preparation, local_target, source_of, target_of
 
 MODULES = {"untuned": TVM_PEER, "tuned": TVM_PEER, **FOREIGN}
 READS = {"onnxruntime": "onnx", "openvino": "onnx", "torch": "pt2"}
@@ -81,9 +81,11 @@ def _compare(
     model: str, log: Path | None, names: list[str], shapes: dict[str, tuple[int, ...]], cores: int, time_: float,
     folder: Path,
 ) -> list[Result]:  # fmt: skip
-    records = read_log(log) if log else []
+    given = read_log(log) if log else None
+    records = given.records if given else []
     target = target_of(records) or local_target(f"cpu:{cores}")
-    local = LocalModel(model, shapes, folder)
+    preparation = given.preparation if given else default_preparation(model, target)
+    local = LocalModel(model, shapes, folder, preparation)
     write_inputs(local.inputs, folder)
     peers: list[Peer] = []
     failed: dict[str, Result] = {}

@@ -29,14 +29,15 @@ def compile_(
     shapes = parse_inputs(inputs or [])
     check_model(model)
     check_output_file(output)
-    records = read_log(log)
-    goal = local_target(target) if target else target_of(records) or local_target("cpu")
+    given = read_log(log)
+    goal = local_target(target) if target else target_of(given.records) or local_target("cpu")
     with tempfile.TemporaryDirectory(prefix="tunesmith-compile-") as folder:
-        local = LocalModel(model, shapes, Path(folder))
+        local = LocalModel(model, shapes, Path(folder), given.preparation)
         output.parent.mkdir(parents=True, exist_ok=True)
-        missing = local.compile(output.absolute(), goal, records)
+        missing = local.compile(output.absolute(), goal, given.records)
     if as_json:
-        answer = {"path": str(output), "target": goal.to_json(), "schedules": len(records), "missing": missing}
+        answer = {"path": str(output), "target": goal.to_json(), "preparation": given.preparation.key,
+                  "schedules": len(given.records), "missing": missing}  # fmt: skip
         print(json.dumps(answer))
         return
     print(output)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "model", "runtime", "latency ms", "passes ms", "speed-up", "share of peak %", "candidates", "tuned for s",
-    "without schedule", "output error", "note",
+    "kernels ms", "after ten ms", "largest ms", "its share %", "without schedule", "output error", "note",
 )  # fmt: skip
 MODELS, QUICK_MODELS = ("squeezenet", "resnet50"), ("squeezenet",)
 SECONDS, QUICK_SECONDS = 1200.0, 90.0
@@ -32,9 +32,14 @@ def run(
     quick: Annotated[bool, typer.Option(help="One model and short tuning; within ten minutes.")] = False,
     model: Annotated[
         list[str] | None,
-        typer.Option(help="An .onnx or .pt2 file, or an architecture of the package onnx: resnet50; repeatable."),
+        typer.Option(help="An .onnx or .pt2 file, an architecture of the package onnx: resnet50, or an operator spec; "
+                     "repeatable."),
     ] = None,
     seconds: Annotated[float | None, typer.Option(min=1.0, help="Wall time of each tuner and model.")] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(min=1, help="MetaSchedule's candidates; Tunesmith has the wall time of its sooner run."),
+    ] = None,
     with_: Annotated[str | None, typer.Option("--with", help="Runtimes, separated by commas (default: all).")] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of each (default: all cores).")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the random weights and the searches.")] = 0,
@@ -49,7 +54,7 @@ def run(
     names = _names(with_, PEERS)
     cores = threads or len(os.sched_getaffinity(0))
     plan = Plan(names, local_target(f"cpu:{cores}"), seconds or (QUICK_SECONDS if quick else SECONDS),
-                QUICK_SLICE if quick else SLICE, QUICK_PASSES if quick else PASSES, seed)  # fmt: skip
+                QUICK_SLICE if quick else SLICE, QUICK_PASSES if quick else PASSES, seed, trials)  # fmt: skip
     details = {"threads": str(cores), "wall time of each tuner": f"{plan.seconds:g} s", "seed": str(seed)}
     peak, outcomes, paths = measure(cores).peak, [], []
     for each in model or (QUICK_MODELS if quick else MODELS):
@@ -104,9 +109,12 @@ def _row(outcome: Outcome, entry: Entry) -> tuple[Any, ...]:
     passes = f"{min(result.medians) * 1e3:.3g} … {max(result.medians) * 1e3:.3g}" if result.medians else None
     wrong = result.error is not None and not result.error <= TOLERANCE
     note = result.failure or ("other outputs than the reference" if wrong else "")
+    kernels = entry.kernels
+    inside = (kernels.total * 1e3, kernels.first * 1e3, kernels.largest * 1e3) if kernels else (None, None, None)
     return (
         outcome.model, result.name, latency and latency * 1e3, passes, speedup, entry.share and 100 * entry.share,
-        entry.candidates, entry.tuned_seconds, entry.missing, result.error, note,
+        entry.candidates, entry.tuned_seconds, *inside, entry.largest and 100 * entry.largest,
+        entry.missing, result.error, note,
     )  # fmt: skip
 
 
@@ -116,11 +124,14 @@ def _summary(outcomes: Sequence[Outcome]) -> str:
         "Both tuners had the same wall time alone on the machine, Tunesmith's with the start of its stack and the "
         "import of the model, MetaSchedule's (`tune_relax`, 64 candidates a round by default, and 16) with the start "
         "of its process; rounds that MetaSchedule had measured count also where it had not yet looked at them. "
+        "The untuned model and MetaSchedule's were prepared by TVM's passes alone, Tunesmith's as its jobs do it. "
         "Then every runtime was timed several times, each time in a process of its own, in turn, there and back; the "
         "latency is the median of all samples, and `passes` the lowest and the highest median of one process. "
         "PyTorch is eager. `share of peak`: of what the machine can do at best, see below; operations are those of the "
         "plain algorithms, so that Winograd's convolution would count as more than it does. `without schedule`: "
-        "functions that had a choice and got no schedule in the time."
+        "functions that had a choice and got no schedule in the time. `kernels`: all kernels of one run as "
+        "Tunesmith measured them one by one, `after ten`: with the best of the first ten candidates of each task, "
+        "`largest`: of them the function with the most operations, and its share of the peak."
     ]
     return "\n\n".join(lines + [text for outcome in outcomes if (text := _verdict(outcome))])
 

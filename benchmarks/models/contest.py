@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.limits import Peak, share_of_peak
-from benchmarks.models import tuning, zoo
+from benchmarks.models import operators, tuning, zoo
+from benchmarks.models.metaschedule import MANY
 from tunesmith.errors import MeasurementFailed, TunesmithError
+from tunesmith.operators import looks_like_operator
+from tunesmith.preparation import PLAIN
 from tunesmith.targets import Target
 from workers.peers.comparison import FOREIGN, TVM_PEER, Peer, Result, check_outputs, take_turns, write_inputs
 from workers.tvm_backend.deploy import LocalModel, source_of
@@ -34,6 +37,8 @@ class Plan:
         seconds: wall time of each tuner.
         slice: seconds of timing per peer and pass.
         passes: processes of each peer, 2 at least.
+        trials: where it is given, MetaSchedule stops after so many candidates, and Tunesmith has the wall time of the
+            MetaSchedule that was sooner.
     """
 
     names: tuple[str, ...]
@@ -42,6 +47,12 @@ class Plan:
     slice: float
     passes: int
     seed: int
+    trials: int | None = None
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The names as they tune: a tuner that gets another's time comes after it."""
+        return tuple(sorted(self.names, key=lambda name: name == TUNERS[0])) if self.trials else self.names
 
 
 @dataclass(frozen=True)
@@ -53,6 +64,8 @@ class Entry:
         tuned_seconds: wall time of tuning.
         missing: functions with a choice that got no schedule.
         share: of the machine's limit that the latency reaches.
+        kernels: as the tuner measured them.
+        largest: share of the limit that the function with the most operations reaches.
     """
 
     result: Result
@@ -60,6 +73,8 @@ class Entry:
     tuned_seconds: float | None = None
     missing: int | None = None
     share: float | None = None
+    kernels: tuning.Kernels | None = None
+    largest: float | None = None
 
 
 @dataclass(frozen=True)
@@ -77,17 +92,21 @@ class Outcome:
 
     def with_shares(self, peak: Peak) -> Outcome:
         """With each latency as a share of the limit."""
-        return replace(self, entries=[
-            replace(e, share=share_of_peak(self.flops, self.bytes_, e.result.latency, peak)) if e.result.latency else e
-            for e in self.entries
-        ])  # fmt: skip
+        return replace(self, entries=[self._with_shares(entry, peak) for entry in self.entries])
+
+    def _with_shares(self, entry: Entry, peak: Peak) -> Entry:
+        latency, kernels = entry.result.latency, entry.kernels
+        return replace(
+            entry, share=share_of_peak(self.flops, self.bytes_, latency, peak) if latency else None,
+            largest=share_of_peak(kernels.flops, self.bytes_, kernels.largest, peak) if kernels else None,
+        )  # fmt: skip
 
 
 def hold(model: str, plan: Plan, folder: Path, tell: Tell) -> Outcome:
     """Tune and time one model.
 
     Args:
-        model: a file, or a name of the zoo.
+        model: a file, a name of the zoo, or an operator spec.
         plan: what takes part, and for how long.
         folder: empty; everything made on the way goes there.
         tell: is told what is going on.
@@ -95,13 +114,14 @@ def hold(model: str, plan: Plan, folder: Path, tell: Tell) -> Outcome:
     Raises:
         TunesmithError: the model cannot be read. A peer that fails is an entry that says why.
     """
-    file = Path(model).absolute() if Path(model).is_file() else zoo.write_model(model, folder / "model.onnx", plan.seed)
+    file = _file(model, folder / "model.onnx", plan.seed)
     tell("preparing the model")
-    local = LocalModel(str(file), {}, folder)
-    entries, peers = {}, []
-    for name in plan.names:
+    local = LocalModel(str(file), {}, folder, PLAIN)
+    entries: dict[str, Entry] = {}
+    peers = []
+    for name in plan.order:
         try:
-            entries[name], peer = _enter(name, file, local, plan, folder, tell)
+            entries[name], peer = _enter(name, file, local, _timed(plan, name, entries), folder, tell)
             peers.append(peer)
         except TunesmithError as error:
             entries[name] = Entry(Result(name, failure=error.detail))
@@ -111,7 +131,23 @@ def hold(model: str, plan: Plan, folder: Path, tell: Tell) -> Outcome:
     check_outputs(results, folder)
     for result in results:
         entries[result.name] = replace(entries[result.name], result=result)
-    return Outcome(Path(model).stem, *_work(local), [entries[name] for name in plan.names])
+    name = model if looks_like_operator(model) else Path(model).stem
+    return Outcome(name, *_work(local), [entries[each] for each in plan.names])
+
+
+def _file(model: str, path: Path, seed: int) -> Path:
+    """The model's file; written to ``path`` where there is only a name."""
+    if Path(model).is_file():
+        return Path(model).absolute()
+    write = operators.write_operator if looks_like_operator(model) else zoo.write_model
+    return write(model, path, seed)
+
+
+def _timed(plan: Plan, name: str, entries: Mapping[str, Entry]) -> Plan:
+    """The plan, with another tuner's time where ``name`` gets that."""
+    others = [entries[tuner].tuned_seconds for tuner in TUNERS[1:] if tuner in entries]
+    known = [seconds for seconds in others if seconds]
+    return replace(plan, seconds=min(known)) if plan.trials and name == TUNERS[0] and known else plan
 
 
 def _enter(name: str, file: Path, local: LocalModel, plan: Plan, folder: Path, tell: Tell) -> tuple[Entry, Peer]:
@@ -125,11 +161,14 @@ def _enter(name: str, file: Path, local: LocalModel, plan: Plan, folder: Path, t
     if name in TUNERS:
         tell(f"tuning with {name} for {plan.seconds:g} s")
         tuned = _tune(name, file, local, plan, folder / name)
-    missing = local.compile(library, plan.target, None if tuned is None else tuned.records)
     peer = Peer(name, TVM_PEER, library)
     if tuned is None:
+        local.compile(library, plan.target, None)
         return Entry(Result(name)), peer
-    return Entry(Result(name), tuned.candidates, tuned.seconds, len(missing)), peer
+    if tuned.preparation != PLAIN:
+        local = LocalModel(str(file), {}, folder / name, tuned.preparation)
+    missing = local.compile(library, plan.target, tuned.records)
+    return Entry(Result(name), tuned.candidates, tuned.seconds, len(missing), kernels=tuned.kernels), peer
 
 
 def _tune(name: str, file: Path, local: LocalModel, plan: Plan, folder: Path) -> tuning.Tuned:
@@ -137,7 +176,8 @@ def _tune(name: str, file: Path, local: LocalModel, plan: Plan, folder: Path) ->
     if name == "tunesmith":
         return tuning.tunesmith(file, plan.target, plan.seconds, plan.seed, folder)
     per_round = int(name.removeprefix("metaschedule-"))
-    return tuning.metaschedule(local.module, plan.target, plan.seconds, per_round, plan.seed, folder)
+    return tuning.metaschedule(local.module, plan.target, plan.seconds, per_round, plan.seed, folder,
+                               plan.trials or MANY)  # fmt: skip
 
 
 def _work(local: LocalModel) -> tuple[float, float]:

@@ -80,6 +80,8 @@ def _operators() -> dict[str, Operator]:
         "Flatten": lambda a, x: x.flatten(a.get("axis", 1)),
         "Gemm": _gemm,
         "GlobalAveragePool": lambda a, x: functional.adaptive_avg_pool2d(x, 1),
+        "LayerNormalization": lambda a, x, scale, shift=None: functional.layer_norm(
+            x, x.shape[a.get("axis", -1):], scale, shift, a.get("epsilon", 1e-5)),
         "LRN": lambda a, x: functional.local_response_norm(
             x, a["size"], a.get("alpha", 1e-4), a.get("beta", 0.75), a.get("bias", 1.0)),
         "MatMul": lambda a, x, y: x @ y,

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import json
 import os
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from benchmarks.models.metaschedule import DONE, Job
+from benchmarks.models.metaschedule import DONE, MANY, Job
 from benchmarks.processes import Tree
-from tunesmith.client import Client, EmbeddedStack
+from tunesmith.client import Client, EmbeddedStack, JobTask
 from tunesmith.errors import MeasurementFailed, TunesmithError, from_problem
 from tunesmith.metaschedule import DatabaseRecord, read_database
+from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.schedule_log import read_log
 from tunesmith.targets import Target
 
@@ -22,6 +26,8 @@ GRACE = 120.0
 """Seconds beyond the budget after which MetaSchedule is given up."""
 THREADS = ("TVM_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Set in this process for the compiler's sake, and nothing that a tuner should see."""
+FIRST = 10
+"""Candidates of a task after which a good kernel should be there."""
 FAILED_SECONDS = 1e9
 """MetaSchedule records what failed with a latency beyond this."""
 
@@ -32,13 +38,34 @@ class Tuned:
 
     Attributes:
         records: schedules; the fastest of a workload counts.
+        preparation: how the model is prepared that they apply to.
         candidates: measured with success.
         seconds: wall time from the tuner's start to its end.
+        kernels: the model's functions as the tuner measured them; None where it does not tell.
     """
 
     records: list[DatabaseRecord]
+    preparation: Preparation
     candidates: int
     seconds: float
+    kernels: Kernels | None = None
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """All kernels of one run of a model, measured one by one, in seconds.
+
+    Attributes:
+        total: with the best schedules.
+        first: with the best of the first ``FIRST`` candidates of each task.
+        largest: of ``total``, the function with the most operations.
+        flops: operations of that function.
+    """
+
+    total: float
+    first: float
+    largest: float
+    flops: float
 
 
 def tunesmith(model: Path, target: Target, seconds: float, seed: int, folder: Path) -> Tuned:
@@ -62,16 +89,48 @@ def tunesmith(model: Path, target: Target, seconds: float, seed: int, folder: Pa
             raise from_problem(job.error)
         taken = time.monotonic() - started
         failed = sum(failure.count for failure in client.failures(job.id))
-        log = client.download_best(job.id, folder / "best.jsonl")
-    return Tuned(read_log(log), max(0, job.progress.trials - failed), taken)
+        log = read_log(client.download_best(job.id, folder / "best.jsonl"))
+        tasks, trials = client.tasks(job.id), list(client.trials(job.id))
+    kernels = kernels_of(tasks, trials)
+    return Tuned(log.records, log.preparation, max(0, job.progress.trials - failed), taken, kernels)
 
 
-def metaschedule(module: bytes, target: Target, seconds: float, per_round: int, seed: int, folder: Path) -> Tuned:
+def kernels_of(tasks: Sequence[JobTask], trials: Sequence[Mapping[str, Any]]) -> Kernels | None:
+    """What a job found out about its kernels; None where a task has no latency.
+
+    The default schedule is no candidate, yet may be what a task is left with.
+
+    Args:
+        tasks: of the job.
+        trials: of the job, oldest first.
+    """
+    found: dict[int, list[float]] = {task.id: [] for task in tasks}
+    counts: collections.Counter[int] = collections.Counter()
+    for trial in trials:
+        task_id = int(trial["task"])
+        counts[task_id] += trial["sketch"] is not None
+        if trial["latency"] is not None and counts[task_id] <= FIRST:
+            found[task_id].append(float(trial["latency"]))
+    best = {task.id: task.best_latency or task.untuned_latency or 0.0 for task in tasks}
+    if not tasks or not all(best.values()) or not all(found.values()):
+        return None
+    largest = max(tasks, key=lambda task: (task.flops or 0.0) * task.weight)
+    return Kernels(
+        total=sum(task.weight * best[task.id] for task in tasks),
+        first=sum(task.weight * min(found[task.id]) for task in tasks),
+        largest=largest.weight * best[largest.id], flops=largest.weight * (largest.flops or 0.0),
+    )  # fmt: skip
+
+
+def metaschedule(
+    module: bytes, target: Target, seconds: float, per_round: int, seed: int, folder: Path, trials: int = MANY
+) -> Tuned:
     """Tune with ``tune_relax`` in processes of its own; TVM's start counts, the model's import does not.
 
     Args:
-        module: JSON of the prepared module.
+        module: JSON of the module, prepared plainly.
         per_round: candidates a round; TVM's default is 64.
+        trials: candidates at most.
 
     Raises:
         MeasurementFailed: TVM ended early.
@@ -79,7 +138,7 @@ def metaschedule(module: bytes, target: Target, seconds: float, per_round: int, 
     file, database = folder / "module.json", folder / "database"
     database.mkdir(parents=True)
     file.write_bytes(module)
-    job = Job(str(file), target.to_json(), str(database), seconds, per_round, seed)
+    job = Job(str(file), target.to_json(), str(database), seconds, per_round, seed, trials)
     command = [sys.executable, "-m", "benchmarks.models.metaschedule", json.dumps(asdict(job))]
     env = _environment() | {"TVM_NUM_THREADS": str(target.num_cores)}
     with Tree(command, log=folder / "log.txt", folder=folder, env=env) as tree:
@@ -89,7 +148,7 @@ def metaschedule(module: bytes, target: Target, seconds: float, per_round: int, 
     taken = float(json.loads((database / DONE).read_text())["seconds"])
     records = read_database(database)
     good = [record for record in records if min(record.run_seconds, default=FAILED_SECONDS) < FAILED_SECONDS]
-    return Tuned(good, len(good), taken)
+    return Tuned(good, PLAIN, len(good), taken)
 
 
 def _environment() -> dict[str, str]:

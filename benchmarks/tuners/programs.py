@@ -10,7 +10,7 @@ from workers.tvm_backend.tasks import Extracted, extract_tasks
 
 
 def program(operator: str) -> Extracted:
-    """The operator's one task, prepared as the service prepares it.
+    """The operator's one task, prepared by TVM's passes alone, as jobs do it that forbid fast math.
 
     Raises:
         InvalidOperator: it does not parse.

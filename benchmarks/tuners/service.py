@@ -23,6 +23,8 @@ END_LIMIT = 120.0
 """Seconds after the budget in which the last round must be over."""
 OPTIONS: Mapping[str, Mapping[str, Any]] = {RANDOM: {"search": "random", "cost_model": NO_COST_MODEL}}
 """What differs from the defaults, by tuner."""
+SAME_TASK: Mapping[str, Any] = {"fast_math": False}
+"""The program itself must be the one that MetaSchedule gets."""
 
 
 def run(ask: Ask, folder: Path, deadline: Deadline) -> Outcome:
@@ -59,7 +61,7 @@ def _environment() -> dict[str, str]:
 def _warm_up(client: Client, ask: Ask, deadline: Deadline) -> None:
     job = client.submit(
         operator=WARM_UP, target=ask.target.to_json(), trials=2, warm_start=False, verify=False,
-        **OPTIONS.get(ask.tuner, {}),
+        **SAME_TASK, **OPTIONS.get(ask.tuner, {}),
     )  # fmt: skip
     client.wait(job.id, timeout=deadline.left(WARM_UP_LIMIT), poll=0.1)
 
@@ -68,7 +70,7 @@ def _tune(client: Client, ask: Ask, startup: float, deadline: Deadline) -> Outco
     begin = time.time()
     job = client.submit(
         operator=ask.operator, target=ask.target.to_json(), seconds=ask.budget, seed=ask.seed, warm_start=False,
-        verify=False, **OPTIONS.get(ask.tuner, {}),
+        verify=False, **SAME_TASK, **OPTIONS.get(ask.tuner, {}),
     )  # fmt: skip
     try:
         job = client.wait(job.id, timeout=deadline.left(ask.budget + END_LIMIT))

@@ -36,6 +36,7 @@ class Job(Base, Created, Leased):
     seed: Mapped[int] = mapped_column(default=0)
     warm_start: Mapped[bool] = mapped_column(default=True)
     verify: Mapped[bool] = mapped_column(default=True)
+    fast_math: Mapped[bool] = mapped_column(default=True)  # allowed; its model's preparation says what came of it
     simulated: Mapped[bool] = mapped_column(default=False)  # a simulated device took part: its figures are invented
     started_at: Mapped[dt.datetime | None]
     finished_at: Mapped[dt.datetime | None]

@@ -12,7 +12,7 @@ from tunesmith.states import ModelState
 
 
 class Model(Base, Created, Leased):
-    """A user's model (or a single operator), content-addressed."""
+    """A user's model (or a single operator), content-addressed; or a variant of one, prepared in another way."""
 
     __tablename__ = "models"
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
@@ -27,8 +27,14 @@ class Model(Base, Created, Leased):
     inputs: Mapped[list[Any] | None]  # [[name, dtype, shape], …] once imported
     module_blob: Mapped[str | None] = mapped_column(String(64))  # prepared Relax module, weights lifted
     params_blob: Mapped[str | None] = mapped_column(String(64))  # params.npz
-    pipeline: Mapped[str | None] = mapped_column(String(60))  # version of the preparing passes
-    __table_args__ = (UniqueConstraint("sha256", "inputs_key", "owner"),)
+    preparation: Mapped[str] = mapped_column(String(60))  # key of tunesmith.preparation.Preparation
+    variant_of: Mapped[str | None] = mapped_column(ForeignKey("models.id", ondelete="CASCADE"), index=True)
+    __table_args__ = (UniqueConstraint("sha256", "inputs_key", "owner", "preparation"),)
+
+    @property
+    def public_id(self) -> str:
+        """The id under which its owner knows it: that of the model which a variant is of."""
+        return self.variant_of or self.id
 
 
 class WorkloadRow(Base, Created):

@@ -34,7 +34,6 @@ class Imported:
     module_blob: str
     params_blob: str
     inputs: tuple[TensorSpec, ...]
-    pipeline: str
     tasks: tuple[ImportedTask, ...]
 
 
@@ -54,7 +53,7 @@ def store_import(session: Session, model: Model, imported: Imported) -> None:
     transition(
         session, model, ModelState.READY, data={"tasks": len(imported.tasks)}, error=None,
         inputs=[[spec.name, spec.dtype, list(spec.shape)] for spec in imported.inputs],
-        module_blob=imported.module_blob, params_blob=imported.params_blob, pipeline=imported.pipeline,
+        module_blob=imported.module_blob, params_blob=imported.params_blob,
     )
 
 

@@ -45,13 +45,18 @@ def transition(
         raise IllegalTransition(
             f"{noun} {row.id} became {row.state.value} before it could become {new.value}", value=row.state.value
         )
-    body = {"id": row.id, "from": old.value, "to": new.value, **(data or {})}
+    body = {**identity(row), "from": old.value, "to": new.value, **(data or {})}
     events.append(session, event or f"{noun}_{new.value}", job_of(row), **body)
 
 
 def job_of(row: Work) -> str | None:
     """Id of the job that a row belongs to."""
     return row.id if isinstance(row, Job) else getattr(row, "job_id", None)
+
+
+def identity(row: Work) -> dict[str, Any]:
+    """What an event says of which row it is about: of a variant, its model's id."""
+    return {"id": row.public_id, "preparation": row.preparation} if isinstance(row, Model) else {"id": row.id}
 
 
 def changed_rows(session: Session, statement: sa.Update) -> int:

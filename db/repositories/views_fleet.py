@@ -123,7 +123,8 @@ def champions(
 def counts(session: Session) -> dict[str, Any]:
     """Figures for the metrics page, read at scrape: jobs and models by state, rounds under way, trials, failures."""
     jobs = session.execute(sa.select(Job.state, sa.func.count()).group_by(Job.state))
-    models = session.execute(sa.select(Model.state, sa.func.count()).group_by(Model.state))
+    own = sa.select(Model.state, sa.func.count()).where(Model.variant_of.is_(None))
+    models = session.execute(own.group_by(Model.state))
     open_rounds = (RoundState.PROPOSING, RoundState.MEASURING)
     rounds = session.execute(
         sa.select(Round.state, sa.func.count()).where(Round.state.in_(open_rounds)).group_by(Round.state)

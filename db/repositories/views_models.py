@@ -17,16 +17,28 @@ def get(session: Session, model_id: str) -> Model | None:
 
 
 def find(session: Session, sha256: str, inputs_key: str, owner: str) -> Model | None:
-    """The model with that content and those fixed shapes, if it is there."""
+    """The model with that content and those fixed shapes, if it is there; never a variant."""
     query = sa.select(Model).where(Model.sha256 == sha256, Model.inputs_key == inputs_key, Model.owner == owner)
+    return session.scalars(query.where(Model.variant_of.is_(None))).first()
+
+
+def variants(session: Session, model_id: str) -> Sequence[Model]:
+    """Every variant of a model."""
+    return session.scalars(sa.select(Model).where(Model.variant_of == model_id).order_by(Model.id)).all()
+
+
+def variant(session: Session, model_id: str, preparation: str) -> Model | None:
+    """The variant of a model with a preparation's key, if it is there."""
+    query = sa.select(Model).where(Model.variant_of == model_id, Model.preparation == preparation)
     return session.scalars(query).first()
 
 
 def page(
     session: Session, *, owner: str | None, before: tuple[dt.datetime, str] | None, limit: int
 ) -> Sequence[Model]:
-    """Models, newest first. ``before``: creation time and id of the last one of the page before."""
-    query = sa.select(Model).order_by(Model.created_at.desc(), Model.id.desc()).limit(limit)
+    """Models without their variants, newest first. ``before``: creation time and id of the last of the page before."""
+    query = sa.select(Model).where(Model.variant_of.is_(None))
+    query = query.order_by(Model.created_at.desc(), Model.id.desc()).limit(limit)
     if owner is not None:
         query = query.where(Model.owner == owner)
     if before is not None:
@@ -55,5 +67,7 @@ def tasks_page(
 
 
 def jobs_of(session: Session, model_id: str, limit: int = 5) -> Sequence[str]:
-    """Ids of some jobs that use a model."""
-    return session.scalars(sa.select(Job.id).where(Job.model_id == model_id).limit(limit)).all()
+    """Ids of some jobs that use a model or a variant of it, oldest first."""
+    query = sa.select(Job.id).join(Model, Job.model_id == Model.id)
+    query = query.where(sa.or_(Model.id == model_id, Model.variant_of == model_id))
+    return session.scalars(query.order_by(Job.created_at, Job.id).limit(limit)).all()

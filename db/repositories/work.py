@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 from db.models import Batch, CostModelRow, Evaluation, Job, Model, Round
 from db.models.base import utcnow
 from db.repositories import events, outcomes
-from db.repositories.transitions import NOUNS, Work, changed_rows, job_of, transition
+from db.repositories.transitions import NOUNS, Work, changed_rows, identity, job_of, transition
 from tunesmith.states import JobState, ModelState, RoundState, WorkState
 
 __all__ = [
@@ -125,7 +125,7 @@ def retry(session: Session, row: Work, max_attempts: int, reason: str) -> bool:
     if raised:
         if row.state is WorkState.RUNNING:
             transition(session, row, WorkState.QUEUED, data={"attempt": row.attempt})
-        events.append(session, f"{noun}_retried", job_of(row), id=row.id, attempt=row.attempt, reason=reason)
+        events.append(session, f"{noun}_retried", job_of(row), **identity(row), attempt=row.attempt, reason=reason)
     return True
 
 

@@ -153,6 +153,7 @@ def _provenance(best: Best, line: Line, record: Record | None) -> dict[str, Any]
         "searcher": finder.search if line.champion is not None else None,
         "trials": line.task.trials,
         "seed": finder.seed,
+        "preparation": best.model.preparation,
         "tvm": environment.get("tvm", best.tvm),
         "device": environment.get("device", ""),
         "simulated": bool(environment.get("simulated")),
@@ -168,7 +169,7 @@ def archive(best: Best, blobs: BlobStore) -> Iterator[bytes]:
     """
     model = best.model
     if model.module_blob is None:
-        raise Conflict("the model is not imported yet", model=model.id)
+        raise Conflict("the model is not imported yet", model=model.public_id)
     module = model.module_blob
     sink = _Sink()
 
@@ -191,7 +192,7 @@ def _texts(best: Best, blobs: BlobStore) -> dict[str, str]:
         model=best.model.name, target=best.target,
         inputs=[TensorSpec(dtype, tuple(shape), name) for name, dtype, shape in best.model.inputs or []],
         records=[_database_record(best, line, blobs) for line in best.lines if line.champion is not None],
-        tvm=best.tvm, simulated=best.job.simulated,
+        preparation=best.model.preparation, tvm=best.tvm, simulated=best.job.simulated,
     )  # fmt: skip
 
 

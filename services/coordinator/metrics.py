@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 GAUGES = {
     "jobs": ("tunesmith_jobs", "Jobs by state.", "state"),
-    "models": ("tunesmith_models", "Models by state.", "state"),
+    "models": ("tunesmith_models", "Models by state; variants are not counted.", "state"),
     "rounds": ("tunesmith_rounds_in_flight", "Rounds under way by state.", "state"),
     "trials": ("tunesmith_trials", "Measured candidates by failure, `ok` for those that ran.", "failure"),
     "devices": ("tunesmith_devices", "Devices: alive, of them in quarantine, and gone.", "state"),

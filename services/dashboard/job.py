@@ -55,10 +55,11 @@ class Header:
         paint(self._state, job["state"])
         names = [model_name(job), target_text(job), job.get("search"), job.get("cost_model"), job.get("allocator")]
         seed = f"seed {job['seed']}" if job.get("seed") is not None else ""
+        exact = "" if job.get("fast_math", True) else "no fast math"
         error = (job.get("latency") or {}).get("output_error")
         checked = f"outputs verified, error {error:.1e}" if error is not None else ""
         ended = REASONS.get(job.get("stop_reason") or "", "")
-        self._facts.set_text(" · ".join(str(n) for n in [*names, seed, ended, checked, job["id"]] if n))
+        self._facts.set_text(" · ".join(str(n) for n in [*names, seed, exact, ended, checked, job["id"]] if n))
         for action, button in self._buttons.items():
             button.set_visibility(job["state"] in ACTIONS[action][2])
         percent = round(100 * done(job))

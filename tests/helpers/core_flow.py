@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from db.models import Batch, Job, JobTask, Model, Round
 from tunesmith.messages import BatchReport, Confirmation, IngestModel, PrepareJob, ProposeRound, WireResult
+from tunesmith.preparation import for_target
 from tunesmith.states import JobState, ModelState
 from tunesmith.types import Candidate, FailureKind
 from workers.core import ingest, prepare, record, search
@@ -31,8 +32,9 @@ def add_operator(context: Context, model_id: str = "m1", operator: str = OPERATO
         sha = hashlib.sha256(operator.encode()).hexdigest()
         session.add(
             Model(
-                id=model_id, name=operator, source="operator", operator=operator, sha256=sha, state=ModelState.IMPORTING
-            )
+                id=model_id, name=operator, source="operator", operator=operator, sha256=sha,
+                state=ModelState.IMPORTING, preparation=for_target("llvm", operator=True).key,
+            )  # fmt: skip
         )
 
 

@@ -27,6 +27,7 @@ from db.models import (
 from db.models.base import utcnow
 from db.repositories import events, results
 from tunesmith.messages import Calibration, Confirmation, WireResult
+from tunesmith.preparation import for_target
 from tunesmith.states import JobState, ModelState, RoundState, WorkState
 from tunesmith.types import FailureKind
 
@@ -88,6 +89,7 @@ def _ground(session: Session, blobs: BlobStore) -> None:
     module, metaschedule = blobs.put_bytes(b'{"module": 1}'), blobs.put_bytes(b'["1", "module"]')
     session.add(
         Model(id="m1", name="light_squeezenet.onnx", source="onnx", sha256="0" * 64, state=ModelState.READY,
+              preparation=for_target("llvm", operator=False).key,
               module_blob=module, inputs=[["data", "float32", [1, 3, 224, 224]]])
     )  # fmt: skip
     session.flush()

@@ -135,7 +135,7 @@ class FakeFleet:
             for i in range(self.tasks)
         )  # fmt: skip
         imported = Imported(
-            put(b"{}"), put(b"npz"), (TensorSpec("float32", (1, 8), "x"),), "1", found
+            put(b"{}"), put(b"npz"), (TensorSpec("float32", (1, 8), "x"),), found
         )
         models.store_import(session, model, imported)
 

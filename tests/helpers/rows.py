@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from db.models import Batch, Family, Job, JobTask, Model, Round, SketchRow, TargetRow, WorkloadRow
+from tunesmith.preparation import PLAIN
 from tunesmith.states import JobState, ModelState, RoundState
 
 SHA = "0" * 64
@@ -16,7 +17,8 @@ TARGET = "t" * 64
 def add_model(session: Session, **values: Any) -> Model:
     """A ready model."""
     values = {
-        "id": "m1", "name": "model", "source": "onnx", "sha256": SHA, "state": ModelState.READY, **values,
+        "id": "m1", "name": "model", "source": "onnx", "sha256": SHA, "state": ModelState.READY,
+        "preparation": PLAIN.key, **values,
     }
     model = Model(**values)
     session.add(model)

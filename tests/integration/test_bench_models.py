@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from benchmarks.limits import Peak
-from benchmarks.models import command, contest, metaschedule, torch_onnx, zoo
+from benchmarks.models import command, contest, metaschedule, torch_onnx, tuning, zoo
 from benchmarks.models.command import COLUMNS, build
 from benchmarks.models.contest import Entry, Outcome
 from benchmarks.peak import machine
@@ -21,6 +21,7 @@ from benchmarks.processes import Tree
 from tunesmith.cli.main import run
 from tunesmith.errors import InvalidInput
 from tunesmith.metaschedule import read_database
+from tunesmith.preparation import PLAIN, Preparation
 from workers.peers import onnxruntime
 from workers.peers.comparison import Result
 from workers.tvm_backend.deploy import LocalModel, local_target
@@ -65,7 +66,7 @@ def test_a_model_side_by_side(capsys, monkeypatch, model, tmp_path):
 def test_rounds_that_metaschedule_has_not_looked_at_count(model, tmp_path):
     target, database = local_target("cpu:1"), tmp_path / "database"
     database.mkdir()
-    (tmp_path / "module.json").write_bytes(LocalModel(str(model), {}, tmp_path).module)
+    (tmp_path / "module.json").write_bytes(LocalModel(str(model), {}, tmp_path, PLAIN).module)
     job = metaschedule.Job(str(tmp_path / "module.json"), target.to_json(), str(database), 0.0, 3, 1)
     with Tree([sys.executable, str(PROBE), json.dumps(asdict(job))], log=tmp_path / "log", folder=tmp_path) as tree:
         assert tree.wait(120) == 0, tree.tail(20)
@@ -105,6 +106,30 @@ def test_a_runtime_does_not_read_every_kind_of_file(model, tmp_path, monkeypatch
     plan = contest.Plan(("onnxruntime",), local_target("cpu:1"), 1.0, 0.1, 2, 0)
     (entry,) = contest.hold(str(model), plan, tmp_path, print).entries
     assert entry.result.failure == "onnxruntime does not read .pt2 files"
+
+
+def test_each_tuners_schedules_meet_the_module_that_they_were_found_for(tmp_path, monkeypatch):
+    blocked, compiled = Preparation(blocked=True), []
+
+    class Local:
+        module = b""
+
+        def __init__(self, file, inputs, folder, preparation):
+            self.preparation = preparation
+
+        def compile(self, out, target, records):
+            compiled.append((out.stem, self.preparation, records))
+            return []
+
+    monkeypatch.setattr(contest, "LocalModel", Local)
+    monkeypatch.setattr(tuning, "tunesmith", lambda *_: tuning.Tuned(["ours"], blocked, 1, 1.0))
+    monkeypatch.setattr(tuning, "metaschedule", lambda *_: tuning.Tuned(["theirs"], PLAIN, 1, 1.0))
+    plan = contest.Plan(("untuned", "tunesmith", "metaschedule-64"), local_target("cpu:1"), 1.0, 0.1, 2, 0)
+    for name in plan.names:
+        contest._enter(name, tmp_path / "net.onnx", Local("", {}, tmp_path, PLAIN), plan, tmp_path, print)
+    assert compiled == [
+        ("untuned", PLAIN, None), ("tunesmith", blocked, ["ours"]), ("metaschedule-64", PLAIN, ["theirs"]),
+    ]
 
 
 def test_the_table_tells_shares_speed_ups_and_what_failed():

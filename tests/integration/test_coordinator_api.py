@@ -164,6 +164,10 @@ def test_idempotency(both: Api) -> None:
         ({"operator": None, "model_id": "m-none"}, "not_found", "model_id"),
         ({"colour": "red"}, "invalid_input", "colour"),
         ({"priority": 11}, "invalid_input", "priority"),
+        ({"fast_math": "perhaps"}, "invalid_input", "fast_math"),
+        ({"fast_math": 2}, "invalid_input", "fast_math"),
+        ({"fast_math": None}, "invalid_input", "fast_math"),
+        ({"fast_math": [True]}, "invalid_input", "fast_math"),
     ],
 )
 def test_bad_jobs_are_refused_and_leave_nothing(api: Api, change: dict[str, Any], code: str, field: str) -> None:

@@ -177,7 +177,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, prepare.Pr
     records = tuned(made)
     database.write(folder, records, CPU.to_json())
     for name, text in metaschedule.folder_texts(model="little", target=CPU.to_json(), inputs=made.inputs,
-                                                records=database.read(folder), tvm=tvm.__version__).items():
+                                                records=database.read(folder), preparation=made.preparation.key,
+                                                tvm=tvm.__version__).items():
         (folder / name).write_text(text)
     (folder / "module.json").write_bytes(made.module)
     return folder, made, records

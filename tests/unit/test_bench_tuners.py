@@ -133,6 +133,24 @@ def test_a_space_that_is_used_up_ends_the_time_and_idling_does_not():
     assert service_outcome(60.5, []).trace is None
 
 
+def test_jobs_are_of_the_program_that_metaschedule_gets():
+    submitted = []
+
+    class Client:
+        def submit(self, **values):
+            submitted.append(values)
+            raise MeasurementFailed("enough")
+
+    for tuner in (plan.TUNESMITH, plan.RANDOM):
+        with pytest.raises(MeasurementFailed):
+            service._warm_up(Client(), ask(tuner), plan.Deadline(60.0))
+        with pytest.raises(MeasurementFailed):
+            service._tune(Client(), ask(tuner), 0.0, plan.Deadline(60.0))
+    assert [values["fast_math"] for values in submitted] == [False] * 4
+    assert {values.get("search") for values in submitted} == {None, "random"}
+
+
+
 # The plan
 
 

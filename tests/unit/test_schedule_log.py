@@ -5,7 +5,8 @@ import json
 import pytest
 
 from tunesmith.errors import InvalidInput
-from tunesmith.metaschedule import write_database
+from tunesmith.metaschedule import PREPARATION_FILE, write_database
+from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.schedule_log import SCHEMA, read_log
 
 ENTRY = {
@@ -16,30 +17,63 @@ ENTRY = {
     "trace": [[], []],
     "latency": {"median": 2e-3, "samples": [1e-3, 2e-3, 3e-3]},
 }
+UNTUNED = ENTRY | {"trace": None, "latency": None}
+BLOCKED = Preparation(blocked=True)
+
+
+def prepared(entry, preparation):
+    return json.dumps(entry | {"provenance": {"preparation": preparation}})
 
 
 def test_entries_without_a_trace_are_left_out(tmp_path):
     path = tmp_path / "best.jsonl"
-    untuned = ENTRY | {"trace": None, "latency": None}
-    path.write_text(f"{json.dumps(ENTRY)}\n\n{json.dumps(untuned)}\n")
-    (record,) = read_log(path)
+    path.write_text(f"{json.dumps(ENTRY)}\n\n{json.dumps(UNTUNED)}\n")
+    (record,) = read_log(path).records
     assert record.workload == ("77", "text")
     assert record.run_seconds == (1e-3, 2e-3, 3e-3)
     assert record.args[0].shape == (8, 8)
     write_database(tmp_path / "db", [record])
-    assert read_log(tmp_path / "db") == [record]
+    assert read_log(tmp_path / "db").records == [record]
+
+
+def test_how_the_model_was_prepared_is_read_even_where_nothing_was_tuned(tmp_path):
+    path = tmp_path / "best.jsonl"
+    for entries in ([ENTRY, UNTUNED], [UNTUNED]):
+        path.write_text("\n".join(prepared(entry, BLOCKED.key) for entry in entries))
+        assert read_log(path).preparation == BLOCKED
+    write_database(tmp_path, read_log(path).records)
+    (tmp_path / PREPARATION_FILE).write_text(f"{BLOCKED.key}\n")
+    assert read_log(tmp_path).preparation == BLOCKED
+
+
+def test_what_says_nothing_was_prepared_plainly(tmp_path):
+    path = tmp_path / "best.jsonl"
+    for text in ("", json.dumps(ENTRY), json.dumps(ENTRY | {"provenance": {"job": "j1"}})):
+        path.write_text(text)
+        assert read_log(path).preparation == PLAIN
+    write_database(tmp_path, read_log(path).records)
+    assert read_log(tmp_path).preparation == PLAIN
 
 
 @pytest.mark.parametrize("text", [
     "no json", "[]", "{}", json.dumps({"schema": SCHEMA}), '{"schema": "other/1"}',
     json.dumps(ENTRY | {"workload": []}), json.dumps(ENTRY | {"latency": None}),
     json.dumps(ENTRY) + "\n" + json.dumps(ENTRY | {"target": {"kind": "llvm", "num-cores": 4}}),
+    json.dumps(ENTRY) + "\n" + prepared(ENTRY, BLOCKED.key),
+    prepared(ENTRY, "tunesmith.prepare/0"), prepared(ENTRY, ["list"]), json.dumps(ENTRY | {"provenance": None}),
 ])
 def test_anything_else_is_refused_with_its_name(tmp_path, text):
     path = tmp_path / "best.jsonl"
     path.write_text(text)
     with pytest.raises(InvalidInput, match=r"best\.jsonl"):
         read_log(path)
+
+
+def test_a_folder_of_an_unknown_preparation_is_refused(tmp_path):
+    write_database(tmp_path, [])
+    (tmp_path / PREPARATION_FILE).write_text("tunesmith.prepare/0\n")
+    with pytest.raises(InvalidInput, match="'tunesmith.prepare/0' is not one of this version's"):
+        read_log(tmp_path)
 
 
 def test_missing_files_are_named(tmp_path):

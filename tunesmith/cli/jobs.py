@@ -128,6 +128,8 @@ def _show(job: Job, as_json: bool) -> None:
         ("untuned", seconds(job.latency.untuned)), ("tuned", seconds(job.latency.current)),
         ("speed-up", times(job.latency.speedup)),
     ]  # fmt: skip
+    if not job.fast_math:
+        rows.append(("fast math", "off"))
     if job.simulated:
         rows.append(("simulated", INVENTED))
     if job.waiting_for:

@@ -84,6 +84,13 @@ def tune(
         typer.Option(help=_choices("How tasks share the budget", ALLOCATORS, DEFAULT_ALLOCATOR)),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the search (default: 0).")] = None,
+    fast_math: Annotated[
+        bool | None,
+        typer.Option(
+            "--fast-math/--no-fast-math",
+            help="Polynomials for exp, erf, tanh and sigmoid, where the target gains by them (default: allowed).",
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for best.jsonl, metaschedule/ and summary.json.")] = None,
     data_dir: Annotated[Path, typer.Option(help="Data of an embedded stack.", envvar="TUNESMITH_DATA_DIR")] = Path(
         ".tunesmith"
@@ -94,7 +101,9 @@ def tune(
     key: Key = None,
 ) -> None:
     """Tune a model or an operator, on a running server or with a stack of its own."""
-    options = {"search": search, "cost_model": cost_model, "allocator": allocator, "seed": seed}
+    options = {
+        "search": search, "cost_model": cost_model, "allocator": allocator, "seed": seed, "fast_math": fast_math,
+    }  # fmt: skip
     request = _checked(model, target, trials, time_, inputs or [], options)
     if out is not None:
         check_out(out)

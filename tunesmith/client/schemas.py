@@ -47,7 +47,10 @@ class Latency(Answer):
 
 
 class Job(Answer):
-    """A tuning job. ``simulated``: a simulated device took part, so its latencies are invented."""
+    """A tuning job. ``simulated``: a simulated device took part, so its latencies are invented.
+
+    ``fast_math``: polynomials were allowed in place of exp, erf, tanh and sigmoid.
+    """
 
     id: str
     state: JobState
@@ -57,6 +60,7 @@ class Job(Answer):
     target_json: dict[str, Any] | None = None
     progress: Progress = Progress()
     latency: Latency = Latency()
+    fast_math: bool = True
     simulated: bool = False
     error: dict[str, Any] | None = None
     waiting_for: dict[str, Any] | None = None
@@ -110,6 +114,7 @@ class JobTask(Answer):
     ``verified`` is of the best schedule; None while that is the default one, or where nothing was compared.
     """
 
+    id: int
     name: str
     weight: int
     trials: int = 0

@@ -14,6 +14,7 @@ from db.repositories import models
 from db.repositories.models import Imported, ImportedTask
 from tunesmith.messages import IngestModel
 from tunesmith.operators import parse_operator
+from tunesmith.preparation import Preparation
 from workers.core.context import Context
 from workers.core.leased import Lease, run_leased
 from workers.tvm_backend import importing, prepare, tasks
@@ -32,7 +33,7 @@ def run(context: Context, message: IngestModel) -> bool:
             model = session.get_one(Model, message.model_id)
         mod = load(context, model)
         lease.check()
-        imported = split(context, mod)
+        imported = split(context, mod, Preparation.parse(model.preparation))
         transact(context.sessions, lambda session: _store(session, lease, imported))
 
     timeout = context.settings.ingest_timeout
@@ -50,9 +51,9 @@ def load(context: Context, model: Model) -> Any:
     )
 
 
-def split(context: Context, mod: Any) -> Imported:
+def split(context: Context, mod: Any, preparation: Preparation) -> Imported:
     """Prepare a module, put its big parts into the blob store, find its tasks."""
-    prepared = prepare.prepare(mod)
+    prepared = prepare.prepare(mod, preparation)
     with context.blobs.folder() as folder:
         path = Path(folder) / "params.npz"
         prepare.save_params(prepared.params, path)
@@ -67,7 +68,7 @@ def split(context: Context, mod: Any) -> Imported:
         )
     return Imported(
         module_blob=context.blobs.put_bytes(prepared.module), params_blob=params_blob, inputs=prepared.inputs,
-        pipeline=prepared.preparation.key, tasks=tuple(found.values()),
+        tasks=tuple(found.values()),
     )
 
 

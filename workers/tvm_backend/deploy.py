@@ -9,6 +9,7 @@ from tunesmith.errors import TargetUnavailable
 from tunesmith.metaschedule import DatabaseRecord, write_database
 from tunesmith.model_files import ZIP_MAGIC
 from tunesmith.operators import looks_like_operator, parse_operator
+from tunesmith.preparation import Preparation, for_target
 from tunesmith.targets import Target, parse_target
 from tunesmith.types import TensorSpec
 from workers.tvm_backend.host import describe
@@ -28,6 +29,7 @@ class LocalModel:
         model: a file or an operator spec.
         inputs: static shapes by input name.
         folder: where intermediate files go.
+        preparation: as of the job whose schedules it will take; see :func:`default_preparation` where there is none.
 
     Attributes:
         inputs: what the model takes.
@@ -42,7 +44,9 @@ class LocalModel:
     module: bytes
     params: Path
 
-    def __init__(self, model: str, inputs: Mapping[str, tuple[int, ...]], folder: Path) -> None:
+    def __init__(
+        self, model: str, inputs: Mapping[str, tuple[int, ...]], folder: Path, preparation: Preparation
+    ) -> None:
         warm("llvm")
         from workers.tvm_backend.importing import import_model, operator_module
         from workers.tvm_backend.prepare import prepare, save_params
@@ -51,7 +55,7 @@ class LocalModel:
             mod = operator_module(parse_operator(model))
         else:
             mod = import_model(model, source_of(Path(model)), inputs)
-        prepared = prepare(mod)
+        prepared = prepare(mod, preparation)
         self._folder, self.module, self.inputs = folder, prepared.module, prepared.inputs
         self.params = folder / "params.npz"
         save_params(prepared.params, self.params)
@@ -71,6 +75,11 @@ class LocalModel:
             database = self._folder / "database"
             write_database(database, records)
         return compile_model(self.module, self.params, target, database, out, bind=True).missing
+
+
+def default_preparation(model: str, target: Target) -> Preparation:
+    """How a job for ``target`` prepares a file or an operator spec unless it is told otherwise."""
+    return for_target(target.kind, operator=looks_like_operator(model))
 
 
 def local_target(spec: str) -> Target:

@@ -39,6 +39,7 @@ class JobRequest(Body):
     seed: int = Field(0, ge=0, lt=2**31)
     warm_start: bool = True
     verify: bool = Field(True, description="Compile the model at the end, check its outputs and time it.")
+    fast_math: bool = Field(True, description="Allow polynomials for exp, erf, tanh, sigmoid where the target gains.")
     name: str = Field("", max_length=200)
 
 
@@ -90,6 +91,7 @@ class JobBody(BaseModel):
     """A job. ``error`` is a problem object; ``waiting_for`` says what a job that stands still waits for.
 
     ``simulated``: a simulated device took part, so its latencies are invented.
+    ``fast_math``: polynomials are allowed in place of exp, erf, tanh and sigmoid.
     """
 
     id: str
@@ -108,6 +110,7 @@ class JobBody(BaseModel):
     seed: int
     warm_start: bool
     verify: bool
+    fast_math: bool
     simulated: bool
     budget: BudgetBody
     progress: Progress

@@ -60,11 +60,11 @@ def _body(
 ) -> JobBody:
     job, model, target = parts.job, parts.model, parts.target
     return JobBody(
-        id=job.id, name=job.name or model.name, owner=job.owner, model_id=job.model_id, model_name=model.name,
+        id=job.id, name=job.name or model.name, owner=job.owner, model_id=model.public_id, model_name=model.name,
         target=job.target_spec, target_json=target.json if target else None,
         device_class=target.device_class if target else None, state=job.state, search=job.search,
         cost_model=job.cost_model, allocator=job.allocator, priority=job.priority, seed=job.seed,
-        warm_start=job.warm_start, verify=job.verify, simulated=job.simulated,
+        warm_start=job.warm_start, verify=job.verify, fast_math=job.fast_math, simulated=job.simulated,
         budget=BudgetBody(
             trials=job.budget_trials, seconds=job.budget_seconds, stop_when_converged=job.stop_when_converged
         ),
@@ -127,7 +127,7 @@ def _ratio(before: float | None, after: float | None) -> float | None:
 def _waiting_for(parts: views.JobParts, fleet: _Fleet) -> dict[str, str] | None:
     job, target = parts.job, parts.target
     if job.state is JobState.QUEUED and parts.model.state is ModelState.IMPORTING:
-        return {"model": parts.model.id}
+        return {"model": parts.model.public_id}
     if job.state in (JobState.RUNNING, JobState.FINISHING) and target and target.device_class not in fleet.measurable:
         sick = fleet.quarantined.get(target.device_class)
         return {"device_class": target.device_class, **({"quarantined": sick} if sick else {})}

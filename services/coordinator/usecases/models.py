@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from db.models import Model
 from db.repositories import events
 from db.repositories import views_models as views
-from db.repositories.transitions import transition
+from db.repositories.transitions import identity, transition
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
 from services.coordinator.schemas.common import Page, decode_cursor, decode_number, encode_cursor
@@ -23,26 +23,29 @@ from services.coordinator.uploads import Upload
 from services.coordinator.usecases.shapes import inputs_key, parse_inputs
 from tunesmith.errors import Conflict, NotFound
 from tunesmith.operators import parse_operator
+from tunesmith.preparation import Preparation, for_target
 from tunesmith.states import ModelState
+
+DEFAULT_KIND = "llvm"
+"""The kind of target that a model is prepared for before anybody has named one."""
 
 
 def register(context: Context, upload: Upload, owner: str) -> tuple[ModelBody, bool]:
     """A row for an uploaded file; the same file with the same shapes is the same model. True when it is new.
 
-    A model that was rejected is imported once more: its worker may since have learned its operators.
+    A model that was rejected is imported once more, and so are its rejected variants: the worker may since have learned
+    the operators.
     """
     shapes = parse_inputs(upload.fields.get("inputs", []))
     name = (upload.first("name") or upload.filename.rsplit("/", 1)[-1] or "model")[:200]
     kind = source_of(upload)
 
     def work(session: Session) -> tuple[ModelBody, bool]:
-        key = inputs_key(shapes)
-        model, fresh = _find_or_add(
-            session, Model(
-                id=f"m-{uuid.uuid4().hex[:16]}", name=name, source=kind, sha256=upload.sha256, inputs_key=key,
-                size=upload.size, owner=owner, state=ModelState.IMPORTING,
-            )
+        new = Model(
+            id=_new_id(), name=name, source=kind, sha256=upload.sha256, inputs_key=inputs_key(shapes), size=upload.size,
+            owner=owner, state=ModelState.IMPORTING, preparation=for_target(DEFAULT_KIND, operator=False).key,
         )  # fmt: skip
+        model, fresh = _find_or_add(session, new)
         _import_again(session, model)
         return describe(session, [model])[0], fresh
 
@@ -63,37 +66,60 @@ def operator_model(session: Session, operator: str, owner: str) -> Model:
     """The model row of an operator spec. Raises InvalidOperator."""
     canonical = parse_operator(operator).canonical
     sha = hashlib.sha256(canonical.encode()).hexdigest()
-    model, _ = _find_or_add(
-        session, Model(
-            id=f"m-{uuid.uuid4().hex[:16]}", name=canonical, source="operator", operator=canonical, sha256=sha,
-            inputs_key="", size=0, owner=owner, state=ModelState.IMPORTING,
-        )
+    new = Model(
+        id=_new_id(), name=canonical, source="operator", operator=canonical, sha256=sha, inputs_key="", size=0,
+        owner=owner, state=ModelState.IMPORTING, preparation=for_target(DEFAULT_KIND, operator=True).key,
     )  # fmt: skip
+    model, _ = _find_or_add(session, new)
     _import_again(session, model)
     return model
 
 
+def prepared(session: Session, model: Model, preparation: Preparation) -> Model:
+    """The model itself where it is prepared that way, else its variant, which is made and imported when it is new."""
+    if model.preparation == preparation.key:
+        return model
+    new = Model(
+        id=_new_id(), name=model.name, source=model.source, operator=model.operator, sha256=model.sha256,
+        inputs_key=model.inputs_key, size=model.size, owner=model.owner, state=ModelState.IMPORTING,
+        preparation=preparation.key, variant_of=model.id,
+    )  # fmt: skip
+    return _find_or_add(session, new)[0]
+
+
+def _new_id() -> str:
+    return f"m-{uuid.uuid4().hex[:16]}"
+
+
 def _find_or_add(session: Session, new: Model) -> tuple[Model, bool]:
-    found = views.find(session, new.sha256, new.inputs_key, new.owner)
+    found = _find(session, new)
     if found is not None:
         return found, False
     try:
         with session.begin_nested():
             session.add(new)
     except IntegrityError:  # another request was first
-        found = views.find(session, new.sha256, new.inputs_key, new.owner)
+        found = _find(session, new)
         if found is None:
             raise
         return found, False
-    events.append(session, "model_importing", None, id=new.id, name=new.name)
+    events.append(session, "model_importing", None, **identity(new), name=new.name)
     return new, True
 
 
+def _find(session: Session, new: Model) -> Model | None:
+    """The row that a new one would double."""
+    if new.variant_of is not None:
+        return views.variant(session, new.variant_of, new.preparation)
+    return views.find(session, new.sha256, new.inputs_key, new.owner)
+
+
 def _import_again(session: Session, model: Model) -> None:
-    if model.state is ModelState.REJECTED:
-        transition(
-            session, model, ModelState.IMPORTING, attempt=1, dispatched=0, worker=None, deadline=None, error=None
-        )
+    for row in (model, *views.variants(session, model.id)):
+        if row.state is ModelState.REJECTED:
+            transition(
+                session, row, ModelState.IMPORTING, attempt=1, dispatched=0, worker=None, deadline=None, error=None
+            )
 
 
 def show(context: Context, caller: Caller, model_id: str) -> ModelBody:
@@ -103,9 +129,9 @@ def show(context: Context, caller: Caller, model_id: str) -> ModelBody:
 
 
 def visible(session: Session, caller: Caller, model_id: str) -> Model:
-    """The model's row. Raises NotFound, also for what the caller may not see."""
+    """The model's row. Raises NotFound, also for a variant and for what the caller may not see."""
     model = views.get(session, model_id)
-    if model is None or not caller.sees(model.owner):
+    if model is None or model.variant_of is not None or not caller.sees(model.owner):
         raise NotFound(f"there is no model {model_id}", field="model_id", value=model_id)
     return model
 
@@ -138,7 +164,7 @@ def tasks(context: Context, caller: Caller, model_id: str, limit: int, cursor: s
 
 
 def delete(context: Context, caller: Caller, model_id: str) -> None:
-    """Remove a model that no job uses. Raises NotFound, Conflict."""
+    """Remove a model that no job uses, and its variants with it. Raises NotFound, Conflict."""
 
     def work(session: Session) -> None:
         model = visible(session, caller, model_id)

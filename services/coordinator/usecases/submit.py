@@ -30,6 +30,7 @@ from tunesmith.errors import (
 )
 from tunesmith.names import COST_MODELS
 from tunesmith.operators import parse_operator
+from tunesmith.preparation import for_target
 from tunesmith.search.registry import SEARCHERS
 from tunesmith.states import JobState, ModelState
 from tunesmith.targets import choose, parse_target
@@ -127,8 +128,6 @@ def _check_target(session: Session, request: JobRequest, device_timeout: float) 
 
 def _create(session: Session, caller: Caller, request: JobRequest) -> Job:
     model = _model(session, caller, request)
-    if model.state is ModelState.REJECTED:
-        raise from_problem(model.error or {"code": "model_rejected", "detail": "the model was rejected"})
     trials, seconds = request.budget.trials, request.budget.seconds
     if trials is None and seconds is None:
         trials = DEFAULT_TRIALS
@@ -140,15 +139,29 @@ def _create(session: Session, caller: Caller, request: JobRequest) -> Job:
         state=JobState.QUEUED, budget_trials=trials, budget_seconds=seconds,
         stop_when_converged=request.budget.stop_when_converged, search=request.search, cost_model=request.cost_model,
         allocator=request.allocator, priority=request.priority, seed=request.seed, warm_start=request.warm_start,
-        verify=request.verify, created_at=utcnow(), paused_seconds=0.0,
+        verify=request.verify, fast_math=request.fast_math, created_at=utcnow(), paused_seconds=0.0,
     )  # fmt: skip
     session.add(job)
     session.flush()
-    events.append(session, "job_queued", job.id, id=job.id, to=JobState.QUEUED.value, model=model.id, target=spec)
+    queued = JobState.QUEUED.value
+    events.append(session, "job_queued", job.id, id=job.id, to=queued, model=model.public_id, target=spec)
     return job
 
 
 def _model(session: Session, caller: Caller, request: JobRequest) -> Model:
+    """What the job tunes: the user's model, or the variant of it that the target and the user's choices ask for."""
     if request.operator is not None:
-        return models.operator_model(session, request.operator, caller.owner)
-    return models.visible(session, caller, str(request.model_id))
+        model = models.operator_model(session, request.operator, caller.owner)
+    else:
+        model = models.visible(session, caller, str(request.model_id))
+    _check_usable(model)
+    kind = parse_target(request.target).kind
+    preparation = for_target(kind, operator=model.source == "operator", fast_math=request.fast_math)
+    model = models.prepared(session, model, preparation)
+    _check_usable(model)
+    return model
+
+
+def _check_usable(model: Model) -> None:
+    if model.state is ModelState.REJECTED:
+        raise from_problem(model.error or {"code": "model_rejected", "detail": "the model was rejected"})

@@ -1,0 +1,124 @@
+"""Databases of earlier revisions, brought to the present one with rows in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from rows import SHA
+from sqlalchemy import Engine
+from sqlalchemy.exc import IntegrityError
+
+import db.migrations
+from db.engine import create_engine, current_revision, migrate, session_factory
+from db.models import Base, Job, Model, ModelTask
+from tunesmith.preparation import PLAIN, Preparation
+from tunesmith.states import JobState, ModelState
+
+LEASE = {"attempt": 2, "dispatched": 2}
+MODEL = {
+    "id": "m1", "name": "net", "source": "onnx", "sha256": SHA, "inputs_key": "", "size": 3, "owner": "local",
+    "state": "ready", "inputs": [["x", "float32", [1, 8]]], "pipeline": "tunesmith.prepare/1", **LEASE,
+}
+JOB = {
+    "id": "j1", "name": "", "owner": "local", "model_id": "m1", "target_spec": "cpu", "state": "running",
+    "budget_trials": 8, "stop_when_converged": False, "search": "genetic", "cost_model": "none",
+    "allocator": "gradient", "priority": 0, "seed": 0, "warm_start": True, "verify": True, "simulated": False,
+    "paused_seconds": 0.0, **LEASE,
+}
+WORKLOAD = {
+    "hash": "w1", "name": "w", "family": "f", "args": [], "flops": 1.0, "module_blob": SHA, "metaschedule_blob": SHA,
+}
+TASK = {"model_id": "m1", "workload_hash": "w1", "position": 0, "name": "t", "weight": 1}
+
+
+def emptied(engine: Engine) -> None:
+    with engine.begin() as connection:
+        Base.metadata.drop_all(connection)
+        connection.execute(sa.text("DELETE FROM alembic_version"))
+
+
+def insert(engine: Engine, table: str, **values: Any) -> None:
+    with engine.begin() as connection:
+        connection.execute(sa.insert(sa.Table(table, sa.MetaData(), autoload_with=connection)).values(**values))
+
+
+@pytest.fixture
+def before(database_url: str) -> str:
+    """A database of revision 0002 with a model, one that is being imported, a task and a job."""
+    engine = create_engine(database_url)
+    emptied(engine)
+    migrate(database_url, "0002")
+    insert(engine, "models", **MODEL)
+    insert(engine, "models", **{**MODEL, "id": "m2", "sha256": "1" * 64, "state": "importing", "pipeline": None})
+    insert(engine, "workloads", **WORKLOAD)
+    insert(engine, "model_tasks", **TASK)
+    insert(engine, "jobs", **JOB)
+    engine.dispose()
+    return database_url
+
+
+def test_rows_of_before_the_variants_are_kept_and_were_prepared_plainly(before: str) -> None:
+    migrate(before)
+    engine = create_engine(before)
+    with session_factory(engine)() as session:
+        models = session.scalars(sa.select(Model).order_by(Model.id)).all()
+        assert [(row.id, row.preparation, row.variant_of) for row in models] == [
+            ("m1", PLAIN.key, None), ("m2", PLAIN.key, None),
+        ]
+        assert (models[0].state, models[0].inputs, models[0].attempt) == (ModelState.READY, MODEL["inputs"], 2)
+        assert models[0].created_at.tzinfo is not None
+        job = session.get_one(Job, "j1")
+        assert (job.model_id, job.state, job.fast_math) == ("m1", JobState.RUNNING, False)
+        assert session.get_one(ModelTask, ("m1", "w1")).weight == 1
+    engine.dispose()
+
+
+def test_a_model_may_have_a_row_for_each_preparation_after_it(before: str) -> None:
+    migrate(before)
+    engine = create_engine(before)
+    sessions = session_factory(engine)
+    other = {"name": "net", "source": "onnx", "sha256": SHA, "variant_of": "m1"}
+    with sessions.begin() as session:
+        session.add(Model(id="v1", preparation=Preparation(fast_math=True).key, **other))
+    with pytest.raises(IntegrityError), sessions.begin() as session:
+        session.add(Model(id="v2", preparation=Preparation(fast_math=True).key, **other))
+    with pytest.raises(IntegrityError), sessions.begin() as session:
+        session.add(Model(id="v3", preparation=Preparation(blocked=True).key, **{**other, "variant_of": "none"}))
+    with sessions.begin() as session:
+        session.delete(session.get_one(Job, "j1"))
+        session.flush()
+        session.delete(session.get_one(Model, "m1"))
+    with sessions() as session:
+        assert session.scalars(sa.select(Model.id)).all() == ["m2"]
+    engine.dispose()
+
+
+def test_going_back_gives_the_jobs_of_variants_to_their_models(before: str) -> None:
+    migrate(before)
+    engine = create_engine(before, foreign_keys=False)
+    with session_factory(engine).begin() as session:
+        session.add(Model(id="v1", name="net", source="onnx", sha256=SHA, preparation="other", variant_of="m1"))
+        session.flush()
+        session.add(ModelTask(model_id="v1", workload_hash="w1", position=0, name="t", weight=1))
+        session.get_one(Job, "j1").model_id = "v1"
+    config = Config()
+    config.set_main_option("script_location", str(Path(db.migrations.__file__).parent))
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0002")
+    assert current_revision(engine) == "0002"
+    with engine.connect() as connection:
+        assert connection.execute(sa.text("SELECT model_id FROM jobs")).scalars().all() == ["m1"]
+        assert connection.execute(sa.text("SELECT model_id FROM model_tasks")).scalars().all() == ["m1"]
+        assert sorted(connection.execute(sa.text("SELECT id FROM models")).scalars()) == ["m1", "m2"]
+    engine.dispose()
+    migrate(before)
+    engine = create_engine(before)
+    with session_factory(engine)() as session:
+        assert session.get_one(Job, "j1").model_id == "m1"
+    engine.dispose()

@@ -1,0 +1,54 @@
+"""Preparations and their keys."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunesmith.preparation import PIPELINE, PLAIN, Preparation, for_target
+
+EVERY = [Preparation(blocked, fast_math) for blocked in (False, True) for fast_math in (False, True)]
+
+
+@given(st.booleans(), st.booleans())
+def test_a_key_tells_everything(blocked: bool, fast_math: bool) -> None:
+    made = Preparation(blocked, fast_math)
+    assert Preparation.parse(made.key) == made
+
+
+def test_keys_differ_and_name_the_pipeline() -> None:
+    assert len({made.key for made in EVERY}) == len(EVERY)
+    assert PLAIN.key == PIPELINE
+    assert all(made.key.startswith(PIPELINE) for made in EVERY)
+    assert max(len(made.key) for made in EVERY) <= 60  # the column of the database
+
+
+@given(st.one_of(st.text(), st.sampled_from(EVERY).flatmap(lambda made: st.just(made.key + "+other"))))
+def test_what_is_no_key_of_this_version_is_refused(text: str) -> None:
+    if text not in {made.key for made in EVERY}:
+        with pytest.raises(ValueError, match="not one of this version's"):
+            Preparation.parse(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "tunesmith.prepare/0", "tunesmith.prepare/1+", "tunesmith.prepare/1+fast-math+blocked"]
+)
+def test_near_misses_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"tunesmith\.prepare/1\+blocked\+fast-math"):
+        Preparation.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "operator", "fast_math", "expected"),
+    [
+        ("llvm", False, True, Preparation(blocked=True, fast_math=True)),
+        ("llvm", False, False, Preparation(blocked=True)),
+        ("llvm", True, True, Preparation(fast_math=True)),
+        ("llvm", True, False, PLAIN),
+        ("cuda", False, True, PLAIN),
+        ("cuda", True, False, PLAIN),
+    ],
+)
+def test_what_suits_a_target(kind: str, operator: bool, fast_math: bool, expected: Preparation) -> None:
+    assert for_target(kind, operator, fast_math) == expected
