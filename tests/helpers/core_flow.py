@@ -34,7 +34,7 @@ def add_operator(context: Context, model_id: str = "m1", operator: str = OPERATO
             Model(
                 id=model_id, name=operator, source="operator", operator=operator, sha256=sha,
                 state=ModelState.IMPORTING, preparation=for_target("llvm", operator=True).key,
-            )  # fmt: skip
+            )
         )
 
 
