@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,10 +34,10 @@ def test_what_is_no_key_of_this_version_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "tunesmith.prepare/0", "tunesmith.prepare/1+", "tunesmith.prepare/1+fast-math+blocked"]
+    "text", ["", "tunesmith.prepare/0", f"{PIPELINE}+", f"{PIPELINE}+fast-math+blocked"]
 )
 def test_near_misses_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"tunesmith\.prepare/1\+blocked\+fast-math"):
+    with pytest.raises(ValueError, match=re.escape(f"{PIPELINE}+blocked+fast-math")):
         Preparation.parse(text)
 
 
