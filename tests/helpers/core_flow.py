@@ -26,15 +26,18 @@ def core_context(folder: Path, url: str, **values: Any) -> Context:
     return make_context(Settings(data_dir=folder, database_url=url, lease_file=folder / "host.lease", **values))
 
 
-def add_operator(context: Context, model_id: str = "m1", operator: str = OPERATOR) -> None:
+def add_operator(
+    context: Context, model_id: str = "m1", operator: str = OPERATOR,
+    preparation: str = for_target("llvm", operator=True).key,
+) -> None:  # fmt: skip
     """A model that is to be imported."""
     with context.sessions.begin() as session:
         sha = hashlib.sha256(operator.encode()).hexdigest()
         session.add(
             Model(
                 id=model_id, name=operator, source="operator", operator=operator, sha256=sha,
-                state=ModelState.IMPORTING, preparation=for_target("llvm", operator=True).key,
-            )  # fmt: skip
+                state=ModelState.IMPORTING, preparation=preparation,
+            )
         )
 
 

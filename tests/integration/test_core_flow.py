@@ -18,6 +18,7 @@ from tunesmith.messages import (
     ProposeRound,
     TrainCostModel,
 )
+from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.states import JobState, ModelState, RoundState, WorkState
 from tunesmith.types import Candidate, FailureKind
 from workers.core import ingest, prepare, record, search, train
@@ -245,6 +246,26 @@ def test_a_bad_operator_rejects_the_model(sqlite_context: Context) -> None:
     assert model.error["code"] == "invalid_operator"
     with sqlite_context.readers() as session:
         assert models.tasks(session, "m1") == []
+
+
+@pytest.mark.parametrize("preparation", [PLAIN, Preparation(blocked=True, fast_math=True)])
+def test_an_import_prepares_as_the_row_says(
+    sqlite_context: Context, monkeypatch: pytest.MonkeyPatch, preparation: Preparation
+) -> None:
+    asked, real = [], ingest.prepare.prepare
+    monkeypatch.setattr(ingest.prepare, "prepare", lambda mod, how: asked.append(how) or real(mod, PLAIN))
+    core_flow.add_operator(sqlite_context, preparation=preparation.key)
+    assert ingest.run(sqlite_context, IngestModel(model_id="m1", attempt=1))
+    assert asked == [preparation]
+    assert row(sqlite_context, Model, "m1").preparation == preparation.key
+
+
+def test_a_preparation_of_another_version_rejects_the_model_at_once(sqlite_context: Context) -> None:
+    core_flow.add_operator(sqlite_context, preparation="tunesmith.prepare/0")
+    assert ingest.run(sqlite_context, IngestModel(model_id="m1", attempt=1))
+    model = row(sqlite_context, Model, "m1")
+    assert (model.state, model.error["code"]) == (ModelState.REJECTED, "model_rejected")
+    assert "'tunesmith.prepare/0'" in model.error["detail"]
 
 
 def test_a_target_that_nobody_has_fails_the_job(sqlite_context: Context) -> None:

@@ -16,13 +16,14 @@ from sqlalchemy.exc import IntegrityError
 import db.migrations
 from db.engine import create_engine, current_revision, migrate, session_factory
 from db.models import Base, Job, Model, ModelTask
-from tunesmith.preparation import PLAIN, Preparation
+from tunesmith.preparation import Preparation
 from tunesmith.states import JobState, ModelState
 
+OLD = "tunesmith.prepare/1"
 LEASE = {"attempt": 2, "dispatched": 2}
 MODEL = {
     "id": "m1", "name": "net", "source": "onnx", "sha256": SHA, "inputs_key": "", "size": 3, "owner": "local",
-    "state": "ready", "inputs": [["x", "float32", [1, 8]]], "pipeline": "tunesmith.prepare/1", **LEASE,
+    "state": "ready", "inputs": [["x", "float32", [1, 8]]], "pipeline": OLD, **LEASE,
 }
 JOB = {
     "id": "j1", "name": "", "owner": "local", "model_id": "m1", "target_spec": "cpu", "state": "running",
@@ -68,7 +69,7 @@ def test_rows_of_before_the_variants_are_kept_and_were_prepared_plainly(before: 
     with session_factory(engine)() as session:
         models = session.scalars(sa.select(Model).order_by(Model.id)).all()
         assert [(row.id, row.preparation, row.variant_of) for row in models] == [
-            ("m1", PLAIN.key, None), ("m2", PLAIN.key, None),
+            ("m1", OLD, None), ("m2", OLD, None),
         ]
         assert (models[0].state, models[0].inputs, models[0].attempt) == (ModelState.READY, MODEL["inputs"], 2)
         assert models[0].created_at.tzinfo is not None

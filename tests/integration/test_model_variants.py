@@ -170,6 +170,29 @@ def test_a_model_of_an_older_preparation_stays_the_users_model(both: Api) -> Non
     assert (model.preparation, variant.preparation, variant.variant_of) == (PLAIN.key, CPU_MODEL, model_id)
 
 
+def test_a_rejected_model_of_an_older_preparation_is_imported_as_today(api: Api) -> None:
+    api.fleet.problem = {"code": "model_rejected", "detail": "an older version", "status": 422}
+    model_id = upload(api)
+    with api.context.sessions.begin() as session:
+        session.get_one(Model, model_id).preparation = "tunesmith.prepare/0"
+    api.work(lambda: api.client.get(f"/v1/models/{model_id}").json()["state"] == "rejected")
+    assert upload(api) == model_id
+    assert [(row.preparation, row.state.value) for row in rows(api, Model)] == [(CPU_MODEL, "importing")]
+
+
+def test_a_rejected_model_leaves_its_variants_their_preparation(api: Api) -> None:
+    model_id = upload(api)
+    with api.context.sessions.begin() as session:
+        session.get_one(Model, model_id).preparation = "tunesmith.prepare/0"
+    submit(api, operator=None, model_id=model_id)
+    api.fleet.problem = {"code": "model_rejected", "detail": "an older version", "status": 422}
+    api.work(lambda: all(row.state.value == "rejected" for row in rows(api, Model)))
+    assert upload(api) == model_id
+    assert [(row.preparation, row.state.value) for row in rows(api, Model)] == [
+        ("tunesmith.prepare/0", "importing"), (CPU_MODEL, "importing"),
+    ]
+
+
 def test_the_choice_is_part_of_what_an_idempotency_key_stands_for(api: Api) -> None:
     headers = {"Idempotency-Key": "one"}
     first = api.client.post("/v1/jobs", json={**GEMM, "fast_math": False}, headers=headers).json()["id"]

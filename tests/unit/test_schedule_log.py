@@ -72,7 +72,7 @@ def test_anything_else_is_refused_with_its_name(tmp_path, text):
 def test_a_folder_of_an_unknown_preparation_is_refused(tmp_path):
     write_database(tmp_path, [])
     (tmp_path / PREPARATION_FILE).write_text("tunesmith.prepare/0\n")
-    with pytest.raises(InvalidInput, match="'tunesmith.prepare/0' is not one of this version's"):
+    with pytest.raises(InvalidInput, match=r"'tunesmith\.prepare/0' is not one of this version's"):
         read_log(tmp_path)
 
 

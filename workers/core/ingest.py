@@ -12,6 +12,7 @@ from db.engine import transact
 from db.models import Model
 from db.repositories import models
 from db.repositories.models import Imported, ImportedTask
+from tunesmith.errors import ModelRejected
 from tunesmith.messages import IngestModel
 from tunesmith.operators import parse_operator
 from tunesmith.preparation import Preparation
@@ -31,13 +32,21 @@ def run(context: Context, message: IngestModel) -> bool:
         warm()
         with context.readers() as session:
             model = session.get_one(Model, message.model_id)
+        preparation = _preparation(model)
         mod = load(context, model)
         lease.check()
-        imported = split(context, mod, Preparation.parse(model.preparation))
+        imported = split(context, mod, preparation)
         transact(context.sessions, lambda session: _store(session, lease, imported))
 
     timeout = context.settings.ingest_timeout
     return run_leased(context, Model, message.model_id, message.attempt, timeout, work)
+
+
+def _preparation(model: Model) -> Preparation:
+    try:
+        return Preparation.parse(model.preparation)
+    except ValueError as error:  # the row is older than the passes
+        raise ModelRejected(f"{error}; upload the model again", field="file") from error
 
 
 def load(context: Context, model: Model) -> Any:

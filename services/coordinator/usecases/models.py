@@ -46,7 +46,7 @@ def register(context: Context, upload: Upload, owner: str) -> tuple[ModelBody, b
             owner=owner, state=ModelState.IMPORTING, preparation=for_target(DEFAULT_KIND, operator=False).key,
         )  # fmt: skip
         model, fresh = _find_or_add(session, new)
-        _import_again(session, model)
+        _import_again(session, model, new.preparation)
         return describe(session, [model])[0], fresh
 
     return context.write(work)
@@ -71,7 +71,7 @@ def operator_model(session: Session, operator: str, owner: str) -> Model:
         owner=owner, state=ModelState.IMPORTING, preparation=for_target(DEFAULT_KIND, operator=True).key,
     )  # fmt: skip
     model, _ = _find_or_add(session, new)
-    _import_again(session, model)
+    _import_again(session, model, new.preparation)
     return model
 
 
@@ -114,12 +114,16 @@ def _find(session: Session, new: Model) -> Model | None:
     return views.find(session, new.sha256, new.inputs_key, new.owner)
 
 
-def _import_again(session: Session, model: Model) -> None:
-    for row in (model, *views.variants(session, model.id)):
+def _import_again(session: Session, model: Model, preparation: str) -> None:
+    """Import what was rejected once more: the model by today's ``preparation``, unless a variant has it already."""
+    variants = views.variants(session, model.id)
+    own = model.preparation if preparation in {row.preparation for row in variants} else preparation
+    for row, key in ((model, own), *((row, row.preparation) for row in variants)):
         if row.state is ModelState.REJECTED:
             transition(
-                session, row, ModelState.IMPORTING, attempt=1, dispatched=0, worker=None, deadline=None, error=None
-            )
+                session, row, ModelState.IMPORTING, attempt=1, dispatched=0, worker=None, deadline=None, error=None,
+                preparation=key,
+            )  # fmt: skip
 
 
 def show(context: Context, caller: Caller, model_id: str) -> ModelBody:
