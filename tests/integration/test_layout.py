@@ -221,7 +221,7 @@ def chains(draw: st.DrawFn) -> tuple[Net, str]:
         elif kind == "depthwise":
             maps.append(net.depthwise(y, strides=[draw(st.integers(1, 2))] * 2))
         elif kind == "activation":
-            maps.append(net.op(draw(st.sampled_from(["Relu", "Sigmoid", "Tanh", "HardSwish", "Abs", "Exp"])), y))
+            maps.append(net.op(draw(st.sampled_from(["Relu", "Sigmoid", "Tanh", "HardSwish", "Abs", "Erf"])), y))
         elif kind == "scale":
             other = net.random(net.shapes[y][1], 1, 1) if draw(st.booleans()) else net.constant(np.float32(0.7))
             maps.append(net.op(draw(st.sampled_from(["Mul", "Add", "Sub"])), y, other))
@@ -235,7 +235,7 @@ def chains(draw: st.DrawFn) -> tuple[Net, str]:
         elif size >= 3:
             maps.append(net.op(draw(st.sampled_from(["MaxPool", "AveragePool"])), y, kernel_shape=[3, 3],
                                pads=[1] * 4, strides=[draw(st.integers(1, 2))] * 2))
-    return net, net.op("Tanh", maps[-1])
+    return net, maps[-1]
 
 
 @FEW
@@ -323,7 +323,9 @@ def test_families_and_fusion(tmp_path: Path) -> None:
 def test_bounds_are_folded_when_a_model_is_imported(tmp_path: Path) -> None:
     net = Net(1, 16, 6, 6)
     mod = folding.fold(importing.import_model(net.save(tmp_path / "model.onnx", net.clip("x", 0.0, 6.0)), "onnx"))
-    assert "isnan" not in mod["main"].script() or "R.isnan" not in tvm.relax.transform.DeadCodeElimination()(mod).script()
+    text = tvm.relax.transform.DeadCodeElimination()(mod).script()
+    assert "maximum" in text
+    assert "isnan" not in text
 
 
 def test_encoder_is_packed(tmp_path: Path) -> None:
