@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import re
 from pathlib import Path
 from typing import Any
 
@@ -92,13 +93,18 @@ class Net:
         return tuple(int(dim.dim_value) for dim in out.type.tensor_type.shape.dim)
 
 
+def bare(name: str) -> str:
+    """The name of a function without the numbers that tell those of one name apart."""
+    return re.sub(r"\d+(?=_|$)", "", name)
+
+
 def calls(module: bytes) -> collections.Counter[str]:
-    """How often ``main`` calls each function; the numbers that tell functions of one name apart are dropped."""
+    """How often ``main`` calls each function."""
     found: collections.Counter[str] = collections.Counter()
     for block in tir.load_module(module)["main"].body.blocks:
         for binding in block.bindings:
             if getattr(getattr(binding.value, "op", None), "name", "") == "relax.call_tir":
-                found[str(binding.value.args[0].name_hint).rstrip("0123456789")] += 1
+                found[bare(str(binding.value.args[0].name_hint))] += 1
     return found
 
 

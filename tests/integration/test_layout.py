@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from onnx import TensorProto, helper
-from small_nets import Array, Net, by_onnxruntime, calls, run
+from small_nets import Array, Net, bare, by_onnxruntime, calls, run
 
 from tunesmith.operators import parse_operator
 from tunesmith.preparation import PLAIN, Preparation
@@ -314,7 +314,7 @@ def test_families_and_fusion(tmp_path: Path) -> None:
     net = Net(1, 16, 6, 6)
     path = net.save(tmp_path / "model.onnx", *separable(net), *residual(net))
     found = tasks.extract_tasks(prepared(path).module)
-    names = {task.workload.name.rstrip("0123456789"): task.workload.family for task in found}
+    names = {bare(task.workload.name): task.workload.family for task in found}
     assert names["fused_conv2d_blocked_add_add_relu"] == "conv2d", "bias, residual and activation join the kernel"
     assert names["fused_depthwise_conv2d_blocked_add_maximum_minimum"] == "depthwise_conv2d"
     assert tasks.family("fused_matmul_packed3_add1", ()) == "matmul"

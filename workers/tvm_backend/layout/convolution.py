@@ -13,7 +13,6 @@ from workers.tvm_backend import folding
 from workers.tvm_backend.layout import compute, packing
 from workers.tvm_backend.layout.compute import LANES
 from workers.tvm_backend.layout.expressions import map_shape, operator, shape, size
-from workers.tvm_backend.layout.outlook import Outlook
 from workers.tvm_backend.layout.values import Values
 
 FEW_CHANNELS = 4
@@ -67,10 +66,10 @@ def match(call: relax.Expr) -> Convolution | None:
                        size(call) * weight[0].size)
 
 
-def block(values: Values, var: relax.Var, call: relax.Call, outlook: Outlook) -> relax.Expr | None:
+def block(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:
     """The blocked convolution of ``var``; None when it stays plain."""
     found = match(call)
-    if found is None or not _pays(values, found, var, call.args[0], outlook):
+    if found is None or not _pays(values, found, var, call.args[0]):
         return None
     data = call.args[0]
     options = found.stride, found.padding, found.dilation
@@ -98,10 +97,10 @@ def pack_matmul(values: Values, call: relax.Expr) -> relax.Expr | None:
     return values.call(compute.matmul_packed, values.plain(call.args[0]), packed)
 
 
-def _pays(values: Values, found: Convolution, var: relax.Var, data: relax.Var, outlook: Outlook) -> bool:
+def _pays(values: Values, found: Convolution, var: relax.Var, data: relax.Var) -> bool:
     """Whether the faster kernel is worth the conversions that it causes, less those that a plain one would."""
-    blocked = (0 if values.is_blocked(data) else size(data)) + outlook.leaving(var)
-    plain = (0 if values.is_plain(data) else size(data)) + outlook.entering(var)
+    blocked = (0 if values.is_blocked(data) else size(data)) + values.outlook.leaving(var)
+    plain = (0 if values.is_plain(data) else size(data)) + values.outlook.entering(var)
     return found.macs >= CONVERSION_MACS * (blocked - plain)
 
 

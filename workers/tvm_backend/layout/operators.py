@@ -37,7 +37,7 @@ def _steep_unary(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr
 def _binary(values: Values, var: relax.Var, call: relax.Call, fill: float = 0.0) -> relax.Expr | None:
     """An elementwise operator on maps, scalars, and what broadcasts along channels or along all but channels."""
     dims = map_shape(var)
-    if dims is None or not values.better_blocked(call.args):
+    if dims is None or not values.better_blocked(var, call.args):
         return None
     if not all(_broadcasts(arg, dims[1]) for arg in call.args):
         return None
@@ -93,7 +93,7 @@ def _reduce(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | No
 def _concat(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:
     """Channels behind one another: every map but the last must fill its blocks."""
     fields, dims, axis = values.fields(call.args[0]), map_shape(var), call.attrs.axis
-    if fields is None or dims is None or axis is None or int(axis) % 4 != 1 or not values.better_blocked(fields):
+    if fields is None or dims is None or axis is None or int(axis) % 4 != 1 or not values.better_blocked(var, fields):
         return None
     shapes = [map_shape(field) for field in fields]
     if any(each is None or each[1] % LANES for each in shapes[:-1]) or shapes[-1] is None:

@@ -30,8 +30,8 @@ def block(mod: tvm.IRModule) -> tvm.IRModule:
     builder = relax.BlockBuilder(tvm.IRModule(rest, attrs=mod.attrs))
     with builder.function("main", list(main.params)):
         with builder.dataflow():
-            values = Values(builder, main.params)
-            _rebuild(values, bindings, main.body.body)
+            values = Values(builder, main.params, Outlook(bindings, main.body.body, _wants, _bends))
+            _rebuild(values, bindings)
             result = builder.emit_output(values.plain(main.body.body))
         builder.emit_func_output(result)
     made = builder.get()
@@ -40,21 +40,20 @@ def block(mod: tvm.IRModule) -> tvm.IRModule:
     return made
 
 
-def _rebuild(values: Values, bindings: list[Binding], outputs: relax.Expr) -> None:
-    outlook = Outlook(bindings, outputs, _wants, _bends)
+def _rebuild(values: Values, bindings: list[Binding]) -> None:
     for var, value in bindings:
         if isinstance(value, relax.Var):
             values.bind_same(var, value)
         elif isinstance(value, relax.Tuple):
             values.bind_tuple(var, value)
         else:
-            blocked = _blocked(values, var, value, outlook)
+            blocked = _blocked(values, var, value)
             values.bind(var, _plain(values, value) if blocked is None else blocked)
 
 
-def _blocked(values: Values, var: relax.Var, value: relax.Expr, outlook: Outlook) -> relax.Expr | None:
+def _blocked(values: Values, var: relax.Var, value: relax.Expr) -> relax.Expr | None:
     rule = operators.RULES.get(operator(value))
-    return convolution.block(values, var, value, outlook) if rule is None else rule(values, var, value)
+    return convolution.block(values, var, value) if rule is None else rule(values, var, value)
 
 
 def _plain(values: Values, value: relax.Expr) -> relax.Expr:

@@ -13,6 +13,7 @@ from workers.tvm_backend import folding
 from workers.tvm_backend.layout import compute, packing
 from workers.tvm_backend.layout.compute import LANES
 from workers.tvm_backend.layout.expressions import Shape, map_shape, shape, size
+from workers.tvm_backend.layout.outlook import Outlook
 
 
 @dataclass
@@ -35,10 +36,11 @@ class Values:
 
     Attributes:
         builder: where the new function grows.
+        outlook: what follows each variable.
     """
 
-    def __init__(self, builder: relax.BlockBuilder, params: Iterable[relax.Var]) -> None:
-        self.builder = builder
+    def __init__(self, builder: relax.BlockBuilder, params: Iterable[relax.Var], outlook: Outlook) -> None:
+        self.builder, self.outlook = builder, outlook
         self._values: dict[relax.Var, _Value] = {param: _Value(plain=param) for param in params}
         self._tuples: dict[relax.Var, relax.Tuple] = {}
 
@@ -74,12 +76,12 @@ class Values:
         value = self._known(expr)
         return value is None or value.plain is not None
 
-    def better_blocked(self, operands: Iterable[relax.Expr]) -> bool:
-        """Whether an operator on these converts no more in blocked than in plain layout, and some are blocked."""
+    def better_blocked(self, var: relax.Var, operands: Iterable[relax.Expr]) -> bool:
+        """Whether ``var``, an operator on these, converts no more in blocked than in plain layout; some are blocked."""
         some = [each for each in operands if isinstance(each, relax.Var)]
-        into = sum(size(each) for each in some if not self.is_blocked(each))
-        back = sum(size(each) for each in some if not self.is_plain(each))
-        return any(self.is_blocked(each) for each in some) and into <= back
+        blocked = sum(size(each) for each in some if not self.is_blocked(each)) + self.outlook.leaving(var)
+        plain = sum(size(each) for each in some if not self.is_plain(each)) + self.outlook.entering(var)
+        return any(self.is_blocked(each) for each in some) and blocked <= plain
 
     def plain(self, expr: relax.Expr) -> relax.Expr:
         """``expr`` of the old function in the new one, as it was laid out."""
