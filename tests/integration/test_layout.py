@@ -175,7 +175,7 @@ def close(ours: list[Array], theirs: list[Array]) -> None:
 def conversions(made: prepare.Prepared) -> tuple[int, int]:
     """Into blocks and back, each as a function of its own or fused with others."""
     found = calls(made.module)
-    return tuple(sum(count for name, count in found.items() if word in name) for word in ("to_blocked", "to_plain"))
+    return tuple(sum(count * name.count(word) for name, count in found.items()) for word in ("to_blocked", "to_plain"))
 
 
 @pytest.mark.parametrize(("network", "extents", "count", "converted"), CASES, ids=[case[0].__name__ for case in CASES])
