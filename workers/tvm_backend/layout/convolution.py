@@ -94,7 +94,7 @@ def pack_matmul(values: Values, call: relax.Expr) -> relax.Expr | None:
     if lanes is None:
         return None
     packed = folding.to_constant(packing.panels(folding.constant_array(call.args[1]), lanes))
-    return values.call(compute.matmul_packed, values.plain(call.args[0]), packed)
+    return values.call(compute.matmul_packed, values.rows(call.args[0]), packed)
 
 
 def _pays(values: Values, found: Convolution, var: relax.Var, data: relax.Var) -> bool:

@@ -136,12 +136,19 @@ def _operand(values: Values, arg: relax.Expr, channels: int, fill: float) -> rel
     return values.blocked(arg)
 
 
+FINITE = (
+    "relax.nn.relu", "relax.nn.relu6", "relax.nn.leakyrelu", "relax.nn.silu", "relax.nn.gelu", "relax.nn.gelu_tanh",
+    "relax.clip", "relax.sigmoid", "relax.tanh", "relax.erf", "relax.abs", "relax.negative",
+)
+"""Elementwise operators that are finite wherever their operand is."""
+STEEP = ("relax.exp", "relax.log", "relax.sqrt", "relax.rsqrt")
+"""Elementwise operators that are not."""
+BINARY = ("relax.add", "relax.subtract", "relax.multiply", "relax.maximum", "relax.minimum")
+"""Elementwise operators on two tensors; division has a rule of its own."""
 RULES: Mapping[str, Rule] = {
-    **dict.fromkeys(("relax.nn.relu", "relax.nn.relu6", "relax.nn.leakyrelu", "relax.nn.silu", "relax.nn.gelu",
-                     "relax.nn.gelu_tanh", "relax.clip", "relax.sigmoid", "relax.tanh", "relax.erf", "relax.abs",
-                     "relax.negative"), _unary),
-    **dict.fromkeys(("relax.exp", "relax.log", "relax.sqrt", "relax.rsqrt"), _steep_unary),
-    **dict.fromkeys(("relax.add", "relax.subtract", "relax.multiply", "relax.maximum", "relax.minimum"), _binary),
+    **dict.fromkeys(FINITE, _unary),
+    **dict.fromkeys(STEEP, _steep_unary),
+    **dict.fromkeys(BINARY, _binary),
     **dict.fromkeys(("relax.mean", "relax.sum", "relax.max", "relax.min"), _reduce),
     "relax.divide": _divide,
     "relax.nn.max_pool2d": _max_pool,

@@ -15,8 +15,9 @@ class Outlook:
     """Elements to convert after each variable, seen from the end of the function.
 
     Operators that work in either layout hand on what follows them, so that a conversion is counted where it would
-    happen, behind a pooling say. Of several users the one with the largest conversion counts: a value is converted
-    once. This leaves out what two branches need together, which a comparison of two layouts can bear.
+    happen, behind a pooling say, and never for more than the value itself, which could be converted instead. Of several
+    users the one with the largest conversion counts: a value is converted once. This leaves out what two branches need
+    together, which a comparison of two layouts can bear.
     """
 
     def __init__(self, bindings: list[Binding], outputs: relax.Expr, wants: Role, bends: Role) -> None:
@@ -50,5 +51,6 @@ class Outlook:
         return self._entering.get(var, 0)
 
     def _note(self, var: relax.Var, leaving: int, entering: int) -> None:
-        self._leaving[var] = max(leaving, self.leaving(var))
-        self._entering[var] = max(entering, self.entering(var))
+        most = size(var) or max(leaving, entering)  # a tuple has no size of its own
+        self._leaving[var] = max(min(leaving, most), self.leaving(var))
+        self._entering[var] = max(min(entering, most), self.entering(var))

@@ -19,27 +19,27 @@ def conv2d_weight(weight: Array, inner: int) -> Array:
     """[O, C, KH, KW] as [ceil(O / LANES), ceil(C / inner), KH, KW, inner, LANES]; zeros are added."""
     full = _filled(_filled(weight, 0, LANES, 0.0), 1, inner, 0.0)
     outs, channels, kh, kw = full.shape
-    return full.reshape(outs // LANES, LANES, channels // inner, inner, kh, kw).transpose(0, 2, 4, 5, 3, 1)
+    return np.transpose(full.reshape(outs // LANES, LANES, channels // inner, inner, kh, kw), (0, 2, 4, 5, 3, 1))
 
 
 def depthwise_weight(weight: Array) -> Array:
     """[C, 1, KH, KW] as [ceil(C / LANES), KH, KW, LANES]; zeros are added."""
     full = _filled(weight, 0, LANES, 0.0)
     channels, _, kh, kw = full.shape
-    return full.reshape(channels // LANES, LANES, kh, kw).transpose(0, 2, 3, 1)
+    return np.transpose(full.reshape(channels // LANES, LANES, kh, kw), (0, 2, 3, 1))
 
 
 def feature_map(array: Array, fill: float = 0.0) -> Array:
     """[N, C, H, W] as [N, ceil(C / LANES), H, W, LANES]; channels beyond C are ``fill``."""
     full = _filled(array, 1, LANES, fill)
     n, channels, height, width = full.shape
-    return full.reshape(n, channels // LANES, LANES, height, width).transpose(0, 1, 3, 4, 2)
+    return np.transpose(full.reshape(n, channels // LANES, LANES, height, width), (0, 1, 3, 4, 2))
 
 
 def panels(weight: Array, lanes: int) -> Array:
     """[K, N] as [N / lanes, K, lanes]."""
     depth, columns = weight.shape
-    return weight.reshape(depth, columns // lanes, lanes).transpose(1, 0, 2)
+    return np.transpose(weight.reshape(depth, columns // lanes, lanes), (1, 0, 2))
 
 
 def panel_lanes(columns: int) -> int | None:

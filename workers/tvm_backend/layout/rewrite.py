@@ -5,7 +5,7 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from workers.tvm_backend.layout import convolution, operators
+from workers.tvm_backend.layout import convolution, operators, rows
 from workers.tvm_backend.layout.expressions import Binding, operator
 from workers.tvm_backend.layout.outlook import Outlook
 from workers.tvm_backend.layout.simplify import simplified
@@ -47,13 +47,15 @@ def _rebuild(values: Values, bindings: list[Binding]) -> None:
         elif isinstance(value, relax.Tuple):
             values.bind_tuple(var, value)
         else:
-            blocked = _blocked(values, var, value)
-            values.bind(var, _plain(values, value) if blocked is None else blocked)
+            other = _laid_out(values, var, value)
+            values.bind(var, _plain(values, value) if other is None else other)
 
 
-def _blocked(values: Values, var: relax.Var, value: relax.Expr) -> relax.Expr | None:
+def _laid_out(values: Values, var: relax.Var, value: relax.Expr) -> relax.Expr | None:
+    """``value`` in another layout than ``var`` has; None when it stays plain."""
     rule = operators.RULES.get(operator(value))
-    return convolution.block(values, var, value) if rule is None else rule(values, var, value)
+    blocked = convolution.block(values, var, value) if rule is None else rule(values, var, value)
+    return rows.regroup(values, var, value) if blocked is None else blocked
 
 
 def _plain(values: Values, value: relax.Expr) -> relax.Expr:
@@ -77,7 +79,7 @@ def _bends(value: relax.Expr) -> bool:
 
 
 def _straight(mod: tvm.IRModule) -> list[Binding] | None:
-    """The bindings of ``main`` that it needs, in order; None when something else than straight-line dataflow stands there."""
+    """The bindings of ``main`` that it needs, in order; None where it is no straight-line dataflow."""
     main = mod["main"]
     if sum(isinstance(function, relax.Function) for function in mod.functions.values()) != 1:
         return None

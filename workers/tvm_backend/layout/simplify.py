@@ -35,7 +35,7 @@ def simplified(module: tvm.IRModule, bindings: list[Binding], outputs: relax.Exp
 def _without_dropout(bound: dict[relax.Var, relax.Expr], value: relax.Expr) -> relax.Expr:
     if isinstance(value, relax.TupleGetItem) and value.index == 0:
         source = bound.get(value.tuple_value)
-        if operator(source) == "relax.nn.dropout":
+        if source is not None and operator(source) == "relax.nn.dropout":
             return source.args[0]
     return value
 

@@ -24,11 +24,13 @@ class _Value:
         plain: in its own layout.
         blocked: [N, ceil(C / LANES), H, W, LANES].
         narrow: [N, 1, H, W, C].
+        rows: a matrix whose rows are grouped by other axes than its own.
     """
 
     plain: relax.Expr | None = None
     blocked: relax.Expr | None = None
     narrow: relax.Expr | None = None
+    rows: relax.Expr | None = None
 
 
 class Values:
@@ -45,10 +47,12 @@ class Values:
         self._tuples: dict[relax.Var, relax.Tuple] = {}
 
     def bind(self, var: relax.Var, result: relax.Expr) -> None:
-        """Emit ``result`` for ``var``. One with an axis more than the variable has is its blocked layout."""
+        """Emit ``result`` for ``var``. Where its shape is another than the variable's, it is another layout of it."""
         done = self.builder.emit(result, name_hint=str(var.name))
-        blocked = map_shape(var) is not None and len(shape(done) or ()) == 5
-        self._values[var] = _Value(blocked=done) if blocked else _Value(plain=done)
+        if shape(done) == shape(var):
+            self._values[var] = _Value(plain=done)
+        else:
+            self._values[var] = _Value(rows=done) if map_shape(var) is None else _Value(blocked=done)
 
     def bind_same(self, var: relax.Var, other: relax.Var) -> None:
         """``var`` is another name of ``other``."""
@@ -95,10 +99,10 @@ class Values:
         if value is None:
             return expr
         if value.plain is None:
-            dims = map_shape(expr)
+            dims = shape(expr)
             assert dims is not None
-            assert value.blocked is not None
-            value.plain = self.unblocked(value.blocked, dims)
+            value.plain = self.builder.emit(relax.op.reshape(value.rows, dims)) if value.blocked is None \
+                else self.unblocked(value.blocked, (dims[0], dims[1], dims[2], dims[3]))
         return value.plain
 
     def blocked(self, expr: relax.Expr) -> relax.Expr:
@@ -123,6 +127,16 @@ class Values:
         if value.narrow is None:
             value.narrow = self.emit(compute.to_blocked, self.plain(expr), dims[1])
         return value.narrow
+
+    def is_regrouped(self, expr: relax.Expr) -> bool:
+        """Whether there is nothing but rows that are grouped otherwise."""
+        value = self._known(expr)
+        return value is not None and value.rows is not None and value.plain is None
+
+    def rows(self, expr: relax.Var) -> relax.Expr:
+        """A matrix in the grouping that there is, its own where there is a choice."""
+        value = self._known(expr)
+        return value.rows if value is not None and value.plain is None and value.rows is not None else self.plain(expr)
 
     def unblocked(self, blocked: relax.Expr, dims: Shape) -> relax.Expr:
         """A blocked expression of the new function as [N, C, H, W]."""
