@@ -31,7 +31,7 @@ def constant_array(constant: tvm.ir.GenericConst) -> Array:
 
 def to_constant(array: Array) -> tvm.ir.GenericConst:
     """A constant that shares ``array``'s memory where TVM's alignment allows."""
-    return relax.const(tvm.runtime.tensor(np.ascontiguousarray(array)))
+    return relax.const(tvm.runtime.tensor(np.asarray(array, order="C")))
 
 
 def _shape(expr: relax.Expr) -> tuple[int, ...]:
@@ -58,7 +58,11 @@ EVALUATE: Mapping[str, Callable[[relax.Call, list[Array]], Array]] = {
     "relax.subtract": lambda call, args: args[0] - args[1],
     "relax.multiply": lambda call, args: args[0] * args[1],
     "relax.divide": lambda call, args: args[0] / args[1],
+    "relax.isnan": lambda call, args: np.isnan(args[0]),
+    "relax.where": lambda call, args: np.where(*args),
 }
+MIXED = frozenset({"relax.isnan", "relax.where"})
+"""Operators whose operands and result need not be of one type."""
 
 
 @visitor
@@ -121,9 +125,9 @@ class _Fold(PyExprMutator):  # type: ignore[misc]
         if name not in EVALUATE or not isinstance(call.ty, relax.TensorType):
             return None
         arrays = [self._array(arg) for arg in call.args if isinstance(arg.ty, relax.TensorType)]
-        if not arrays or any(array is None for array in arrays) or not call.ty.shape or not _is_static(call):
+        if not arrays or any(array is None for array in arrays) or not _is_static(call):
             return None
-        if any(str(array.dtype) != str(call.ty.dtype) for array in arrays if array is not None):
+        if name not in MIXED and any(str(array.dtype) != str(call.ty.dtype) for array in arrays if array is not None):
             return None
         if name == "relax.divide" and arrays[0] is not None and arrays[0].dtype.kind != "f":
             return None  # TVM truncates, NumPy would not

@@ -18,7 +18,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tunesmith.errors import ModelRejected
 from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.types import TensorSpec
-from workers.tvm_backend import folding, tir
+from workers.tvm_backend import folding, layout, tir
 from workers.tvm_backend.onnx_model import first_line
 
 INLINE_BYTES = 1024
@@ -66,6 +66,11 @@ def prepare(mod: tvm.IRModule, preparation: Preparation = PLAIN) -> Prepared:
 
 
 def _lower(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
+    blocked = [
+        tvm.transform.module_pass(lambda module, _: layout.block(module), opt_level=0, name="tunesmith.block"),
+        transform.CanonicalizeBindings(),
+        transform.DeadCodeElimination(),
+    ]
     passes = [
         transform.DeadCodeElimination(),
         tvm.transform.module_pass(lambda module, _: folding.fold(module), opt_level=0, name="tunesmith.fold"),
@@ -73,6 +78,7 @@ def _lower(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
         transform.DeadCodeElimination(),
         transform.DecomposeOpsForInference(),
         transform.CanonicalizeBindings(),
+        *(blocked if preparation.blocked else ()),
         transform.LegalizeOps(),
         transform.AnnotateTIROpPattern(),
         transform.FoldConstant(),

@@ -23,6 +23,8 @@ ANCHORS = (
     "mean", "variance", "sum", "prod",
 )
 """Operator names that give a fused function its character, the most telling first."""
+BLOCKED = (("depthwise_conv2d_blocked", "depthwise_conv2d"), ("conv2d_blocked", "conv2d"), ("matmul_packed", "matmul"))
+"""The families of the functions that blocked layouts bring, by what stands in their names."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,9 @@ def family(name: str, args: tuple[TensorSpec, ...]) -> str:
     Depthwise and grouped convolutions and batched products, which behave differently, have families of their own.
     """
     plain = re.sub(r"(?<=[a-z])\d+(?=_|$)", "", re.sub(r"(?<=\dd)\d+(?=_|$)", "", name.removeprefix("fused_")))
+    blocked = next((kind for word, kind in BLOCKED if word in plain), None)
+    if blocked is not None:
+        return blocked
     anchor = next((word for word in ANCHORS if re.search(rf"(^|_){word}(_|$)", plain)), None)
     if anchor is None:
         return plain.split("_add")[0].split("_relu")[0] or plain

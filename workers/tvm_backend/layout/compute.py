@@ -80,9 +80,12 @@ def matmul_packed(x: te.Tensor, w: te.Tensor) -> te.Tensor:
     """
     panels, depth, lanes = (int(d) for d in w.shape)
     k = te.reduce_axis((0, depth), "k")
-    return te.compute(
-        (*x.shape[:-1], panels * lanes),
-        lambda *at: te.sum(x[(*at[:-1], k)] * w[at[-1] // lanes, k, at[-1] % lanes], axis=k), name="matmul_packed")
+
+    def value(*at: Any) -> Any:
+        row, column = (*at[:-1], k), at[-1]
+        return te.sum(x[row] * w[column // lanes, k, column % lanes], axis=k)
+
+    return te.compute((*x.shape[:-1], panels * lanes), value, name="matmul_packed")
 
 
 def to_blocked(x: te.Tensor, lanes: int = LANES) -> te.Tensor:

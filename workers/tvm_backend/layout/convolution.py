@@ -1,0 +1,109 @@
+"""Convolutions and products with constant weights: the operators for whose sake a layout changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from numpy.typing import NDArray
+from tvm import relax
+
+from workers.tvm_backend import folding
+from workers.tvm_backend.layout import compute, packing
+from workers.tvm_backend.layout.compute import LANES
+from workers.tvm_backend.layout.expressions import map_shape, operator, shape, size
+from workers.tvm_backend.layout.values import Values
+
+FEW_CHANNELS = 4
+"""A plain input of up to this many channels becomes one block of exactly these."""
+FEWEST_OUTPUTS = LANES // 2
+"""With fewer output channels more than half of each block would be zeros."""
+CONVERSION_MACS = 32
+"""Multiplications whose saved time pays for the conversion of one element, in orders of magnitude: a kernel at 45 %
+of a core's 130 G a second rather than at 90 % loses 8 ps for each, and a conversion moves 8 bytes at 20 to 40 GB/s."""
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution in NCHW that has a blocked kernel.
+
+    Attributes:
+        weight: [O, C, KH, KW], or [C, 1, KH, KW] of a depthwise one.
+        stride, dilation: of height and width.
+        padding: top, left, bottom, right.
+        depthwise: each channel by itself.
+        macs: its multiplications.
+    """
+
+    weight: NDArray[Any]
+    stride: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    dilation: tuple[int, int]
+    depthwise: bool
+    macs: int
+
+
+def match(call: relax.Expr) -> Convolution | None:
+    """A call as a convolution with a blocked kernel; None when it has none, or is something else.
+
+    These have: constant float32 weights, static shapes, and either one group and at least FEWEST_OUTPUTS outputs or as
+    many groups as inputs and outputs.
+    """
+    if operator(call) != "relax.nn.conv2d" or not isinstance(call.args[0], relax.Var) \
+            or not isinstance(call.args[1], tvm.ir.GenericConst):
+        return None
+    attrs, source, out = call.attrs, map_shape(call.args[0]), map_shape(call)
+    layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout or attrs.data_layout))
+    if source is None or out is None or shape(call.args[1]) is None or layouts != ("NCHW", "OIHW", "NCHW"):
+        return None
+    weight, groups = folding.constant_array(call.args[1]), int(attrs.groups)
+    depthwise = groups == source[1] == out[1] and groups > 1
+    if not depthwise and (groups != 1 or out[1] < FEWEST_OUTPUTS):
+        return None
+    top, left, bottom, right = (int(v) for v in attrs.padding)
+    return Convolution(weight, _pair(attrs.strides), (top, left, bottom, right), _pair(attrs.dilation), depthwise,
+                       size(call) * weight[0].size)
+
+
+def block(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:
+    """The blocked convolution of ``var``; None when it stays plain."""
+    found = match(call)
+    if found is None or not _pays(values, found, var, call.args[0]):
+        return None
+    data = call.args[0]
+    options = found.stride, found.padding, found.dilation
+    if found.depthwise:
+        weight = folding.to_constant(packing.depthwise_weight(found.weight))
+        return values.call(compute.depthwise_conv2d_blocked, values.blocked(data), weight, *options)
+    channels = found.weight.shape[1]
+    narrow = channels <= FEW_CHANNELS and not values.is_blocked(data)
+    weight = folding.to_constant(packing.conv2d_weight(found.weight, channels if narrow else LANES))
+    source = values.narrow(data) if narrow else values.blocked(data)
+    return values.call(compute.conv2d_blocked, source, weight, *options)
+
+
+def pack_matmul(values: Values, call: relax.Expr) -> relax.Expr | None:
+    """A product with a constant matrix, packed in panels; None when ``call`` is something else or no panel fits."""
+    if operator(call) != "relax.matmul" or not isinstance(call.args[1], tvm.ir.GenericConst):
+        return None
+    data, weight, out = shape(call.args[0]), shape(call.args[1]), shape(call)
+    if data is None or out is None or weight is None or len(weight) != 2 or len(data) < 2:
+        return None
+    lanes = packing.panel_lanes(weight[1])
+    if lanes is None:
+        return None
+    packed = folding.to_constant(packing.panels(folding.constant_array(call.args[1]), lanes))
+    return values.call(compute.matmul_packed, values.rows(call.args[0]), packed)
+
+
+def _pays(values: Values, found: Convolution, var: relax.Var, data: relax.Var) -> bool:
+    """Whether the faster kernel is worth the conversions that it causes, less those that a plain one would."""
+    blocked = (0 if values.is_blocked(data) else size(data)) + values.outlook.leaving(var)
+    plain = (0 if values.is_plain(data) else size(data)) + values.outlook.entering(var)
+    return found.macs >= CONVERSION_MACS * (blocked - plain)
+
+
+def _pair(pair: Any) -> tuple[int, int]:
+    first, second = pair
+    return int(first), int(second)

@@ -1,0 +1,57 @@
+"""Constants in the shapes that the blocked operators read: done once in NumPy, when a model is prepared."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.tvm_backend.layout.compute import LANES
+
+Array = NDArray[Any]
+FEWEST_COLUMNS = 4
+"""Narrower panels than this fill no vector register of any CPU."""
+
+
+def conv2d_weight(weight: Array, inner: int) -> Array:
+    """[O, C, KH, KW] as [ceil(O / LANES), ceil(C / inner), KH, KW, inner, LANES]; zeros are added."""
+    full = _filled(_filled(weight, 0, LANES, 0.0), 1, inner, 0.0)
+    outs, channels, kh, kw = full.shape
+    return np.transpose(full.reshape(outs // LANES, LANES, channels // inner, inner, kh, kw), (0, 2, 4, 5, 3, 1))
+
+
+def depthwise_weight(weight: Array) -> Array:
+    """[C, 1, KH, KW] as [ceil(C / LANES), KH, KW, LANES]; zeros are added."""
+    full = _filled(weight, 0, LANES, 0.0)
+    channels, _, kh, kw = full.shape
+    return np.transpose(full.reshape(channels // LANES, LANES, kh, kw), (0, 2, 3, 1))
+
+
+def feature_map(array: Array, fill: float = 0.0) -> Array:
+    """[N, C, H, W] as [N, ceil(C / LANES), H, W, LANES]; channels beyond C are ``fill``."""
+    full = _filled(array, 1, LANES, fill)
+    n, channels, height, width = full.shape
+    return np.transpose(full.reshape(n, channels // LANES, LANES, height, width), (0, 1, 3, 4, 2))
+
+
+def panels(weight: Array, lanes: int) -> Array:
+    """[K, N] as [N / lanes, K, lanes]."""
+    depth, columns = weight.shape
+    return np.transpose(weight.reshape(depth, columns // lanes, lanes), (1, 0, 2))
+
+
+def panel_lanes(columns: int) -> int | None:
+    """Columns of a panel: the largest power of two up to LANES that divides ``columns``; None when it is too small."""
+    lanes = math.gcd(columns, LANES)
+    return lanes if lanes >= FEWEST_COLUMNS else None
+
+
+def _filled(array: Array, axis: int, multiple: int, fill: float) -> Array:
+    """``array`` with ``axis`` rounded up to a multiple."""
+    missing = -array.shape[axis] % multiple
+    if missing == 0:
+        return array
+    widths = [(0, missing if at == axis else 0) for at in range(array.ndim)]
+    return np.pad(array, widths, constant_values=fill)

@@ -1,0 +1,156 @@
+"""The values of a function that is being rebuilt, each in the layouts that somebody has asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from workers.tvm_backend import folding
+from workers.tvm_backend.layout import compute, packing
+from workers.tvm_backend.layout.compute import LANES
+from workers.tvm_backend.layout.expressions import Shape, map_shape, shape, size
+from workers.tvm_backend.layout.outlook import Outlook
+
+
+@dataclass
+class _Value:
+    """One value.
+
+    Attributes:
+        plain: in its own layout.
+        blocked: [N, ceil(C / LANES), H, W, LANES].
+        narrow: [N, 1, H, W, C].
+        rows: a matrix whose rows are grouped by other axes than its own.
+    """
+
+    plain: relax.Expr | None = None
+    blocked: relax.Expr | None = None
+    narrow: relax.Expr | None = None
+    rows: relax.Expr | None = None
+
+
+class Values:
+    """What each variable of the old function has become; conversions are emitted once, at the first use.
+
+    Attributes:
+        builder: where the new function grows.
+        outlook: what follows each variable.
+    """
+
+    def __init__(self, builder: relax.BlockBuilder, params: Iterable[relax.Var], outlook: Outlook) -> None:
+        self.builder, self.outlook = builder, outlook
+        self._values: dict[relax.Var, _Value] = {param: _Value(plain=param) for param in params}
+        self._tuples: dict[relax.Var, relax.Tuple] = {}
+
+    def bind(self, var: relax.Var, result: relax.Expr) -> None:
+        """Emit ``result`` for ``var``. Where its shape is another than the variable's, it is another layout of it."""
+        done = self.builder.emit(result, name_hint=str(var.name))
+        if shape(done) == shape(var):
+            self._values[var] = _Value(plain=done)
+        else:
+            self._values[var] = _Value(rows=done) if map_shape(var) is None else _Value(blocked=done)
+
+    def bind_same(self, var: relax.Var, other: relax.Var) -> None:
+        """``var`` is another name of ``other``."""
+        if other in self._tuples:
+            self._tuples[var] = self._tuples[other]
+        else:
+            self._values[var] = self._values[other]
+
+    def bind_tuple(self, var: relax.Var, fields: relax.Tuple) -> None:
+        """Remember a tuple; it is emitted when it is asked for as a whole."""
+        self._tuples[var] = fields
+
+    def fields(self, expr: relax.Expr) -> list[relax.Expr] | None:
+        """The old function's expressions in a tuple; None when they are not known."""
+        found = self._tuples.get(expr) if isinstance(expr, relax.Var) else expr
+        return list(found.fields) if isinstance(found, relax.Tuple) else None
+
+    def is_blocked(self, expr: relax.Expr) -> bool:
+        """Whether there is a blocked layout of it already."""
+        value = self._known(expr)
+        return value is not None and value.blocked is not None
+
+    def is_plain(self, expr: relax.Expr) -> bool:
+        """Whether there is a plain layout of it already."""
+        value = self._known(expr)
+        return value is None or value.plain is not None
+
+    def better_blocked(self, var: relax.Var, operands: Iterable[relax.Expr]) -> bool:
+        """Whether ``var``, an operator on these, converts no more in blocked than in plain layout; some are blocked."""
+        some = [each for each in operands if isinstance(each, relax.Var)]
+        blocked = sum(size(each) for each in some if not self.is_blocked(each)) + self.outlook.leaving(var)
+        plain = sum(size(each) for each in some if not self.is_plain(each)) + self.outlook.entering(var)
+        return any(self.is_blocked(each) for each in some) and blocked <= plain
+
+    def plain(self, expr: relax.Expr) -> relax.Expr:
+        """``expr`` of the old function in the new one, as it was laid out."""
+        if isinstance(expr, relax.Tuple):
+            return relax.Tuple([self.plain(field) for field in expr.fields])
+        if not isinstance(expr, relax.Var):
+            return expr
+        if expr in self._tuples and expr not in self._values:
+            self._values[expr] = _Value(plain=self.builder.emit(self.plain(self._tuples[expr])))
+        value = self._known(expr)
+        if value is None:
+            return expr
+        if value.plain is None:
+            dims = shape(expr)
+            assert dims is not None
+            value.plain = self.builder.emit(relax.op.reshape(value.rows, dims)) if value.blocked is None \
+                else self.unblocked(value.blocked, (dims[0], dims[1], dims[2], dims[3]))
+        return value.plain
+
+    def blocked(self, expr: relax.Expr) -> relax.Expr:
+        """A feature map of the old function in blocks of LANES channels."""
+        if isinstance(expr, tvm.ir.GenericConst):
+            return folding.to_constant(packing.feature_map(folding.constant_array(expr)))
+        value, dims = self._values[expr], map_shape(expr)
+        assert dims is not None
+        if value.blocked is None:
+            n, channels, height, width = dims
+            if height == width == 1 and channels % LANES == 0:
+                value.blocked = self.builder.emit(
+                    relax.op.reshape(value.plain, (n, channels // LANES, height, width, LANES)))
+            else:
+                value.blocked = self.emit(compute.to_blocked, value.plain)
+        return value.blocked
+
+    def narrow(self, expr: relax.Var) -> relax.Expr:
+        """A plain feature map of few channels with all of them in one block."""
+        value, dims = self._values[expr], map_shape(expr)
+        assert dims is not None
+        if value.narrow is None:
+            value.narrow = self.emit(compute.to_blocked, self.plain(expr), dims[1])
+        return value.narrow
+
+    def is_regrouped(self, expr: relax.Expr) -> bool:
+        """Whether there is nothing but rows that are grouped otherwise."""
+        value = self._known(expr)
+        return value is not None and value.rows is not None and value.plain is None
+
+    def rows(self, expr: relax.Var) -> relax.Expr:
+        """A matrix in the grouping that there is, its own where there is a choice."""
+        value = self._known(expr)
+        return value.rows if value is not None and value.plain is None and value.rows is not None else self.plain(expr)
+
+    def unblocked(self, blocked: relax.Expr, dims: Shape) -> relax.Expr:
+        """A blocked expression of the new function as [N, C, H, W]."""
+        if dims[2] == dims[3] == 1 and dims[1] % LANES == 0:
+            return self.builder.emit(relax.op.reshape(blocked, dims))
+        return self.emit(compute.to_plain, blocked, dims[1])
+
+    def call(self, function: Callable[..., Any], *args: Any) -> relax.Call:
+        """A call of a tensor expression, which names the function."""
+        return self.builder.call_te(function, *args, primfunc_name_hint=function.__name__)
+
+    def emit(self, function: Callable[..., Any], *args: Any) -> relax.Var:
+        """Emit a call of a tensor expression."""
+        return self.builder.emit(self.call(function, *args))
+
+    def _known(self, expr: relax.Expr) -> _Value | None:
+        return self._values.get(expr) if isinstance(expr, relax.Var) else None
