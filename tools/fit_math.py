@@ -140,7 +140,7 @@ def tables() -> dict[str, tuple[float, ...]]:
         ln2 = Decimal(2).ln()
         high = (ln2 * 2**LN2_BITS).to_integral_value() / 2**LN2_BITS
         found = {"LOG2_E": [1 / ln2], "LN2_HIGH": [high], "LN2_LOW": [ln2 - high], "EXP": coefficients(exp_tail())[0]}
-        for name, fit in (("TANH", odd(tanh, "9.02", 6, 3)), ("ERF", odd(erf, "3.93", 6, 4))):
+        for name, fit in (("TANH", odd(tanh, "9.02", 4, 4)), ("ERF", odd(erf, "3.93", 5, 5))):
             top, bottom = coefficients(fit)
             found |= {f"{name}_RANGE": [cut_off(fit, top, bottom)], f"{name}_NUMERATOR": top,
                       f"{name}_DENOMINATOR": bottom}

@@ -1,7 +1,7 @@
 """Functions of a real number as TIR expressions of additions, products, quotients, minima, casts and shifts alone.
 
-Everything is float32. Expressions are trees without bindings: schedule primitives copy expressions about, and TVM
-refuses a variable that is bound twice. An argument appears some twenty times in a formula; LLVM computes it once.
+Everything is float32. What appears several times is bound to a variable (``Let``): without it the argument of ``exp``
+would stand in its formula twenty times over, and building a kernel took two to five times as long.
 
 Operands of minima and maxima stand in an order that lets NaN through: TVM lowers ``min(a, b)`` to ``a < b ? a : b``.
 """
@@ -35,12 +35,14 @@ def exp(x: Any) -> Any:
     The scaling is in two halves, so that neither leaves the range of normal numbers before the product does.
     """
     low, high = EXP_RANGE
-    x = _at_most(high, _at_least(low, x))
-    pattern = tirx.reinterpret("int32", x * _real(tables.LOG2_E) + _real(SHIFTER))
-    n = tirx.Cast("float32", pattern - _integer(SHIFTER_PATTERN))
-    f = x - n * _real(tables.LN2_HIGH) - n * _real(tables.LN2_LOW)
-    half = tirx.shift_right(pattern, _integer(1))
-    return _polynomial((1.0, 1.0, *tables.EXP), f) * _power_of_two(half) * _power_of_two(pattern - half)
+    bind = _Bindings()
+    x = bind("x", _at_most(high, _at_least(low, x)))
+    pattern = bind("pattern", tirx.reinterpret("int32", x * _real(tables.LOG2_E) + _real(SHIFTER)), "int32")
+    n = bind("n", tirx.Cast("float32", pattern - _integer(SHIFTER_PATTERN)))
+    f = bind("f", x - n * _real(tables.LN2_HIGH) - n * _real(tables.LN2_LOW))
+    half = bind("half", tirx.shift_right(pattern, _integer(1)), "int32")
+    unscaled = _polynomial((1.0, 1.0, *tables.EXP), f)
+    return bind.around(unscaled * _power_of_two(half) * _power_of_two(pattern - half))
 
 
 def sigmoid(x: Any) -> Any:
@@ -63,8 +65,10 @@ def power(x: Any, exponent: Any) -> Any | None:
     value = float(exponent.value) if isinstance(exponent, tirx.FloatImm) else 0.0
     if value not in (2.0, 3.0, 4.0):
         return None
-    square = x * x
-    return square if value == 2.0 else square * (x if value == 3.0 else square)
+    bind = _Bindings()
+    x = bind("x", x)
+    square = bind("square", x * x)
+    return bind.around(square if value == 2.0 else square * (x if value == 3.0 else square))
 
 
 FORMULAS: Mapping[str, Formula] = {
@@ -73,12 +77,32 @@ FORMULAS: Mapping[str, Formula] = {
 """By the name of TIR's operator; one that returns None has nothing better."""
 
 
+class _Bindings:
+    """Variables of an expression and their values, in order."""
+
+    def __init__(self) -> None:
+        self._bound: list[tuple[Any, Any]] = []
+
+    def __call__(self, name: str, value: Any, dtype: str = "float32") -> Any:
+        """A new variable for ``value``."""
+        variable = tirx.Var(name, dtype)
+        self._bound.append((variable, value))
+        return variable
+
+    def around(self, body: Any) -> Any:
+        """``body`` with the values bound."""
+        for variable, value in reversed(self._bound):
+            body = tirx.Let(variable, value, body)
+        return body
+
+
 def _odd(x: Any, bound: float, numerator: Sequence[float], denominator: Sequence[float]) -> Any:
     """An odd function that tends to ±1, by a quotient that exceeds 1 at ``bound``."""
-    x = _at_most(bound, _at_least(-bound, x))
-    square = x * x
+    bind = _Bindings()
+    x = bind("x", _at_most(bound, _at_least(-bound, x)))
+    square = bind("square", x * x)
     quotient = tirx.Div(x * _polynomial(numerator, square), _polynomial(denominator, square))
-    return _at_most(1.0, _at_least(-1.0, quotient))
+    return bind.around(_at_most(1.0, _at_least(-1.0, quotient)))
 
 
 def _polynomial(coefficients: Sequence[float], x: Any) -> Any:
