@@ -19,6 +19,7 @@ from tunesmith.errors import ModelRejected
 from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.types import TensorSpec
 from workers.tvm_backend import folding, layout, tir
+from workers.tvm_backend.fast_math.rewrite import with_fast_math
 from workers.tvm_backend.onnx_model import first_line
 
 INLINE_BYTES = 1024
@@ -87,7 +88,9 @@ def _lower(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
         transform.DeadCodeElimination(),
         tvm.transform.module_pass(lambda module, _: _keep_layouts(module), opt_level=0, name="tunesmith.layouts"),
     ]
-    return tvm.transform.Sequential(passes)(mod)
+    mod = tvm.transform.Sequential(passes)(mod)
+    # Last, so that operators are fused as they would be without it, and constants computed exactly.
+    return with_fast_math(mod) if preparation.fast_math else mod
 
 
 def _keep_layouts(mod: tvm.IRModule) -> tvm.IRModule:

@@ -1,0 +1,134 @@
+"""Functions of a real number as TIR expressions of additions, products, quotients, minima, casts and shifts alone.
+
+Everything is float32. What appears several times is bound to a variable (``Let``): without it the argument of ``exp``
+would stand in its formula twenty times over, and building a kernel took two to five times as long.
+
+Operands of minima and maxima stand in an order that lets NaN through: TVM lowers ``min(a, b)`` to ``a < b ? a : b``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from tvm import tirx
+
+from workers.tvm_backend.fast_math import tables
+
+MANTISSA_BITS = 23
+BIAS = 127
+"""Of the exponent field of a float32."""
+SHIFTER = 1.5 * 2.0**MANTISSA_BITS + 2 * BIAS
+"""A float32 of this size has units in its last place, so adding it rounds; twice the bias is there to be halved."""
+SHIFTER_PATTERN = int(np.float32(SHIFTER).view(np.int32))
+
+EXP_RANGE = (-104.0, 89.0)
+"""Below it exp is less than half the smallest subnormal number, above it it overflows."""
+
+Formula = Callable[..., Any]
+
+
+def exp(x: Any) -> Any:
+    """e^x: x = n ln 2 + f, with ln 2 in two parts (Cody and Waite, 1980), a polynomial in f, scaled by 2^n.
+
+    The scaling is in two halves, so that neither leaves the range of normal numbers before the product does.
+    """
+    low, high = EXP_RANGE
+    bind = _Bindings()
+    x = bind("x", _at_most(high, _at_least(low, x)))
+    pattern = bind("pattern", tirx.reinterpret("int32", x * _real(tables.LOG2_E) + _real(SHIFTER)), "int32")
+    n = bind("n", tirx.Cast("float32", pattern - _integer(SHIFTER_PATTERN)))
+    f = bind("f", x - n * _real(tables.LN2_HIGH) - n * _real(tables.LN2_LOW))
+    half = bind("half", tirx.shift_right(pattern, _integer(1)), "int32")
+    unscaled = _polynomial((1.0, 1.0, *tables.EXP), f)
+    return bind.around(unscaled * _power_of_two(half) * _power_of_two(pattern - half))
+
+
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + e^-x)."""
+    return tirx.Div(_real(1.0), _real(1.0) + exp(x * _real(-1.0)))
+
+
+def tanh(x: Any) -> Any:
+    """x P(x²) / Q(x²), which is near x where x is small; ±1 where the quotient reaches it."""
+    return _odd(x, tables.TANH_RANGE, tables.TANH_NUMERATOR, tables.TANH_DENOMINATOR)
+
+
+def erf(x: Any) -> Any:
+    """x P(x²) / Q(x²), which is near 2x/√π where x is small; ±1 where the quotient reaches it."""
+    return _odd(x, tables.ERF_RANGE, tables.ERF_NUMERATOR, tables.ERF_DENOMINATOR)
+
+
+def power(x: Any, exponent: Any) -> Any | None:
+    """x raised to a constant 2, 3 or 4, as products; None for any other exponent."""
+    value = float(exponent.value) if isinstance(exponent, tirx.FloatImm) else 0.0
+    if value not in (2.0, 3.0, 4.0):
+        return None
+    bind = _Bindings()
+    x = bind("x", x)
+    square = bind("square", x * x)
+    return bind.around(square if value == 2.0 else square * (x if value == 3.0 else square))
+
+
+FORMULAS: Mapping[str, Formula] = {
+    "tirx.exp": exp, "tirx.sigmoid": sigmoid, "tirx.tanh": tanh, "tirx.erf": erf, "tirx.pow": power,
+}
+"""By the name of TIR's operator; one that returns None has nothing better."""
+
+
+class _Bindings:
+    """Variables of an expression and their values, in order."""
+
+    def __init__(self) -> None:
+        self._bound: list[tuple[Any, Any]] = []
+
+    def __call__(self, name: str, value: Any, dtype: str = "float32") -> Any:
+        """A new variable for ``value``."""
+        variable = tirx.Var(name, dtype)
+        self._bound.append((variable, value))
+        return variable
+
+    def around(self, body: Any) -> Any:
+        """``body`` with the values bound."""
+        for variable, value in reversed(self._bound):
+            body = tirx.Let(variable, value, body)
+        return body
+
+
+def _odd(x: Any, bound: float, numerator: Sequence[float], denominator: Sequence[float]) -> Any:
+    """An odd function that tends to ±1, by a quotient that exceeds 1 at ``bound``."""
+    bind = _Bindings()
+    x = bind("x", _at_most(bound, _at_least(-bound, x)))
+    square = bind("square", x * x)
+    quotient = tirx.Div(x * _polynomial(numerator, square), _polynomial(denominator, square))
+    return bind.around(_at_most(1.0, _at_least(-1.0, quotient)))
+
+
+def _polynomial(coefficients: Sequence[float], x: Any) -> Any:
+    """Horner's scheme; the constant term comes first."""
+    value = _real(coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        value = value * x + _real(coefficient)
+    return value
+
+
+def _power_of_two(shifted: Any) -> Any:
+    """2^k from an integer whose lowest nine bits are k plus the bias; the other bits are dropped."""
+    return tirx.reinterpret("float32", tirx.shift_left(shifted, _integer(MANTISSA_BITS)))
+
+
+def _at_least(bound: float, x: Any) -> Any:
+    return tirx.Max(_real(bound), x)
+
+
+def _at_most(bound: float, x: Any) -> Any:
+    return tirx.Min(_real(bound), x)
+
+
+def _real(value: float) -> Any:
+    return tirx.const(value, "float32")
+
+
+def _integer(value: int) -> Any:
+    return tirx.const(value, "int32")
