@@ -95,9 +95,10 @@ def test_each_target_multiplies_in_its_vectors(task: object, target: Target, fus
 
 
 def test_sketches_are_few() -> None:
-    assert len(own(operator("gemm:64x256x64"), here())) == 1
-    assert len(own(operator("gemm:197x256x64"), here())) == 2
-    assert len(own(operator("bmm:4x64x256x64"), here())) == 2
+    assert len(own(operator("gemm:64x256x64"), here())) == 3
+    assert len(own(operator("dense:64x256x64"), here())) == 2
+    assert len(own(operator("gemm:197x256x64"), here())) == 6
+    assert len(own(dense_packed((197,), 4, 64), here())) == 2
     assert len(own(operator("conv2d:1x8x14x14,32x8x3x3,s1,p1"), here())) == 1
     assert len(own(conv_blocked((1, 2, 14, 14), 4, (3, 3), (1, 1), (1, 1, 1, 1)), here())) == 2
 
@@ -127,4 +128,4 @@ def test_rules_are_for_cpus() -> None:
     task = operator("gemm:64x64x64")
     replayer = Replayer(task.module, here())
     assert list(rules.schedules(replayer.fresh, Target({"kind": "cuda"}))) == []
-    assert len(list(rules.schedules(replayer.fresh, here()))) == 1
+    assert len(list(rules.schedules(replayer.fresh, here()))) == 3

@@ -21,7 +21,7 @@ from workers.tvm_backend.rules.epilogue import fold, foldable
 from workers.tvm_backend.rules.machine import Machine
 from workers.tvm_backend.rules.registers import Tile, accumulators, innermost, largest_divisor, tile
 
-MOST_COLUMNS = 16
+MOST_COLUMNS = 20
 """Pixels of a tile in a row at most."""
 
 

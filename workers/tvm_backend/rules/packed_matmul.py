@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,7 @@ from workers.tvm_backend.rules.base import Rule, Variant
 from workers.tvm_backend.rules.contraction import Contraction, find
 from workers.tvm_backend.rules.epilogue import fold, foldable
 from workers.tvm_backend.rules.machine import Machine
-from workers.tvm_backend.rules.registers import Tile, accumulators, innermost, tile
+from workers.tvm_backend.rules.registers import Tile, accumulators, innermost, largest_divisor, tile
 
 MOST_ROWS = 16
 """Rows of a tile at most."""
@@ -27,16 +28,33 @@ ROW_MULTIPLES = (6, 8)
 GOOD_ROWS = (4, 6, 7, 8, 12, 13, 14, 16)
 UNROLLED = 8
 """Steps of the reduction that are unrolled at most."""
-PANELS_TOGETHER = 64
+PACKED_TOGETHER = 4
+"""Panels that are packed beforehand at a time, at most: a row of them is a few cache lines that lie together."""
+
+
+class Packing(Enum):
+    """What becomes of the operand with the columns.
+
+    Attributes:
+        GIVEN: it lies in panels.
+        BEFORE: all of it is packed first.
+        INSIDE: the panels of a tile are packed before their first use.
+        NONE: it is read as it lies; fastest where there are few rows to use a panel again.
+    """
+
+    GIVEN = auto()
+    BEFORE = auto()
+    INSIDE = auto()
+    NONE = auto()
 
 
 class PackedMatmul(Rule):
     """Applies to ``C[b, m, n] += A[b, m, k] * B[b, k, n]`` with any number of batch, row and reduction axes, B plain or
     in panels already.
 
-    Sketches: where rows have no fitting divisor, padded to two multiples; with a batch, packed beforehand or by the
-    thread that works on it. Knobs: three levels of rows and of panels, unrolling of the reduction. A panel that is made
-    here is one register wide.
+    Sketches: B packed beforehand, for a tile, or not at all; where rows have no fitting divisor, padded to two
+    multiples. Knobs: three levels of rows and of panels, unrolling of the reduction. A panel that is made here is one
+    register wide.
     """
 
     def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:
@@ -51,8 +69,8 @@ class PackedMatmul(Rule):
             columns = -(-found.extents[found.column] // lanes)
             padded = -(-found.extents[tiled_axis(found)] // rows) * rows
             limits = tile(accumulators(machine, lanes), padded, columns, MOST_ROWS)
-            for inside in (False, True) if found.batch and not found.panel else (False,):
-                yield partial(_schedule, plan=Plan(found, lanes, rows, limits, inside))
+            for packing in packings(sch, found, lanes):
+                yield partial(_schedule, plan=Plan(found, lanes, rows, limits, packing))
 
 
 @dataclass(frozen=True)
@@ -63,14 +81,14 @@ class Plan:
         lanes: columns of a panel.
         rows: the tiled row axis is padded to a multiple of it.
         tile: limits of its rows and panels.
-        inside: each thread packs what it works on.
+        packing: of the operand with the columns.
     """
 
     found: Contraction
     lanes: int
     rows: int
     tile: Tile
-    inside: bool
+    packing: Packing
 
     @property
     def ragged(self) -> bool:
@@ -93,9 +111,20 @@ def row_multiples(found: Contraction) -> tuple[int, ...]:
     return ROW_MULTIPLES
 
 
+def packings(sch: Schedule, found: Contraction, lanes: int) -> tuple[Packing, ...]:
+    """Those that are possible: only whole vectors of neighbours in memory can be read as they lie."""
+    if found.panel:
+        return (Packing.GIVEN,)
+    axes = _packed_axes(sch, sch.get_sblock(found.block), found)
+    if axes.column != axes.rank - 1 or found.extents[found.column] % lanes:
+        return Packing.BEFORE, Packing.INSIDE
+    return Packing.BEFORE, Packing.INSIDE, Packing.NONE
+
+
 def _schedule(sch: Schedule, plan: Plan) -> None:
     found, block = plan.found, sch.get_sblock(plan.found.block)
-    axes = None if found.panel else _packed_axes(sch, block, found)
+    packs = plan.packing in (Packing.BEFORE, Packing.INSIDE)
+    axes = _packed_axes(sch, block, found) if packs else None
     last = fold(sch, block)
     if plan.ragged:
         _pad(sch, block, plan)
@@ -105,10 +134,9 @@ def _schedule(sch: Schedule, plan: Plan) -> None:
     if last is not None:
         sch.reverse_compute_inline(sch.get_sblock(last))
     sch.reverse_compute_at(written, loops.rows, preserve_unit_loops=True)
-    threads = sch.fuse(*loops.outer)
-    sch.parallel(threads)
+    sch.parallel(sch.fuse(*loops.outer))
     if pack is not None and axes is not None:
-        _pack_loops(sch, pack, axes, plan.lanes, threads if plan.inside else None)
+        _pack_loops(sch, pack, axes, plan.lanes, loops.panels if plan.packing is Packing.INSIDE else None)
     sch.unroll(loops.steps)
     innermost(sch, block, 3)
     innermost(sch, sch.decompose_reduction(block, loops.reduction), 3)
@@ -117,9 +145,10 @@ def _schedule(sch: Schedule, plan: Plan) -> None:
 
 @dataclass(frozen=True)
 class _Loops:
-    """Loops of the tiled block."""
+    """Loops of the tiled block: those that threads share, the one around the panels of a tile, and so on inwards."""
 
     outer: tuple[Any, ...]
+    panels: Any
     rows: Any
     reduction: Any
     steps: Any
@@ -136,7 +165,7 @@ def _tile(sch: Schedule, block: Any, plan: Plan) -> _Loops:
     j0, j1, j2 = sch.split(panel, sch.sample_perfect_tile(panel, 3, plan.tile.vectors), preserve_unit_iters=True)
     r0, r1 = sch.split(r, sch.sample_perfect_tile(r, 2, UNROLLED), preserve_unit_iters=True)
     sch.reorder(i0, j0, j1, i1, r0, r1, i2, j2, lane)
-    return _Loops((*outer, i0, j0), i1, r0, r1)
+    return _Loops((*outer, i0, j0), j1, i1, r0, r1)
 
 
 def _fused(sch: Schedule, loops: list[Any]) -> Any:
@@ -221,13 +250,22 @@ def _packed_axes(sch: Schedule, block: Any, found: Contraction) -> _Axes:
     return _Axes(lead, next(at for at, one in enumerate(region) if one.min.same_as(column)), len(region))
 
 
-def _pack_loops(sch: Schedule, pack: Any, axes: _Axes, lanes: int, threads: Any | None) -> None:
-    if threads is not None:
-        sch.compute_at(pack, threads, preserve_unit_loops=True)
+def _pack_loops(sch: Schedule, pack: Any, axes: _Axes, lanes: int, around: Any | None) -> None:
+    """Some panels at a time, so that what is read lies together.
+
+    Args:
+        around: the loop inside which the panels of a tile are packed; None for all panels beforehand.
+    """
+    if around is not None:
+        sch.compute_at(pack, around, preserve_unit_loops=True)
     own = sch.get_loops(pack)[-axes.rank:]
     panel, lane = sch.split(own[axes.column], [None, lanes], preserve_unit_iters=True)
     rest = [loop for at, loop in enumerate(own) if at >= axes.lead and at != axes.column]
-    sch.reorder(*own[:axes.lead], panel, *rest, lane)
-    if threads is None:
-        sch.parallel(_fused(sch, [*own[:axes.lead], panel]))
+    if around is None:
+        together = largest_divisor(int(sch.get(panel).extent), PACKED_TOGETHER)
+        outer, panel = sch.split(panel, [None, together], preserve_unit_iters=True)
+        sch.reorder(*own[:axes.lead], outer, *rest, panel, lane)
+        sch.parallel(_fused(sch, [*own[:axes.lead], outer]))
+    else:
+        sch.reorder(*own[:axes.lead], *rest, panel, lane)
     sch.vectorize(lane)
