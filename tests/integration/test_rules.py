@@ -1,98 +1,41 @@
 from __future__ import annotations
 
-import functools
-import json
-from typing import Any
-
-import numpy as np
 import pytest
+import rule_checks
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rule_checks import AVX2, AVX512, NEON, check, conv_blocked, dense, dense_packed, fits, here, operator, own
 
-from tunesmith.operators import parse_operator
 from tunesmith.targets import Target
-from workers.tvm_backend.arguments import random_array
-from workers.tvm_backend.warm import warm
-
-warm("llvm")
-
-import tvm  # noqa: E402
-from tvm import relax  # noqa: E402
-
-from workers.tvm_backend import importing, prepare, rules, space, tasks, tir  # noqa: E402
-from workers.tvm_backend.candidates import Replayer  # noqa: E402
-from workers.tvm_backend.host import describe  # noqa: E402
-from workers.tvm_backend.tasks import Extracted  # noqa: E402
+from workers.tvm_backend import rules, tir
+from workers.tvm_backend.candidates import Replayer
+from workers.tvm_backend.rules.blocked_conv import BlockedConvolution
+from workers.tvm_backend.rules.direct_conv import DirectConvolution
+from workers.tvm_backend.rules.machine import Machine
+from workers.tvm_backend.rules.packed_matmul import PackedMatmul
+from workers.tvm_backend.rules.registers import accumulators, largest_divisor, tile
 
 FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
-AVX512 = Target({"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2})
-AVX2 = Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2})
-NEON = Target({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1", "num-cores": 4})
+CONTRACTIONS = (PackedMatmul(), DirectConvolution(), BlockedConvolution())
 small = st.integers(1, 40)
-
-
-@functools.cache
-def here() -> Target:
-    return Target(describe().target)
-
-
-def operator(spec: str) -> Extracted:
-    (found,) = tasks.extract_tasks(prepare.prepare(importing.operator_module(parse_operator(spec))).module)
-    return found
-
-
-def own(task: Extracted, target: Target) -> list[space.SketchBody]:
-    """The sketches that are not TVM's: those without postprocessors."""
-    return [body for body in space.generate(task.module, target) if not body.postprocs]
-
-
-def dense(rows: tuple[int, ...], columns: int, depth: int, activation: str, residual: bool) -> Extracted:
-    """A dense layer with bias, activation and a residual, fused."""
-    builder = relax.BlockBuilder()
-    tensor = relax.TensorType
-    x, w = relax.Var("x", tensor([*rows, depth], "float32")), relax.Var("w", tensor([depth, columns], "float32"))
-    bias, more = relax.Var("b", tensor([columns], "float32")), relax.Var("r", tensor([*rows, columns], "float32"))
-    with builder.function("main", [x, w, bias, *([more] if residual else [])]):
-        with builder.dataflow():
-            y = builder.emit(relax.op.add(builder.emit(relax.op.matmul(x, w)), bias))
-            y = builder.emit(getattr(relax.op.nn, activation)(y))
-            y = builder.emit_output(builder.emit(relax.op.add(y, more)) if residual else y)
-        builder.emit_func_output(y)
-    mod = builder.get()
-    names = ["x", "w", "b", *(["r"] if residual else [])]
-    mod["main"] = mod["main"].with_attr("input_names", json.dumps(names))
-    (found,) = tasks.extract_tasks(prepare.prepare(mod).module)
-    return found
-
-
-def run(mod: Any, task: Extracted, target: Target) -> np.ndarray[Any, Any]:
-    arrays = [tvm.runtime.tensor(random_array(spec, at)) for at, spec in enumerate(task.workload.args)]
-    tvm.compile(mod, target=tir.tvm_target(target))["main"](*arrays)
-    return arrays[-1].numpy()
-
-
-def check(task: Extracted, seed: int = 0, each: int = 2) -> int:
-    """Every sketch of ours gives right results, whatever is decided; returns how many there are."""
-    target, rng = here(), np.random.default_rng(seed)
-    bodies = own(task, target)
-    expected = run(tir.load_module(task.module), task, target)
-    for body in bodies:
-        made = space.TraceSpace(task.module, target, [body])
-        points = made.space.sample(rng, each)
-        resolved, valid = made.resolve(points)
-        assert valid.all()
-        for candidate in made.space.candidates(resolved):
-            sch = Replayer(task.module, target).replay(body, candidate.decisions)
-            np.testing.assert_allclose(run(sch.mod, task, target), expected, rtol=1e-4, atol=1e-4)
-    return len(bodies)
+rows = st.lists(small, min_size=1, max_size=2).map(tuple)
+activations = st.sampled_from(["relu", "gelu", "silu"])
 
 
 @FEW
-@given(st.lists(small, min_size=1, max_size=2), small, small, st.sampled_from(["relu", "gelu"]), st.booleans())
+@given(rows, small, small, activations, st.booleans())
 def test_dense_layers_of_any_shape(
-    rows: list[int], columns: int, depth: int, activation: str, residual: bool
+    rows: tuple[int, ...], columns: int, depth: int, activation: str, residual: bool
 ) -> None:
-    assert check(dense(tuple(rows), columns, depth, activation, residual)) >= 1
+    assert check(dense(rows, columns, depth, activation, residual)) >= 1
+
+
+@FEW
+@given(rows, st.integers(1, 4), small, activations, st.booleans())
+def test_dense_layers_whose_weights_are_packed(
+    rows: tuple[int, ...], panels: int, depth: int, activation: str, residual: bool
+) -> None:
+    assert check(dense_packed(rows, panels, depth, activation, residual)) >= 1
 
 
 @FEW
@@ -103,27 +46,82 @@ def test_products_of_any_shape(form: str, b: int, m: int, n: int, k: int) -> Non
 
 @FEW
 @given(
-    st.integers(1, 2), st.sampled_from([3, 8]), st.sampled_from([16, 32, 48]), st.integers(7, 20), st.integers(7, 20),
-    st.sampled_from([1, 3, 5]), st.sampled_from([1, 2]), st.integers(0, 2),
+    st.integers(1, 2), st.sampled_from([3, 8]), st.sampled_from([16, 24, 32, 48]), st.integers(7, 20),
+    st.integers(7, 20), st.sampled_from([1, 3, 5]), st.sampled_from([1, 2]), st.integers(0, 2),
 )  # fmt: skip
 def test_convolutions_of_any_shape(
     n: int, i: int, o: int, h: int, w: int, kernel: int, stride: int, padding: int
 ) -> None:
     spec = f"conv2d:{n}x{i}x{h}x{w},{o}x{i}x{kernel}x{kernel},s{stride},p{padding}"
-    assert check(operator(spec), each=1) >= 1
+    assert check(operator(spec)) >= 1
+
+
+@FEW
+@given(
+    st.tuples(st.integers(1, 2), st.integers(1, 2), st.integers(7, 20), st.integers(7, 20)), st.integers(1, 4),
+    st.tuples(st.integers(1, 4), st.integers(1, 4)), st.tuples(st.integers(1, 2), st.integers(1, 2)),
+    st.tuples(*[st.integers(0, 2)] * 4), st.tuples(st.integers(1, 2), st.integers(1, 2)), activations, st.booleans(),
+    st.sampled_from([16, 3]),
+)  # fmt: skip
+def test_blocked_convolutions_of_any_shape(
+    image: tuple[int, int, int, int], outs: int, kernel: tuple[int, int], stride: tuple[int, int],
+    padding: tuple[int, int, int, int], dilation: tuple[int, int], activation: str, residual: bool, inner: int,
+) -> None:  # fmt: skip
+    task = conv_blocked(image, outs, kernel, stride, padding, dilation, activation, residual, inner)
+    assert check(task) >= 2
 
 
 @pytest.mark.parametrize("spec", ["softmax:4x16x16", "layernorm:16x32", "depthwise:1x16x14x14,k3,s1,p1"])
-def test_what_a_rule_does_not_fit_is_left_to_tvm(spec: str) -> None:
-    assert own(operator(spec), here()) == []
+def test_what_is_no_contraction_is_left_to_others(spec: str) -> None:
+    assert [fits(rule, operator(spec), here()) for rule in CONTRACTIONS] == [0, 0, 0]
 
 
-@pytest.mark.parametrize(("target", "width"), [(AVX512, 16), (AVX2, 8), (NEON, 4)])
-def test_panels_are_as_wide_as_the_targets_registers(target: Target, width: int) -> None:
-    bodies = own(operator("gemm:64x256x64"), target)
-    assert len(bodies) == 3
-    assert all(f"[{lanes}]" in body.trace or str(lanes) in body.trace for lanes, body in
-               zip((width, 2 * width, 4 * width), bodies, strict=True))  # fmt: skip
+@pytest.mark.parametrize("task", [
+    lambda: operator("gemm:64x256x64"), lambda: dense_packed((8, 16), 4, 64), lambda: dense_packed((197,), 4, 64),
+    lambda: conv_blocked((1, 2, 14, 14), 4, (3, 3), (1, 1), (1, 1, 1, 1), residual=True),
+    lambda: conv_blocked((1, 2, 7, 7), 4, (1, 1), (1, 1), (0, 0, 0, 0)),
+    lambda: operator("conv2d:1x8x14x14,32x8x3x3,s1,p1"),
+])  # fmt: skip
+@pytest.mark.parametrize(("target", "fused"), [(AVX512, "zmm"), (AVX2, "ymm"), (NEON, ".4s")])
+def test_each_target_multiplies_in_its_vectors(task: object, target: Target, fused: str) -> None:
+    import tvm
+
+    mods = rule_checks.scheduled(task(), target, each=1)  # type: ignore[operator]
+    assert mods
+    for mod in mods:
+        text = str(tvm.compile(mod, target=tir.tvm_target(target)).mod.inspect_source("asm"))
+        lines = [line for line in text.splitlines() if "fmadd" in line or "fmla" in line]
+        assert len([line for line in lines if fused in line]) > 0.9 * len(lines) > 0
+
+
+def test_sketches_are_few() -> None:
+    assert len(own(operator("gemm:64x256x64"), here())) == 3
+    assert len(own(operator("dense:64x256x64"), here())) == 2
+    assert len(own(operator("gemm:197x256x64"), here())) == 6
+    assert len(own(dense_packed((197,), 4, 64), here())) == 2
+    assert len(own(operator("conv2d:1x8x14x14,32x8x3x3,s1,p1"), here())) == 1
+    assert len(own(conv_blocked((1, 2, 14, 14), 4, (3, 3), (1, 1), (1, 1, 1, 1)), here())) == 2
+
+
+def test_packed_weights_are_not_packed_again() -> None:
+    for mod in rule_checks.scheduled(dense_packed((16,), 4, 64), AVX512, each=4):
+        assert ', "global"' not in mod.script() and "alloc_buffer((4, 64, 16)" not in mod.script()
+
+
+@given(st.sampled_from([Machine(64, 32), Machine(32, 16), Machine(16, 32)]), st.sampled_from([16, 32]),
+       st.integers(1, 300), st.integers(1, 300), st.integers(1, 32))  # fmt: skip
+def test_a_tile_stays_near_the_registers(machine: Machine, lanes: int, scalars: int, vectors: int, most: int) -> None:
+    budget = accumulators(machine, lanes)
+    limits = tile(budget, scalars, vectors, most)
+    assert 1 <= limits.scalars <= most and scalars % limits.scalars == 0 and limits.vectors >= 1
+    assert limits.scalars * limits.vectors <= budget
+
+
+@given(st.integers(1, 500), st.integers(1, 500))
+def test_the_largest_divisor(extent: int, limit: int) -> None:
+    found = largest_divisor(extent, limit)
+    assert extent % found == 0 and found <= limit
+    assert all(extent % more for more in range(found + 1, min(extent, limit) + 1))
 
 
 def test_rules_are_for_cpus() -> None:

@@ -12,11 +12,12 @@ from tvm.s_tir import Schedule
 
 from tunesmith.targets import Target
 from workers.tvm_backend.rules.base import Rule
+from workers.tvm_backend.rules.blocked_conv import BlockedConvolution
 from workers.tvm_backend.rules.direct_conv import DirectConvolution
 from workers.tvm_backend.rules.machine import machine_of
 from workers.tvm_backend.rules.packed_matmul import PackedMatmul
 
-RULES: tuple[Rule, ...] = (PackedMatmul(), DirectConvolution())
+RULES: tuple[Rule, ...] = (PackedMatmul(), DirectConvolution(), BlockedConvolution())
 
 
 def schedules(fresh: Callable[[], Schedule], target: Target) -> Iterator[Schedule]:

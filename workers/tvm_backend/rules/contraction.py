@@ -17,6 +17,7 @@ class Contraction:
         block: name.
         batch, rows, column, reduction: positions of the loops.
         packed, other: which of the block's reads B and A are; B is the operand with the columns.
+        panel: columns of a panel where B is ``[n / panel, k, panel]`` already, 0 where it is not.
         extents: of all loops.
         dtype: of C.
     """
@@ -28,6 +29,7 @@ class Contraction:
     reduction: tuple[int, ...]
     packed: int
     other: int
+    panel: int
     extents: tuple[int, ...]
     dtype: str
 
@@ -46,23 +48,47 @@ def find(sch: Schedule) -> Contraction | None:
 def match(sch: Schedule, handle: Any) -> Contraction | None:
     """A block as a contraction; None when it is something else."""
     block = sch.get(handle)
-    loads = _factors(block)
+    loads = factors_of(block)
     if loads is None or len(sch.get_loops(handle)) != len(block.iter_vars):
         return None
     variables = [each.var for each in block.iter_vars]
-    first, second, out = (_axes(each.indices, variables) for each in (*loads, block.body))
-    if first is None or second is None or not out or (out[-1] in first) == (out[-1] in second):
+    out = axes_of(block.body.indices, variables)
+    sides = [_operand(load, variables) for load in loads]
+    if not out or any(side is None for side in sides) or sum(out[-1] in side.axes for side in sides if side) != 1:
         return None
-    if out[-1] in first:
-        first, second, loads = second, first, loads[::-1]
-    kinds = _kinds(len(variables), set(first), set(second), set(out))
-    if kinds is None or kinds["n"] != [out[-1]] or not kinds["m"] or not kinds["k"]:
+    a, b = sorted((side for side in sides if side), key=lambda side: out[-1] in side.axes)
+    kinds = _kinds(len(variables), set(a.axes), set(b.axes), set(out))
+    if kinds is None or kinds["n"] != [out[-1]] or not kinds["m"] or not kinds["k"] or a.panel:
         return None
-    other, packed = (_place(block.reads, load.source) for load in loads)
     return Contraction(
-        str(block.name_hint), tuple(kinds["b"]), tuple(kinds["m"]), out[-1], tuple(kinds["k"]), packed, other,
+        str(block.name_hint), tuple(kinds["b"]), tuple(kinds["m"]), out[-1], tuple(kinds["k"]),
+        place_of(block.reads, b.source), place_of(block.reads, a.source), b.panel,
         tuple(int(each.dom.extent) for each in block.iter_vars), str(block.body.buffer.dtype),
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """A factor: its buffer, the axes that its indices are, and columns of a panel (0: none)."""
+
+    source: Any
+    axes: tuple[int, ...]
+    panel: int
+
+
+def _operand(load: Any, variables: list[Any]) -> _Operand | None:
+    plain = axes_of(load.indices, variables)
+    if plain is not None:
+        return _Operand(load.source, tuple(plain), 0)
+    first, *middle, last = load.indices
+    inside = axes_of(middle, variables)
+    if (type(first).__name__, type(last).__name__) != ("FloorDiv", "FloorMod") or inside is None:
+        return None
+    ends = axes_of([first.a, last.a], variables)
+    sizes = [getattr(side, "value", None) for side in (first.b, last.b)]
+    if ends is None or len(set(ends)) != 1 or len(ends) != 2 or sizes[0] is None or sizes[0] != sizes[1]:
+        return None
+    return _Operand(load.source, (ends[0], *inside), int(sizes[0]))
 
 
 def _kinds(count: int, a: set[int], b: set[int], out: set[int]) -> dict[str, list[int]] | None:
@@ -77,12 +103,13 @@ def _kinds(count: int, a: set[int], b: set[int], out: set[int]) -> dict[str, lis
     return kinds
 
 
-def _place(reads: Any, source: Any) -> int:
+def place_of(reads: Any, source: Any) -> int:
+    """Which of a block's reads is of a buffer."""
     return next(at for at, region in enumerate(reads) if region.source.same_as(source))
 
 
-def _factors(block: Any) -> list[Any] | None:
-    """The two loads of ``C += A * B``."""
+def factors_of(block: Any) -> list[Any] | None:
+    """The two loads of ``C += A * B``; None for another block."""
     store = block.body
     if block.init is None or type(store).__name__ != "BufferStore" or type(store.value).__name__ != "Add":
         return None
@@ -100,7 +127,7 @@ def _factors(block: Any) -> list[Any] | None:
     return loads
 
 
-def _axes(indices: Any, variables: list[Any]) -> list[int] | None:
+def axes_of(indices: Any, variables: list[Any]) -> list[int] | None:
     """Which iteration variable each index is; None when one is something else. Constants are left out."""
     found = []
     for index in indices:

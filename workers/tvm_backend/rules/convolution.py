@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm.s_tir import Schedule
 
-from workers.tvm_backend.rules.contraction import _axes, _factors, _place
+from workers.tvm_backend.rules.contraction import axes_of, factors_of, place_of
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ def find(sch: Schedule) -> Convolution | None:
 def match(sch: Schedule, handle: Any) -> Convolution | None:
     """A block as a convolution of one group in NCHW; None when it is something else."""
     block = sch.get(handle)
-    loads = _factors(block)
+    loads = factors_of(block)
     if loads is None or len(sch.get_loops(handle)) != len(block.iter_vars) or len(block.iter_vars) != 7:
         return None
     variables = [each.var for each in block.iter_vars]
-    out = _axes(block.body.indices, variables)
-    plain = [_axes(load.indices, variables) for load in loads]
+    out = axes_of(block.body.indices, variables)
+    plain = [axes_of(load.indices, variables) for load in loads]
     places = [at for at, axes in enumerate(plain) if axes is not None and len(axes) == 4]
     if out is None or len(out) != 4 or len(places) != 1:
         return None
@@ -60,11 +60,11 @@ def match(sch: Schedule, handle: Any) -> Convolution | None:
     assert axes is not None
     if axes[0] != out[1] or set(axes[1:]) & set(out) or len(source.indices) != 4:
         return None
-    head = _axes(source.indices[:2], variables)
+    head = axes_of(source.indices[:2], variables)
     if head != [out[0], axes[1]]:
         return None
     return Convolution(
         str(block.name_hint), out[0], out[1], out[2], out[3], axes[1], (axes[2], axes[3]),
-        _place(block.reads, weights.source), _place(block.reads, source.source),
+        place_of(block.reads, weights.source), place_of(block.reads, source.source),
         tuple(int(each.dom.extent) for each in block.iter_vars), str(block.body.buffer.dtype),
     )  # fmt: skip

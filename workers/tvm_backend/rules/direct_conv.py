@@ -14,32 +14,37 @@ from typing import Any
 
 from tvm.s_tir import Schedule
 
+from workers.tvm_backend.rules import padding
 from workers.tvm_backend.rules.base import Rule, Variant
 from workers.tvm_backend.rules.convolution import Convolution, find
-from workers.tvm_backend.rules.epilogue import fold
+from workers.tvm_backend.rules.epilogue import fold, foldable
 from workers.tvm_backend.rules.machine import Machine
+from workers.tvm_backend.rules.registers import Tile, accumulators, innermost, largest_divisor, tile
 
-WIDTHS = (1, 2)
-MOST_COLUMNS = 28
-MOST_ROWS = 4
+MOST_COLUMNS = 20
+"""Pixels of a tile in a row at most."""
 
 
 class DirectConvolution(Rule):
-    """Applies to convolutions of one group whose output channels fill registers.
+    """Applies to convolutions of one group whose output channels fill a register, or half or a quarter of one.
 
-    Sketches: one or two registers of channels, the kernel's columns unrolled or not. Knobs: tiles of rows and columns.
+    One sketch. Knobs: rows, columns and registers of channels of a tile, the kernel's columns that are unrolled.
     """
 
     def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:
         """See ``Rule``."""
         found = find(sch)
-        if found is None or found.dtype != "float32":
+        if found is None or found.dtype != "float32" or not foldable(sch, sch.get_sblock(found.block)):
             return
-        for width in WIDTHS:
-            lanes = width * machine.lanes
-            if found.extents[found.channel] % lanes == 0:
-                for unrolled in (False, True) if found.extents[found.kernel[1]] > 1 else (False,):
-                    yield partial(_schedule, plan=Plan(found, lanes, unrolled))
+        channels = found.extents[found.channel]
+        lanes = next((n for n in (machine.lanes, machine.lanes // 2, machine.lanes // 4) if channels % n == 0), 1)
+        if lanes == 1:
+            return
+        budget = accumulators(machine, max(lanes, machine.lanes))
+        limits = tile(budget, found.extents[found.width], channels // lanes, MOST_COLUMNS)
+        vectors = largest_divisor(channels // lanes, limits.vectors)
+        rows = max(1, budget // (limits.scalars * vectors))
+        yield partial(_schedule, plan=Plan(found, lanes, machine.lanes, limits, rows))
 
 
 @dataclass(frozen=True)
@@ -47,45 +52,63 @@ class Plan:
     """What is fixed in a sketch.
 
     Attributes:
-        lanes: output channels of a tile.
-        unrolled: the kernel's columns are.
+        lanes: output channels of a vector.
+        register: floats of a register.
+        tile: limits of its columns and vectors.
+        rows: of a tile, at most.
     """
 
     found: Convolution
     lanes: int
-    unrolled: bool
+    register: int
+    tile: Tile
+    rows: int
 
 
 def _schedule(sch: Schedule, plan: Plan) -> None:
     found, block = plan.found, sch.get_sblock(plan.found.block)
-    producers = [str(sch.get(each).name_hint) for each in sch.get_producers(block)]
+    copies = [str(sch.get(each).name_hint) for each in sch.get_producers(block)]
     last = fold(sch, block)
     pack = sch.cache_read(block, found.weights, "global")
     sch.transform_layout(pack, ("write", 0), lambda o, i, h, w: (o // plan.lanes, i, h, w, o % plan.lanes))
-    tile = sch.cache_write(block, 0, "local")
+    written = sch.cache_write(block, 0, "local")
     sch.transform_layout(block, ("write", 0), lambda n, o, y, x: (n, o // plan.lanes, y, x, o % plan.lanes))
-    loops = sch.get_loops(block)
-    n, o, y, x, i = (loops[at] for at in (found.batch, found.channel, found.height, found.width, found.inputs))
-    ky, kx = (loops[at] for at in found.kernel)
-    o0, lane = sch.split(o, [None, plan.lanes], preserve_unit_iters=True)
-    y0, y1 = sch.split(y, sch.sample_perfect_tile(y, 2, MOST_ROWS), preserve_unit_iters=True)
-    x0, x1 = sch.split(x, sch.sample_perfect_tile(x, 2, MOST_COLUMNS), preserve_unit_iters=True)
-    sch.reorder(n, o0, y0, x0, i, ky, kx, y1, x1, lane)
+    loops = _tile(sch, block, plan)
     if last is not None:
         sch.reverse_compute_inline(sch.get_sblock(last))
-    sch.reverse_compute_at(tile, x0, preserve_unit_loops=True)
-    sch.parallel(sch.fuse(n, o0, y0))
-    for loop in ((kx,) if plan.unrolled else ()) + (y1, x1):
-        sch.unroll(loop)
-    sch.vectorize(lane)
-    init = sch.decompose_reduction(block, i)
-    *_, rows, columns, channels = sch.get_loops(init)
-    sch.vectorize(channels)
-    sch.unroll(rows)
-    sch.unroll(columns)
+    sch.reverse_compute_at(written, loops.columns, preserve_unit_loops=True)
+    sch.parallel(sch.fuse(*loops.outer))
+    sch.unroll(loops.kernel)
+    innermost(sch, block, 4)
+    innermost(sch, sch.decompose_reduction(block, loops.reduction), 4)
     _pack_loops(sch, pack, plan)
-    for name in producers:
-        _copy_loops(sch, sch.get_sblock(name))
+    for name in copies:
+        padding.place(sch, sch.get_sblock(name), plan.register, None)
+
+
+@dataclass(frozen=True)
+class _Loops:
+    """Loops of the tiled block: those that threads share, the innermost around a tile, the first of the reduction, the
+    unrolled one of the kernel."""
+
+    outer: tuple[Any, ...]
+    columns: Any
+    reduction: Any
+    kernel: Any
+
+
+def _tile(sch: Schedule, block: Any, plan: Plan) -> _Loops:
+    found, loops = plan.found, sch.get_loops(block)
+    n, o, y, x, i = (loops[at] for at in (found.batch, found.channel, found.height, found.width, found.inputs))
+    ky, kx = (loops[at] for at in found.kernel)
+    vector, lane = sch.split(o, [None, plan.lanes], preserve_unit_iters=True)
+    o0, o1 = sch.split(vector, sch.sample_perfect_tile(vector, 2, plan.tile.vectors), preserve_unit_iters=True)
+    y0, y1 = sch.split(y, sch.sample_perfect_tile(y, 2, plan.rows), preserve_unit_iters=True)
+    x0, x1 = sch.split(x, sch.sample_perfect_tile(x, 2, plan.tile.scalars), preserve_unit_iters=True)
+    kx0, kx1 = sch.split(
+        kx, sch.sample_perfect_tile(kx, 2, found.extents[found.kernel[1]]), preserve_unit_iters=True)
+    sch.reorder(n, o0, y0, x0, i, ky, kx0, kx1, y1, x1, o1, lane)
+    return _Loops((n, o0, y0), x0, i, kx1)
 
 
 def _pack_loops(sch: Schedule, pack: Any, plan: Plan) -> None:
@@ -94,9 +117,3 @@ def _pack_loops(sch: Schedule, pack: Any, plan: Plan) -> None:
     sch.reorder(o0, i, ky, kx, lane)
     sch.parallel(sch.fuse(o0, i))
     sch.vectorize(lane)
-
-
-def _copy_loops(sch: Schedule, block: Any) -> None:
-    """A padded copy of the input: rows in parallel."""
-    loops = sch.get_loops(block)
-    sch.parallel(sch.fuse(*loops[:-1]))

@@ -7,25 +7,58 @@ from typing import Any
 from tvm.s_tir import Schedule
 
 
+def foldable(sch: Schedule, block: Any) -> bool:
+    """Whether all that follows ``block`` is element by element and ends in the workload's only result."""
+    names = _consumers(sch, block)
+    followers = [sch.get_sblock(name) for name in names]
+    made = [sch.get(each).writes[0].source for each in (block, *followers)]
+    outputs = [str(sch.get(each).name_hint) for each in sch.get_output_blocks(sch.get_sblock("root"))]
+    last = [name for name in names if name in outputs] or [str(sch.get(block).name_hint)]
+    return last == outputs and all(_elementwise(sch.get(each), made) for each in followers)
+
+
 def fold(sch: Schedule, block: Any) -> str | None:
     """Put everything that follows ``block`` into the last of those blocks; its name, None when nothing follows.
 
-    Raises:
-        tvm.s_tir.ScheduleError: something that follows is not element by element.
+    ``foldable`` tells whether that can be done.
     """
     outputs = [str(sch.get(each).name_hint) for each in sch.get_output_blocks(sch.get_sblock("root"))]
-    found: dict[str, None] = {}
-    left = list(sch.get_consumers(block))
-    while left:
-        name = str(sch.get(left[0]).name_hint)
-        if name not in found:
-            found[name] = None
-            left += sch.get_consumers(left[0])
-        del left[0]
     last = None
-    for name in found:
+    for name in _consumers(sch, block):
         if name in outputs:
             last = name
         else:
             sch.compute_inline(sch.get_sblock(name))
     return last
+
+
+def _consumers(sch: Schedule, block: Any) -> list[str]:
+    """Names of the blocks that follow, directly or not."""
+    found: dict[str, None] = {}
+    left = list(sch.get_consumers(block))
+    while left:
+        first = left.pop(0)
+        name = str(sch.get(first).name_hint)
+        if name not in found:
+            found[name] = None
+            left += sch.get_consumers(first)
+    return list(found)
+
+
+def _elementwise(block: Any, made: list[Any]) -> bool:
+    """Whether a block reads each of the buffers in ``made`` at the place that it writes, and nowhere else."""
+    store = block.body
+    if block.init is not None or type(store).__name__ != "BufferStore":
+        return False
+    variables = [each.var for each in block.iter_vars]
+    if len(store.indices) != len(variables) or not _same(store.indices, variables):
+        return False
+    own = [region for region in block.reads if any(region.source.same_as(buffer) for buffer in made)]
+    return all(
+        int(side.extent) == 1 for region in own for side in region.region
+    ) and all(_same([side.min for side in region.region], variables) for region in own)
+
+
+def _same(indices: Any, variables: list[Any]) -> bool:
+    return len(indices) == len(variables) and all(
+        index.same_as(variable) for index, variable in zip(indices, variables, strict=True))

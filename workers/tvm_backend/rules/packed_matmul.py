@@ -1,7 +1,7 @@
-"""Matmul-like reductions: one operand packed into column panels, a tile of accumulators kept in vector registers.
+"""Matmul-like reductions: one operand in column panels, a tile of accumulators kept in vector registers.
 
 The structure of every fast CPU gemm (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008):
-``rows x panel`` accumulators stay in registers over the whole reduction, the packed operand is read in the order in
+``rows x panels`` accumulators stay in registers over the whole reduction, the packed operand is read in the order in
 which it lies in memory, and what follows (bias, activation, residual) is computed on the tile before it is written.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import partial
 from typing import Any
 
@@ -16,11 +17,10 @@ from tvm.s_tir import Schedule
 
 from workers.tvm_backend.rules.base import Rule, Variant
 from workers.tvm_backend.rules.contraction import Contraction, find
-from workers.tvm_backend.rules.epilogue import fold
+from workers.tvm_backend.rules.epilogue import fold, foldable
 from workers.tvm_backend.rules.machine import Machine
+from workers.tvm_backend.rules.registers import Tile, accumulators, innermost, largest_divisor, tile
 
-WIDTHS = (1, 2, 4)
-"""Registers across a panel."""
 MOST_ROWS = 16
 """Rows of a tile at most."""
 ROW_MULTIPLES = (6, 8)
@@ -28,29 +28,49 @@ ROW_MULTIPLES = (6, 8)
 GOOD_ROWS = (4, 6, 7, 8, 12, 13, 14, 16)
 UNROLLED = 8
 """Steps of the reduction that are unrolled at most."""
-PANELS_TOGETHER = 64
+PACKED_TOGETHER = 4
+"""Panels that are packed beforehand at a time, at most: a row of them is a few cache lines that lie together."""
+
+
+class Packing(Enum):
+    """What becomes of the operand with the columns.
+
+    Attributes:
+        GIVEN: it lies in panels.
+        BEFORE: all of it is packed first.
+        INSIDE: the panels of a tile are packed before their first use.
+        NONE: it is read as it lies; fastest where there are few rows to use a panel again.
+    """
+
+    GIVEN = auto()
+    BEFORE = auto()
+    INSIDE = auto()
+    NONE = auto()
 
 
 class PackedMatmul(Rule):
-    """Applies to ``C[b, m, n] += A[b, m, k] * B[b, k, n]`` with any number of batch, row and reduction axes.
+    """Applies to ``C[b, m, n] += A[b, m, k] * B[b, k, n]`` with any number of batch, row and reduction axes, B plain or
+    in panels already.
 
-    Sketches: panels of one, two or four registers; where rows have no fitting divisor, padded to two multiples; with a
-    batch, packed beforehand or by the thread that works on it. Knobs: three levels of rows, two of panels, unrolling of
-    the reduction.
+    Sketches: B packed beforehand, for a tile, or not at all; where rows have no fitting divisor, padded to two
+    multiples. Knobs: three levels of rows and of panels, unrolling of the reduction. A panel that is made here is one
+    register wide.
     """
 
     def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:
         """See ``Rule``."""
         found = find(sch)
-        if found is None or not found.dtype.startswith("float32"):
+        if found is None or found.dtype != "float32" or found.panel % machine.lanes:
             return
-        for width in WIDTHS:
-            lanes = width * machine.lanes
-            if lanes > max(machine.lanes, found.extents[found.column]):
-                continue
-            for rows in row_multiples(found):
-                for inside in (False, True) if found.batch else (False,):
-                    yield partial(_schedule, plan=Plan(found, lanes, rows, inside))
+        if not foldable(sch, sch.get_sblock(found.block)):
+            return
+        lanes = found.panel or machine.lanes
+        for rows in row_multiples(found):
+            columns = -(-found.extents[found.column] // lanes)
+            padded = -(-found.extents[tiled_axis(found)] // rows) * rows
+            limits = tile(accumulators(machine, lanes), padded, columns, MOST_ROWS)
+            for packing in packings(sch, found, lanes):
+                yield partial(_schedule, plan=Plan(found, lanes, rows, limits, packing))
 
 
 @dataclass(frozen=True)
@@ -60,13 +80,15 @@ class Plan:
     Attributes:
         lanes: columns of a panel.
         rows: the tiled row axis is padded to a multiple of it.
-        inside: each thread packs what it works on.
+        tile: limits of its rows and panels.
+        packing: of the operand with the columns.
     """
 
     found: Contraction
     lanes: int
     rows: int
-    inside: bool
+    tile: Tile
+    packing: Packing
 
     @property
     def ragged(self) -> bool:
@@ -89,48 +111,47 @@ def row_multiples(found: Contraction) -> tuple[int, ...]:
     return ROW_MULTIPLES
 
 
+def packings(sch: Schedule, found: Contraction, lanes: int) -> tuple[Packing, ...]:
+    """Those that are possible: only whole vectors of neighbours in memory can be read as they lie."""
+    if found.panel:
+        return (Packing.GIVEN,)
+    axes = _packed_axes(sch, sch.get_sblock(found.block), found)
+    if axes.column != axes.rank - 1 or found.extents[found.column] % lanes:
+        return Packing.BEFORE, Packing.INSIDE
+    return Packing.BEFORE, Packing.INSIDE, Packing.NONE
+
+
 def _schedule(sch: Schedule, plan: Plan) -> None:
     found, block = plan.found, sch.get_sblock(plan.found.block)
-    lead, column, rank = _packed_axes(sch, block, found)
+    packs = plan.packing in (Packing.BEFORE, Packing.INSIDE)
+    axes = _packed_axes(sch, block, found) if packs else None
     last = fold(sch, block)
     if plan.ragged:
-        padding = [1] * len(found.extents)
-        padding[found.column], padding[tiled_axis(found)] = plan.lanes, plan.rows
-        sch.pad_einsum(block, padding)
+        _pad(sch, block, plan)
     loops = _tile(sch, block, plan)
-    pack = _packed(sch, block, plan)
-
-    def panels(*axes: Any) -> tuple[Any, ...]:
-        rest = [axis for at, axis in enumerate(axes) if at >= lead and at != column]
-        return (*axes[:lead], axes[column] // plan.lanes, *rest, axes[column] % plan.lanes)
-
-    sch.transform_layout(pack, ("write", 0), panels)
-    tile = _write_back(sch, block, plan)
+    pack = None if axes is None else _packed(sch, block, plan, axes)
+    written = _write_back(sch, block, plan)
     if last is not None:
         sch.reverse_compute_inline(sch.get_sblock(last))
-    sch.reverse_compute_at(tile, loops.rows, preserve_unit_loops=True)
-    threads = sch.fuse(*loops.outer)
-    sch.parallel(threads)
-    _pack_loops(sch, pack, (lead, column, rank), plan.lanes, threads if plan.inside else None)
+    sch.reverse_compute_at(written, loops.rows, preserve_unit_loops=True)
+    sch.parallel(sch.fuse(*loops.outer))
+    if pack is not None and axes is not None:
+        _pack_loops(sch, pack, axes, plan.lanes, loops.panels if plan.packing is Packing.INSIDE else None)
     sch.unroll(loops.steps)
-    sch.unroll(loops.tile_rows)
-    sch.vectorize(loops.tile_columns)
-    for part in (tile, sch.decompose_reduction(block, loops.reduction)):
-        *_, rows, columns = sch.get_loops(part)
-        sch.vectorize(columns)
-        sch.unroll(rows)
+    innermost(sch, block, 3)
+    innermost(sch, sch.decompose_reduction(block, loops.reduction), 3)
+    _write_back_loops(sch, written, plan)
 
 
 @dataclass(frozen=True)
 class _Loops:
-    """Loops of the tiled block."""
+    """Loops of the tiled block: those that threads share, the one around the panels of a tile, and so on inwards."""
 
     outer: tuple[Any, ...]
+    panels: Any
     rows: Any
     reduction: Any
     steps: Any
-    tile_rows: Any
-    tile_columns: Any
 
 
 def _tile(sch: Schedule, block: Any, plan: Plan) -> _Loops:
@@ -139,30 +160,53 @@ def _tile(sch: Schedule, block: Any, plan: Plan) -> _Loops:
     i, column, reduction = loops[tiled_axis(found)], loops[found.column], [loops[at] for at in found.reduction]
     sch.reorder(*outer, i, column, *reduction)
     r = _fused(sch, reduction)
-    i0, i1, i2 = sch.split(i, sch.sample_perfect_tile(i, 3, MOST_ROWS), preserve_unit_iters=True)
-    panel, j2 = sch.split(column, [None, plan.lanes], preserve_unit_iters=True)
-    j0, j1 = sch.split(panel, sch.sample_perfect_tile(panel, 2, PANELS_TOGETHER), preserve_unit_iters=True)
+    i0, i1, i2 = sch.split(i, sch.sample_perfect_tile(i, 3, plan.tile.scalars), preserve_unit_iters=True)
+    panel, lane = sch.split(column, [None, plan.lanes], preserve_unit_iters=True)
+    j0, j1, j2 = sch.split(panel, sch.sample_perfect_tile(panel, 3, plan.tile.vectors), preserve_unit_iters=True)
     r0, r1 = sch.split(r, sch.sample_perfect_tile(r, 2, UNROLLED), preserve_unit_iters=True)
-    sch.reorder(i0, j0, j1, i1, r0, r1, i2, j2)
-    return _Loops((*outer, i0, j0), i1, r0, r1, i2, j2)
+    sch.reorder(i0, j0, j1, i1, r0, r1, i2, j2, lane)
+    return _Loops((*outer, i0, j0), j1, i1, r0, r1)
 
 
 def _fused(sch: Schedule, loops: list[Any]) -> Any:
     return sch.fuse(*loops) if len(loops) > 1 else loops[0]
 
 
-def _packed(sch: Schedule, block: Any, plan: Plan) -> Any:
-    """The stage that packs: the padding of the operand where there is one, which is then no step of its own."""
-    if not plan.ragged:
-        return sch.cache_read(block, plan.found.packed, "global")
-    reads = [region.source for region in sch.get(block).reads]
-    stages = {}
+def _pad(sch: Schedule, block: Any, plan: Plan) -> None:
+    """Round rows and columns up to whole tiles; what is read beyond the rows' end is zero.
+
+    Panels hide the columns' index from ``pad_einsum``, so they are unfolded while it works.
+    """
+    found = plan.found
+    padding = [1] * len(found.extents)
+    padding[found.column], padding[tiled_axis(found)] = plan.lanes, plan.rows
+    unfolded = sch.reindex(block, ("read", found.packed)) if found.panel else None
+    rows = sch.get(block).reads[found.other].source
+    sch.pad_einsum(block, padding)
     for producer in sch.get_producers(block):
-        made = sch.get(producer).writes[0].source
-        stages[next(at for at, source in enumerate(reads) if source.same_as(made))] = producer
-    if plan.found.other in stages:
-        sch.compute_inline(stages[plan.found.other])
-    return stages.get(plan.found.packed) or sch.cache_read(block, plan.found.packed, "global")
+        if any(region.source.same_as(rows) for region in sch.get(producer).reads):
+            sch.compute_inline(producer)
+    if unfolded is not None:
+        sch.compute_inline(unfolded)
+
+
+def _packed(sch: Schedule, block: Any, plan: Plan, axes: _Axes) -> Any:
+    """The stage that packs: the padding of the operand where there is one, which is then no step of its own."""
+    pack = _padding_of(sch, block, plan) or sch.cache_read(block, plan.found.packed, "global")
+
+    def panels(*at: Any) -> tuple[Any, ...]:
+        rest = [index for axis, index in enumerate(at) if axis >= axes.lead and axis != axes.column]
+        return (*at[:axes.lead], at[axes.column] // plan.lanes, *rest, at[axes.column] % plan.lanes)
+
+    sch.transform_layout(pack, ("write", 0), panels)
+    return pack
+
+
+def _padding_of(sch: Schedule, block: Any, plan: Plan) -> Any | None:
+    """The stage that pads the packed operand, if there is one."""
+    read = sch.get(block).reads[plan.found.packed].source
+    stages = sch.get_producers(block) if plan.found.extents[plan.found.column] % plan.lanes else ()
+    return next((each for each in stages if sch.get(each).writes[0].source.same_as(read)), None)
 
 
 def _write_back(sch: Schedule, block: Any, plan: Plan) -> Any:
@@ -174,8 +218,28 @@ def _write_back(sch: Schedule, block: Any, plan: Plan) -> Any:
     return crop
 
 
-def _packed_axes(sch: Schedule, block: Any, found: Contraction) -> tuple[int, int, int]:
+def _write_back_loops(sch: Schedule, written: Any, plan: Plan) -> None:
+    """A vector at a time; where columns are cut off, all of a row at a time, because they are no whole vectors."""
+    *_, rows, columns = sch.get_loops(written)
+    sch.unroll(rows)
+    if plan.found.extents[plan.found.column] % plan.lanes:
+        sch.vectorize(columns)
+        return
+    panels, lane = sch.split(columns, [None, plan.lanes], preserve_unit_iters=True)
+    sch.unroll(panels)
+    sch.vectorize(lane)
+
+
+@dataclass(frozen=True)
+class _Axes:
     """Of the packed operand: leading batch axes, the axis of the columns, all axes."""
+
+    lead: int
+    column: int
+    rank: int
+
+
+def _packed_axes(sch: Schedule, block: Any, found: Contraction) -> _Axes:
     body = sch.get(block)
     region = body.reads[found.packed].region
     column = body.iter_vars[found.column].var
@@ -183,17 +247,25 @@ def _packed_axes(sch: Schedule, block: Any, found: Contraction) -> tuple[int, in
     lead = 0
     while lead < len(region) and any(region[lead].min.same_as(var) for var in batch):
         lead += 1
-    return lead, next(at for at, one in enumerate(region) if one.min.same_as(column)), len(region)
+    return _Axes(lead, next(at for at, one in enumerate(region) if one.min.same_as(column)), len(region))
 
 
-def _pack_loops(sch: Schedule, pack: Any, axes: tuple[int, int, int], lanes: int, threads: Any | None) -> None:
-    lead, column, rank = axes
-    if threads is not None:
-        sch.compute_at(pack, threads, preserve_unit_loops=True)
-    own = sch.get_loops(pack)[-rank:]
-    panel, lane = sch.split(own[column], [None, lanes], preserve_unit_iters=True)
-    rest = [loop for at, loop in enumerate(own) if at >= lead and at != column]
-    sch.reorder(*own[:lead], panel, *rest, lane)
-    if threads is None:
-        sch.parallel(_fused(sch, [*own[:lead], panel]))
+def _pack_loops(sch: Schedule, pack: Any, axes: _Axes, lanes: int, around: Any | None) -> None:
+    """Some panels at a time, so that what is read lies together.
+
+    Args:
+        around: the loop inside which the panels of a tile are packed; None for all panels beforehand.
+    """
+    if around is not None:
+        sch.compute_at(pack, around, preserve_unit_loops=True)
+    own = sch.get_loops(pack)[-axes.rank:]
+    panel, lane = sch.split(own[axes.column], [None, lanes], preserve_unit_iters=True)
+    rest = [loop for at, loop in enumerate(own) if at >= axes.lead and at != axes.column]
+    if around is None:
+        together = largest_divisor(int(sch.get(panel).extent), PACKED_TOGETHER)
+        outer, panel = sch.split(panel, [None, together], preserve_unit_iters=True)
+        sch.reorder(*own[:axes.lead], outer, *rest, panel, lane)
+        sch.parallel(_fused(sch, [*own[:axes.lead], outer]))
+    else:
+        sch.reorder(*own[:axes.lead], *rest, panel, lane)
     sch.vectorize(lane)

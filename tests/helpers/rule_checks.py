@@ -1,0 +1,144 @@
+"""Workloads for design-space rules, and whether what a rule makes of one computes the same."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tunesmith.operators import parse_operator
+from tunesmith.targets import Target
+from workers.tvm_backend.arguments import random_array
+from workers.tvm_backend.warm import warm
+
+warm("llvm")
+
+import tvm  # noqa: E402
+from tvm import relax  # noqa: E402
+
+from workers.tvm_backend import importing, prepare, space, tasks, tir  # noqa: E402
+from workers.tvm_backend.candidates import Replayer  # noqa: E402
+from workers.tvm_backend.host import describe  # noqa: E402
+from workers.tvm_backend.layout.compute import LANES, conv2d_blocked, matmul_packed  # noqa: E402
+from workers.tvm_backend.rules.base import Rule  # noqa: E402
+from workers.tvm_backend.rules.machine import machine_of  # noqa: E402
+from workers.tvm_backend.tasks import Extracted  # noqa: E402
+
+AVX512 = Target({"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2})
+AVX2 = Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2})
+NEON = Target({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1", "num-cores": 4})
+
+
+@functools.cache
+def here() -> Target:
+    """This host."""
+    return Target(describe().target)
+
+
+def operator(spec: str) -> Extracted:
+    """A single operator's task."""
+    (found,) = tasks.extract_tasks(prepare.prepare(importing.operator_module(parse_operator(spec))).module)
+    return found
+
+
+def fused(shapes: Sequence[tuple[int, ...]], anchor: Any, bias: tuple[int, ...], activation: str,
+          residual: tuple[int, ...] | None) -> Extracted:
+    """``anchor`` with bias, activation and residual behind it, as one task.
+
+    Args:
+        shapes: of the anchor's arguments.
+        anchor: from a block builder and variables to what the builder emitted.
+        bias, residual: their shapes; a residual is added last.
+        activation: of ``relax.op.nn``.
+    """
+    builder = relax.BlockBuilder()
+    every = [*shapes, bias, *([residual] if residual else [])]
+    names = [f"a{at}" for at in range(len(every))]
+    inputs = [relax.Var(name, relax.TensorType(list(shape), "float32"))
+              for name, shape in zip(names, every, strict=True)]
+    with builder.function("main", inputs):
+        with builder.dataflow():
+            y = builder.emit(relax.op.add(anchor(builder, *inputs[:len(shapes)]), inputs[len(shapes)]))
+            y = builder.emit(getattr(relax.op.nn, activation)(y))
+            y = builder.emit_output(builder.emit(relax.op.add(y, inputs[-1])) if residual else y)
+        builder.emit_func_output(y)
+    mod = builder.get()
+    mod["main"] = mod["main"].with_attr("input_names", json.dumps(names))
+    (found,) = tasks.extract_tasks(prepare.prepare(mod).module)
+    return found
+
+
+def dense(rows: tuple[int, ...], columns: int, depth: int, activation: str = "relu", residual: bool = False
+          ) -> Extracted:
+    """A dense layer, weights plain."""
+    return fused([(*rows, depth), (depth, columns)], lambda b, x, w: b.emit(relax.op.matmul(x, w)), (columns,),
+                 activation, (*rows, columns) if residual else None)
+
+
+def dense_packed(rows: tuple[int, ...], panels: int, depth: int, activation: str = "relu", residual: bool = False
+                 ) -> Extracted:
+    """A dense layer, weights in panels."""
+    columns = panels * LANES
+    return fused([(*rows, depth), (panels, depth, LANES)], lambda b, x, w: b.emit_te(matmul_packed, x, w), (columns,),
+                 activation, (*rows, columns) if residual else None)
+
+
+def conv_blocked(image: tuple[int, int, int, int], outs: int, kernel: tuple[int, int], stride: tuple[int, int],
+                 padding: tuple[int, int, int, int], dilation: tuple[int, int] = (1, 1), activation: str = "relu",
+                 residual: bool = False, inner: int = LANES) -> Extracted:
+    """A convolution in blocked layout.
+
+    Args:
+        image: N, blocks of input channels, H, W.
+        outs: blocks of output channels.
+        inner: channels of an input block.
+    """
+    n, blocks, height, width = image
+    high, wide = ((size + before + after - gap * (k - 1) - 1) // step + 1 for size, before, after, gap, k, step in zip(
+        (height, width), padding[:2], padding[2:], dilation, kernel, stride, strict=True))
+    return fused(
+        [(n, blocks, height, width, inner), (outs, blocks, *kernel, inner, LANES)],
+        lambda b, x, w: b.emit_te(conv2d_blocked, x, w, stride, padding, dilation),
+        (1, outs, 1, 1, LANES), activation, (n, outs, high, wide, LANES) if residual else None)
+
+
+def fits(rule: Rule, task: Extracted, target: Target) -> int:
+    """How many sketches the rule makes of a task."""
+    return len(list(rule.variants(Replayer(task.module, target).fresh(), machine_of(target))))
+
+
+def own(task: Extracted, target: Target) -> list[space.SketchBody]:
+    """The sketches that are not TVM's: those without postprocessors."""
+    return [body for body in space.generate(task.module, target) if not body.postprocs]
+
+
+def scheduled(task: Extracted, target: Target, each: int, seed: int = 0) -> list[Any]:
+    """Modules of ``each`` random candidates of every sketch of ours; every one of them must apply."""
+    rng, found = np.random.default_rng(seed), []
+    for body in own(task, target):
+        made = space.TraceSpace(task.module, target, [body])
+        resolved, valid = made.resolve(made.space.sample(rng, each))
+        assert valid.all()
+        replayer = Replayer(task.module, target)
+        found += [replayer.replay(body, candidate.decisions).mod for candidate in made.space.candidates(resolved)]
+    return found
+
+
+def run(mod: Any, task: Extracted, target: Target) -> np.ndarray[Any, Any]:
+    """What a module computes from fixed arguments."""
+    arrays = [tvm.runtime.tensor(random_array(spec, at)) for at, spec in enumerate(task.workload.args)]
+    tvm.compile(mod, target=tir.tvm_target(target))["main"](*arrays)
+    found: np.ndarray[Any, Any] = arrays[-1].numpy()
+    return found
+
+
+def check(task: Extracted, each: int = 2, seed: int = 0) -> int:
+    """Every sketch of ours gives right results, whatever is decided; returns how many candidates that were."""
+    expected = run(tir.load_module(task.module), task, here())
+    mods = scheduled(task, here(), each, seed)
+    for mod in mods:
+        np.testing.assert_allclose(run(mod, task, here()), expected, rtol=1e-4, atol=1e-4)
+    return len(mods)

@@ -1,0 +1,169 @@
+"""Convolution of feature maps in blocks of channels: a tile of pixels times blocks of channels, kept in registers.
+
+A vector of weights is loaded once for all pixels of the tile and a pixel's value is broadcast to all its blocks, over
+the whole reduction (Georganas et al., "Anatomy of high-performance deep learning convolutions on SIMD architectures",
+2018; Zhang et al., "High performance zero-memory overhead direct convolutions", 2018).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tvm.s_tir import Schedule
+
+from workers.tvm_backend.rules import padding
+from workers.tvm_backend.rules.base import Rule, Variant
+from workers.tvm_backend.rules.contraction import axes_of, factors_of, place_of
+from workers.tvm_backend.rules.epilogue import fold, foldable
+from workers.tvm_backend.rules.machine import Machine
+from workers.tvm_backend.rules.registers import Tile, accumulators, innermost, largest_divisor, tile
+
+MOST_COLUMNS = 20
+"""Pixels of a tile in a row at most."""
+
+
+class BlockedConvolution(Rule):
+    """Applies to convolutions of one group in blocked layout, with any kernel, stride, dilation and padding.
+
+    Sketches: output channels outside, over the whole padded input; or bands of rows outside, each thread padding its
+    own. Knobs: rows, columns and blocks of a tile, rows of a band, the kernel's columns that are unrolled.
+    """
+
+    def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:
+        """See ``Rule``."""
+        found = find(sch)
+        if found is None or found.dtype != "float32" or found.lanes % machine.lanes:
+            return
+        if not foldable(sch, sch.get_sblock(found.block)):
+            return
+        budget = accumulators(machine, found.lanes)
+        columns = tile(budget, found.extents[found.width], found.extents[found.channel], MOST_COLUMNS)
+        blocks = largest_divisor(found.extents[found.channel], columns.vectors)
+        rows = max(1, budget // (columns.scalars * blocks))
+        for bands in (False, True):
+            yield partial(_schedule, plan=Plan(found, machine.lanes, columns, rows, bands))
+
+
+@dataclass(frozen=True)
+class BlockedConv:
+    """``Y[n, o, y, x, l] += X[n, c, f(y, ky), g(x, kx), i] * W[o, c, ky, kx, i, l]``.
+
+    Attributes:
+        block: name.
+        batch, channel, height, width, lane: positions of Y's loops; a channel is a block of them.
+        inputs: positions of the loops over blocks of input channels and over the channels of a block.
+        kernel: of the loops over the kernel's rows and columns.
+        extents: of all loops.
+        dtype: of Y.
+    """
+
+    block: str
+    batch: int
+    channel: int
+    height: int
+    width: int
+    lane: int
+    inputs: tuple[int, int]
+    kernel: tuple[int, int]
+    extents: tuple[int, ...]
+    dtype: str
+
+    @property
+    def lanes(self) -> int:
+        """Channels of a block."""
+        return self.extents[self.lane]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is fixed in a sketch.
+
+    Attributes:
+        vector: floats of a register.
+        tile: limits of its columns and of its blocks of channels.
+        rows: of a tile, at most.
+        bands: of rows outside, channels inside.
+    """
+
+    found: BlockedConv
+    vector: int
+    tile: Tile
+    rows: int
+    bands: bool
+
+
+def find(sch: Schedule) -> BlockedConv | None:
+    """The workload's blocked convolution; None when there is none, or more than one."""
+    blocks = sch.get_child_blocks(sch.get_sblock("root"))
+    found = [one for block in blocks if (one := match(sch, block)) is not None]
+    return found[0] if len(found) == 1 else None
+
+
+def match(sch: Schedule, handle: Any) -> BlockedConv | None:
+    """A block as a convolution in blocked layout; None when it is something else."""
+    block = sch.get(handle)
+    loads = factors_of(block)
+    if loads is None or len(block.iter_vars) != 9 or len(sch.get_loops(handle)) != 9:
+        return None
+    variables = [each.var for each in block.iter_vars]
+    out = axes_of(block.body.indices, variables)
+    plain = [axes_of(load.indices, variables) for load in loads]
+    places = [at for at, axes in enumerate(plain) if axes is not None and len(axes) == 6]
+    if out is None or len(out) != 5 or len(places) != 1:
+        return None
+    weights, source = plain[places[0]], loads[1 - places[0]]
+    assert weights is not None
+    o, c, ky, kx, i, lane = weights
+    if (o, lane) != (out[1], out[4]) or {c, ky, kx, i} & set(out) or len(source.indices) != 5:
+        return None
+    if axes_of([source.indices[at] for at in (0, 1, 4)], variables) != [out[0], c, i]:
+        return None
+    extents = tuple(int(each.dom.extent) for each in block.iter_vars)
+    return BlockedConv(str(block.name_hint), *out, (c, i), (ky, kx), extents, str(block.body.buffer.dtype))
+
+
+def _schedule(sch: Schedule, plan: Plan) -> None:
+    block = sch.get_sblock(plan.found.block)
+    copies = [str(sch.get(each).name_hint) for each in sch.get_producers(block)]
+    last = fold(sch, block)
+    written = sch.cache_write(block, 0, "local")
+    loops = _tile(sch, block, plan)
+    if last is not None:
+        sch.reverse_compute_inline(sch.get_sblock(last))
+    sch.reverse_compute_at(written, loops.columns, preserve_unit_loops=True)
+    threads = sch.fuse(*loops.outer)
+    sch.parallel(threads)
+    for name in copies:
+        padding.place(sch, sch.get_sblock(name), plan.vector, threads if plan.bands else None)
+    sch.unroll(loops.kernel)
+    innermost(sch, block, 4)
+    innermost(sch, written, 4)
+    innermost(sch, sch.decompose_reduction(block, loops.reduction), 4)
+
+
+@dataclass(frozen=True)
+class _Loops:
+    """Loops of the tiled block: those that threads share, the innermost around a tile, the first of the reduction, the
+    unrolled one of the kernel."""
+
+    outer: tuple[Any, ...]
+    columns: Any
+    reduction: Any
+    kernel: Any
+
+
+def _tile(sch: Schedule, block: Any, plan: Plan) -> _Loops:
+    found, loops = plan.found, sch.get_loops(block)
+    n, o, y, x, lane = (loops[at] for at in (found.batch, found.channel, found.height, found.width, found.lane))
+    (c, i), (ky, kx) = ((loops[at] for at in pair) for pair in (found.inputs, found.kernel))
+    o0, o1 = sch.split(o, sch.sample_perfect_tile(o, 2, plan.tile.vectors), preserve_unit_iters=True)
+    *bands, y0, y1 = sch.split(
+        y, sch.sample_perfect_tile(y, 3 if plan.bands else 2, plan.rows), preserve_unit_iters=True)
+    x0, x1 = sch.split(x, sch.sample_perfect_tile(x, 2, plan.tile.scalars), preserve_unit_iters=True)
+    kx0, kx1 = sch.split(
+        kx, sch.sample_perfect_tile(kx, 2, found.extents[found.kernel[1]]), preserve_unit_iters=True)
+    sch.reorder(n, *bands, o0, y0, x0, c, ky, kx0, i, kx1, y1, x1, o1, lane)
+    return _Loops((n, *bands) if plan.bands else (n, o0, y0), x0, c, kx1)

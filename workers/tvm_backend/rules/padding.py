@@ -1,0 +1,26 @@
+"""Where and how a padded copy of a feature map is made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm.s_tir import Schedule
+
+
+def place(sch: Schedule, copy: Any, vector: int, threads: Any | None) -> None:
+    """Schedule the block that pads a feature map, its innermost axes lying one after the other in memory.
+
+    Args:
+        copy: the block.
+        vector: floats of a register.
+        threads: the parallel loop inside which each thread pads what it needs; None for all of it beforehand.
+    """
+    if threads is not None:
+        sch.compute_at(copy, threads, preserve_unit_loops=True)
+    own = sch.get_loops(copy)[-len(sch.get(copy).iter_vars):]
+    *outer, rows, columns, lane = own
+    whole = int(sch.get(lane).extent) % vector == 0
+    if threads is None:
+        sch.parallel(sch.fuse(*outer, rows))
+    if whole:
+        sch.vectorize(lane)
