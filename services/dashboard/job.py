@@ -31,6 +31,17 @@ EVENT_PAGE, EVENT_PAGES = 200, 20
 """Events of one page of the API, and how many pages are read at once."""
 
 
+def facts(job: dict[str, Any]) -> str:
+    """What is tuned with what, and how it ended, in one line."""
+    names = [model_name(job), target_text(job), job.get("search"), job.get("cost_model"), job.get("allocator")]
+    seed = f"seed {job['seed']}" if job.get("seed") is not None else ""
+    exact = "" if job.get("fast_math", True) else "no fast math"
+    error = (job.get("latency") or {}).get("output_error")
+    checked = f"outputs verified, error {error:.1e}" if error is not None else ""
+    ended = REASONS.get(job.get("stop_reason") or "", "")
+    return " · ".join(str(part) for part in [*names, seed, exact, ended, checked, job["id"]] if part)
+
+
 class Header:
     """Name, state, what is tuned with what, and the buttons."""
 
@@ -53,13 +64,7 @@ class Header:
         """Bring the header up to date."""
         self._name.set_text(job.get("name") or model_name(job) or job["id"])
         paint(self._state, job["state"])
-        names = [model_name(job), target_text(job), job.get("search"), job.get("cost_model"), job.get("allocator")]
-        seed = f"seed {job['seed']}" if job.get("seed") is not None else ""
-        exact = "" if job.get("fast_math", True) else "no fast math"
-        error = (job.get("latency") or {}).get("output_error")
-        checked = f"outputs verified, error {error:.1e}" if error is not None else ""
-        ended = REASONS.get(job.get("stop_reason") or "", "")
-        self._facts.set_text(" · ".join(str(n) for n in [*names, seed, exact, ended, checked, job["id"]] if n))
+        self._facts.set_text(facts(job))
         for action, button in self._buttons.items():
             button.set_visibility(job["state"] in ACTIONS[action][2])
         percent = round(100 * done(job))

@@ -13,6 +13,7 @@ import pytest
 
 from services.dashboard import charts, downloads, job_parts, overview
 from services.dashboard import format as fmt
+from services.dashboard import job as job_page
 from services.dashboard.event_text import describe, shown
 from services.dashboard.login import local_path
 from services.dashboard.rest import Clients
@@ -103,6 +104,12 @@ def test_rows_have_values_to_sort_by_and_texts() -> None:
     assert overview.row(job(state="succeeded"))["done"] == 100
     assert overview.row(job(state="succeeded"))["eta_text"] == "–"
     assert overview.row(job(waiting_for={"device_class": "cuda-sm_90"}))["waiting"] == "cuda-sm_90"
+
+
+def test_a_job_says_what_it_was_asked_for_and_how_it_ended() -> None:
+    asked = job(search="genetic", seed=3, fast_math=False, stop_reason="trials")
+    assert job_page.facts(asked) == "net.onnx · cpu · genetic · seed 3 · no fast math · all trials spent · j1"
+    assert "fast math" not in job_page.facts(job(fast_math=True)) + job_page.facts(job())
 
 
 def test_a_device_shows_what_it_can_do_and_that_it_is_ill() -> None:
