@@ -1,9 +1,9 @@
 """Fit the coefficients of fast math: ``python -m tools.fit_math > workers/tvm_backend/fast_math/tables.py``.
 
-A fit is least squares at Chebyshev nodes, repeated with each weight multiplied by the error left there, which tends to
-the smallest largest error (Lawson, 1961). A quotient P/Q is linear in its coefficients once its error is multiplied by
-Q, and divided by the Q of the round before (Sanathanan and Koerner, 1963). Decimals of 60 digits make the tables the
-same on every machine, ill-conditioned as the equations are.
+A fit is least squares at Chebyshev nodes, repeated with each weight multiplied by the error left there, which tends
+to the smallest largest error (Lawson, 1961). A quotient P/Q is linear in its coefficients once its error is multiplied
+by Q, and divided by the Q of the round before (Sanathanan and Koerner, 1963). Decimals of 60 digits make the tables
+the same on every machine, ill-conditioned as the equations are.
 """
 
 from __future__ import annotations

@@ -105,7 +105,8 @@ def patterns() -> Array:
     places = [0.0, 1.0, math.log(2) / 2, 88.72284, -87.33655, -103.97208, -103.2789, 3.9192, 9.0109, 2.0**-126]
     near = [np.float32(sign * place).view(np.int32).astype(np.int64) + np.arange(-4096, 4096)
             for place in places for sign in (-1, 1)]
-    return np.concatenate([strided.astype(np.uint32), (np.concatenate(near) % 2**32).astype(np.uint32)]).view(np.float32)
+    found = np.concatenate([strided.astype(np.int64), *near]) % 2**32
+    return found.astype(np.uint32).view(np.float32)
 
 
 def units(ours: Array, exact: Array) -> Array:
