@@ -1,9 +1,9 @@
 """Fit the coefficients of fast math: ``python -m tools.fit_math > workers/tvm_backend/fast_math/tables.py``.
 
-A fit is least squares at Chebyshev nodes, repeated with each weight multiplied by the error left there, which tends to
-the smallest largest error (Lawson, 1961). A quotient P/Q is linear in its coefficients once its error is multiplied by
-Q, and divided by the Q of the round before (Sanathanan and Koerner, 1963). Decimals of 60 digits make the tables the
-same on every machine, ill-conditioned as the equations are.
+A fit is least squares at Chebyshev nodes, repeated with each weight multiplied by the error left there, which tends
+to the smallest largest error (Lawson, 1961). A quotient P/Q is linear in its coefficients once its error is multiplied
+by Q, and divided by the Q of the round before (Sanathanan and Koerner, 1963). Decimals of 60 digits make the tables
+the same on every machine, ill-conditioned as the equations are.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ DIGITS = 60
 NODES = 120
 ROUNDS = 60
 PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
+LOG_DEGREE = 7
 LN2_BITS = 9
 """Of the first part of ln 2 after the point: its products with exponents are exact."""
 MARGIN = Decimal(2) ** -20
@@ -53,6 +54,13 @@ def exp_tail() -> Fit:
     """(e^f - 1 - f) / f² for half a ln 2 on both sides of 0, in the relative error of e^f."""
     high = Decimal(2).ln() / 2 + Decimal("0.001")
     return Fit(-high, high, lambda f: f, lambda f: (f.exp() - 1 - f) / (f * f), lambda f: f * f / f.exp(), 4)
+
+
+def log_tail() -> Fit:
+    """(ln(1 + f) - f + f²/2) / f³ for 1 + f from √½ to √2, in the relative error of ln(1 + f)."""
+    low, high = Decimal("0.5").sqrt() - 1, Decimal(2).sqrt() - 1
+    return Fit(low, high, lambda f: f, lambda f: ((1 + f).ln() - f + f * f / 2) / f**3,
+               lambda f: f**3 / (1 + f).ln(), LOG_DEGREE)
 
 
 def odd(function: Function, high: str, numerator: int, denominator: int) -> Fit:
@@ -139,7 +147,8 @@ def tables() -> dict[str, tuple[float, ...]]:
         context.prec = DIGITS
         ln2 = Decimal(2).ln()
         high = (ln2 * 2**LN2_BITS).to_integral_value() / 2**LN2_BITS
-        found = {"LOG2_E": [1 / ln2], "LN2_HIGH": [high], "LN2_LOW": [ln2 - high], "EXP": coefficients(exp_tail())[0]}
+        found = {"LOG2_E": [1 / ln2], "LN2_HIGH": [high], "LN2_LOW": [ln2 - high], "EXP": coefficients(exp_tail())[0],
+                 "LOG": coefficients(log_tail())[0]}
         for name, fit in (("TANH", odd(tanh, "9.02", 4, 4)), ("ERF", odd(erf, "3.93", 5, 5))):
             top, bottom = coefficients(fit)
             found |= {f"{name}_RANGE": [cut_off(fit, top, bottom)], f"{name}_NUMERATOR": top,

@@ -16,7 +16,7 @@ class Preparation:
 
     Attributes:
         blocked: feature maps in blocks of channels and weights packed once, which CPUs want and GPUs do not.
-        fast_math: exp, erf, tanh and sigmoid as polynomials that a compiler can vectorise.
+        fast_math: exp, log, erf, tanh and sigmoid as formulas that a compiler can vectorise.
     """
 
     blocked: bool = False

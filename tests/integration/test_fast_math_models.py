@@ -30,7 +30,7 @@ from workers.tvm_backend.host import describe  # noqa: E402
 from workers.tvm_backend.tasks import Extracted  # noqa: E402
 
 FAST = Preparation(fast_math=True)
-CALLS = {f"tirx.{name}" for name in ("exp", "erf", "tanh", "sigmoid", "pow")}
+CALLS = {f"tirx.{name}" for name in ("exp", "log", "erf", "tanh", "sigmoid", "pow")}
 Array = NDArray[Any]
 
 
@@ -73,6 +73,7 @@ NETWORKS: Mapping[str, Callable[[Any, Any], Any]] = {
     "gelu": lambda x, y: relax.op.nn.gelu(relax.op.add(x, y)),
     "gelu_tanh": lambda x, y: relax.op.nn.gelu_tanh(relax.op.add(x, y)),
     "silu": lambda x, y: relax.op.nn.silu(relax.op.add(x, y)),
+    "mish": lambda x, y: relax.op.multiply(x, relax.op.tanh(relax.op.nn.softplus(y))),
     "selu": lambda x, y: relax.op.nn.selu(relax.op.add(x, y)),
     "cube": lambda x, y: relax.op.add(relax.op.power(x, relax.const(3.0, "float32")), y),
 }

@@ -1,7 +1,7 @@
 """Functions of a real number as TIR expressions of additions, products, quotients, minima, casts and shifts alone.
 
 Everything is float32. What appears several times is bound to a variable (``Let``): without it the argument of ``exp``
-would stand in its formula twenty times over, and building a kernel took two to five times as long.
+would stand in its formula twenty times over, and kernels took twice as long to build.
 
 Operands of minima and maxima stand in an order that lets NaN through: TVM lowers ``min(a, b)`` to ``a < b ? a : b``.
 """
@@ -25,6 +25,11 @@ SHIFTER_PATTERN = int(np.float32(SHIFTER).view(np.int32))
 
 EXP_RANGE = (-104.0, 89.0)
 """Below it exp is less than half the smallest subnormal number, above it it overflows."""
+
+SMALLEST, SMALLEST_NORMAL = 2.0**-149, 2.0**-126
+SQRT_HALF_PATTERN = int(np.float32(0.5**0.5).view(np.int32))
+INFINITY_PATTERN = int(np.float32(np.inf).view(np.int32))
+NAN_PATTERN = int(np.float32(np.nan).view(np.int32))
 
 Formula = Callable[..., Any]
 
@@ -60,6 +65,28 @@ def erf(x: Any) -> Any:
     return _odd(x, tables.ERF_RANGE, tables.ERF_NUMERATOR, tables.ERF_DENOMINATOR)
 
 
+def log(x: Any) -> Any:
+    """ln x: x = m 2^n with m between √½ and √2, n ln 2 in two parts plus f - f²/2 + f³ R(f) for f = m - 1.
+
+    Subnormal numbers are scaled into the normal range first.
+    """
+    bind = _Bindings()
+    x = bind("x", x)
+    tiny = x < _real(SMALLEST_NORMAL)
+    scaled = tirx.Select(tiny, _at_least(SMALLEST, x) * _real(2.0**MANTISSA_BITS), x)
+    pattern = bind("pattern", tirx.reinterpret("int32", scaled), "int32")
+    k = bind("k", tirx.shift_right(pattern - _integer(SQRT_HALF_PATTERN), _integer(MANTISSA_BITS)), "int32")
+    m = tirx.reinterpret("float32", pattern - tirx.shift_left(k, _integer(MANTISSA_BITS)))
+    f = bind("f", m - _real(1.0))
+    n = bind("n", tirx.Cast("float32", k) - tirx.Select(tiny, _real(float(MANTISSA_BITS)), _real(0.0)))
+    square = bind("square", f * f)
+    tail = f * square * _polynomial(tables.LOG, f) - square * _real(0.5) + n * _real(tables.LN2_LOW)
+    value = tail + f + n * _real(tables.LN2_HIGH)
+    infinity, nan = _pattern(INFINITY_PATTERN), _pattern(NAN_PATTERN)
+    special = tirx.Select(tirx.EQ(x, _real(0.0)), _real(0.0) - infinity, nan)
+    return bind.around(tirx.Select(x > _real(0.0), tirx.Select(x < infinity, value, x), special))
+
+
 def power(x: Any, exponent: Any) -> Any | None:
     """x raised to a constant 2, 3 or 4, as products; None for any other exponent."""
     value = float(exponent.value) if isinstance(exponent, tirx.FloatImm) else 0.0
@@ -72,7 +99,7 @@ def power(x: Any, exponent: Any) -> Any | None:
 
 
 FORMULAS: Mapping[str, Formula] = {
-    "tirx.exp": exp, "tirx.sigmoid": sigmoid, "tirx.tanh": tanh, "tirx.erf": erf, "tirx.pow": power,
+    "tirx.exp": exp, "tirx.log": log, "tirx.sigmoid": sigmoid, "tirx.tanh": tanh, "tirx.erf": erf, "tirx.pow": power,
 }
 """By the name of TIR's operator; one that returns None has nothing better."""
 
@@ -128,6 +155,10 @@ def _at_most(bound: float, x: Any) -> Any:
 
 def _real(value: float) -> Any:
     return tirx.const(value, "float32")
+
+
+def _pattern(value: int) -> Any:
+    return tirx.reinterpret("float32", _integer(value))
 
 
 def _integer(value: int) -> Any:

@@ -40,9 +40,9 @@ def _rewritten(function: PrimFunc) -> PrimFunc:
 
 
 def _reduces(function: PrimFunc) -> bool:
-    found: list[SBlock] = []
-    tvm_ffi.structural_walk(function.body, (SBlock, lambda block: found.append(block) if block.init is not None else None))
-    return bool(found)
+    initial: list[Any] = []
+    tvm_ffi.structural_walk(function.body, (SBlock, lambda block: initial.append(block.init)))
+    return any(statement is not None for statement in initial)
 
 
 class _Rewriter:
