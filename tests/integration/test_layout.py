@@ -348,6 +348,45 @@ def test_encoder_is_packed(tmp_path: Path) -> None:
         close(run(made, ids.numpy()), [encoder(ids).numpy()])
 
 
+class Tail(torch.nn.Module):
+    """What models of torch hold and those of ONNX do not: adaptive pooling, bounds as one operator, means of axes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Conv2d(3, 20, 3, stride=2, padding=1)
+        self.norm, self.second = torch.nn.BatchNorm2d(20), torch.nn.Conv2d(20, 32, 3, groups=1)
+        self.last = torch.nn.Linear(128, 24)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = torch.nn.functional.hardswish(torch.nn.functional.relu6(self.norm(self.first(x))))
+        z = torch.nn.functional.adaptive_avg_pool2d(torch.nn.functional.silu(self.second(y)), (2, 2))
+        return self.last(torch.flatten(z, 1)), y.mean((2, 3))
+
+
+def test_a_model_of_torch(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net, x = Tail().eval(), torch.randn(1, 3, 12, 13)
+    save(net, (x,), tmp_path / "net.pt2")
+    made = prepare.prepare(importing.import_model(tmp_path / "net.pt2", "pt2"), BLOCKED)
+    found = calls(made.module)
+    assert found["adaptive_avg_pool2d"] == 1
+    assert conversions(made) == (1, 2), found
+    with torch.no_grad():
+        close(run(made, x.numpy()), [out.numpy() for out in net(x)])
+
+
+def test_a_chain_of_concatenations_is_stored_once(tmp_path: Path) -> None:
+    net = Net(1, 16, 5, 4)
+    maps = net.conv("x", 16)
+    for _ in range(4):
+        maps = net.op("Concat", maps, net.conv(net.op("Relu", net.norm(maps)), 16), axis=1)
+    path = net.save(tmp_path / "model.onnx", net.conv(net.op("Relu", maps), 8, 1))
+    made, x = prepared(path), net.rng.standard_normal((1, 16, 5, 4)).astype(np.float32)
+    found = calls(made.module)
+    assert not any("concatenate" in name and "relu" not in name for name in found), found
+    close(run(made, x), by_onnxruntime(path, x))
+
+
 def test_squeezenet_is_blocked_throughout() -> None:
     made = prepared(numerics.light_model("squeezenet"))
     found = calls(made.module)

@@ -16,6 +16,8 @@ from workers.tvm_backend.layout.expressions import map_shape, operator, shape
 from workers.tvm_backend.layout.values import Values
 
 BLOCKED = f"NCHW{LANES}c"
+MOST_PARTS = 32
+"""Operands of a concatenation that takes others apart: more make functions that are slow to compile."""
 Rule = Callable[[Values, relax.Var, relax.Call], relax.Expr | None]
 """From the values so far, a variable and the call that it is bound to: the call on blocked values, of one axis more
 than the variable's where the result is a feature map; None when the call stays plain."""
@@ -91,14 +93,22 @@ def _reduce(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | No
 
 
 def _concat(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:
-    """Channels behind one another: every map but the last must fill its blocks."""
+    """Channels behind one another: every map but the last must fill its blocks.
+
+    What was concatenated before is taken apart again, so that a chain as in a DenseNet (Huang et al., "Densely
+    connected convolutional networks", 2017) does not have to store each of its links.
+    """
     fields, dims, axis = values.fields(call.args[0]), map_shape(var), call.attrs.axis
     if fields is None or dims is None or axis is None or int(axis) % 4 != 1 or not values.better_blocked(var, fields):
         return None
     shapes = [map_shape(field) for field in fields]
     if any(each is None or each[1] % LANES for each in shapes[:-1]) or shapes[-1] is None:
         return None
-    return relax.op.concat([values.blocked(field) for field in fields], axis=1)
+    parts = [part for field in fields for part in values.parts(field)]
+    if len(parts) > MOST_PARTS:
+        parts = [values.blocked(field) for field in fields]
+    values.bind_parts(var, parts)
+    return relax.op.concat(parts, axis=1)
 
 
 def _in_nchw(attrs: Any) -> bool:

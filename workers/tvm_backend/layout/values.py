@@ -45,6 +45,7 @@ class Values:
         self.builder, self.outlook = builder, outlook
         self._values: dict[relax.Var, _Value] = {param: _Value(plain=param) for param in params}
         self._tuples: dict[relax.Var, relax.Tuple] = {}
+        self._parts: dict[relax.Var, list[relax.Expr]] = {}
 
     def bind(self, var: relax.Var, result: relax.Expr) -> None:
         """Emit ``result`` for ``var``. Where its shape is another than the variable's, it is another layout of it."""
@@ -60,10 +61,19 @@ class Values:
             self._tuples[var] = self._tuples[other]
         else:
             self._values[var] = self._values[other]
+            self._parts[var] = self._parts.get(other, [])
 
     def bind_tuple(self, var: relax.Var, fields: relax.Tuple) -> None:
         """Remember a tuple; it is emitted when it is asked for as a whole."""
         self._tuples[var] = fields
+
+    def parts(self, expr: relax.Expr) -> list[relax.Expr]:
+        """What a feature map is put together from, each in blocks; the map itself where that is not known."""
+        return self._parts.get(expr) or [self.blocked(expr)] if isinstance(expr, relax.Var) else [self.blocked(expr)]
+
+    def bind_parts(self, var: relax.Var, parts: list[relax.Expr]) -> None:
+        """Remember what ``var`` is put together from."""
+        self._parts[var] = parts
 
     def fields(self, expr: relax.Expr) -> list[relax.Expr] | None:
         """The old function's expressions in a tuple; None when they are not known."""
