@@ -395,3 +395,16 @@ def test_squeezenet_is_blocked_throughout() -> None:
     assert not any("conv2d" in name and "blocked" not in name for name in found)
     main = tir.load_module(made.module)["main"]
     assert [tuple(int(d) for d in var.ty.shape.values) for var in main.params[:1]] == [(1, 3, 224, 224)]
+
+
+def test_a_model_that_blocked_layouts_break_is_prepared_without_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_: tvm.IRModule) -> tvm.IRModule:
+        raise ValueError("what nobody thought of")
+
+    net = Net(1, 16, 6, 6)
+    path = net.save(tmp_path / "model.onnx", net.conv("x", 16))
+    monkeypatch.setattr(layout, "block", broken)
+    assert prepared(path).module == prepared(path, PLAIN).module
+    assert "what nobody thought of" in caplog.text

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +23,8 @@ from tunesmith.types import TensorSpec
 from workers.tvm_backend import folding, layout, tir
 from workers.tvm_backend.fast_math.rewrite import with_fast_math
 from workers.tvm_backend.onnx_model import first_line
+
+log = logging.getLogger("tunesmith.prepare")
 
 INLINE_BYTES = 1024
 """Constants up to this size stay in the module; larger ones become parameters."""
@@ -47,14 +51,14 @@ def prepare(mod: tvm.IRModule, preparation: Preparation = PLAIN) -> Prepared:
     """Fold constants, legalise, fuse, and lift weights.
 
     Everything that depends on constants alone is evaluated here, so that the parameters are final and compiling
-    never computes a weight again.
+    never computes a weight again. A model that blocked layouts break is prepared without them, and the log says so.
 
     Raises:
         ModelRejected: TVM cannot lower the model.
     """
     names = json.loads(str(mod["main"].attrs["input_names"]))
     try:
-        mod = _lower(mod, preparation)
+        mod = _blocked(mod, preparation) if preparation.blocked else _lower(mod, preparation)
     except Exception as error:
         # Legalisation raises whatever the operator's lowering raises.
         raise ModelRejected(f"TVM cannot lower the model: {first_line(error)}", field="file") from error
@@ -64,6 +68,15 @@ def prepare(mod: tvm.IRModule, preparation: Preparation = PLAIN) -> Prepared:
         for name, var in zip(names, mod["main"].params, strict=False)
     )
     return Prepared(tir.dump_module(mod), params, inputs, preparation)
+
+
+def _blocked(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
+    try:
+        return _lower(mod, preparation)
+    except Exception:
+        # Nobody should lose a model to what is meant to make it faster.
+        log.warning("blocked layouts do not fit the model, it is prepared without them", exc_info=True)
+        return _lower(mod, dataclasses.replace(preparation, blocked=False))
 
 
 def _lower(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
