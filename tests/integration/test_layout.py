@@ -133,6 +133,18 @@ def groups(net: Net) -> Outputs:
     return [net.conv(net.op("Relu", net.conv(net.conv("x", 24), 24, group=2)), 16)]
 
 
+def shuffled(net: Net) -> Outputs:
+    y = net.op("Relu", net.conv("x", 24, 1, group=3))
+    for _ in range(2):
+        z = net.op("Relu", net.conv(y, 12, 1, group=3))
+        z = net.op("Reshape", z, net.constant([1, 3, 4, 6, 5]))
+        z = net.op("Reshape", net.op("Transpose", z, perm=[0, 2, 1, 3, 4]), net.constant([1, 12, 6, 5]))
+        z = net.op("Mul", net.conv(net.depthwise(z), 24, 1, group=3), net.constant(np.float32(0.5)))
+        y = net.op("Relu", net.op("Add", z, y))
+    y = net.op("Concat", y, net.op("Add", net.conv(y, 8, 1, group=2), net.random(1, 1, 6, 5)), axis=1)
+    return [net.conv(y, 16)]
+
+
 def products(net: Net) -> Outputs:
     y = net.op("Relu", net.op("Add", net.op("MatMul", "x", net.random(10, 48)), net.random(48)))
     y = net.op("MatMul", net.op("MatMul", y, net.random(48, 12)), net.random(12, 10))
@@ -165,6 +177,7 @@ CASES: list[tuple[Callable[[Net], Outputs], tuple[int, ...], int, tuple[int, int
     (steep, (1, 16, 4, 4), 3, (2, 2)),
     (both_ways, (1, 16, 6, 6), 3, (2, 2)),
     (groups, (1, 16, 6, 6), 2, (2, 2)),
+    (shuffled, (1, 12, 6, 5), 1, (1, 1)),
     (products, (2, 7, 10), 2, (0, 0)),
     (regrouped_rows, (2, 7, 12), 3, (0, 0)),
 ]
@@ -198,6 +211,14 @@ def test_results_and_conversions(
     assert sum(n for name, n in found.items() if "conv2d_blocked" in name or "matmul_packed" in name) == count, found
     assert conversions(made) == converted, found
     close(run(made, x), by_onnxruntime(path, x))
+
+
+def test_groups_are_products_with_their_epilogues(tmp_path: Path) -> None:
+    net = Net(1, 12, 6, 5)
+    found = calls(prepared(net.save(tmp_path / "model.onnx", *shuffled(net))).module)
+    assert found["fused_group_matmul_add_relu"] == 3, found
+    assert found["fused_group_matmul_add_add_relu"] == 2, found
+    assert found["group_matmul"] + found["fused_group_matmul_add"] == 1, found
 
 
 def test_bounds_of_an_old_operator_set(tmp_path: Path) -> None:

@@ -88,6 +88,22 @@ def matmul_packed(x: te.Tensor, w: te.Tensor) -> te.Tensor:
     return te.compute((*x.shape[:-1], panels * lanes), value, name="matmul_packed")
 
 
+def group_matmul(w: te.Tensor, x: te.Tensor) -> te.Tensor:
+    """Product for each group.
+
+    Args:
+        w: [G, M, K].
+        x: [G, K, pixels].
+
+    Returns:
+        [G, M, pixels].
+    """
+    groups, rows, depth = (int(d) for d in w.shape)
+    k = te.reduce_axis((0, depth), "k")
+    return te.compute((groups, rows, x.shape[2]), lambda g, m, p: te.sum(w[g, m, k] * x[g, k, p], axis=k),
+                      name="group_matmul")
+
+
 def to_blocked(x: te.Tensor, lanes: int = LANES) -> te.Tensor:
     """[N, C, H, W] in blocks of channels; zeros beyond C."""
     n, channels, height, width = (int(d) for d in x.shape)

@@ -15,6 +15,8 @@ from workers.tvm_backend.layout.compute import LANES
 from workers.tvm_backend.layout.expressions import map_shape, operator, shape, size
 from workers.tvm_backend.layout.values import Values
 
+PLAIN = ("NCHW", "OIHW", "NCHW")
+"""Layouts of input, weights and output."""
 FEW_CHANNELS = 4
 """A plain input of up to this many channels becomes one block of exactly these."""
 FEWEST_OUTPUTS = LANES // 2
@@ -54,8 +56,7 @@ def match(call: relax.Expr) -> Convolution | None:
             or not isinstance(call.args[1], tvm.ir.GenericConst):
         return None
     attrs, source, out = call.attrs, map_shape(call.args[0]), map_shape(call)
-    layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout or attrs.data_layout))
-    if source is None or out is None or shape(call.args[1]) is None or layouts != ("NCHW", "OIHW", "NCHW"):
+    if source is None or out is None or shape(call.args[1]) is None or _layouts(attrs) != PLAIN:
         return None
     weight, groups = folding.constant_array(call.args[1]), int(attrs.groups)
     depthwise = groups == source[1] == out[1] and groups > 1
@@ -94,7 +95,26 @@ def pack_matmul(values: Values, call: relax.Expr) -> relax.Expr | None:
     if lanes is None:
         return None
     packed = folding.to_constant(packing.panels(folding.constant_array(call.args[1]), lanes))
-    return values.call(compute.matmul_packed, values.rows(call.args[0]), packed)
+    return values.call(compute.matmul_packed, values.reshaped(call.args[0]), packed)
+
+
+def group_product(values: Values, call: relax.Expr) -> relax.Expr | None:
+    """A 1×1 convolution of groups on one image as a product for each group: [G, M, K] with [G, K, pixels].
+
+    None when ``call`` is something else. Channels of a group seldom fill blocks, but pixels fill registers.
+    """
+    if operator(call) != "relax.nn.conv2d" or not isinstance(call.args[1], tvm.ir.GenericConst):
+        return None
+    attrs, groups = call.attrs, int(call.attrs.groups)
+    source, kernel, out = map_shape(call.args[0]), map_shape(call.args[1]), map_shape(call)
+    if source is None or kernel is None or out is None or _layouts(attrs) != PLAIN:
+        return None
+    same = source[0] == 1 and kernel[2:] == (1, 1) and source[2:] == out[2:] and _pair(attrs.strides) == (1, 1)
+    if not same or groups == 1 or kernel[1] == 1 or any(int(v) for v in attrs.padding):
+        return None
+    weight = folding.constant_array(call.args[1]).reshape(groups, -1, kernel[1])
+    pixels = values.in_shape(call.args[0], (groups, kernel[1], source[2] * source[3]))
+    return values.call(compute.group_matmul, folding.to_constant(weight), pixels)
 
 
 def _pays(values: Values, found: Convolution, var: relax.Var, data: relax.Var) -> bool:
@@ -102,6 +122,10 @@ def _pays(values: Values, found: Convolution, var: relax.Var, data: relax.Var) -
     blocked = (0 if values.is_blocked(data) else size(data)) + values.outlook.leaving(var)
     plain = (0 if values.is_plain(data) else size(data)) + values.outlook.entering(var)
     return found.macs >= CONVERSION_MACS * (blocked - plain)
+
+
+def _layouts(attrs: Any) -> tuple[str, str, str]:
+    return str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout or attrs.data_layout)
 
 
 def _pair(pair: Any) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from workers.tvm_backend.layout import convolution, operators, rows
+from workers.tvm_backend.layout import convolution, operators, reshapes
 from workers.tvm_backend.layout.expressions import Binding, operator
 from workers.tvm_backend.layout.outlook import Outlook
 from workers.tvm_backend.layout.simplify import simplified
@@ -55,7 +55,7 @@ def _laid_out(values: Values, var: relax.Var, value: relax.Expr) -> relax.Expr |
     """``value`` in another layout than ``var`` has; None when it stays plain."""
     rule = operators.RULES.get(operator(value))
     blocked = convolution.block(values, var, value) if rule is None else rule(values, var, value)
-    return rows.regroup(values, var, value) if blocked is None else blocked
+    return reshapes.keep(values, var, value) if blocked is None else blocked
 
 
 def _plain(values: Values, value: relax.Expr) -> relax.Expr:
@@ -63,9 +63,10 @@ def _plain(values: Values, value: relax.Expr) -> relax.Expr:
         return relax.TupleGetItem(values.plain(value.tuple_value), value.index)
     if not isinstance(value, relax.Call):
         return value
-    packed = convolution.pack_matmul(values, value)
-    if packed is not None:
-        return packed
+    for product in (convolution.pack_matmul, convolution.group_product):
+        packed = product(values, value)
+        if packed is not None:
+            return packed
     return relax.Call(value.op, [values.plain(arg) for arg in value.args], value.attrs, value.ty_args)
 
 
