@@ -24,9 +24,10 @@ def keep(values: Values, var: relax.Var, call: relax.Expr) -> relax.Expr | None:
     name = operator(call)
     if name == "relax.reshape":
         before, after = shape(call.args[0]), shape(var)
-        if before is None or after is None or before[-1:] != after[-1:] or not {len(before), len(after)} <= RANKS:
+        if before is None or after is None or not isinstance(call.args[0], relax.Var):
             return None
-        return values.reshaped(call.args[0])
+        regroups = before[-1:] == after[-1:] and {len(before), len(after)} <= RANKS
+        return values.reshaped(call.args[0]) if regroups else values.in_shape(call.args[0], after)
     if name in (*FINITE, *STEEP) and values.is_reshaped(call.args[0]):
         return relax.Call(call.op, [values.reshaped(call.args[0]), *call.args[1:]], call.attrs, call.ty_args)
     if name in (*BINARY, "relax.divide"):

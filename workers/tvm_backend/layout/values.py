@@ -123,9 +123,8 @@ class Values:
         value, dims = self._values[expr], map_shape(expr)
         assert dims is not None
         if value.blocked is None:
-            n, channels, height, width = dims
-            if height == width == 1 and channels % LANES == 0:
-                value.blocked = self.in_shape(expr, (n, channels // LANES, height, width, LANES))
+            if _is_vector(expr):
+                value.blocked = self.in_shape(expr, (dims[0], dims[1] // LANES, 1, 1, LANES))
             else:
                 value.blocked = self.emit(compute.to_blocked, self.plain(expr))
         return value.blocked
@@ -150,7 +149,9 @@ class Values:
 
     def in_shape(self, expr: relax.Var, dims: tuple[int, ...]) -> relax.Expr:
         """``expr`` in the shape ``dims``, of as many elements."""
-        found = self.reshaped(expr)
+        value = self._known(expr)
+        in_order = value is not None and value.plain is None and value.blocked is not None and _is_vector(expr)
+        found = value.blocked if value is not None and in_order else self.reshaped(expr)
         return found if shape(found) == dims else self.builder.emit(relax.op.reshape(found, dims))
 
     def unblocked(self, blocked: relax.Expr, dims: Shape) -> relax.Expr:
@@ -169,3 +170,9 @@ class Values:
 
     def _known(self, expr: relax.Expr) -> _Value | None:
         return self._values.get(expr) if isinstance(expr, relax.Var) else None
+
+
+def _is_vector(expr: relax.Expr) -> bool:
+    """Whether the elements of a map have the same order in both layouts: one pixel, whose channels fill blocks."""
+    dims = map_shape(expr)
+    return dims is not None and dims[1] % LANES == 0 and dims[2:] == (1, 1)
