@@ -70,7 +70,8 @@ class Values:
 
     def parts(self, expr: relax.Expr) -> list[relax.Expr]:
         """What a feature map is put together from, each in blocks; the map itself where that is not known."""
-        return self._parts.get(expr) or [self.blocked(expr)] if isinstance(expr, relax.Var) else [self.blocked(expr)]
+        known = self._parts.get(expr) if isinstance(expr, relax.Var) else None
+        return known or [self.blocked(expr)]
 
     def bind_parts(self, var: relax.Var, parts: list[relax.Expr]) -> None:
         """Remember what ``var`` is put together from."""
@@ -123,7 +124,7 @@ class Values:
         value, dims = self._values[expr], map_shape(expr)
         assert dims is not None
         if value.blocked is None:
-            if _is_vector(expr):
+            if _is_vector(dims):
                 value.blocked = self.in_shape(expr, (dims[0], dims[1] // LANES, 1, 1, LANES))
             else:
                 value.blocked = self.emit(compute.to_blocked, self.plain(expr))
@@ -149,14 +150,15 @@ class Values:
 
     def in_shape(self, expr: relax.Var, dims: tuple[int, ...]) -> relax.Expr:
         """``expr`` in the shape ``dims``, of as many elements."""
-        value = self._known(expr)
-        in_order = value is not None and value.plain is None and value.blocked is not None and _is_vector(expr)
-        found = value.blocked if value is not None and in_order else self.reshaped(expr)
+        value, found = self._known(expr), None
+        if value is not None and value.plain is None and _is_vector(map_shape(expr)):
+            found = value.blocked
+        found = self.reshaped(expr) if found is None else found
         return found if shape(found) == dims else self.builder.emit(relax.op.reshape(found, dims))
 
     def unblocked(self, blocked: relax.Expr, dims: Shape) -> relax.Expr:
         """A blocked expression of the new function as [N, C, H, W]."""
-        if dims[2] == dims[3] == 1 and dims[1] % LANES == 0:
+        if _is_vector(dims):
             return self.builder.emit(relax.op.reshape(blocked, dims))
         return self.emit(compute.to_plain, blocked, dims[1])
 
@@ -172,7 +174,6 @@ class Values:
         return self._values.get(expr) if isinstance(expr, relax.Var) else None
 
 
-def _is_vector(expr: relax.Expr) -> bool:
+def _is_vector(dims: Shape | None) -> bool:
     """Whether the elements of a map have the same order in both layouts: one pixel, whose channels fill blocks."""
-    dims = map_shape(expr)
     return dims is not None and dims[1] % LANES == 0 and dims[2:] == (1, 1)
