@@ -32,7 +32,7 @@ def residual(net: Net) -> Outputs:
 
 
 def fire(net: Net) -> Outputs:
-    y = net.op("Relu", net.conv("x", 12, 1))
+    y = net.op("Relu", net.conv("x", 12))
     y = net.op("Concat", net.op("Relu", net.conv(y, 16, 1)), net.op("Relu", net.conv(y, 20)), axis=1)
     return [net.op("GlobalAveragePool", net.conv(net.op("Dropout", y), 10, 1))]
 
@@ -140,12 +140,12 @@ def regrouped_rows(net: Net) -> Outputs:
 
 CASES: list[tuple[Callable[[Net], Outputs], tuple[int, ...], int, tuple[int, int]]] = [
     # network, extents of its input, functions that are blocked or packed, conversions into blocks and back
-    (odd_channels, (1, 5, 9, 7), 2, (1, 1)),
-    (image, (1, 3, 13, 14), 3, (1, 0)),
+    (odd_channels, (1, 5, 9, 7), 2, (0, 1)),
+    (image, (1, 3, 13, 14), 3, (0, 0)),
     (residual, (2, 16, 6, 6), 7, (1, 1)),
     (fire, (1, 16, 5, 6), 4, (1, 1)),
     (ragged_concat, (1, 16, 5, 5), 3, (2, 3)),
-    (separable, (1, 3, 12, 12), 7, (1, 1)),
+    (separable, (1, 3, 12, 12), 7, (0, 1)),
     (squeeze_and_excite, (1, 16, 5, 7), 4, (1, 1)),
     (dense_gate, (1, 16, 5, 5), 3, (1, 1)),
     (before_activation, (1, 16, 5, 4), 3, (1, 1)),

@@ -95,7 +95,7 @@ def test_random_networks(tmp_path_factory: pytest.TempPathFactory, chain: tuple[
     close(run(prepared(path), x), theirs)
 
 
-@given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, 3, LANES]))
+@given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, LANES]))
 def test_packed_weights_hold_every_weight_and_zeros(outs: int, channels: int, inner: int) -> None:
     weight = np.arange(1, 1 + outs * channels * 6, dtype=np.float32).reshape(outs, channels, 2, 3)
     packed = packing.conv2d_weight(weight, inner)
@@ -207,7 +207,7 @@ def test_a_model_of_torch(tmp_path: Path) -> None:
     made = prepare.prepare(importing.import_model(tmp_path / "net.pt2", "pt2"), BLOCKED)
     found = calls(made.module)
     assert found["adaptive_avg_pool2d"] == 1
-    assert conversions(made) == (1, 2), found
+    assert conversions(made) == (0, 2), found
     with torch.no_grad():
         close(run(made, x.numpy()), [out.numpy() for out in net(x)])
 
@@ -227,7 +227,7 @@ def test_a_chain_of_concatenations_is_stored_once(tmp_path: Path) -> None:
 def test_squeezenet_is_blocked_throughout() -> None:
     made = prepared(numerics.light_model("squeezenet"))
     found = calls(made.module)
-    assert conversions(made) == (1, 1), found
+    assert conversions(made) == (0, 1), found
     assert sum(n for name, n in found.items() if "conv2d_blocked" in name) == 26
     assert not any("conv2d" in name and "blocked" not in name for name in found)
     main = tir.load_module(made.module)["main"]

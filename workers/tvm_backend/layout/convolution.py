@@ -12,13 +12,11 @@ from tvm import relax
 from workers.tvm_backend import folding
 from workers.tvm_backend.layout import compute, packing
 from workers.tvm_backend.layout.compute import LANES
-from workers.tvm_backend.layout.expressions import map_shape, operator, shape, size
+from workers.tvm_backend.layout.expressions import Shape, map_shape, operator, shape, size
 from workers.tvm_backend.layout.values import Values
 
 PLAIN = ("NCHW", "OIHW", "NCHW")
 """Layouts of input, weights and output."""
-FEW_CHANNELS = 4
-"""A plain input of up to this many channels becomes one block of exactly these."""
 FEWEST_OUTPUTS = LANES // 2
 """With fewer output channels more than half of each block would be zeros."""
 CONVERSION_MACS = 32
@@ -35,15 +33,22 @@ class Convolution:
         stride, dilation: of height and width.
         padding: top, left, bottom, right.
         depthwise: each channel by itself.
+        source: [N, C, H, W] of its input.
         macs: its multiplications.
     """
 
     weight: NDArray[Any]
+    source: Shape
     stride: tuple[int, int]
     padding: tuple[int, int, int, int]
     dilation: tuple[int, int]
     depthwise: bool
     macs: int
+
+    @property
+    def planes(self) -> bool:
+        """The channels of its input would not fill a block: it may be read as it lies, a block for each of them."""
+        return not self.depthwise and self.source[1] < LANES
 
 
 def match(call: relax.Expr) -> Convolution | None:
@@ -63,8 +68,8 @@ def match(call: relax.Expr) -> Convolution | None:
     if not depthwise and (groups != 1 or out[1] < FEWEST_OUTPUTS):
         return None
     top, left, bottom, right = (int(v) for v in attrs.padding)
-    return Convolution(weight, _pair(attrs.strides), (top, left, bottom, right), _pair(attrs.dilation), depthwise,
-                       size(call) * weight[0].size)
+    return Convolution(weight, source, _pair(attrs.strides), (top, left, bottom, right), _pair(attrs.dilation),
+                       depthwise, size(call) * weight[0].size)
 
 
 def block(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:
@@ -77,11 +82,11 @@ def block(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None
     if found.depthwise:
         weight = folding.to_constant(packing.depthwise_weight(found.weight))
         return values.call(compute.depthwise_conv2d_blocked, values.blocked(data), weight, *options)
-    channels = found.weight.shape[1]
-    narrow = channels <= FEW_CHANNELS and not values.is_blocked(data)
-    weight = folding.to_constant(packing.conv2d_weight(found.weight, channels if narrow else LANES))
-    source = values.narrow(data) if narrow else values.blocked(data)
-    return values.call(compute.conv2d_blocked, source, weight, *options)
+    if found.planes and values.is_plain(data):
+        weight = folding.to_constant(packing.conv2d_weight(found.weight, 1))
+        return values.call(compute.conv2d_blocked, values.in_shape(data, (*found.source, 1)), weight, *options)
+    weight = folding.to_constant(packing.conv2d_weight(found.weight, LANES))
+    return values.call(compute.conv2d_blocked, values.blocked(data), weight, *options)
 
 
 def pack_matmul(values: Values, call: relax.Expr) -> relax.Expr | None:
@@ -119,7 +124,8 @@ def group_product(values: Values, call: relax.Expr) -> relax.Expr | None:
 
 def _pays(values: Values, found: Convolution, var: relax.Var, data: relax.Var) -> bool:
     """Whether the faster kernel is worth the conversions that it causes, less those that a plain one would."""
-    blocked = (0 if values.is_blocked(data) else size(data)) + values.outlook.leaving(var)
+    ready = values.is_blocked(data) or (found.planes and values.is_plain(data))
+    blocked = (0 if ready else size(data)) + values.outlook.leaving(var)
     plain = (0 if values.is_plain(data) else size(data)) + values.outlook.entering(var)
     return found.macs >= CONVERSION_MACS * (blocked - plain)
 

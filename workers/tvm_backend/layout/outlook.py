@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 
 from tvm import relax
 
-from workers.tvm_backend.layout.expressions import Binding, operands, operator, size
+from workers.tvm_backend.layout.expressions import Binding, operands, size
 
-Role = Callable[[relax.Expr], bool]
+
+class Role(enum.Enum):
+    """What an operator takes: blocked values, plain ones, either, or either while its result has the same layout."""
+
+    BLOCKED = enum.auto()
+    PLAIN = enum.auto()
+    EITHER = enum.auto()
+    SAME = enum.auto()
 
 
 class Outlook:
@@ -20,14 +28,13 @@ class Outlook:
     together, which a comparison of two layouts can bear.
     """
 
-    def __init__(self, bindings: list[Binding], outputs: relax.Expr, wants: Role, bends: Role) -> None:
+    def __init__(self, bindings: list[Binding], outputs: relax.Expr, role: Callable[[relax.Expr], Role]) -> None:
         """Go through the bindings from the last to the first.
 
         Args:
             bindings: of a straight-line function, in order.
             outputs: what the function returns.
-            wants: is a convolution whose kernel is blocked whatever stands around it.
-            bends: works in either layout.
+            role: of what a variable is bound to.
         """
         self._leaving: dict[relax.Var, int] = {}
         self._entering: dict[relax.Var, int] = {}
@@ -35,12 +42,11 @@ class Outlook:
             self._note(used, size(used), 0)
         for var, value in reversed(bindings):
             for used in operands(value):
-                if wants(value):
-                    self._note(used, 0, size(used))
-                elif bends(value) or not operator(value):
+                kind = role(value)
+                if kind is Role.SAME:
                     self._note(used, self.leaving(var), self.entering(var))
                 else:
-                    self._note(used, size(used), 0)
+                    self._note(used, size(used) * (kind is Role.PLAIN), size(used) * (kind is Role.BLOCKED))
 
     def leaving(self, var: relax.Var) -> int:
         """Elements that somebody needs plain after ``var``."""

@@ -23,13 +23,11 @@ class _Value:
     Attributes:
         plain: in its own layout.
         blocked: [N, ceil(C / LANES), H, W, LANES].
-        narrow: [N, 1, H, W, C].
         reshaped: the same elements in the same order under another shape of at most four axes.
     """
 
     plain: relax.Expr | None = None
     blocked: relax.Expr | None = None
-    narrow: relax.Expr | None = None
     reshaped: relax.Expr | None = None
 
 
@@ -129,14 +127,6 @@ class Values:
             else:
                 value.blocked = self.emit(compute.to_blocked, self.plain(expr))
         return value.blocked
-
-    def narrow(self, expr: relax.Var) -> relax.Expr:
-        """A plain feature map of few channels with all of them in one block."""
-        value, dims = self._values[expr], map_shape(expr)
-        assert dims is not None
-        if value.narrow is None:
-            value.narrow = self.emit(compute.to_blocked, self.plain(expr), dims[1])
-        return value.narrow
 
     def is_reshaped(self, expr: relax.Expr) -> bool:
         """Whether there is nothing but another shape of it."""
