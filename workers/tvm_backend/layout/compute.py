@@ -20,7 +20,7 @@ def conv2d_blocked(x: te.Tensor, w: te.Tensor, stride: tuple[int, int], padding:
     """Convolution of one group.
 
     Args:
-        x: [N, CB, H, W, ci]; ci is LANES, or 1 where a plain map of few channels is read as it lies.
+        x: [N, CB, H, W, ci]; ci is LANES, or 1 where a plain map is read as it lies.
         w: [OB, CB, KH, KW, ci, co].
         stride, dilation: of height and width.
         padding: top, left, bottom, right.

@@ -45,11 +45,6 @@ class Convolution:
     depthwise: bool
     macs: int
 
-    @property
-    def planes(self) -> bool:
-        """The channels of its input would not fill a block: it may be read as it lies, a block for each of them."""
-        return not self.depthwise and self.source[1] < LANES
-
 
 def match(call: relax.Expr) -> Convolution | None:
     """A call as a convolution with a blocked kernel; None when it has none, or is something else.
@@ -82,11 +77,13 @@ def block(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None
     if found.depthwise:
         weight = folding.to_constant(packing.depthwise_weight(found.weight))
         return values.call(compute.depthwise_conv2d_blocked, values.blocked(data), weight, *options)
-    if found.planes and values.is_plain(data):
-        weight = folding.to_constant(packing.conv2d_weight(found.weight, 1))
-        return values.call(compute.conv2d_blocked, values.in_shape(data, (*found.source, 1)), weight, *options)
-    weight = folding.to_constant(packing.conv2d_weight(found.weight, LANES))
-    return values.call(compute.conv2d_blocked, values.blocked(data), weight, *options)
+    filled = found.source[1] % LANES == 0
+    if values.is_blocked(data) and (filled or not values.is_plain(data)):
+        source, inner = values.blocked(data), LANES
+    else:  # a kernel that takes one value for all its outputs does not mind how far the next channel lies away
+        source, inner = values.in_shape(data, (*found.source, 1)), 1
+    weight = folding.to_constant(packing.conv2d_weight(found.weight, inner))
+    return values.call(compute.conv2d_blocked, source, weight, *options)
 
 
 def pack_matmul(values: Values, call: relax.Expr) -> relax.Expr | None:
@@ -124,10 +121,9 @@ def group_product(values: Values, call: relax.Expr) -> relax.Expr | None:
 
 def _pays(values: Values, found: Convolution, var: relax.Var, data: relax.Var) -> bool:
     """Whether the faster kernel is worth the conversions that it causes, less those that a plain one would."""
-    ready = values.is_blocked(data) or (found.planes and values.is_plain(data))
-    blocked = (0 if ready else size(data)) + values.outlook.leaving(var)
-    plain = (0 if values.is_plain(data) else size(data)) + values.outlook.entering(var)
-    return found.macs >= CONVERSION_MACS * (blocked - plain)
+    into = size(data) if found.depthwise and not values.is_blocked(data) else 0
+    back = 0 if values.is_plain(data) else size(data)
+    return found.macs >= CONVERSION_MACS * (into + values.outlook.leaving(var) - back)
 
 
 def _layouts(attrs: Any) -> tuple[str, str, str]:

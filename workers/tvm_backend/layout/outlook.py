@@ -1,4 +1,4 @@
-"""What follows each value of a function: how much would have to be converted later, were it blocked or plain."""
+"""What follows each value of a function: how much somebody would have to turn back later, were it blocked."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from workers.tvm_backend.layout.expressions import Binding, operands, size
 
 
 class Role(enum.Enum):
-    """What an operator takes: blocked values, plain ones, either, or either while its result has the same layout."""
+    """What an operator takes: plain values, either layout, or either while its result has the same."""
 
-    BLOCKED = enum.auto()
     PLAIN = enum.auto()
     EITHER = enum.auto()
     SAME = enum.auto()
 
 
 class Outlook:
-    """Elements to convert after each variable, seen from the end of the function.
+    """Elements to make plain after each variable, seen from the end of the function.
 
     Operators that work in either layout hand on what follows them, so that a conversion is counted where it would
     happen, behind a pooling say, and never for more than the value itself, which could be converted instead. Of several
@@ -37,26 +36,17 @@ class Outlook:
             role: of what a variable is bound to.
         """
         self._leaving: dict[relax.Var, int] = {}
-        self._entering: dict[relax.Var, int] = {}
         for used in operands(outputs):
-            self._note(used, size(used), 0)
+            self._note(used, size(used))
         for var, value in reversed(bindings):
-            for used in operands(value):
-                kind = role(value)
-                if kind is Role.SAME:
-                    self._note(used, self.leaving(var), self.entering(var))
-                else:
-                    self._note(used, size(used) * (kind is Role.PLAIN), size(used) * (kind is Role.BLOCKED))
+            kind = role(value)
+            for used in operands(value) if kind is not Role.EITHER else ():
+                self._note(used, self.leaving(var) if kind is Role.SAME else size(used))
 
     def leaving(self, var: relax.Var) -> int:
         """Elements that somebody needs plain after ``var``."""
         return self._leaving.get(var, 0)
 
-    def entering(self, var: relax.Var) -> int:
-        """Elements that somebody needs blocked after ``var``."""
-        return self._entering.get(var, 0)
-
-    def _note(self, var: relax.Var, leaving: int, entering: int) -> None:
-        most = size(var) or max(leaving, entering)  # a tuple has no size of its own
-        self._leaving[var] = max(min(leaving, most), self.leaving(var))
-        self._entering[var] = max(min(entering, most), self.entering(var))
+    def _note(self, var: relax.Var, elements: int) -> None:
+        most = size(var) or elements  # a tuple has no size of its own
+        self._leaving[var] = max(min(elements, most), self.leaving(var))

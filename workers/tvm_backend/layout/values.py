@@ -94,7 +94,7 @@ class Values:
         """Whether ``var``, an operator on these, converts no more in blocked than in plain layout; some are blocked."""
         some = [each for each in operands if isinstance(each, relax.Var)]
         blocked = sum(size(each) for each in some if not self.is_blocked(each)) + self.outlook.leaving(var)
-        plain = sum(size(each) for each in some if not self.is_plain(each)) + self.outlook.entering(var)
+        plain = sum(size(each) for each in some if not self.is_plain(each))
         return any(self.is_blocked(each) for each in some) and blocked <= plain
 
     def plain(self, expr: relax.Expr) -> relax.Expr:
