@@ -10,12 +10,17 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-import tvm
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
-from tvm import relax
 
-from workers.tvm_backend import prepare, tir
+from workers.tvm_backend.warm import warm
+
+warm("llvm")
+
+import tvm  # noqa: E402
+from tvm import relax  # noqa: E402
+
+from workers.tvm_backend import prepare, tir  # noqa: E402
 
 Array = NDArray[Any]
 

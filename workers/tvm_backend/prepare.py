@@ -85,6 +85,7 @@ def _lower(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
         transform.CanonicalizeBindings(),
         transform.DeadCodeElimination(),
     ]
+    views = [transform.RewriteDataflowReshape(), transform.DeadCodeElimination()]  # no kernels, so no tasks
     passes = [
         transform.DeadCodeElimination(),
         tvm.transform.module_pass(lambda module, _: folding.fold(module), opt_level=0, name="tunesmith.fold"),
@@ -99,6 +100,7 @@ def _lower(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
         transform.FuseOps(),
         transform.FuseTIR(),
         transform.DeadCodeElimination(),
+        *(views if preparation.blocked else ()),
         tvm.transform.module_pass(lambda module, _: _keep_layouts(module), opt_level=0, name="tunesmith.layouts"),
     ]
     mod = tvm.transform.Sequential(passes)(mod)

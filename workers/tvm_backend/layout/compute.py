@@ -20,7 +20,7 @@ def conv2d_blocked(x: te.Tensor, w: te.Tensor, stride: tuple[int, int], padding:
     """Convolution of one group.
 
     Args:
-        x: [N, CB, H, W, ci]; ci is LANES, or all of a few channels.
+        x: [N, CB, H, W, ci]; ci is LANES, or 1 where a plain map is read as it lies.
         w: [OB, CB, KH, KW, ci, co].
         stride, dilation: of height and width.
         padding: top, left, bottom, right.
@@ -86,6 +86,22 @@ def matmul_packed(x: te.Tensor, w: te.Tensor) -> te.Tensor:
         return te.sum(x[row] * w[column // lanes, k, column % lanes], axis=k)
 
     return te.compute((*x.shape[:-1], panels * lanes), value, name="matmul_packed")
+
+
+def group_matmul(w: te.Tensor, x: te.Tensor) -> te.Tensor:
+    """Product for each group.
+
+    Args:
+        w: [G, M, K].
+        x: [G, K, pixels].
+
+    Returns:
+        [G, M, pixels].
+    """
+    groups, rows, depth = (int(d) for d in w.shape)
+    k = te.reduce_axis((0, depth), "k")
+    return te.compute((groups, rows, x.shape[2]), lambda g, m, p: te.sum(w[g, m, k] * x[g, k, p], axis=k),
+                      name="group_matmul")
 
 
 def to_blocked(x: te.Tensor, lanes: int = LANES) -> te.Tensor:

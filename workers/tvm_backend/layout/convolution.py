@@ -12,11 +12,11 @@ from tvm import relax
 from workers.tvm_backend import folding
 from workers.tvm_backend.layout import compute, packing
 from workers.tvm_backend.layout.compute import LANES
-from workers.tvm_backend.layout.expressions import map_shape, operator, shape, size
+from workers.tvm_backend.layout.expressions import Shape, map_shape, operator, shape, size
 from workers.tvm_backend.layout.values import Values
 
-FEW_CHANNELS = 4
-"""A plain input of up to this many channels becomes one block of exactly these."""
+PLAIN = ("NCHW", "OIHW", "NCHW")
+"""Layouts of input, weights and output."""
 FEWEST_OUTPUTS = LANES // 2
 """With fewer output channels more than half of each block would be zeros."""
 CONVERSION_MACS = 32
@@ -33,10 +33,12 @@ class Convolution:
         stride, dilation: of height and width.
         padding: top, left, bottom, right.
         depthwise: each channel by itself.
+        source: [N, C, H, W] of its input.
         macs: its multiplications.
     """
 
     weight: NDArray[Any]
+    source: Shape
     stride: tuple[int, int]
     padding: tuple[int, int, int, int]
     dilation: tuple[int, int]
@@ -54,16 +56,15 @@ def match(call: relax.Expr) -> Convolution | None:
             or not isinstance(call.args[1], tvm.ir.GenericConst):
         return None
     attrs, source, out = call.attrs, map_shape(call.args[0]), map_shape(call)
-    layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout or attrs.data_layout))
-    if source is None or out is None or shape(call.args[1]) is None or layouts != ("NCHW", "OIHW", "NCHW"):
+    if source is None or out is None or shape(call.args[1]) is None or _layouts(attrs) != PLAIN:
         return None
     weight, groups = folding.constant_array(call.args[1]), int(attrs.groups)
     depthwise = groups == source[1] == out[1] and groups > 1
     if not depthwise and (groups != 1 or out[1] < FEWEST_OUTPUTS):
         return None
     top, left, bottom, right = (int(v) for v in attrs.padding)
-    return Convolution(weight, _pair(attrs.strides), (top, left, bottom, right), _pair(attrs.dilation), depthwise,
-                       size(call) * weight[0].size)
+    return Convolution(weight, source, _pair(attrs.strides), (top, left, bottom, right), _pair(attrs.dilation),
+                       depthwise, size(call) * weight[0].size)
 
 
 def block(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:
@@ -76,10 +77,12 @@ def block(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None
     if found.depthwise:
         weight = folding.to_constant(packing.depthwise_weight(found.weight))
         return values.call(compute.depthwise_conv2d_blocked, values.blocked(data), weight, *options)
-    channels = found.weight.shape[1]
-    narrow = channels <= FEW_CHANNELS and not values.is_blocked(data)
-    weight = folding.to_constant(packing.conv2d_weight(found.weight, channels if narrow else LANES))
-    source = values.narrow(data) if narrow else values.blocked(data)
+    filled = found.source[1] % LANES == 0
+    if values.is_blocked(data) and (filled or not values.is_plain(data)):
+        source, inner = values.blocked(data), LANES
+    else:  # a kernel that takes one value for all its outputs does not mind how far the next channel lies away
+        source, inner = values.in_shape(data, (*found.source, 1)), 1
+    weight = folding.to_constant(packing.conv2d_weight(found.weight, inner))
     return values.call(compute.conv2d_blocked, source, weight, *options)
 
 
@@ -94,14 +97,37 @@ def pack_matmul(values: Values, call: relax.Expr) -> relax.Expr | None:
     if lanes is None:
         return None
     packed = folding.to_constant(packing.panels(folding.constant_array(call.args[1]), lanes))
-    return values.call(compute.matmul_packed, values.rows(call.args[0]), packed)
+    return values.call(compute.matmul_packed, values.reshaped(call.args[0]), packed)
+
+
+def group_product(values: Values, call: relax.Expr) -> relax.Expr | None:
+    """A 1×1 convolution of groups on one image as a product for each group: [G, M, K] with [G, K, pixels].
+
+    None when ``call`` is something else. Channels of a group seldom fill blocks, but pixels fill registers.
+    """
+    if operator(call) != "relax.nn.conv2d" or not isinstance(call.args[1], tvm.ir.GenericConst):
+        return None
+    attrs, groups = call.attrs, int(call.attrs.groups)
+    source, kernel, out = map_shape(call.args[0]), map_shape(call.args[1]), map_shape(call)
+    if source is None or kernel is None or out is None or _layouts(attrs) != PLAIN:
+        return None
+    same = source[0] == 1 and kernel[2:] == (1, 1) and source[2:] == out[2:] and _pair(attrs.strides) == (1, 1)
+    if not same or groups == 1 or kernel[1] == 1 or any(int(v) for v in attrs.padding):
+        return None
+    weight = folding.constant_array(call.args[1]).reshape(groups, -1, kernel[1])
+    pixels = values.in_shape(call.args[0], (groups, kernel[1], source[2] * source[3]))
+    return values.call(compute.group_matmul, folding.to_constant(weight), pixels)
 
 
 def _pays(values: Values, found: Convolution, var: relax.Var, data: relax.Var) -> bool:
     """Whether the faster kernel is worth the conversions that it causes, less those that a plain one would."""
-    blocked = (0 if values.is_blocked(data) else size(data)) + values.outlook.leaving(var)
-    plain = (0 if values.is_plain(data) else size(data)) + values.outlook.entering(var)
-    return found.macs >= CONVERSION_MACS * (blocked - plain)
+    into = size(data) if found.depthwise and not values.is_blocked(data) else 0
+    back = 0 if values.is_plain(data) else size(data)
+    return found.macs >= CONVERSION_MACS * (into + values.outlook.leaving(var) - back)
+
+
+def _layouts(attrs: Any) -> tuple[str, str, str]:
+    return str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout or attrs.data_layout)
 
 
 def _pair(pair: Any) -> tuple[int, int]:

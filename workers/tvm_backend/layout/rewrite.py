@@ -5,9 +5,9 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from workers.tvm_backend.layout import convolution, operators, rows
+from workers.tvm_backend.layout import convolution, operators, reshapes
 from workers.tvm_backend.layout.expressions import Binding, operator
-from workers.tvm_backend.layout.outlook import Outlook
+from workers.tvm_backend.layout.outlook import Outlook, Role
 from workers.tvm_backend.layout.simplify import simplified
 from workers.tvm_backend.layout.values import Values
 
@@ -30,7 +30,7 @@ def block(mod: tvm.IRModule) -> tvm.IRModule:
     builder = relax.BlockBuilder(tvm.IRModule(rest, attrs=mod.attrs))
     with builder.function("main", list(main.params)):
         with builder.dataflow():
-            values = Values(builder, main.params, Outlook(bindings, main.body.body, _wants, _bends))
+            values = Values(builder, main.params, Outlook(bindings, main.body.body, _role))
             _rebuild(values, bindings)
             result = builder.emit_output(values.plain(main.body.body))
         builder.emit_func_output(result)
@@ -55,7 +55,7 @@ def _laid_out(values: Values, var: relax.Var, value: relax.Expr) -> relax.Expr |
     """``value`` in another layout than ``var`` has; None when it stays plain."""
     rule = operators.RULES.get(operator(value))
     blocked = convolution.block(values, var, value) if rule is None else rule(values, var, value)
-    return rows.regroup(values, var, value) if blocked is None else blocked
+    return reshapes.keep(values, var, value) if blocked is None else blocked
 
 
 def _plain(values: Values, value: relax.Expr) -> relax.Expr:
@@ -63,19 +63,19 @@ def _plain(values: Values, value: relax.Expr) -> relax.Expr:
         return relax.TupleGetItem(values.plain(value.tuple_value), value.index)
     if not isinstance(value, relax.Call):
         return value
-    packed = convolution.pack_matmul(values, value)
-    if packed is not None:
-        return packed
+    for product in (convolution.pack_matmul, convolution.group_product):
+        packed = product(values, value)
+        if packed is not None:
+            return packed
     return relax.Call(value.op, [values.plain(arg) for arg in value.args], value.attrs, value.ty_args)
 
 
-def _wants(value: relax.Expr) -> bool:
+def _role(value: relax.Expr) -> Role:
     found = convolution.match(value)
-    return found is not None and not found.depthwise
-
-
-def _bends(value: relax.Expr) -> bool:
-    return operator(value) in operators.RULES or convolution.match(value) is not None
+    if found is not None and not found.depthwise:
+        return Role.EITHER
+    same = found is not None or not operator(value) or operator(value) in operators.RULES
+    return Role.SAME if same else Role.PLAIN
 
 
 def _straight(mod: tvm.IRModule) -> list[Binding] | None:

@@ -23,14 +23,12 @@ class _Value:
     Attributes:
         plain: in its own layout.
         blocked: [N, ceil(C / LANES), H, W, LANES].
-        narrow: [N, 1, H, W, C].
-        rows: a matrix whose rows are grouped by other axes than its own.
+        reshaped: the same elements in the same order under another shape of at most four axes.
     """
 
     plain: relax.Expr | None = None
     blocked: relax.Expr | None = None
-    narrow: relax.Expr | None = None
-    rows: relax.Expr | None = None
+    reshaped: relax.Expr | None = None
 
 
 class Values:
@@ -50,10 +48,11 @@ class Values:
     def bind(self, var: relax.Var, result: relax.Expr) -> None:
         """Emit ``result`` for ``var``. Where its shape is another than the variable's, it is another layout of it."""
         done = self.builder.emit(result, name_hint=str(var.name))
-        if shape(done) == shape(var):
+        dims = shape(done)
+        if dims == shape(var):
             self._values[var] = _Value(plain=done)
         else:
-            self._values[var] = _Value(rows=done) if map_shape(var) is None else _Value(blocked=done)
+            self._values[var] = _Value(blocked=done) if dims is not None and len(dims) == 5 else _Value(reshaped=done)
 
     def bind_same(self, var: relax.Var, other: relax.Var) -> None:
         """``var`` is another name of ``other``."""
@@ -69,7 +68,8 @@ class Values:
 
     def parts(self, expr: relax.Expr) -> list[relax.Expr]:
         """What a feature map is put together from, each in blocks; the map itself where that is not known."""
-        return self._parts.get(expr) or [self.blocked(expr)] if isinstance(expr, relax.Var) else [self.blocked(expr)]
+        known = self._parts.get(expr) if isinstance(expr, relax.Var) else None
+        return known or [self.blocked(expr)]
 
     def bind_parts(self, var: relax.Var, parts: list[relax.Expr]) -> None:
         """Remember what ``var`` is put together from."""
@@ -86,15 +86,15 @@ class Values:
         return value is not None and value.blocked is not None
 
     def is_plain(self, expr: relax.Expr) -> bool:
-        """Whether there is a plain layout of it already."""
+        """Whether there is a plain layout of it already, or one that a reshape makes plain."""
         value = self._known(expr)
-        return value is None or value.plain is not None
+        return value is None or value.plain is not None or value.reshaped is not None
 
     def better_blocked(self, var: relax.Var, operands: Iterable[relax.Expr]) -> bool:
         """Whether ``var``, an operator on these, converts no more in blocked than in plain layout; some are blocked."""
         some = [each for each in operands if isinstance(each, relax.Var)]
         blocked = sum(size(each) for each in some if not self.is_blocked(each)) + self.outlook.leaving(var)
-        plain = sum(size(each) for each in some if not self.is_plain(each)) + self.outlook.entering(var)
+        plain = sum(size(each) for each in some if not self.is_plain(each))
         return any(self.is_blocked(each) for each in some) and blocked <= plain
 
     def plain(self, expr: relax.Expr) -> relax.Expr:
@@ -111,7 +111,7 @@ class Values:
         if value.plain is None:
             dims = shape(expr)
             assert dims is not None
-            value.plain = self.builder.emit(relax.op.reshape(value.rows, dims)) if value.blocked is None \
+            value.plain = self.builder.emit(relax.op.reshape(value.reshaped, dims)) if value.blocked is None \
                 else self.unblocked(value.blocked, (dims[0], dims[1], dims[2], dims[3]))
         return value.plain
 
@@ -122,35 +122,33 @@ class Values:
         value, dims = self._values[expr], map_shape(expr)
         assert dims is not None
         if value.blocked is None:
-            n, channels, height, width = dims
-            if height == width == 1 and channels % LANES == 0:
-                value.blocked = self.builder.emit(
-                    relax.op.reshape(value.plain, (n, channels // LANES, height, width, LANES)))
+            if _is_vector(dims):
+                value.blocked = self.in_shape(expr, (dims[0], dims[1] // LANES, 1, 1, LANES))
             else:
-                value.blocked = self.emit(compute.to_blocked, value.plain)
+                value.blocked = self.emit(compute.to_blocked, self.plain(expr))
         return value.blocked
 
-    def narrow(self, expr: relax.Var) -> relax.Expr:
-        """A plain feature map of few channels with all of them in one block."""
-        value, dims = self._values[expr], map_shape(expr)
-        assert dims is not None
-        if value.narrow is None:
-            value.narrow = self.emit(compute.to_blocked, self.plain(expr), dims[1])
-        return value.narrow
-
-    def is_regrouped(self, expr: relax.Expr) -> bool:
-        """Whether there is nothing but rows that are grouped otherwise."""
+    def is_reshaped(self, expr: relax.Expr) -> bool:
+        """Whether there is nothing but another shape of it."""
         value = self._known(expr)
-        return value is not None and value.rows is not None and value.plain is None
+        return value is not None and value.reshaped is not None and value.plain is None
 
-    def rows(self, expr: relax.Var) -> relax.Expr:
-        """A matrix in the grouping that there is, its own where there is a choice."""
+    def reshaped(self, expr: relax.Var) -> relax.Expr:
+        """``expr`` in the shape that there is, its own where there is a choice."""
         value = self._known(expr)
-        return value.rows if value is not None and value.plain is None and value.rows is not None else self.plain(expr)
+        return value.reshaped if value is not None and self.is_reshaped(expr) else self.plain(expr)
+
+    def in_shape(self, expr: relax.Var, dims: tuple[int, ...]) -> relax.Expr:
+        """``expr`` in the shape ``dims``, of as many elements."""
+        value, found = self._known(expr), None
+        if value is not None and value.plain is None and _is_vector(map_shape(expr)):
+            found = value.blocked
+        found = self.reshaped(expr) if found is None else found
+        return found if shape(found) == dims else self.builder.emit(relax.op.reshape(found, dims))
 
     def unblocked(self, blocked: relax.Expr, dims: Shape) -> relax.Expr:
         """A blocked expression of the new function as [N, C, H, W]."""
-        if dims[2] == dims[3] == 1 and dims[1] % LANES == 0:
+        if _is_vector(dims):
             return self.builder.emit(relax.op.reshape(blocked, dims))
         return self.emit(compute.to_plain, blocked, dims[1])
 
@@ -164,3 +162,8 @@ class Values:
 
     def _known(self, expr: relax.Expr) -> _Value | None:
         return self._values.get(expr) if isinstance(expr, relax.Var) else None
+
+
+def _is_vector(dims: Shape | None) -> bool:
+    """Whether the elements of a map have the same order in both layouts: one pixel, whose channels fill blocks."""
+    return dims is not None and dims[1] % LANES == 0 and dims[2:] == (1, 1)
