@@ -40,7 +40,7 @@ class DirectConvolution(Rule):
         lanes = next((n for n in (machine.lanes, machine.lanes // 2, machine.lanes // 4) if channels % n == 0), 1)
         if lanes == 1:
             return
-        budget = accumulators(machine, max(lanes, machine.lanes))
+        budget = accumulators(machine)
         limits = tile(budget, found.extents[found.width], channels // lanes, MOST_COLUMNS)
         vectors = largest_divisor(channels // lanes, limits.vectors)
         rows = max(1, budget // (limits.scalars * vectors))

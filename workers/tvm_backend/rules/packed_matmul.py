@@ -68,7 +68,7 @@ class PackedMatmul(Rule):
         for rows in row_multiples(found):
             columns = -(-found.extents[found.column] // lanes)
             padded = -(-found.extents[tiled_axis(found)] // rows) * rows
-            limits = tile(accumulators(machine, lanes), padded, columns, MOST_ROWS)
+            limits = tile(accumulators(machine) * machine.lanes // lanes, padded, columns, MOST_ROWS)
             for packing in packings(sch, found, lanes):
                 yield partial(_schedule, plan=Plan(found, lanes, rows, limits, packing))
 

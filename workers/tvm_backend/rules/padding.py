@@ -17,10 +17,8 @@ def place(sch: Schedule, copy: Any, vector: int, threads: Any | None) -> None:
     """
     if threads is not None:
         sch.compute_at(copy, threads, preserve_unit_loops=True)
-    own = sch.get_loops(copy)[-len(sch.get(copy).iter_vars):]
-    *outer, rows, columns, lane = own
-    whole = int(sch.get(lane).extent) % vector == 0
+    *outer, rows, _, lane = sch.get_loops(copy)[-len(sch.get(copy).iter_vars):]
+    if int(sch.get(lane).extent) % vector == 0:
+        sch.vectorize(lane)
     if threads is None:
         sch.parallel(sch.fuse(*outer, rows))
-    if whole:
-        sch.vectorize(lane)

@@ -11,14 +11,14 @@ from workers.tvm_backend.rules.machine import Machine
 
 SLACK = 1.2
 """A tile this much beyond the registers is still offered: operands can stay in memory."""
-PAIRED_FROM = 16
-"""Accumulators from which vectors are taken in pairs: a value loaded once is then used twice."""
 MOST_VECTORS = 8
+PAIR = 2
+"""Vectors that are always offered together: a value that is loaded once is then used twice."""
 
 
-def accumulators(machine: Machine, lanes: int) -> int:
-    """Accumulators of ``lanes`` floats that a tile may have, at least 1."""
-    return max(1, int(SLACK * machine.registers * machine.lanes / lanes))
+def accumulators(machine: Machine) -> int:
+    """Registers of accumulators that a tile may have."""
+    return int(SLACK * machine.registers)
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,8 @@ def tile(budget: int, scalars: int, vectors: int, most: int) -> Tile:
         scalars, vectors: the extents that the sides divide.
         most: scalars at most.
     """
-    at_least = 2 if budget >= PAIRED_FROM and vectors > 1 else 1
-    limit = largest_divisor(scalars, min(most, max(1, budget // at_least)))
-    return Tile(limit, max(at_least, min(MOST_VECTORS, budget // limit)))
+    limit = largest_divisor(scalars, min(most, budget))
+    return Tile(limit, max(min(PAIR, vectors), min(MOST_VECTORS, budget // limit)))
 
 
 def largest_divisor(extent: int, limit: int) -> int:
