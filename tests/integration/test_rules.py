@@ -13,10 +13,11 @@ from workers.tvm_backend.rules.blocked_conv import BlockedConvolution
 from workers.tvm_backend.rules.direct_conv import DirectConvolution
 from workers.tvm_backend.rules.machine import Machine
 from workers.tvm_backend.rules.packed_matmul import PackedMatmul
+from workers.tvm_backend.rules.pointwise import PointwiseConvolution
 from workers.tvm_backend.rules.registers import accumulators, largest_divisor, tile
 
 FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
-CONTRACTIONS = (PackedMatmul(), DirectConvolution(), BlockedConvolution())
+CONTRACTIONS = (PackedMatmul(), DirectConvolution(), PointwiseConvolution(), BlockedConvolution())
 small = st.integers(1, 40)
 rows = st.lists(small, min_size=1, max_size=2).map(tuple)
 activations = st.sampled_from(["relu", "gelu", "silu"])
@@ -57,6 +58,19 @@ def test_convolutions_of_any_shape(
 
 
 @FEW
+@given(st.integers(1, 2), small, small, st.integers(1, 5), st.integers(1, 20))
+def test_pointwise_convolutions_of_any_shape(n: int, i: int, o: int, h: int, w: int) -> None:
+    task = operator(f"conv2d:{n}x{i}x{4 * h}x{4 * w},{o}x{i}x1x1,s1,p0")
+    assert fits(PointwiseConvolution(), task, here()) == 3
+    assert check(task) >= 3
+
+
+@pytest.mark.parametrize("rest", ["s2,p0", "s1,p1"])
+def test_pixels_that_are_skipped_or_padded_are_no_product(rest: str) -> None:
+    assert fits(PointwiseConvolution(), operator(f"conv2d:1x8x8x8,16x8x1x1,{rest}"), here()) == 0
+
+
+@FEW
 @given(
     st.tuples(st.integers(1, 2), st.integers(1, 2), st.integers(7, 20), st.integers(7, 20)), st.integers(1, 4),
     st.tuples(st.integers(1, 4), st.integers(1, 4)), st.tuples(st.integers(1, 2), st.integers(1, 2)),
@@ -73,7 +87,7 @@ def test_blocked_convolutions_of_any_shape(
 
 @pytest.mark.parametrize("spec", ["softmax:4x16x16", "layernorm:16x32", "depthwise:1x16x14x14,k3,s1,p1"])
 def test_what_is_no_contraction_is_left_to_others(spec: str) -> None:
-    assert [fits(rule, operator(spec), here()) for rule in CONTRACTIONS] == [0, 0, 0]
+    assert [fits(rule, operator(spec), here()) for rule in CONTRACTIONS] == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("task", [
