@@ -130,7 +130,7 @@ def match(sch: Schedule, handle: Any) -> BlockedConv | None:
 
 def _schedule(sch: Schedule, plan: Plan) -> None:
     block = sch.get_sblock(plan.found.block)
-    copies = [str(sch.get(each).name_hint) for each in sch.get_producers(block)]
+    copies = padding.copies(sch, block)
     last = fold(sch, block)
     written = sch.cache_write(block, 0, "local")
     loops = _tile(sch, block, plan)

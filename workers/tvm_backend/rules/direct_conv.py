@@ -67,7 +67,7 @@ class Plan:
 
 def _schedule(sch: Schedule, plan: Plan) -> None:
     found, block = plan.found, sch.get_sblock(plan.found.block)
-    copies = [str(sch.get(each).name_hint) for each in sch.get_producers(block)]
+    copies = padding.copies(sch, block)
     last = fold(sch, block)
     pack = sch.cache_read(block, found.weights, "global")
     sch.transform_layout(pack, ("write", 0), lambda o, i, h, w: (o // plan.lanes, i, h, w, o % plan.lanes))

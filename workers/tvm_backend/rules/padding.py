@@ -7,6 +7,19 @@ from typing import Any
 from tvm.s_tir import Schedule
 
 
+def copies(sch: Schedule, block: Any) -> list[str]:
+    """Names of the blocks that pad what ``block`` reads; those that pad by nothing are inlined."""
+    found = []
+    for producer in sch.get_producers(block):
+        made = sch.get(producer)
+        before, after = ([int(side) for side in region.source.shape] for region in (made.reads[0], made.writes[0]))
+        if before == after:
+            sch.compute_inline(producer)
+        else:
+            found.append(str(made.name_hint))
+    return found
+
+
 def place(sch: Schedule, copy: Any, vector: int, threads: Any | None) -> None:
     """Schedule the block that pads a feature map, its innermost axes lying one after the other in memory.
 

@@ -12,20 +12,22 @@ from typing import Any
 
 from tvm.s_tir import Schedule
 
+from workers.tvm_backend.rules import padding
 from workers.tvm_backend.rules.base import Rule, Variant
 from workers.tvm_backend.rules.contraction import Contraction
 from workers.tvm_backend.rules.convolution import Convolution, find
 from workers.tvm_backend.rules.epilogue import fold, foldable
 from workers.tvm_backend.rules.machine import Machine
 from workers.tvm_backend.rules.packed_matmul import MOST_ROWS
-from workers.tvm_backend.rules.product import Pack, Packing, Plan, arrange
+from workers.tvm_backend.rules.product import Packing, Plan, arrange
 from workers.tvm_backend.rules.registers import accumulators, tile
 
 
 class PointwiseConvolution(Rule):
-    """Applies to 1x1 convolutions with stride 1 and no padding, of images whose pixels fill vectors.
+    """Applies to 1x1 convolutions with stride 1, of images whose pixels fill vectors.
 
-    Sketches: pixels packed into panels beforehand, for a tile, or read as they lie. Knobs: those of ``PackedMatmul``.
+    One sketch, without packing: a row of an image is long enough to be read as it lies. Knobs: those of
+    ``PackedMatmul``.
     """
 
     def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:
@@ -37,8 +39,7 @@ class PointwiseConvolution(Rule):
         if image is None or image.pixels % machine.lanes:
             return
         limits = tile(accumulators(machine), image.product.extents[1], image.pixels // machine.lanes, MOST_ROWS)
-        for packing in (Packing.BEFORE, Packing.INSIDE, Packing.NONE):
-            yield partial(_schedule, image=image, plan=Plan(image.product, machine.lanes, 1, limits, packing))
+        yield partial(_schedule, image=image, plan=Plan(image.product, machine.lanes, 1, limits, Packing.NONE))
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Image:
 
 
 def _image(sch: Schedule, found: Convolution) -> Image | None:
-    """None where a pixel of the result is not made of the same pixel of the input alone."""
+    """None where a pixel of the result is not made of the same pixel of the padded input alone."""
     block = sch.get_sblock(found.block)
     n, o, y, x, i = (
         found.extents[at] for at in (found.batch, found.channel, found.height, found.width, found.inputs))
@@ -76,13 +77,9 @@ def _schedule(sch: Schedule, image: Image, plan: Plan) -> None:
     def pixels(n: Any, c: Any, y: Any, x: Any) -> tuple[Any, ...]:
         return n, c, y * image.width + x
 
-    def panels(n: Any, c: Any, y: Any, x: Any) -> tuple[Any, ...]:
-        pixel = y * image.width + x
-        return n, pixel // plan.lanes, c, pixel % plan.lanes
-
     block = sch.get_sblock(plan.found.block)
-    for copy in sch.get_producers(block):  # of the input, padded by nothing
-        sch.compute_inline(copy)
+    for name in padding.copies(sch, block):
+        padding.place(sch, sch.get_sblock(name), plan.lanes, None)
     last = fold(sch, block)
     written = sch.cache_write(block, 0, "local")
     if last is not None:
@@ -90,10 +87,4 @@ def _schedule(sch: Schedule, image: Image, plan: Plan) -> None:
     sch.transform_block_layout(block, lambda n, o, y, x, i, ky, kx: (n, o, y * image.width + x, i))
     sch.transform_block_layout(written, pixels)
     sch.transform_layout(block, ("write", 0), pixels)
-    pack = None
-    if plan.packing is not Packing.NONE:
-        copy = sch.cache_read(block, plan.found.packed, "global")
-        sch.transform_layout(copy, ("write", 0), panels)
-        sch.transform_block_layout(copy, pixels)
-        pack = Pack(copy, 1, 2, 3)
-    arrange(sch, block, written, pack, plan)
+    arrange(sch, block, written, None, plan)
