@@ -19,22 +19,16 @@ from workers.tvm_backend.rules.contraction import Contraction, find
 from workers.tvm_backend.rules.epilogue import fold, foldable
 from workers.tvm_backend.rules.machine import Machine
 from workers.tvm_backend.rules.product import Pack, Packing, Plan, arrange, tiled_axis
-from workers.tvm_backend.rules.registers import accumulators, tile
-
-MOST_ROWS = 16
-"""Rows of a tile at most."""
-ROW_MULTIPLES = (6, 8)
-"""Rows are padded to a multiple of one of these where they have no divisor that a tile could have."""
-GOOD_ROWS = (4, 6, 7, 8, 12, 13, 14, 16)
+from workers.tvm_backend.rules.registers import product_tiles
 
 
 class PackedMatmul(Rule):
     """Applies to ``C[b, m, n] += A[b, m, k] * B[b, k, n]`` with any number of batch, row and reduction axes, B plain or
     in panels already.
 
-    Sketches: B packed beforehand, for a tile, or not at all; where rows have no fitting divisor, padded to two
-    multiples. Knobs: three levels of rows and of panels, unrolling of the reduction. A panel that is made here is one
-    register wide.
+    Sketches: tiles of the two most promising numbers of rows, padded where they do not divide; B packed beforehand,
+    for a tile, or not at all. Knobs: two levels of rows around a tile, three of panels, unrolling of the reduction. A
+    panel that is made here is one register wide.
     """
 
     def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:
@@ -45,20 +39,10 @@ class PackedMatmul(Rule):
         if not foldable(sch, sch.get_sblock(found.block)):
             return
         lanes = found.panel or machine.lanes
-        for rows in row_multiples(found):
-            columns = -(-found.extents[found.column] // lanes)
-            padded = -(-found.extents[tiled_axis(found)] // rows) * rows
-            limits = tile(accumulators(machine) * machine.lanes // lanes, padded, columns, MOST_ROWS)
+        shape = found.extents[tiled_axis(found)], -(-found.extents[found.column] // lanes)
+        for tile in product_tiles(machine, lanes // machine.lanes, *shape):
             for packing in packings(sch, found, lanes):
-                yield partial(_schedule, plan=Plan(found, lanes, rows, limits, packing))
-
-
-def row_multiples(found: Contraction) -> tuple[int, ...]:
-    """1 where a good tile divides the rows, or there are few of them."""
-    extent = found.extents[tiled_axis(found)]
-    if extent <= MOST_ROWS or any(extent % rows == 0 for rows in GOOD_ROWS):
-        return (1,)
-    return ROW_MULTIPLES
+                yield partial(_schedule, plan=Plan(found, lanes, tile, packing))
 
 
 def packings(sch: Schedule, found: Contraction, lanes: int) -> tuple[Packing, ...]:
@@ -92,7 +76,7 @@ def _pad(sch: Schedule, block: Any, plan: Plan) -> None:
     """
     found = plan.found
     padding = [1] * len(found.extents)
-    padding[found.column], padding[tiled_axis(found)] = plan.lanes, plan.rows
+    padding[found.column], padding[tiled_axis(found)] = plan.lanes, plan.tile.scalars
     unfolded = sch.reindex(block, ("read", found.packed)) if found.panel else None
     rows = sch.get(block).reads[found.other].source
     sch.pad_einsum(block, padding)

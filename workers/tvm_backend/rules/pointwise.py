@@ -18,16 +18,15 @@ from workers.tvm_backend.rules.contraction import Contraction
 from workers.tvm_backend.rules.convolution import Convolution, find
 from workers.tvm_backend.rules.epilogue import fold, foldable
 from workers.tvm_backend.rules.machine import Machine
-from workers.tvm_backend.rules.packed_matmul import MOST_ROWS
 from workers.tvm_backend.rules.product import Packing, Plan, arrange
-from workers.tvm_backend.rules.registers import accumulators, tile
+from workers.tvm_backend.rules.registers import product_tiles
 
 
 class PointwiseConvolution(Rule):
     """Applies to 1x1 convolutions with stride 1, of images whose pixels fill vectors.
 
-    One sketch, without packing: a row of an image is long enough to be read as it lies. Knobs: those of
-    ``PackedMatmul``.
+    Sketches: tiles of one or two numbers of output channels that divide them. Knobs: those of ``PackedMatmul``.
+    Nothing is packed: an image is long enough to be read as it lies.
     """
 
     def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:
@@ -38,8 +37,10 @@ class PointwiseConvolution(Rule):
         image = _image(sch, found)
         if image is None or image.pixels % machine.lanes:
             return
-        limits = tile(accumulators(machine), image.product.extents[1], image.pixels // machine.lanes, MOST_ROWS)
-        yield partial(_schedule, image=image, plan=Plan(image.product, machine.lanes, 1, limits, Packing.NONE))
+        channels = image.product.extents[1]
+        for tile in product_tiles(machine, 1, channels, image.pixels // machine.lanes):
+            if channels % tile.scalars == 0:
+                yield partial(_schedule, image=image, plan=Plan(image.product, machine.lanes, tile, Packing.NONE))
 
 
 @dataclass(frozen=True)

@@ -43,14 +43,12 @@ class Plan:
 
     Attributes:
         lanes: columns of a panel.
-        rows: the tiled row axis is padded to a multiple of it.
-        tile: limits of its rows and panels.
+        tile: its rows, of which the tiled row axis is padded to a multiple, and its panels at most.
         packing: of the operand with the columns.
     """
 
     found: Contraction
     lanes: int
-    rows: int
     tile: Tile
     packing: Packing
 
@@ -58,7 +56,7 @@ class Plan:
     def ragged(self) -> bool:
         """Something is padded."""
         extents = self.found.extents
-        return bool(extents[self.found.column] % self.lanes or extents[tiled_axis(self.found)] % self.rows)
+        return bool(extents[self.found.column] % self.lanes or extents[tiled_axis(self.found)] % self.tile.scalars)
 
 
 def tiled_axis(found: Contraction) -> int:
@@ -120,7 +118,9 @@ def _tile(sch: Schedule, block: Any, plan: Plan) -> _Loops:
     i, column, reduction = loops[tiled_axis(found)], loops[found.column], [loops[at] for at in found.reduction]
     sch.reorder(*outer, i, column, *reduction)
     r = _fused(sch, reduction)
-    i0, i1, i2 = sch.split(i, sch.sample_perfect_tile(i, 3, plan.tile.scalars), preserve_unit_iters=True)
+    tiles, i2 = sch.split(i, [None, plan.tile.scalars], preserve_unit_iters=True)
+    count = int(sch.get(tiles).extent)
+    i0, i1 = sch.split(tiles, sch.sample_perfect_tile(tiles, 2, count), preserve_unit_iters=True)
     panel, lane = sch.split(column, [None, plan.lanes], preserve_unit_iters=True)
     j0, j1, j2 = sch.split(panel, sch.sample_perfect_tile(panel, 3, plan.tile.vectors), preserve_unit_iters=True)
     r0, r1 = sch.split(r, sch.sample_perfect_tile(r, 2, UNROLLED), preserve_unit_iters=True)
