@@ -38,9 +38,8 @@ class PointwiseConvolution(Rule):
         if image is None or image.pixels % machine.lanes:
             return
         channels = image.product.extents[1]
-        for tile in product_tiles(machine, 1, channels, image.pixels // machine.lanes):
-            if channels % tile.scalars == 0:
-                yield partial(_schedule, image=image, plan=Plan(image.product, machine.lanes, tile, Packing.NONE))
+        for tile in product_tiles(machine, 1, channels, image.pixels // machine.lanes, whole=True):
+            yield partial(_schedule, image=image, plan=Plan(image.product, machine.lanes, tile, Packing.NONE))
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def tile(budget: int, scalars: int, vectors: int, most: int) -> Tile:
     return Tile(limit, max(min(PAIR, vectors), min(MOST_VECTORS, budget // limit)))
 
 
-def product_tiles(machine: Machine, registers: int, rows: int, panels: int) -> list[Tile]:
+def product_tiles(machine: Machine, registers: int, rows: int, panels: int, whole: bool = False) -> list[Tile]:
     """The tiles of a product that promise most, two at most, the best first; ``scalars`` is then exact.
 
     A step of the reduction multiplies ``rows x panels`` vectors and loads ``rows`` values and ``panels`` vectors; rows
@@ -64,8 +64,10 @@ def product_tiles(machine: Machine, registers: int, rows: int, panels: int) -> l
     Args:
         registers: that a panel is wide.
         rows, panels: of the product.
+        whole: only tiles that divide the rows.
     """
-    priced = sorted((_price(tile, rows, panels), tile) for tile in _fitting(machine, registers, rows))
+    tiles = [tile for tile in _fitting(machine, registers, rows) if not whole or rows % tile.scalars == 0]
+    priced = sorted((_price(tile, rows, panels), tile) for tile in tiles)
     return [tile for price, tile in priced[:2] if price <= WORTH * priced[0][0]]
 
 
