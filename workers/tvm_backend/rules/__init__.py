@@ -16,8 +16,11 @@ from workers.tvm_backend.rules.blocked_conv import BlockedConvolution
 from workers.tvm_backend.rules.direct_conv import DirectConvolution
 from workers.tvm_backend.rules.machine import machine_of
 from workers.tvm_backend.rules.packed_matmul import PackedMatmul
+from workers.tvm_backend.rules.pointwise import PointwiseConvolution
 
-RULES: tuple[Rule, ...] = (PackedMatmul(), DirectConvolution(), BlockedConvolution())
+RULES: tuple[Rule, ...] = (
+    PackedMatmul(), DirectConvolution(), PointwiseConvolution(), BlockedConvolution(),
+)
 
 
 def schedules(fresh: Callable[[], Schedule], target: Target) -> Iterator[Schedule]:

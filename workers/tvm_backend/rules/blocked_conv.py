@@ -16,7 +16,7 @@ from tvm.s_tir import Schedule
 
 from workers.tvm_backend.rules import padding
 from workers.tvm_backend.rules.base import Rule, Variant
-from workers.tvm_backend.rules.contraction import axes_of, factors_of, place_of
+from workers.tvm_backend.rules.contraction import axes_of, factors_of
 from workers.tvm_backend.rules.epilogue import fold, foldable
 from workers.tvm_backend.rules.machine import Machine
 from workers.tvm_backend.rules.registers import Tile, accumulators, innermost, largest_divisor, tile
@@ -29,7 +29,8 @@ class BlockedConvolution(Rule):
     """Applies to convolutions of one group in blocked layout, with any kernel, stride, dilation and padding.
 
     Sketches: output channels outside, over the whole padded input; or bands of rows outside, each thread padding its
-    own. Knobs: rows, columns and blocks of a tile, rows of a band, the kernel's columns that are unrolled.
+    own. Knobs: rows, columns, blocks and registers of a block in a tile, rows of a band, the kernel's columns that are
+    unrolled.
     """
 
     def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:
@@ -39,12 +40,12 @@ class BlockedConvolution(Rule):
             return
         if not foldable(sch, sch.get_sblock(found.block)):
             return
-        budget = accumulators(machine, found.lanes)
-        columns = tile(budget, found.extents[found.width], found.extents[found.channel], MOST_COLUMNS)
-        blocks = largest_divisor(found.extents[found.channel], columns.vectors)
-        rows = max(1, budget // (columns.scalars * blocks))
+        budget = accumulators(machine)
+        vectors = found.extents[found.channel] * found.lanes // machine.lanes
+        limits = tile(budget, found.extents[found.width], vectors, MOST_COLUMNS)
+        rows = max(1, budget // (limits.scalars * largest_divisor(vectors, limits.vectors)))
         for bands in (False, True):
-            yield partial(_schedule, plan=Plan(found, machine.lanes, columns, rows, bands))
+            yield partial(_schedule, plan=Plan(found, machine.lanes, limits, rows, bands))
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Plan:
 
     Attributes:
         vector: floats of a register.
-        tile: limits of its columns and of its blocks of channels.
+        tile: limits of its columns and of its vectors of channels.
         rows: of a tile, at most.
         bands: of rows outside, channels inside.
     """
@@ -122,12 +123,14 @@ def match(sch: Schedule, handle: Any) -> BlockedConv | None:
     if axes_of([source.indices[at] for at in (0, 1, 4)], variables) != [out[0], c, i]:
         return None
     extents = tuple(int(each.dom.extent) for each in block.iter_vars)
-    return BlockedConv(str(block.name_hint), *out, (c, i), (ky, kx), extents, str(block.body.buffer.dtype))
+    n, _, y, x, _ = out
+    return BlockedConv(
+        str(block.name_hint), n, o, y, x, lane, (c, i), (ky, kx), extents, str(block.body.buffer.dtype))
 
 
 def _schedule(sch: Schedule, plan: Plan) -> None:
     block = sch.get_sblock(plan.found.block)
-    copies = [str(sch.get(each).name_hint) for each in sch.get_producers(block)]
+    copies = padding.copies(sch, block)
     last = fold(sch, block)
     written = sch.cache_write(block, 0, "local")
     loops = _tile(sch, block, plan)
@@ -139,9 +142,10 @@ def _schedule(sch: Schedule, plan: Plan) -> None:
     for name in copies:
         padding.place(sch, sch.get_sblock(name), plan.vector, threads if plan.bands else None)
     sch.unroll(loops.kernel)
-    innermost(sch, block, 4)
-    innermost(sch, written, 4)
-    innermost(sch, sch.decompose_reduction(block, loops.reduction), 4)
+    innermost(sch, block, 5)
+    sch.split(sch.get_loops(written)[-1], [None, plan.vector], preserve_unit_iters=True)
+    innermost(sch, written, 5)
+    innermost(sch, sch.decompose_reduction(block, loops.reduction), 5)
 
 
 @dataclass(frozen=True)
@@ -162,8 +166,10 @@ def _tile(sch: Schedule, block: Any, plan: Plan) -> _Loops:
     o0, o1 = sch.split(o, sch.sample_perfect_tile(o, 2, plan.tile.vectors), preserve_unit_iters=True)
     *bands, y0, y1 = sch.split(
         y, sch.sample_perfect_tile(y, 3 if plan.bands else 2, plan.rows), preserve_unit_iters=True)
+    register, lane = sch.split(lane, [None, plan.vector], preserve_unit_iters=True)
+    l0, l1 = sch.split(register, sch.sample_perfect_tile(register, 2, plan.tile.vectors), preserve_unit_iters=True)
     x0, x1 = sch.split(x, sch.sample_perfect_tile(x, 2, plan.tile.scalars), preserve_unit_iters=True)
     kx0, kx1 = sch.split(
         kx, sch.sample_perfect_tile(kx, 2, found.extents[found.kernel[1]]), preserve_unit_iters=True)
-    sch.reorder(n, *bands, o0, y0, x0, c, ky, kx0, i, kx1, y1, x1, o1, lane)
-    return _Loops((n, *bands) if plan.bands else (n, o0, y0), x0, c, kx1)
+    sch.reorder(n, *bands, o0, l0, y0, x0, c, ky, kx0, i, kx1, y1, x1, o1, l1, lane)
+    return _Loops((n, *bands) if plan.bands else (n, o0, l0, y0), x0, c, kx1)

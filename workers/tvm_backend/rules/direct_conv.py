@@ -40,7 +40,7 @@ class DirectConvolution(Rule):
         lanes = next((n for n in (machine.lanes, machine.lanes // 2, machine.lanes // 4) if channels % n == 0), 1)
         if lanes == 1:
             return
-        budget = accumulators(machine, max(lanes, machine.lanes))
+        budget = accumulators(machine)
         limits = tile(budget, found.extents[found.width], channels // lanes, MOST_COLUMNS)
         vectors = largest_divisor(channels // lanes, limits.vectors)
         rows = max(1, budget // (limits.scalars * vectors))
@@ -67,7 +67,7 @@ class Plan:
 
 def _schedule(sch: Schedule, plan: Plan) -> None:
     found, block = plan.found, sch.get_sblock(plan.found.block)
-    copies = [str(sch.get(each).name_hint) for each in sch.get_producers(block)]
+    copies = padding.copies(sch, block)
     last = fold(sch, block)
     pack = sch.cache_read(block, found.weights, "global")
     sch.transform_layout(pack, ("write", 0), lambda o, i, h, w: (o // plan.lanes, i, h, w, o % plan.lanes))

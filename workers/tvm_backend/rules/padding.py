@@ -7,6 +7,19 @@ from typing import Any
 from tvm.s_tir import Schedule
 
 
+def copies(sch: Schedule, block: Any) -> list[str]:
+    """Names of the blocks that pad what ``block`` reads; those that pad by nothing are inlined."""
+    found = []
+    for producer in sch.get_producers(block):
+        made = sch.get(producer)
+        before, after = ([int(side) for side in region.source.shape] for region in (made.reads[0], made.writes[0]))
+        if before == after:
+            sch.compute_inline(producer)
+        else:
+            found.append(str(made.name_hint))
+    return found
+
+
 def place(sch: Schedule, copy: Any, vector: int, threads: Any | None) -> None:
     """Schedule the block that pads a feature map, its innermost axes lying one after the other in memory.
 
@@ -17,10 +30,8 @@ def place(sch: Schedule, copy: Any, vector: int, threads: Any | None) -> None:
     """
     if threads is not None:
         sch.compute_at(copy, threads, preserve_unit_loops=True)
-    own = sch.get_loops(copy)[-len(sch.get(copy).iter_vars):]
-    *outer, rows, columns, lane = own
-    whole = int(sch.get(lane).extent) % vector == 0
+    *outer, rows, _, lane = sch.get_loops(copy)[-len(sch.get(copy).iter_vars):]
+    if int(sch.get(lane).extent) % vector == 0:
+        sch.vectorize(lane)
     if threads is None:
         sch.parallel(sch.fuse(*outer, rows))
-    if whole:
-        sch.vectorize(lane)

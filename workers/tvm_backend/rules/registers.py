@@ -11,17 +11,26 @@ from workers.tvm_backend.rules.machine import Machine
 
 SLACK = 1.2
 """A tile this much beyond the registers is still offered: operands can stay in memory."""
-PAIRED_FROM = 16
-"""Accumulators from which vectors are taken in pairs: a value loaded once is then used twice."""
 MOST_VECTORS = 8
+PAIR = 2
+"""Vectors that are always offered together: a value that is loaded once is then used twice."""
+MOST_ROWS = 14
+LOAD_VALUE, LOAD_VECTOR = 0.25, 0.6
+"""What a load costs beside a multiply-add: of a value that is used again soon, and of a vector from a farther cache."""
+IN_FLIGHT = 8
+"""Multiply-adds that a core has under way at a time: two in a cycle, of four cycles each."""
+PADDING = 1.05
+"""What padding the rows costs."""
+WORTH = 1.25
+"""A tile is offered up to this multiple of the best price."""
 
 
-def accumulators(machine: Machine, lanes: int) -> int:
-    """Accumulators of ``lanes`` floats that a tile may have, at least 1."""
-    return max(1, int(SLACK * machine.registers * machine.lanes / lanes))
+def accumulators(machine: Machine) -> int:
+    """Registers of accumulators that a tile may have."""
+    return int(SLACK * machine.registers)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Tile:
     """The largest factors of a tile's two sides.
 
@@ -42,9 +51,40 @@ def tile(budget: int, scalars: int, vectors: int, most: int) -> Tile:
         scalars, vectors: the extents that the sides divide.
         most: scalars at most.
     """
-    at_least = 2 if budget >= PAIRED_FROM and vectors > 1 else 1
-    limit = largest_divisor(scalars, min(most, max(1, budget // at_least)))
-    return Tile(limit, max(at_least, min(MOST_VECTORS, budget // limit)))
+    limit = largest_divisor(scalars, min(most, budget))
+    return Tile(limit, max(min(PAIR, vectors), min(MOST_VECTORS, budget // limit)))
+
+
+def product_tiles(machine: Machine, registers: int, rows: int, panels: int, whole: bool = False) -> list[Tile]:
+    """The tiles of a product that promise most, two at most, the best first; ``scalars`` is then exact.
+
+    A step of the reduction multiplies ``rows x panels`` vectors and loads ``rows`` values and ``panels`` vectors; rows
+    that pad the last tile are computed for nothing, and padding them has a price of its own.
+
+    Args:
+        registers: that a panel is wide.
+        rows, panels: of the product.
+        whole: only tiles that divide the rows.
+    """
+    tiles = [tile for tile in _fitting(machine, registers, rows) if not whole or rows % tile.scalars == 0]
+    priced = sorted((_price(tile, rows, panels), tile) for tile in tiles)
+    return [tile for price, tile in priced[:2] if price <= WORTH * priced[0][0]]
+
+
+def _fitting(machine: Machine, registers: int, rows: int) -> list[Tile]:
+    """Tiles whose accumulators and operands are in registers; a single row where nothing fits."""
+    free = (machine.registers - 1) // registers
+    found = [Tile(n, min(MOST_VECTORS, free // (n + 1))) for n in range(1, min(rows, MOST_ROWS, free - 1) + 1)]
+    return found or [Tile(1, 1)]
+
+
+def _price(tile: Tile, rows: int, panels: int) -> float:
+    """Time, in multiply-adds for each panel and step."""
+    vectors = largest_divisor(panels, tile.vectors)
+    padded = -(-rows // tile.scalars) * tile.scalars
+    idle = max(1.0, IN_FLIGHT / (tile.scalars * vectors))
+    loads = LOAD_VECTOR / tile.scalars + LOAD_VALUE / vectors
+    return padded * (idle + loads) * (1 if padded == rows else PADDING)
 
 
 def largest_divisor(extent: int, limit: int) -> int:

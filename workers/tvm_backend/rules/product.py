@@ -1,0 +1,165 @@
+"""How a product whose operands are at hand is computed: tiles of accumulators in vector registers.
+
+``rows x panels`` accumulators stay in registers over the whole reduction (Goto and van de Geijn, "Anatomy of
+high-performance matrix multiplication", 2008).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from tvm.s_tir import Schedule
+
+from workers.tvm_backend.rules.contraction import Contraction
+from workers.tvm_backend.rules.registers import Tile, innermost, largest_divisor
+
+UNROLLED = 8
+"""Steps of the reduction that are unrolled at most."""
+PACKED_TOGETHER = 4
+"""Panels that are packed beforehand at a time, at most: a row of them is a few cache lines that lie together."""
+
+
+class Packing(Enum):
+    """What becomes of the operand with the columns.
+
+    Attributes:
+        GIVEN: it lies in panels.
+        BEFORE: all of it is packed first.
+        INSIDE: the panels of a tile are packed before their first use.
+        NONE: it is read as it lies; fastest where there are few rows to use a panel again.
+    """
+
+    GIVEN = auto()
+    BEFORE = auto()
+    INSIDE = auto()
+    NONE = auto()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is fixed in a sketch.
+
+    Attributes:
+        lanes: columns of a panel.
+        tile: its rows, of which the tiled row axis is padded to a multiple, and its panels at most.
+        packing: of the operand with the columns.
+    """
+
+    found: Contraction
+    lanes: int
+    tile: Tile
+    packing: Packing
+
+    @property
+    def ragged(self) -> bool:
+        """Something is padded."""
+        extents = self.found.extents
+        return bool(extents[self.found.column] % self.lanes or extents[tiled_axis(self.found)] % self.tile.scalars)
+
+
+def tiled_axis(found: Contraction) -> int:
+    """The longest row axis. The others are not fused with it: a tile across the end of one is no box of the result, and
+    its write-back would cover what was not computed."""
+    return max(found.rows, key=lambda axis: found.extents[axis])
+
+
+@dataclass(frozen=True)
+class Pack:
+    """The stage that packs an operand into panels.
+
+    Attributes:
+        block: it writes the panels.
+        lead: batch axes in front.
+        column: the axis of the columns.
+        rank: all of its axes.
+    """
+
+    block: Any
+    lead: int
+    column: int
+    rank: int
+
+
+def arrange(sch: Schedule, block: Any, written: Any, pack: Pack | None, plan: Plan) -> None:
+    """Tile a product and everything around it.
+
+    Args:
+        block: the product, into a local buffer.
+        written: the stage that writes a tile.
+        pack: the stage that packs; None where there is none.
+    """
+    loops = _tile(sch, block, plan)
+    sch.reverse_compute_at(written, loops.rows, preserve_unit_loops=True)
+    sch.parallel(sch.fuse(*loops.outer))
+    if pack is not None:
+        _pack_loops(sch, pack, plan.lanes, loops.panels if plan.packing is Packing.INSIDE else None)
+    sch.unroll(loops.steps)
+    innermost(sch, block, 3)
+    innermost(sch, sch.decompose_reduction(block, loops.reduction), 3)
+    _write_back_loops(sch, written, plan)
+
+
+@dataclass(frozen=True)
+class _Loops:
+    """Loops of the tiled block: those that threads share, the one around the panels of a tile, and so on inwards."""
+
+    outer: tuple[Any, ...]
+    panels: Any
+    rows: Any
+    reduction: Any
+    steps: Any
+
+
+def _tile(sch: Schedule, block: Any, plan: Plan) -> _Loops:
+    found, loops = plan.found, sch.get_loops(block)
+    outer = [loops[at] for at in (*found.batch, *found.rows) if at != tiled_axis(found)]
+    i, column, reduction = loops[tiled_axis(found)], loops[found.column], [loops[at] for at in found.reduction]
+    sch.reorder(*outer, i, column, *reduction)
+    r = _fused(sch, reduction)
+    tiles, i2 = sch.split(i, [None, plan.tile.scalars], preserve_unit_iters=True)
+    count = int(sch.get(tiles).extent)
+    i0, i1 = sch.split(tiles, sch.sample_perfect_tile(tiles, 2, count), preserve_unit_iters=True)
+    panel, lane = sch.split(column, [None, plan.lanes], preserve_unit_iters=True)
+    j0, j1, j2 = sch.split(panel, sch.sample_perfect_tile(panel, 3, plan.tile.vectors), preserve_unit_iters=True)
+    r0, r1 = sch.split(r, sch.sample_perfect_tile(r, 2, UNROLLED), preserve_unit_iters=True)
+    sch.reorder(i0, j0, j1, i1, r0, r1, i2, j2, lane)
+    return _Loops((*outer, i0, j0), j1, i1, r0, r1)
+
+
+def _fused(sch: Schedule, loops: list[Any]) -> Any:
+    return sch.fuse(*loops) if len(loops) > 1 else loops[0]
+
+
+def _write_back_loops(sch: Schedule, written: Any, plan: Plan) -> None:
+    """A vector at a time; where columns are cut off, all of a row at a time, because they are no whole vectors."""
+    *_, rows, columns = sch.get_loops(written)
+    sch.unroll(rows)
+    if plan.found.extents[plan.found.column] % plan.lanes:
+        sch.vectorize(columns)
+        return
+    panels, lane = sch.split(columns, [None, plan.lanes], preserve_unit_iters=True)
+    sch.unroll(panels)
+    sch.vectorize(lane)
+
+
+def _pack_loops(sch: Schedule, pack: Pack, lanes: int, around: Any | None) -> None:
+    """Some panels at a time, so that what is read lies together.
+
+    Args:
+        around: the loop inside which the panels of a tile are packed; None for all panels beforehand.
+    """
+    if around is not None:
+        sch.compute_at(pack.block, around, preserve_unit_loops=True)
+    own = sch.get_loops(pack.block)[-pack.rank:]
+    panel, lane = sch.split(own[pack.column], [None, lanes], preserve_unit_iters=True)
+    rest = [loop for at, loop in enumerate(own) if at >= pack.lead and at != pack.column]
+    if around is None:
+        together = largest_divisor(int(sch.get(panel).extent), PACKED_TOGETHER)
+        outer, panel = sch.split(panel, [None, together], preserve_unit_iters=True)
+        sch.reorder(*own[:pack.lead], outer, *rest, panel, lane)
+        sch.parallel(_fused(sch, [*own[:pack.lead], outer]))
+    else:
+        sch.reorder(*own[:pack.lead], *rest, panel, lane)
+    sch.vectorize(lane)
