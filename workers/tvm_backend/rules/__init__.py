@@ -15,8 +15,9 @@ from workers.tvm_backend.rules.base import Rule
 from workers.tvm_backend.rules.direct_conv import DirectConvolution
 from workers.tvm_backend.rules.machine import machine_of
 from workers.tvm_backend.rules.packed_matmul import PackedMatmul
+from workers.tvm_backend.rules.rows import Rows
 
-RULES: tuple[Rule, ...] = (PackedMatmul(), DirectConvolution())
+RULES: tuple[Rule, ...] = (PackedMatmul(), DirectConvolution(), Rows())
 
 
 def schedules(fresh: Callable[[], Schedule], target: Target) -> Iterator[Schedule]:
