@@ -12,12 +12,15 @@ from tvm.s_tir import Schedule
 
 from tunesmith.targets import Target
 from workers.tvm_backend.rules.base import Rule
+from workers.tvm_backend.rules.depthwise import Depthwise
 from workers.tvm_backend.rules.direct_conv import DirectConvolution
+from workers.tvm_backend.rules.elementwise import Elementwise
 from workers.tvm_backend.rules.machine import machine_of
 from workers.tvm_backend.rules.packed_matmul import PackedMatmul
+from workers.tvm_backend.rules.pooling import Pooling
 from workers.tvm_backend.rules.rows import Rows
 
-RULES: tuple[Rule, ...] = (PackedMatmul(), DirectConvolution(), Rows())
+RULES: tuple[Rule, ...] = (PackedMatmul(), DirectConvolution(), Rows(), Depthwise(), Pooling(), Elementwise())
 
 
 def schedules(fresh: Callable[[], Schedule], target: Target) -> Iterator[Schedule]:

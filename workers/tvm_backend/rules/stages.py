@@ -114,3 +114,12 @@ def inline(sch: Schedule, names: Iterable[str]) -> None:
     """Put stages into those that read them."""
     for name in names:
         sch.compute_inline(sch.get_sblock(name))
+
+
+def unroll_and_vectorize(sch: Schedule, loops: Sequence[Any]) -> None:
+    """The last loop in vectors, those around it unrolled; loops of one element are left alone."""
+    *outer, lane = loops
+    for loop in outer:
+        sch.unroll(loop)
+    if int(sch.get(lane).extent) > 1:
+        sch.vectorize(lane)
