@@ -16,7 +16,7 @@ from tvm.s_tir import Schedule
 
 from workers.tvm_backend.rules.base import Rule, Variant
 from workers.tvm_backend.rules.machine import FLOAT_BYTES, Machine
-from workers.tvm_backend.rules.stages import Stage, find, fused, inline, size, widest
+from workers.tvm_backend.rules.stages import Stage, find, fused, inline, size, unroll_and_vectorize, widest
 
 REGISTERS = (1, 2, 4)
 LEAST_LANES = 4
@@ -90,14 +90,24 @@ class Plan:
     def partials(self) -> tuple[int, ...]:
         """How many partial results a reduction has after each of its steps but the last."""
         steps = (self.lanes * self.registers, self.lanes, LAST_LANES)
-        return tuple(step for at, step in enumerate(steps) if at == 0 or step < steps[at - 1])
+        return tuple(step for at, step in enumerate(steps) if step > 1 and (at == 0 or step < steps[at - 1])
+                     and not (at and steps[at - 1] % step))
+
+    @property
+    def vectors(self) -> bool:
+        """The lanes are those of a vector; otherwise they are single operations that do not wait for each other."""
+        return self.lanes >= LEAST_LANES and self.lanes & (self.lanes - 1) == 0
 
 
 def widths(columns: int, machine: Machine) -> list[tuple[int, int]]:
-    """Lanes and registers that divide a row; a narrower vector where not even one register does."""
+    """Lanes and registers that divide a row; fewer lanes where not even one register does, of any number if need be."""
     found = [(machine.lanes, many) for many in REGISTERS if columns % (many * machine.lanes) == 0]
+    if found:
+        return found
     lanes = widest(columns, machine.lanes)
-    return found or ([(lanes, 1)] if lanes >= LEAST_LANES else [])
+    if lanes < LEAST_LANES:
+        lanes = max(lanes for lanes in range(1, machine.lanes + 1) if columns % lanes == 0)
+    return [(lanes, 1)]
 
 
 def match(stages: list[Stage] | None) -> RowProgram | None:
@@ -178,7 +188,8 @@ def _row_loops(sch: Schedule, block: Any, loops: list[Any], plan: Plan) -> None:
         return
     steps = fused(sch, [loops[at] for at in reduced])
     if lane is None or lane in reduced or int(sch.get(loops[lane]).extent) == 1:
-        sch.unroll(steps)
+        if plan.partials:
+            sch.unroll(steps)
         sch.decompose_reduction(block, steps)
         return
     inner = loops[lane]
@@ -187,36 +198,37 @@ def _row_loops(sch: Schedule, block: Any, loops: list[Any], plan: Plan) -> None:
     parts = _split_lanes(sch, inner, plan) if first else [inner]
     if not first and int(sch.get(steps).extent) <= 4:
         sch.unroll(steps)
-    _mark(sch, parts)
+    _lane_loops(sch, parts, plan)
     init = sch.decompose_reduction(block, steps)
-    _mark(sch, sch.get_loops(init)[-len(parts) :])
+    _lane_loops(sch, sch.get_loops(init)[-len(parts) :], plan)
 
 
 def _split_lanes(sch: Schedule, loop: Any, plan: Plan) -> list[Any]:
     return list(sch.split(loop, [None, plan.lanes], preserve_unit_iters=True))
 
 
-def _mark(sch: Schedule, loops: list[Any]) -> None:
-    *outer, lane = loops
-    for loop in outer:
-        sch.unroll(loop)
-    sch.vectorize(lane)
+def _lane_loops(sch: Schedule, loops: list[Any], plan: Plan) -> None:
+    if plan.vectors:
+        unroll_and_vectorize(sch, loops)
+    else:
+        sch.unroll(loops[-1])
 
 
 def _vectors(sch: Schedule, loops: list[Any], plan: Plan) -> None:
     """Of a stage with a value for each column; one with a value for the row has nothing to be vectorised."""
-    if not loops:
+    if not loops or not plan.vectors:
         return
     loop = fused(sch, loops)
     if int(sch.get(loop).extent) > 1:
         _, registers, lane = sch.split(loop, [None, plan.registers, plan.lanes], preserve_unit_iters=True)
-        _mark(sch, [registers, lane])
+        unroll_and_vectorize(sch, [registers, lane])
 
 
 def _last_loops(sch: Schedule, block: Any, plan: Plan) -> None:
     loops = sch.get_loops(block)[2:]
     if plan.found.stages[-1].reduction:
-        sch.unroll(loops[-1])
+        if plan.partials:
+            sch.unroll(loops[-1])
         sch.decompose_reduction(block, loops[-1])
     else:
         _vectors(sch, loops, plan)

@@ -22,7 +22,7 @@ from workers.tvm_backend.rules.stages import Stage, find, fused, unroll_and_vect
 LEAST_LANES = 4
 MOST_COLUMNS = 16
 MOST_ROWS = 4
-MOST_UNROLLED = 25
+MOST_UNROLLED = 49
 """Steps of a window that are unrolled at most."""
 
 
@@ -107,43 +107,83 @@ def variants(found: Window, machine: Machine) -> Iterator[Variant]:
 
 
 def _schedule(sch: Schedule, plan: Plan) -> None:
-    stage = plan.found.stage
-    *inlined, source = (*plan.found.sources,) if plan.found.sources else ("",)
-    for name in inlined if plan.copied else plan.found.sources:
+    stage, sources = plan.found.stage, plan.found.sources
+    for name in sources[:-1] if plan.copied else sources:
         sch.compute_inline(sch.get_sblock(name))
     block = sch.get_sblock(stage.name)
     last = fold(sch, block)
     tile = sch.cache_write(block, 0, "local")
-    loops = sch.get_loops(block)
-    rank = len(stage.spatial)
-    planes, window = list(loops[: -len(stage.reduction)]), list(loops[rank:])
-    lane_loop = planes.pop()
-    if plan.found.blocked and len(planes) > 1:
-        column = planes.pop()
-        vectors, lane = sch.split(lane_loop, [None, plan.lanes], preserve_unit_iters=True)
-        planes.append(vectors)
-        planes[-1], planes[-2] = planes[-2], planes[-1]
-    else:
-        column, lane = sch.split(lane_loop, [None, plan.lanes], preserve_unit_iters=True)
-    row = planes.pop()
-    band, y0, y1 = sch.split(row, sch.sample_perfect_tile(row, 3, MOST_ROWS), preserve_unit_iters=True)
-    x0, x1 = sch.split(column, sch.sample_perfect_tile(column, 2, MOST_COLUMNS), preserve_unit_iters=True)
-    sch.reorder(*planes, band, y0, x0, *window, y1, x1, lane)
+    nest = _tile(sch, block, plan) if plan.lanes > 1 else _rows(sch, block, plan)
     if last is not None:
         sch.reverse_compute_inline(sch.get_sblock(last))
-    sch.reverse_compute_at(tile, x0, preserve_unit_loops=True)
-    threads = fused(sch, [*planes, band])
-    sch.parallel(threads)
+    sch.reverse_compute_at(tile, nest.tile, preserve_unit_loops=True)
+    sch.parallel(fused(sch, nest.threads))
     if plan.copied:
-        sch.compute_at(sch.get_sblock(source), threads, preserve_unit_loops=True)
-        _copy_loops(sch, sch.get_sblock(source), plan)
+        copy = sch.get_sblock(sources[-1])
+        sch.compute_at(copy, nest.plane, preserve_unit_loops=True)
+        _copy_loops(sch, copy, plan)
     if math.prod(stage.reduction) <= MOST_UNROLLED:
-        for loop in window:
+        for loop in nest.window:
             sch.unroll(loop)
-    unroll_and_vectorize(sch, [y1, x1, lane])
-    init = sch.decompose_reduction(block, window[0])
-    unroll_and_vectorize(sch, sch.get_loops(init)[-3:])
-    unroll_and_vectorize(sch, sch.get_loops(tile)[-3:])
+    count = len(nest.inner)
+    if count:
+        unroll_and_vectorize(sch, nest.inner)
+        unroll_and_vectorize(sch, sch.get_loops(tile)[-count:])
+    init = sch.decompose_reduction(block, nest.window[0])
+    if count:
+        unroll_and_vectorize(sch, sch.get_loops(init)[-count:])
+
+
+@dataclass(frozen=True)
+class _Nest:
+    """Loops of the reduction: of the threads, around a band of a plane, around a tile, of the window, of the tile."""
+
+    threads: list[Any]
+    plane: Any
+    tile: Any
+    window: list[Any]
+    inner: list[Any]
+
+
+def _tile(sch: Schedule, block: Any, plan: Plan) -> _Nest:
+    """Rows, columns and lanes of a tile in registers, the window around them."""
+    *planes, row, column, lane, window = _axes(sch, block, plan)
+    vectors, lane = sch.split(lane, [None, plan.lanes], preserve_unit_iters=True)
+    if column is None:
+        column = vectors
+    else:
+        planes.append(vectors)
+        sch.reorder(*planes, row)
+    p0, p1 = _halves(sch, fused(sch, planes)) if planes else ([], [])
+    band, y0, y1 = sch.split(row, sch.sample_perfect_tile(row, 3, MOST_ROWS), preserve_unit_iters=True)
+    x0, x1 = sch.split(column, sch.sample_perfect_tile(column, 2, MOST_COLUMNS), preserve_unit_iters=True)
+    sch.reorder(*p0, band, *p1, y0, x0, *window, y1, x1, lane)
+    return _Nest([*p0, band], [band, *p1][-1], x0, window, [y1, x1, lane])
+
+
+def _rows(sch: Schedule, block: Any, plan: Plan) -> _Nest:
+    """One element after the other along a row: the compiler makes vectors of them, strided ones as well."""
+    *planes, row, column, lane, window = _axes(sch, block, plan)
+    p0, p1 = _halves(sch, fused(sch, planes)) if planes else ([], [])
+    band, y0 = sch.split(row, sch.sample_perfect_tile(row, 2, int(sch.get(row).extent)), preserve_unit_iters=True)
+    columns = [] if column is None else [column]
+    sch.reorder(*p0, band, *p1, y0, *columns, lane, *window)
+    return _Nest([*p0, band], [band, *p1][-1], lane, window, [])
+
+
+def _axes(sch: Schedule, block: Any, plan: Plan) -> list[Any]:
+    """Loops: of the planes, of rows, of columns (None where they are the contiguous ones), contiguous; the window's."""
+    rank, loops = len(plan.found.stage.spatial), sch.get_loops(block)
+    spatial, window = list(loops[:rank]), list(loops[rank:])
+    if plan.found.blocked and rank > 2:
+        return [*spatial, window]
+    return [*spatial[:-1], None, spatial[-1], window]
+
+
+def _halves(sch: Schedule, loop: Any) -> tuple[list[Any], list[Any]]:
+    factors = sch.sample_perfect_tile(loop, 2, int(sch.get(loop).extent))
+    outer, inner = sch.split(loop, factors, preserve_unit_iters=True)
+    return [outer], [inner]
 
 
 def _copy_loops(sch: Schedule, block: Any, plan: Plan) -> None:
