@@ -1,0 +1,25 @@
+"""Depthwise convolution, in blocks of channels or in NCHW."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvm.s_tir import Schedule
+
+from workers.tvm_backend.rules import windows
+from workers.tvm_backend.rules.base import Rule, Variant
+from workers.tvm_backend.rules.machine import Machine
+
+
+class Depthwise(Rule):
+    """Applies to ``Y[.., c, y, x] += X[.., c, f(y, ky), g(x, kx)] * W[c, ky, kx]``, channels blocked or not.
+
+    Sketches: padding copied by bands or read where it is; in NCHW also rows that the compiler vectorises. Knobs: rows
+    of a band and of a tile, columns of a tile. What follows is computed on the tile.
+    """
+
+    def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:
+        """See ``Rule``."""
+        found = windows.match(sch)
+        if found is not None and found.factors > 1:
+            yield from windows.variants(found, machine)

@@ -1,0 +1,125 @@
+"""A workload as a sequence of stages: blocks whose loops are their axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm_ffi
+from tvm.ir import TensorLoad, Var
+from tvm.s_tir import Schedule
+from tvm.tirx import IntImm, IterVar
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One block under the root.
+
+    Attributes:
+        name: of the block.
+        spatial, reduction: extents of its axes, in order; the spatial ones come first.
+        block: TVM's object.
+        consumers: names of the blocks that read what it writes; none for an output.
+    """
+
+    name: str
+    spatial: tuple[int, ...]
+    reduction: tuple[int, ...]
+    block: Any
+    consumers: tuple[str, ...]
+
+    @property
+    def variables(self) -> list[Any]:
+        """Of the axes, in order."""
+        return [each.var for each in self.block.iter_vars]
+
+    @property
+    def dtype(self) -> str:
+        """Of what it writes."""
+        return str(self.block.writes[0].source.dtype)
+
+    def loads(self) -> list[Any]:
+        """Everything that it reads, but its own result, in the order of the program."""
+        found: list[Any] = []
+        tvm_ffi.structural_walk(self.block.body, (TensorLoad, found.append))
+        own = self.block.writes[0].source
+        return [load for load in found if not load.source.same_as(own)]
+
+    def axes_of(self, expression: Any) -> set[int]:
+        """Positions of the axes that an index depends on, without those of extent one."""
+        extents, found = (*self.spatial, *self.reduction), set()
+        for variable in variables_of(expression):
+            found |= {at for at, own in enumerate(self.variables) if own.same_as(variable) and extents[at] > 1}
+        return found
+
+
+def variables_of(expression: Any) -> list[Any]:
+    """Every variable in an expression."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expression, (Var, found.append))
+    return found
+
+
+def size(expression: Any) -> int:
+    """Loads, operations and constants of an expression."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expression, (object, found.append))
+    return len(found)
+
+
+def find(sch: Schedule) -> list[Stage] | None:
+    """The workload's stages in the order of the program; None when some block is not simple or there is not one output.
+
+    Simple is a block with one result, whose loops are its axes one by one, of fixed extents, spatial ones first.
+    """
+    root = sch.get_sblock("root")
+    found = []
+    for handle in sch.get_child_blocks(root):
+        stage = _stage(sch, handle)
+        if stage is None:
+            return None
+        found.append(stage)
+    if len([stage for stage in found if not stage.consumers]) != 1 or found[-1].consumers:
+        return None
+    return found if len({stage.name for stage in found}) == len(found) else None
+
+
+def _stage(sch: Schedule, handle: Any) -> Stage | None:
+    block, loops = sch.get(handle), [sch.get(loop) for loop in sch.get_loops(handle)]
+    kinds = [int(each.iter_type) for each in block.iter_vars]
+    extents = [each.dom.extent for each in block.iter_vars]
+    if (len(block.writes) != 1 or len(loops) != len(kinds) or not all(isinstance(e, IntImm) for e in extents)
+            or any(int(loop.extent) != int(e) for loop, e in zip(loops, extents, strict=True))
+            or any(kind not in (IterVar.DataPar, IterVar.CommReduce) for kind in kinds) or kinds != sorted(kinds)):
+        return None
+    cut = kinds.count(IterVar.DataPar)
+    sizes = tuple(int(extent) for extent in extents)
+    consumers = tuple(str(sch.get(each).name_hint) for each in sch.get_consumers(handle))
+    return Stage(str(block.name_hint), sizes[:cut], sizes[cut:], block, consumers)
+
+
+def fused(sch: Schedule, loops: Sequence[Any]) -> Any:
+    """Several loops as one."""
+    return sch.fuse(*loops) if len(loops) > 1 else loops[0]
+
+
+def widest(extent: int, most: int) -> int:
+    """The largest power of two that divides an extent, ``most`` at most."""
+    return math.gcd(extent, 1 << (most.bit_length() - 1))
+
+
+def inline(sch: Schedule, names: Iterable[str]) -> None:
+    """Put stages into those that read them."""
+    for name in names:
+        sch.compute_inline(sch.get_sblock(name))
+
+
+def unroll_and_vectorize(sch: Schedule, loops: Sequence[Any]) -> None:
+    """The last loop in vectors, those around it unrolled; loops of one element are left alone."""
+    *outer, lane = loops
+    for loop in outer:
+        sch.unroll(loop)
+    if int(sch.get(lane).extent) > 1:
+        sch.vectorize(lane)
