@@ -1,0 +1,90 @@
+"""How each loop runs, for a batch of candidates: in parallel, in vectors, unrolled or as a loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tunesmith.analysis.nest import Kind, Marks
+from tunesmith.analysis.shape import Shape, Values, product
+from tunesmith.space.base import Bools, Floats
+
+SMALL_STEPS = 8
+"""Steps of inner loops that a compiler unrolls without being told."""
+MOST_DEPTH = 8
+"""Loops that TVM's unrolling takes at most."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """How loops run.
+
+    Attributes:
+        parallel, vector: bool [loops, n].
+        kernel: bool [loops, n], the innermost loops that are straight code: vectors, unrolled, or of one step.
+    """
+
+    parallel: Bools
+    vector: Bools
+    kernel: Bools
+
+
+def running(shape: Shape, marks: Marks | None, values: Values) -> Running:
+    """From the loops' kinds, or, where TVM is to choose them, by its rules."""
+    if marks is None:
+        parallel, vector, unrolled = (_of_kind(shape, kind) for kind in (Kind.PARALLEL, Kind.VECTOR, Kind.UNROLLED))
+    else:
+        parallel, vector = _parallel(shape, marks), _vector(shape, marks)
+        unrolled = np.zeros_like(vector)
+    steps = np.zeros(shape.n) if marks is None else product(values, marks.unroll, shape.n)
+    return Running(parallel, vector, _kernel(shape, parallel, vector, unrolled, np.maximum(steps, SMALL_STEPS)))
+
+
+def _of_kind(shape: Shape, kind: Kind) -> Bools:
+    rows = [np.full(shape.n, loop.kind is kind) for loop in shape.block.loops]
+    return np.stack(rows) if rows else np.zeros((0, shape.n), dtype=np.bool_)
+
+
+def _parallel(shape: Shape, marks: Marks) -> Bools:
+    """Outer loops that no reduction moves are fused until there are enough tasks."""
+    out = _of_kind(shape, Kind.PARALLEL)
+    open_, tasks = np.full(shape.n, marks.parallel > 0), np.ones(shape.n)
+    for at, loop in enumerate(shape.block.loops):
+        if loop.reduction or (at and not shape.block.loops[at - 1].single):
+            break
+        out[at] = open_
+        tasks = np.where(open_, tasks * shape.extents[at], tasks)
+        open_ &= tasks <= marks.parallel
+    return out
+
+
+def _vector(shape: Shape, marks: Marks) -> Bools:
+    """Inner loops that no reduction moves are fused while they go on in memory and are not too long."""
+    block, out = shape.block, _of_kind(shape, Kind.VECTOR)
+    open_, length = np.full(shape.n, marks.vector > 0), np.ones(shape.n)
+    last = {axis for axis, _ in block.write.indices[-1].strides} if block.write.indices else set()
+    for at in reversed(range(len(block.loops))):
+        loop = block.loops[at]
+        if loop.reduction or not loop.single:
+            break
+        length = length * np.where(open_, shape.extents[at], 1.0)
+        open_ = open_ & (length <= marks.vector)
+        out[at] = open_ & (shape.extents[at] > 1)
+        if not set(loop.axes) <= last:
+            open_ = open_ & (shape.extents[at] == 1)
+    return out
+
+
+def _kernel(shape: Shape, parallel: Bools, vector: Bools, unrolled: Bools, steps: Floats) -> Bools:
+    """Inner loops up to the first that stays a loop; unasked, loops are unrolled while they have few steps together."""
+    out = np.zeros_like(vector)
+    open_, body, depth = np.ones(shape.n, dtype=np.bool_), np.ones(shape.n), np.zeros(shape.n)
+    for at in reversed(range(len(shape.block.loops))):
+        trips = shape.extents[at]
+        body = np.where(vector[at], body, body * trips)
+        straight = vector[at] | (trips == 1) | unrolled[at] | ((body <= steps) & (depth < MOST_DEPTH))
+        open_ = open_ & straight & ~(parallel[at] & (trips > 1))
+        depth += ~vector[at] & (trips > 1)
+        out[at] = open_
+    return out

@@ -1,0 +1,276 @@
+"""Extents of a program's loops as functions of the decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from tvm.s_tir import Schedule
+
+from tunesmith.analysis.nest import Block, Extent, Factor, Index, Product, Term
+from tunesmith.analysis.shape import Values, extent, product
+from tunesmith.types import Decision
+from workers.tvm_backend import tir
+from workers.tvm_backend.blocks import NotUnderstoodError, Program, key
+
+
+@dataclass(frozen=True)
+class Tag:
+    """What the trace says of a loop's extent: a product, or, where that is not all of it, a part."""
+
+    product: Product = Product()
+    complete: bool = False
+
+    def __mul__(self, other: Tag) -> Tag:
+        a, b = self.product, other.product
+        return Tag(Product(a.scale * b.scale, (*a.factors, *b.factors)), self.complete and other.complete)
+
+
+@dataclass
+class Tags:
+    """What a trace says.
+
+    Attributes:
+        loops: by the key of the loop's variable.
+        tables: of the knobs that are categories.
+        unroll: the category that says how much is unrolled.
+    """
+
+    loops: dict[int, Tag] = field(default_factory=dict)
+    tables: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    unroll: Factor | None = None
+
+    @classmethod
+    def of(cls, sch: Schedule) -> Tags:
+        """Read a schedule's trace."""
+        reader = _Reader()
+        for instruction in sch.trace.insts:
+            reader.take(instruction)
+        tags = cls(tables=reader.tables, unroll=reader.unroll)
+        for rv, tag in reader.made:
+            try:
+                loop = sch.get(rv)
+            except Exception:  # gone: split, fused or inlined since; TVM's classes of errors differ
+                continue
+            tags.loops[key(loop.loop_var)] = tag
+        return tags
+
+    def values(self, decisions: Sequence[Decision]) -> Values:
+        """The factors that decisions stand for, float64 [1] each."""
+        found: dict[Factor, Any] = {}
+        for knob, decision in enumerate(decisions):
+            if isinstance(decision, tuple):
+                found.update({Factor(knob, part): np.array([float(size)]) for part, size in enumerate(decision)})
+            else:
+                table = self.tables.get(knob)
+                found[Factor(knob)] = np.array([float(table[decision] if table else decision)])
+        return found
+
+
+class _Reader:
+    """Follows loops through splits and fusions."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[Any, Tag]] = []
+        self.tables: dict[int, tuple[int, ...]] = {}
+        self.unroll: Factor | None = None
+        self._numbers: dict[int, Product] = {}
+        self._loops: dict[int, Tag] = {}
+        self._knobs = 0
+
+    def take(self, instruction: Any) -> None:
+        kind = str(instruction.kind.name)
+        if tir.is_knob(instruction):
+            self._sample(kind, instruction)
+        elif kind == "Split":
+            self._split(instruction)
+        elif kind == "Fuse":
+            tag = Tag(complete=True)
+            for loop in instruction.inputs:
+                tag = tag * self._loops.get(key(loop), Tag())
+            self._make(instruction.outputs[0], tag)
+        elif kind == "Annotate" and str(instruction.attrs[0]).startswith("meta_schedule.unroll"):
+            found = self._number(instruction.inputs[1])
+            self.unroll = found.factors[0] if found is not None and found.factors else None
+
+    def _sample(self, kind: str, instruction: Any) -> None:
+        if kind == "SampleCategorical":
+            self.tables[self._knobs] = tuple(int(value) for value in tir.plain(instruction.attrs[0]))
+        if kind != "SampleComputeLocation":
+            for part, rv in enumerate(instruction.outputs):
+                self._numbers[key(rv)] = Product(1, (Factor(self._knobs, part),))
+        self._knobs += 1
+
+    def _split(self, instruction: Any) -> None:
+        loop, *wanted = list(instruction.inputs)[:1 + len(instruction.outputs)]
+        parts = [None if one is None else self._number(one) for one in wanted]
+        whole = self._loops.get(key(loop), Tag())
+        for rv, part in zip(instruction.outputs, parts, strict=True):
+            if part is not None:
+                self._make(rv, Tag(part, True))
+            else:
+                self._make(rv, _quotient(whole, [p for p in parts if p is not None]))
+
+    def _number(self, value: Any) -> Product | None:
+        number = getattr(value, "value", value)
+        if isinstance(number, int):
+            return Product(number)
+        return self._numbers.get(key(value)) if not isinstance(value, (str, float)) else None
+
+    def _make(self, rv: Any, tag: Tag) -> None:
+        self._loops[key(rv)] = tag
+        self.made.append((rv, tag))
+
+
+def _quotient(whole: Tag, parts: Sequence[Product]) -> Tag:
+    """What is left of a loop beside some parts, where that is a product."""
+    left, scale = list(whole.product.factors), whole.product.scale
+    for part in parts:
+        for factor in part.factors:
+            if factor not in left:
+                return Tag()
+            left.remove(factor)
+        if scale % part.scale:
+            return Tag()
+        scale //= part.scale
+    return Tag(Product(scale, tuple(left)), whole.complete)
+
+
+def resolve(
+    programs: tuple[Program, Program], tags: Tags, decisions: tuple[Sequence[Decision], Sequence[Decision]]
+) -> Mapping[int, Extent]:
+    """Extents by the loops' numbers.
+
+    Args:
+        programs: of two replays; the tags are those of the first.
+
+    Raises:
+        NotUnderstoodError: the programs are of different structure, or a loop is neither what the trace says of it,
+            nor the same in both, nor what another block needs.
+    """
+    if [[loop.number for loop in p.loops] for p in programs[0].places] != [
+            [loop.number for loop in p.loops] for p in programs[1].places]:
+        raise NotUnderstoodError("decisions change which loops there are")
+    solver = _Solver(programs, tags, [tags.values(each) for each in decisions])
+    return solver.solve()
+
+
+class _Solver:
+    def __init__(self, programs: tuple[Program, Program], tags: Tags, values: Sequence[Values]) -> None:
+        self._program, self._values = programs[0], values
+        self._real = [{loop.number: loop.extent for place in program.places for loop in place.loops}
+                      for program in programs]
+        self._tags = {loop.number: tags.loops.get(key(loop.variable), Tag())
+                      for place in programs[0].places for loop in place.loops}
+        self.found: dict[int, Extent] = {}
+
+    def solve(self) -> Mapping[int, Extent]:
+        for number, tag in self._tags.items():
+            self._accept(number, self._tagged(number, tag))
+        for number in self._tags:
+            here, there = (real[number] for real in self._real)
+            if number not in self.found and here == there and not self._inner(number):
+                self.found[number] = Extent.of(Product(here))
+        before = -1
+        while before < len(self.found) < len(self._tags):
+            before = len(self.found)
+            for at, block in enumerate(self._program.bare):
+                for loop in block.loops[self._attached(at)[0]:]:
+                    if loop.number not in self.found:
+                        self._covering(at, loop.number)
+        for number in self._tags:
+            here, there = (real[number] for real in self._real)
+            if number not in self.found:
+                if here != there:
+                    raise NotUnderstoodError(f"loop {number} has {here} steps, or {there}, and nothing says why")
+                self.found[number] = Extent.of(Product(here))
+        return self.found
+
+    def _accept(self, number: int, guess: Extent | None) -> bool:
+        """Keep a guess that both programs bear out."""
+        if guess is None or any(float(extent(values, guess, 1)[0]) != real[number]
+                                for values, real in zip(self._values, self._real, strict=True)):
+            return False
+        self.found[number] = guess
+        return True
+
+    def _tagged(self, number: int, tag: Tag) -> Extent | None:
+        """A product of factors, and of a constant where the trace does not say all."""
+        if tag.complete:
+            return Extent.of(tag.product)
+        if not tag.product.factors:
+            return None
+        scale, left = divmod(self._real[0][number], int(product(self._values[0], tag.product, 1)[0]))
+        return None if left else Extent.of(Product(scale * tag.product.scale, tag.product.factors))
+
+    def _attached(self, at: int) -> tuple[int, list[int]]:
+        """How many loops a block shares with others, and the blocks that share all of these."""
+        mine = [loop.number for loop in self._program.bare[at].loops]
+        shared = []
+        for other, block in enumerate(self._program.bare):
+            theirs = [loop.number for loop in block.loops]
+            same = next((i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b),
+                        min(len(mine), len(theirs)))
+            shared.append(same if other != at else 0)
+        most = max(shared, default=0)
+        return most, [other for other, count in enumerate(shared) if count == most and most]
+
+    def _inner(self, number: int) -> bool:
+        """Whether a loop stands below others that its block shares with another block."""
+        for at, block in enumerate(self._program.bare):
+            shared = self._attached(at)[0]
+            if shared and number in [loop.number for loop in block.loops[shared:]]:
+                return True
+        return False
+
+    def _covering(self, at: int, number: int) -> None:
+        """A loop of a block that is computed at another's loop: it covers what one of them makes and the other takes."""
+        block = self._program.bare[at]
+        shared, others = self._attached(at)
+        (loop,) = [loop for loop in block.loops if loop.number == number]
+        own = block.loops[shared:]
+        for axis in loop.axes:
+            rest = [each for each in own if axis in each.axes and each.number != number]
+            beside = self._counts(each.number for each in rest)
+            for other in others:
+                for mine, theirs in _meetings(block, self._program.bare[other]):
+                    guess = self._span(block.axes[axis], axis, mine, theirs, (other, shared), beside)
+                    if self._accept(number, guess):
+                        return
+
+    def _span(
+        self, size: int, axis: int, mine: Index, theirs: Index, there: tuple[int, int], beside: Product | None
+    ) -> Extent | None:
+        """What ``theirs`` covers while the inner loops of the other block run, as steps of a loop of ``axis``."""
+        if mine.strides != ((axis, 1),) or beside is None:
+            return None
+        other, shared = there
+        terms = []
+        for moved, stride in theirs.strides:
+            inner = self._counts(loop.number for loop in self._program.bare[other].loops[shared:] if moved in loop.axes)
+            if inner is None:
+                return None
+            terms.append(Term(abs(stride), inner))
+        if theirs.width > 1:
+            terms.append(Term(theirs.width - 1, Product(2)))  # two steps: the first place and the last
+        divide = theirs.divide // mine.divide if theirs.divide % mine.divide == 0 else 1
+        most = min(size, theirs.modulo) if theirs.modulo and not mine.modulo else size
+        return Extent(tuple(terms), most * divide, Product(divide * beside.scale, beside.factors))
+
+    def _counts(self, numbers: Any) -> Product | None:
+        """The product of some loops' extents; None when one is no plain product, or not known."""
+        out = Tag(complete=True)
+        for number in numbers:
+            known = self.found.get(number)
+            if known is None or known != Extent.of(known.terms[0].count if known.terms else Product()):
+                return None
+            out = out * Tag(known.terms[0].count, True)
+        return out.product
+
+
+def _meetings(a: Block, b: Block) -> list[tuple[Index, Index]]:
+    """Pairs of dimensions in which two blocks access the same buffer."""
+    return [(x, y) for mine in (a.write, *a.reads) for theirs in (b.write, *b.reads) if mine.buffer == theirs.buffer
+            for x, y in zip(mine.indices, theirs.indices, strict=True)]

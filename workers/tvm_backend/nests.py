@@ -1,0 +1,120 @@
+"""From sketches to nests: what a trace makes of a workload, with extents as functions of the decisions.
+
+A sketch is replayed with two vectors of decisions. The trace says which loops come from which knob (splits and what is
+fused of them), the scheduled program says what each block does; a loop that no split made (where a block is computed
+at another's loop) covers what the other block needs. Whatever the second replay contradicts is not understood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from tvm.s_tir import Schedule
+
+from tunesmith.analysis.nest import Kind, Marks, Nest, Product
+from tunesmith.analysis.shape import extent, values_of
+from tunesmith.errors import InvalidCandidate
+from tunesmith.space.knobs import ComputeLocation
+from tunesmith.space.space import Space
+from tunesmith.types import Decision
+from workers.tvm_backend.blocks import NotUnderstoodError, Program, read
+from workers.tvm_backend.candidates import Replayer, decisions_of
+from workers.tvm_backend.extents import Tags, resolve
+from workers.tvm_backend.sketch import SketchBody
+
+TRIALS = 6
+"""Vectors of decisions to find two that apply."""
+
+
+class Nests:
+    """Nests of a workload's sketches, each made when it is asked for. One thread at a time.
+
+    Args:
+        replayer: of the workload.
+        bodies: its sketches.
+    """
+
+    def __init__(self, replayer: Replayer, bodies: Sequence[SketchBody]) -> None:
+        self._replayer = replayer
+        self._bodies = {body.hash: body for body in bodies}
+        self._found: dict[tuple[str, tuple[int, ...]], Nest | None] = {}
+
+    def structural(self, sketch: str) -> tuple[int, ...]:
+        """Positions of the compute locations."""
+        knobs = self._bodies[sketch].knobs
+        return tuple(at for at, knob in enumerate(knobs) if isinstance(knob, ComputeLocation))
+
+    def nest(self, sketch: str, decided: tuple[int, ...]) -> Nest | None:
+        """The nest of a sketch with its blocks at these locations; None when it is not understood."""
+        key = sketch, decided
+        if key not in self._found:
+            try:
+                self._found[key] = self._derive(self._bodies[sketch], dict(zip(self.structural(sketch), decided,
+                                                                               strict=True)))
+            except (NotUnderstoodError, InvalidCandidate):
+                self._found[key] = None
+        return self._found[key]
+
+    def _derive(self, body: SketchBody, fixed: dict[int, int]) -> Nest:
+        first, second = self._replays(body, fixed)
+        tags = Tags.of(first.sch)
+        programs = read(first.sch), read(second.sch)
+        extents = resolve(programs, tags, (first.decisions, second.decisions))
+        nest = Nest(
+            tuple(programs[0].block(at, extents) for at in range(len(programs[0].places))), programs[0].buffers,
+            tuple(tags.tables.get(at, ()) for at in range(len(body.knobs))), _marks(programs[0], tags),
+        )  # fmt: skip
+        for replay, program in zip((first, second), programs, strict=True):
+            _check(nest, body, replay.decisions, program)
+        return nest
+
+    def _replays(self, body: SketchBody, fixed: dict[int, int]) -> tuple[_Replay, _Replay]:
+        """Two that apply and put their blocks at the same places."""
+        space, rng = Space([body.sketch]), np.random.default_rng(0)
+        found: list[_Replay] = []
+        for (candidate,) in (space.candidates(space.sample(rng, 1)) for _ in range(TRIALS)):
+            wanted = [fixed.get(at, decision) for at, decision in enumerate(candidate.decisions)]
+            try:
+                sch = self._replayer.apply(body, wanted)
+            except InvalidCandidate:
+                continue
+            taken = decisions_of(sch, len(wanted))
+            if not found or all(found[0].decisions[at] == taken[at] for at in fixed):
+                found.append(_Replay(sch, taken))
+            if len(found) == 2:
+                return found[0], found[1]
+        raise NotUnderstoodError("no two vectors of decisions apply alike")
+
+
+@dataclass(frozen=True)
+class _Replay:
+    sch: Schedule
+    decisions: tuple[Decision, ...]
+
+
+def _marks(program: Program, tags: Tags) -> Marks | None:
+    """What the root's annotations leave to TVM's postprocessing; None when they leave nothing."""
+    notes = {name: value for name, value in program.notes.items() if name.startswith("meta_schedule.")}
+    parallel, vector = (int(notes.get(f"meta_schedule.{name}", 0)) for name in ("parallel", "vectorize"))
+    steps = max((int(notes.get(f"meta_schedule.unroll_{how}", 0)) for how in ("explicit", "implicit")), default=0)
+    if not notes:
+        return None
+    if any(loop.kind is not Kind.SERIAL for place in program.places for loop in place.loops):
+        raise NotUnderstoodError("loops are marked, and left to be marked")
+    return Marks(parallel, vector, Product(1, (tags.unroll,)) if tags.unroll else Product(steps))
+
+
+def _check(nest: Nest, body: SketchBody, decisions: Sequence[Decision], program: Program) -> None:
+    """Every extent of a nest is that of the program.
+
+    Raises:
+        NotUnderstoodError: one is not.
+    """
+    choice = np.array([[int(knob.find([d])[0]) for knob, d in zip(body.knobs, decisions, strict=True)]], dtype=np.int64)
+    values = values_of(nest, body.knobs, choice.reshape(1, -1))
+    for block, place in zip(nest.blocks, program.places, strict=True):
+        for loop, real in zip(block.loops, place.loops, strict=True):
+            if float(extent(values, loop.extent, 1)[0]) != real.extent:
+                raise NotUnderstoodError(f"a loop of {block.name} has {real.extent} steps, not what {loop.extent} says")
