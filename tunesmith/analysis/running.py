@@ -66,13 +66,11 @@ def _vector(shape: Shape, marks: Marks) -> Bools:
     last = {axis for axis, _ in block.write.indices[-1].strides} if block.write.indices else set()
     for at in reversed(range(len(block.loops))):
         loop = block.loops[at]
-        if loop.reduction or not loop.single:
+        if loop.reduction or not loop.single or not set(loop.axes) <= last:
             break
         length = length * np.where(open_, shape.extents[at], 1.0)
         open_ = open_ & (length <= marks.vector)
         out[at] = open_ & (shape.extents[at] > 1)
-        if not set(loop.axes) <= last:
-            open_ = open_ & (shape.extents[at] == 1)
     return out
 
 

@@ -24,12 +24,14 @@ from workers.tvm_backend.candidates import Replayer, decisions_of
 from workers.tvm_backend.extents import Tags, resolve
 from workers.tvm_backend.sketch import SketchBody
 
+MOST = 48
+"""Nests of a space at most; a space of many blocks has hundreds of ways to place them, at some 20 ms each."""
 TRIALS = 6
 """Vectors of decisions to find two that apply."""
 
 
 class Nests:
-    """Nests of a workload's sketches, each made when it is asked for. One thread at a time.
+    """Nests of a workload's sketches, each made when it is asked for, up to ``MOST``. One thread at a time.
 
     Args:
         replayer: of the workload.
@@ -49,13 +51,13 @@ class Nests:
     def nest(self, sketch: str, decided: tuple[int, ...]) -> Nest | None:
         """The nest of a sketch with its blocks at these locations; None when it is not understood."""
         key = sketch, decided
-        if key not in self._found:
+        if key not in self._found and len(self._found) < MOST:
             try:
                 self._found[key] = self._derive(self._bodies[sketch], dict(zip(self.structural(sketch), decided,
                                                                                strict=True)))
             except (NotUnderstoodError, InvalidCandidate):
                 self._found[key] = None
-        return self._found[key]
+        return self._found.get(key)
 
     def _derive(self, body: SketchBody, fixed: dict[int, int]) -> Nest:
         first, second = self._replays(body, fixed)
