@@ -14,7 +14,7 @@ import numpy as np
 
 from tunesmith.analysis.device import DeviceDescription
 from tunesmith.analysis.nest import Access
-from tunesmith.analysis.running import Running
+from tunesmith.analysis.running import Running, along
 from tunesmith.analysis.shape import Footprint, Shape
 from tunesmith.space.base import Bools, Floats
 
@@ -78,7 +78,7 @@ def kernel(shape: Shape, run: Running, device: DeviceDescription) -> Kernel:
     reads = [_registers(shape, run, access, shape.footprint(access, ranges), length, pieces) for access in block.reads]
     loads = sum((vectors for vectors in reads), np.zeros(shape.n))
     if block.update:
-        stay = _stay(shape, run, block.write)
+        stay = np.where(run.memory, 1.0, _stay(shape, run, block.write))
         operands = 1.0 + sum((np.minimum(vectors / steps, 4.0) for vectors in reads[:1]), np.zeros(shape.n))
         needed = written + operands
         spilled = np.maximum(needed - device.registers, 0.0) * steps
@@ -92,7 +92,7 @@ def kernel(shape: Shape, run: Running, device: DeviceDescription) -> Kernel:
     ])  # fmt: skip
     cycles = cycles + LOOP_CYCLES + inside * block.calls * device.call
     large = (operations + loads + stores) * INSTRUCTION_BYTES > device.code_bytes
-    uneven = (length > lanes) & (np.log2(length) % 1.0 != 0)
+    uneven = (length > lanes) & (np.log2(length) % 1.0 != 0) & ~run.compiled
     cycles = cycles * np.where(large, CODE_PENALTY, 1.0) * np.where(uneven, UNEVEN, 1.0)
     return Kernel(shape.iterations / inside, operations, written, needed, loads, stores, steps, cycles)
 
@@ -110,14 +110,14 @@ def _rows(shape: Shape, flags: list[bool]) -> Bools:
 def _registers(shape: Shape, run: Running, access: Access, touched: Footprint, length: Floats, pieces: Floats) -> Floats:
     """Registers that hold what an access touches: whole vectors along its last dimension, single values that are spread
     over a register, or elements gathered one by one."""
-    last = {axis for axis, stride in access.indices[-1].strides if stride == 1} if access.indices else set()
-    along, moved = np.zeros(shape.n, dtype=np.bool_), np.zeros(shape.n, dtype=np.bool_)
+    last = along(access)
+    whole, moved = np.zeros(shape.n, dtype=np.bool_), np.zeros(shape.n, dtype=np.bool_)
     for at, loop in enumerate(shape.block.loops):
         here = run.vector[at]
-        along |= here & bool(set(loop.axes) & last)
+        whole |= here & bool(set(loop.axes) & last)
         moved |= here & shape.moves(access, at)
     vectors = touched.elements / length * pieces
-    return np.where(along, vectors, np.where(moved, touched.elements * GATHER_CYCLES, touched.elements))
+    return np.where(whole, vectors, np.where(moved, touched.elements * GATHER_CYCLES, touched.elements))
 
 
 def _stay(shape: Shape, run: Running, access: Access) -> Floats:

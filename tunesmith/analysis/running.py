@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tunesmith.analysis.nest import Kind, Marks
+from tunesmith.analysis.nest import Access, Kind, Marks
 from tunesmith.analysis.shape import Shape, Values, product
 from tunesmith.space.base import Bools, Floats
 
@@ -22,12 +22,17 @@ class Running:
 
     Attributes:
         parallel, vector: bool [loops, n].
-        kernel: bool [loops, n], the innermost loops that are straight code: vectors, unrolled, or of one step.
+        kernel: bool [loops, n], the innermost loops that are straight code: vectors, unrolled, or of one step; and the
+            loop around them that a compiler vectorised.
+        compiled: bool [n], the compiler vectorises, and copes with any length.
+        memory: bool [n], results go through memory in each run of the kernel, because it is a loop that was vectorised.
     """
 
     parallel: Bools
     vector: Bools
     kernel: Bools
+    compiled: Bools
+    memory: Bools
 
 
 def running(shape: Shape, marks: Marks | None, values: Values) -> Running:
@@ -38,7 +43,27 @@ def running(shape: Shape, marks: Marks | None, values: Values) -> Running:
         parallel, vector = _parallel(shape, marks), _vector(shape, marks)
         unrolled = np.zeros_like(vector)
     steps = np.zeros(shape.n) if marks is None else product(values, marks.unroll, shape.n)
-    return Running(parallel, vector, _kernel(shape, parallel, vector, unrolled, np.maximum(steps, SMALL_STEPS)))
+    kernel = _kernel(shape, parallel, vector, unrolled, np.maximum(steps, SMALL_STEPS))
+    helped = _compiled(shape, vector, kernel)
+    return Running(parallel, vector | helped, kernel | helped, helped.any(axis=0), (helped & ~kernel).any(axis=0))
+
+
+def _compiled(shape: Shape, vector: Bools, kernel: Bools) -> Bools:
+    """The loop that a compiler vectorises where none was: of straight code, or around it, along the last dimension."""
+    out = np.zeros_like(vector)
+    open_, last = ~(vector & (shape.extents > 1)).any(axis=0), along(shape.block.write)
+    for at in reversed(range(len(shape.block.loops))):
+        loop = shape.block.loops[at]
+        if loop.axes and set(loop.axes) <= last and not loop.reduction:
+            out[at] = open_ & (shape.extents[at] > 1)
+            open_ = open_ & ~out[at]
+        open_ = open_ & kernel[at]
+    return out
+
+
+def along(access: Access) -> set[int]:
+    """The axes that step through memory place by place."""
+    return {axis for axis, stride in access.indices[-1].strides if stride == 1} if access.indices else set()
 
 
 def _of_kind(shape: Shape, kind: Kind) -> Bools:
@@ -63,7 +88,7 @@ def _vector(shape: Shape, marks: Marks) -> Bools:
     """Inner loops that no reduction moves are fused while they go on in memory and are not too long."""
     block, out = shape.block, _of_kind(shape, Kind.VECTOR)
     open_, length = np.full(shape.n, marks.vector > 0), np.ones(shape.n)
-    last = {axis for axis, _ in block.write.indices[-1].strides} if block.write.indices else set()
+    last = along(block.write)
     for at in reversed(range(len(block.loops))):
         loop = block.loops[at]
         if loop.reduction or not loop.single or not set(loop.axes) <= last:
