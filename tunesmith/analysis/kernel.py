@@ -15,19 +15,25 @@ import numpy as np
 from tunesmith.analysis.device import DeviceDescription
 from tunesmith.analysis.nest import Access
 from tunesmith.analysis.running import Running, along
-from tunesmith.analysis.shape import Footprint, Shape
+from tunesmith.analysis.shape import Shape
 from tunesmith.space.base import Bools, Floats
 
 INSTRUCTION_BYTES = 8
 """Of a vector instruction with an address, about."""
-LOOP_CYCLES = 1.5
+LOOP_CYCLES = 1.0
 """Of the counter and the jump of a loop."""
-CODE_PENALTY = 2.0
+CODE_PENALTY = 1.5
 """How much slower code runs that must be fetched from beyond the instruction cache."""
-GATHER_CYCLES = 2.0
-"""Of an element that no vector load brings."""
-UNEVEN = 6.0
-"""How much slower vectors are whose length is neither within a register nor a power of two (measured, TVM on LLVM)."""
+NEAR_STRIDE = 4
+"""Strides up to which vectors are put together of whole loads and shuffles."""
+GATHER = 2.0
+"""Loads that an element is worth which no vector load brings."""
+UNEVEN = 4.0
+"""How much slower accumulators are whose vectors fill registers and are no power of two long (TVM on LLVM, measured)."""
+WINDOW = 256.0
+"""Instructions that a core looks ahead."""
+CONDITION = 6.0
+"""Instructions of an element that is read only where a condition holds: TVM makes it scalar code."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +43,9 @@ class Kernel:
     Attributes:
         times: how often it runs.
         operations: arithmetic instructions.
-        accumulators: registers that hold results while a loop around them goes on; of an update.
+        accumulators: registers that results take.
         needed: registers, operands included.
-        loads, stores: of memory; what moves accumulators in and out of registers, spread over their stay, included.
-        steps: multiply-adds on one accumulator, one after another.
+        loads, stores: of memory; what is moved in and out of registers less often is spread over its stay.
         cycles: of one run.
     """
 
@@ -50,13 +55,21 @@ class Kernel:
     needed: Floats
     loads: Floats
     stores: Floats
-    steps: Floats
     cycles: Floats
 
     @property
     def instructions(self) -> Floats:
         """Of one run."""
         return self.operations + self.loads + self.stores
+
+
+@dataclass(frozen=True)
+class _Vector:
+    """A vector of ``length`` elements: ``pieces`` registers, moved by ``moves`` loads or stores."""
+
+    length: Floats
+    pieces: Floats
+    moves: Floats
 
 
 def kernel(shape: Shape, run: Running, device: DeviceDescription) -> Kernel:
@@ -66,35 +79,38 @@ def kernel(shape: Shape, run: Running, device: DeviceDescription) -> Kernel:
     whichever is most; registers that are missing cost a load and a store in each step of the reduction.
     """
     block = shape.block
-    lanes = float(device.lanes(shape.buffers[block.write.buffer].element_bytes))
-    length = _multiplied(shape, run.vector)
-    pieces = np.ceil(length / lanes)
+    lanes = device.lanes(shape.buffers[block.write.buffer].element_bytes)
+    vector = _vector(_multiplied(shape, run.vector), lanes, run.compiled)
     ranges = shape.ranges(run.kernel)
-    # An iteration handles one element, and `length` of them are one instruction for each register that they fill.
     inside = _multiplied(shape, run.kernel)
-    operations = inside / length * pieces * block.operations
-    steps = _multiplied(shape, run.kernel & _rows(shape, [loop.reduction for loop in block.loops]))
-    written = _registers(shape, run, block.write, shape.footprint(block.write, ranges), length, pieces)
-    reads = [_registers(shape, run, access, shape.footprint(access, ranges), length, pieces) for access in block.reads]
-    loads = sum((vectors for vectors in reads), np.zeros(shape.n))
+    operations = inside / vector.length * vector.pieces * block.operations
+    steps = _multiplied(shape, run.kernel & _reductions(shape))
+    written, moved = _registers(shape, run, block.write, ranges, vector)
+    stay = np.where(run.memory, 1.0, _stay(shape, run, block.write))
+    loads, needed = np.zeros(shape.n), np.zeros(shape.n)
+    for access in block.reads:
+        registers, fetched = _registers(shape, run, access, ranges, vector)
+        kept = (registers + written <= device.registers) & ~run.memory
+        loads = loads + fetched / np.where(kept, _stay(shape, run, access), 1.0)
+        needed = np.maximum(needed, np.minimum(registers / steps, 4.0))
+    stores, chain = moved / (stay if block.update else 1.0), np.zeros(shape.n)
     if block.update:
-        stay = np.where(run.memory, 1.0, _stay(shape, run, block.write))
-        operands = 1.0 + sum((np.minimum(vectors / steps, 4.0) for vectors in reads[:1]), np.zeros(shape.n))
-        needed = written + operands
+        needed = needed + written + 1.0
         spilled = np.maximum(needed - device.registers, 0.0) * steps
-        loads, stores = loads + spilled + written / stay, spilled + written / stay
+        loads, stores = loads + spilled + moved / stay, spilled + stores
         chain = device.latency * steps
-    else:
-        needed, stores, chain = np.ones(shape.n), written, np.zeros(shape.n)
+    tests = inside * block.conditions * CONDITION
+    instructions = operations + loads + stores + tests
+    ahead = np.where(stay > 1, 1.0, np.maximum(1.0, WINDOW / np.maximum(instructions, 1.0)))
     cycles = np.maximum.reduce([
-        operations / device.pipes, loads / device.loads, stores / device.stores,
-        (operations + loads + stores) / device.width, chain,
+        operations / device.pipes, loads / device.loads, stores / device.stores, instructions / device.width,
+        chain / ahead,
     ])  # fmt: skip
     cycles = cycles + LOOP_CYCLES + inside * block.calls * device.call
-    large = (operations + loads + stores) * INSTRUCTION_BYTES > device.code_bytes
-    uneven = (length > lanes) & (np.log2(length) % 1.0 != 0) & ~run.compiled
+    large = instructions * INSTRUCTION_BYTES > device.code_bytes
+    uneven = (vector.length > lanes) & (np.log2(vector.length) % 1.0 != 0) & ~run.compiled & block.update
     cycles = cycles * np.where(large, CODE_PENALTY, 1.0) * np.where(uneven, UNEVEN, 1.0)
-    return Kernel(shape.iterations / inside, operations, written, needed, loads, stores, steps, cycles)
+    return Kernel(shape.iterations / inside, operations, written, needed, loads, stores, cycles)
 
 
 def _multiplied(shape: Shape, inside: Bools) -> Floats:
@@ -103,25 +119,39 @@ def _multiplied(shape: Shape, inside: Bools) -> Floats:
     return out
 
 
-def _rows(shape: Shape, flags: list[bool]) -> Bools:
-    return np.array(flags, dtype=np.bool_).reshape(-1, 1) & np.ones((1, shape.n), dtype=np.bool_)
+def _reductions(shape: Shape) -> Bools:
+    return np.array([loop.reduction for loop in shape.block.loops], dtype=np.bool_).reshape(-1, 1)
 
 
-def _registers(shape: Shape, run: Running, access: Access, touched: Footprint, length: Floats, pieces: Floats) -> Floats:
-    """Registers that hold what an access touches: whole vectors along its last dimension, single values that are spread
-    over a register, or elements gathered one by one."""
-    last = along(access)
-    whole, moved = np.zeros(shape.n, dtype=np.bool_), np.zeros(shape.n, dtype=np.bool_)
+def _vector(length: Floats, lanes: int, compiled: Bools) -> _Vector:
+    """A length that is no power of two is moved in pieces that are."""
+    whole, rest = np.divmod(length, lanes)
+    bits = np.zeros(len(length))
+    for power in range(lanes.bit_length()):
+        bits += (rest.astype(np.int64) >> power) & 1
+    pieces = np.ceil(length / lanes)
+    return _Vector(length, pieces, np.where(compiled, pieces, whole + bits))
+
+
+def _registers(
+    shape: Shape, run: Running, access: Access, ranges: Floats, vector: _Vector
+) -> tuple[Floats, Floats]:  # fmt: skip
+    """Registers that hold what an access touches, and loads or stores that move it: whole vectors along its last
+    dimension, vectors shuffled together from near strides, single values that are spread over a register, or elements
+    gathered one by one."""
+    elements = shape.footprint(access, ranges).elements
+    whole, near, moved = (np.zeros(shape.n, dtype=np.bool_) for _ in range(3))
     for at, loop in enumerate(shape.block.loops):
-        here = run.vector[at]
-        whole |= here & bool(set(loop.axes) & last)
-        moved |= here & shape.moves(access, at)
-    vectors = touched.elements / length * pieces
-    return np.where(whole, vectors, np.where(moved, touched.elements * GATHER_CYCLES, touched.elements))
+        whole |= run.vector[at] & bool(set(loop.axes) & along(access))
+        near |= run.vector[at] & bool(set(loop.axes) & along(access, NEAR_STRIDE))
+        moved |= run.vector[at] & shape.moves(access, at)
+    vectors, moves = elements / vector.length * vector.pieces, elements / vector.length * vector.moves
+    shuffled = np.where(near, NEAR_STRIDE * moves, elements * GATHER)
+    return np.where(moved, vectors, elements), np.where(whole, moves, np.where(moved, shuffled, elements))
 
 
 def _stay(shape: Shape, run: Running, access: Access) -> Floats:
-    """Runs of the straight code during which the accumulators stay where they are."""
+    """Runs of the straight code during which what an access touches stays the same."""
     out, open_ = np.ones(shape.n), np.ones(shape.n, dtype=np.bool_)
     for at in reversed(range(len(shape.block.loops))):
         outside = ~run.kernel[at]

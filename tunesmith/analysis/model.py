@@ -44,7 +44,8 @@ class Costs:
 
     def _part(self, block: Block, values: Values) -> tuple[Shape, Running, Kernel]:
         shape = Shape.make(self._nest, block, values, self._n)
-        run = running(shape, self._nest.marks, values)
+        written = self._nest.buffers[block.write.buffer]
+        run = running(shape, self._nest.marks, values, self._device.lanes(written.element_bytes))
         return shape, run, kernel(shape, run, self._device)
 
     def feasible(self) -> Bools:

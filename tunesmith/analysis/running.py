@@ -10,8 +10,8 @@ from tunesmith.analysis.nest import Access, Kind, Marks
 from tunesmith.analysis.shape import Shape, Values, product
 from tunesmith.space.base import Bools, Floats
 
-SMALL_STEPS = 8
-"""Steps of inner loops that a compiler unrolls without being told."""
+UNROLLED = 300.0
+"""Instructions up to which a compiler unrolls a loop without being told (LLVM's threshold at -O3)."""
 MOST_DEPTH = 8
 """Loops that TVM's unrolling takes at most."""
 
@@ -35,35 +35,25 @@ class Running:
     memory: Bools
 
 
-def running(shape: Shape, marks: Marks | None, values: Values) -> Running:
-    """From the loops' kinds, or, where TVM is to choose them, by its rules."""
+def running(shape: Shape, marks: Marks | None, values: Values, lanes: int) -> Running:
+    """From the loops' kinds, or, where TVM is to choose them, by its rules; ``lanes`` elements fill a register."""
     if marks is None:
         parallel, vector, unrolled = (_of_kind(shape, kind) for kind in (Kind.PARALLEL, Kind.VECTOR, Kind.UNROLLED))
+        told = np.zeros(shape.n)
     else:
         parallel, vector = _parallel(shape, marks), _vector(shape, marks)
-        unrolled = np.zeros_like(vector)
-    steps = np.zeros(shape.n) if marks is None else product(values, marks.unroll, shape.n)
-    kernel = _kernel(shape, parallel, vector, unrolled, np.maximum(steps, SMALL_STEPS))
+        unrolled, told = np.zeros_like(vector), product(values, marks.unroll, shape.n)
+    steps = np.maximum(told, UNROLLED / _instructions(shape, vector, lanes))
+    kernel = _kernel(shape, parallel, vector, unrolled, steps)
     helped = _compiled(shape, vector, kernel)
-    return Running(parallel, vector | helped, kernel | helped, helped.any(axis=0), (helped & ~kernel).any(axis=0))
+    return Running(
+        parallel, vector | helped, kernel | helped, helped.any(axis=0), (helped & ~kernel).any(axis=0)
+    )  # fmt: skip
 
 
-def _compiled(shape: Shape, vector: Bools, kernel: Bools) -> Bools:
-    """The loop that a compiler vectorises where none was: of straight code, or around it, along the last dimension."""
-    out = np.zeros_like(vector)
-    open_, last = ~(vector & (shape.extents > 1)).any(axis=0), along(shape.block.write)
-    for at in reversed(range(len(shape.block.loops))):
-        loop = shape.block.loops[at]
-        if loop.axes and set(loop.axes) <= last and not loop.reduction:
-            out[at] = open_ & (shape.extents[at] > 1)
-            open_ = open_ & ~out[at]
-        open_ = open_ & kernel[at]
-    return out
-
-
-def along(access: Access) -> set[int]:
-    """The axes that step through memory place by place."""
-    return {axis for axis, stride in access.indices[-1].strides if stride == 1} if access.indices else set()
+def along(access: Access, most: int = 1) -> set[int]:
+    """The axes that step through memory in strides up to ``most``."""
+    return {axis for axis, stride in access.indices[-1].strides if 1 <= stride <= most} if access.indices else set()
 
 
 def _of_kind(shape: Shape, kind: Kind) -> Bools:
@@ -85,10 +75,9 @@ def _parallel(shape: Shape, marks: Marks) -> Bools:
 
 
 def _vector(shape: Shape, marks: Marks) -> Bools:
-    """Inner loops that no reduction moves are fused while they go on in memory and are not too long."""
+    """Inner loops along the last dimension are fused while they are not too long together."""
     block, out = shape.block, _of_kind(shape, Kind.VECTOR)
-    open_, length = np.full(shape.n, marks.vector > 0), np.ones(shape.n)
-    last = along(block.write)
+    open_, length, last = np.full(shape.n, marks.vector > 0), np.ones(shape.n), along(block.write)
     for at in reversed(range(len(block.loops))):
         loop = block.loops[at]
         if loop.reduction or not loop.single or not set(loop.axes) <= last:
@@ -97,6 +86,19 @@ def _vector(shape: Shape, marks: Marks) -> Bools:
         open_ = open_ & (length <= marks.vector)
         out[at] = open_ & (shape.extents[at] > 1)
     return out
+
+
+def _instructions(shape: Shape, vector: Bools, lanes: int) -> Floats:
+    """Of one step of the innermost loop: arithmetic, loads, and two for each element that is gathered."""
+    length = np.where(vector, shape.extents, 1.0).prod(axis=0)
+    pieces, out = np.ceil(length / lanes), np.ones(shape.n)
+    for access in shape.block.reads:
+        whole, moved = np.zeros(shape.n, dtype=np.bool_), np.zeros(shape.n, dtype=np.bool_)
+        for at, loop in enumerate(shape.block.loops):
+            whole |= vector[at] & bool(set(loop.axes) & along(access))
+            moved |= vector[at] & shape.moves(access, at)
+        out = out + np.where(whole, pieces, np.where(moved, 2.0 * length, 1.0))
+    return out + pieces * shape.block.operations
 
 
 def _kernel(shape: Shape, parallel: Bools, vector: Bools, unrolled: Bools, steps: Floats) -> Bools:
@@ -110,4 +112,17 @@ def _kernel(shape: Shape, parallel: Bools, vector: Bools, unrolled: Bools, steps
         open_ = open_ & straight & ~(parallel[at] & (trips > 1))
         depth += ~vector[at] & (trips > 1)
         out[at] = open_
+    return out
+
+
+def _compiled(shape: Shape, vector: Bools, kernel: Bools) -> Bools:
+    """The loop that a compiler vectorises where none was: of straight code, or around it, along the last dimension."""
+    out = np.zeros_like(vector)
+    open_, last = ~(vector & (shape.extents > 1)).any(axis=0), along(shape.block.write)
+    for at in reversed(range(len(shape.block.loops))):
+        loop = shape.block.loops[at]
+        if loop.axes and set(loop.axes) <= last and not loop.reduction:
+            out[at] = open_ & (shape.extents[at] > 1)
+            open_ = open_ & ~out[at]
+        open_ = open_ & kernel[at]
     return out

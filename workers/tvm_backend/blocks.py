@@ -92,10 +92,10 @@ class Program:
             raise NotUnderstoodError(f"{block.name_hint} writes nothing")
         mine = {write.buffer for write in writes} if any(summed) else set()
         reads = [self._access(region, axis_of) for region in block.reads]
-        operations, calls = _work(block.body)
+        work = _work(block.body)
         return Block(
             str(block.name_hint), tuple(_number(each.dom.extent) for each in block.iter_vars), tuple(loops), writes[0],
-            (*(read for read in reads if read.buffer not in mine), *writes[1:]), operations, calls, any(summed),
+            (*(read for read in reads if read.buffer not in mine), *writes[1:]), *work, any(summed),
         )  # fmt: skip
 
     def _access(self, region: Any, axis_of: Mapping[int, int]) -> Access:
@@ -211,17 +211,17 @@ def linear(expression: Any) -> dict[int, int] | None:
     return None
 
 
-def _work(statement: Any) -> tuple[float, float]:
-    """Arithmetic instructions and library calls of the stores in a block's body."""
+def _work(statement: Any) -> tuple[float, float, float]:
+    """Arithmetic instructions, library calls and conditions of the stores in a block's body."""
     kind = type(statement).__name__
     if kind == "BufferStore":
         found = _count(statement.value)
         fused = min(found.get("Mul", 0), found.get("Add", 0))
         plain = sum(number for name, number in found.items() if name in ARITHMETIC)
-        return float(plain - fused), float(found.get("call", 0))
+        return float(plain - fused), float(found.get("call", 0)), float(found.get("if_then_else", 0))
     if kind == "SeqStmt":
-        parts = [_work(each) for each in statement.seq]
-        return sum(p[0] for p in parts), sum(p[1] for p in parts)
+        a, b, c = zip(*(_work(each) for each in statement.seq), strict=True)
+        return sum(a), sum(b), sum(c)
     if kind == "IfThenElse":
         return _work(statement.then_case)
     raise NotUnderstoodError(f"a block with a {kind}")
