@@ -102,6 +102,7 @@ class Buffer:
     """A tensor.
 
     Attributes:
+        shape: 0 for a dimension that decisions change.
         made: a block of the nest writes it and another reads it.
     """
 
@@ -124,7 +125,7 @@ class Block:
     """A statement and the loops around it.
 
     Attributes:
-        axes: extents of its axes.
+        axes: extents of its axes; 0 where decisions change them.
         loops: outermost first, those that it shares with other blocks included.
         write: what it writes.
         reads: what it reads, without what an update reads of its own result.

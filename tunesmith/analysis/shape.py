@@ -113,18 +113,22 @@ class Shape:
         for at, loop in enumerate(self.block.loops):
             for axis in loop.axes:
                 out[axis] *= np.where(inside[at], self.extents[at], 1.0)
-        return np.minimum(out, np.array(self.block.axes, dtype=np.float64)[:, None])
+        return np.minimum(out, self._limits)
+
+    @functools.cached_property
+    def _limits(self) -> Floats:
+        """Extents of the axes, float64 [axes, 1]."""
+        return np.array([size or np.inf for size in self.block.axes], dtype=np.float64).reshape(-1, 1)
 
     @functools.cached_property
     def nested(self) -> list[Floats]:
         """:meth:`ranges` of all loops from each place inwards, from all of them to none."""
-        limits = np.array(self.block.axes, dtype=np.float64)[:, None]
         out = [np.ones((len(self.block.axes), self.n))]
         for at in reversed(range(len(self.block.loops))):
             inner = out[-1].copy()
             for axis in self.block.loops[at].axes:
                 inner[axis] *= self.extents[at]
-            out.append(np.minimum(inner, limits))
+            out.append(np.minimum(inner, self._limits))
         return out[::-1]
 
     def footprint(self, access: Access, ranges: Floats) -> Footprint:
@@ -132,11 +136,11 @@ class Shape:
         buffer = self.buffers[access.buffer]
         elements, outer, run, whole = np.ones(self.n), np.ones(self.n), np.ones(self.n), np.ones(self.n, np.bool_)
         for index, size in zip(reversed(access.indices), reversed(buffer.shape), strict=True):
-            distance, count = spans(index, ranges, size)
+            distance, count = spans(index, ranges, size or np.inf)
             elements = elements * count
             run = np.where(whole, run * distance, run)
             outer = np.where(whole, outer, outer * count)
-            whole = whole & (distance >= size)
+            whole = whole & (distance >= (size or np.inf))
         lines = np.ceil(run * buffer.element_bytes / LINE)
         return Footprint(elements, outer * lines * LINE)
 
@@ -179,7 +183,7 @@ class Shape:
         return out
 
 
-def spans(index: Index, ranges: Floats, size: int) -> tuple[Floats, Floats]:
+def spans(index: Index, ranges: Floats, size: float) -> tuple[Floats, Floats]:
     """Places from the first to the last that an index takes, and how many of them it does take."""
     distance, count = np.full(ranges.shape[1], float(index.width)), np.full(ranges.shape[1], float(index.width))
     for axis, stride in index.strides:

@@ -17,6 +17,8 @@ from tunesmith.space.space import Space, concat, first_of_each
 
 DRAWN = 16384
 """Random points to start from; a space with fewer points is taken whole."""
+PROBED = 256
+"""Points that show whether the prior knows any."""
 KEPT = 256
 """Points of each sketch that are improved."""
 STEPS = 4
@@ -28,8 +30,10 @@ APART = 2
 
 
 def construct(space: Space, prior: Prior, rng: np.random.Generator, n: int) -> Batch:
-    """Up to ``n`` distinct points that the prior thinks best, best first, unlike each other."""
-    pool = space.at(np.arange(space.size)) if space.size <= DRAWN else space.sample(rng, DRAWN)
+    """Up to ``n`` distinct points that the prior thinks best, best first, unlike each other; none where it knows none."""
+    pool = space.at(rng.permutation(space.size)) if space.size <= DRAWN else space.sample(rng, DRAWN)
+    if np.isnan(prior(pool.take(slice(0, PROBED)))).all():
+        return pool.take(slice(0, 0))
     pool, cost = _best(space, pool, ranks(prior, pool))
     for _ in range(STEPS if space.size > DRAWN else 0):
         moved = space.neighbours(rng, pool)

@@ -70,6 +70,11 @@ class Program:
         self.bare = tuple(self._bare(place) for place in self.places)
         self.buffers = tuple(self._buffer(number, source) for number, source in enumerate(self._sources))
 
+    @property
+    def structure(self) -> list[tuple[int, ...]]:
+        """The numbers of each block's loops."""
+        return [tuple(loop.number for loop in place.loops) for place in self.places]
+
     def block(self, at: int, extents: Mapping[int, Extent]) -> Block:
         """A block with its loops' extents, which are given by their numbers."""
         bare = self.bare[at]

@@ -139,26 +139,25 @@ def _quotient(whole: Tag, parts: Sequence[Product]) -> Tag:
 
 
 def resolve(
-    programs: tuple[Program, Program], tags: Tags, decisions: tuple[Sequence[Decision], Sequence[Decision]]
+    programs: Sequence[Program], tags: Tags, decisions: Sequence[Sequence[Decision]]
 ) -> Mapping[int, Extent]:
     """Extents by the loops' numbers.
 
     Args:
-        programs: of two replays; the tags are those of the first.
+        programs: of some replays; the tags are those of the first.
 
     Raises:
         NotUnderstoodError: the programs are of different structure, or a loop is neither what the trace says of it,
-            nor the same in both, nor what another block needs.
+            nor the same in all, nor what another block needs, nor a part of a tile.
     """
-    if [[loop.number for loop in p.loops] for p in programs[0].places] != [
-            [loop.number for loop in p.loops] for p in programs[1].places]:
+    if any(program.structure != programs[0].structure for program in programs):
         raise NotUnderstoodError("decisions change which loops there are")
     solver = _Solver(programs, tags, [tags.values(each) for each in decisions])
     return solver.solve()
 
 
 class _Solver:
-    def __init__(self, programs: tuple[Program, Program], tags: Tags, values: Sequence[Values]) -> None:
+    def __init__(self, programs: Sequence[Program], tags: Tags, values: Sequence[Values]) -> None:
         self._program, self._values = programs[0], values
         self._real = [{loop.number: loop.extent for place in program.places for loop in place.loops}
                       for program in programs]
@@ -169,10 +168,9 @@ class _Solver:
     def solve(self) -> Mapping[int, Extent]:
         for number, tag in self._tags.items():
             self._accept(number, self._tagged(number, tag))
-        for number in self._tags:
-            here, there = (real[number] for real in self._real)
-            if number not in self.found and here == there and not self._inner(number):
-                self.found[number] = Extent.of(Product(here))
+        for number in self._left():
+            if not self._inner(number):
+                self._accept(number, Extent.of(Product(self._real[0][number])))
         before = -1
         while before < len(self.found) < len(self._tags):
             before = len(self.found)
@@ -180,16 +178,17 @@ class _Solver:
                 for loop in block.loops[self._attached(at)[0]:]:
                     if loop.number not in self.found:
                         self._covering(at, loop.number)
-        for number in self._tags:
-            here, there = (real[number] for real in self._real)
-            if number not in self.found:
-                if here != there:
-                    raise NotUnderstoodError(f"loop {number} has {here} steps, or {there}, and nothing says why")
-                self.found[number] = Extent.of(Product(here))
+        for number in self._left():
+            guesses = [Product(self._real[0][number]), *(Product(1, (factor,)) for factor in self._values[0])]
+            if not any(self._accept(number, Extent.of(guess)) for guess in guesses):
+                raise NotUnderstoodError(f"nothing says why loop {number} has {[r[number] for r in self._real]} steps")
         return self.found
 
+    def _left(self) -> list[int]:
+        return [number for number in self._tags if number not in self.found]
+
     def _accept(self, number: int, guess: Extent | None) -> bool:
-        """Keep a guess that both programs bear out."""
+        """Keep a guess that all programs bear out."""
         if guess is None or any(float(extent(values, guess, 1)[0]) != real[number]
                                 for values, real in zip(self._values, self._real, strict=True)):
             return False

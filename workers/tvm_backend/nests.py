@@ -1,14 +1,15 @@
 """From sketches to nests: what a trace makes of a workload, with extents as functions of the decisions.
 
-A sketch is replayed with two vectors of decisions. The trace says which loops come from which knob (splits and what is
+A sketch is replayed with three vectors of decisions. The trace says which loops come from which knob (splits and what is
 fused of them), the scheduled program says what each block does; a loop that no split made (where a block is computed
-at another's loop) covers what the other block needs. Whatever the second replay contradicts is not understood.
+at another's loop) covers what the other block needs. A loop that has as many steps as one part of a tile in
+every replay is taken for it (a reduction that was factored has such copies). What a replay contradicts is not understood.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from tvm.s_tir import Schedule
@@ -25,9 +26,9 @@ from workers.tvm_backend.extents import Tags, resolve
 from workers.tvm_backend.sketch import SketchBody
 
 MOST = 48
-"""Nests of a space at most; a space of many blocks has hundreds of ways to place them, at some 20 ms each."""
-TRIALS = 6
-"""Vectors of decisions to find two that apply."""
+"""Nests of a space at most, each sketch having its share; many blocks have hundreds of places, at some 20 ms each."""
+REPLAYS, TRIALS = 3, 9
+"""Vectors of decisions, and how many are tried to find so many that apply."""
 
 
 class Nests:
@@ -51,29 +52,30 @@ class Nests:
     def nest(self, sketch: str, decided: tuple[int, ...]) -> Nest | None:
         """The nest of a sketch with its blocks at these locations; None when it is not understood."""
         key = sketch, decided
-        if key not in self._found and len(self._found) < MOST:
+        if key not in self._found and sum(one == sketch for one, _ in self._found) < max(4, MOST // len(self._bodies)):
+            body, places = self._bodies[sketch], self.structural(sketch)
             try:
-                self._found[key] = self._derive(self._bodies[sketch], dict(zip(self.structural(sketch), decided,
-                                                                               strict=True)))
+                self._found[key] = self._derive(body, dict(zip(places, decided, strict=True)))
             except (NotUnderstoodError, InvalidCandidate):
                 self._found[key] = None
         return self._found.get(key)
 
     def _derive(self, body: SketchBody, fixed: dict[int, int]) -> Nest:
-        first, second = self._replays(body, fixed)
-        tags = Tags.of(first.sch)
-        programs = read(first.sch), read(second.sch)
-        extents = resolve(programs, tags, (first.decisions, second.decisions))
+        replays = self._replays(body, fixed)
+        tags = Tags.of(replays[0].sch)
+        programs = [read(replay.sch) for replay in replays]
+        extents = resolve(programs, tags, [replay.decisions for replay in replays])
+        first = programs[0]
         nest = Nest(
-            tuple(programs[0].block(at, extents) for at in range(len(programs[0].places))), programs[0].buffers,
-            tuple(tags.tables.get(at, ()) for at in range(len(body.knobs))), _marks(programs[0], tags),
+            tuple(first.block(at, extents) for at in range(len(first.places))), first.buffers,
+            tuple(tags.tables.get(at, ()) for at in range(len(body.knobs))), _marks(first, tags),
         )  # fmt: skip
-        for replay, program in zip((first, second), programs, strict=True):
+        for replay, program in zip(replays, programs, strict=True):
             _check(nest, body, replay.decisions, program)
-        return nest
+        return _common(nest, programs)
 
-    def _replays(self, body: SketchBody, fixed: dict[int, int]) -> tuple[_Replay, _Replay]:
-        """Two that apply and put their blocks at the same places."""
+    def _replays(self, body: SketchBody, fixed: dict[int, int]) -> list[_Replay]:
+        """Some that apply and put their blocks at the same places."""
         space, rng = Space([body.sketch]), np.random.default_rng(0)
         found: list[_Replay] = []
         for (candidate,) in (space.candidates(space.sample(rng, 1)) for _ in range(TRIALS)):
@@ -85,9 +87,9 @@ class Nests:
             taken = decisions_of(sch, len(wanted))
             if not found or all(found[0].decisions[at] == taken[at] for at in fixed):
                 found.append(_Replay(sch, taken))
-            if len(found) == 2:
-                return found[0], found[1]
-        raise NotUnderstoodError("no two vectors of decisions apply alike")
+            if len(found) == REPLAYS:
+                return found
+        raise NotUnderstoodError("too few vectors of decisions apply alike")
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,24 @@ def _marks(program: Program, tags: Tags) -> Marks | None:
     if any(loop.kind is not Kind.SERIAL for place in program.places for loop in place.loops):
         raise NotUnderstoodError("loops are marked, and left to be marked")
     return Marks(parallel, vector, Product(1, (tags.unroll,)) if tags.unroll else Product(steps))
+
+
+def _common(nest: Nest, programs: Sequence[Program]) -> Nest:
+    """Sizes of axes and buffers that decisions change are open."""
+    blocks = [
+        replace(block, axes=_equal([program.bare[at].axes for program in programs]))
+        for at, block in enumerate(nest.blocks)
+    ]
+    buffers = [
+        replace(buffer, shape=_equal([program.buffers[at].shape for program in programs]))
+        for at, buffer in enumerate(nest.buffers)
+    ]
+    return replace(nest, blocks=tuple(blocks), buffers=tuple(buffers))
+
+
+def _equal(sizes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The sizes on which all agree; 0 for others."""
+    return tuple(same[0] if len(set(same)) == 1 else 0 for same in zip(*sizes, strict=True))
 
 
 def _check(nest: Nest, body: SketchBody, decisions: Sequence[Decision], program: Program) -> None:
