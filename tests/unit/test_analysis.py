@@ -129,7 +129,7 @@ def product_block(m: int, n: int, k: int, tile: tuple[int, int], unrolled: int =
 def test_the_kernel_of_a_product_in_registers() -> None:
     block, buffers = product_block(64, 64, 128, (8, 32))
     shape = shape_of(block, buffers)
-    inner = kernel(shape, running(shape, None, {}), AVX512)
+    inner = kernel(shape, running(shape, None, {}, 16), AVX512)
     assert inner.operations[0] == 16  # 8 rows of two registers
     assert inner.accumulators[0] == 16
     assert inner.needed[0] <= 32
@@ -144,7 +144,7 @@ def test_too_many_and_too_few_accumulators_cost(tile: tuple[int, int], slower: b
     def cycles(tile: tuple[int, int]) -> float:
         block, buffers = product_block(192, 192, 128, tile)
         shape = shape_of(block, buffers)
-        inner = kernel(shape, running(shape, None, {}), AVX512)
+        inner = kernel(shape, running(shape, None, {}, 16), AVX512)
         return float((inner.cycles * inner.times)[0])
 
     assert (cycles(tile) > 1.3 * cycles((8, 32))) == slower
@@ -166,9 +166,12 @@ def test_traffic_of_a_product_by_hand() -> None:
     shape = shape_of(block, buffers)
     everything = 3 * 64 * 64 * F
     assert shape.traffic(1e9)[0] == everything + 64 * 64 * F  # each once, and C back
-    # What a row of tiles needs fits: B comes again for each of eight tasks.
-    inner = 8 * 64 * F + 8 * 64 * F + 64 * 64 * F
-    assert shape.traffic(inner)[0] == 8 * inner + 64 * 64 * F
+    # What one task needs fits, all does not: eight tasks move rows of C and A, but not B, which stays.
+    task = 8 * 64 * F + 8 * 64 * F + 64 * 64 * F
+    assert shape.traffic(task)[0] == everything + 64 * 64 * F
+    # A tile over the whole reduction fits: B comes again for each of eight tasks, A not again for the second panel.
+    tile = 8 * 32 * F + 8 * 64 * F + 64 * 32 * F
+    assert shape.traffic(tile)[0] == everything + 64 * 64 * F + 7 * 64 * 64 * F
 
 
 @EXACT
@@ -203,16 +206,43 @@ def marked(vector: int = 64, parallel: int = 8) -> tuple[Nest, tuple[PerfectTile
 def test_marks() -> None:
     nest, knobs = marked()
     tiles = [((16, 1), (4, 16)), ((4, 4), (4, 16)), ((1, 16), (8, 8)), ((2, 8), (64, 1))]
-    for unroll, steps in ((0, [1, 4, 1, 8]), (1, [4, 16, 16, 8])):
-        choice = np.array([[knobs[0].find([a])[0], knobs[1].find([b])[0], unroll] for a, b in tiles])
-        values = values_of(nest, knobs, choice)
-        shape = Shape.make(nest, nest.blocks[0], values, len(tiles))
-        run = running(shape, nest.marks, values)
-        assert np.where(run.parallel, shape.extents, 1).prod(axis=0).tolist() == [16, 16, 8, 128]
-        assert np.where(run.vector, shape.extents, 1).prod(axis=0)[:3].tolist() == [16, 16, 8]
-        kernel_steps = np.where(run.kernel & ~run.vector, shape.extents, 1).prod(axis=0)
-        if unroll:
-            assert kernel_steps.tolist()[:3] == steps[:3]
+    choice = np.array([[knobs[0].find([a])[0], knobs[1].find([b])[0], 1] for a, b in tiles])
+    values = values_of(nest, knobs, choice)
+    shape = Shape.make(nest, nest.blocks[0], values, len(tiles))
+    run = running(shape, nest.marks, values, 16)
+    assert np.where(run.parallel, shape.extents, 1).prod(axis=0).tolist() == [16, 16, 8, 128]
+    assert np.where(run.vector, shape.extents, 1).prod(axis=0).tolist() == [16, 16, 8, 64]
+    assert np.where(run.kernel & ~run.vector, shape.extents, 1).prod(axis=0).tolist() == [16, 16, 64, 32]
+    assert run.compiled.tolist() == [False, False, False, True]
+
+
+@pytest.mark.parametrize(("told", "steps"), [(0, 16), (512, 256)])
+def test_what_is_unrolled(told: int, steps: int) -> None:
+    """Unasked up to some hundred instructions, here of a step with a vector, a value and a multiply-add each."""
+    loops = (fixed(0, 64, 0), fixed(1, 16, 2, reduction=True), fixed(2, 16, 0), fixed(3, 16, 1))
+    i, j, r = (Index(((axis, 1),)) for axis in range(3))
+    block = Block("C", (1024, 16, 16), loops, Access(0, (i, j)), (Access(1, (i, r)), Access(2, (r, j))), 1.0, update=True)
+    buffers = (Buffer("C", (1024, 16), F), Buffer("A", (1024, 16), F), Buffer("B", (16, 16), F))
+    shape = shape_of(block, buffers)
+    run = running(shape, Marks(0, 64, Product(told)), {}, 16)
+    assert np.where(run.kernel & ~run.vector, shape.extents, 1).prod() == steps
+
+
+def test_compilers_vectorise_what_nobody_marked() -> None:
+    """The loop around straight code, along the last dimension; its results go through memory."""
+    loops = (fixed(0, 64, 0), fixed(1, 512, 2, reduction=True), fixed(2, 64, 1), fixed(3, 4, 2, reduction=True))
+    i, j, r = (Index(((axis, 1),)) for axis in range(3))
+    block = Block("C", (64, 64, 2048), loops, Access(0, (i, j)), (Access(1, (i, r)), Access(2, (r, j))), 1.0, update=True)
+    buffers = (Buffer("C", (64, 64), F), Buffer("A", (64, 2048), F), Buffer("B", (2048, 64), F))
+    shape = shape_of(block, buffers)
+    run = running(shape, None, {}, 16)
+    assert run.vector[:, 0].tolist() == [False, False, True, False]
+    assert run.kernel[:, 0].tolist() == [False, False, True, True]
+    assert run.memory[0]
+    assert run.compiled[0]
+    inner = kernel(shape, run, AVX512)
+    assert inner.operations[0] == 4 * 4
+    assert inner.stores[0] == 4
 
 
 def test_even_shares_and_vectors_are_estimated_faster() -> None:
@@ -222,8 +252,8 @@ def test_even_shares_and_vectors_are_estimated_faster() -> None:
         choice = np.array([[knobs[0].find([rows])[0], knobs[1].find([columns])[0], 1]])
         return float(estimate(nest, knobs, choice, AVX512)[0])
 
-    assert seconds((4, 4), (4, 16)) < seconds((4, 4), (64, 1))
-    assert seconds((4, 4), (4, 16)) < seconds((1, 16), (1, 64))
+    assert seconds((4, 4), (4, 16)) < seconds((1, 16), (1, 64))  # a single task
+    assert seconds((4, 4), (4, 16)) < seconds((4, 4), (32, 2))  # an eighth of a register
 
 
 def test_estimates_of_a_batch_are_those_of_its_points() -> None:

@@ -30,6 +30,8 @@ GATHER = 2.0
 """Loads that an element is worth which no vector load brings."""
 UNEVEN = 4.0
 """How much slower accumulators are whose vectors fill registers and are no power of two long (TVM on LLVM, measured)."""
+SPILLED = 1.6
+"""How much slower a kernel is that lacks registers, beside the loads and stores of them (measured, TVM on LLVM)."""
 WINDOW = 256.0
 """Instructions that a core looks ahead."""
 CONDITION = 6.0
@@ -110,6 +112,8 @@ def kernel(shape: Shape, run: Running, device: DeviceDescription) -> Kernel:
     large = instructions * INSTRUCTION_BYTES > device.code_bytes
     uneven = (vector.length > lanes) & (np.log2(vector.length) % 1.0 != 0) & ~run.compiled & block.update
     cycles = cycles * np.where(large, CODE_PENALTY, 1.0) * np.where(uneven, UNEVEN, 1.0)
+    if block.update:
+        cycles = cycles * np.where(needed > device.registers, SPILLED, 1.0)
     return Kernel(shape.iterations / inside, operations, written, needed, loads, stores, cycles)
 
 

@@ -27,6 +27,10 @@ class NotUnderstoodError(Exception):
     """A program, or a sketch, that is beyond what nests can say."""
 
 
+class AmbiguousError(NotUnderstoodError):
+    """Several explanations fit: more replays tell."""
+
+
 def key(node: Any) -> int:
     """Equal for the same node of a living program; ``==`` of TVM's expressions makes another expression."""
     return int(Object.__hash__(node))

@@ -13,7 +13,11 @@ from tunesmith.analysis.nest import Block, Extent, Factor, Index, Product, Term
 from tunesmith.analysis.shape import Values, extent, product
 from tunesmith.types import Decision
 from workers.tvm_backend import tir
-from workers.tvm_backend.blocks import NotUnderstoodError, Program, key
+from workers.tvm_backend.blocks import AmbiguousError, NotUnderstoodError, Program, key
+
+
+ENOUGH = 8
+"""Replays that show a loop's steps; two parts of tiles that were equal in all of them are as good as the same."""
 
 
 @dataclass(frozen=True)
@@ -179,21 +183,33 @@ class _Solver:
                     if loop.number not in self.found:
                         self._covering(at, loop.number)
         for number in self._left():
-            guesses = [Product(self._real[0][number]), *(Product(1, (factor,)) for factor in self._values[0])]
-            if not any(self._accept(number, Extent.of(guess)) for guess in guesses):
-                raise NotUnderstoodError(f"nothing says why loop {number} has {[r[number] for r in self._real]} steps")
+            self._copy(number)
         return self.found
+
+    def _copy(self, number: int) -> None:
+        """A loop that has as many steps as a part of a tile, or always the same, and no two of these."""
+        steps = [real[number] for real in self._real]
+        guesses = [Product(steps[0]), *(Product(1, (factor,)) for factor in self._values[0])]
+        fits = [guess for guess in guesses if self._fits(number, Extent.of(guess))]
+        if not fits:
+            raise NotUnderstoodError(f"nothing says why loop {number} has {steps} steps")
+        if len(fits) > 1 and len(steps) < ENOUGH:
+            raise AmbiguousError(f"loop {number} has {steps} steps for more than one reason")
+        self.found[number] = Extent.of(fits[0])
 
     def _left(self) -> list[int]:
         return [number for number in self._tags if number not in self.found]
 
     def _accept(self, number: int, guess: Extent | None) -> bool:
         """Keep a guess that all programs bear out."""
-        if guess is None or any(float(extent(values, guess, 1)[0]) != real[number]
-                                for values, real in zip(self._values, self._real, strict=True)):
+        if guess is None or not self._fits(number, guess):
             return False
         self.found[number] = guess
         return True
+
+    def _fits(self, number: int, guess: Extent) -> bool:
+        return all(float(extent(values, guess, 1)[0]) == real[number]
+                   for values, real in zip(self._values, self._real, strict=True))
 
     def _tagged(self, number: int, tag: Tag) -> Extent | None:
         """A product of factors, and of a constant where the trace does not say all."""

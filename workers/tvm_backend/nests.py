@@ -1,6 +1,6 @@
 """From sketches to nests: what a trace makes of a workload, with extents as functions of the decisions.
 
-A sketch is replayed with three vectors of decisions. The trace says which loops come from which knob (splits and what is
+A sketch is replayed with some vectors of decisions. The trace says which loops come from which knob (splits and what is
 fused of them), the scheduled program says what each block does; a loop that no split made (where a block is computed
 at another's loop) covers what the other block needs. A loop that has as many steps as one part of a tile in
 every replay is taken for it (a reduction that was factored has such copies). What a replay contradicts is not understood.
@@ -17,18 +17,22 @@ from tvm.s_tir import Schedule
 from tunesmith.analysis.nest import Kind, Marks, Nest, Product
 from tunesmith.analysis.shape import extent, values_of
 from tunesmith.errors import InvalidCandidate
-from tunesmith.space.knobs import ComputeLocation
-from tunesmith.space.space import Space
+from tunesmith.space.base import Ints
+from tunesmith.space.knobs import ComputeLocation, Knob
 from tunesmith.types import Decision
-from workers.tvm_backend.blocks import NotUnderstoodError, Program, read
+from workers.tvm_backend.blocks import AmbiguousError, NotUnderstoodError, Program, read
 from workers.tvm_backend.candidates import Replayer, decisions_of
 from workers.tvm_backend.extents import Tags, resolve
 from workers.tvm_backend.sketch import SketchBody
 
 MOST = 48
 """Nests of a space at most, each sketch having its share; many blocks have hundreds of places, at some 20 ms each."""
-REPLAYS, TRIALS = 3, 9
-"""Vectors of decisions, and how many are tried to find so many that apply."""
+REPLAYS, MORE_REPLAYS = 4, 8
+"""Vectors of decisions, and how many where few leave it open what a loop follows."""
+TRIALS = 4
+"""Vectors that are tried for each that is wanted."""
+MANY = 4096
+"""Choices of a knob that are looked at."""
 
 
 class Nests:
@@ -62,34 +66,54 @@ class Nests:
 
     def _derive(self, body: SketchBody, fixed: dict[int, int]) -> Nest:
         replays = self._replays(body, fixed)
-        tags = Tags.of(replays[0].sch)
-        programs = [read(replay.sch) for replay in replays]
-        extents = resolve(programs, tags, [replay.decisions for replay in replays])
-        first = programs[0]
-        nest = Nest(
-            tuple(first.block(at, extents) for at in range(len(first.places))), first.buffers,
-            tuple(tags.tables.get(at, ()) for at in range(len(body.knobs))), _marks(first, tags),
-        )  # fmt: skip
-        for replay, program in zip(replays, programs, strict=True):
-            _check(nest, body, replay.decisions, program)
-        return _common(nest, programs)
-
-    def _replays(self, body: SketchBody, fixed: dict[int, int]) -> list[_Replay]:
-        """Some that apply and put their blocks at the same places."""
-        space, rng = Space([body.sketch]), np.random.default_rng(0)
-        found: list[_Replay] = []
-        for (candidate,) in (space.candidates(space.sample(rng, 1)) for _ in range(TRIALS)):
-            wanted = [fixed.get(at, decision) for at, decision in enumerate(candidate.decisions)]
+        while True:
             try:
-                sch = self._replayer.apply(body, wanted)
+                return _nest(body, replays)
+            except AmbiguousError:
+                if len(replays) == MORE_REPLAYS:
+                    raise
+                replays = self._replays(body, fixed, MORE_REPLAYS)
+
+    def _replays(self, body: SketchBody, fixed: dict[int, int], wanted: int = REPLAYS) -> list[_Replay]:
+        """Some that apply and put their blocks at the wanted places, no two with the same choice of a knob, if possible."""
+        rng = np.random.default_rng(0)
+        tried = TRIALS * wanted
+        columns = [knob.decisions(_telling(rng, knob, tried)) for knob in body.knobs]
+        found: list[_Replay] = []
+        for trial in range(tried):
+            decisions = [fixed.get(at, column[trial]) for at, column in enumerate(columns)]
+            try:
+                sch = self._replayer.apply(body, decisions)
             except InvalidCandidate:
                 continue
-            taken = decisions_of(sch, len(wanted))
-            if not found or all(found[0].decisions[at] == taken[at] for at in fixed):
+            taken = decisions_of(sch, len(decisions))
+            if all(taken[at] == place for at, place in fixed.items()):
                 found.append(_Replay(sch, taken))
-            if len(found) == REPLAYS:
+            if len(found) == wanted:
                 return found
         raise NotUnderstoodError("too few vectors of decisions apply alike")
+
+
+def _telling(rng: np.random.Generator, knob: Knob, n: int) -> Ints:
+    """``n`` choices, distinct while there are so many; first those of few parts of 1, which say least and take places
+    from other blocks."""
+    drawn = rng.permutation(knob.size) if knob.size <= MANY else np.unique(rng.integers(knob.size, size=MANY))
+    units = (knob.values(drawn.astype(np.int64)) == 1).sum(axis=1) + rng.random(len(drawn))
+    return np.resize(drawn[np.argsort(units)], n).astype(np.int64)
+
+
+def _nest(body: SketchBody, replays: Sequence[_Replay]) -> Nest:
+    tags = Tags.of(replays[0].sch)
+    programs = [read(replay.sch) for replay in replays]
+    extents = resolve(programs, tags, [replay.decisions for replay in replays])
+    first = programs[0]
+    nest = Nest(
+        tuple(first.block(at, extents) for at in range(len(first.places))), first.buffers,
+        tuple(tags.tables.get(at, ()) for at in range(len(body.knobs))), _marks(first, tags),
+    )  # fmt: skip
+    for replay, program in zip(replays, programs, strict=True):
+        _check(nest, body, replay.decisions, program)
+    return _common(nest, programs)
 
 
 @dataclass(frozen=True)
