@@ -29,8 +29,8 @@ MOST = 48
 """Nests of a space at most, each sketch having its share; many blocks have hundreds of places, at some 20 ms each."""
 REPLAYS, MORE_REPLAYS = 4, 8
 """Vectors of decisions, and how many where few leave it open what a loop follows."""
-TRIALS = 4
-"""Vectors that are tried for each that is wanted."""
+TRIALS, PATIENCE = 6, 8
+"""Vectors that are tried for each that is wanted, and how many before a place counts as one that does not exist."""
 MANY = 4096
 """Choices of a knob that are looked at."""
 
@@ -75,31 +75,32 @@ class Nests:
                 replays = self._replays(body, fixed, MORE_REPLAYS)
 
     def _replays(self, body: SketchBody, fixed: dict[int, int], wanted: int = REPLAYS) -> list[_Replay]:
-        """Some that apply and put their blocks at the wanted places, no two with the same choice of a knob, if possible."""
-        rng = np.random.default_rng(0)
-        tried = TRIALS * wanted
-        columns = [knob.decisions(_telling(rng, knob, tried)) for knob in body.knobs]
-        found: list[_Replay] = []
-        for trial in range(tried):
-            decisions = [fixed.get(at, column[trial]) for at, column in enumerate(columns)]
+        """Some that apply and put their blocks at the wanted places, or, where these seem not to exist, at the places
+        that most are moved to."""
+        rng, exact = np.random.default_rng(0), tuple(fixed.values())
+        columns = [knob.decisions(_telling(rng, knob, TRIALS * wanted)) for knob in body.knobs]
+        found: dict[tuple[Decision, ...], list[_Replay]] = {exact: []}
+        for trial, decisions in enumerate(zip(*columns, strict=True)):
             try:
-                sch = self._replayer.apply(body, decisions)
+                sch = self._replayer.apply(body, [fixed.get(at, each) for at, each in enumerate(decisions)])
             except InvalidCandidate:
                 continue
             taken = decisions_of(sch, len(decisions))
-            if all(taken[at] == place for at, place in fixed.items()):
-                found.append(_Replay(sch, taken))
-            if len(found) == wanted:
-                return found
+            found.setdefault(tuple(taken[at] for at in fixed), []).append(_Replay(sch, taken))
+            if len(found[exact]) == wanted:
+                return found[exact]
+            usual = max(found.values(), key=len)
+            if trial >= PATIENCE and not found[exact] and len(usual) >= wanted:
+                return usual[:wanted]
         raise NotUnderstoodError("too few vectors of decisions apply alike")
 
 
 def _telling(rng: np.random.Generator, knob: Knob, n: int) -> Ints:
-    """``n`` choices, distinct while there are so many; first those of few parts of 1, which say least and take places
-    from other blocks."""
+    """``n`` choices, distinct while there are so many: in turn those with the fewest parts of 1, which say least and take
+    places from other blocks, and any."""
     drawn = rng.permutation(knob.size) if knob.size <= MANY else np.unique(rng.integers(knob.size, size=MANY))
     units = (knob.values(drawn.astype(np.int64)) == 1).sum(axis=1) + rng.random(len(drawn))
-    return np.resize(drawn[np.argsort(units)], n).astype(np.int64)
+    return np.stack([np.resize(drawn[np.argsort(units)], n), np.resize(drawn, n)], axis=1).reshape(-1)[:n].astype(np.int64)
 
 
 def _nest(body: SketchBody, replays: Sequence[_Replay]) -> Nest:
