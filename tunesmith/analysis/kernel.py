@@ -22,7 +22,7 @@ INSTRUCTION_BYTES = 8
 """Of a vector instruction with an address, about."""
 LOOP_CYCLES = 1.0
 """Of the counter and the jump of a loop."""
-CODE_PENALTY = 1.5
+CODE_PENALTY = 1.2
 """How much slower code runs that must be fetched from beyond the instruction cache."""
 NEAR_STRIDE = 4
 """Strides up to which vectors are put together of whole loads and shuffles."""
@@ -32,6 +32,8 @@ UNEVEN = 4.0
 """How much slower accumulators are whose vectors fill registers and are no power of two long (TVM on LLVM, measured)."""
 SPILLED = 1.6
 """How much slower a kernel is that lacks registers, beside the loads and stores of them (measured, TVM on LLVM)."""
+COMPILED = 20.0
+"""Steps of a loop's body up to which compilers vectorise the loop well (LLVM 22, measured)."""
 WINDOW = 256.0
 """Instructions that a core looks ahead."""
 CONDITION = 6.0
@@ -100,13 +102,12 @@ def kernel(shape: Shape, run: Running, device: DeviceDescription) -> Kernel:
         needed = needed + written + 1.0
         spilled = np.maximum(needed - device.registers, 0.0) * steps
         loads, stores = loads + spilled + moved / stay, spilled + stores
-        chain = device.latency * steps
     tests = inside * block.conditions * CONDITION
     instructions = operations + loads + stores + tests
-    ahead = np.where(stay > 1, 1.0, np.maximum(1.0, WINDOW / np.maximum(instructions, 1.0)))
+    if block.update:
+        chain = device.latency * steps * _chains(shape, run, instructions, stay > 1)
     cycles = np.maximum.reduce([
-        operations / device.pipes, loads / device.loads, stores / device.stores, instructions / device.width,
-        chain / ahead,
+        operations / device.pipes, loads / device.loads, stores / device.stores, instructions / device.width, chain,
     ])  # fmt: skip
     cycles = cycles + LOOP_CYCLES + inside * block.calls * device.call
     large = instructions * INSTRUCTION_BYTES > device.code_bytes
@@ -114,7 +115,28 @@ def kernel(shape: Shape, run: Running, device: DeviceDescription) -> Kernel:
     cycles = cycles * np.where(large, CODE_PENALTY, 1.0) * np.where(uneven, UNEVEN, 1.0)
     if block.update:
         cycles = cycles * np.where(needed > device.registers, SPILLED, 1.0)
+        # What compilers make of a loop of many statements is hardly vectors any more.
+        body = inside / vector.length
+        cycles = cycles * np.where(run.compiled, np.clip(body / COMPILED, 1.0, lanes), 1.0)
     return Kernel(shape.iterations / inside, operations, written, needed, loads, stores, cycles)
+
+
+def _chains(shape: Shape, run: Running, instructions: Floats, dependent: Bools) -> Floats:
+    """Chains of dependent multiply-adds that a kernel goes through one after another, less what a core overlaps.
+
+    Accumulators inside of the unrolled reduction advance together; those outside of it come later, and so do those of
+    the next run, which a core reaches if they are near enough and do not depend on this one.
+    """
+    later, seen = np.ones(shape.n), np.zeros(shape.n, dtype=np.bool_)
+    for at, loop in enumerate(shape.block.loops):
+        here = run.kernel[at] & (shape.extents[at] > 1)
+        if loop.reduction:
+            seen = seen | here
+        else:
+            later = np.where(here & ~seen & ~run.vector[at], later * shape.extents[at], later)
+    later = np.where(seen, later, 1.0)
+    reached = np.maximum(1.0, WINDOW * later / np.maximum(instructions, 1.0))
+    return later / np.where(dependent, np.minimum(reached, later), reached)
 
 
 def _multiplied(shape: Shape, inside: Bools) -> Floats:

@@ -24,7 +24,7 @@ OVERLAP = 0.35
 """Part of the shorter times that the longest one does not hide."""
 MOST_INSTRUCTIONS = 6000.0
 """Of straight code; beyond it compilation takes many seconds."""
-MOST_SPILLED = 2.0
+MOST_SPILLED = 1.5
 """Registers that a kernel may want, in registers that there are."""
 
 

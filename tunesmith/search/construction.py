@@ -7,8 +7,6 @@ that one error of the prior does not spoil all of them.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from tunesmith.search.base import Prior
@@ -23,8 +21,6 @@ KEPT = 256
 """Points of each sketch that are improved."""
 STEPS = 4
 """How often each of them is moved to neighbours."""
-LARGEST_SHARE = 0.5
-"""Of the points that one sketch may have, while others have some."""
 APART = 2
 """Knobs in which two proposed points of a sketch differ at least, where it has so many."""
 
@@ -67,19 +63,18 @@ def _best(space: Space, batch: Batch, cost: Floats) -> tuple[Batch, Floats]:
 
 
 def _unlike(space: Space, pool: Batch, n: int) -> Ints:
-    """Rows of a sorted pool: greedily the next that is not too near to one taken before, then whatever is left."""
-    most = math.ceil(LARGEST_SHARE * n) if len(np.unique(pool.sketch)) > 1 else n
-    left = np.ones(len(pool), dtype=np.bool_)
-    taken: list[int] = []
+    """Rows of a sorted pool, in turn the best and the best of the sketch that has fewest, each not too near to one that
+    was taken before; then whatever is left."""
+    left, taken = np.ones(len(pool), dtype=np.bool_), list[int]()
+    share = np.zeros(len(space.sketches), dtype=np.int64)
     while left.any() and len(taken) < n:
-        row = int(np.argmax(left))
+        wanted = left & (share[pool.sketch] == share[pool.sketch[left]].min()) if len(taken) % 2 else left
+        row = int(np.argmax(wanted))
         taken.append(row)
-        same = pool.sketch == pool.sketch[row]
+        share[pool.sketch[row]] += 1
         movable = sum(knob.size > 1 for knob in space.sketches[pool.sketch[row]].knobs)
         near = (pool.choice != pool.choice[row]).sum(axis=1) < min(APART, movable)
-        left &= ~(same & near)
-        if sum(int(pool.sketch[other] == pool.sketch[row]) for other in taken) >= most:
-            left &= ~same
+        left &= ~((pool.sketch == pool.sketch[row]) & near)
         left[row] = False
     rest = np.setdiff1d(np.arange(len(pool)), taken)
     return np.array([*taken, *rest[:n - len(taken)].tolist()], dtype=np.int64)
