@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from benchmarks.report import Report
+from tunesmith.analysis.prior import StaticPrior
+from tunesmith.errors import InvalidInput
 from tunesmith.operators import parse_operator
+from tunesmith.search.base import Prior
 from tunesmith.search.construction import construct
 from tunesmith.space.base import Floats
 from tunesmith.targets import Target
 from tunesmith.testing.replay import Recording
+from workers.tvm_backend import importing, prepare, space, tasks
+from workers.tvm_backend.static import device_of
 
 FIRST = 10
 """Measurements after which the construction is judged."""
@@ -41,11 +47,7 @@ class Judged:
 
 def judge(recording: Recording) -> Judged | None:
     """Estimate every point; None when the recorded sketches are not those that this version makes."""
-    from workers.tvm_backend import importing, prepare, space, tasks
-    from workers.tvm_backend.static import device_of
-    from tunesmith.analysis.prior import StaticPrior
-
-    target = Target(_json(str(recording.facts["target"])))
+    target = Target(json.loads(str(recording.facts["target"])))
     (task,) = tasks.extract_tasks(prepare.prepare(importing.operator_module(parse_operator(recording.name))).module)
     bodies = space.generate(task.module, target)
     if not {sketch.hash for sketch in recording.space.sketches} <= {body.hash for body in bodies}:
@@ -74,11 +76,11 @@ def _ranks(values: Floats) -> Floats:
     return (ends - (count + 1) / 2)[place.reshape(-1)]
 
 
-def _first(recording: Recording, prior: object) -> float:
+def _first(recording: Recording, prior: Prior) -> float:
     """What a construction finds; invalid points cost nothing, as in a search."""
     found = []
     for seed in range(SEEDS):
-        planned = construct(recording.space, prior, np.random.default_rng(seed), 5 * FIRST)  # type: ignore[arg-type]
+        planned = construct(recording.space, prior, np.random.default_rng(seed), 5 * FIRST)
         canonical, valid = recording.resolve(planned)
         keys = recording.space.keys(canonical)[valid]
         distinct = keys[np.sort(np.unique(keys, return_index=True)[1])]
@@ -96,7 +98,13 @@ def _chance(seconds: Floats) -> float:
 
 
 def report(judged: Sequence[Judged], setup: dict[str, str]) -> Report:
-    """One line per space."""
+    """One line per space.
+
+    Raises:
+        InvalidInput: nothing was judged.
+    """
+    if not judged:
+        raise InvalidInput("no recording has the sketches that this version makes", field="data")
     rows = [(j.recording.name, len(j.recording.points), round(100 * j.known, 1), round(100 * j.refused, 1),
              round(j.correlation, 3), round(j.first, 3), round(j.chance, 3)) for j in judged]
     mean = float(np.mean([j.correlation for j in judged]))
@@ -107,10 +115,3 @@ def report(judged: Sequence[Judged], setup: dict[str, str]) -> Report:
     columns = ("space", "points", "estimated, %", "refused, %", "rank correlation", "first ten / optimum",
                "ten random / optimum")
     return Report("replay-static", "The static model, replayed", summary, columns, rows, setup)
-
-
-def _json(text: str) -> dict[str, object]:
-    import json
-
-    found: dict[str, object] = json.loads(text)
-    return found

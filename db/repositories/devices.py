@@ -78,7 +78,7 @@ def targets_of_kind(session: Session, timeout: float, kind: str) -> list[dict[st
 
 
 def calibration(session: Session, device_class: str) -> dict[str, Any] | None:
-    """What calibration found of the device of a class that was seen last, live or not; None before any was calibrated."""
+    """What calibration found of the device of a class that was seen last, live or not; None before there is any."""
     query = sa.select(Device).where(~Device.simulated).order_by(Device.seen_at.desc())
     found = (row.calibration for row in session.scalars(query) if device_class in row.device_classes)
     return next((dict(each) for each in found if each is not None), None)

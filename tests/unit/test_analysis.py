@@ -221,7 +221,8 @@ def test_what_is_unrolled(told: int, steps: int) -> None:
     """Unasked up to some hundred instructions, here of a step with a vector, a value and a multiply-add each."""
     loops = (fixed(0, 64, 0), fixed(1, 16, 2, reduction=True), fixed(2, 16, 0), fixed(3, 16, 1))
     i, j, r = (Index(((axis, 1),)) for axis in range(3))
-    block = Block("C", (1024, 16, 16), loops, Access(0, (i, j)), (Access(1, (i, r)), Access(2, (r, j))), 1.0, update=True)
+    reads = (Access(1, (i, r)), Access(2, (r, j)))
+    block = Block("C", (1024, 16, 16), loops, Access(0, (i, j)), reads, 1.0, update=True)
     buffers = (Buffer("C", (1024, 16), F), Buffer("A", (1024, 16), F), Buffer("B", (16, 16), F))
     shape = shape_of(block, buffers)
     run = running(shape, Marks(0, 64, Product(told)), {}, 16)
@@ -232,7 +233,8 @@ def test_compilers_vectorise_what_nobody_marked() -> None:
     """The loop around straight code, along the last dimension; its results go through memory."""
     loops = (fixed(0, 64, 0), fixed(1, 512, 2, reduction=True), fixed(2, 64, 1), fixed(3, 4, 2, reduction=True))
     i, j, r = (Index(((axis, 1),)) for axis in range(3))
-    block = Block("C", (64, 64, 2048), loops, Access(0, (i, j)), (Access(1, (i, r)), Access(2, (r, j))), 1.0, update=True)
+    reads = (Access(1, (i, r)), Access(2, (r, j)))
+    block = Block("C", (64, 64, 2048), loops, Access(0, (i, j)), reads, 1.0, update=True)
     buffers = (Buffer("C", (64, 64), F), Buffer("A", (64, 2048), F), Buffer("B", (2048, 64), F))
     shape = shape_of(block, buffers)
     run = running(shape, None, {}, 16)

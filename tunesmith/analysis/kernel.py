@@ -29,9 +29,9 @@ NEAR_STRIDE = 4
 GATHER = 2.0
 """Loads that an element is worth which no vector load brings."""
 UNEVEN = 4.0
-"""How much slower accumulators are whose vectors fill registers and are no power of two long (TVM on LLVM, measured)."""
+"""How much slower accumulators are whose vectors fill registers and are no power of two long (measured, LLVM 22)."""
 SPILLED = 1.6
-"""How much slower a kernel is that lacks registers, beside the loads and stores of them (measured, TVM on LLVM)."""
+"""How much slower a kernel is that lacks registers, beside the loads and stores of them (measured, LLVM 22)."""
 COMPILED = 20.0
 """Steps of a loop's body up to which compilers vectorise the loop well (LLVM 22, measured)."""
 WINDOW = 256.0

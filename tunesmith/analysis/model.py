@@ -75,7 +75,8 @@ class Costs:
             rate = device.bandwidth if outer is None else outer.bandwidth * speedup
             times.append(shape.traffic(SHARE * cache.size) / rate)
         longest = np.maximum.reduce(times)
-        return longest + OVERLAP * (sum(times) - longest) + self._forks(shape, run, started)
+        rest: Floats = sum(times, -longest)
+        return np.asarray(longest + OVERLAP * rest + self._forks(shape, run, started))
 
     def _forks(self, shape: Shape, run: Running, started: set[int]) -> Floats:
         """Starts of the block's parallel loop, unless an earlier block had it."""
@@ -83,7 +84,7 @@ class Costs:
         if first is None or shape.block.loops[first].number in started:
             return np.zeros(self._n)
         started.add(shape.block.loops[first].number)
-        return shape.before[first] * self._device.fork_seconds
+        return np.asarray(shape.before[first] * self._device.fork_seconds)
 
 
 def constraints(nest: Nest, knobs: Sequence[Knob], choice: Ints, device: DeviceDescription) -> Bools:

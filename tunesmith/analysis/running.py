@@ -46,9 +46,9 @@ def running(shape: Shape, marks: Marks | None, values: Values, lanes: int) -> Ru
     steps = np.maximum(told, UNROLLED / _instructions(shape, vector, lanes))
     kernel = _kernel(shape, parallel, vector, unrolled, steps)
     helped = _compiled(shape, vector, kernel)
-    return Running(
-        parallel, vector | helped, kernel | helped, helped.any(axis=0), (helped & ~kernel).any(axis=0)
-    )  # fmt: skip
+    compiled: Bools = np.logical_or.reduce(helped, axis=0)
+    memory: Bools = np.logical_or.reduce(helped & ~kernel, axis=0)
+    return Running(parallel, vector | helped, kernel | helped, compiled, memory)
 
 
 def along(access: Access, most: int = 1) -> set[int]:
@@ -98,7 +98,7 @@ def _instructions(shape: Shape, vector: Bools, lanes: int) -> Floats:
             whole |= vector[at] & bool(set(loop.axes) & along(access))
             moved |= vector[at] & shape.moves(access, at)
         out = out + np.where(whole, pieces, np.where(moved, 2.0 * length, 1.0))
-    return out + pieces * shape.block.operations
+    return np.asarray(out + pieces * shape.block.operations)
 
 
 def _kernel(shape: Shape, parallel: Bools, vector: Bools, unrolled: Bools, steps: Floats) -> Bools:

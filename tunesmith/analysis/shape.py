@@ -99,7 +99,7 @@ class Shape:
     @property
     def iterations(self) -> Floats:
         """How often the block runs."""
-        return self.before[-1]
+        return np.asarray(self.before[-1])
 
     def ranges(self, inside: Bools) -> Floats:
         """How many places of each axis some loops cover, float64 [axes, n].
@@ -118,7 +118,8 @@ class Shape:
     @functools.cached_property
     def _limits(self) -> Floats:
         """Extents of the axes, float64 [axes, 1]."""
-        return np.array([size or np.inf for size in self.block.axes], dtype=np.float64).reshape(-1, 1)
+        sizes: Floats = np.array([size or np.inf for size in self.block.axes], dtype=np.float64)
+        return sizes.reshape(-1, 1)
 
     @functools.cached_property
     def nested(self) -> list[Floats]:

@@ -37,7 +37,7 @@ class Searcher(ABC):
 
         Args:
             score: without it every point counts as valid and equally good.
-            prior: guides a searcher while little is measured, and keeps it from hopeless points; without it all are alike.
+            prior: guides a searcher while nothing is measured, and keeps it from hopeless points.
         """
 
     @abstractmethod

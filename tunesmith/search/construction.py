@@ -1,8 +1,8 @@
 """The first batch of a task: aligned construction from a prior alone, before anything is measured.
 
 After Roller (Zhu et al., OSDI 2022): where a model of the device tells good programs from bad ones, a handful of
-measurements is enough. Many points are drawn, the best are improved step by step, and those that are proposed differ, so
-that one error of the prior does not spoil all of them.
+measurements is enough. Many points are drawn, the best are improved step by step, and those that are proposed differ,
+so that one error of the prior does not spoil all of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ APART = 2
 
 
 def construct(space: Space, prior: Prior, rng: np.random.Generator, n: int) -> Batch:
-    """Up to ``n`` distinct points that the prior thinks best, best first, unlike each other; none where it knows none."""
+    """Up to ``n`` distinct points that the prior thinks best, unlike each other; none where it knows none."""
     pool = space.at(rng.permutation(space.size)) if space.size <= DRAWN else space.sample(rng, DRAWN)
     if np.isnan(prior(pool.take(slice(0, PROBED)))).all():
         return pool.take(slice(0, 0))

@@ -145,7 +145,8 @@ def _walk(statement: Any, loops: tuple[RealLoop, ...], counter: _Counter) -> Ite
             yield from _walk(each, loops, counter)
     elif kind == "For" and int(statement.kind) < len(KINDS):
         single = type(statement.body).__name__ != "SeqStmt"
-        loop = RealLoop(statement.loop_var, counter.take(), _number(statement.extent), KINDS[int(statement.kind)], single)
+        steps, kind_ = _number(statement.extent), KINDS[int(statement.kind)]
+        loop = RealLoop(statement.loop_var, counter.take(), steps, kind_, single)
         yield from _walk(statement.body, (*loops, loop), counter)
     elif kind == "SBlockRealize":
         yield Place(statement, loops)

@@ -15,7 +15,6 @@ from tunesmith.types import Decision
 from workers.tvm_backend import tir
 from workers.tvm_backend.blocks import AmbiguousError, NotUnderstoodError, Program, key
 
-
 ENOUGH = 8
 """Replays that show a loop's steps; two parts of tiles that were equal in all of them are as good as the same."""
 
@@ -24,12 +23,15 @@ ENOUGH = 8
 class Tag:
     """What the trace says of a loop's extent: a product, or, where that is not all of it, a part."""
 
-    product: Product = Product()
-    complete: bool = False
+    product: Product
+    complete: bool
 
     def __mul__(self, other: Tag) -> Tag:
         a, b = self.product, other.product
         return Tag(Product(a.scale * b.scale, (*a.factors, *b.factors)), self.complete and other.complete)
+
+
+UNKNOWN = Tag(Product(), False)
 
 
 @dataclass
@@ -91,9 +93,9 @@ class _Reader:
         elif kind == "Split":
             self._split(instruction)
         elif kind == "Fuse":
-            tag = Tag(complete=True)
+            tag = Tag(Product(), True)
             for loop in instruction.inputs:
-                tag = tag * self._loops.get(key(loop), Tag())
+                tag = tag * self._loops.get(key(loop), UNKNOWN)
             self._make(instruction.outputs[0], tag)
         elif kind == "Annotate" and str(instruction.attrs[0]).startswith("meta_schedule.unroll"):
             found = self._number(instruction.inputs[1])
@@ -110,7 +112,7 @@ class _Reader:
     def _split(self, instruction: Any) -> None:
         loop, *wanted = list(instruction.inputs)[:1 + len(instruction.outputs)]
         parts = [None if one is None else self._number(one) for one in wanted]
-        whole = self._loops.get(key(loop), Tag())
+        whole = self._loops.get(key(loop), UNKNOWN)
         for rv, part in zip(instruction.outputs, parts, strict=True):
             if part is not None:
                 self._make(rv, Tag(part, True))
@@ -134,10 +136,10 @@ def _quotient(whole: Tag, parts: Sequence[Product]) -> Tag:
     for part in parts:
         for factor in part.factors:
             if factor not in left:
-                return Tag()
+                return UNKNOWN
             left.remove(factor)
         if scale % part.scale:
-            return Tag()
+            return UNKNOWN
         scale //= part.scale
     return Tag(Product(scale, tuple(left)), whole.complete)
 
@@ -165,7 +167,7 @@ class _Solver:
         self._program, self._values = programs[0], values
         self._real = [{loop.number: loop.extent for place in program.places for loop in place.loops}
                       for program in programs]
-        self._tags = {loop.number: tags.loops.get(key(loop.variable), Tag())
+        self._tags = {loop.number: tags.loops.get(key(loop.variable), UNKNOWN)
                       for place in programs[0].places for loop in place.loops}
         self.found: dict[int, Extent] = {}
 
@@ -241,7 +243,7 @@ class _Solver:
         return False
 
     def _covering(self, at: int, number: int) -> None:
-        """A loop of a block that is computed at another's loop: it covers what one of them makes and the other takes."""
+        """A loop of a block that is computed at another's: it covers what one of them makes and the other takes."""
         block = self._program.bare[at]
         shared, others = self._attached(at)
         (loop,) = [loop for loop in block.loops if loop.number == number]
@@ -276,7 +278,7 @@ class _Solver:
 
     def _counts(self, numbers: Any) -> Product | None:
         """The product of some loops' extents; None when one is no plain product, or not known."""
-        out = Tag(complete=True)
+        out = Tag(Product(), True)
         for number in numbers:
             known = self.found.get(number)
             if known is None or known != Extent.of(known.terms[0].count if known.terms else Product()):

@@ -2,8 +2,8 @@
 
 A sketch is replayed with some vectors of decisions. The trace says which loops come from which knob (splits and what is
 fused of them), the scheduled program says what each block does; a loop that no split made (where a block is computed
-at another's loop) covers what the other block needs. A loop that has as many steps as one part of a tile in
-every replay is taken for it (a reduction that was factored has such copies). What a replay contradicts is not understood.
+at another's loop) covers what the other block needs. A loop that has as many steps as one part of a tile in every
+replay is taken for it (a reduction that was factored has such copies). What a replay contradicts is not understood.
 """
 
 from __future__ import annotations
@@ -96,11 +96,12 @@ class Nests:
 
 
 def _telling(rng: np.random.Generator, knob: Knob, n: int) -> Ints:
-    """``n`` choices, distinct while there are so many: in turn those with the fewest parts of 1, which say least and take
-    places from other blocks, and any."""
+    """``n`` choices, distinct while there are so many: in turn those with the fewest parts of 1, which say least and
+    take places from other blocks, and any."""
     drawn = rng.permutation(knob.size) if knob.size <= MANY else np.unique(rng.integers(knob.size, size=MANY))
     units = (knob.values(drawn.astype(np.int64)) == 1).sum(axis=1) + rng.random(len(drawn))
-    return np.stack([np.resize(drawn[np.argsort(units)], n), np.resize(drawn, n)], axis=1).reshape(-1)[:n].astype(np.int64)
+    both = np.stack([np.resize(drawn[np.argsort(units)], n), np.resize(drawn, n)], axis=1)
+    return both.reshape(-1)[:n].astype(np.int64)
 
 
 def _nest(body: SketchBody, replays: Sequence[_Replay]) -> Nest:
