@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import itertools
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -24,7 +26,7 @@ from tunesmith.analysis.nest import (
     Product,
     Term,
 )
-from tunesmith.analysis.prior import StaticPrior
+from tunesmith.analysis.prior import PIECE, StaticPrior
 from tunesmith.analysis.running import running
 from tunesmith.analysis.shape import LINE, Shape, extent, values_of
 from tunesmith.space.base import Batch, Sketch
@@ -289,7 +291,7 @@ def test_a_prior_knows_what_has_a_nest() -> None:
     source = Source()
     found = StaticPrior(space, source, AVX512)(batch)
     assert (np.isnan(found) == (batch.choice[:, 3] == 1)).all()
-    assert sorted(source.asked) == [(-1,), (0,)]
+    assert set(source.asked) == {(-1,), (0,)}
     assert len(StaticPrior(space, source, AVX512)(batch.take(slice(0)))) == 0
 
 
@@ -308,6 +310,23 @@ def test_constraints_that_refuse_everything_are_passed_over() -> None:
     batch: Batch = space.sample(np.random.default_rng(0), 64)
     assert not constraints(nest, knobs, batch.choice, small).any()
     assert np.isfinite(StaticPrior(space, Always(), small)(batch)).all()
+
+
+def test_work_is_cut_into_units() -> None:
+    entered: list[int] = []
+
+    @contextlib.contextmanager
+    def unit() -> Iterator[None]:
+        entered.append(1)
+        yield
+        entered.append(-1)
+
+    space = Space([Sketch("s", (*marked()[1], ComputeLocation(-1, 0)))])
+    prior = StaticPrior(space, Source(), AVX512, unit)
+    batch = space.sample(np.random.default_rng(0), 3 * PIECE)
+    assert np.array_equal(prior(batch), StaticPrior(space, Source(), AVX512)(batch), equal_nan=True)
+    assert entered == [1, -1] * (len(entered) // 2)
+    assert len(entered) // 2 == 3 + 4  # two nests and one piece of points to see whether to trust; two and two
 
 
 def test_a_cpu_of_which_little_is_known() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -9,11 +12,17 @@ import numpy as np
 from tunesmith.analysis.device import DeviceDescription
 from tunesmith.analysis.model import Costs
 from tunesmith.analysis.nest import Nest
-from tunesmith.space.base import Batch, Floats, Ints
+from tunesmith.space.base import Batch, Bools, Floats, Ints, Sketch
 from tunesmith.space.space import Space
 
 TRUSTED = 0.98
-"""Where constraints refuse a larger share of the points that they see, they are passed over: they do not fit here."""
+"""Where constraints refuse a larger share of a space's points, they are passed over: they do not fit there."""
+PROBED = 256
+"""Random points that show this share."""
+PIECE = 2048
+"""Points that are estimated in one go."""
+
+Unit = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 class NestSource(Protocol):
@@ -33,35 +42,46 @@ class StaticPrior:
         space: whose points.
         source: of their nests, which are made when they are needed and kept by the source.
         device: that they are for.
+        unit: is entered for each small unit of work, some 50 ms at most, so that others can have the processor between.
     """
 
-    def __init__(self, space: Space, source: NestSource, device: DeviceDescription) -> None:
-        self._space, self._source, self._device = space, source, device
+    def __init__(
+        self, space: Space, source: NestSource, device: DeviceDescription, unit: Unit = contextlib.nullcontext
+    ) -> None:
+        self._space, self._source, self._device, self._unit = space, source, device, unit
 
     def __call__(self, batch: Batch) -> Floats:
         """Estimated seconds, float64 [n]: infinity for points that are not worth a try, NaN where nothing is known."""
-        out = np.full(len(batch), np.nan)
-        refused = np.zeros(len(batch), dtype=np.bool_)
-        for s in np.unique(batch.sketch):
-            rows = np.flatnonzero(batch.sketch == s)
-            for group, nest in self._groups(int(s), batch.choice[rows]):
-                costs = Costs(nest, self._space.sketches[s].knobs, batch.choice[rows[group]], self._device)
-                out[rows[group]], refused[rows[group]] = costs.seconds(), ~costs.feasible()
-        if len(batch) and refused.mean() <= TRUSTED:
+        out, refused = self._judge(batch)
+        if refused.any() and self._trusted:
             out[refused] = np.inf
         return out
 
-    def _groups(self, sketch: int, choice: Ints) -> list[tuple[Ints, Nest]]:
-        """Rows that share a nest, and the nest."""
-        body = self._space.sketches[sketch]
+    @functools.cached_property
+    def _trusted(self) -> bool:
+        _, refused = self._judge(self._space.sample(np.random.default_rng(0), PROBED))
+        return bool(refused.mean() <= TRUSTED)
+
+    def _judge(self, batch: Batch) -> tuple[Floats, Bools]:
+        """Estimates, and which points the constraints refuse."""
+        out, refused = np.full(len(batch), np.nan), np.zeros(len(batch), dtype=np.bool_)
+        for s in np.unique(batch.sketch):
+            body = self._space.sketches[s]
+            for rows, decided in self._groups(np.flatnonzero(batch.sketch == s), body, batch.choice):
+                with self._unit():
+                    nest = self._source.nest(body.hash, decided)
+                for piece in np.array_split(rows, -(-len(rows) // PIECE)) if nest is not None else ():
+                    assert nest is not None
+                    with self._unit():
+                        costs = Costs(nest, body.knobs, batch.choice[piece], self._device)
+                        out[piece], refused[piece] = costs.seconds(), ~costs.feasible()
+        return out, refused
+
+    def _groups(self, rows: Ints, body: Sketch, choice: Ints) -> list[tuple[Ints, tuple[int, ...]]]:
+        """Rows that share a nest, and what decides it."""
         places = self._source.structural(body.hash)
-        decided = np.concatenate(
-            [np.zeros((len(choice), 1), dtype=np.int64),
-             *(body.knobs[place].values(choice[:, place])[:, :1] for place in places)], axis=1)  # fmt: skip
+        if not places:
+            return [(rows, ())]
+        decided = np.stack([body.knobs[place].values(choice[rows, place])[:, 0] for place in places], axis=1)
         kinds, member = np.unique(decided, axis=0, return_inverse=True)
-        found = []
-        for number, kind in enumerate(kinds.tolist()):
-            nest = self._source.nest(body.hash, tuple(kind[1:]))
-            if nest is not None:
-                found.append((np.flatnonzero(member.reshape(-1) == number), nest))
-        return found
+        return [(rows[member.reshape(-1) == number], tuple(kind)) for number, kind in enumerate(kinds.tolist())]

@@ -35,6 +35,7 @@ class Hunt:
         fresh: whether it may be proposed.
         drawn: whether it came from a uniform draw.
         refused: points that turned out invalid.
+        prior: estimates points before they are examined, see ``Prior``.
     """
 
     def __init__(
@@ -43,6 +44,8 @@ class Hunt:
         self.memory, self.space = memory, memory.space
         self._blocked, self._score, self.effort, self.prior = blocked, score, effort, prior
         self._examined: Ints = np.zeros(0, dtype=np.int64)
+        self._hopeful: Ints = np.zeros(0, dtype=np.int64)
+        self._hopeless: Ints = np.zeros(0, dtype=np.int64)
         self.pool = self.refused = self.space.sample(np.random.default_rng(0), 0)
         self.keys: Ints = np.zeros(0, dtype=np.int64)
         self.mean: Floats = np.zeros(0)
@@ -83,10 +86,16 @@ class Hunt:
         return sift(self.prior, points.take(self.unknown(points)), n)
 
     def _promising(self, batch: Batch) -> Bools:
-        """False for what the prior calls hopeless."""
-        if self.prior is None or not len(batch):
+        """False for what the prior calls hopeless; it is asked once for a point."""
+        if self.prior is None:
             return np.ones(len(batch), dtype=np.bool_)
-        return ~np.isinf(self.prior(batch))
+        keys = self.space.keys(batch)
+        new = ~np.isin(keys, np.concatenate([self._hopeful, self._hopeless]))
+        if new.any():
+            worthless = np.isinf(self.prior(batch.take(new)))
+            self._hopeful = np.concatenate([self._hopeful, keys[new][~worthless]])
+            self._hopeless = np.concatenate([self._hopeless, keys[new][worthless]])
+        return ~np.isin(keys, self._hopeless)
 
     def _scores(self, batch: Batch) -> Scores:
         if self._score is None:

@@ -7,14 +7,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from costmodels.base import CostModel, Features
-from tunesmith.search.base import Prior
-from tunesmith.space.base import Batch, Bools, Floats, Scores
+from tunesmith.space.base import Batch, Bools, Scores
 from tunesmith.space.space import concat
 from workers.sandbox.lease import HostLease
 from workers.tvm_backend.space import TraceSpace
-
-ESTIMATED = 1024
-"""Points estimated under one hold of the host lease: some 20 ms."""
 
 CHUNK = 4
 """Points replayed under one hold of the host lease: some 50 ms at most, which is how long a kernel may have to wait."""
@@ -69,24 +65,3 @@ class Scorer:
         for start in range(0, len(batch), CHUNK):
             self._check()
             yield batch.take(slice(start, start + CHUNK))
-
-
-class LeasedPrior:
-    """A prior whose work is cut into pieces, each under a share of the host lease.
-
-    Args:
-        prior: what estimates.
-        check: called between pieces; raises when the search should stop.
-    """
-
-    def __init__(self, prior: Prior, lease: HostLease, check: Callable[[], None]) -> None:
-        self._prior, self._lease, self._check = prior, lease, check
-
-    def __call__(self, batch: Batch) -> Floats:
-        """As the prior, piece by piece."""
-        found = [np.zeros(0)]
-        for start in range(0, len(batch), ESTIMATED):
-            self._check()
-            with self._lease.shared():
-                found.append(self._prior(batch.take(slice(start, start + ESTIMATED))))
-        return np.concatenate(found)

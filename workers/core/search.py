@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +27,7 @@ from tunesmith.types import Candidate, Measurement
 from workers.core.context import Context
 from workers.core.features import BatchFeatures
 from workers.core.leased import Lease, run_leased
-from workers.core.scoring import LeasedPrior, Scorer
+from workers.core.scoring import Scorer
 from workers.tvm_backend.features import VERSION as FEATURES
 from workers.tvm_backend.space import SketchBody, TraceSpace
 from workers.tvm_backend.static import prior_of
@@ -133,8 +134,14 @@ def _prior(
     context: Context, lease: Lease, subject: Subject, space: TraceSpace, calibration: dict[str, Any] | None
 ) -> Prior | None:
     """The static model, for the device of the class that was calibrated last."""
-    found = prior_of(space, subject.target, Calibration.model_validate(calibration) if calibration else None)
-    return LeasedPrior(found, context.lease, lease.check) if found is not None else None
+
+    @contextmanager
+    def unit() -> Iterator[None]:
+        lease.check()
+        with context.lease.shared():
+            yield
+
+    return prior_of(space, subject.target, Calibration.model_validate(calibration) if calibration else None, unit)
 
 
 def _searcher(subject: Subject, space: TraceSpace) -> tuple[Searcher, int]:

@@ -22,8 +22,9 @@ from tunesmith.space.knobs import ComputeLocation, Knob
 from tunesmith.types import Decision
 from workers.tvm_backend.blocks import AmbiguousError, NotUnderstoodError, Program, read
 from workers.tvm_backend.candidates import Replayer, decisions_of
-from workers.tvm_backend.extents import Tags, resolve
+from workers.tvm_backend.extents import common_sizes, resolve
 from workers.tvm_backend.sketch import SketchBody
+from workers.tvm_backend.tags import Tags
 
 MOST = 48
 """Nests of a space at most, each sketch having its share; many blocks have hundreds of places, at some 20 ms each."""
@@ -139,19 +140,14 @@ def _marks(program: Program, tags: Tags) -> Marks | None:
 def _common(nest: Nest, programs: Sequence[Program]) -> Nest:
     """Sizes of axes and buffers that decisions change are open."""
     blocks = [
-        replace(block, axes=_equal([program.bare[at].axes for program in programs]))
+        replace(block, axes=common_sizes([program.bare[at].axes for program in programs]))
         for at, block in enumerate(nest.blocks)
     ]
     buffers = [
-        replace(buffer, shape=_equal([program.buffers[at].shape for program in programs]))
+        replace(buffer, shape=common_sizes([program.buffers[at].shape for program in programs]))
         for at, buffer in enumerate(nest.buffers)
     ]
     return replace(nest, blocks=tuple(blocks), buffers=tuple(buffers))
-
-
-def _equal(sizes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """The sizes on which all agree; 0 for others."""
-    return tuple(same[0] if len(set(same)) == 1 else 0 for same in zip(*sizes, strict=True))
 
 
 def _check(nest: Nest, body: SketchBody, decisions: Sequence[Decision], program: Program) -> None:

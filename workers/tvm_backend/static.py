@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from tunesmith.analysis.device import DeviceDescription, describe_cpu
-from tunesmith.analysis.prior import StaticPrior
+from tunesmith.analysis.prior import StaticPrior, Unit
 from tunesmith.messages import Calibration
 from tunesmith.targets import Target
 from workers.tvm_backend.rules.machine import machine_of
@@ -21,8 +23,10 @@ def device_of(target: Target, found: Calibration | None) -> DeviceDescription:
     )  # fmt: skip
 
 
-def prior_of(traces: TraceSpace, target: Target, found: Calibration | None) -> StaticPrior | None:
-    """The static model of a space; None for targets that are no CPU."""
+def prior_of(
+    traces: TraceSpace, target: Target, found: Calibration | None, unit: Unit = contextlib.nullcontext
+) -> StaticPrior | None:
+    """The static model of a space, which enters ``unit`` for each small piece of work; None for what is no CPU."""
     if target.kind != "llvm":
         return None
-    return StaticPrior(traces.space, traces.nests, device_of(target, found))
+    return StaticPrior(traces.space, traces.nests, device_of(target, found), unit)
