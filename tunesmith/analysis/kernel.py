@@ -37,7 +37,7 @@ COMPILED = 20.0
 WINDOW = 256.0
 """Instructions that a core looks ahead."""
 CONDITION = 6.0
-"""Instructions of an element that is read only where a condition holds: TVM makes it scalar code."""
+"""Instructions of an element of a vector that is read only where a condition holds: TVM makes it scalar code."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def kernel(shape: Shape, run: Running, device: DeviceDescription) -> Kernel:
         needed = needed + written + 1.0
         spilled = np.maximum(needed - device.registers, 0.0) * steps
         loads, stores = loads + spilled + moved / stay, spilled + stores
-    tests = inside * block.conditions * CONDITION
+    tests = sum((_tests(shape, run, axes, inside, vector.length) for axes in block.conditions), np.zeros(shape.n))
     instructions = operations + loads + stores + tests
     if block.update:
         chain = device.latency * steps * _chains(shape, run, instructions, stay > 1)
@@ -119,6 +119,14 @@ def kernel(shape: Shape, run: Running, device: DeviceDescription) -> Kernel:
         body = inside / vector.length
         cycles = cycles * np.where(run.compiled, np.clip(body / COMPILED, 1.0, lanes), 1.0)
     return Kernel(shape.iterations / inside, operations, written, needed, loads, stores, cycles)
+
+
+def _tests(shape: Shape, run: Running, axes: tuple[int, ...], inside: Floats, length: Floats) -> Floats:
+    """Instructions for a condition on some axes: one for a whole vector, unless its elements differ in them."""
+    differ = np.zeros(shape.n, dtype=np.bool_)
+    for at, loop in enumerate(shape.block.loops):
+        differ |= run.vector[at] & bool(set(loop.axes) & set(axes))
+    return np.where(differ, inside * CONDITION, inside / length)
 
 
 def _chains(shape: Shape, run: Running, instructions: Floats, dependent: Bools) -> Floats:

@@ -131,7 +131,7 @@ class Block:
         reads: what it reads, without what an update reads of its own result.
         operations: arithmetic instructions of one iteration; a multiply-add is one.
         calls: calls of scalar library functions (exp, erf, …) of one iteration.
-        conditions: values of one iteration that are read only where a condition on the axes holds.
+        conditions: for each value of an iteration that is read only where a condition holds, the axes of the condition.
         update: it adds to what it writes.
     """
 
@@ -142,7 +142,7 @@ class Block:
     reads: tuple[Access, ...]
     operations: float
     calls: float = 0.0
-    conditions: float = 0.0
+    conditions: tuple[tuple[int, ...], ...] = ()
     update: bool = False
 
 

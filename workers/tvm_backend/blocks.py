@@ -101,10 +101,13 @@ class Program:
             raise NotUnderstoodError(f"{block.name_hint} writes nothing")
         mine = {write.buffer for write in writes} if any(summed) else set()
         reads = [self._access(region, axis_of) for region in block.reads]
-        work = _work(block.body)
+        operations, calls = _work(block.body)
+        conditions = [tuple(sorted({axis_of[key(v)] for v in variables(each) if key(v) in axis_of}))
+                      for each in _conditions(block.body)]
         return Block(
             str(block.name_hint), tuple(_number(each.dom.extent) for each in block.iter_vars), tuple(loops), writes[0],
-            (*(read for read in reads if read.buffer not in mine), *writes[1:]), *work, any(summed),
+            (*(read for read in reads if read.buffer not in mine), *writes[1:]), operations, calls,
+            tuple(conditions), any(summed),
         )  # fmt: skip
 
     def _access(self, region: Any, axis_of: Mapping[int, int]) -> Access:
@@ -221,39 +224,63 @@ def linear(expression: Any) -> dict[int, int] | None:
     return None
 
 
-def _work(statement: Any) -> tuple[float, float, float]:
-    """Arithmetic instructions, library calls and conditions of the stores in a block's body."""
+def _stores(statement: Any) -> list[Any]:
     kind = type(statement).__name__
     if kind == "BufferStore":
-        found = _count(statement.value)
-        fused = min(found.get("Mul", 0), found.get("Add", 0))
-        plain = sum(number for name, number in found.items() if name in ARITHMETIC)
-        return float(plain - fused), float(found.get("call", 0)), float(found.get("if_then_else", 0))
+        return [statement]
     if kind == "SeqStmt":
-        a, b, c = zip(*(_work(each) for each in statement.seq), strict=True)
-        return sum(a), sum(b), sum(c)
+        return [store for each in statement.seq for store in _stores(each)]
     if kind == "IfThenElse":
-        return _work(statement.then_case)
+        return _stores(statement.then_case)
     raise NotUnderstoodError(f"a block with a {kind}")
+
+
+def _work(body: Any) -> tuple[float, float]:
+    """Arithmetic instructions and library calls of the stores in a block's body."""
+    operations, calls = 0, 0
+    for store in _stores(body):
+        found = _count(store.value)
+        plain = sum(number for name, number in found.items() if name in ARITHMETIC)
+        operations += plain - min(found.get("Mul", 0), found.get("Add", 0))  # multiply-adds
+        calls += found.get("call", 0)
+    return float(operations), float(calls)
+
+
+def _conditions(body: Any) -> list[Any]:
+    """The conditions under which values of a block's body are read."""
+    return [each for store in _stores(body) for each in _tested(store.value)]
+
+
+def _tested(value: Any) -> list[Any]:
+    mine = [value.args[0]] if _name(value) == "if_then_else" else []
+    return [*mine, *(each for part in _parts(value) for each in _tested(part))]
+
+
+def _name(value: Any) -> str:
+    """The name of a called operator; empty for anything else."""
+    return str(getattr(value.op, "name", "")).rpartition(".")[2] if type(value).__name__ == "Call" else ""
+
+
+def _parts(value: Any) -> list[Any]:
+    """The values that a value is made of, without indices and conditions."""
+    kind = type(value).__name__
+    if kind == "Call":
+        return list(value.args)[1:] if _name(value) == "if_then_else" else list(value.args)
+    if kind == "Select":
+        return [value.true_value, value.false_value]
+    if kind in ("TensorLoad", "Var"):
+        return []
+    return [getattr(value, name) for name in ("a", "b", "value") if isinstance(getattr(value, name, None), Object)]
 
 
 def _count(value: Any) -> dict[str, int]:
     """Nodes of a value by type, library calls as ``call``; not those of indices and conditions."""
-    kind = type(value).__name__
-    found: dict[str, int] = {}
-    if kind == "Call":
-        name = str(getattr(value.op, "name", "")).rpartition(".")[2]
-        parts = list(value.args)[1:] if name == "if_then_else" else list(value.args)
+    kind, name = type(value).__name__, _name(value)
+    if name:
         kind = "call" if name in LIBRARY else "Div" if "sqrt" in name else name
-    elif kind == "Select":
-        parts = [value.true_value, value.false_value]
-    elif kind in ("TensorLoad", "Var"):
-        parts = []
-    else:
-        parts = [getattr(value, name) for name in ("a", "b", "value") if isinstance(getattr(value, name, None), Object)]
-    if parts:
-        found[kind] = 1
+    parts = _parts(value)
+    found = {kind: 1} if parts else {}
     for part in parts:
-        for name, number in _count(part).items():
-            found[name] = found.get(name, 0) + number
+        for each, number in _count(part).items():
+            found[each] = found.get(each, 0) + number
     return found
