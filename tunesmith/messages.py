@@ -281,6 +281,8 @@ class Calibration(BaseModel):
     """ISO 8601, UTC: when ``latest_seconds`` was taken."""
     drift: float
     """``latest_seconds / reference_seconds``: 1 is none, 1.2 means that everything runs a fifth slower."""
+    cache_sizes: tuple[int, ...] = ()
+    """Bytes of data cache that one core can use, level 1 first; empty where the system does not tell."""
 
 
 class DeviceReport(Message):

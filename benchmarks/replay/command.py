@@ -66,3 +66,21 @@ def collect(
     whole = sum(recording is not None and bool(recording.facts.get("complete")) for recording in found)
     rest = "" if whole == len(found) else ": run it again to go on"
     typer.echo(f"{whole} of {len(found)} recordings complete{rest}")
+
+
+@app.command()
+def static(
+    data: Annotated[Path | None, typer.Option(help="Folder of recordings; the shipped ones by default.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("bench-out"),
+) -> None:
+    """Judge the static model, which sees decisions alone, by recorded latencies. Needs TVM, but no quiet machine."""
+    from benchmarks.replay.workloads import DATA, load_all
+    from benchmarks.report import setup, write
+    from workers.tvm_backend.warm import warm
+
+    warm("llvm")
+    from benchmarks.replay.static import judge, report
+
+    judged = [found for recording in load_all(data or DATA) if (found := judge(recording)) is not None]
+    for path in write(report(judged, setup()), out):
+        typer.echo(path)

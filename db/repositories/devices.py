@@ -75,3 +75,10 @@ def targets_of_kind(session: Session, timeout: float, kind: str) -> list[dict[st
     """Targets of the live devices of a kind, as short names mean them: whoever wants a simulated one names its tag."""
     found = live(session, timeout)
     return [dict(device.target) for device in found if device.target.get("kind") == kind and not device.simulated]
+
+
+def calibration(session: Session, device_class: str) -> dict[str, Any] | None:
+    """What calibration found of the device of a class that was seen last, live or not; None before there is any."""
+    query = sa.select(Device).where(~Device.simulated).order_by(Device.seen_at.desc())
+    found = (row.calibration for row in session.scalars(query) if device_class in row.device_classes)
+    return next((dict(each) for each in found if each is not None), None)

@@ -4,10 +4,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import core_flow
+import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from db.models import Batch, CostModelRow, Device, Evaluation, Event, Job, JobTask, Model, Record, Round, Schedule
+from db.models import (
+    Batch,
+    CostModelRow,
+    Device,
+    Evaluation,
+    Event,
+    Job,
+    JobTask,
+    Model,
+    Record,
+    Round,
+    Schedule,
+    TargetRow,
+)
 from db.models.base import utcnow
 from db.repositories import cost_models, models, records
 from tunesmith.messages import (
@@ -20,11 +34,13 @@ from tunesmith.messages import (
 )
 from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.states import JobState, ModelState, RoundState, WorkState
+from tunesmith.targets import Target
 from tunesmith.types import Candidate, FailureKind
 from workers.core import ingest, prepare, record, search, train
 from workers.core.context import Context
 from workers.core.features import BatchFeatures
 from workers.tvm_backend.features import VERSION
+from workers.tvm_backend.static import prior_of
 
 
 @pytest.fixture
@@ -128,6 +144,18 @@ def _evaluate(context: Context, **values) -> None:
     report = EvaluationReport(**given, final=True)
     record.evaluation(context, report)
     record.evaluation(context, report)  # doubled: nothing
+
+
+def test_the_first_batch_is_what_the_static_model_thinks_good(sqlite_context: Context) -> None:
+    context = sqlite_context
+    core_flow.import_and_prepare(context)
+    batch = core_flow.propose(context)
+    (traces,) = context.spaces._values.values()
+    prior = prior_of(traces, Target(row(context, TargetRow).json), None)
+    assert prior is not None
+    points = traces.space.batch([c for c in map(Candidate.from_json, batch.candidates) if c.sketch is not None])
+    others = prior(traces.space.sample(np.random.default_rng(0), 500))
+    assert np.median(prior(points)) < np.quantile(others, 0.05)
 
 
 def test_every_message_twice_does_its_work_once(sqlite_context: Context) -> None:

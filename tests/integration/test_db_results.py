@@ -23,7 +23,7 @@ from db.repositories import (
     views_failures,
     views_fleet,
 )
-from tunesmith.messages import Confirmation, DeviceReport, WireResult
+from tunesmith.messages import Calibration, Confirmation, DeviceReport, WireResult
 from tunesmith.states import JobState, RoundState, WorkState
 from tunesmith.types import Candidate, FailureKind
 
@@ -277,6 +277,23 @@ def test_devices_come_and_go(sessions: Sessions) -> None:
         assert devices.live(session, 15, later) == []
     with sessions() as session:
         assert [event.kind for event in events.page(session)] == ["device_joined", "device_joined", "device_left"]
+
+
+def test_the_calibration_of_a_class_is_that_of_its_real_device_seen_last(sessions: Sessions) -> None:
+    now = utcnow()
+    found = Calibration(peak_flops=1e11, bandwidth=1e10, noise_floor=0.02, reference_seconds=1e-3, latest_seconds=1e-3,
+                        measured_at="", drift=1.0, cache_sizes=(32768,))
+    reports = [("old", 2e11, False), ("new", 3e11, False), ("simulated", 4e11, True), ("other", 5e11, False)]
+    with sessions.begin() as session:
+        assert devices.calibration(session, "llvm-x-2") is None
+        for age, (name, peak, simulated) in enumerate(reports):
+            devices.report(session, DeviceReport(
+                worker="w", name=name, host="h", device_classes=["llvm-y-2" if name == "other" else "llvm-x-2"],
+                target={}, cores=2, simulated=simulated, calibration=found.model_copy(update={"peak_flops": peak}),
+            ), 15, now + dt.timedelta(seconds=age))
+    with sessions() as session:
+        stored = devices.calibration(session, "llvm-x-2")
+        assert Calibration.model_validate(stored) == found.model_copy(update={"peak_flops": 3e11})
 
 
 def test_sketches_are_stored_once(sessions: Sessions, batch_id: int) -> None:

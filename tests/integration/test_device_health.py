@@ -18,6 +18,7 @@ from tunesmith.types import DeviceHealth
 FIGURES: dict[str, Any] = {
     "peak_flops": 5e11, "bandwidth": 4e10, "noise_floor": 0.02, "reference_seconds": 1e-3, "latest_seconds": 1.7e-3,
     "measured_at": "2026-01-01T00:00:00+00:00", "drift": 1.7,
+    "cache_sizes": [49152, 1048576],
 }  # fmt: skip
 CALIBRATION = Calibration.model_validate(FIGURES)
 SICK, WELL = DeviceHealth.QUARANTINED, DeviceHealth.OK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,6 +99,17 @@ def test_caches_that_cores_share_count_once(tmp_path: Path) -> None:
     assert roofline.cache_sizes([0, 1], tmp_path) == {1: 2 * 48 << 10, 3: 32 << 20}
     assert roofline.cache_sizes([0, 1, 10], tmp_path) == {1: 3 * 48 << 10, 3: 64 << 20}
     assert roofline.cache_sizes([7], tmp_path) == {}
+
+
+def test_caches_of_one_core(tmp_path: Path) -> None:
+    first = min(os.sched_getaffinity(0))
+    for core, size in ((first, "48K"), (first + 1, "64K")):
+        folder = tmp_path / f"cpu{core}" / "cache" / "index0"
+        folder.mkdir(parents=True)
+        for name, text in (("level", "1"), ("type", "Data"), ("size", size), ("shared_cpu_list", str(core))):
+            (folder / name).write_text(text)
+    assert roofline.core_caches(tmp_path) == (48 << 10,)
+    assert roofline.core_caches(tmp_path / "none") == ()
 
 
 @pytest.fixture(scope="module")

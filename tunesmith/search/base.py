@@ -6,11 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from tunesmith.space.base import Batch, Scores
+from tunesmith.space.base import Batch, Floats, Scores
 from tunesmith.types import Candidate, Measurement
 
 Score = Callable[[Batch], Scores]
 """Canonicalises, validates and ranks a batch (higher mean is better; all means equal: valid or not is all it knows)."""
+
+Prior = Callable[[Batch], Floats]
+"""Estimates the latency of points before anything is measured, cheaply: seconds, float64 [n]; infinity for points that
+are not worth a try, NaN where nothing is known. Its figures rank; they need not be right."""
 
 
 class Searcher(ABC):
@@ -26,8 +30,15 @@ class Searcher(ABC):
     """
 
     @abstractmethod
-    def ask(self, n: int, pending: Collection[Candidate] = (), score: Score | None = None) -> list[Candidate]:
-        """Up to ``n`` new candidates. Without ``score`` every point counts as valid and equally good."""
+    def ask(
+        self, n: int, pending: Collection[Candidate] = (), score: Score | None = None, prior: Prior | None = None
+    ) -> list[Candidate]:
+        """Up to ``n`` new candidates.
+
+        Args:
+            score: without it every point counts as valid and equally good.
+            prior: guides a searcher while nothing is measured, and keeps it from hopeless points.
+        """
 
     @abstractmethod
     def tell(self, measurements: Sequence[Measurement]) -> None:

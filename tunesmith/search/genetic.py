@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from tunesmith.search.base import Prior
 from tunesmith.search.codes import Codes
+from tunesmith.search.construction import construct
 from tunesmith.search.draft import Draft
 from tunesmith.search.hunt import CHUNK, Hunt
 from tunesmith.search.points import PointSearcher
@@ -46,6 +48,8 @@ class GeneticOptions:
         pressure: parents' odds fall by exp(-pressure) from the best to the worst.
         doubt: chance's part in the draft's ranking, in deviations of its guesses.
         epsilon: share of proposals picked at random.
+        unaligned: share of a first batch that is random, the rest being constructed from a prior.
+        spare: points constructed for each that is wanted, because some turn out invalid.
         elites: measured points to remember.
         effort: points per ask that go through the score function at most.
     """
@@ -61,6 +65,8 @@ class GeneticOptions:
     pressure: float = 10.0
     doubt: float = 0.3
     epsilon: float = 0.05
+    unaligned: float = 0.125
+    spare: int = 3
     elites: int = 32
     effort: int = 1024
 
@@ -85,9 +91,11 @@ class GeneticSearcher(PointSearcher):
 
     def _pick(self, hunt: Hunt, n: int, informed: bool) -> Ints:
         elites = self._memory.elite_batch(self.options.measured)
+        if hunt.prior is not None and not len(elites):
+            return self._constructed(hunt, n, hunt.prior)
         if informed:
             hunt.examine(concat([elites, self.space.batch(self._survivors)]), parents=True)
-            hunt.examine(self.space.sample(self._rng, self.options.drawn), drawn=True)
+            hunt.examine(hunt.draw(self._rng, self.options.drawn), drawn=True)
             hunt.fill(self._rng, CHUNK)
         if not hunt.opinion:
             return self._uninformed(hunt, elites, n)
@@ -95,6 +103,20 @@ class GeneticSearcher(PointSearcher):
         rows = self._best(hunt, n)
         self._survive(hunt, rows)
         return rows
+
+    def _constructed(self, hunt: Hunt, n: int, prior: Prior) -> Ints:
+        """Before anything is measured: what the prior thinks best, and a few random points."""
+        planned = construct(self.space, prior, self._rng, self.options.spare * n)
+        wanted = n - int(self.options.unaligned * n)
+        start = 0
+        while start < len(planned) and hunt.count < wanted:
+            step = wanted - hunt.count
+            hunt.examine(planned.take(slice(start, start + step)))
+            start += step
+        best = np.flatnonzero(hunt.fresh)[:wanted]
+        hunt.fill(self._rng, n)
+        rest = np.setdiff1d(np.flatnonzero(hunt.fresh), best)
+        return np.concatenate([best, rest[:n - len(best)]])
 
     def _survive(self, hunt: Hunt, proposed: Ints) -> None:
         """Half of the survivors are the best of each sketch, so that none is given up for an early lead of another."""

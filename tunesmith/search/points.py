@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tunesmith.search.base import Score, Searcher
+from tunesmith.search.base import Prior, Score, Searcher
 from tunesmith.search.hunt import Hunt
 from tunesmith.search.memory import Memory, restore_rng, rng_state
 from tunesmith.space.base import Ints
@@ -36,11 +36,13 @@ class PointSearcher(Searcher):
     def _pick(self, hunt: Hunt, n: int, informed: bool) -> Ints:
         """Rows of the pool to propose, all fresh and distinct; ``informed``: a score function is there."""
 
-    def ask(self, n: int, pending: Collection[Candidate] = (), score: Score | None = None) -> list[Candidate]:
+    def ask(
+        self, n: int, pending: Collection[Candidate] = (), score: Score | None = None, prior: Prior | None = None
+    ) -> list[Candidate]:
         """Up to ``n`` new candidates, see :class:`tunesmith.search.base.Searcher`."""
         if n < 1:
             return []
-        hunt = Hunt(self._memory, self._memory.blocked(pending), score, max(self._effort, n))
+        hunt = Hunt(self._memory, self._memory.blocked(pending), score, max(self._effort, n), prior)
         rows = self._pick(hunt, n, score is not None)
         self._memory.propose(hunt.keys[rows])
         return self.space.candidates(hunt.pool.take(rows))

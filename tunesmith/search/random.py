@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 
+from tunesmith.search.base import Prior, Score
 from tunesmith.search.hunt import Hunt
 from tunesmith.search.points import PointSearcher
 from tunesmith.space.base import Ints
 from tunesmith.space.space import Space
+from tunesmith.types import Candidate
 
 
 @dataclass(frozen=True)
@@ -20,10 +23,16 @@ class RandomOptions:
 
 
 class RandomSearcher(PointSearcher):
-    """Ignores the score's ranking; uses it to find out what is valid."""
+    """Ignores the score's ranking, which tells it what is valid, and the prior."""
 
     def __init__(self, space: Space, seed: int = 0, options: RandomOptions = RandomOptions()) -> None:
         super().__init__(space, seed, effort=options.effort, elites=0)
+
+    def ask(
+        self, n: int, pending: Collection[Candidate] = (), score: Score | None = None, prior: Prior | None = None
+    ) -> list[Candidate]:
+        """Up to ``n`` new candidates, see :class:`tunesmith.search.base.Searcher`."""
+        return super().ask(n, pending, score)
 
     def _pick(self, hunt: Hunt, n: int, informed: bool) -> Ints:
         hunt.fill(self._rng, n)

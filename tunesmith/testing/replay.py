@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tunesmith.search.base import Score, Searcher
+from tunesmith.search.base import Prior, Score, Searcher
 from tunesmith.space.base import Batch, Bools, Floats, Ints, Resolver, Scores, Sketch
 from tunesmith.space.knobs import Floats32, Knob, knob_from_json
 from tunesmith.space.space import Space
@@ -223,7 +223,8 @@ class Recording(Resolver):
 
 
 def replay(searcher: Searcher, recording: Recording, *, budget: int, batch: int, score: Score | None = None,
-           learn: Callable[[Sequence[Measurement]], None] | None = None, seed: int = 0) -> Floats:
+           learn: Callable[[Sequence[Measurement]], None] | None = None, prior: Prior | None = None, seed: int = 0
+           ) -> Floats:
     """Best recorded latency after each of ``budget`` evaluations, in seconds: float64 [budget].
 
     The searcher, and ``learn``, are told noisy samples; the curve holds the recorded medians. A searcher that has
@@ -231,7 +232,7 @@ def replay(searcher: Searcher, recording: Recording, *, budget: int, batch: int,
     """
     found: list[float] = []
     while len(found) < budget:
-        asked = searcher.ask(min(batch, budget - len(found)), score=score or recording.validity)
+        asked = searcher.ask(min(batch, budget - len(found)), score=score or recording.validity, prior=prior)
         if not asked:
             break
         results = recording.measure(asked, seed=seed)

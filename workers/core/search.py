@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +15,10 @@ from costmodels.base import CostModel
 from costmodels.registry import load_cost_model
 from db.engine import transact
 from db.models import Batch, CostModelRow, Job, JobTask, Round, TargetRow, WorkloadRow
-from db.repositories import cost_models, events, job_tasks, records, sketches
+from db.repositories import cost_models, devices, events, job_tasks, records, sketches
 from db.repositories.work import transition, utcnow
-from tunesmith.messages import ProposeRound
-from tunesmith.search.base import Searcher
+from tunesmith.messages import Calibration, ProposeRound
+from tunesmith.search.base import Prior, Searcher
 from tunesmith.search.registry import make_searcher
 from tunesmith.space import base as points
 from tunesmith.states import RoundState
@@ -29,6 +30,7 @@ from workers.core.leased import Lease, run_leased
 from workers.core.scoring import Scorer
 from workers.tvm_backend.features import VERSION as FEATURES
 from workers.tvm_backend.space import SketchBody, TraceSpace
+from workers.tvm_backend.static import prior_of
 from workers.tvm_backend.warm import warm
 
 SEEDS = 64
@@ -96,13 +98,15 @@ def propose(context: Context, lease: Lease, subject: Subject, started: float) ->
         pending = job_tasks.pending(session, subject.task.id)
         model_row = _cost_model(session, subject.job)
         seeds = _seeds(session, subject, space) if not told and subject.task.searcher_state is None else []
+        calibration = devices.calibration(session, subject.device_class)
     searcher.tell([*seeds, *(records.measurement(row) for row in news)])
     model = _load(context, model_row) if model_row else None
     scorer = Scorer(space, model, context.lease, lease.check)
     first = [Candidate(None)] if subject.round.baseline else []
     again = _champions(seeds, subject.round.size) if subject.round.baseline else []
     wanted = subject.round.size - len(again)
-    asked = searcher.ask(wanted, pending, scorer) if wanted else []
+    prior = _prior(context, lease, subject, space, calibration)
+    asked = searcher.ask(wanted, pending, scorer, prior) if wanted else []
     candidates = (*first, *again, *asked)
     predictions, blob = _describe(context, scorer, candidates)
     return Proposal(
@@ -124,6 +128,20 @@ def _space(context: Context, subject: Subject) -> TraceSpace:
     key = (task.workload_hash, subject.target.hash, tuple(task.sketches))
     space: TraceSpace = context.spaces.get(key, make)
     return space
+
+
+def _prior(
+    context: Context, lease: Lease, subject: Subject, space: TraceSpace, calibration: dict[str, Any] | None
+) -> Prior | None:
+    """The static model, for the device of the class that was calibrated last."""
+
+    @contextmanager
+    def unit() -> Iterator[None]:
+        lease.check()
+        with context.lease.shared():
+            yield
+
+    return prior_of(space, subject.target, Calibration.model_validate(calibration) if calibration else None, unit)
 
 
 def _searcher(subject: Subject, space: TraceSpace) -> tuple[Searcher, int]:

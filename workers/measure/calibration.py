@@ -234,7 +234,7 @@ class Calibrator:
             noise_floor=drift.stated_noise(stored.medians, stored.looks),
             reference_seconds=stored.reference_seconds, latest_seconds=latest,
             measured_at=dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
-            drift=latest / stored.reference_seconds,
+            drift=latest / stored.reference_seconds, cache_sizes=roofline.core_caches(),
         )  # fmt: skip
         before = self._known_of(state.target)[0]
         if health is not before:

@@ -224,6 +224,12 @@ def cache_sizes(cores: Iterable[int] | None = None, root: Path = CACHES) -> dict
     return {level: sum(size for (at, _), size in seen.items() if at == level) for level, _ in sorted(seen)}
 
 
+def core_caches(root: Path = CACHES) -> tuple[int, ...]:
+    """Bytes of data cache that one core of this host can use, level 1 first; empty where the system does not tell."""
+    first = min(os.sched_getaffinity(0))
+    return tuple(cache_sizes([first], root).values())
+
+
 def build(kernel: Kernel, target: Mapping[str, Any], out: Path) -> Built:
     """Compile a kernel for a CPU target and link it to ``out``.
 

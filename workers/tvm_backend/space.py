@@ -22,6 +22,7 @@ from tunesmith.types import Candidate, Decision
 from workers.tvm_backend import rules, tir
 from workers.tvm_backend.candidates import Replayer, decisions_of
 from workers.tvm_backend.features import Extractor
+from workers.tvm_backend.nests import Nests
 from workers.tvm_backend.sketch import SketchBody
 
 __all__ = ["SketchBody", "TraceSpace", "generate", "tunable"]
@@ -121,12 +122,14 @@ class TraceSpace(Resolver):
 
     Attributes:
         space: the numeric side.
+        nests: what the sketches make of the workload, for the static model.
     """
 
     def __init__(self, module: bytes, target: Target, bodies: Sequence[SketchBody], threads: int = 1) -> None:
         self.space = Space([body.sketch for body in bodies])
         self._bodies = {body.hash: body for body in bodies}
         self._replayer = Replayer(module, target)
+        self.nests = Nests(self._replayer, bodies)
         self._extractor = Extractor(self._replayer)
         self._points: collections.OrderedDict[Candidate, _Point] = collections.OrderedDict()
         self._schedules: collections.OrderedDict[Candidate, Schedule] = collections.OrderedDict()

@@ -1,0 +1,117 @@
+"""The static model against recorded spaces: does it rank what was measured, without having seen any of it?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.report import Report
+from tunesmith.analysis.prior import StaticPrior
+from tunesmith.errors import InvalidInput
+from tunesmith.operators import parse_operator
+from tunesmith.search.base import Prior
+from tunesmith.search.construction import construct
+from tunesmith.space.base import Floats
+from tunesmith.targets import Target
+from tunesmith.testing.replay import Recording
+from workers.tvm_backend import importing, prepare, space, tasks
+from workers.tvm_backend.static import device_of
+
+FIRST = 10
+"""Measurements after which the construction is judged."""
+SEEDS = 5
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The static model on one space.
+
+    Attributes:
+        known: share of the points that it has an estimate of.
+        refused: share of the points that it calls hopeless.
+        correlation: Spearman's, of estimates and latencies over the points with both.
+        first: best of the first points of a construction over the optimum, mean over seeds.
+        chance: the same of as many random points, as expected.
+    """
+
+    recording: Recording
+    known: float
+    refused: float
+    correlation: float
+    first: float
+    chance: float
+
+
+def judge(recording: Recording) -> Judged | None:
+    """Estimate every point; None when the recorded sketches are not those that this version makes."""
+    target = Target(json.loads(str(recording.facts["target"])))
+    (task,) = tasks.extract_tasks(prepare.prepare(importing.operator_module(parse_operator(recording.name))).module)
+    bodies = space.generate(task.module, target)
+    if not {sketch.hash for sketch in recording.space.sketches} <= {body.hash for body in bodies}:
+        return None
+    traces = space.TraceSpace(task.module, target, bodies)
+    prior = StaticPrior(recording.space, traces.nests, device_of(target, None))
+    points = recording.points
+    guess, seconds = prior(recording.space.at(points)), recording.seconds[points]
+    both = np.isfinite(guess) & np.isfinite(seconds)
+    return Judged(
+        recording, float((~np.isnan(guess)).mean()), float(np.isinf(guess).mean()),
+        spearman(guess[both], seconds[both]), _first(recording, prior), _chance(seconds) / recording.optimum,
+    )  # fmt: skip
+
+
+def spearman(a: Floats, b: Floats) -> float:
+    """Rank correlation, equal values sharing their mean rank; 0 where one of them is constant."""
+    if len(a) < 2 or (a == a[0]).all() or (b == b[0]).all():
+        return 0.0
+    return float(np.corrcoef(_ranks(a), _ranks(b))[0, 1])
+
+
+def _ranks(values: Floats) -> Floats:
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(count)
+    return (ends - (count + 1) / 2)[place.reshape(-1)]
+
+
+def _first(recording: Recording, prior: Prior) -> float:
+    """What a construction finds; invalid points cost nothing, as in a search."""
+    found = []
+    for seed in range(SEEDS):
+        planned = construct(recording.space, prior, np.random.default_rng(seed), 5 * FIRST)
+        canonical, valid = recording.resolve(planned)
+        keys = recording.space.keys(canonical)[valid]
+        distinct = keys[np.sort(np.unique(keys, return_index=True)[1])]
+        found.append(recording.seconds[distinct[:FIRST]].min() / recording.optimum)
+    return float(np.mean(found))
+
+
+def _chance(seconds: Floats) -> float:
+    """The expected least of ``FIRST`` points drawn without replacement; failures count as the slowest."""
+    ordered = np.sort(np.where(np.isfinite(seconds), seconds, seconds[np.isfinite(seconds)].max()))
+    left = len(ordered) - np.arange(len(ordered))
+    # P(the i-th smallest is the least of the draw): it is in, and the draw has none before it.
+    none_before = np.concatenate([[1.0], np.cumprod(np.maximum(left - FIRST, 0) / left)])[:-1]
+    return float((ordered * none_before * np.minimum(1.0, FIRST / left)).sum())
+
+
+def report(judged: Sequence[Judged], setup: dict[str, str]) -> Report:
+    """One line per space.
+
+    Raises:
+        InvalidInput: nothing was judged.
+    """
+    if not judged:
+        raise InvalidInput("no recording has the sketches that this version makes", field="data")
+    rows = [(j.recording.name, len(j.recording.points), round(100 * j.known, 1), round(100 * j.refused, 1),
+             round(j.correlation, 3), round(j.first, 3), round(j.chance, 3)) for j in judged]
+    mean = float(np.mean([j.correlation for j in judged]))
+    summary = (
+        "The static model, which sees decisions and nothing measured, against recorded latencies. Spearman's rank "
+        f"correlation is {mean:.2f} in the mean. The best of the first {FIRST} points that it constructs, and of as "
+        "many random ones, is given over the optimum of the space.")
+    columns = ("space", "points", "estimated, %", "refused, %", "rank correlation", "first ten / optimum",
+               "ten random / optimum")
+    return Report("replay-static", "The static model, replayed", summary, columns, rows, setup)

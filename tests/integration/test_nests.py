@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+from tunesmith.analysis.nest import Kind
+from tunesmith.analysis.running import running
+from tunesmith.analysis.shape import Shape, values_of
+from tunesmith.operators import parse_operator
+from tunesmith.space.base import Batch
+from tunesmith.targets import Target
+from workers.tvm_backend.warm import warm
+
+warm("llvm")
+
+from workers.tvm_backend import blocks, importing, prepare, space, tasks  # noqa: E402
+from workers.tvm_backend.candidates import Replayer  # noqa: E402
+
+TARGET = Target({"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2})
+OPERATORS = (
+    "gemm:64x96x128", "gemm:50x70x30", "bmm:4x32x64x32", "dense:32x64x48", "conv2d:1x16x14x14,32x16x3x3,s1,p1",
+    "conv2d:1x16x14x14,32x16x3x3,s2,p1", "depthwise:1x32x14x14,k3,s1,p1", "softmax:4x16x32", "layernorm:16x64",
+)  # fmt: skip
+
+
+@functools.cache
+def traces(spec: str) -> tuple[space.TraceSpace, list[space.SketchBody], Replayer]:
+    (task,) = tasks.extract_tasks(prepare.prepare(importing.operator_module(parse_operator(spec))).module)
+    bodies = space.generate(task.module, TARGET)
+    return space.TraceSpace(task.module, TARGET, bodies), bodies, Replayer(task.module, TARGET)
+
+
+def points(spec: str, n: int) -> Batch:
+    """Valid canonical points of an operator's space."""
+    found, _, _ = traces(spec)
+    batch, valid = found.resolve(found.space.sample(np.random.default_rng(3), n))
+    return batch.take(valid)
+
+
+@pytest.mark.parametrize("spec", OPERATORS)
+def test_extents_are_those_of_the_scheduled_program(spec: str) -> None:
+    found, bodies, replayer = traces(spec)
+    batch = points(spec, 40)
+    understood = 0
+    for row, candidate in enumerate(found.space.candidates(batch)):
+        body = next(each for each in bodies if each.hash == candidate.sketch)
+        nest = found.nests.nest(body.hash, _structure(found, body, candidate.decisions))
+        if nest is None:
+            continue
+        program = blocks.read(replayer.apply(body, candidate.decisions))
+        values = values_of(nest, body.knobs, batch.choice[row:row + 1])
+        if [len(place.loops) for place in program.places] != [len(block.loops) for block in nest.blocks]:
+            continue  # locations that clamp differently for other tiles
+        understood += 1
+        for block, place in zip(nest.blocks, program.places, strict=True):
+            shape = Shape.make(nest, block, values, 1)
+            assert shape.extents[:, 0].tolist() == [loop.extent for loop in place.loops], block.name
+    assert understood >= 0.8 * len(batch)
+
+
+def _structure(found: space.TraceSpace, body: space.SketchBody, decisions: tuple[object, ...]) -> tuple[int, ...]:
+    return tuple(int(decisions[at]) for at in found.nests.structural(body.hash))  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("spec", ["gemm:64x96x128", "conv2d:1x16x14x14,32x16x3x3,s1,p1"])
+def test_marks_mean_what_the_postprocessing_makes_of_them(spec: str) -> None:
+    found, bodies, replayer = traces(spec)
+    batch = points(spec, 60)
+    checked = 0
+    for row, candidate in enumerate(found.space.candidates(batch)):
+        body = next(each for each in bodies if each.hash == candidate.sketch)
+        nest = found.nests.nest(body.hash, _structure(found, body, candidate.decisions))
+        if nest is None or nest.marks is None:
+            continue
+        program = blocks.read(replayer.replay(body, candidate.decisions))
+        values = values_of(nest, body.knobs, batch.choice[row:row + 1])
+        real = {bare.name: place for bare, place in zip(program.bare, program.places, strict=True)}
+        for block in nest.blocks:
+            names = [name for name in (block.name, f"{block.name}_update") if name in real]
+            if not names or not block.loops:
+                continue
+            shape = Shape.make(nest, block, values, 1)
+            run = running(shape, nest.marks, values, 16)
+            for flags, kind in ((run.parallel, Kind.PARALLEL), (run.vector, Kind.VECTOR)):
+                made = np.prod([loop.extent for loop in real[names[-1]].loops if loop.kind is kind])
+                if kind is Kind.VECTOR and run.compiled[0]:
+                    assert made == 1
+                elif kind is Kind.PARALLEL or block.update:  # copies may go on over whole rows
+                    assert np.where(flags, shape.extents, 1.0).prod() == made, (block.name, kind, candidate)
+            checked += 1
+    assert checked >= 20
+
+
+def test_a_packed_product_is_read_as_written() -> None:
+    found, bodies, _ = traces("gemm:64x96x128")
+    own = [body for body in bodies if not body.postprocs]
+    assert own
+    for body in own:
+        nest = found.nests.nest(body.hash, ())
+        assert nest is not None
+        assert nest.marks is None
+        (update,) = [block for block in nest.blocks if block.update]
+        assert update.operations == 1.0
+        assert update.loops[0].kind is Kind.PARALLEL
+        assert update.loops[-1].kind is Kind.VECTOR
+        assert [loop.reduction for loop in update.loops] == [False, False, False, True, True, False, False]
+        assert [loop.kind for loop in update.loops[-3:]] == [Kind.UNROLLED, Kind.UNROLLED, Kind.VECTOR]

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+from benchmarks.replay.workloads import load_all
+from tunesmith.messages import Calibration
+from tunesmith.operators import parse_operator
+from tunesmith.search.construction import construct
+from tunesmith.targets import Target
+from tunesmith.testing.replay import Recording
+from workers.tvm_backend.warm import warm
+
+warm("llvm")
+
+from benchmarks.replay.static import Judged, judge, report, spearman  # noqa: E402
+from workers.tvm_backend import importing, prepare, space, tasks  # noqa: E402
+from workers.tvm_backend.static import device_of, prior_of  # noqa: E402
+
+FLOORS = {
+    "gemm:256x256x256": (0.8, 1.25), "gemm:64x768x512": (0.7, 1.1), "bmm:12x64x64x64": (0.8, 1.1),
+    "conv2d:1x256x14x14,128x256x1x1,s1,p0": (0.75, 1.25), "conv2d:1x64x28x28,64x64x3x3,s1,p1": (0.7, 1.25),
+}  # fmt: skip
+"""Of the rank correlation, and the most that the best of the first ten may be over the optimum: with some room."""
+CPU = Target({"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2})
+
+
+@functools.cache
+def recordings() -> dict[str, Recording]:
+    return {recording.name: recording for recording in load_all()}
+
+
+@functools.cache
+def judged(name: str) -> Judged:
+    found = judge(recordings()[name])
+    assert found is not None, "the rules that made the recorded sketches have changed"
+    return found
+
+
+@pytest.mark.parametrize("name", FLOORS)
+def test_the_model_ranks_what_was_measured(name: str) -> None:
+    found, (correlation, first) = judged(name), FLOORS[name]
+    assert found.known == 1.0
+    assert found.correlation >= correlation
+    assert found.first <= first
+    assert found.first < found.chance
+    assert found.refused < 0.2
+
+
+def test_the_report_has_a_line_for_each() -> None:
+    rows = report([judged(name) for name in FLOORS], {}).rows
+    assert [row[0] for row in rows] == list(FLOORS)
+
+
+def test_rank_correlation() -> None:
+    a = np.array([1.0, 2.0, 3.0, 4.0])
+    assert spearman(a, a**3) == pytest.approx(1.0)
+    assert spearman(a, -a) == pytest.approx(-1.0)
+    assert spearman(a, np.array([1.0, 1.0, 2.0, 2.0])) == pytest.approx(0.8944, abs=1e-3)  # 4 / sqrt(5 * 4)
+    assert spearman(a, np.ones(4)) == 0.0
+
+
+def test_ten_constructed_products_are_full_kernels_of_a_packed_sketch_too() -> None:
+    """A product of 1024 has millions of schedules; those that are constructed use whole registers and no more."""
+    product = importing.operator_module(parse_operator("gemm:1024x1024x1024"))
+    (task,) = tasks.extract_tasks(prepare.prepare(product).module)
+    bodies = space.generate(task.module, CPU)
+    traces = space.TraceSpace(task.module, CPU, bodies)
+    prior = prior_of(traces, CPU, None)
+    assert prior is not None
+    made = construct(traces.space, prior, np.random.default_rng(0), 10)
+    own = {body.hash for body in bodies if not body.postprocs}
+    packed = [c for c in traces.space.candidates(made) if c.sketch in own]
+    assert len(packed) >= 2
+    for candidate in packed:
+        rows = candidate.decisions[0]
+        assert isinstance(rows, tuple)
+        assert 4 <= rows[-1] <= 16
+
+
+def test_the_device_is_described_by_its_target_and_its_calibration() -> None:
+    figures = Calibration(
+        peak_flops=5e11, bandwidth=4e10, noise_floor=0.02, reference_seconds=1e-3, latest_seconds=1e-3, measured_at="",
+        drift=1.0, cache_sizes=(49152, 1 << 20),
+    )  # fmt: skip
+    known, guessed = device_of(CPU, figures), device_of(CPU, None)
+    assert (known.cores, known.vector_bytes, known.registers) == (2, 64, 32) == (
+        guessed.cores, guessed.vector_bytes, guessed.registers)
+    assert known.peak_flops == 5e11
+    assert [cache.size for cache in known.caches] == [49152, 1 << 20]
+    assert prior_of(None, Target({"kind": "cuda", "arch": "sm_80"}), None) is None  # type: ignore[arg-type]

@@ -1,0 +1,338 @@
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tunesmith.analysis.device import Cache, DeviceDescription, describe_cpu
+from tunesmith.analysis.kernel import kernel
+from tunesmith.analysis.model import constraints, estimate
+from tunesmith.analysis.nest import (
+    Access,
+    Block,
+    Buffer,
+    Extent,
+    Factor,
+    Index,
+    Kind,
+    Loop,
+    Marks,
+    Nest,
+    Product,
+    Term,
+)
+from tunesmith.analysis.prior import PIECE, StaticPrior
+from tunesmith.analysis.running import running
+from tunesmith.analysis.shape import LINE, Shape, extent, values_of
+from tunesmith.space.base import Batch, Sketch
+from tunesmith.space.knobs import Categorical, ComputeLocation, PerfectTile
+from tunesmith.space.space import Space
+
+AVX512 = describe_cpu(2, 64, 32, peak_flops=5e11, bandwidth=4e10, cache_sizes=(32768, 1 << 20, 1 << 24))
+EXACT = settings(max_examples=150, deadline=None, derandomize=True)
+F = 4
+"""Bytes of a float."""
+
+
+def fixed(number: int, steps: int, *axes: int, kind: Kind = Kind.SERIAL, reduction: bool = False) -> Loop:
+    return Loop(number, Extent.of(Product(steps)), axes, kind, reduction)
+
+
+def shape_of(block: Block, buffers: tuple[Buffer, ...], n: int = 1) -> Shape:
+    return Shape.make(Nest((block,), buffers), block, {}, n)
+
+
+@st.composite
+def nests(draw: st.DrawFn) -> tuple[Block, Buffer]:
+    """A block of up to three axes, each split in two, and an access of which one dimension may slide a window."""
+    tiles = draw(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=2, max_size=3))
+    order = draw(st.permutations([axis for axis in range(len(tiles)) for _ in range(2)]))
+    seen = [0] * len(tiles)
+    loops = []
+    for number, axis in enumerate(order):  # of an axis, the outer part comes first
+        loops.append(fixed(number, tiles[axis][seen[axis]], axis))
+        seen[axis] += 1
+    sizes = [a * b for a, b in tiles]
+    stride = draw(st.integers(1, 3))
+    window = Index(((0, stride), (1, 1)))
+    indices = [window, Index(((2, 1),))] if len(tiles) == 3 else [window]
+    shape = [stride * (sizes[0] - 1) + sizes[1], *sizes[2:]]
+    if draw(st.booleans()):
+        indices.append(Index(((0, 1),), divide=2))
+        shape.append(-(-sizes[0] // 2))
+    access = Access(0, tuple(indices))
+    block = Block("b", tuple(sizes), tuple(loops), access, (), 1.0)
+    return block, Buffer("x", tuple(shape), F)
+
+
+def touched(block: Block, buffer: Buffer, place: int) -> set[tuple[int, ...]]:
+    """What the loops from ``place`` inwards touch, the others at their start, one by one."""
+    steps = [loop.extent.terms[0].count.scale for loop in block.loops]
+    found = set()
+    for at in itertools.product(*(range(size if i >= place else 1) for i, size in enumerate(steps))):
+        axes = [0] * len(block.axes)
+        weight = [1] * len(block.axes)
+        for loop, position in reversed(list(zip(block.loops, at, strict=True))):
+            (axis,) = loop.axes
+            axes[axis] += weight[axis] * position
+            weight[axis] *= loop.extent.terms[0].count.scale
+        found.add(tuple(sum(s * axes[a] for a, s in index.strides) // index.divide for index in block.write.indices))
+    return found
+
+
+@EXACT
+@given(nests())
+def test_footprints_are_what_counting_finds(made: tuple[Block, Buffer]) -> None:
+    block, buffer = made
+    shape = shape_of(block, (buffer,))
+    joint = len({axis for index in block.write.indices for axis, _ in index.strides}) < sum(
+        len(index.strides) for index in block.write.indices)
+    for place, ranges in enumerate(shape.nested):
+        real = touched(block, buffer, place)
+        guess = shape.footprint(block.write, ranges)
+        if joint:  # two dimensions that move together touch less than their product
+            assert guess.elements[0] >= len(real)
+        else:
+            assert guess.elements[0] == len(real)
+        assert guess.bytes[0] >= F * len(real)
+
+
+@EXACT
+@given(st.integers(1, 5), st.integers(1, 4), st.integers(1, 64), st.integers(1, 3))
+def test_lines_of_rows(rows: int, wide: int, part: int, more: int) -> None:
+    """Rows that begin at a line: whole rows lie one after the other, parts of rows do not."""
+    width = LINE // F * wide
+    part = min(part, width)
+    block = Block("b", (rows * more, part), (fixed(0, rows, 0), fixed(1, part, 1)),
+                  Access(0, (Index(((0, 1),)), Index(((1, 1),)))), (), 1.0)
+    shape = shape_of(block, (Buffer("x", (rows * more, width), F),))
+    lines = {(r * width + c) * F // LINE for r in range(rows) for c in range(part)}
+    assert shape.footprint(block.write, shape.nested[0]).bytes[0] == LINE * len(lines)
+
+
+def product_block(m: int, n: int, k: int, tile: tuple[int, int], unrolled: int = 1) -> tuple[Block, tuple[Buffer, ...]]:
+    """``C += A * B``: tasks of rows, panels, the reduction, and a tile of rows and columns inside."""
+    rows, columns = tile
+    loops = (
+        fixed(0, m // rows, 0, kind=Kind.PARALLEL), fixed(1, n // columns, 1),
+        fixed(2, k // unrolled, 2, reduction=True), fixed(3, unrolled, 2, reduction=True, kind=Kind.UNROLLED),
+        fixed(4, rows, 0, kind=Kind.UNROLLED), fixed(5, columns, 1, kind=Kind.VECTOR),
+    )  # fmt: skip
+    i, j, r = (Index(((axis, 1),)) for axis in range(3))
+    block = Block("C", (m, n, k), loops, Access(0, (i, j)), (Access(1, (i, r)), Access(2, (r, j))), 1.0, update=True)
+    return block, (Buffer("C", (m, n), F), Buffer("A", (m, k), F), Buffer("B", (k, n), F))
+
+
+def test_the_kernel_of_a_product_in_registers() -> None:
+    block, buffers = product_block(64, 64, 128, (8, 32))
+    shape = shape_of(block, buffers)
+    inner = kernel(shape, running(shape, None, {}, 16), AVX512)
+    assert inner.operations[0] == 16  # 8 rows of two registers
+    assert inner.accumulators[0] == 16
+    assert inner.needed[0] <= 32
+    assert inner.loads[0] == pytest.approx(8 + 2 + 16 / 128)  # a value of each row, two registers, what came in once
+    assert inner.stores[0] == pytest.approx(16 / 128)
+    assert inner.times[0] == 8 * 2 * 128
+    assert 8.0 < inner.cycles[0] < 12.0  # two multiply-adds a cycle, and the loop
+
+
+@pytest.mark.parametrize(("tile", "slower"), [((8, 64), True), ((1, 16), True), ((12, 32), False), ((6, 64), False)])
+def test_too_many_and_too_few_accumulators_cost(tile: tuple[int, int], slower: bool) -> None:
+    def cycles(tile: tuple[int, int]) -> float:
+        block, buffers = product_block(192, 192, 128, tile)
+        shape = shape_of(block, buffers)
+        inner = kernel(shape, running(shape, None, {}, 16), AVX512)
+        return float((inner.cycles * inner.times)[0])
+
+    assert (cycles(tile) > 1.3 * cycles((8, 32))) == slower
+
+
+def test_what_is_refused() -> None:
+    def good(tile: tuple[int, int], unrolled: int = 1) -> bool:
+        block, buffers = product_block(512, 512, 512, tile, unrolled)
+        return bool(constraints(Nest((block,), buffers), (), np.zeros((1, 0), dtype=np.int64), AVX512)[0])
+
+    assert good((8, 32))
+    assert not good((64, 64))  # 256 accumulators
+    assert good((8, 32), 16)
+    assert not good((8, 32), 512)  # 8192 multiply-adds of straight code
+
+
+def test_traffic_of_a_product_by_hand() -> None:
+    block, buffers = product_block(64, 64, 64, (8, 32))
+    shape = shape_of(block, buffers)
+    everything = 3 * 64 * 64 * F
+    assert shape.traffic(1e9)[0] == everything + 64 * 64 * F  # each once, and C back
+    # What one task needs fits, all does not: eight tasks move rows of C and A, but not B, which stays.
+    task = 8 * 64 * F + 8 * 64 * F + 64 * 64 * F
+    assert shape.traffic(task)[0] == everything + 64 * 64 * F
+    # A tile over the whole reduction fits: B comes again for each of eight tasks, A not again for the second panel.
+    tile = 8 * 32 * F + 8 * 64 * F + 64 * 32 * F
+    assert shape.traffic(tile)[0] == everything + 64 * 64 * F + 7 * 64 * 64 * F
+
+
+@EXACT
+@given(nests(), st.lists(st.integers(6, 20), min_size=2, max_size=2))
+def test_a_larger_cache_never_fetches_more(made: tuple[Block, Buffer], sizes: list[int]) -> None:
+    block, buffer = made
+    shape = shape_of(block, (buffer,))
+    small, large = (float(shape.traffic(2.0**size)[0]) for size in sorted(sizes))
+    assert small >= large >= 2 * shape.footprint(block.write, shape.nested[0]).bytes[0]
+
+
+def test_extents() -> None:
+    values = {Factor(0, 0): np.array([2.0, 4.0]), Factor(0, 1): np.array([8.0, 3.0])}
+    plain = Extent.of(Product(3, (Factor(0, 0), Factor(0, 1))))
+    assert extent(values, plain, 2).tolist() == [48.0, 36.0]
+    window = Extent((Term(2, Product(1, (Factor(0, 0),))), Term(1, Product(3))), most=8, per=Product(2))
+    assert extent(values, window, 2).tolist() == [3.0, 4.0]  # ceil((1 + 2 + 2) / 2), min(8, 1 + 6 + 2) / 2
+
+
+def marked(vector: int = 64, parallel: int = 8) -> tuple[Nest, tuple[PerfectTile, PerfectTile, Categorical]]:
+    """Rows and columns, each in two parts, and a reduction of 4 between; marks are left to the postprocessing."""
+    parts = [[Extent.of(Product(1, (Factor(knob, part),))) for part in range(2)] for knob in range(2)]
+    loops = (Loop(0, parts[0][0], (0,)), Loop(1, parts[1][0], (1,)), fixed(2, 4, 2, reduction=True),
+             Loop(3, parts[0][1], (0,)), Loop(4, parts[1][1], (1,)))
+    i, j, r = (Index(((axis, 1),)) for axis in range(3))
+    block = Block("C", (16, 64, 4), loops, Access(0, (i, j)), (Access(1, (i, r)),), 1.0, update=True)
+    nest = Nest((block,), (Buffer("C", (16, 64), F), Buffer("A", (16, 4), F)), ((), (), (0, 16)),
+                Marks(parallel, vector, Product(1, (Factor(2),))))
+    return nest, (PerfectTile(16, 2), PerfectTile(64, 2), Categorical(2))
+
+
+def test_marks() -> None:
+    nest, knobs = marked()
+    tiles = [((16, 1), (4, 16)), ((4, 4), (4, 16)), ((1, 16), (8, 8)), ((2, 8), (64, 1))]
+    choice = np.array([[knobs[0].find([a])[0], knobs[1].find([b])[0], 1] for a, b in tiles])
+    values = values_of(nest, knobs, choice)
+    shape = Shape.make(nest, nest.blocks[0], values, len(tiles))
+    run = running(shape, nest.marks, values, 16)
+    assert np.where(run.parallel, shape.extents, 1).prod(axis=0).tolist() == [16, 16, 8, 128]
+    assert np.where(run.vector, shape.extents, 1).prod(axis=0).tolist() == [16, 16, 8, 64]
+    assert np.where(run.kernel & ~run.vector, shape.extents, 1).prod(axis=0).tolist() == [16, 16, 64, 32]
+    assert run.compiled.tolist() == [False, False, False, True]
+
+
+@pytest.mark.parametrize(("told", "steps"), [(0, 16), (512, 256)])
+def test_what_is_unrolled(told: int, steps: int) -> None:
+    """Unasked up to some hundred instructions, here of a step with a vector, a value and a multiply-add each."""
+    loops = (fixed(0, 64, 0), fixed(1, 16, 2, reduction=True), fixed(2, 16, 0), fixed(3, 16, 1))
+    i, j, r = (Index(((axis, 1),)) for axis in range(3))
+    reads = (Access(1, (i, r)), Access(2, (r, j)))
+    block = Block("C", (1024, 16, 16), loops, Access(0, (i, j)), reads, 1.0, update=True)
+    buffers = (Buffer("C", (1024, 16), F), Buffer("A", (1024, 16), F), Buffer("B", (16, 16), F))
+    shape = shape_of(block, buffers)
+    run = running(shape, Marks(0, 64, Product(told)), {}, 16)
+    assert np.where(run.kernel & ~run.vector, shape.extents, 1).prod() == steps
+
+
+def test_compilers_vectorise_what_nobody_marked() -> None:
+    """The loop around straight code, along the last dimension; its results go through memory."""
+    loops = (fixed(0, 64, 0), fixed(1, 512, 2, reduction=True), fixed(2, 64, 1), fixed(3, 4, 2, reduction=True))
+    i, j, r = (Index(((axis, 1),)) for axis in range(3))
+    reads = (Access(1, (i, r)), Access(2, (r, j)))
+    block = Block("C", (64, 64, 2048), loops, Access(0, (i, j)), reads, 1.0, update=True)
+    buffers = (Buffer("C", (64, 64), F), Buffer("A", (64, 2048), F), Buffer("B", (2048, 64), F))
+    shape = shape_of(block, buffers)
+    run = running(shape, None, {}, 16)
+    assert run.vector[:, 0].tolist() == [False, False, True, False]
+    assert run.kernel[:, 0].tolist() == [False, False, True, True]
+    assert run.memory[0]
+    assert run.compiled[0]
+    inner = kernel(shape, run, AVX512)
+    assert inner.operations[0] == 4 * 4
+    assert inner.stores[0] == 4
+
+
+def test_even_shares_and_vectors_are_estimated_faster() -> None:
+    nest, knobs = marked(parallel=64)
+
+    def seconds(rows: tuple[int, int], columns: tuple[int, int]) -> float:
+        choice = np.array([[knobs[0].find([rows])[0], knobs[1].find([columns])[0], 1]])
+        return float(estimate(nest, knobs, choice, AVX512)[0])
+
+    assert seconds((4, 4), (4, 16)) < seconds((1, 16), (1, 64))  # a single task
+    assert seconds((4, 4), (4, 16)) < seconds((4, 4), (32, 2))  # an eighth of a register
+
+
+def test_estimates_of_a_batch_are_those_of_its_points() -> None:
+    nest, knobs = marked()
+    sketch = Sketch("s", knobs)
+    batch = Space([sketch]).sample(np.random.default_rng(0), 50)
+    together = estimate(nest, knobs, batch.choice, AVX512)
+    alone = [estimate(nest, knobs, batch.choice[i:i + 1], AVX512)[0] for i in range(50)]
+    assert together.tolist() == alone
+    assert np.isfinite(together).all()
+    assert (together > 0).all()
+
+
+class Source:
+    """Nests of a space with a location: one is understood, the other is not."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, ...]] = []
+
+    def structural(self, sketch: str) -> tuple[int, ...]:
+        return (3,)
+
+    def nest(self, sketch: str, decided: tuple[int, ...]) -> Nest | None:
+        self.asked.append(decided)
+        return marked()[0] if decided == (-1,) else None
+
+
+def test_a_prior_knows_what_has_a_nest() -> None:
+    space = Space([Sketch("s", (*marked()[1], ComputeLocation(-1, 0)))])
+    batch = space.sample(np.random.default_rng(0), 64)
+    source = Source()
+    found = StaticPrior(space, source, AVX512)(batch)
+    assert (np.isnan(found) == (batch.choice[:, 3] == 1)).all()
+    assert set(source.asked) == {(-1,), (0,)}
+    assert len(StaticPrior(space, source, AVX512)(batch.take(slice(0)))) == 0
+
+
+def test_constraints_that_refuse_everything_are_passed_over() -> None:
+    nest, knobs = marked()
+    space = Space([Sketch("s", knobs)])
+
+    class Always(Source):
+        def structural(self, sketch: str) -> tuple[int, ...]:
+            return ()
+
+        def nest(self, sketch: str, decided: tuple[int, ...]) -> Nest | None:
+            return nest
+
+    small = DeviceDescription(1, 4, 0, 1e9, 1e9, (Cache(1024, 1e9),))
+    batch: Batch = space.sample(np.random.default_rng(0), 64)
+    assert not constraints(nest, knobs, batch.choice, small).any()
+    assert np.isfinite(StaticPrior(space, Always(), small)(batch)).all()
+
+
+def test_work_is_cut_into_units() -> None:
+    entered: list[int] = []
+
+    @contextlib.contextmanager
+    def unit() -> Iterator[None]:
+        entered.append(1)
+        yield
+        entered.append(-1)
+
+    space = Space([Sketch("s", (*marked()[1], ComputeLocation(-1, 0)))])
+    prior = StaticPrior(space, Source(), AVX512, unit)
+    batch = space.sample(np.random.default_rng(0), 3 * PIECE)
+    assert np.array_equal(prior(batch), StaticPrior(space, Source(), AVX512)(batch), equal_nan=True)
+    assert entered == [1, -1] * (len(entered) // 2)
+    assert len(entered) // 2 == 3 + 4  # two nests and one piece of points to see whether to trust; two and two
+
+
+def test_a_cpu_of_which_little_is_known() -> None:
+    little, measured = describe_cpu(4, 32, 16), AVX512
+    assert little.lanes(4) == 8
+    assert little.clock == pytest.approx(3e9)
+    assert len(little.caches) == 3
+    assert measured.clock == pytest.approx(5e11 / (2 * 2 * 2 * 16))
+    assert [cache.size for cache in measured.caches] == [32768, 1 << 20, 1 << 24]

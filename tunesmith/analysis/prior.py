@@ -1,0 +1,87 @@
+"""The static model as a search sees it: an opinion on points of a space, before anything is measured."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from tunesmith.analysis.device import DeviceDescription
+from tunesmith.analysis.model import Costs
+from tunesmith.analysis.nest import Nest
+from tunesmith.space.base import Batch, Bools, Floats, Ints, Sketch
+from tunesmith.space.space import Space
+
+TRUSTED = 0.98
+"""Where constraints refuse a larger share of a space's points, they are passed over: they do not fit there."""
+PROBED = 256
+"""Random points that show this share."""
+PIECE = 2048
+"""Points that are estimated in one go."""
+
+Unit = Callable[[], contextlib.AbstractContextManager[None]]
+
+
+class NestSource(Protocol):
+    """Where nests come from. A sketch has one for each choice of the knobs that change its structure."""
+
+    def structural(self, sketch: str) -> tuple[int, ...]:
+        """Positions of the knobs that change the structure of a sketch."""
+
+    def nest(self, sketch: str, decided: tuple[int, ...]) -> Nest | None:
+        """The nest for what these knobs decide; None when the sketch is not understood."""
+
+
+class StaticPrior:
+    """Estimates of points.
+
+    Args:
+        space: whose points.
+        source: of their nests, which are made when they are needed and kept by the source.
+        device: that they are for.
+        unit: is entered for each small unit of work, some 50 ms at most, so that others can have the processor between.
+    """
+
+    def __init__(
+        self, space: Space, source: NestSource, device: DeviceDescription, unit: Unit = contextlib.nullcontext
+    ) -> None:
+        self._space, self._source, self._device, self._unit = space, source, device, unit
+
+    def __call__(self, batch: Batch) -> Floats:
+        """Estimated seconds, float64 [n]: infinity for points that are not worth a try, NaN where nothing is known."""
+        out, refused = self._judge(batch)
+        if refused.any() and self._trusted:
+            out[refused] = np.inf
+        return out
+
+    @functools.cached_property
+    def _trusted(self) -> bool:
+        _, refused = self._judge(self._space.sample(np.random.default_rng(0), PROBED))
+        return bool(refused.mean() <= TRUSTED)
+
+    def _judge(self, batch: Batch) -> tuple[Floats, Bools]:
+        """Estimates, and which points the constraints refuse."""
+        out, refused = np.full(len(batch), np.nan), np.zeros(len(batch), dtype=np.bool_)
+        for s in np.unique(batch.sketch):
+            body = self._space.sketches[s]
+            for rows, decided in self._groups(np.flatnonzero(batch.sketch == s), body, batch.choice):
+                with self._unit():
+                    nest = self._source.nest(body.hash, decided)
+                for piece in np.array_split(rows, -(-len(rows) // PIECE)) if nest is not None else ():
+                    assert nest is not None
+                    with self._unit():
+                        costs = Costs(nest, body.knobs, batch.choice[piece], self._device)
+                        out[piece], refused[piece] = costs.seconds(), ~costs.feasible()
+        return out, refused
+
+    def _groups(self, rows: Ints, body: Sketch, choice: Ints) -> list[tuple[Ints, tuple[int, ...]]]:
+        """Rows that share a nest, and what decides it."""
+        places = self._source.structural(body.hash)
+        if not places:
+            return [(rows, ())]
+        decided = np.stack([body.knobs[place].values(choice[rows, place])[:, 0] for place in places], axis=1)
+        kinds, member = np.unique(decided, axis=0, return_inverse=True)
+        return [(rows[member.reshape(-1) == number], tuple(kind)) for number, kind in enumerate(kinds.tolist())]

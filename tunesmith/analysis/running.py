@@ -1,0 +1,128 @@
+"""How each loop runs, for a batch of candidates: in parallel, in vectors, unrolled or as a loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tunesmith.analysis.nest import Access, Kind, Marks
+from tunesmith.analysis.shape import Shape, Values, product
+from tunesmith.space.base import Bools, Floats
+
+UNROLLED = 300.0
+"""Instructions up to which a compiler unrolls a loop without being told (LLVM's threshold at -O3)."""
+MOST_DEPTH = 8
+"""Loops that TVM's unrolling takes at most."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """How loops run.
+
+    Attributes:
+        parallel, vector: bool [loops, n].
+        kernel: bool [loops, n], the innermost loops that are straight code: vectors, unrolled, or of one step; and the
+            loop around them that a compiler vectorised.
+        compiled: bool [n], the compiler vectorises, and copes with any length.
+        memory: bool [n], results go through memory in each run of the kernel, because it is a loop that was vectorised.
+    """
+
+    parallel: Bools
+    vector: Bools
+    kernel: Bools
+    compiled: Bools
+    memory: Bools
+
+
+def running(shape: Shape, marks: Marks | None, values: Values, lanes: int) -> Running:
+    """From the loops' kinds, or, where TVM is to choose them, by its rules; ``lanes`` elements fill a register."""
+    if marks is None:
+        parallel, vector, unrolled = (_of_kind(shape, kind) for kind in (Kind.PARALLEL, Kind.VECTOR, Kind.UNROLLED))
+        told = np.zeros(shape.n)
+    else:
+        parallel, vector = _parallel(shape, marks), _vector(shape, marks)
+        unrolled, told = np.zeros_like(vector), product(values, marks.unroll, shape.n)
+    steps = np.maximum(told, UNROLLED / _instructions(shape, vector, lanes))
+    kernel = _kernel(shape, parallel, vector, unrolled, steps)
+    helped = _compiled(shape, vector, kernel)
+    compiled: Bools = np.logical_or.reduce(helped, axis=0)
+    memory: Bools = np.logical_or.reduce(helped & ~kernel, axis=0)
+    return Running(parallel, vector | helped, kernel | helped, compiled, memory)
+
+
+def along(access: Access, most: int = 1) -> set[int]:
+    """The axes that step through memory in strides up to ``most``."""
+    return {axis for axis, stride in access.indices[-1].strides if 1 <= stride <= most} if access.indices else set()
+
+
+def _of_kind(shape: Shape, kind: Kind) -> Bools:
+    rows = [np.full(shape.n, loop.kind is kind) for loop in shape.block.loops]
+    return np.stack(rows) if rows else np.zeros((0, shape.n), dtype=np.bool_)
+
+
+def _parallel(shape: Shape, marks: Marks) -> Bools:
+    """Outer loops that no reduction moves are fused until there are enough tasks."""
+    out = _of_kind(shape, Kind.PARALLEL)
+    open_, tasks = np.full(shape.n, marks.parallel > 0), np.ones(shape.n)
+    for at, loop in enumerate(shape.block.loops):
+        if loop.reduction or (at and not shape.block.loops[at - 1].single):
+            break
+        out[at] = open_
+        tasks = np.where(open_, tasks * shape.extents[at], tasks)
+        open_ &= tasks <= marks.parallel
+    return out
+
+
+def _vector(shape: Shape, marks: Marks) -> Bools:
+    """Inner loops along the last dimension are fused while they are not too long together."""
+    block, out = shape.block, _of_kind(shape, Kind.VECTOR)
+    open_, length, last = np.full(shape.n, marks.vector > 0), np.ones(shape.n), along(block.write)
+    for at in reversed(range(len(block.loops))):
+        loop = block.loops[at]
+        if loop.reduction or not loop.single or not set(loop.axes) <= last:
+            break
+        length = length * np.where(open_, shape.extents[at], 1.0)
+        open_ = open_ & (length <= marks.vector)
+        out[at] = open_ & (shape.extents[at] > 1)
+    return out
+
+
+def _instructions(shape: Shape, vector: Bools, lanes: int) -> Floats:
+    """Of one step of the innermost loop: arithmetic, loads, and two for each element that is gathered."""
+    length = np.where(vector, shape.extents, 1.0).prod(axis=0)
+    pieces, out = np.ceil(length / lanes), np.ones(shape.n)
+    for access in shape.block.reads:
+        whole, moved = np.zeros(shape.n, dtype=np.bool_), np.zeros(shape.n, dtype=np.bool_)
+        for at, loop in enumerate(shape.block.loops):
+            whole |= vector[at] & bool(set(loop.axes) & along(access))
+            moved |= vector[at] & shape.moves(access, at)
+        out = out + np.where(whole, pieces, np.where(moved, 2.0 * length, 1.0))
+    return np.asarray(out + pieces * shape.block.operations)
+
+
+def _kernel(shape: Shape, parallel: Bools, vector: Bools, unrolled: Bools, steps: Floats) -> Bools:
+    """Inner loops up to the first that stays a loop; unasked, loops are unrolled while they have few steps together."""
+    out = np.zeros_like(vector)
+    open_, body, depth = np.ones(shape.n, dtype=np.bool_), np.ones(shape.n), np.zeros(shape.n)
+    for at in reversed(range(len(shape.block.loops))):
+        trips = shape.extents[at]
+        body = np.where(vector[at], body, body * trips)
+        straight = vector[at] | (trips == 1) | unrolled[at] | ((body <= steps) & (depth < MOST_DEPTH))
+        open_ = open_ & straight & ~(parallel[at] & (trips > 1))
+        depth += ~vector[at] & (trips > 1)
+        out[at] = open_
+    return out
+
+
+def _compiled(shape: Shape, vector: Bools, kernel: Bools) -> Bools:
+    """The loop that a compiler vectorises where none was: of straight code, or around it, along the last dimension."""
+    out = np.zeros_like(vector)
+    open_, last = ~(vector & (shape.extents > 1)).any(axis=0), along(shape.block.write)
+    for at in reversed(range(len(shape.block.loops))):
+        loop = shape.block.loops[at]
+        if loop.axes and set(loop.axes) <= last and not loop.reduction:
+            out[at] = open_ & (shape.extents[at] > 1)
+            open_ = open_ & ~out[at]
+        open_ = open_ & kernel[at]
+    return out

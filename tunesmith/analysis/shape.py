@@ -1,0 +1,198 @@
+"""A block's numbers for a batch of candidates: extents, ranges of axes, footprints, traffic.
+
+Arrays hold one number per candidate, float64 [n]; nothing loops over candidates.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tunesmith.analysis.nest import Access, Block, Buffer, Extent, Factor, Index, Nest, Product
+from tunesmith.space.base import Bools, Floats, Ints
+from tunesmith.space.knobs import Knob
+
+LINE = 64
+"""Bytes that a cache moves at a time."""
+
+Values = Mapping[Factor, Floats]
+
+
+def values_of(nest: Nest, knobs: Sequence[Knob], choice: Ints) -> Values:
+    """What the knobs decide: float64 [n] for each factor of the nest.
+
+    Args:
+        choice: int64 [n, at least len(knobs)], choice numbers.
+    """
+    found: dict[Factor, Floats] = {}
+    for number, knob in enumerate(knobs):
+        decided = knob.values(choice[:, number])
+        table = nest.tables[number] if number < len(nest.tables) else ()
+        if table:
+            decided = np.array(table, dtype=np.int64)[decided]
+        for part in range(decided.shape[1]):
+            found[Factor(number, part)] = decided[:, part].astype(np.float64)
+    return found
+
+
+def product(values: Values, wanted: Product, n: int) -> Floats:
+    """The product, float64 [n]."""
+    out = np.full(n, float(wanted.scale))
+    for factor in wanted.factors:
+        out *= values[factor]
+    return out
+
+
+def extent(values: Values, wanted: Extent, n: int) -> Floats:
+    """The extent, float64 [n]."""
+    if len(wanted.terms) == 1 and wanted.terms[0].stride == 1 and not wanted.most and wanted.per == Product():
+        return product(values, wanted.terms[0].count, n)
+    out = np.ones(n)
+    for term in wanted.terms:
+        out += term.stride * (product(values, term.count, n) - 1.0)
+    if wanted.most:
+        np.minimum(out, wanted.most, out=out)
+    if wanted.per != Product():
+        out = np.ceil(out / product(values, wanted.per, n))
+    return out
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What loops touch of a buffer.
+
+    Attributes:
+        elements: distinct ones.
+        bytes: of the cache lines that hold them.
+    """
+
+    elements: Floats
+    bytes: Floats
+
+
+class Shape:
+    """A block's numbers.
+
+    Args:
+        buffers: of the nest.
+        extents: float64 [loops, n].
+
+    Attributes:
+        n: candidates.
+        before: float64 [loops + 1, n], the product of the extents of all loops outside of each place.
+    """
+
+    def __init__(self, block: Block, buffers: Sequence[Buffer], extents: Floats) -> None:
+        self.block, self.buffers, self.extents = block, buffers, extents
+        self.n = extents.shape[1]
+        self.before = np.concatenate([np.ones((1, self.n)), np.cumprod(extents, axis=0)])
+
+    @classmethod
+    def make(cls, nest: Nest, block: Block, values: Values, n: int) -> Shape:
+        """From what the knobs decide."""
+        rows = [extent(values, loop.extent, n) for loop in block.loops]
+        return cls(block, nest.buffers, np.stack(rows) if rows else np.ones((0, n)))
+
+    @property
+    def iterations(self) -> Floats:
+        """How often the block runs."""
+        return np.asarray(self.before[-1])
+
+    def ranges(self, inside: Bools) -> Floats:
+        """How many places of each axis some loops cover, float64 [axes, n].
+
+        A loop that moves several axes counts fully for each: fused loops make an overestimate.
+
+        Args:
+            inside: bool [loops, n], the loops.
+        """
+        out = np.ones((len(self.block.axes), self.n))
+        for at, loop in enumerate(self.block.loops):
+            for axis in loop.axes:
+                out[axis] *= np.where(inside[at], self.extents[at], 1.0)
+        return np.minimum(out, self._limits)
+
+    @functools.cached_property
+    def _limits(self) -> Floats:
+        """Extents of the axes, float64 [axes, 1]."""
+        sizes: Floats = np.array([size or np.inf for size in self.block.axes], dtype=np.float64)
+        return sizes.reshape(-1, 1)
+
+    @functools.cached_property
+    def nested(self) -> list[Floats]:
+        """:meth:`ranges` of all loops from each place inwards, from all of them to none."""
+        out = [np.ones((len(self.block.axes), self.n))]
+        for at in reversed(range(len(self.block.loops))):
+            inner = out[-1].copy()
+            for axis in self.block.loops[at].axes:
+                inner[axis] *= self.extents[at]
+            out.append(np.minimum(inner, self._limits))
+        return out[::-1]
+
+    def footprint(self, access: Access, ranges: Floats) -> Footprint:
+        """What is touched while the axes take ``ranges``; contiguous dimensions share their lines."""
+        buffer = self.buffers[access.buffer]
+        elements, outer, run, whole = np.ones(self.n), np.ones(self.n), np.ones(self.n), np.ones(self.n, np.bool_)
+        for index, size in zip(reversed(access.indices), reversed(buffer.shape), strict=True):
+            distance, count = spans(index, ranges, size or np.inf)
+            elements = elements * count
+            run = np.where(whole, run * distance, run)
+            outer = np.where(whole, outer, outer * count)
+            whole = whole & (distance >= (size or np.inf))
+        lines = np.ceil(run * buffer.element_bytes / LINE)
+        return Footprint(elements, outer * lines * LINE)
+
+    def moves(self, access: Access, at: int) -> bool:
+        """Whether a loop changes what an access touches."""
+        axes = {axis for index in access.indices for axis, _ in index.strides}
+        return bool(axes & set(self.block.loops[at].axes))
+
+    @functools.cached_property
+    def loaded(self) -> list[tuple[list[Footprint], list[Floats]]]:
+        """For the write and each read: footprints from each place inwards, and how often each must be fetched anew.
+
+        What a run of loops does not move stays: only loops outside of the innermost moving one count.
+        """
+        out = []
+        for access in (self.block.write, *self.block.reads):
+            again, times = np.ones(self.n), [np.ones(self.n)]
+            for at in range(len(self.block.loops)):
+                if self.moves(access, at):
+                    again = np.where(self.extents[at] > 1, self.before[at + 1], again)
+                times.append(again)
+            out.append(([self.footprint(access, ranges) for ranges in self.nested], times))
+        return out
+
+    def traffic(self, size: float) -> Floats:
+        """Bytes that a cache of ``size`` bytes fetches and writes back; a result counts twice.
+
+        The outermost loops whose footprints fit together keep what they touch; what is outside fetches it anew.
+        """
+        places = len(self.block.loops) + 1
+        out, open_ = np.zeros(self.n), np.ones(self.n, dtype=np.bool_)
+        for at in range(places):
+            held = sum((found[at].bytes for found, _ in self.loaded), np.zeros(self.n))
+            here = open_ & ((held <= size) | (at == places - 1))
+            if here.any():
+                moved = sum((found[at].bytes * times[at] for found, times in self.loaded), np.zeros(self.n))
+                written, times = self.loaded[0]
+                out = np.where(here, moved + written[at].bytes * times[at], out)
+            open_ &= ~here
+        return out
+
+
+def spans(index: Index, ranges: Floats, size: float) -> tuple[Floats, Floats]:
+    """Places from the first to the last that an index takes, and how many of them it does take."""
+    distance, count = np.full(ranges.shape[1], float(index.width)), np.full(ranges.shape[1], float(index.width))
+    for axis, stride in index.strides:
+        distance = distance + abs(stride) * (ranges[axis] - 1.0)
+        count = count * ranges[axis]
+    if index.divide > 1:
+        distance = np.ceil(distance / index.divide)
+    if index.modulo:
+        distance = np.minimum(distance, index.modulo)
+    distance = np.minimum(distance, size)
+    return distance, np.minimum(distance, count)

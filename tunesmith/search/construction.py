@@ -1,0 +1,80 @@
+"""The first batch of a task: aligned construction from a prior alone, before anything is measured.
+
+After Roller (Zhu et al., OSDI 2022): where a model of the device tells good programs from bad ones, a handful of
+measurements is enough. Many points are drawn, the best are improved step by step, and those that are proposed differ,
+so that one error of the prior does not spoil all of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tunesmith.search.base import Prior
+from tunesmith.space.base import Batch, Floats, Ints
+from tunesmith.space.space import Space, concat, first_of_each
+
+DRAWN = 16384
+"""Random points to start from; a space with fewer points is taken whole."""
+PROBED = 256
+"""Points that show whether the prior knows any."""
+KEPT = 256
+"""Points of each sketch that are improved."""
+STEPS = 4
+"""How often each of them is moved to neighbours."""
+APART = 2
+"""Knobs in which two proposed points of a sketch differ at least, where it has so many."""
+
+
+def construct(space: Space, prior: Prior, rng: np.random.Generator, n: int) -> Batch:
+    """Up to ``n`` distinct points that the prior thinks best, unlike each other; none where it knows none."""
+    pool = space.at(rng.permutation(space.size)) if space.size <= DRAWN else space.sample(rng, DRAWN)
+    if np.isnan(prior(pool.take(slice(0, PROBED)))).all():
+        return pool.take(slice(0, 0))
+    pool, cost = _best(space, pool, ranks(prior, pool))
+    for _ in range(STEPS if space.size > DRAWN else 0):
+        moved = space.neighbours(rng, pool)
+        pool, cost = _best(space, concat([pool, moved]), np.concatenate([cost, ranks(prior, moved)]))
+    return pool.take(_unlike(space, pool, n))
+
+
+def ranks(prior: Prior, batch: Batch) -> Floats:
+    """Estimates to sort by: what is unknown stands in the middle, what is hopeless last."""
+    found = prior(batch)
+    known = found[np.isfinite(found)]
+    return np.where(np.isnan(found), float(np.median(known)) if len(known) else 0.0, found)
+
+
+def sift(prior: Prior, batch: Batch, n: int) -> Batch:
+    """The ``n`` points of a batch that a prior thinks best."""
+    return batch.take(np.argsort(ranks(prior, batch), kind="stable")[:n])
+
+
+def _best(space: Space, batch: Batch, cost: Floats) -> tuple[Batch, Floats]:
+    """The best ``KEPT`` distinct points of each sketch that are not hopeless, best first."""
+    order = np.argsort(cost, kind="stable")
+    order = order[np.isfinite(cost[order])]
+    order = order[first_of_each(space.keys(batch.take(order)))]
+    place = np.zeros(len(order), dtype=np.int64)
+    for s in np.unique(batch.sketch[order]):
+        mine = batch.sketch[order] == s
+        place[mine] = np.arange(mine.sum())
+    order = order[place < KEPT]
+    return batch.take(order), cost[order]
+
+
+def _unlike(space: Space, pool: Batch, n: int) -> Ints:
+    """Rows of a sorted pool, in turn the best and the best of the sketch that has fewest, each not too near to one that
+    was taken before; then whatever is left."""
+    left, taken = np.ones(len(pool), dtype=np.bool_), list[int]()
+    share = np.zeros(len(space.sketches), dtype=np.int64)
+    while left.any() and len(taken) < n:
+        wanted = left & (share[pool.sketch] == share[pool.sketch[left]].min()) if len(taken) % 2 else left
+        row = int(np.argmax(wanted))
+        taken.append(row)
+        share[pool.sketch[row]] += 1
+        movable = sum(knob.size > 1 for knob in space.sketches[pool.sketch[row]].knobs)
+        near = (pool.choice != pool.choice[row]).sum(axis=1) < min(APART, movable)
+        left &= ~((pool.sketch == pool.sketch[row]) & near)
+        left[row] = False
+    rest = np.setdiff1d(np.arange(len(pool)), taken)
+    return np.array([*taken, *rest[:n - len(taken)].tolist()], dtype=np.int64)

@@ -1,0 +1,286 @@
+"""The blocks of a scheduled program: their loops, what they access, and how much they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from tvm.runtime import Object
+from tvm.s_tir import Schedule
+
+from tunesmith.analysis.nest import Access, Block, Buffer, Extent, Index, Kind, Loop, Product
+from workers.tvm_backend import tir
+
+KINDS = (Kind.SERIAL, Kind.PARALLEL, Kind.VECTOR, Kind.UNROLLED)
+"""By the numbers of TVM's ``ForKind``."""
+REDUCTION = 2
+"""TVM's number of an axis that is summed over."""
+ARITHMETIC = frozenset({"Add", "Sub", "Mul", "Div", "Max", "Min", "Select", "Cast"})
+LIBRARY = frozenset({"exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "pow", "tanh", "sigmoid", "erf", "sin",
+                     "cos", "tan", "atan", "atan2", "sinh", "cosh", "round", "fmod"})  # fmt: skip
+"""Intrinsics that end as calls of scalar functions."""
+
+
+class NotUnderstoodError(Exception):
+    """A program, or a sketch, that is beyond what nests can say."""
+
+
+class AmbiguousError(NotUnderstoodError):
+    """Several explanations fit: more replays tell."""
+
+
+def key(node: Any) -> int:
+    """Equal for the same node of a living program; ``==`` of TVM's expressions makes another expression."""
+    return int(Object.__hash__(node))
+
+
+@dataclass(frozen=True)
+class RealLoop:
+    """A loop of a program; ``variable`` is TVM's."""
+
+    variable: Any
+    number: int
+    extent: int
+    kind: Kind
+    single: bool
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a block stands."""
+
+    realize: Any
+    loops: tuple[RealLoop, ...]
+
+
+class Program:
+    """A scheduled function.
+
+    Attributes:
+        places: its blocks, in order.
+        notes: the root's annotations that are numbers.
+        buffers: that the blocks access.
+    """
+
+    def __init__(self, body: Any) -> None:
+        root = body.block
+        self.notes: Mapping[str, int] = {str(name): value for name, value in tir.plain(root.annotations).items()
+                                         if isinstance(value, int)}
+        self.places = tuple(_walk(root.body, (), _Counter()))
+        self._numbers: dict[int, int] = {}
+        self._sources: list[Any] = []
+        self.bare = tuple(self._bare(place) for place in self.places)
+        self.buffers = tuple(self._buffer(number, source) for number, source in enumerate(self._sources))
+
+    @property
+    def structure(self) -> list[tuple[int, ...]]:
+        """The numbers of each block's loops."""
+        return [tuple(loop.number for loop in place.loops) for place in self.places]
+
+    def block(self, at: int, extents: Mapping[int, Extent]) -> Block:
+        """A block with its loops' extents, which are given by their numbers."""
+        bare = self.bare[at]
+        loops = tuple(replace(loop, extent=extents[loop.number]) for loop in bare.loops)
+        return replace(bare, loops=loops)
+
+    def _bare(self, place: Place) -> Block:
+        """The block with the extents that its loops have here."""
+        block = place.realize.block
+        used = [{key(v) for v in variables(value)} for value in place.realize.iter_values]
+        summed = [int(each.iter_type) == REDUCTION for each in block.iter_vars]
+        loops = []
+        for loop in place.loops:
+            axes = tuple(axis for axis, found in enumerate(used) if key(loop.variable) in found)
+            loops.append(Loop(loop.number, _constant(loop.extent), axes, loop.kind,
+                              any(summed[axis] for axis in axes), loop.single))
+        axis_of = {key(each.var): axis for axis, each in enumerate(block.iter_vars)}
+        writes = [self._access(region, axis_of) for region in block.writes]
+        if not writes:
+            raise NotUnderstoodError(f"{block.name_hint} writes nothing")
+        mine = {write.buffer for write in writes} if any(summed) else set()
+        reads = [self._access(region, axis_of) for region in block.reads]
+        operations, calls = _work(block.body)
+        conditions = [tuple(sorted({axis_of[key(v)] for v in variables(each) if key(v) in axis_of}))
+                      for each in _conditions(block.body)]
+        return Block(
+            str(block.name_hint), tuple(_number(each.dom.extent) for each in block.iter_vars), tuple(loops), writes[0],
+            (*(read for read in reads if read.buffer not in mine), *writes[1:]), operations, calls,
+            tuple(conditions), any(summed),
+        )  # fmt: skip
+
+    def _access(self, region: Any, axis_of: Mapping[int, int]) -> Access:
+        number = self._numbers.setdefault(key(region.source), len(self._sources))
+        if number == len(self._sources):
+            self._sources.append(region.source)
+        return Access(number, tuple(_index(each, axis_of) for each in region.region))
+
+    def _buffer(self, number: int, source: Any) -> Buffer:
+        made = any(bare.write.buffer == number for bare in self.bare) and any(
+            read.buffer == number for bare in self.bare for read in bare.reads)
+        shape = tuple(_number(size) for size in source.ty.shape)
+        return Buffer(str(source.name), shape, _bytes(str(source.ty.dtype)), made)
+
+
+def read(sch: Schedule) -> Program:
+    """The scheduled ``main``.
+
+    Raises:
+        NotUnderstoodError: it holds more than loops and plain blocks.
+    """
+    return Program(sch.mod["main"].body)
+
+
+class _Counter:
+    def __init__(self) -> None:
+        self.next = 0
+
+    def take(self) -> int:
+        self.next += 1
+        return self.next - 1
+
+
+def _walk(statement: Any, loops: tuple[RealLoop, ...], counter: _Counter) -> Iterator[Place]:
+    kind = type(statement).__name__
+    if kind == "SeqStmt":
+        for each in statement.seq:
+            yield from _walk(each, loops, counter)
+    elif kind == "For" and int(statement.kind) < len(KINDS):
+        single = type(statement.body).__name__ != "SeqStmt"
+        steps, kind_ = _number(statement.extent), KINDS[int(statement.kind)]
+        loop = RealLoop(statement.loop_var, counter.take(), steps, kind_, single)
+        yield from _walk(statement.body, (*loops, loop), counter)
+    elif kind == "SBlockRealize":
+        yield Place(statement, loops)
+    else:
+        raise NotUnderstoodError(f"a {kind}")
+
+
+def _constant(value: int) -> Extent:
+    return Extent.of(Product(value))
+
+
+def _number(value: Any) -> int:
+    found = getattr(value, "value", value)
+    if not isinstance(found, int):
+        raise NotUnderstoodError(f"{value} is no number")
+    return found
+
+
+def _bytes(dtype: str) -> int:
+    return max(1, np.dtype(dtype).itemsize) if dtype != "bfloat16" else 2
+
+
+def variables(expression: Any) -> list[Any]:
+    """The variables of an index."""
+    if type(expression).__name__ == "Var":
+        return [expression]
+    return [v for name in ("a", "b", "value") for v in variables_of(expression, name)]
+
+
+def variables_of(expression: Any, name: str) -> list[Any]:
+    """The variables of one operand; a number has none."""
+    operand = getattr(expression, name, None)
+    return variables(operand) if isinstance(operand, Object) else []
+
+
+def _index(region: Any, axis_of: Mapping[int, int]) -> Index:
+    """One dimension of an access; what is no sum of axes counts as moved by each of them one by one."""
+    width = getattr(region.extent, "value", 1)
+    expression, divide, modulo = region.min, 1, 0
+    while type(expression).__name__ in ("FloorMod", "FloorDiv"):
+        by = _number(expression.b)
+        if type(expression).__name__ == "FloorDiv":
+            divide *= by
+        else:
+            modulo = modulo or max(1, by // divide)
+        expression = expression.a
+    strides = linear(expression)
+    if strides is None:
+        strides = {key(v): 1 for v in variables(expression)}
+    found = tuple(sorted((axis_of[v], stride) for v, stride in strides.items() if v in axis_of and stride))
+    return Index(found, divide, modulo, int(width))
+
+
+def linear(expression: Any) -> dict[int, int] | None:
+    """Strides by variable of a sum of multiples; None for anything else. What is added does not matter."""
+    kind = type(expression).__name__
+    if kind == "Var":
+        return {key(expression): 1}
+    if kind == "IntImm" or isinstance(expression, int):
+        return {}
+    if kind == "Cast":
+        return linear(expression.value)
+    if kind in ("Add", "Sub"):
+        a, b = linear(expression.a), linear(expression.b)
+        if a is None or b is None:
+            return None
+        sign = 1 if kind == "Add" else -1
+        return {v: a.get(v, 0) + sign * b.get(v, 0) for v in {*a, *b}}
+    if kind == "Mul" and hasattr(expression.b, "value"):
+        a = linear(expression.a)
+        return None if a is None else {v: stride * int(expression.b.value) for v, stride in a.items()}
+    return None
+
+
+def _stores(statement: Any) -> list[Any]:
+    kind = type(statement).__name__
+    if kind == "BufferStore":
+        return [statement]
+    if kind == "SeqStmt":
+        return [store for each in statement.seq for store in _stores(each)]
+    if kind == "IfThenElse":
+        return _stores(statement.then_case)
+    raise NotUnderstoodError(f"a block with a {kind}")
+
+
+def _work(body: Any) -> tuple[float, float]:
+    """Arithmetic instructions and library calls of the stores in a block's body."""
+    operations, calls = 0, 0
+    for store in _stores(body):
+        found = _count(store.value)
+        plain = sum(number for name, number in found.items() if name in ARITHMETIC)
+        operations += plain - min(found.get("Mul", 0), found.get("Add", 0))  # multiply-adds
+        calls += found.get("call", 0)
+    return float(operations), float(calls)
+
+
+def _conditions(body: Any) -> list[Any]:
+    """The conditions under which values of a block's body are read."""
+    return [each for store in _stores(body) for each in _tested(store.value)]
+
+
+def _tested(value: Any) -> list[Any]:
+    mine = [value.args[0]] if _name(value) == "if_then_else" else []
+    return [*mine, *(each for part in _parts(value) for each in _tested(part))]
+
+
+def _name(value: Any) -> str:
+    """The name of a called operator; empty for anything else."""
+    return str(getattr(value.op, "name", "")).rpartition(".")[2] if type(value).__name__ == "Call" else ""
+
+
+def _parts(value: Any) -> list[Any]:
+    """The values that a value is made of, without indices and conditions."""
+    kind = type(value).__name__
+    if kind == "Call":
+        return list(value.args)[1:] if _name(value) == "if_then_else" else list(value.args)
+    if kind == "Select":
+        return [value.true_value, value.false_value]
+    if kind in ("TensorLoad", "Var"):
+        return []
+    return [getattr(value, name) for name in ("a", "b", "value") if isinstance(getattr(value, name, None), Object)]
+
+
+def _count(value: Any) -> dict[str, int]:
+    """Nodes of a value by type, library calls as ``call``; not those of indices and conditions."""
+    kind, name = type(value).__name__, _name(value)
+    if name:
+        kind = "call" if name in LIBRARY else "Div" if "sqrt" in name else name
+    parts = _parts(value)
+    found = {kind: 1} if parts else {}
+    for part in parts:
+        for each, number in _count(part).items():
+            found[each] = found.get(each, 0) + number
+    return found

@@ -1,0 +1,164 @@
+"""From sketches to nests: what a trace makes of a workload, with extents as functions of the decisions.
+
+A sketch is replayed with some vectors of decisions. The trace says which loops come from which knob (splits and what is
+fused of them), the scheduled program says what each block does; a loop that no split made (where a block is computed
+at another's loop) covers what the other block needs. A loop that has as many steps as one part of a tile in every
+replay is taken for it (a reduction that was factored has such copies). What a replay contradicts is not understood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from tvm.s_tir import Schedule
+
+from tunesmith.analysis.nest import Kind, Marks, Nest, Product
+from tunesmith.analysis.shape import extent, values_of
+from tunesmith.errors import InvalidCandidate
+from tunesmith.space.base import Ints
+from tunesmith.space.knobs import ComputeLocation, Knob
+from tunesmith.types import Decision
+from workers.tvm_backend.blocks import AmbiguousError, NotUnderstoodError, Program, read
+from workers.tvm_backend.candidates import Replayer, decisions_of
+from workers.tvm_backend.extents import common_sizes, resolve
+from workers.tvm_backend.sketch import SketchBody
+from workers.tvm_backend.tags import Tags
+
+MOST = 48
+"""Nests of a space at most, each sketch having its share; many blocks have hundreds of places, at some 20 ms each."""
+REPLAYS, MORE_REPLAYS = 4, 8
+"""Vectors of decisions, and how many where few leave it open what a loop follows."""
+TRIALS, PATIENCE = 6, 8
+"""Vectors that are tried for each that is wanted, and how many before a place counts as one that does not exist."""
+MANY = 4096
+"""Choices of a knob that are looked at."""
+
+
+class Nests:
+    """Nests of a workload's sketches, each made when it is asked for, up to ``MOST``. One thread at a time.
+
+    Args:
+        replayer: of the workload.
+        bodies: its sketches.
+    """
+
+    def __init__(self, replayer: Replayer, bodies: Sequence[SketchBody]) -> None:
+        self._replayer = replayer
+        self._bodies = {body.hash: body for body in bodies}
+        self._found: dict[tuple[str, tuple[int, ...]], Nest | None] = {}
+
+    def structural(self, sketch: str) -> tuple[int, ...]:
+        """Positions of the compute locations."""
+        knobs = self._bodies[sketch].knobs
+        return tuple(at for at, knob in enumerate(knobs) if isinstance(knob, ComputeLocation))
+
+    def nest(self, sketch: str, decided: tuple[int, ...]) -> Nest | None:
+        """The nest of a sketch with its blocks at these locations; None when it is not understood."""
+        key = sketch, decided
+        if key not in self._found and sum(one == sketch for one, _ in self._found) < max(4, MOST // len(self._bodies)):
+            body, places = self._bodies[sketch], self.structural(sketch)
+            try:
+                self._found[key] = self._derive(body, dict(zip(places, decided, strict=True)))
+            except (NotUnderstoodError, InvalidCandidate):
+                self._found[key] = None
+        return self._found.get(key)
+
+    def _derive(self, body: SketchBody, fixed: dict[int, int]) -> Nest:
+        replays = self._replays(body, fixed)
+        while True:
+            try:
+                return _nest(body, replays)
+            except AmbiguousError:
+                if len(replays) == MORE_REPLAYS:
+                    raise
+                replays = self._replays(body, fixed, MORE_REPLAYS)
+
+    def _replays(self, body: SketchBody, fixed: dict[int, int], wanted: int = REPLAYS) -> list[_Replay]:
+        """Some that apply and put their blocks at the wanted places, or, where these seem not to exist, at the places
+        that most are moved to."""
+        rng, exact = np.random.default_rng(0), tuple(fixed.values())
+        columns = [knob.decisions(_telling(rng, knob, TRIALS * wanted)) for knob in body.knobs]
+        found: dict[tuple[Decision, ...], list[_Replay]] = {exact: []}
+        for trial, decisions in enumerate(zip(*columns, strict=True)):
+            try:
+                sch = self._replayer.apply(body, [fixed.get(at, each) for at, each in enumerate(decisions)])
+            except InvalidCandidate:
+                continue
+            taken = decisions_of(sch, len(decisions))
+            found.setdefault(tuple(taken[at] for at in fixed), []).append(_Replay(sch, taken))
+            if len(found[exact]) == wanted:
+                return found[exact]
+            usual = max(found.values(), key=len)
+            if trial >= PATIENCE and not found[exact] and len(usual) >= wanted:
+                return usual[:wanted]
+        raise NotUnderstoodError("too few vectors of decisions apply alike")
+
+
+def _telling(rng: np.random.Generator, knob: Knob, n: int) -> Ints:
+    """``n`` choices, distinct while there are so many: in turn those with the fewest parts of 1, which say least and
+    take places from other blocks, and any."""
+    drawn = rng.permutation(knob.size) if knob.size <= MANY else np.unique(rng.integers(knob.size, size=MANY))
+    units = (knob.values(drawn.astype(np.int64)) == 1).sum(axis=1) + rng.random(len(drawn))
+    both = np.stack([np.resize(drawn[np.argsort(units)], n), np.resize(drawn, n)], axis=1)
+    return both.reshape(-1)[:n].astype(np.int64)
+
+
+def _nest(body: SketchBody, replays: Sequence[_Replay]) -> Nest:
+    tags = Tags.of(replays[0].sch)
+    programs = [read(replay.sch) for replay in replays]
+    extents = resolve(programs, tags, [replay.decisions for replay in replays])
+    first = programs[0]
+    nest = Nest(
+        tuple(first.block(at, extents) for at in range(len(first.places))), first.buffers,
+        tuple(tags.tables.get(at, ()) for at in range(len(body.knobs))), _marks(first, tags),
+    )  # fmt: skip
+    for replay, program in zip(replays, programs, strict=True):
+        _check(nest, body, replay.decisions, program)
+    return _common(nest, programs)
+
+
+@dataclass(frozen=True)
+class _Replay:
+    sch: Schedule
+    decisions: tuple[Decision, ...]
+
+
+def _marks(program: Program, tags: Tags) -> Marks | None:
+    """What the root's annotations leave to TVM's postprocessing; None when they leave nothing."""
+    notes = {name: value for name, value in program.notes.items() if name.startswith("meta_schedule.")}
+    parallel, vector = (int(notes.get(f"meta_schedule.{name}", 0)) for name in ("parallel", "vectorize"))
+    steps = max((int(notes.get(f"meta_schedule.unroll_{how}", 0)) for how in ("explicit", "implicit")), default=0)
+    if not notes:
+        return None
+    if any(loop.kind is not Kind.SERIAL for place in program.places for loop in place.loops):
+        raise NotUnderstoodError("loops are marked, and left to be marked")
+    return Marks(parallel, vector, Product(1, (tags.unroll,)) if tags.unroll else Product(steps))
+
+
+def _common(nest: Nest, programs: Sequence[Program]) -> Nest:
+    """Sizes of axes and buffers that decisions change are open."""
+    blocks = [
+        replace(block, axes=common_sizes([program.bare[at].axes for program in programs]))
+        for at, block in enumerate(nest.blocks)
+    ]
+    buffers = [
+        replace(buffer, shape=common_sizes([program.buffers[at].shape for program in programs]))
+        for at, buffer in enumerate(nest.buffers)
+    ]
+    return replace(nest, blocks=tuple(blocks), buffers=tuple(buffers))
+
+
+def _check(nest: Nest, body: SketchBody, decisions: Sequence[Decision], program: Program) -> None:
+    """Every extent of a nest is that of the program.
+
+    Raises:
+        NotUnderstoodError: one is not.
+    """
+    choice = np.array([[int(knob.find([d])[0]) for knob, d in zip(body.knobs, decisions, strict=True)]], dtype=np.int64)
+    values = values_of(nest, body.knobs, choice.reshape(1, -1))
+    for block, place in zip(nest.blocks, program.places, strict=True):
+        for loop, real in zip(block.loops, place.loops, strict=True):
+            if float(extent(values, loop.extent, 1)[0]) != real.extent:
+                raise NotUnderstoodError(f"a loop of {block.name} has {real.extent} steps, not what {loop.extent} says")

@@ -1,0 +1,32 @@
+"""The static model of a design space: the space's nests, and a description of the CPU that it is for."""
+
+from __future__ import annotations
+
+import contextlib
+
+from tunesmith.analysis.device import DeviceDescription, describe_cpu
+from tunesmith.analysis.prior import StaticPrior, Unit
+from tunesmith.messages import Calibration
+from tunesmith.targets import Target
+from workers.tvm_backend.rules.machine import machine_of
+from workers.tvm_backend.space import TraceSpace
+
+
+def device_of(target: Target, found: Calibration | None) -> DeviceDescription:
+    """A CPU target: registers from its features, limits as they were measured, or typical ones."""
+    machine = machine_of(target)
+    if found is None:
+        return describe_cpu(target.num_cores, machine.vector_bytes, machine.registers)
+    return describe_cpu(
+        target.num_cores, machine.vector_bytes, machine.registers, peak_flops=found.peak_flops,
+        bandwidth=found.bandwidth, cache_sizes=tuple(found.cache_sizes),
+    )  # fmt: skip
+
+
+def prior_of(
+    traces: TraceSpace, target: Target, found: Calibration | None, unit: Unit = contextlib.nullcontext
+) -> StaticPrior | None:
+    """The static model of a space, which enters ``unit`` for each small piece of work; None for what is no CPU."""
+    if target.kind != "llvm":
+        return None
+    return StaticPrior(traces.space, traces.nests, device_of(target, found), unit)
