@@ -12,27 +12,20 @@ from tvm.s_tir import Schedule
 
 from tunesmith.targets import Target
 from workers.tvm_backend.rules.base import Rule
-<<<<<<< HEAD
 from workers.tvm_backend.rules.blocked_conv import BlockedConvolution
-=======
 from workers.tvm_backend.rules.depthwise import Depthwise
->>>>>>> h5
 from workers.tvm_backend.rules.direct_conv import DirectConvolution
 from workers.tvm_backend.rules.elementwise import Elementwise
 from workers.tvm_backend.rules.machine import machine_of
 from workers.tvm_backend.rules.packed_matmul import PackedMatmul
-<<<<<<< HEAD
 from workers.tvm_backend.rules.pointwise import PointwiseConvolution
-
-RULES: tuple[Rule, ...] = (
-    PackedMatmul(), DirectConvolution(), PointwiseConvolution(), BlockedConvolution(),
-)
-=======
 from workers.tvm_backend.rules.pooling import Pooling
 from workers.tvm_backend.rules.rows import Rows
 
-RULES: tuple[Rule, ...] = (PackedMatmul(), DirectConvolution(), Rows(), Depthwise(), Pooling(), Elementwise())
->>>>>>> h5
+RULES: tuple[Rule, ...] = (
+    PackedMatmul(), DirectConvolution(), PointwiseConvolution(), BlockedConvolution(), Rows(), Depthwise(), Pooling(),
+    Elementwise(),
+)
 
 
 def schedules(fresh: Callable[[], Schedule], target: Target) -> Iterator[Schedule]:
