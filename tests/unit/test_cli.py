@@ -169,7 +169,7 @@ def test_tune_on_a_server_writes_the_result(capsys, server, tmp_path):
     server["GET /readyz"] = {}
     server["POST /v1/jobs"] = RUNNING
     server["GET /v1/jobs/j1"] = [RUNNING, done]
-    server["GET /v1/jobs/j1/tasks"] = {"items": [{"name": "gemm", "weight": 1}], "next_cursor": None}
+    server["GET /v1/jobs/j1/tasks"] = {"items": [{"id": 1, "name": "gemm", "weight": 1}], "next_cursor": None}
     line = json.dumps({"schema": "tunesmith.schedule/1"})
     empty_zip = b"PK\x05\x06" + bytes(18)
     server["GET /v1/jobs/j1/best"] = [httpx2.Response(200, text=line), httpx2.Response(200, content=empty_zip)]

@@ -113,7 +113,7 @@ def test_wait_model_raises_why_it_was_rejected():
 def test_lists_are_read_page_by_page():
     def handler(request):
         cursor = request.url.params.get("cursor")
-        items = [{"name": "a", "weight": 1}] if cursor is None else [{"name": "b", "weight": 2}]
+        items = [{"id": 1, "name": "a", "weight": 1}] if cursor is None else [{"id": 2, "name": "b", "weight": 2}]
         return httpx2.Response(200, json={"items": items, "next_cursor": "c" if cursor is None else None})
 
     assert [task.name for task in client_of(handler).tasks("j1")] == ["a", "b"]
