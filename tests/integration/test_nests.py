@@ -9,6 +9,7 @@ from tunesmith.analysis.nest import Kind
 from tunesmith.analysis.running import running
 from tunesmith.analysis.shape import Shape, values_of
 from tunesmith.operators import parse_operator
+from tunesmith.search.genetic import GeneticSearcher
 from tunesmith.space.base import Batch
 from tunesmith.targets import Target
 from workers.tvm_backend.warm import warm
@@ -17,6 +18,7 @@ warm("llvm")
 
 from workers.tvm_backend import blocks, importing, prepare, space, tasks  # noqa: E402
 from workers.tvm_backend.candidates import Replayer  # noqa: E402
+from workers.tvm_backend.static import prior_of  # noqa: E402
 
 TARGET = Target({"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2})
 OPERATORS = (
@@ -107,3 +109,20 @@ def test_a_packed_product_is_read_as_written() -> None:
         assert update.loops[-1].kind is Kind.VECTOR
         assert [loop.reduction for loop in update.loops] == [False, False, False, True, True, False, False]
         assert [loop.kind for loop in update.loops[-3:]] == [Kind.UNROLLED, Kind.UNROLLED, Kind.VECTOR]
+
+
+def test_what_is_not_understood_has_no_nest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither what is known to be beyond nests, nor what nobody thought of, ends a search."""
+    (task,) = tasks.extract_tasks(prepare.prepare(importing.operator_module(parse_operator("gemm:32x32x32"))).module)
+    bodies = space.generate(task.module, TARGET)
+    for error in (blocks.NotUnderstoodError("a While"), AttributeError("an odd node")):
+        def fail(sch: object, error: Exception = error) -> None:
+            raise error
+
+        monkeypatch.setattr("workers.tvm_backend.nests.read", fail)
+        made = space.TraceSpace(task.module, TARGET, bodies)
+        prior = prior_of(made, TARGET, None)
+        assert prior is not None
+        points = made.space.sample(np.random.default_rng(0), 64)
+        assert np.isnan(prior(points)).all()
+        assert len(GeneticSearcher(made.space, seed=0).ask(8, prior=prior)) == 8

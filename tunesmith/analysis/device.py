@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 KIB, MIB = 1 << 10, 1 << 20
 TYPICAL_CACHES = (32 * KIB, 1 * MIB, 16 * MIB)
@@ -46,7 +46,7 @@ class DeviceDescription:
     registers: int
     peak_flops: float
     bandwidth: float
-    caches: tuple[Cache, ...] = field(default_factory=lambda: default_caches(2.5e9))
+    caches: tuple[Cache, ...]
     pipes: int = 2
     latency: int = 4
     loads: int = 2

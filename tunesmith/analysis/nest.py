@@ -103,13 +103,11 @@ class Buffer:
 
     Attributes:
         shape: 0 for a dimension that decisions change.
-        made: a block of the nest writes it and another reads it.
     """
 
     name: str
     shape: tuple[int, ...]
     element_bytes: int
-    made: bool = False
 
 
 @dataclass(frozen=True)

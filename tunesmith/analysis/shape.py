@@ -163,7 +163,10 @@ class Shape:
                 if self.moves(access, at):
                     again = np.where(self.extents[at] > 1, self.before[at + 1], again)
                 times.append(again)
-            out.append(([self.footprint(access, ranges) for ranges in self.nested], times))
+            touched = [self.footprint(access, self.nested[-1])]
+            for at in reversed(range(len(self.block.loops))):
+                touched.append(self.footprint(access, self.nested[at]) if self.moves(access, at) else touched[-1])
+            out.append((touched[::-1], times))
         return out
 
     def traffic(self, size: float) -> Floats:

@@ -44,8 +44,6 @@ class Hunt:
         self.memory, self.space = memory, memory.space
         self._blocked, self._score, self.effort, self.prior = blocked, score, effort, prior
         self._examined: Ints = np.zeros(0, dtype=np.int64)
-        self._hopeful: Ints = np.zeros(0, dtype=np.int64)
-        self._hopeless: Ints = np.zeros(0, dtype=np.int64)
         self.pool = self.refused = self.space.sample(np.random.default_rng(0), 0)
         self.keys: Ints = np.zeros(0, dtype=np.int64)
         self.mean: Floats = np.zeros(0)
@@ -58,7 +56,10 @@ class Hunt:
         Returns:
             how many points were new to this hunt.
         """
-        rows = self.unknown(batch, parents=parents)[:self.effort]
+        rows = self.unknown(batch, parents=parents)
+        if not parents:
+            rows = rows[self._promising(batch.take(rows))]
+        rows = rows[:self.effort]
         if len(rows):
             batch = batch.take(rows)
             keys = self.space.keys(batch)
@@ -75,7 +76,6 @@ class Hunt:
         new = first_of_each(keys) & ~np.isin(keys, self._examined) & ~np.isin(keys, self.memory.dead)
         if not parents:
             new &= ~np.isin(keys, self._blocked)
-            new[new] = self._promising(batch.take(new))
         return np.flatnonzero(new)
 
     def draw(self, rng: np.random.Generator, n: int) -> Batch:
@@ -86,16 +86,10 @@ class Hunt:
         return sift(self.prior, points.take(self.unknown(points)), n)
 
     def _promising(self, batch: Batch) -> Bools:
-        """False for what the prior calls hopeless; it is asked once for a point."""
-        if self.prior is None:
+        """False for what the prior calls hopeless."""
+        if self.prior is None or not len(batch):
             return np.ones(len(batch), dtype=np.bool_)
-        keys = self.space.keys(batch)
-        new = ~np.isin(keys, np.concatenate([self._hopeful, self._hopeless]))
-        if new.any():
-            worthless = np.isinf(self.prior(batch.take(new)))
-            self._hopeful = np.concatenate([self._hopeful, keys[new][~worthless]])
-            self._hopeless = np.concatenate([self._hopeless, keys[new][worthless]])
-        return ~np.isin(keys, self._hopeless)
+        return ~np.isinf(self.prior(batch))
 
     def _scores(self, batch: Batch) -> Scores:
         if self._score is None:

@@ -72,7 +72,7 @@ class Program:
         self._numbers: dict[int, int] = {}
         self._sources: list[Any] = []
         self.bare = tuple(self._bare(place) for place in self.places)
-        self.buffers = tuple(self._buffer(number, source) for number, source in enumerate(self._sources))
+        self.buffers = tuple(_buffer(source) for source in self._sources)
 
     @property
     def structure(self) -> list[tuple[int, ...]]:
@@ -115,12 +115,6 @@ class Program:
         if number == len(self._sources):
             self._sources.append(region.source)
         return Access(number, tuple(_index(each, axis_of) for each in region.region))
-
-    def _buffer(self, number: int, source: Any) -> Buffer:
-        made = any(bare.write.buffer == number for bare in self.bare) and any(
-            read.buffer == number for bare in self.bare for read in bare.reads)
-        shape = tuple(_number(size) for size in source.ty.shape)
-        return Buffer(str(source.name), shape, _bytes(str(source.ty.dtype)), made)
 
 
 def read(sch: Schedule) -> Program:
@@ -166,6 +160,11 @@ def _number(value: Any) -> int:
     if not isinstance(found, int):
         raise NotUnderstoodError(f"{value} is no number")
     return found
+
+
+def _buffer(source: Any) -> Buffer:
+    shape = tuple(_number(size) for size in source.ty.shape)
+    return Buffer(str(source.name), shape, _bytes(str(source.ty.dtype)))
 
 
 def _bytes(dtype: str) -> int:

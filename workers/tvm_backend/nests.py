@@ -8,12 +8,15 @@ replay is taken for it (a reduction that was factored has such copies). What a r
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from tvm.s_tir import Schedule
 
+from tunesmith.analysis.device import describe_cpu
+from tunesmith.analysis.model import estimate
 from tunesmith.analysis.nest import Kind, Marks, Nest, Product
 from tunesmith.analysis.shape import extent, values_of
 from tunesmith.errors import InvalidCandidate
@@ -34,6 +37,8 @@ TRIALS, PATIENCE = 6, 8
 """Vectors that are tried for each that is wanted, and how many before a place counts as one that does not exist."""
 MANY = 4096
 """Choices of a knob that are looked at."""
+ANY_CPU = describe_cpu(1, 64, 32)
+log = logging.getLogger("tunesmith.search")
 
 
 class Nests:
@@ -62,6 +67,10 @@ class Nests:
             try:
                 self._found[key] = self._derive(body, dict(zip(places, decided, strict=True)))
             except (NotUnderstoodError, InvalidCandidate):
+                self._found[key] = None
+            except (AttributeError, TypeError, ValueError) as error:
+                # A program of a shape that nobody thought of: the search goes on without an opinion of it.
+                log.warning("no nest of sketch %s: %s: %s", sketch[:12], type(error).__name__, error)
                 self._found[key] = None
         return self._found.get(key)
 
@@ -151,7 +160,7 @@ def _common(nest: Nest, programs: Sequence[Program]) -> Nest:
 
 
 def _check(nest: Nest, body: SketchBody, decisions: Sequence[Decision], program: Program) -> None:
-    """Every extent of a nest is that of the program.
+    """Every extent of a nest is that of the program, and the model can work with it.
 
     Raises:
         NotUnderstoodError: one is not.
@@ -162,3 +171,5 @@ def _check(nest: Nest, body: SketchBody, decisions: Sequence[Decision], program:
         for loop, real in zip(block.loops, place.loops, strict=True):
             if float(extent(values, loop.extent, 1)[0]) != real.extent:
                 raise NotUnderstoodError(f"a loop of {block.name} has {real.extent} steps, not what {loop.extent} says")
+    if not np.isfinite(estimate(nest, body.knobs, choice.reshape(1, -1), ANY_CPU)).all():
+        raise NotUnderstoodError("no estimate is possible")
