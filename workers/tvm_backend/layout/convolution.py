@@ -30,10 +30,10 @@ class Convolution:
 
     Attributes:
         weight: [O, C, KH, KW], or [C, 1, KH, KW] of a depthwise one.
+        source: [N, C, H, W] of its input.
         stride, dilation: of height and width.
         padding: top, left, bottom, right.
         depthwise: each channel by itself.
-        source: [N, C, H, W] of its input.
         macs: its multiplications.
     """
 
