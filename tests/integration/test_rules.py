@@ -150,7 +150,7 @@ def test_a_tile_of_a_product_is_in_registers(machine: Machine, registers: int, r
         assert 1 <= found.scalars <= rows
         assert registers * (found.scalars + 1) * found.vectors < machine.registers
         padded = -(-rows // found.scalars) * found.scalars
-        assert -(-rows // found.scalars) * found.scalars <= 1.25 * rows
+        assert padded <= 1.25 * rows
 
 
 @given(st.integers(1, 500), st.integers(1, 500))
