@@ -105,6 +105,34 @@ def conv_blocked(image: tuple[int, int, int, int], outs: int, kernel: tuple[int,
         (1, outs, 1, 1, LANES), activation, (n, outs, high, wide, LANES) if residual else None)
 
 
+FOLLOWED = """
+@T.prim_func(s_tir=True)
+def main(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32"), S: T.Buffer((16, 16), "float32")):
+    C = T.sblock_alloc_buffer((16, 16))
+    for i0, j0, k0 in T.grid(16, 16, 16):
+        with T.sblock("C"):
+            i, j, k = T.axis.remap("SSR", [i0, j0, k0])
+            with T.init():
+                C[i, j] = T.float32(0.0)
+            C[i, j] = C[i, j] + A[i, k] * B[k, j]
+    for i0, j0 in T.grid(16, 16):
+        with T.sblock("S"):
+            i, j = T.axis.remap("SS", [i0, j0])
+            {statement}
+"""
+
+
+def product_followed_by(statement: str) -> Extracted:
+    """A product ``C[16, 16]`` and one more block, which makes ``S[i, j]`` of it."""
+    from tvm.script import from_source
+
+    function = from_source(FOLLOWED.format(statement=statement))
+    mod = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    args = tasks.arguments(mod)
+    assert args is not None
+    return tasks.describe(mod, "product", args)
+
+
 def fits(rule: Rule, task: Extracted, target: Target) -> int:
     """How many sketches the rule makes of a task."""
     return len(list(rule.variants(Replayer(task.module, target).fresh(), machine_of(target))))

@@ -90,6 +90,14 @@ def test_what_is_no_contraction_is_left_to_others(spec: str) -> None:
     assert [fits(rule, operator(spec), here()) for rule in CONTRACTIONS] == [0, 0, 0, 0]
 
 
+@pytest.mark.parametrize(("statements", "sketches"), [
+    ("S[i, j] = T.max(C[i, j], T.float32(0.0))", True),
+    ("S[i, j] = C[j, i]", False), ("S[i, j] = C[i, j] + C[i, 0]", False), ("S[15 - i, j] = C[i, j]", False),
+])  # fmt: skip
+def test_only_what_is_element_by_element_is_folded(statements: str, sketches: bool) -> None:
+    assert (fits(PackedMatmul(), rule_checks.product_followed_by(statements), here()) > 0) == sketches
+
+
 @pytest.mark.parametrize("task", [
     lambda: operator("gemm:64x256x64"), lambda: dense_packed((8, 16), 4, 64), lambda: dense_packed((197,), 4, 64),
     lambda: conv_blocked((1, 2, 14, 14), 4, (3, 3), (1, 1), (1, 1, 1, 1), residual=True),
@@ -133,8 +141,8 @@ def test_a_tile_stays_near_the_registers(machine: Machine, scalars: int, vectors
     assert limits.scalars * limits.vectors <= budget or limits.vectors <= 2
 
 
-@given(st.sampled_from([Machine(64, 32), Machine(32, 16), Machine(16, 32)]), st.integers(1, 4),
-       st.integers(1, 2000), st.integers(1, 300))  # fmt: skip
+@given(st.sampled_from([Machine(64, 32), Machine(32, 16), Machine(16, 32)]), st.sampled_from([1, 2, 4]),
+       st.integers(28, 2000), st.integers(1, 300))  # fmt: skip
 def test_a_tile_of_a_product_is_in_registers(machine: Machine, registers: int, rows: int, panels: int) -> None:
     tiles = product_tiles(machine, registers, rows, panels)
     assert 1 <= len(tiles) <= 2

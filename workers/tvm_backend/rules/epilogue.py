@@ -8,13 +8,13 @@ from tvm.s_tir import Schedule
 
 
 def foldable(sch: Schedule, block: Any) -> bool:
-    """Whether all that follows ``block`` is element by element and ends in the workload's only result."""
+    """Whether all that follows ``block`` is element by element and ends in one result."""
     names = _consumers(sch, block)
     followers = [sch.get_sblock(name) for name in names]
     made = [sch.get(each).writes[0].source for each in (block, *followers)]
     outputs = [str(sch.get(each).name_hint) for each in sch.get_output_blocks(sch.get_sblock("root"))]
-    last = [name for name in names if name in outputs] or [str(sch.get(block).name_hint)]
-    return last == outputs and all(_elementwise(sch.get(each), made) for each in followers)
+    ends = [name for name in (str(sch.get(block).name_hint), *names) if name in outputs]
+    return len(ends) == 1 and all(_elementwise(sch.get(each), made) for each in followers)
 
 
 def fold(sch: Schedule, block: Any) -> str | None:
@@ -54,9 +54,8 @@ def _elementwise(block: Any, made: list[Any]) -> bool:
     if len(store.indices) != len(variables) or not _same(store.indices, variables):
         return False
     own = [region for region in block.reads if any(region.source.same_as(buffer) for buffer in made)]
-    return all(
-        int(side.extent) == 1 for region in own for side in region.region
-    ) and all(_same([side.min for side in region.region], variables) for region in own)
+    single = all(getattr(side.extent, "value", None) == 1 for region in own for side in region.region)
+    return single and all(_same([side.min for side in region.region], variables) for region in own)
 
 
 def _same(indices: Any, variables: list[Any]) -> bool:

@@ -15,6 +15,7 @@ MOST_VECTORS = 8
 PAIR = 2
 """Vectors that are always offered together: a value that is loaded once is then used twice."""
 MOST_ROWS = 14
+"""Of a tile: with a pair of panels beside them they fill 32 registers."""
 LOAD_VALUE, LOAD_VECTOR = 0.25, 0.6
 """What a load costs beside a multiply-add: of a value that is used again soon, and of a vector from a farther cache."""
 IN_FLIGHT = 8
