@@ -106,7 +106,7 @@ class Plan:
 
     @property
     def vectors(self) -> bool:
-        """The lanes are those of a vector; otherwise they are single operations that do not wait for each other."""
+        """There are lanes; otherwise the loops along a row are left to the compiler."""
         return self.lanes > 1
 
 
@@ -188,12 +188,12 @@ def _row_loops(sch: Schedule, block: Any, loops: list[Any], plan: Plan) -> None:
     body = sch.get(block)
     reduced = [at for at, each in enumerate(body.iter_vars) if int(each.iter_type) == each.CommReduce]
     written = body.writes[0].region[-1].min
-    lane = next((at for at, each in enumerate(body.iter_vars) if each.var.same_as(written)), None)
+    lane = next(at for at, each in enumerate(body.iter_vars) if each.var.same_as(written))
     if not reduced:
         _vectors(sch, loops[plan.found.rank :], plan)
         return
     steps = fused(sch, [loops[at] for at in reduced])
-    if lane is None or lane in reduced or int(sch.get(loops[lane]).extent) == 1:
+    if int(sch.get(loops[lane]).extent) == 1:  # no partial results: the last axis written is one of the rows
         if plan.partials:
             sch.unroll(steps)
         sch.decompose_reduction(block, steps)
@@ -204,16 +204,9 @@ def _row_loops(sch: Schedule, block: Any, loops: list[Any], plan: Plan) -> None:
     parts = list(sch.split(inner, [None, plan.lanes], preserve_unit_iters=True)) if first else [inner]
     if not first and int(sch.get(steps).extent) <= 4:
         sch.unroll(steps)
-    _lane_loops(sch, parts, plan)
+    unroll_and_vectorize(sch, parts)
     init = sch.decompose_reduction(block, steps)
-    _lane_loops(sch, sch.get_loops(init)[-len(parts) :], plan)
-
-
-def _lane_loops(sch: Schedule, loops: list[Any], plan: Plan) -> None:
-    if plan.vectors:
-        unroll_and_vectorize(sch, loops)
-    else:
-        sch.unroll(loops[-1])
+    unroll_and_vectorize(sch, sch.get_loops(init)[-len(parts) :])
 
 
 def _vectors(sch: Schedule, loops: list[Any], plan: Plan) -> None:
