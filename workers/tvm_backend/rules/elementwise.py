@@ -16,19 +16,28 @@ from tvm.s_tir import Schedule
 
 from workers.tvm_backend.rules.base import Rule, Variant
 from workers.tvm_backend.rules.machine import Machine
-from workers.tvm_backend.rules.stages import Stage, find, fused, inline, size, unroll_and_vectorize, variables_of, widest
+from workers.tvm_backend.rules.stages import (
+    Stage,
+    find,
+    fused,
+    inline,
+    size,
+    unroll_and_vectorize,
+    variables_of,
+    widest,
+)
 
 REGISTERS = (1, 2, 4)
 LEAST_LANES = 4
 MOST_DUPLICATED = 60
-"""Nodes of an expression that is written out for each of its uses; a larger one is kept for the vectors at hand."""
+"""Nodes of an expression that is written out for each of its uses; a larger one is computed before."""
 
 
 class Elementwise(Rule):
     """Applies where every stage is spatial.
 
-    Sketches: one, two or four vectors at a time; of a transposing copy, vectors along the output's or along the input's
-    contiguous axis. Knobs: chunks of the loops for the threads, all of it in one chunk being the sketch without threads;
+    Sketches: one, two or four vectors at a time; of a transposing copy, vectors along the output's or along the
+    input's contiguous axis. Knobs: chunks of the loops for the threads; one chunk is a program without threads;
     of a transposing copy the length of a tile.
     """
 
@@ -43,12 +52,12 @@ class Elementwise(Rule):
         if stages is None:
             return
         last = stages[-1]
-        length = common_axes(last)
+        length, most = common_axes(last), machine.lanes if all(stage.float32 for stage in stages) else 1
         if length == 0:
-            yield from _transposing(last, inlined, machine)
+            yield from _transposing(last, inlined, most)
             return
         extent = math.prod(last.spatial[-length:])
-        lanes = widest(extent, machine.lanes)
+        lanes = widest(extent, most)
         lanes = lanes if lanes >= LEAST_LANES else 1
         for registers in REGISTERS:
             if registers == 1 or (lanes > 1 and extent % (registers * lanes) == 0):
@@ -131,12 +140,12 @@ def _runs_along(stage: Stage, load: Any, length: int, axes: set[int]) -> bool:
     return all(plain) and shape == list(stage.spatial[-length:])
 
 
-def _transposing(stage: Stage, inlined: tuple[str, ...], machine: Machine) -> Iterator[Variant]:
+def _transposing(stage: Stage, inlined: tuple[str, ...], most: int) -> Iterator[Variant]:
     last = len(stage.spatial) - 1
     ends = [stage.axes_of(load.indices[-1]) - {last} for load in stage.loads() if len(load.indices)]
     others = sorted(set().union(*ends)) if ends else []
     pairs = [(last, other) for other in others[-1:]] + [(other, last) for other in others[-1:]]
-    found = [Tile(inlined, vector, other, widest(stage.spatial[vector], machine.lanes)) for vector, other in pairs]
+    found = [Tile(inlined, vector, other, widest(stage.spatial[vector], most)) for vector, other in pairs]
     wide = [tile for tile in found if tile.lanes >= LEAST_LANES]
     for tile in wide or [Tile(inlined, each.vector, each.other, 1) for each in found]:
         yield partial(_schedule_tile, plan=tile)

@@ -7,6 +7,7 @@ combines them in a few steps at the end of the row, which breaks the chain of de
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +17,7 @@ from tvm.s_tir import Schedule
 
 from workers.tvm_backend.rules.base import Rule, Variant
 from workers.tvm_backend.rules.machine import FLOAT_BYTES, Machine
-from workers.tvm_backend.rules.stages import Stage, find, fused, inline, size, unroll_and_vectorize, widest
+from workers.tvm_backend.rules.stages import Stage, chunked, find, fused, inline, size, unroll_and_vectorize, widest
 
 REGISTERS = (1, 2, 4)
 LEAST_LANES = 4
@@ -32,7 +33,7 @@ class Rows(Rule):
     """Applies where every stage runs over the same rows and some reduce the columns, which are contiguous.
 
     Sketches: one, two or four registers of partial results; what several stages read is kept, or computed again where
-    that is cheap. Knob: rows of a chunk; all of them in one chunk is the sketch without threads.
+    that is cheap. Knob: rows of a chunk; a single chunk is a program without threads.
     """
 
     def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:
@@ -62,13 +63,23 @@ class RowProgram:
 
     def full(self, stage: Stage) -> bool:
         """The stage has a value for each column, not one for the row."""
-        return not stage.reduction and len(stage.spatial) > self.rank and stage.spatial[self.rank :].count(1) < len(
-            stage.spatial) - self.rank
+        return not stage.reduction and math.prod(stage.spatial[self.rank :]) > 1
 
     def inlined(self, keep: bool) -> tuple[str, ...]:
-        """Names of the stages that go into their readers; those with several readers only if cheap, and not ``keep``."""
-        return tuple(stage.name for stage in self.stages if stage.consumers and self.full(stage) and (
-            len(stage.consumers) == 1 or (not keep and size(stage.block.body.value) <= CHEAP)))
+        """Names of the stages that go into their readers.
+
+        Those with several readers only if cheap, and not with ``keep``; always those over other axes than the rows,
+        such as a mask.
+        """
+        return tuple(stage.name for stage in self.stages if self._inlined(stage, keep))
+
+    def _inlined(self, stage: Stage, keep: bool) -> bool:
+        if not stage.consumers or stage.reduction:
+            return False
+        if stage.spatial[: self.rank] != self.stages[-1].spatial[: self.rank]:
+            return True
+        cheap = not keep and size(stage.block.body.value) <= CHEAP
+        return self.full(stage) and (len(stage.consumers) == 1 or cheap)
 
 
 @dataclass(frozen=True)
@@ -95,8 +106,8 @@ class Plan:
 
     @property
     def vectors(self) -> bool:
-        """The lanes are those of a vector; otherwise they are single operations that do not wait for each other."""
-        return self.lanes >= LEAST_LANES and self.lanes & (self.lanes - 1) == 0
+        """There are lanes; otherwise the loops along a row are left to the compiler."""
+        return self.lanes > 1
 
 
 def widths(columns: int, machine: Machine) -> list[tuple[int, int]]:
@@ -113,15 +124,18 @@ def widths(columns: int, machine: Machine) -> list[tuple[int, int]]:
 def match(stages: list[Stage] | None) -> RowProgram | None:
     """The stages as a program over rows; None when they are something else."""
     reductions = [stage for stage in stages or () if stage.reduction]
-    if not stages or not reductions or not reductions[0].spatial or any(s.dtype != "float32" for s in stages):
+    if not stages or not reductions or not reductions[0].spatial or not all(stage.float32 for stage in stages):
         return None
-    columns, spatial = _product(reductions[0].reduction), reductions[0].spatial
+    columns, spatial = math.prod(reductions[0].reduction), reductions[0].spatial
     rank = max([1, *(at + 1 for at, extent in enumerate(spatial) if extent > 1)])
+    if columns == 1:
+        return None
     for stage in stages:
-        own = _product(stage.spatial[rank:])
-        if stage.spatial[:rank] != spatial[:rank] or own not in (1, columns):
+        own = math.prod(stage.spatial[rank:])
+        foreign = stage.spatial[:rank] != spatial[:rank] or own not in (1, columns)
+        if foreign and (stage.reduction or not stage.consumers):
             return None
-        if stage.reduction and (own > 1 or _product(stage.reduction) != columns or not _contiguous(stage, rank)):
+        if stage.reduction and (own > 1 or math.prod(stage.reduction) != columns or not _contiguous(stage, rank)):
             return None
     return RowProgram(tuple(stages), rank, columns)
 
@@ -135,16 +149,9 @@ def _contiguous(stage: Stage, rank: int) -> bool:
         axes = [stage.axes_of(index) for index in load.indices]
         if any(each & rows and each & columns for each in axes):
             return False
-        last = bool(axes) and (not columns or axes[-1] == {max(columns)})
-        through |= last and rows | columns <= set().union(*axes)
+        own = [each for each in axes if each]
+        through |= rows | columns <= set().union(*axes) and (not columns or own[-1] == {max(columns)})
     return through
-
-
-def _product(extents: tuple[int, ...]) -> int:
-    found = 1
-    for extent in extents:
-        found *= extent
-    return found
 
 
 def _schedule(sch: Schedule, plan: Plan) -> None:
@@ -157,10 +164,9 @@ def _schedule(sch: Schedule, plan: Plan) -> None:
     if found.columns * FLOAT_BYTES <= STACK_BYTES:
         for block in stages:
             sch.set_scope(block, 0, "local")
-    rows = fused(sch, sch.get_loops(last)[: found.rank])
-    extent = int(sch.get(rows).extent)
-    chunk, row = sch.split(rows, sch.sample_perfect_tile(rows, 2, extent), preserve_unit_iters=True)
-    sch.parallel(chunk)
+    chunks, row = chunked(sch, sch.get_loops(last)[: found.rank])
+    sch.reorder(*chunks, row)
+    sch.parallel(fused(sch, chunks))
     for block in reversed(stages):
         sch.compute_at(block, row, preserve_unit_loops=True)
     for block in stages:
@@ -182,12 +188,12 @@ def _row_loops(sch: Schedule, block: Any, loops: list[Any], plan: Plan) -> None:
     body = sch.get(block)
     reduced = [at for at, each in enumerate(body.iter_vars) if int(each.iter_type) == each.CommReduce]
     written = body.writes[0].region[-1].min
-    lane = next((at for at, each in enumerate(body.iter_vars) if each.var.same_as(written)), None)
+    lane = next(at for at, each in enumerate(body.iter_vars) if each.var.same_as(written))
     if not reduced:
         _vectors(sch, loops[plan.found.rank :], plan)
         return
     steps = fused(sch, [loops[at] for at in reduced])
-    if lane is None or lane in reduced or int(sch.get(loops[lane]).extent) == 1:
+    if int(sch.get(loops[lane]).extent) == 1:  # no partial results: the last axis written is one of the rows
         if plan.partials:
             sch.unroll(steps)
         sch.decompose_reduction(block, steps)
@@ -195,23 +201,12 @@ def _row_loops(sch: Schedule, block: Any, loops: list[Any], plan: Plan) -> None:
     inner = loops[lane]
     sch.reorder(steps, inner)
     first = int(sch.get(inner).extent) == plan.lanes * plan.registers and plan.registers > 1
-    parts = _split_lanes(sch, inner, plan) if first else [inner]
+    parts = list(sch.split(inner, [None, plan.lanes], preserve_unit_iters=True)) if first else [inner]
     if not first and int(sch.get(steps).extent) <= 4:
         sch.unroll(steps)
-    _lane_loops(sch, parts, plan)
+    unroll_and_vectorize(sch, parts)
     init = sch.decompose_reduction(block, steps)
-    _lane_loops(sch, sch.get_loops(init)[-len(parts) :], plan)
-
-
-def _split_lanes(sch: Schedule, loop: Any, plan: Plan) -> list[Any]:
-    return list(sch.split(loop, [None, plan.lanes], preserve_unit_iters=True))
-
-
-def _lane_loops(sch: Schedule, loops: list[Any], plan: Plan) -> None:
-    if plan.vectors:
-        unroll_and_vectorize(sch, loops)
-    else:
-        sch.unroll(loops[-1])
+    unroll_and_vectorize(sch, sch.get_loops(init)[-len(parts) :])
 
 
 def _vectors(sch: Schedule, loops: list[Any], plan: Plan) -> None:

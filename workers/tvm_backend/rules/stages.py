@@ -10,7 +10,7 @@ from typing import Any
 import tvm_ffi
 from tvm.ir import TensorLoad, Var
 from tvm.s_tir import Schedule
-from tvm.tirx import IntImm, IterVar
+from tvm.tirx import BufferStore, IntImm, IterVar
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,10 @@ class Stage:
         return [each.var for each in self.block.iter_vars]
 
     @property
-    def dtype(self) -> str:
-        """Of what it writes."""
-        return str(self.block.writes[0].source.dtype)
+    def float32(self) -> bool:
+        """It reads and writes nothing else."""
+        return all(str(tensor.dtype) == "float32" for tensor in (self.block.writes[0].source, *(
+            load.source for load in self.loads())))
 
     def loads(self) -> list[Any]:
         """Everything that it reads, but its own result, in the order of the program."""
@@ -72,7 +73,8 @@ def size(expression: Any) -> int:
 def find(sch: Schedule) -> list[Stage] | None:
     """The workload's stages in the order of the program; None when some block is not simple or there is not one output.
 
-    Simple is a block with one result, whose loops are its axes one by one, of fixed extents, spatial ones first.
+    Simple is a block that stores one value at the place that its spatial axes name; its loops are its axes one by one,
+    of fixed extents, spatial ones first.
     """
     root = sch.get_sblock("root")
     found = []
@@ -81,7 +83,8 @@ def find(sch: Schedule) -> list[Stage] | None:
         if stage is None:
             return None
         found.append(stage)
-    if len([stage for stage in found if not stage.consumers]) != 1 or found[-1].consumers:
+    outputs = [str(sch.get(each).name_hint) for each in sch.get_output_blocks(root)]
+    if not found or outputs != [found[-1].name] or any(not stage.consumers for stage in found[:-1]):
         return None
     return found if len({stage.name for stage in found}) == len(found) else None
 
@@ -90,11 +93,15 @@ def _stage(sch: Schedule, handle: Any) -> Stage | None:
     block, loops = sch.get(handle), [sch.get(loop) for loop in sch.get_loops(handle)]
     kinds = [int(each.iter_type) for each in block.iter_vars]
     extents = [each.dom.extent for each in block.iter_vars]
-    if (len(block.writes) != 1 or len(loops) != len(kinds) or not all(isinstance(e, IntImm) for e in extents)
+    if not isinstance(block.body, BufferStore) or len(block.writes) != 1:
+        return None
+    if (len(loops) != len(kinds) or not all(isinstance(e, IntImm) for e in extents)
             or any(int(loop.extent) != int(e) for loop, e in zip(loops, extents, strict=True))
             or any(kind not in (IterVar.DataPar, IterVar.CommReduce) for kind in kinds) or kinds != sorted(kinds)):
         return None
-    cut = kinds.count(IterVar.DataPar)
+    cut, places = kinds.count(IterVar.DataPar), block.body.indices
+    if len(places) != cut or not all(at.same_as(each.var) for at, each in zip(places, block.iter_vars, strict=False)):
+        return None
     sizes = tuple(int(extent) for extent in extents)
     consumers = tuple(str(sch.get(each).name_hint) for each in sch.get_consumers(handle))
     return Stage(str(block.name_hint), sizes[:cut], sizes[cut:], block, consumers)
@@ -103,6 +110,18 @@ def _stage(sch: Schedule, handle: Any) -> Stage | None:
 def fused(sch: Schedule, loops: Sequence[Any]) -> Any:
     """Several loops as one."""
     return sch.fuse(*loops) if len(loops) > 1 else loops[0]
+
+
+def chunked(sch: Schedule, loops: Sequence[Any]) -> tuple[list[Any], Any]:
+    """Some loops in chunks, the size of which is a knob: the loops outside of a chunk, and the one inside.
+
+    Only the longest is divided. A chunk of fused loops could cross the end of one of them, and what is computed for it
+    would be a box that is larger than the chunk.
+    """
+    longest = max(range(len(loops)), key=lambda at: int(sch.get(loops[at]).extent))
+    factors = sch.sample_perfect_tile(loops[longest], 2, int(sch.get(loops[longest]).extent))
+    outer, inner = sch.split(loops[longest], factors, preserve_unit_iters=True)
+    return [*(loop for at, loop in enumerate(loops) if at != longest), outer], inner
 
 
 def widest(extent: int, most: int) -> int:

@@ -17,7 +17,7 @@ from tvm.s_tir import Schedule
 from workers.tvm_backend.rules.base import Variant
 from workers.tvm_backend.rules.epilogue import fold
 from workers.tvm_backend.rules.machine import Machine
-from workers.tvm_backend.rules.stages import Stage, find, fused, unroll_and_vectorize, widest
+from workers.tvm_backend.rules.stages import Stage, chunked, find, fused, unroll_and_vectorize, widest
 
 LEAST_LANES = 4
 MOST_COLUMNS = 16
@@ -49,7 +49,7 @@ def match(sch: Schedule) -> Window | None:
     """The workload as one reduction over windows and what is element by element around it."""
     stages = find(sch)
     reductions = [stage for stage in stages or () if stage.reduction]
-    if not stages or len(reductions) != 1 or any(stage.dtype != "float32" for stage in stages):
+    if not stages or len(reductions) != 1 or not all(stage.float32 for stage in stages):
         return None
     stage, at = reductions[0], stages.index(reductions[0])
     if any(later.spatial != stage.spatial for later in stages[at + 1 :]) or len(stage.spatial) < 2:
@@ -65,7 +65,9 @@ def _window(stage: Stage, sources: tuple[str, ...]) -> Window | None:
         return None
     last = whole[0].indices[-1]
     stride = _stride(last, stage.variables[rank - 1])
-    return None if stride is None else Window(stage, sources, last.same_as(stage.variables[rank - 1]), stride, len(loads))
+    if stride is None:
+        return None
+    return Window(stage, sources, last.same_as(stage.variables[rank - 1]), stride, len(loads))
 
 
 def _stride(index: Any, variable: Any) -> int | None:
@@ -153,8 +155,7 @@ def _tile(sch: Schedule, block: Any, plan: Plan) -> _Nest:
         column = vectors
     else:
         planes.append(vectors)
-        sch.reorder(*planes, row)
-    p0, p1 = _halves(sch, fused(sch, planes)) if planes else ([], [])
+    p0, p1 = _planes(sch, planes)
     band, y0, y1 = sch.split(row, sch.sample_perfect_tile(row, 3, MOST_ROWS), preserve_unit_iters=True)
     x0, x1 = sch.split(column, sch.sample_perfect_tile(column, 2, MOST_COLUMNS), preserve_unit_iters=True)
     sch.reorder(*p0, band, *p1, y0, x0, *window, y1, x1, lane)
@@ -164,7 +165,7 @@ def _tile(sch: Schedule, block: Any, plan: Plan) -> _Nest:
 def _rows(sch: Schedule, block: Any, plan: Plan) -> _Nest:
     """One element after the other along a row: the compiler makes vectors of them, strided ones as well."""
     *planes, row, column, lane, window = _axes(sch, block, plan)
-    p0, p1 = _halves(sch, fused(sch, planes)) if planes else ([], [])
+    p0, p1 = _planes(sch, planes)
     band, y0 = sch.split(row, sch.sample_perfect_tile(row, 2, int(sch.get(row).extent)), preserve_unit_iters=True)
     columns = [] if column is None else [column]
     sch.reorder(*p0, band, *p1, y0, *columns, lane, *window)
@@ -180,10 +181,12 @@ def _axes(sch: Schedule, block: Any, plan: Plan) -> list[Any]:
     return [*spatial[:-1], None, spatial[-1], window]
 
 
-def _halves(sch: Schedule, loop: Any) -> tuple[list[Any], list[Any]]:
-    factors = sch.sample_perfect_tile(loop, 2, int(sch.get(loop).extent))
-    outer, inner = sch.split(loop, factors, preserve_unit_iters=True)
-    return [outer], [inner]
+def _planes(sch: Schedule, loops: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Outside of a chunk, and inside."""
+    if not loops:
+        return [], []
+    outer, inner = chunked(sch, loops)
+    return outer, [inner]
 
 
 def _copy_loops(sch: Schedule, block: Any, plan: Plan) -> None:
