@@ -170,6 +170,14 @@ def test_depthwise_convolutions_of_any_shape(
 
 
 @FEW
+@given(st.integers(2, 4), st.integers(1, 3), st.integers(1, 3), image, st.sampled_from([1, 3]))
+def test_convolutions_of_several_groups(groups: int, inputs: int, outputs: int, side: int, kernel: int) -> None:
+    x = te.placeholder((1, groups * inputs, side, side + 1), "float32", "x")
+    w = te.placeholder((groups * outputs, inputs, kernel, kernel), "float32", "w")
+    assert check(program(x, w, topi.nn.group_conv2d_nchw(x, w, 1, kernel // 2, 1, groups)), Depthwise()) >= 1
+
+
+@FEW
 @given(
     st.sampled_from(["max", "avg"]), st.booleans(), image, image, st.integers(1, 3), st.integers(1, 3),
     st.integers(0, 1), st.booleans(),

@@ -1,4 +1,4 @@
-"""Depthwise convolution, in blocks of channels or in NCHW."""
+"""Depthwise convolution, in blocks of channels or in NCHW, and convolutions of several groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from workers.tvm_backend.rules.machine import Machine
 
 
 class Depthwise(Rule):
-    """Applies to ``Y[.., c, y, x] += X[.., c, f(y, ky), g(x, kx)] * W[c, ky, kx]``, channels blocked or not.
+    """Applies to ``Y[.., c, y, x] += X[.., c, f(y, ky), g(x, kx)] * W[c, ky, kx]``, channels blocked or not, and to
+    any other product in which one operand depends on every axis of the output, as in convolutions of several groups.
 
     Sketches: padding copied by bands or read where it is; in NCHW also rows that the compiler vectorises. Knobs: rows
     of a band and of a tile, columns of a tile. What follows is computed on the tile.
