@@ -107,7 +107,7 @@ def test_a_packed_product_is_read_as_written() -> None:
         assert update.operations == 1.0
         assert update.loops[0].kind is Kind.PARALLEL
         assert update.loops[-1].kind is Kind.VECTOR
-        assert [loop.reduction for loop in update.loops] == [False, False, False, True, True, False, False]
+        assert [loop.reduction for loop in update.loops] == [False] * 3 + [True] * 2 + [False] * 3
         assert [loop.kind for loop in update.loops[-3:]] == [Kind.UNROLLED, Kind.UNROLLED, Kind.VECTOR]
 
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks.replay.workloads import load_all
+from tunesmith.analysis.nest import Kind
+from tunesmith.analysis.shape import Shape, values_of
 from tunesmith.messages import Calibration
 from tunesmith.operators import parse_operator
 from tunesmith.search.construction import construct
@@ -71,13 +73,17 @@ def test_ten_constructed_products_are_full_kernels_of_a_packed_sketch_too() -> N
     prior = prior_of(traces, CPU, None)
     assert prior is not None
     made = construct(traces.space, prior, np.random.default_rng(0), 10)
-    own = {body.hash for body in bodies if not body.postprocs}
-    packed = [c for c in traces.space.candidates(made) if c.sketch in own]
+    own = {body.hash: body for body in bodies if not body.postprocs}
+    packed = [(at, own[str(c.sketch)]) for at, c in enumerate(traces.space.candidates(made)) if c.sketch in own]
     assert len(packed) >= 2
-    for candidate in packed:
-        rows = candidate.decisions[0]
-        assert isinstance(rows, tuple)
-        assert 4 <= rows[-1] <= 16
+    for at, body in packed:
+        nest = traces.nests.nest(body.hash, ())
+        assert nest is not None
+        (update,) = [block for block in nest.blocks if block.update]
+        shape = Shape.make(nest, update, values_of(nest, body.knobs, made.choice[at:at + 1]), 1)
+        tile = [extent for loop, (extent,) in zip(update.loops, shape.extents, strict=True)
+                if loop.kind is Kind.UNROLLED and not loop.reduction]  # fmt: skip
+        assert 12 <= np.prod(tile) <= 32, "accumulators, of 32 registers"
 
 
 def test_the_device_is_described_by_its_target_and_its_calibration() -> None:

@@ -72,6 +72,7 @@ class Loop:
         axes: which of the block's axes it moves.
         reduction: it moves an axis that is summed over.
         single: its body is one statement, another loop or a block.
+        shared: another block inside of it sums over it.
     """
 
     number: int
@@ -80,6 +81,7 @@ class Loop:
     kind: Kind = Kind.SERIAL
     reduction: bool = False
     single: bool = True
+    shared: bool = False
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def _parallel(shape: Shape, marks: Marks) -> Bools:
     out = _of_kind(shape, Kind.PARALLEL)
     open_, tasks = np.full(shape.n, marks.parallel > 0), np.ones(shape.n)
     for at, loop in enumerate(shape.block.loops):
-        if loop.reduction or (at and not shape.block.loops[at - 1].single):
+        if loop.reduction or loop.shared or (at and not shape.block.loops[at - 1].single):
             break
         out[at] = open_
         tasks = np.where(open_, tasks * shape.extents[at], tasks)

@@ -71,7 +71,9 @@ class Program:
         self.places = tuple(_walk(root.body, (), _Counter()))
         self._numbers: dict[int, int] = {}
         self._sources: list[Any] = []
-        self.bare = tuple(self._bare(place) for place in self.places)
+        bare = [self._bare(place) for place in self.places]
+        summed = {loop.number for block in bare for loop in block.loops if loop.reduction}
+        self.bare = tuple(_sharing(block, summed) for block in bare)
         self.buffers = tuple(_buffer(source) for source in self._sources)
 
     @property
@@ -115,6 +117,12 @@ class Program:
         if number == len(self._sources):
             self._sources.append(region.source)
         return Access(number, tuple(_index(each, axis_of) for each in region.region))
+
+
+def _sharing(block: Block, summed: set[int]) -> Block:
+    """The block, its loops told which of them another block sums over."""
+    loops = (replace(loop, shared=loop.number in summed and not loop.reduction) for loop in block.loops)
+    return replace(block, loops=tuple(loops))
 
 
 def read(sch: Schedule) -> Program:

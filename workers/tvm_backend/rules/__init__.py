@@ -6,9 +6,11 @@ sketch like any other and replays in plain TVM.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 
 from tvm.s_tir import Schedule
+from tvm.s_tir.schedule import ScheduleError
 
 from tunesmith.targets import Target
 from workers.tvm_backend.rules.base import Rule
@@ -21,6 +23,8 @@ from workers.tvm_backend.rules.packed_matmul import PackedMatmul
 from workers.tvm_backend.rules.pointwise import PointwiseConvolution
 from workers.tvm_backend.rules.pooling import Pooling
 from workers.tvm_backend.rules.rows import Rows
+
+log = logging.getLogger("tunesmith.rules")
 
 RULES: tuple[Rule, ...] = (
     PackedMatmul(), DirectConvolution(), PointwiseConvolution(), BlockedConvolution(), Rows(), Depthwise(), Pooling(),
@@ -41,5 +45,10 @@ def schedules(fresh: Callable[[], Schedule], target: Target) -> Iterator[Schedul
     for rule in RULES:
         for variant in rule.variants(fresh(), machine):
             sch = fresh()
-            variant(sch)
-            yield sch
+            try:
+                variant(sch)
+            except ScheduleError:
+                # A program of a shape that nobody thought of: it keeps the other sketches.
+                log.warning("%s fits a workload and does not apply to it", type(rule).__name__, exc_info=True)
+            else:
+                yield sch
