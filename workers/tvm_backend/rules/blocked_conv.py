@@ -16,13 +16,11 @@ from tvm.s_tir import Schedule
 
 from workers.tvm_backend.rules import padding
 from workers.tvm_backend.rules.base import Rule, Variant
-from workers.tvm_backend.rules.contraction import axes_of, factors_of
+from workers.tvm_backend.rules.contraction import axes_of, only
+from workers.tvm_backend.rules.convolution import MOST_COLUMNS, TiledLoops, in_threads, operands
 from workers.tvm_backend.rules.epilogue import fold, foldable
 from workers.tvm_backend.rules.machine import Machine
 from workers.tvm_backend.rules.registers import Tile, accumulators, innermost, largest_divisor, tile
-
-MOST_COLUMNS = 20
-"""Pixels of a tile in a row at most."""
 
 
 class BlockedConvolution(Rule):
@@ -98,32 +96,22 @@ class Plan:
 
 def find(sch: Schedule) -> BlockedConv | None:
     """The workload's blocked convolution; None when there is none, or more than one."""
-    blocks = sch.get_child_blocks(sch.get_sblock("root"))
-    found = [one for block in blocks if (one := match(sch, block)) is not None]
-    return found[0] if len(found) == 1 else None
+    return only(sch, match)
 
 
 def match(sch: Schedule, handle: Any) -> BlockedConv | None:
     """A block as a convolution in blocked layout; None when it is something else."""
+    parts = operands(sch, handle, rank=5)
+    if parts is None or len(parts.variables) != 9:
+        return None
+    n, o, y, x, last = parts.out
+    _, c, ky, kx, i, lane = parts.axes
+    if lane != last or {c, ky, kx, i} & set(parts.out):
+        return None
+    if axes_of([parts.source.indices[at] for at in (0, 1, 4)], parts.variables) != [n, c, i]:
+        return None
     block = sch.get(handle)
-    loads = factors_of(block)
-    if loads is None or len(block.iter_vars) != 9 or len(sch.get_loops(handle)) != 9:
-        return None
-    variables = [each.var for each in block.iter_vars]
-    out = axes_of(block.body.indices, variables)
-    plain = [axes_of(load.indices, variables) for load in loads]
-    places = [at for at, axes in enumerate(plain) if axes is not None and len(axes) == 6]
-    if out is None or len(out) != 5 or len(places) != 1:
-        return None
-    weights, source = plain[places[0]], loads[1 - places[0]]
-    assert weights is not None
-    o, c, ky, kx, i, lane = weights
-    if (o, lane) != (out[1], out[4]) or {c, ky, kx, i} & set(out) or len(source.indices) != 5:
-        return None
-    if axes_of([source.indices[at] for at in (0, 1, 4)], variables) != [out[0], c, i]:
-        return None
     extents = tuple(int(each.dom.extent) for each in block.iter_vars)
-    n, _, y, x, _ = out
     return BlockedConv(
         str(block.name_hint), n, o, y, x, lane, (c, i), (ky, kx), extents, str(block.body.buffer.dtype))
 
@@ -134,11 +122,7 @@ def _schedule(sch: Schedule, plan: Plan) -> None:
     last = fold(sch, block)
     written = sch.cache_write(block, 0, "local")
     loops = _tile(sch, block, plan)
-    if last is not None:
-        sch.reverse_compute_inline(sch.get_sblock(last))
-    sch.reverse_compute_at(written, loops.columns, preserve_unit_loops=True)
-    threads = sch.fuse(*loops.outer)
-    sch.parallel(threads)
+    threads = in_threads(sch, written, last, loops)
     for name in copies:
         padding.place(sch, sch.get_sblock(name), plan.vector, threads if plan.bands else None)
     sch.unroll(loops.kernel)
@@ -148,18 +132,7 @@ def _schedule(sch: Schedule, plan: Plan) -> None:
     innermost(sch, sch.decompose_reduction(block, loops.reduction), 5)
 
 
-@dataclass(frozen=True)
-class _Loops:
-    """Loops of the tiled block: those that threads share, the innermost around a tile, the first of the reduction, the
-    unrolled one of the kernel."""
-
-    outer: tuple[Any, ...]
-    columns: Any
-    reduction: Any
-    kernel: Any
-
-
-def _tile(sch: Schedule, block: Any, plan: Plan) -> _Loops:
+def _tile(sch: Schedule, block: Any, plan: Plan) -> TiledLoops:
     found, loops = plan.found, sch.get_loops(block)
     n, o, y, x, lane = (loops[at] for at in (found.batch, found.channel, found.height, found.width, found.lane))
     (c, i), (ky, kx) = ((loops[at] for at in pair) for pair in (found.inputs, found.kernel))
@@ -172,4 +145,4 @@ def _tile(sch: Schedule, block: Any, plan: Plan) -> _Loops:
     kx0, kx1 = sch.split(
         kx, sch.sample_perfect_tile(kx, 2, found.extents[found.kernel[1]]), preserve_unit_iters=True)
     sch.reorder(n, *bands, o0, l0, y0, x0, c, ky, kx0, i, kx1, y1, x1, o1, l1, lane)
-    return _Loops((n, *bands) if plan.bands else (n, o0, l0, y0), x0, c, kx1)
+    return TiledLoops((n, *bands) if plan.bands else (n, o0, l0, y0), x0, c, kx1)

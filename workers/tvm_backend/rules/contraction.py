@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from tvm.s_tir import Schedule
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,13 @@ class Contraction:
 
 def find(sch: Schedule) -> Contraction | None:
     """The workload's contraction; None when there is none, or more than one."""
+    return only(sch, match)
+
+
+def only(sch: Schedule, match: Callable[[Schedule, Any], Found | None]) -> Found | None:
+    """What ``match`` finds in a workload's blocks; None when that is nothing, or more than one."""
     blocks = sch.get_child_blocks(sch.get_sblock("root"))
-    found = [contraction for block in blocks if (contraction := match(sch, block)) is not None]
+    found = [one for block in blocks if (one := match(sch, block)) is not None]
     return found[0] if len(found) == 1 else None
 
 

@@ -16,13 +16,10 @@ from tvm.s_tir import Schedule
 
 from workers.tvm_backend.rules import padding
 from workers.tvm_backend.rules.base import Rule, Variant
-from workers.tvm_backend.rules.convolution import Convolution, find
+from workers.tvm_backend.rules.convolution import MOST_COLUMNS, Convolution, TiledLoops, find, in_threads
 from workers.tvm_backend.rules.epilogue import fold, foldable
 from workers.tvm_backend.rules.machine import Machine
 from workers.tvm_backend.rules.registers import Tile, accumulators, innermost, largest_divisor, tile
-
-MOST_COLUMNS = 20
-"""Pixels of a tile in a row at most."""
 
 
 class DirectConvolution(Rule):
@@ -74,10 +71,7 @@ def _schedule(sch: Schedule, plan: Plan) -> None:
     written = sch.cache_write(block, 0, "local")
     sch.transform_layout(block, ("write", 0), lambda n, o, y, x: (n, o // plan.lanes, y, x, o % plan.lanes))
     loops = _tile(sch, block, plan)
-    if last is not None:
-        sch.reverse_compute_inline(sch.get_sblock(last))
-    sch.reverse_compute_at(written, loops.columns, preserve_unit_loops=True)
-    sch.parallel(sch.fuse(*loops.outer))
+    in_threads(sch, written, last, loops)
     sch.unroll(loops.kernel)
     innermost(sch, block, 4)
     innermost(sch, sch.decompose_reduction(block, loops.reduction), 4)
@@ -86,18 +80,7 @@ def _schedule(sch: Schedule, plan: Plan) -> None:
         padding.place(sch, sch.get_sblock(name), plan.register, None)
 
 
-@dataclass(frozen=True)
-class _Loops:
-    """Loops of the tiled block: those that threads share, the innermost around a tile, the first of the reduction, the
-    unrolled one of the kernel."""
-
-    outer: tuple[Any, ...]
-    columns: Any
-    reduction: Any
-    kernel: Any
-
-
-def _tile(sch: Schedule, block: Any, plan: Plan) -> _Loops:
+def _tile(sch: Schedule, block: Any, plan: Plan) -> TiledLoops:
     found, loops = plan.found, sch.get_loops(block)
     n, o, y, x, i = (loops[at] for at in (found.batch, found.channel, found.height, found.width, found.inputs))
     ky, kx = (loops[at] for at in found.kernel)
@@ -108,7 +91,7 @@ def _tile(sch: Schedule, block: Any, plan: Plan) -> _Loops:
     kx0, kx1 = sch.split(
         kx, sch.sample_perfect_tile(kx, 2, found.extents[found.kernel[1]]), preserve_unit_iters=True)
     sch.reorder(n, o0, y0, x0, i, ky, kx0, kx1, y1, x1, o1, lane)
-    return _Loops((n, o0, y0), x0, i, kx1)
+    return TiledLoops((n, o0, y0), x0, i, kx1)
 
 
 def _pack_loops(sch: Schedule, pack: Any, plan: Plan) -> None:

@@ -17,6 +17,7 @@ from tvm.s_tir import Schedule
 from workers.tvm_backend.rules.base import Rule, Variant
 from workers.tvm_backend.rules.machine import Machine
 from workers.tvm_backend.rules.stages import (
+    LEAST_LANES,
     Stage,
     find,
     fused,
@@ -28,7 +29,6 @@ from workers.tvm_backend.rules.stages import (
 )
 
 REGISTERS = (1, 2, 4)
-LEAST_LANES = 4
 MOST_DUPLICATED = 60
 """Nodes of an expression that is written out for each of its uses; a larger one is computed before."""
 

@@ -14,6 +14,7 @@ from tvm.s_tir import Schedule
 
 from workers.tvm_backend.rules.contraction import Contraction
 from workers.tvm_backend.rules.registers import Tile, innermost, largest_divisor
+from workers.tvm_backend.rules.stages import fused
 
 UNROLLED = 8
 """Steps of the reduction that are unrolled at most."""
@@ -117,7 +118,7 @@ def _tile(sch: Schedule, block: Any, plan: Plan) -> _Loops:
     outer = [loops[at] for at in (*found.batch, *found.rows) if at != tiled_axis(found)]
     i, column, reduction = loops[tiled_axis(found)], loops[found.column], [loops[at] for at in found.reduction]
     sch.reorder(*outer, i, column, *reduction)
-    r = _fused(sch, reduction)
+    r = fused(sch, reduction)
     tiles, i2 = sch.split(i, [None, plan.tile.scalars], preserve_unit_iters=True)
     count = int(sch.get(tiles).extent)
     i0, i1 = sch.split(tiles, sch.sample_perfect_tile(tiles, 2, count), preserve_unit_iters=True)
@@ -126,10 +127,6 @@ def _tile(sch: Schedule, block: Any, plan: Plan) -> _Loops:
     r0, r1 = sch.split(r, sch.sample_perfect_tile(r, 2, UNROLLED), preserve_unit_iters=True)
     sch.reorder(i0, j0, j1, i1, r0, r1, i2, j2, lane)
     return _Loops((*outer, i0, j0), j1, i1, r0, r1)
-
-
-def _fused(sch: Schedule, loops: list[Any]) -> Any:
-    return sch.fuse(*loops) if len(loops) > 1 else loops[0]
 
 
 def _write_back_loops(sch: Schedule, written: Any, plan: Plan) -> None:
@@ -159,7 +156,7 @@ def _pack_loops(sch: Schedule, pack: Pack, lanes: int, around: Any | None) -> No
         together = largest_divisor(int(sch.get(panel).extent), PACKED_TOGETHER)
         outer, panel = sch.split(panel, [None, together], preserve_unit_iters=True)
         sch.reorder(*own[:pack.lead], outer, *rest, panel, lane)
-        sch.parallel(_fused(sch, [*own[:pack.lead], outer]))
+        sch.parallel(fused(sch, [*own[:pack.lead], outer]))
     else:
         sch.reorder(*own[:pack.lead], *rest, panel, lane)
     sch.vectorize(lane)

@@ -17,10 +17,19 @@ from tvm.s_tir import Schedule
 
 from workers.tvm_backend.rules.base import Rule, Variant
 from workers.tvm_backend.rules.machine import FLOAT_BYTES, Machine
-from workers.tvm_backend.rules.stages import Stage, chunked, find, fused, inline, size, unroll_and_vectorize, widest
+from workers.tvm_backend.rules.stages import (
+    LEAST_LANES,
+    Stage,
+    chunked,
+    find,
+    fused,
+    inline,
+    size,
+    unroll_and_vectorize,
+    widest,
+)
 
 REGISTERS = (1, 2, 4)
-LEAST_LANES = 4
 LAST_LANES = 4
 """Partial results that are combined one by one; more of them are first combined in vectors."""
 CHEAP = 12

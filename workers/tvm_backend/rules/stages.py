@@ -12,6 +12,9 @@ from tvm.ir import TensorLoad, Var
 from tvm.s_tir import Schedule
 from tvm.tirx import BufferStore, IntImm, IterVar
 
+LEAST_LANES = 4
+"""A narrower vector is not worth its instructions."""
+
 
 @dataclass(frozen=True)
 class Stage:

@@ -17,9 +17,8 @@ from tvm.s_tir import Schedule
 from workers.tvm_backend.rules.base import Variant
 from workers.tvm_backend.rules.epilogue import fold
 from workers.tvm_backend.rules.machine import Machine
-from workers.tvm_backend.rules.stages import Stage, chunked, find, fused, unroll_and_vectorize, widest
+from workers.tvm_backend.rules.stages import LEAST_LANES, Stage, chunked, find, fused, unroll_and_vectorize, widest
 
-LEAST_LANES = 4
 MOST_COLUMNS = 16
 MOST_ROWS = 4
 MOST_UNROLLED = 49
