@@ -6,7 +6,6 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +15,6 @@ from fake_fleet import TARGET, Folder
 
 from db.engine import create_engine, session_factory
 from db.models import Job, Model
-
-
-@pytest.fixture
-def api(tmp_path: Path, sqlite_url: str) -> Iterator[Api]:
-    made = Api(Folder(tmp_path, sqlite_url))
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def both(tmp_path: Path, database_url: str) -> Iterator[Api]:
-    made = Api(Folder(tmp_path, database_url))
-    yield made
-    made.close()
 
 
 def test_everything_about_a_finished_job(both: Api) -> None:

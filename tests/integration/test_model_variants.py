@@ -5,14 +5,10 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
 import sqlalchemy as sa
 from api_driver import GEMM, Api, problem
-from fake_fleet import Folder
 
 from db.models import Event, Job, Model, ModelTask
 from tunesmith.preparation import PLAIN, Preparation, for_target
@@ -20,20 +16,6 @@ from tunesmith.preparation import PLAIN, Preparation, for_target
 CPU_MODEL = Preparation(blocked=True, fast_math=True).key
 CPU_OPERATOR = Preparation(fast_math=True).key
 GPU = "nvidia/nvidia-h100"
-
-
-@pytest.fixture
-def api(tmp_path: Path, sqlite_url: str) -> Iterator[Api]:
-    made = Api(Folder(tmp_path, sqlite_url))
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def both(tmp_path: Path, database_url: str) -> Iterator[Api]:
-    made = Api(Folder(tmp_path, database_url))
-    yield made
-    made.close()
 
 
 def upload(api: Api) -> str:

@@ -21,13 +21,6 @@ from services.coordinator.usecases import jobs
 from tunesmith.errors import NotFound
 
 
-@pytest.fixture
-def api(tmp_path: Path, sqlite_url: str) -> Iterator[Api]:
-    made = Api(Folder(tmp_path, sqlite_url))
-    yield made
-    made.close()
-
-
 def log(api: Api, job_id: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in api.client.get(f"/v1/jobs/{job_id}/best").text.splitlines()]
 
