@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 WARM_UP = 2
 MIN_SAMPLES, MAX_SAMPLES = 5, 200
 Run = Callable[[], Sequence[Any]]
-"""Runs the model once on the prepared inputs; returns arrays in the order of the model's outputs."""
+"""Runs the model once on the prepared inputs; returns its outputs in order.
+
+They are arrays, or tensors of which ``numpy()`` makes arrays; that copy is not timed, for no other runtime makes one.
+"""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ def measure(job: Job, prepare: Callable[[str, Mapping[str, NDArray[Any]], int], 
     with np.load(job.inputs) as file:
         inputs = {name: file[name] for name in file.files}
     run = prepare(job.model, inputs, job.threads)
-    outputs = [np.asarray(value) for value in run()]
+    outputs = [np.asarray(value.numpy() if hasattr(value, "numpy") else value) for value in run()]
     np.savez(job.outputs, **{str(i): value for i, value in enumerate(outputs)})  # type: ignore[arg-type]
     for _ in range(WARM_UP):
         run()

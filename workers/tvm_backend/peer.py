@@ -31,9 +31,9 @@ def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> Run
 
 
 def flat(value: Any) -> list[Any]:
-    """Leaves of nested tuples of tensors, as arrays."""
+    """Leaves of nested tuples of tensors."""
     if hasattr(value, "numpy"):
-        return [value.numpy()]
+        return [value]
     return [leaf for item in value for leaf in flat(item)]
 
 
