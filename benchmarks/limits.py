@@ -59,6 +59,12 @@ def least_seconds(flops: float, bytes_: float, peak: Peak) -> float:
     return max(flops / peak.flops, bytes_ / peak.level(bytes_).bandwidth)
 
 
+def binding(flops: float, bytes_: float, peak: Peak) -> str:
+    """What :func:`least_seconds` comes from: ``arithmetic``, or the name of the level that is read."""
+    level = peak.level(bytes_)
+    return "arithmetic" if flops / peak.flops >= bytes_ / level.bandwidth else level.name
+
+
 def share_of_peak(flops: float, bytes_: float, seconds: float, peak: Peak) -> float:
     """The share of the machine's limit that a latency reaches: 1 is the limit itself.
 

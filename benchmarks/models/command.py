@@ -12,33 +12,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchmarks.report import Report, setup, table, write
-from tunesmith.errors import InvalidInput
 
 if TYPE_CHECKING:
     from benchmarks.models.contest import Entry, Outcome
 
 COLUMNS = (
     "model", "runtime", "latency ms", "passes ms", "speed-up", "share of peak %", "candidates", "tuned for s",
-    "kernels ms", "after ten ms", "largest ms", "its share %", "without schedule", "output error", "note",
+    "without schedule", "output error", "note",
 )  # fmt: skip
-MODELS, QUICK_MODELS = ("squeezenet", "resnet50"), ("squeezenet",)
-SECONDS, QUICK_SECONDS = 1200.0, 90.0
+MODELS = ("squeezenet", "resnet50", "densenet121", "shufflenet", "mobilenet", "encoder")
+QUICK_MODELS = MODELS[:1]
+SECONDS, QUICK_SECONDS = 600.0, 90.0
 SLICE, QUICK_SLICE = 1.5, 0.5
 PASSES, QUICK_PASSES = 6, 4
-TOLERANCE = 1e-2
 
 
 def run(
     quick: Annotated[bool, typer.Option(help="One model and short tuning; within ten minutes.")] = False,
     model: Annotated[
         list[str] | None,
-        typer.Option(help="An .onnx or .pt2 file, an architecture of the package onnx: resnet50, or an operator spec; "
-                     "repeatable."),
+        typer.Option(help="An .onnx or .pt2 file, an architecture of the package onnx such as resnet50, mobilenet or "
+                     "encoder; repeatable (default: six)."),
     ] = None,
-    seconds: Annotated[float | None, typer.Option(min=1.0, help="Wall time of each tuner and model.")] = None,
-    trials: Annotated[
-        int | None,
-        typer.Option(min=1, help="MetaSchedule's candidates; Tunesmith has the wall time of its sooner run."),
+    seconds: Annotated[
+        float | None, typer.Option(min=1.0, help="Wall time of each tuner and model (default: 600, quick 90).")
     ] = None,
     with_: Annotated[str | None, typer.Option("--with", help="Runtimes, separated by commas (default: all).")] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of each (default: all cores).")] = None,
@@ -47,14 +44,14 @@ def run(
     docs: Annotated[Path | None, typer.Option(help="Page whose section is replaced.")] = None,
 ) -> None:
     """Compare whole models: untuned, tuned by Tunesmith and MetaSchedule for the same time, and on other runtimes."""
-    from benchmarks.models.contest import PEERS, Plan, hold
+    from benchmarks.models.contest import PEERS, Plan, chosen_names, hold
     from benchmarks.peak.machine import measure
     from workers.tvm_backend.deploy import local_target
 
-    names = _names(with_, PEERS)
+    names = chosen_names(with_, PEERS)
     cores = threads or len(os.sched_getaffinity(0))
     plan = Plan(names, local_target(f"cpu:{cores}"), seconds or (QUICK_SECONDS if quick else SECONDS),
-                QUICK_SLICE if quick else SLICE, QUICK_PASSES if quick else PASSES, seed, trials)  # fmt: skip
+                QUICK_SLICE if quick else SLICE, QUICK_PASSES if quick else PASSES, seed)  # fmt: skip
     details = {"threads": str(cores), "wall time of each tuner": f"{plan.seconds:g} s", "seed": str(seed)}
     peak, outcomes, paths = measure(cores).peak, [], []
     for each in model or (QUICK_MODELS if quick else MODELS):
@@ -89,32 +86,23 @@ def draw(axes: Any, outcomes: Sequence[Outcome]) -> None:
     axes.set(xscale="log", xlabel="latency, ms", title="One inference, batch 1")
 
 
-def _names(given: str | None, known: Sequence[str]) -> tuple[str, ...]:
-    names = tuple(known) if given is None else tuple(dict.fromkeys(n.strip() for n in given.split(",") if n.strip()))
-    wrong = next((name for name in names if name not in known), None if names else "")
-    if wrong is not None:
-        raise InvalidInput(f"there is no runtime {wrong!r}; there are {', '.join(known)}", field="with", value=wrong)
-    return names
-
-
 def _teller(model: str) -> Any:
     started = time.monotonic()
     return lambda text: print(f"{model}, {time.monotonic() - started:4.0f} s: {text}", flush=True)
 
 
 def _row(outcome: Outcome, entry: Entry) -> tuple[Any, ...]:
+    from benchmarks.models.contest import TOLERANCE
+
     result, base = entry.result, outcome.entry("untuned")
     latency = result.latency
     speedup = base.result.latency / latency if base and base.result.latency and latency else None
     passes = f"{min(result.medians) * 1e3:.3g} … {max(result.medians) * 1e3:.3g}" if result.medians else None
     wrong = result.error is not None and not result.error <= TOLERANCE
     note = result.failure or ("other outputs than the reference" if wrong else "")
-    kernels = entry.kernels
-    inside = (kernels.total * 1e3, kernels.first * 1e3, kernels.largest * 1e3) if kernels else (None, None, None)
     return (
         outcome.model, result.name, latency and latency * 1e3, passes, speedup, entry.share and 100 * entry.share,
-        entry.candidates, entry.tuned_seconds, *inside, entry.largest and 100 * entry.largest,
-        entry.missing, result.error, note,
+        entry.candidates, entry.tuned_seconds, entry.missing, result.error, note,
     )  # fmt: skip
 
 
@@ -129,9 +117,7 @@ def _summary(outcomes: Sequence[Outcome]) -> str:
         "latency is the median of all samples, and `passes` the lowest and the highest median of one process. "
         "PyTorch is eager. `share of peak`: of what the machine can do at best, see below; operations are those of the "
         "plain algorithms, so that Winograd's convolution would count as more than it does. `without schedule`: "
-        "functions that had a choice and got no schedule in the time. `kernels`: all kernels of one run as "
-        "Tunesmith measured them one by one, `after ten`: with the best of the first ten candidates of each task, "
-        "`largest`: of them the function with the most operations, and its share of the peak."
+        "functions that had a choice and got no schedule in the time."
     ]
     return "\n\n".join(lines + [text for outcome in outcomes if (text := _verdict(outcome))])
 

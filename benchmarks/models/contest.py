@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.limits import Peak, share_of_peak
-from benchmarks.models import operators, tuning, zoo
-from benchmarks.models.metaschedule import MANY
-from tunesmith.errors import MeasurementFailed, TunesmithError
-from tunesmith.operators import looks_like_operator
+from benchmarks.models import tuning, zoo
+from tunesmith.errors import InvalidInput, MeasurementFailed, TunesmithError
 from tunesmith.preparation import PLAIN
 from tunesmith.targets import Target
 from workers.peers.comparison import FOREIGN, TVM_PEER, Peer, Result, check_outputs, take_turns, write_inputs
@@ -21,11 +19,26 @@ Tell = Callable[[str], None]
 TUNERS = ("tunesmith", "metaschedule-64", "metaschedule-16")
 """MetaSchedule with its default of 64 candidates a round, and with 16, which reach every task of a model sooner."""
 PEERS = ("untuned", *TUNERS, *FOREIGN)
+TOLERANCE = 1e-2
+"""Largest difference of outputs, relative to what other inputs change: rounding in another order, and no more."""
 READERS = {
     "onnx": {**FOREIGN, "torch": "benchmarks.models.torch_onnx"},
     "pt2": {"torch": FOREIGN["torch"]},
 }
 """By kind of file: the runtimes that read it, and the modules that run them."""
+
+
+def chosen_names(given: str | None, known: Sequence[str]) -> tuple[str, ...]:
+    """The runtimes of a text such as ``untuned,torch``, in its order; all that are known without one.
+
+    Raises:
+        InvalidInput: it names none, or one that is not known.
+    """
+    names = tuple(known) if given is None else tuple(dict.fromkeys(n.strip() for n in given.split(",") if n.strip()))
+    wrong = next((name for name in names if name not in known), None if names else "")
+    if wrong is not None:
+        raise InvalidInput(f"there is no runtime {wrong!r}; there are {', '.join(known)}", field="with", value=wrong)
+    return names
 
 
 @dataclass(frozen=True)
@@ -37,8 +50,6 @@ class Plan:
         seconds: wall time of each tuner.
         slice: seconds of timing per peer and pass.
         passes: processes of each peer, 2 at least.
-        trials: where it is given, MetaSchedule stops after so many candidates, and Tunesmith has the wall time of the
-            MetaSchedule that was sooner.
     """
 
     names: tuple[str, ...]
@@ -47,12 +58,6 @@ class Plan:
     slice: float
     passes: int
     seed: int
-    trials: int | None = None
-
-    @property
-    def order(self) -> tuple[str, ...]:
-        """The names as they tune: a tuner that gets another's time comes after it."""
-        return tuple(sorted(self.names, key=lambda name: name == TUNERS[0])) if self.trials else self.names
 
 
 @dataclass(frozen=True)
@@ -64,8 +69,6 @@ class Entry:
         tuned_seconds: wall time of tuning.
         missing: functions with a choice that got no schedule.
         share: of the machine's limit that the latency reaches.
-        kernels: as the tuner measured them.
-        largest: share of the limit that the function with the most operations reaches.
     """
 
     result: Result
@@ -73,8 +76,6 @@ class Entry:
     tuned_seconds: float | None = None
     missing: int | None = None
     share: float | None = None
-    kernels: tuning.Kernels | None = None
-    largest: float | None = None
 
 
 @dataclass(frozen=True)
@@ -95,18 +96,15 @@ class Outcome:
         return replace(self, entries=[self._with_shares(entry, peak) for entry in self.entries])
 
     def _with_shares(self, entry: Entry, peak: Peak) -> Entry:
-        latency, kernels = entry.result.latency, entry.kernels
-        return replace(
-            entry, share=share_of_peak(self.flops, self.bytes_, latency, peak) if latency else None,
-            largest=share_of_peak(kernels.flops, self.bytes_, kernels.largest, peak) if kernels else None,
-        )  # fmt: skip
+        latency = entry.result.latency
+        return replace(entry, share=share_of_peak(self.flops, self.bytes_, latency, peak) if latency else None)
 
 
 def hold(model: str, plan: Plan, folder: Path, tell: Tell) -> Outcome:
     """Tune and time one model.
 
     Args:
-        model: a file, a name of the zoo, or an operator spec.
+        model: a file, or a name of the zoo.
         plan: what takes part, and for how long.
         folder: empty; everything made on the way goes there.
         tell: is told what is going on.
@@ -114,14 +112,14 @@ def hold(model: str, plan: Plan, folder: Path, tell: Tell) -> Outcome:
     Raises:
         TunesmithError: the model cannot be read. A peer that fails is an entry that says why.
     """
-    file = _file(model, folder / "model.onnx", plan.seed)
+    file = Path(model).absolute() if Path(model).is_file() else zoo.write_model(model, folder / "model.onnx", plan.seed)
     tell("preparing the model")
     local = LocalModel(str(file), {}, folder, PLAIN)
     entries: dict[str, Entry] = {}
     peers = []
-    for name in plan.order:
+    for name in plan.names:
         try:
-            entries[name], peer = _enter(name, file, local, _timed(plan, name, entries), folder, tell)
+            entries[name], peer = _enter(name, file, local, plan, folder, tell)
             peers.append(peer)
         except TunesmithError as error:
             entries[name] = Entry(Result(name, failure=error.detail))
@@ -131,32 +129,13 @@ def hold(model: str, plan: Plan, folder: Path, tell: Tell) -> Outcome:
     check_outputs(results, folder)
     for result in results:
         entries[result.name] = replace(entries[result.name], result=result)
-    name = model if looks_like_operator(model) else Path(model).stem
-    return Outcome(name, *_work(local), [entries[each] for each in plan.names])
-
-
-def _file(model: str, path: Path, seed: int) -> Path:
-    """The model's file; written to ``path`` where there is only a name."""
-    if Path(model).is_file():
-        return Path(model).absolute()
-    write = operators.write_operator if looks_like_operator(model) else zoo.write_model
-    return write(model, path, seed)
-
-
-def _timed(plan: Plan, name: str, entries: Mapping[str, Entry]) -> Plan:
-    """The plan, with another tuner's time where ``name`` gets that."""
-    others = [entries[tuner].tuned_seconds for tuner in TUNERS[1:] if tuner in entries]
-    known = [seconds for seconds in others if seconds]
-    return replace(plan, seconds=min(known)) if plan.trials and name == TUNERS[0] and known else plan
+    return Outcome(Path(model).stem, *_work(local), [entries[name] for name in plan.names])
 
 
 def _enter(name: str, file: Path, local: LocalModel, plan: Plan, folder: Path, tell: Tell) -> tuple[Entry, Peer]:
     """Make what a peer runs, by tuning where it is a tuner."""
     if name in FOREIGN:
-        module = READERS[source_of(file)].get(name)
-        if module is None:
-            raise MeasurementFailed(f"{name} does not read .{source_of(file)} files")
-        return Entry(Result(name)), Peer(name, module, file)
+        return Entry(Result(name)), foreign(name, file)
     library, tuned = folder / f"{name}.so", None
     if name in TUNERS:
         tell(f"tuning with {name} for {plan.seconds:g} s")
@@ -168,7 +147,19 @@ def _enter(name: str, file: Path, local: LocalModel, plan: Plan, folder: Path, t
     if tuned.preparation != PLAIN:
         local = LocalModel(str(file), {}, folder / name, tuned.preparation)
     missing = local.compile(library, plan.target, tuned.records)
-    return Entry(Result(name), tuned.candidates, tuned.seconds, len(missing), kernels=tuned.kernels), peer
+    return Entry(Result(name), tuned.candidates, tuned.seconds, len(missing)), peer
+
+
+def foreign(name: str, file: Path) -> Peer:
+    """A runtime that is not TVM, and reads the file.
+
+    Raises:
+        MeasurementFailed: it does not.
+    """
+    module = READERS[source_of(file)].get(name)
+    if module is None:
+        raise MeasurementFailed(f"{name} does not read .{source_of(file)} files")
+    return Peer(name, module, file)
 
 
 def _tune(name: str, file: Path, local: LocalModel, plan: Plan, folder: Path) -> tuning.Tuned:
@@ -176,8 +167,7 @@ def _tune(name: str, file: Path, local: LocalModel, plan: Plan, folder: Path) ->
     if name == "tunesmith":
         return tuning.tunesmith(file, plan.target, plan.seconds, plan.seed, folder)
     per_round = int(name.removeprefix("metaschedule-"))
-    return tuning.metaschedule(local.module, plan.target, plan.seconds, per_round, plan.seed, folder,
-                               plan.trials or MANY)  # fmt: skip
+    return tuning.metaschedule(local.module, plan.target, plan.seconds, per_round, plan.seed, folder)
 
 
 def _work(local: LocalModel) -> tuple[float, float]:

@@ -34,7 +34,6 @@ class Job:
         seconds: wall time, counted from the start of this process.
         per_round: candidates a round.
         seed: of the search.
-        trials: candidates at most.
     """
 
     module: str
@@ -43,7 +42,6 @@ class Job:
     seconds: float
     per_round: int
     seed: int
-    trials: int = MANY
 
 
 class Gate:
@@ -78,7 +76,7 @@ def tune(job: Job) -> None:
         {},
         tvm.target.Target(job.target),
         job.folder,
-        max_trials_global=job.trials,
+        max_trials_global=MANY,
         num_trials_per_iter=job.per_round,
         builder=_gated_builder(gate, workers),
         runner=_gated_runner(gate, workers),

@@ -74,9 +74,11 @@ def _operators() -> dict[str, Operator]:
         "AveragePool": _average_pool,
         "BatchNormalization": lambda a, x, scale, bias, mean, variance: functional.batch_norm(
             x, mean, variance, scale, bias, eps=a.get("epsilon", 1e-5)),
+        "Clip": lambda a, x, low=None, high=None: x.clamp(low, high),
         "Concat": lambda a, *parts: torch.cat(parts, a["axis"]),
         "Conv": _convolution,
         "Dropout": lambda a, x, *rest: x,
+        "Erf": lambda a, x: torch.erf(x),
         "Flatten": lambda a, x: x.flatten(a.get("axis", 1)),
         "Gemm": _gemm,
         "GlobalAveragePool": lambda a, x: functional.adaptive_avg_pool2d(x, 1),

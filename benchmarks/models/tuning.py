@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.models.metaschedule import DONE, MANY, Job
+from benchmarks.models.metaschedule import DONE, Job
 from benchmarks.processes import Tree
-from tunesmith.client import Client, EmbeddedStack, JobTask
+from tunesmith.client import Client, EmbeddedStack
 from tunesmith.errors import MeasurementFailed, TunesmithError, from_problem
 from tunesmith.metaschedule import DatabaseRecord, read_database
 from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.schedule_log import read_log
 from tunesmith.targets import Target
+from tunesmith.types import Candidate
 
 GRACE = 120.0
 """Seconds beyond the budget after which MetaSchedule is given up."""
 THREADS = ("TVM_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Set in this process for the compiler's sake, and nothing that a tuner should see."""
-FIRST = 10
-"""Candidates of a task after which a good kernel should be there."""
 FAILED_SECONDS = 1e9
 """MetaSchedule records what failed with a latency beyond this."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A candidate of Tunesmith's.
+
+    Attributes:
+        workload: structural hash of the function that it is a schedule of.
+        candidate: the schedule; without a sketch it is the default one, which no searcher proposed.
+        latency: seconds as the tuner measured it; None when it failed.
+    """
+
+    workload: str
+    candidate: Candidate
+    latency: float | None
 
 
 @dataclass(frozen=True)
@@ -41,31 +54,14 @@ class Tuned:
         preparation: how the model is prepared that they apply to.
         candidates: measured with success.
         seconds: wall time from the tuner's start to its end.
-        kernels: the model's functions as the tuner measured them; None where it does not tell.
+        measured: every candidate of Tunesmith's, oldest first.
     """
 
     records: list[DatabaseRecord]
     preparation: Preparation
     candidates: int
     seconds: float
-    kernels: Kernels | None = None
-
-
-@dataclass(frozen=True)
-class Kernels:
-    """All kernels of one run of a model, measured one by one, in seconds.
-
-    Attributes:
-        total: with the best schedules.
-        first: with the best of the first ``FIRST`` candidates of each task.
-        largest: of ``total``, the function with the most operations.
-        flops: operations of that function.
-    """
-
-    total: float
-    first: float
-    largest: float
-    flops: float
+    measured: tuple[Measured, ...] = ()
 
 
 def tunesmith(model: Path, target: Target, seconds: float, seed: int, folder: Path) -> Tuned:
@@ -90,47 +86,24 @@ def tunesmith(model: Path, target: Target, seconds: float, seed: int, folder: Pa
         taken = time.monotonic() - started
         failed = sum(failure.count for failure in client.failures(job.id))
         log = read_log(client.download_best(job.id, folder / "best.jsonl"))
-        tasks, trials = client.tasks(job.id), list(client.trials(job.id))
-    kernels = kernels_of(tasks, trials)
-    return Tuned(log.records, log.preparation, max(0, job.progress.trials - failed), taken, kernels)
+        measured = measured_of(client.trials(job.id))
+    return Tuned(log.records, log.preparation, max(0, job.progress.trials - failed), taken, measured)
 
 
-def kernels_of(tasks: Sequence[JobTask], trials: Sequence[Mapping[str, Any]]) -> Kernels | None:
-    """What a job found out about its kernels; None where a task has no latency.
-
-    The default schedule is no candidate, yet may be what a task is left with.
-
-    Args:
-        tasks: of the job.
-        trials: of the job, oldest first.
-    """
-    found: dict[int, list[float]] = {task.id: [] for task in tasks}
-    counts: collections.Counter[int] = collections.Counter()
-    for trial in trials:
-        task_id = int(trial["task"])
-        counts[task_id] += trial["sketch"] is not None
-        if trial["latency"] is not None and counts[task_id] <= FIRST:
-            found[task_id].append(float(trial["latency"]))
-    best = {task.id: task.best_latency or task.untuned_latency or 0.0 for task in tasks}
-    if not tasks or not all(best.values()) or not all(found.values()):
-        return None
-    largest = max(tasks, key=lambda task: (task.flops or 0.0) * task.weight)
-    return Kernels(
-        total=sum(task.weight * best[task.id] for task in tasks),
-        first=sum(task.weight * min(found[task.id]) for task in tasks),
-        largest=largest.weight * best[largest.id], flops=largest.weight * (largest.flops or 0.0),
-    )  # fmt: skip
+def measured_of(trials: Iterable[Mapping[str, Any]]) -> tuple[Measured, ...]:
+    """A job's trials as the API has them."""
+    return tuple(
+        Measured(str(trial["workload"]), Candidate.from_json([trial["sketch"], trial["decisions"]]), trial["latency"])
+        for trial in trials
+    )
 
 
-def metaschedule(
-    module: bytes, target: Target, seconds: float, per_round: int, seed: int, folder: Path, trials: int = MANY
-) -> Tuned:
+def metaschedule(module: bytes, target: Target, seconds: float, per_round: int, seed: int, folder: Path) -> Tuned:
     """Tune with ``tune_relax`` in processes of its own; TVM's start counts, the model's import does not.
 
     Args:
         module: JSON of the module, prepared plainly.
         per_round: candidates a round; TVM's default is 64.
-        trials: candidates at most.
 
     Raises:
         MeasurementFailed: TVM ended early.
@@ -138,7 +111,7 @@ def metaschedule(
     file, database = folder / "module.json", folder / "database"
     database.mkdir(parents=True)
     file.write_bytes(module)
-    job = Job(str(file), target.to_json(), str(database), seconds, per_round, seed, trials)
+    job = Job(str(file), target.to_json(), str(database), seconds, per_round, seed)
     command = [sys.executable, "-m", "benchmarks.models.metaschedule", json.dumps(asdict(job))]
     env = _environment() | {"TVM_NUM_THREADS": str(target.num_cores)}
     with Tree(command, log=folder / "log.txt", folder=folder, env=env) as tree:

@@ -1,26 +1,30 @@
-"""Real architectures with random weights, made from the ONNX package's test data.
+"""Models by name: real architectures with random weights.
 
-The package ships the graphs of known image models with constants in place of the weights. Constants hide wrong
-results and give a compiler what no real model gives it, so random weights take their place (He et al., "Delving deep
-into rectifiers", 2015: a variance of two over the fan-in keeps the signal's size). A softmax at the end is cut off: on
-random weights it saturates, and the outputs of every runtime would look alike.
+Some are built here, the others made from the ONNX package's test data. The package ships the graphs of known image
+models with constants in place of the weights. Constants hide wrong results and give a compiler what no real model gives
+it, so random weights take their place (He et al., "Delving deep into rectifiers", 2015: a variance of two over the
+fan-in keeps the signal's size). A softmax at the end is cut off: on random weights it saturates, and the outputs of
+every runtime would look alike.
 """
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.models import encoder, mobilenet
 from tunesmith.errors import InvalidInput, MissingDependency
 
 if TYPE_CHECKING:
     import onnx
 
+BUILT: Mapping[str, Callable[[int], onnx.ModelProto]] = {"mobilenet": mobilenet.build, "encoder": encoder.build}
+"""Models that are built here, from a seed."""
 FOLDER = "backend/test/data/light"
 PREFIX = "light_"
 SCALE, VARIANCE = 1, 4
@@ -29,7 +33,8 @@ SCALE, VARIANCE = 1, 4
 
 def names() -> list[str]:
     """The models that are here."""
-    return sorted(path.stem.removeprefix(PREFIX) for path in _folder().glob(f"{PREFIX}*.onnx"))
+    shipped = (path.stem.removeprefix(PREFIX) for path in _folder().glob(f"{PREFIX}*.onnx"))
+    return sorted((*BUILT, *shipped))
 
 
 def write_model(name: str, path: Path, seed: int = 0) -> Path:
@@ -40,15 +45,21 @@ def write_model(name: str, path: Path, seed: int = 0) -> Path:
         MissingDependency: the package onnx is not installed.
     """
     source = _folder() / f"{PREFIX}{name.removeprefix(PREFIX)}.onnx"
-    if not source.is_file():
+    if name not in BUILT and not source.is_file():
         known = f"there are {', '.join(names())}, or give a file"
         raise InvalidInput(f"there is no model {name!r}; {known}", field="model", value=name)
     import onnx
 
+    onnx.save(BUILT[name](seed) if name in BUILT else _shipped(source, seed), path)
+    return path
+
+
+def _shipped(source: Path, seed: int) -> onnx.ModelProto:
+    import onnx
+
     model = onnx.load(source)
     randomise(model, seed)
-    onnx.save(model, path)
-    return path
+    return model
 
 
 def randomise(model: onnx.ModelProto, seed: int) -> None:

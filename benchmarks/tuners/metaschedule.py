@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.processes import Tree
 from benchmarks.tuners.evaluator import LOG
-from benchmarks.tuners.metaschedule_child import Job
+from benchmarks.tuners.metaschedule_child import MANY, Job
 from benchmarks.tuners.outcome import Outcome, Trial
 from benchmarks.tuners.plan import PER_ROUND, Ask, Deadline
 
@@ -21,23 +21,28 @@ START_LIMIT = 180.0
 FIRST_ROUND_LIMIT = 4.0
 """Budgets that the first round may take: a tuner that is killed before it has told anything has no rate."""
 POLL = 0.2
+EVENTS = "events.jsonl"
+"""What the child tells; see there."""
 CHILD = "benchmarks.tuners.metaschedule_child"
 
 
-def run(ask: Ask, folder: Path, deadline: Deadline, child: Sequence[str] = (sys.executable, "-m", CHILD)) -> Outcome:
-    """Tune with MetaSchedule until the budget is over, longer only while its first round is under way.
+def run(
+    ask: Ask, folder: Path, deadline: Deadline, child: Sequence[str] = (sys.executable, "-m", CHILD), trials: int = MANY
+) -> Outcome:
+    """Tune with MetaSchedule until the budget or the trials are over, longer only while its first round is under way.
 
     Args:
         ask: what to run.
         folder: an empty folder for its database and temporary files.
         deadline: of everything.
         child: the command that gets the job.
+        trials: candidates at most.
     """
-    events, evaluations, scratch = folder / "events.jsonl", folder / "evaluations.jsonl", folder / "tmp"
+    events, evaluations, scratch = folder / EVENTS, folder / "evaluations.jsonl", folder / "tmp"
     scratch.mkdir(parents=True)
     job = Job(
         ask.operator, ask.target.to_json(), ask.target.num_cores, PER_ROUND[ask.tuner], ask.seed, str(folder / "db"),
-        str(events),
+        str(events), trials,
     )  # fmt: skip
     env = {
         **_plain_environment(), "TVM_NUM_THREADS": str(ask.target.num_cores), LOG: str(evaluations),

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from benchmarks.limits import Peak
-from benchmarks.models import command, contest, metaschedule, torch_onnx, tuning, zoo
+from benchmarks.models import command, contest, encoder, metaschedule, mobilenet, torch_onnx, tuning, zoo
 from benchmarks.models.command import COLUMNS, build
 from benchmarks.models.contest import Entry, Outcome
 from benchmarks.peak import machine
@@ -23,7 +23,7 @@ from tunesmith.errors import InvalidInput
 from tunesmith.metaschedule import read_database
 from tunesmith.preparation import PLAIN, Preparation
 from workers.peers import onnxruntime
-from workers.peers.comparison import Result
+from workers.peers.comparison import TVM_PEER, Peer, Result, check_outputs, take_turns, write_inputs
 from workers.tvm_backend.deploy import LocalModel, local_target
 
 PROBE = Path(__file__).parents[1] / "helpers" / "metaschedule_probe.py"
@@ -151,3 +151,40 @@ def test_the_table_tells_shares_speed_ups_and_what_failed():
     assert rows["openvino"]["latency ms"] is None
     assert "2 times as fast as the better MetaSchedule (metaschedule-16)" in report.summary
     assert "8 times as fast as untuned" in report.summary
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "shape"),
+    [("mobilenet", mobilenet.INPUT, (1, 3, 224, 224)), ("encoder", encoder.INPUT, (1, 128, 768))],
+)
+def test_a_model_that_is_built_here_is_imported_and_depends_on_its_input(name, source, shape, tmp_path):
+    path = zoo.write_model(name, tmp_path / f"{name}.onnx")
+    onnx.checker.check_model(onnx.load(path), full_check=True)
+    inputs = [{source: np.random.default_rng(seed).random(shape, "float32")} for seed in range(2)]
+    ours, other = (onnxruntime.prepare(str(path), each, 2)()[0] for each in inputs)
+    (expected,) = torch_onnx.prepare(str(path), inputs[0], 2)()
+    signal = np.abs(ours - other).max()
+    assert signal > 1e-3 * np.abs(ours).max()
+    assert np.abs(ours - expected).max() < 1e-3 * signal
+    assert [spec.shape for spec in LocalModel(str(path), {}, tmp_path, PLAIN).inputs] == [shape]
+
+
+SMALL = {
+    "mobilenet": lambda: mobilenet.build(1, 32, (mobilenet.Stage(1, 16, 1, 1), mobilenet.Stage(6, 16, 2, 2)), 32),
+    "encoder": lambda: encoder.build(1, encoder.Sizes(layers=1, tokens=8, features=32, heads=2, inside=64)),
+}
+
+
+@pytest.mark.parametrize("preparation", [PLAIN, Preparation(blocked=True, fast_math=True)])
+@pytest.mark.parametrize("name", SMALL)
+def test_a_small_one_computes_on_tvm_what_it_does_on_onnxruntime(name, preparation, tmp_path):
+    path = tmp_path / f"{name}.onnx"
+    onnx.save(SMALL[name](), path)
+    local = LocalModel(str(path), {}, tmp_path, preparation)
+    local.compile(tmp_path / "model.so", local_target("cpu:1"), None)
+    write_inputs(local.inputs, tmp_path)
+    peers = [Peer("tvm", TVM_PEER, tmp_path / "model.so"), contest.foreign("onnxruntime", path)]
+    results = take_turns(peers, tmp_path, 0.01, 1)
+    check_outputs(results, tmp_path)
+    assert [result.failure for result in results] == ["", ""]
+    assert results[0].error < 1e-4

@@ -1,57 +1,264 @@
 from __future__ import annotations
 
+import csv
+import json
+
 import numpy as np
 import pytest
 
-from benchmarks.models import contest, operators, torch_onnx, tuning
-from benchmarks.models.contest import Entry
-from tunesmith.client import JobTask
-from tunesmith.errors import InvalidInput, InvalidOperator
+from benchmarks.models import torch_onnx, tuning
+from benchmarks.models.tuning import Measured, Tuned
+from benchmarks.operators import contest, first, kernels, onnx_models, recordings
+from benchmarks.operators.cases import Case
+from benchmarks.operators.recordings import Recording
+from benchmarks.peak import machine
+from benchmarks.peak.machine import Limits, Rates
+from benchmarks.tuners import metaschedule
+from benchmarks.tuners.outcome import Trial
+from tunesmith.cli.main import run
+from tunesmith.errors import InvalidInput, InvalidOperator, MeasurementFailed
 from tunesmith.operators import parse_operator
+from tunesmith.preparation import PLAIN, Preparation
+from tunesmith.types import Candidate
 from workers.peers import onnxruntime
-from workers.peers.comparison import Result
 from workers.tvm_backend.arguments import random_array
-from workers.tvm_backend.deploy import local_target
+from workers.tvm_backend.deploy import LocalModel, local_target
 
 SPECS = ("gemm:8x16x32", "bmm:2x8x4x16", "dense:4x8x16", "conv2d:1x4x9x9,8x4x3x3,s2,p1", "depthwise:1x8x9x9,k3,s1,p1",
          "softmax:2x3x16", "layernorm:4x16")  # fmt: skip
+CONVOLUTION = "conv2d:1x16x8x8,16x16x3x3,s1,p1:float32"
+BLOCKED = Preparation(blocked=True, fast_math=True)
 
 
 @pytest.mark.parametrize("text", SPECS)
 def test_an_operator_as_a_model_computes_the_same_on_every_runtime(text, tmp_path):
-    path = operators.write_operator(text, tmp_path / "operator.onnx")
+    path = onnx_models.write_operator(text, tmp_path / "operator.onnx")
     spec = parse_operator(text)
-    inputs = {t.name: random_array(t, at) for at, t in enumerate(spec.inputs) if t.name not in operators.CONSTANT}
-    (first,), (second,) = (peer.prepare(str(path), inputs, 1)() for peer in (onnxruntime, torch_onnx))
-    assert first.shape == spec.output.shape
-    np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-5)
+    inputs = {t.name: random_array(t, at) for at, t in enumerate(spec.inputs) if t.name not in onnx_models.CONSTANT}
+    (first_,), (second,) = (peer.prepare(str(path), inputs, 1)() for peer in (onnxruntime, torch_onnx))
+    assert first_.shape == spec.output.shape
+    np.testing.assert_allclose(first_, second, rtol=1e-4, atol=1e-5)
 
 
 def test_operators_that_runtimes_cannot_compare_are_refused(tmp_path):
     with pytest.raises(InvalidInput, match="float32"):
-        operators.write_operator("gemm:8x8x8:float16", tmp_path / "x.onnx")
+        onnx_models.write_operator("gemm:8x8x8:float16", tmp_path / "x.onnx")
     with pytest.raises(InvalidOperator):
-        operators.write_operator("gemm:8x8", tmp_path / "x.onnx")
+        onnx_models.write_operator("gemm:8x8", tmp_path / "x.onnx")
     assert not (tmp_path / "x.onnx").exists()
 
 
-def test_with_candidates_counted_tunesmith_gets_the_time_of_the_sooner_metaschedule():
-    names = ("tunesmith", "metaschedule-64", "metaschedule-16", "onnxruntime")
-    plan = contest.Plan(names, local_target("cpu:1"), 900.0, 0.1, 2, 0, trials=128)
-    assert plan.order == (*names[1:], "tunesmith")
-    entries = {name: Entry(Result(name), 128, seconds) for name, seconds in (("metaschedule-64", 70.0),
-                                                                             ("metaschedule-16", 90.0))}  # fmt: skip
-    assert contest._timed(plan, "tunesmith", entries).seconds == 70.0
-    assert contest._timed(plan, "metaschedule-16", entries).seconds == 900.0
-    assert contest._timed(plan, "tunesmith", {}).seconds == 900.0
+@pytest.mark.parametrize("text", [spec for spec in SPECS if not spec.startswith("dense")])
+def test_the_models_function_is_the_program_that_recordings_are_of(text, tmp_path):
+    from benchmarks.tuners.programs import program
+    from workers.tvm_backend.tasks import extract_tasks
+
+    path = onnx_models.write_operator(text, tmp_path / "operator.onnx")
+    (task,) = extract_tasks(LocalModel(str(path), {}, tmp_path, PLAIN).module)
+    assert task.workload.hash == program(text).workload.hash
 
 
-def test_kernels_are_summed_by_weight_and_the_first_ten_candidates_count_for_each_task():
-    tasks = [JobTask(id=1, name="conv", weight=2, flops=10.0, best_latency=1.0),
-             JobTask(id=2, name="pool", weight=1, flops=5.0, untuned_latency=4.0)]  # fmt: skip
-    trials = [{"task": 2, "sketch": None, "latency": 4.0}]
-    trials += [{"task": 1, "sketch": "s", "latency": 12.0 - at} for at in range(12)]
-    trials += [{"task": 1, "sketch": "s", "latency": None}]
-    found = tuning.kernels_of(tasks, trials)
-    assert found == tuning.Kernels(total=6.0, first=2 * 3.0 + 4.0, largest=2.0, flops=20.0)
-    assert tuning.kernels_of(tasks, trials[1:]) is None  # nothing of the second task was measured
+# The first ten
+
+
+def sampled(module, target, count=3):
+    """The only function of a prepared module, and candidates of it."""
+    from workers.tvm_backend import space, tasks
+
+    (task,) = tasks.extract_tasks(module)
+    traces = space.TraceSpace(task.module, target, space.generate(task.module, target))
+    resolved, valid = traces.resolve(traces.space.sample(np.random.default_rng(0), 64))
+    return task, traces.space.candidates(resolved.take(valid))[:count], traces
+
+
+def test_the_schedule_after_ten_candidates_is_built_from_its_decisions(tmp_path):
+    target = local_target("cpu:1")
+    path = onnx_models.write_operator("gemm:16x16x16", tmp_path / "operator.onnx")
+    local = LocalModel(str(path), {}, tmp_path, PLAIN)
+    task, (candidate, *_), traces = sampled(local.module, target)
+    (record,) = first.records(local.module, target, {task.workload.hash: (candidate, 1e-3)})
+    assert record.trace == json.loads(traces.trace(candidate))
+    assert local.compile(tmp_path / "first.so", target, [record]) == []
+    assert first.records(local.module, target, {task.workload.hash: (Candidate(None), 1e-3)}) == []
+
+
+def test_kernels_are_timed_one_by_one_and_the_operator_is_told_from_the_rest(tmp_path):
+    target = local_target("cpu:1")
+    path = onnx_models.write_operator(CONVOLUTION, tmp_path / "operator.onnx")
+    libraries, mains = {}, {}
+    for name, preparation in (("plain", PLAIN), ("blocked", BLOCKED)):
+        (tmp_path / name).mkdir()
+        local = LocalModel(str(path), {}, tmp_path / name, preparation)
+        libraries[name] = tmp_path / f"{name}.so"
+        local.compile(libraries[name], target, None)
+        mains[name] = kernels.main_function(local.module)
+    np.savez(tmp_path / "inputs.npz", x=np.ones((1, 16, 8, 8), "float32"))
+    found = kernels.measure(libraries, mains, tmp_path / "inputs.npz", 1, tmp_path, repeats=2)
+    assert found["plain"].main > 0
+    assert found["plain"].others == 0.0
+    assert found["blocked"].main > 0
+    assert found["blocked"].total > found["blocked"].main  # conversions of layouts
+
+
+def test_kernels_of_something_that_is_no_library_are_a_failure(tmp_path):
+    np.savez(tmp_path / "inputs.npz", x=np.ones(1))
+    with pytest.raises(MeasurementFailed, match="could not be timed"):
+        kernels.measure({"x": tmp_path / "no.so"}, {"x": "main"}, tmp_path / "inputs.npz", 1, tmp_path)
+
+
+# The contest
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """A recorded run on the convolution, whose winner is a schedule of TVM's space."""
+    target = local_target("cpu:1")
+    (tmp_path / "plain").mkdir()
+    path = onnx_models.write_operator(CONVOLUTION, tmp_path / "plain" / "operator.onnx")
+    task, (candidate, *_), traces = sampled(LocalModel(str(path), {}, tmp_path / "plain", PLAIN).module, target)
+    ask = recordings.ask_for(CONVOLUTION, target, "metaschedule-16", 0)
+    outcome = ask.outcome(startup=2.0, elapsed=30.0, trials=(Trial(30.0, 1e-3),), workload=task.workload.hash,
+                          trace=traces.trace(candidate))  # fmt: skip
+    return ask, Recording(outcome, {"apache-tvm": "0"})
+
+
+def plan_for(tmp_path, *names, seconds=None):
+    return contest.Plan(names, (0,), seconds, 5.0, 0.05, 2, tmp_path / "runs")
+
+
+@pytest.fixture
+def budgets(monkeypatch):
+    """Tunesmith without its stack; the list holds the times that it was given."""
+    found = []
+
+    def tunesmith(model, target, seconds, seed, folder):
+        found.append(seconds)
+        return Tuned([], BLOCKED, 3, seconds, (Measured("1", Candidate(None), 1e-3),))
+
+    monkeypatch.setattr(tuning, "tunesmith", tunesmith)
+    return found
+
+
+def test_a_recorded_winner_is_built_and_timed_beside_the_others(tmp_path, recorded, budgets):
+    ask, recording = recorded
+    recordings.keep(recording, ask, tmp_path / "runs")
+    plan = plan_for(tmp_path, "untuned", "tunesmith", "metaschedule-64", "metaschedule-16", "onnxruntime")
+    outcome = contest.hold(Case(CONVOLUTION, 1), plan, tmp_path, print)
+    assert budgets == [32.0 - contest.MARGIN]
+    assert [(entry.runtime, entry.seed) for entry in outcome.entries] == [
+        ("untuned", None), ("onnxruntime", None), ("metaschedule-16", 0), ("tunesmith", 0), ("tunesmith-10", 0),
+    ]
+    assert all(entry.result.latency > 0 for entry in outcome.entries)
+    assert all(entry.result.error is None or entry.result.error < 1e-4 for entry in outcome.entries)
+    rival, ours = outcome.rival(0), outcome.entry("tunesmith", 0)
+    assert (rival.runtime, rival.tuned_seconds, rival.candidates) == ("metaschedule-16", 32.0, 1)
+    assert rival.kernels.main > 0
+    assert rival.kernels.others == 0.0
+    assert ours.kernels.others > 0
+    assert outcome.flops >= 2 * 16 * 16 * 9 * 64
+    assert outcome.bytes_ == 4 * (16 * 64 + 16 * 16 * 9 + 16 * 64)
+    assert outcome.versions == {"apache-tvm": "0"}
+
+
+def test_a_run_that_is_missing_is_made_where_it_is_wanted_and_failures_are_told(tmp_path, monkeypatch, budgets):
+    def make(ask, folder, scratch):
+        raise MeasurementFailed("no luck")
+
+    monkeypatch.setattr(recordings, "make", make)
+    plan = plan_for(tmp_path, "tunesmith", "metaschedule-64")
+    outcome = contest.hold(Case(CONVOLUTION, 1, rivals=True), plan, tmp_path, print)
+    failures = {entry.runtime: entry.result.failure for entry in outcome.entries}
+    assert failures == {"metaschedule-64": "no luck", "tunesmith": "", "tunesmith-10": ""}
+    assert outcome.rival() is None
+    assert outcome.entry("tunesmith", 0) is not None
+    assert budgets == [5.0]
+    (tmp_path / "again").mkdir()
+    unwanted = contest.hold(Case(CONVOLUTION, 1), plan_for(tmp_path, "metaschedule-64"), tmp_path / "again", print)
+    assert unwanted.entries == []
+
+
+def test_a_recording_of_another_program_is_not_used(tmp_path, recorded):
+    ask, recording = recorded
+    other = Recording(ask.outcome(**{**vars_of(recording), "workload": "7"}), {})
+    recordings.keep(other, ask, tmp_path / "runs")
+    outcome = contest.hold(Case(CONVOLUTION, 1), plan_for(tmp_path, "metaschedule-16", "untuned"), tmp_path, print)
+    (entry,) = (entry for entry in outcome.entries if entry.runtime == "metaschedule-16")
+    assert "another program" in entry.result.failure
+
+
+def vars_of(recording):
+    found = recording.outcome
+    return {name: getattr(found, name) for name in ("startup", "elapsed", "trials", "workload", "trace")}
+
+
+# Recordings
+
+
+def test_a_recording_is_found_again_for_its_own_run_alone(tmp_path, recorded):
+    ask, recording = recorded
+    assert recordings.find(ask, tmp_path) is None
+    kept = recordings.keep(recording, ask, tmp_path)
+    assert recordings.find(ask, tmp_path) == kept
+    assert (kept.seconds, kept.outcome.best, kept.outcome.counted) == (32.0, 1e-3, 1)
+    assert json.loads(kept.outcome.trace) == json.loads(recording.outcome.trace)
+    other = recordings.ask_for(CONVOLUTION, ask.target, "metaschedule-16", 1)
+    assert recordings.find(other, tmp_path) is None
+    recordings.path_of(ask, tmp_path).rename(recordings.path_of(other, tmp_path))
+    with pytest.raises(InvalidInput, match="is of another run"):
+        recordings.find(other, tmp_path)
+    recordings.path_of(other, tmp_path).write_text("{}")
+    with pytest.raises(InvalidInput, match="is not a recording"):
+        recordings.find(other, tmp_path)
+
+
+@pytest.mark.parametrize(("last", "trace"), [("end", "[]"), ("round", "[]"), ("end", None)])
+def test_only_a_run_that_came_to_its_end_with_a_schedule_is_kept(tmp_path, monkeypatch, last, trace):
+    ask = recordings.ask_for(CONVOLUTION, local_target("cpu:1"), "metaschedule-64", 3)
+
+    def tune(asked, folder, deadline, trials):
+        folder.mkdir()
+        (folder / metaschedule.EVENTS).write_text(json.dumps({"kind": last}) + "\n")
+        return asked.outcome(startup=1.0, elapsed=2.0, trials=(Trial(2.0, 1.23456e-3),) * trials, trace=trace)
+
+    monkeypatch.setattr(metaschedule, "run", tune)
+    if (last, trace) == ("end", "[]"):
+        made = recordings.make(ask, tmp_path / "runs", tmp_path / "scratch")
+        assert recordings.find(ask, tmp_path / "runs") == made
+        assert (len(made.outcome.trials), made.outcome.best) == (recordings.TRIALS, 1.235e-3)
+        assert "apache-tvm" in made.versions
+    else:
+        with pytest.raises(MeasurementFailed, match="ended early"):
+            recordings.make(ask, tmp_path / "runs", tmp_path / "scratch")
+        assert recordings.find(ask, tmp_path / "runs") is None
+
+
+# The command
+
+
+def test_operators_side_by_side(capsys, monkeypatch, tmp_path):
+    limits = Limits(1, Rates((1e11,)), {}, {1 << 20: Rates((1e11,))})
+    monkeypatch.setattr(machine, "measure", lambda threads: limits)
+    page = tmp_path / "page.md"
+    names = ("operators", "operators-ragged", "operators-equal-time", "operators-first-ten")
+    page.write_text("".join(f"<!-- bench:{name} -->\nold {name}\n<!-- /bench:{name} -->\n" for name in names))
+    status = run(["bench", "operators", "--operator", "gemm:16x16x16", "--with", "untuned,onnxruntime", "--seeds", "1",
+                  "--threads", "1", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path), "--docs", str(page)])
+    assert status == 0, capsys.readouterr()
+    with (tmp_path / "operators-latencies.csv").open(newline="") as file:
+        untuned, other = csv.DictReader(file)
+    assert (untuned["operator"], untuned["runtime"], other["runtime"]) == (
+        "gemm:16x16x16:float32", "untuned", "onnxruntime",
+    )  # fmt: skip
+    assert 0 < float(untuned["share"]) < 1
+    assert float(untuned["output error"]) < 1e-4
+    assert "| gemm:16x16x16, one thread |" in page.read_text()
+    assert "old operators-ragged" in page.read_text()  # tables without rows leave theirs alone
+    assert (tmp_path / "operators.svg").stat().st_size > 0
+    assert not (tmp_path / "runs").exists()
+
+
+def test_runtimes_and_threads_that_are_not_there_are_usage(capsys):
+    assert run(["bench", "operators", "--with", "magic"]) == 2
+    assert "there is no runtime" in capsys.readouterr().err
+    assert run(["bench", "operators", "--threads", "100000"]) == 2
+    assert "cores here" in capsys.readouterr().err

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.models.graph import IR_VERSION, OPSET
 from tunesmith.errors import InvalidInput
 from tunesmith.operators import OperatorSpec, parse_operator
 
 if TYPE_CHECKING:
     import onnx
 
-OPSET = 17
 CONSTANT = frozenset({"weight", "gamma", "beta"})
 """Tensors of a spec that are weights."""
 
@@ -46,7 +46,7 @@ def write_operator(text: str, path: Path, seed: int = 0) -> Path:
     """
     spec = parse_operator(text)
     if spec.dtype != "float32":
-        raise InvalidInput("runtimes are compared in float32", field="model", value=text)
+        raise InvalidInput("runtimes are compared in float32", field="operator", value=text)
     import onnx
 
     onnx.save(operator_model(spec, seed), path)
@@ -68,7 +68,7 @@ def operator_model(spec: OperatorSpec, seed: int) -> onnx.ModelProto:
     kind, attributes = NODES[spec.kind](spec)
     node = helper.make_node(kind, [t.name for t in spec.inputs], [spec.output.name], **attributes)
     graph = helper.make_graph([node], spec.kind, inputs, [output], weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
 
 
 def _scale(shape: tuple[int, ...]) -> float:

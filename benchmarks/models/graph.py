@@ -1,0 +1,60 @@
+"""ONNX graphs of float32 put together node by node, with random weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+if TYPE_CHECKING:
+    import onnx
+
+OPSET, IR_VERSION = 17, 8
+
+
+class Graph:
+    """A graph that grows; values are known by their names.
+
+    Args:
+        name: of the graph.
+        seed: of the weights.
+    """
+
+    def __init__(self, name: str, seed: int) -> None:
+        self._name, self._rng = name, np.random.default_rng(seed)
+        self._nodes: list[onnx.NodeProto] = []
+        self._tensors: list[onnx.TensorProto] = []
+
+    def node(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        """Add an operator of one output; returns the output."""
+        from onnx import helper
+
+        output = f"{kind.lower()}{len(self._nodes)}"
+        self._nodes.append(helper.make_node(kind, list(inputs), [output], **attributes))
+        return output
+
+    def constant(self, values: ArrayLike, dtype: str = "float32") -> str:
+        """Add a constant."""
+        from onnx import numpy_helper
+
+        name = f"w{len(self._tensors)}"
+        self._tensors.append(numpy_helper.from_array(np.asarray(values, dtype=dtype), name))
+        return name
+
+    def weight(self, *shape: int, fan_in: int, gain: float = 1.0) -> str:
+        """Add normal weights whose variance over the fan-in keeps the signal's size, times ``gain`` squared."""
+        return self.constant(self._rng.standard_normal(shape, dtype=np.float32) * np.float32(gain / np.sqrt(fan_in)))
+
+    def around(self, value: float, size: int) -> str:
+        """Add a vector near ``value``: a bias, or a scale."""
+        return self.constant(value + 0.1 * self._rng.standard_normal(size))
+
+    def model(self, source: tuple[str, Sequence[int]], output: tuple[str, Sequence[int]]) -> onnx.ModelProto:
+        """The model of one input and one output, each a name and a shape."""
+        from onnx import TensorProto, helper
+
+        ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape)) for name, shape in (source, output)]
+        graph = helper.make_graph(self._nodes, self._name, ends[:1], ends[1:], self._tensors)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)

@@ -1,0 +1,68 @@
+"""Which operators are compared, on how many threads, and who takes part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.tuners.plan import OPERATORS, QUICK_OPERATORS
+from tunesmith.operators import parse_operator
+
+MAIN, RAGGED = "operators", "operators-ragged"
+"""The tables that a case may stand in."""
+ONE_THREAD = OPERATORS[0]
+FURTHER = ("conv2d:1x128x28x28,128x128x3x3,s1,p1:float32",)
+RAGGED_OPERATORS = (
+    "gemm:1000x1000x1000:float32",
+    "gemm:197x768x768:float32",
+    "conv2d:1x96x27x27,256x96x5x5,s1,p2:float32",
+    "conv2d:1x3x224x224,64x3x7x7,s2,p3:float32",
+)
+"""Extents that no power of two divides, and the odd convolutions that image models begin with."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One operator on some threads.
+
+    Attributes:
+        operator: its spec, written out.
+        threads: cores of the target.
+        rivals: MetaSchedule is run where there is no recording; else it takes part where there is one.
+        table: ``MAIN`` or ``RAGGED``.
+    """
+
+    operator: str
+    threads: int
+    rivals: bool = False
+    table: str = MAIN
+
+    @property
+    def name(self) -> str:
+        """The spec without its type, which is the same for all; the threads where it is one."""
+        return self.operator.rsplit(":", 1)[0] + (", one thread" if self.threads == 1 else "")
+
+
+def chosen(operators: Sequence[str] | None, quick: bool, threads: int | None, cores: int) -> list[Case]:
+    """The cases of a run.
+
+    Args:
+        operators: specs that were asked for.
+        quick: two operators, and nothing that takes MetaSchedule's time.
+        threads: that were asked for.
+        cores: of this machine.
+
+    Raises:
+        InvalidOperator: a spec does not parse.
+    """
+    count = threads or cores
+    if operators:
+        return [Case(parse_operator(text).canonical, count, rivals=True) for text in operators]
+    if quick:
+        return [Case(text, count) for text in QUICK_OPERATORS]
+    alone = [Case(ONE_THREAD, 1)] if threads is None and cores > 1 else []
+    return [
+        *(Case(text, count, rivals=True) for text in OPERATORS),
+        *(Case(text, count) for text in FURTHER), *alone,
+        *(Case(text, count, table=RAGGED) for text in RAGGED_OPERATORS),
+    ]  # fmt: skip

@@ -1,0 +1,118 @@
+"""``tunesmith bench operators``."""
+
+from __future__ import annotations
+
+import csv
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from benchmarks.report import check, setup, table, write
+from tunesmith.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from benchmarks.limits import Peak
+    from benchmarks.operators.cases import Case
+    from benchmarks.operators.contest import Outcome, Plan
+
+SECONDS, QUICK_SECONDS = 120.0, 90.0
+SLICE, QUICK_SLICE = 1.0, 0.5
+PASSES, QUICK_PASSES = 4, 2
+SEEDS, QUICK_SEEDS = 2, 1
+RUNS = Path("benchmarks/operators/runs")
+
+
+def run(
+    operators: Annotated[
+        list[str] | None, typer.Option("--operator", help="An operator spec; repeatable (default: thirteen).")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Two operators, one seed; within ten minutes.")] = False,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Searches of each tuner (default: 2, quick 1).")] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(min=10.0, help="Tunesmith's wall time (default: that of MetaSchedule's sooner run)."),
+    ] = None,
+    with_: Annotated[str | None, typer.Option("--with", help="Runtimes, separated by commas (default: all).")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads of each (default: all cores, and the first operator on one).")
+    ] = None,
+    runs: Annotated[
+        Path, typer.Option(help="Folder of MetaSchedule's recorded runs; one that is missing is made and kept there.")
+    ] = RUNS,
+    out: Annotated[Path, typer.Option(help="Folder for CSV files, tables and the plot.")] = Path("bench-out"),
+    docs: Annotated[Path | None, typer.Option(help="Page whose sections are replaced.")] = None,
+) -> None:
+    """Compare single operators: share of the machine's limit, and Tunesmith beside MetaSchedule and other runtimes.
+
+    Tunesmith has the wall time of MetaSchedule's sooner run. Those runs take minutes each and are recorded; with
+    --quick only those that are there take part.
+    """
+    from benchmarks.models.contest import PEERS, chosen_names
+    from benchmarks.operators import cases, figures
+    from benchmarks.operators.contest import Plan
+
+    cores = len(os.sched_getaffinity(0))
+    if threads and threads > cores:
+        raise InvalidInput(f"there are {cores} cores here, not {threads}", field="threads", value=threads)
+    todo = cases.chosen(operators, quick, threads, cores)
+    for name in figures.NAMES:
+        check(name, docs)
+    plan = Plan(
+        chosen_names(with_, PEERS), tuple(range(seeds or (QUICK_SEEDS if quick else SEEDS))), seconds,
+        QUICK_SECONDS if quick else SECONDS, QUICK_SLICE if quick else SLICE, QUICK_PASSES if quick else PASSES, runs,
+    )  # fmt: skip
+    outcomes: list[Outcome] = []
+    peaks: dict[int, Peak] = {}
+    paths: list[Path] = []
+    for case in todo:
+        outcomes.append(_hold(case, plan, peaks))
+        # After each operator: all of them take hours, and may not come to their end.
+        paths = _write(outcomes, peaks, out, docs)
+    for report in figures.reports(outcomes, {}):
+        print(f"{report.title}\n\n{table(report.columns, report.rows)}\n")
+    print(figures.verdict(outcomes))
+    for path in paths:
+        print(f"wrote {path}")
+
+
+def _hold(case: Case, plan: Plan, peaks: dict[int, Peak]) -> Outcome:
+    """One case; the machine's limits are looked at before and after it."""
+    from benchmarks.operators.contest import hold
+    from benchmarks.peak.machine import measure
+
+    before = measure(case.threads).peak
+    with tempfile.TemporaryDirectory(prefix="tunesmith-operators-") as folder:
+        outcome = hold(case, plan, Path(folder), _teller(case))
+    best = before.at_best(measure(case.threads).peak)
+    peaks[case.threads] = peaks[case.threads].at_best(best) if case.threads in peaks else best
+    return outcome
+
+
+def _write(outcomes: list[Outcome], peaks: dict[int, Peak], out: Path, docs: Path | None) -> list[Path]:
+    """Every table as far as it has come; the shares are those of the best limits so far."""
+    from dataclasses import replace
+
+    from benchmarks.operators import figures
+
+    outcomes[:] = [replace(outcome, peak=peaks[outcome.case.threads]) for outcome in outcomes]
+    seeds = sorted({entry.seed for outcome in outcomes for entry in outcome.entries if entry.seed is not None})
+    details = setup("onnxruntime", "openvino", "torch") | {
+        "threads": ", ".join(map(str, sorted(peaks))), "seeds": ", ".join(map(str, seeds)),
+    }  # fmt: skip
+    paths: list[Path] = []
+    for report in figures.reports(outcomes, details):
+        draw = (lambda axes: figures.draw(axes, outcomes)) if report.name == figures.NAMES[0] else None
+        paths += write(report, out, draw, docs)
+    paths.append(out / "operators-latencies.csv")
+    with paths[-1].open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows(figures.latencies(outcomes))
+    return paths
+
+
+def _teller(case: Case) -> Any:
+    started = time.monotonic()
+    return lambda text: print(f"{case.name}, {time.monotonic() - started:4.0f} s: {text}", flush=True)

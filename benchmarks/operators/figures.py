@@ -1,0 +1,233 @@
+"""From outcomes to the tables and the plot. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from benchmarks.limits import binding, least_seconds, share_of_peak
+from benchmarks.operators.cases import MAIN, RAGGED
+from benchmarks.operators.contest import FIRST_TEN, RIVALS, TUNESMITH, UNTUNED, Entry, Outcome
+from benchmarks.operators.recordings import TRIALS
+from benchmarks.report import Report, cell
+from benchmarks.tuners.figures import geometric_mean
+from workers.peers.comparison import FOREIGN
+
+GOAL_SHARE = 0.93
+"""Of the limit: nearer than this no schedule is asked to come, however slow MetaSchedule's is."""
+EQUAL_TIME, FIRST = "operators-equal-time", "operators-first-ten"
+NAMES = (MAIN, RAGGED, EQUAL_TIME, FIRST)
+"""Every report, in the order of the page."""
+SHARES = (
+    "operator", "limit µs", "set by", "seed", "tunesmith", "tunesmith kernel", "conversions µs", "metaschedule",
+    "metaschedule kernel", *FOREIGN, UNTUNED, "note",
+)  # fmt: skip
+TIMES = (
+    "operator", "seed", "metaschedule s", "tunesmith s", "candidates", "metaschedule µs", "tunesmith µs", "ratio",
+    "goal µs", "of the goal", "metaschedule kernels µs", "tunesmith kernels µs", "kernels ratio", "kernels of the goal",
+)  # fmt: skip
+FIRSTS = (
+    "operator", "seed", "metaschedule µs", "after ten µs", "ratio", "metaschedule kernels µs", "after ten kernels µs",
+    "kernels ratio",
+)  # fmt: skip
+RATIOS = frozenset({"ratio", "of the goal", "kernels ratio", "kernels of the goal"})
+LATENCIES = (
+    "operator", "threads", "runtime", "seed", "latency", "lowest pass", "highest pass", "kernel", "other kernels",
+    "limit", "share", "candidates", "tuned for", "output error", "failure",
+)  # fmt: skip
+SHARES_TEXT = """\
+Latency in µs, and in brackets the share of the machine's limit in %: what the arithmetic, or the reading of the
+operator's tensors, each once, from the nearest level that holds them all, takes at best, whichever is more (`set by`;
+see [limits](#limits-of-the-machine)). `kernel` is the operator's own function alone, called again and again;
+`conversions` are the others that stand around it because of other layouts of its tensors. All other latencies are end
+to end: one inference of an ONNX model of this one operator, weights constant, batch 1, float32, with the runtime's own
+calls. All runtimes were timed in turn, there and back, each several times in a process of its own; the median of all
+samples counts. MetaSchedule's is the fastest of its runs. PyTorch is eager."""
+EQUAL_TEXT = f"""\
+MetaSchedule's `tune_tir` measured {TRIALS} candidates, at 16 and at 64 a round; Tunesmith had the wall time of the
+sooner of these two runs, its own with the start of its stack and the import of the model, MetaSchedule's with that of
+its process. MetaSchedule's runs are recorded; its winners were built from the recorded traces and timed now, in turn
+with Tunesmith's, and the faster of the two counts. `ratio` is MetaSchedule's latency over Tunesmith's. `goal` is half
+of MetaSchedule's latency, or, where that would be faster, what {GOAL_SHARE:.0%} of the machine's limit take; `of the
+goal` is 1 or more where it is reached. `kernels`: all of them one by one, conversions of layouts included, without the
+runtime's calls, which are the same for both and weigh much where a kernel takes microseconds."""
+FIRST_TEXT = f"""\
+Tunesmith, had it stopped after ten candidates of each function, failed ones included: the best of them by its own
+measurements, built and timed in turn with MetaSchedule's winner of {TRIALS} candidates. `ratio` is MetaSchedule's
+latency over Tunesmith's, `kernels` as above."""
+
+
+def reports(outcomes: Sequence[Outcome], details: Mapping[str, str]) -> list[Report]:
+    """Every table that has rows.
+
+    Args:
+        outcomes: each with its ``peak``.
+        details: machine, versions and settings.
+    """
+    recorded = {f"MetaSchedule's runs recorded with {name}": text
+                for outcome in outcomes for name, text in outcome.versions.items()}  # fmt: skip
+    setup = {**details, **recorded}
+    shares = {table: [row for o in outcomes if o.case.table == table for row in _shares(o)] for table in (MAIN, RAGGED)}
+    times = with_means([row for outcome in outcomes for row in _times(outcome)], TIMES)
+    firsts = with_means([row for outcome in outcomes for row in _firsts(outcome)], FIRSTS)
+    found = [
+        Report(MAIN, "Single operators", SHARES_TEXT, SHARES, shares[MAIN], setup),
+        Report(RAGGED, "Operators of ragged shapes", "As above.", SHARES, shares[RAGGED], setup),
+        Report(EQUAL_TIME, "As long as MetaSchedule", EQUAL_TEXT, TIMES, times, setup),
+        Report(FIRST, "After ten candidates", FIRST_TEXT, FIRSTS, firsts, setup),
+    ]
+    return [report for report in found if report.rows]
+
+
+def latencies(outcomes: Sequence[Outcome]) -> list[tuple[Any, ...]]:
+    """A row for every runtime and seed, in seconds, heads first: everything that the tables are made of."""
+    return [LATENCIES, *(_latency(outcome, entry) for outcome in outcomes for entry in outcome.entries)]
+
+
+def _latency(outcome: Outcome, entry: Entry) -> tuple[Any, ...]:
+    result, inside = entry.result, entry.kernels
+    passes = (min(result.medians), max(result.medians)) if result.medians else (None, None)
+    return (
+        outcome.case.operator, outcome.case.threads, entry.runtime, entry.seed, result.latency, *passes,
+        inside and inside.main, inside and inside.others, _limit(outcome), _share(outcome, result.latency),
+        entry.candidates, entry.tuned_seconds, result.error, result.failure,
+    )  # fmt: skip
+
+
+def _limit(outcome: Outcome) -> float | None:
+    """The least seconds that the machine needs."""
+    return None if outcome.peak is None else least_seconds(outcome.flops, outcome.bytes_, outcome.peak)
+
+
+def _share(outcome: Outcome, seconds: float | None) -> float | None:
+    return share_of_peak(outcome.flops, outcome.bytes_, seconds, outcome.peak) if seconds and outcome.peak else None
+
+
+def _shares(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
+    """A row for each seed; what has no seed stands in the first."""
+    limit = _limit(outcome)
+    seeds: list[int | None] = [*dict.fromkeys(entry.seed for entry in outcome.entries if entry.seed is not None)]
+    others = [_seconds(outcome.entry(name)) for name in (*FOREIGN, UNTUNED)]
+    rival = outcome.rival()
+    for number, seed in enumerate(seeds or [None]):
+        ours = outcome.entry(TUNESMITH, seed)
+        beside = [_seconds(rival), _kernel(rival), *others] if number == 0 else [None] * (2 + len(others))
+        inside = ours.kernels if ours else None
+        yield (
+            outcome.case.name, _micro(limit), outcome.peak and binding(outcome.flops, outcome.bytes_, outcome.peak),
+            seed, _with_share(outcome, _seconds(ours)), _with_share(outcome, _kernel(ours)),
+            _micro(inside.others) if inside else None, *(_with_share(outcome, value) for value in beside),
+            _note(outcome, seed, number == 0),
+        )  # fmt: skip
+
+
+def _seconds(entry: Entry | None) -> float | None:
+    return entry.latency if entry else None
+
+
+def _kernel(entry: Entry | None) -> float | None:
+    return entry.kernels.main if entry and entry.kernels else None
+
+
+def _total(entry: Entry | None) -> float | None:
+    return entry.kernels.total if entry and entry.kernels else None
+
+
+def _micro(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1e6
+
+
+def _with_share(outcome: Outcome, seconds: float | None) -> str | None:
+    """``812 (64.2)``: µs, and the share of the limit in %."""
+    share = _share(outcome, seconds)
+    if seconds is None:
+        return None
+    return cell(seconds * 1e6) + (f" ({cell(100.0 * share)})" if share is not None else "")
+
+
+def _note(outcome: Outcome, seed: int | None, rest: bool) -> str:
+    """What failed or computed something else, of the seed's entries and in its row of those without a seed."""
+    notes = []
+    for entry in outcome.entries:
+        result = entry.result
+        if entry.seed == seed or (rest and entry.seed is None):
+            text = result.failure or (f"other outputs ({result.error:.1e})" if entry.wrong else "")
+            notes += [f"{entry.runtime}: {text}"] if text else []
+    return "; ".join(notes)
+
+
+def _pairs(outcome: Outcome, runtime: str) -> Iterator[tuple[int, Entry, Entry]]:
+    """The seeds for which there are both MetaSchedule's winner and the runtime's, with these two."""
+    for entry in outcome.entries:
+        if entry.runtime == runtime and entry.seed is not None and entry.latency:
+            rival = outcome.rival(entry.seed)
+            if rival is not None:
+                yield entry.seed, rival, entry
+
+
+def _times(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
+    for seed, rival, ours in _pairs(outcome, TUNESMITH):
+        sooner = [e.tuned_seconds for e in outcome.entries if e.seed == seed and e.runtime in RIVALS]
+        yield (
+            outcome.case.name, seed, min((s for s in sooner if s), default=None), ours.tuned_seconds, ours.candidates,
+            *_against(_seconds(rival), _seconds(ours), _limit(outcome)),
+            *(_against(_total(rival), _total(ours), _limit(outcome), goal=False)),
+        )  # fmt: skip
+
+
+def _against(theirs: float | None, ours: float | None, limit: float | None, goal: bool = True) -> tuple[Any, ...]:
+    """Both latencies in µs, their ratio, the goal in µs (with ``goal``) and how much of it is reached."""
+    aim = max(theirs / 2.0, limit / GOAL_SHARE) if theirs and limit else None
+    return (
+        _micro(theirs), _micro(ours), theirs / ours if theirs and ours else None, *([_micro(aim)] if goal else []),
+        aim / ours if aim and ours else None,
+    )  # fmt: skip
+
+
+def _firsts(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
+    for seed, rival, ours in _pairs(outcome, FIRST_TEN):
+        yield (
+            outcome.case.name, seed, *_against(_seconds(rival), _seconds(ours), None, goal=False)[:3],
+            *_against(_total(rival), _total(ours), None, goal=False)[:3],
+        )  # fmt: skip
+
+
+def with_means(rows: list[tuple[Any, ...]], columns: Sequence[str]) -> list[tuple[Any, ...]]:
+    """The rows, and one of geometric means of the ratios; nothing where there are no rows."""
+    if not rows:
+        return []
+    means: list[Any] = ["geometric mean"]
+    for at, column in list(enumerate(columns))[1:]:
+        known = [row[at] for row in rows if row[at] is not None]
+        means.append(geometric_mean(known) if column in RATIOS else None)
+    return [*rows, tuple(means)]
+
+
+def verdict(outcomes: Sequence[Outcome]) -> str:
+    """The geometric means in a line, for the terminal."""
+    found = []
+    for name, rows, columns in (("as long as MetaSchedule", _times, TIMES), ("after ten candidates", _firsts, FIRSTS)):
+        means = with_means([row for outcome in outcomes for row in rows(outcome)], columns)[-1:]
+        found += [f"{name} {cell(row[columns.index('ratio')])} times as fast" for row in means]
+    return "geometric means: " + ", ".join(found) if found else ""
+
+
+def draw(axes: Any, outcomes: Sequence[Outcome]) -> None:
+    """Shares of the limit as bars, a group for each operator; of several seeds the best."""
+    runtimes = (TUNESMITH, "metaschedule", *FOREIGN)
+    height = 0.8 / len(runtimes)
+    for place, runtime in enumerate(runtimes):
+        shares = [100.0 * (_share(outcome, _best(outcome, runtime)) or 0.0) for outcome in outcomes]
+        axes.barh([at + (place - len(runtimes) / 2) * height for at in range(len(outcomes))], shares, height,
+                  label=runtime, color=f"C{place}")  # fmt: skip
+    axes.figure.set_size_inches(8.0, 1.5 + 0.55 * len(outcomes))
+    axes.set_yticks(range(len(outcomes)), [outcome.case.name for outcome in outcomes])
+    axes.invert_yaxis()
+    axes.set(xlabel="share of the machine's limit, end to end, %")
+    axes.legend(fontsize="small")
+
+
+def _best(outcome: Outcome, runtime: str) -> float | None:
+    if runtime == "metaschedule":
+        return _seconds(outcome.rival())
+    return min((e.latency for e in outcome.entries if e.runtime == runtime and e.latency), default=None)

@@ -1,0 +1,103 @@
+"""The kernels of compiled models, timed one by one: ``python -m benchmarks.operators.kernels_child JOB``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+SAMPLE_SECONDS = 0.01
+BUILTIN = "vm."
+"""Begins the names of what the Relax VM calls beside kernels."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to time.
+
+    Attributes:
+        libraries: files by name; the Relax function ``main`` of each takes the inputs.
+        inputs: ``.npz`` of the inputs in order.
+        threads: to run on.
+        repeats: samples of each kernel.
+        answer: the file to write.
+    """
+
+    libraries: Mapping[str, str]
+    inputs: str
+    threads: int
+    repeats: int
+    answer: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """A kernel with the arguments that a run of the model gave it."""
+
+    kernel: str
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+    def sample(self, number: int) -> float:
+        """Seconds of one of ``number`` runs on end."""
+        function, arguments = self.function, self.arguments
+        started = time.perf_counter()
+        for _ in range(number):
+            function(*arguments)
+        return (time.perf_counter() - started) / number
+
+
+def measure(job: Job) -> dict[str, list[tuple[str, list[float]]]]:
+    """By library, each kernel of one run with its samples in seconds.
+
+    One sample of each in turn, there and back again: what slows the machine down meets all of them.
+    """
+    os.environ["TVM_NUM_THREADS"] = str(job.threads)
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job.threads])
+    import tvm  # noqa: F401  # brings the function that binds threads
+
+    from workers.tvm_backend.device_functions import bind
+
+    bind(job.threads)
+    with np.load(job.inputs) as file:
+        inputs = [file[name] for name in file.files]
+    calls = {name: calls_of(path, inputs) for name, path in job.libraries.items()}
+    every = [call for found in calls.values() for call in found]
+    numbers = [max(1, int(SAMPLE_SECONDS / max(call.sample(1), call.sample(1), 1e-9))) for call in every]
+    samples: list[list[float]] = [[] for _ in every]
+    for turn in range(job.repeats):
+        for at in range(len(every))[:: 1 if turn % 2 == 0 else -1]:
+            samples[at].append(every[at].sample(numbers[at]))
+    rows = iter(samples)
+    return {name: [(call.kernel, next(rows)) for call in found] for name, found in calls.items()}
+
+
+def calls_of(library: str, inputs: list[NDArray[Any]]) -> list[Call]:
+    """The kernels that one run of a model calls, in order."""
+    import tvm
+    from tvm import relax
+
+    machine = relax.VirtualMachine(tvm.runtime.load_module(library), tvm.cpu())
+    calls: list[Call] = []
+
+    def note(function: Any, name: str, before: bool, result: Any, *arguments: Any) -> int:
+        if before and not str(name).startswith(BUILTIN):
+            calls.append(Call(str(name), function, arguments))
+        return 0
+
+    machine.set_instrument(note)
+    machine["main"](*(tvm.runtime.tensor(array) for array in inputs))
+    return calls
+
+
+if __name__ == "__main__":
+    asked = Job(**json.loads(sys.argv[1]))
+    Path(asked.answer).write_text(json.dumps(measure(asked)), encoding="utf-8")
