@@ -74,7 +74,8 @@ def run(
         paths = _write(outcomes, peaks, out, docs)
     for report in figures.reports(outcomes, {}):
         print(f"{report.title}\n\n{table(report.columns, report.rows)}\n")
-    print(figures.verdict(outcomes))
+    if verdict := figures.verdict(outcomes):
+        print(verdict)
     for path in paths:
         print(f"wrote {path}")
 

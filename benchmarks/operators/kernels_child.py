@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -47,12 +48,14 @@ class Call:
     arguments: tuple[Any, ...]
 
     def sample(self, number: int) -> float:
-        """Seconds of one of ``number`` runs on end."""
+        """Median seconds of ``number`` runs on end, each timed by itself: a mean would hold what interrupts one."""
         function, arguments = self.function, self.arguments
-        started = time.perf_counter()
+        seconds = []
         for _ in range(number):
+            started = time.perf_counter()
             function(*arguments)
-        return (time.perf_counter() - started) / number
+            seconds.append(time.perf_counter() - started)
+        return statistics.median(seconds)
 
 
 def measure(job: Job) -> dict[str, list[tuple[str, list[float]]]]:
@@ -71,7 +74,7 @@ def measure(job: Job) -> dict[str, list[tuple[str, list[float]]]]:
         inputs = [file[name] for name in file.files]
     calls = {name: calls_of(path, inputs) for name, path in job.libraries.items()}
     every = [call for found in calls.values() for call in found]
-    numbers = [max(1, int(SAMPLE_SECONDS / max(call.sample(1), call.sample(1), 1e-9))) for call in every]
+    numbers = [max(1, int(SAMPLE_SECONDS / max(call.sample(3), 1e-9))) for call in every]
     samples: list[list[float]] = [[] for _ in every]
     for turn in range(job.repeats):
         for at in range(len(every))[:: 1 if turn % 2 == 0 else -1]:
