@@ -96,9 +96,10 @@ def tunesmith(model: Path, target: Target, seconds: float, seed: int, folder: Pa
 
 
 def kernels_of(tasks: Sequence[JobTask], trials: Sequence[Mapping[str, Any]]) -> Kernels | None:
-    """What a job found out about its kernels; None where a task has no latency.
+    """What a job found out about its kernels; None where a task that its model runs has no latency.
 
-    The default schedule is no candidate, yet may be what a task is left with.
+    The default schedule is no candidate, yet may be what a task is left with. Of a task and its alternative the one in
+    use counts, whose operations are those of the direct one.
 
     Args:
         tasks: of the job.
@@ -111,14 +112,17 @@ def kernels_of(tasks: Sequence[JobTask], trials: Sequence[Mapping[str, Any]]) ->
         counts[task_id] += trial["sketch"] is not None
         if trial["latency"] is not None and counts[task_id] <= FIRST:
             found[task_id].append(float(trial["latency"]))
-    best = {task.id: task.best_latency or task.untuned_latency or 0.0 for task in tasks}
-    if not tasks or not all(best.values()) or not all(found.values()):
+    used = [task for task in tasks if task.in_use]
+    best = {task.id: task.best_latency or task.untuned_latency or 0.0 for task in used}
+    if not used or not all(best.values()) or not all(found[task.id] for task in used):
         return None
-    largest = max(tasks, key=lambda task: (task.flops or 0.0) * task.weight)
+    flops = {task.workload or task.id: task.weight * (task.flops or 0.0) for task in tasks}
+    work = {task.id: flops[task.alternative_of or task.workload or task.id] for task in used}
+    largest = max(used, key=lambda task: work[task.id])
     return Kernels(
-        total=sum(task.weight * best[task.id] for task in tasks),
-        first=sum(task.weight * min(found[task.id]) for task in tasks),
-        largest=largest.weight * best[largest.id], flops=largest.weight * (largest.flops or 0.0),
+        total=sum(task.weight * best[task.id] for task in used),
+        first=sum(task.weight * min(found[task.id]) for task in used),
+        largest=largest.weight * best[largest.id], flops=work[largest.id],
     )  # fmt: skip
 
 
