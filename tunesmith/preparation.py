@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 PIPELINE = "tunesmith.prepare/1"
 """Version of the preparing passes. A module prepared by other passes has other structural hashes."""
-BLOCKED, FAST_MATH = "blocked", "fast-math"
+BLOCKED, FAST_MATH, WINOGRAD = "blocked", "fast-math", "winograd"
 
 
 @dataclass(frozen=True)
@@ -17,16 +17,18 @@ class Preparation:
     Attributes:
         blocked: feature maps in blocks of channels and weights packed once, which CPUs want and GPUs do not.
         fast_math: exp, log, erf, tanh and sigmoid as formulas that a compiler can vectorise.
+        winograd: convolutions of blocked feature maps by Winograd's algorithm as well, where that may be faster.
     """
 
     blocked: bool = False
     fast_math: bool = False
+    winograd: bool = False
 
     @property
     def key(self) -> str:
         """What names it for ever: the pipeline's version and the choices."""
-        chosen = [name for name, on in ((BLOCKED, self.blocked), (FAST_MATH, self.fast_math)) if on]
-        return "+".join([PIPELINE, *chosen])
+        choices = ((BLOCKED, self.blocked), (FAST_MATH, self.fast_math), (WINOGRAD, self.winograd))
+        return "+".join([PIPELINE, *(name for name, on in choices if on)])
 
     @classmethod
     def parse(cls, key: str) -> Preparation:
@@ -46,12 +48,13 @@ PLAIN = Preparation()
 """Nothing but what TVM itself would do."""
 
 
-def for_target(kind: str, operator: bool, fast_math: bool = True) -> Preparation:
+def for_target(kind: str, operator: bool, fast_math: bool = True, winograd: bool = True) -> Preparation:
     """What suits a target of ``kind``.
 
     Args:
         kind: TVM's, such as ``llvm``.
         operator: a single operator, whose tensors keep the layouts of its spec.
-        fast_math: the user allows it.
+        fast_math, winograd: the user allows it.
     """
-    return Preparation(kind == "llvm" and not operator, kind == "llvm" and fast_math)
+    blocked = kind == "llvm" and not operator
+    return Preparation(blocked, kind == "llvm" and fast_math, blocked and winograd)

@@ -37,6 +37,7 @@ class Job(Base, Created, Leased):
     warm_start: Mapped[bool] = mapped_column(default=True)
     verify: Mapped[bool] = mapped_column(default=True)
     fast_math: Mapped[bool] = mapped_column(default=True)  # allowed; its model's preparation says what came of it
+    winograd: Mapped[bool] = mapped_column(default=True)  # the same
     simulated: Mapped[bool] = mapped_column(default=False)  # a simulated device took part: its figures are invented
     started_at: Mapped[dt.datetime | None]
     finished_at: Mapped[dt.datetime | None]
@@ -56,6 +57,7 @@ class JobTask(Base):
     position: Mapped[int]
     name: Mapped[str] = mapped_column(String(200))
     weight: Mapped[int]
+    alternative_of: Mapped[str | None] = mapped_column(String(64))  # workload of the direct task at the same places
     tunable: Mapped[bool]
     sketches: Mapped[list[Any]]  # hashes, in the space's order
     exhausted: Mapped[bool] = mapped_column(default=False)  # the searcher has nothing left to propose

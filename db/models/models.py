@@ -51,7 +51,7 @@ class WorkloadRow(Base, Created):
 
 
 class ModelTask(Base):
-    """How often a model runs a workload."""
+    """How often a model runs a workload, and which one that may stand in for."""
 
     __tablename__ = "model_tasks"
     model_id: Mapped[str] = mapped_column(ForeignKey("models.id", ondelete="CASCADE"), primary_key=True)
@@ -59,3 +59,4 @@ class ModelTask(Base):
     position: Mapped[int]
     name: Mapped[str] = mapped_column(String(200))
     weight: Mapped[int]
+    alternative_of: Mapped[str | None] = mapped_column(String(64))  # workload of the direct task at the same places

@@ -31,6 +31,7 @@ class PlannedTask:
     sketches: Mapping[str, dict[str, Any]]
     """Bodies by hash, in the space's order."""
     tunable: bool
+    alternative_of: str | None = None
 
 
 def store_target(session: Session, target_hash: str, json: dict[str, Any], device_class: str) -> None:
@@ -51,7 +52,7 @@ def store_plan(session: Session, job: Job, target_hash: str, planned: Sequence[P
             JobTask(
                 job_id=job.id, workload_hash=task.workload, family_id=families[task.family].id, position=position,
                 name=task.name[:200], weight=task.weight, tunable=task.tunable, sketches=list(task.sketches),
-                exhausted=not task.tunable,
+                exhausted=not task.tunable, alternative_of=task.alternative_of,
             )
         )
     session.flush()

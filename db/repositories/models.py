@@ -19,12 +19,16 @@ from tunesmith.types import TensorSpec, Workload
 
 @dataclass(frozen=True)
 class ImportedTask:
-    """A workload of a model: how often it runs, and the blobs of its module and of MetaSchedule's form of it."""
+    """A workload of a model: how often it runs, and the blobs of its module and of MetaSchedule's form of it.
+
+    ``alternative_of``: the workload for which it may stand in; None for a direct task.
+    """
 
     workload: Workload
     weight: int
     module_blob: str
     metaschedule_blob: str
+    alternative_of: str | None = None
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ def store_import(session: Session, model: Model, imported: Imported) -> None:
         session.add(
             ModelTask(
                 model_id=model.id, workload_hash=task.workload.hash, position=position, name=task.workload.name[:200],
-                weight=task.weight,
+                weight=task.weight, alternative_of=task.alternative_of,
             )
         )
     transition(

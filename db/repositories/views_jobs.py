@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session, defer
 
 from db.models import Batch, Evaluation, Family, Job, JobTask, Model, Record, Round, TargetRow, WorkloadRow
+from tunesmith.alternatives import TaskLatency, places
 from tunesmith.states import JobState, RoundState
 
 OPEN_ROUNDS = (RoundState.PROPOSING, RoundState.MEASURING)
@@ -30,7 +31,8 @@ class JobParts:
 
 @dataclass(frozen=True)
 class TaskSums:
-    """A job's tasks, summed up; latencies in seconds, weighted, over the tunable tasks that have one.
+    """A job's tasks, summed up; latencies in seconds, weighted, over the tunable tasks that have one, and of a task and
+    its alternative over the faster one alone.
 
     ``measured`` counts the tunable tasks with a latency, and those whose first round ended without giving any.
     """
@@ -84,11 +86,9 @@ def parts(session: Session, job_ids: Collection[str]) -> dict[str, JobParts]:
 
 def sums(session: Session, job_ids: Collection[str]) -> dict[str, TaskSums]:
     """The sums over each job's tasks."""
-    untuned = sa.func.coalesce(JobTask.untuned_seconds, JobTask.best_seconds)
-    best = sa.case((JobTask.best_seconds < untuned, JobTask.best_seconds), else_=untuned)
-    known = sa.and_(JobTask.tunable, untuned.is_not(None))
+    known = sa.or_(JobTask.untuned_seconds.is_not(None), JobTask.best_seconds.is_not(None))
     ended = sa.exists().where(Round.job_task_id == JobTask.id, Round.state.in_(ENDED_ROUNDS))
-    measured = sa.and_(JobTask.tunable, sa.or_(untuned.is_not(None), ended))
+    measured = sa.and_(JobTask.tunable, sa.or_(known, ended))
     query = sa.select(
         JobTask.job_id,
         sa.func.count(),
@@ -96,13 +96,37 @@ def sums(session: Session, job_ids: Collection[str]) -> dict[str, TaskSums]:
         sa.func.sum(sa.case((measured, 1), else_=0)),
         sa.func.sum(JobTask.trials),
         sa.func.sum(JobTask.failures),
-        sa.func.sum(sa.case((known, JobTask.weight * untuned))),
-        sa.func.sum(sa.case((known, JobTask.weight * best))),
     ).where(JobTask.job_id.in_(job_ids))
-    found = session.execute(query.group_by(JobTask.job_id))
+    found, totals = session.execute(query.group_by(JobTask.job_id)), _totals(session, job_ids)
     return {
-        job: TaskSums(number, int(tunable), int(measured), int(trials), int(failures), untuned_sum, best_sum)
-        for job, number, tunable, measured, trials, failures, untuned_sum, best_sum in found
+        job: TaskSums(number, int(tunable), int(measured), int(trials), int(failures), *totals.get(job, (None, None)))
+        for job, number, tunable, measured, trials, failures in found
+    }
+
+
+def _totals(session: Session, job_ids: Collection[str]) -> dict[str, tuple[float, float]]:
+    """Each job's estimated latency untuned and now; jobs without any are left out."""
+    query = sa.select(
+        JobTask.job_id, JobTask.workload_hash, JobTask.weight, JobTask.untuned_seconds, JobTask.best_seconds,
+        JobTask.alternative_of,
+    ).where(JobTask.job_id.in_(job_ids), JobTask.tunable)
+    tasks: dict[str, dict[str, TaskLatency[str]]] = {}
+    for job, workload, weight, untuned, best, direct in session.execute(query.order_by(JobTask.position, JobTask.id)):
+        tasks.setdefault(job, {})[workload] = TaskLatency(weight, untuned, best, direct)
+    known = {job: [place for place in places(of_job).values() if place.known] for job, of_job in tasks.items()}
+    return {
+        job: (sum(p.weight * p.start for p in found), sum(p.weight * (p.current or 0.0) for p in found))
+        for job, found in known.items() if found
+    }  # fmt: skip
+
+
+def latencies(tasks: Iterable[JobTask]) -> dict[int, TaskLatency[int]]:
+    """What the tasks of one job contribute to the latency of its model, by id."""
+    rows = list(tasks)
+    ids: dict[str | None, int] = {task.workload_hash: task.id for task in rows}
+    return {
+        task.id: TaskLatency(task.weight, task.untuned_seconds, task.best_seconds, ids.get(task.alternative_of))
+        for task in rows
     }
 
 

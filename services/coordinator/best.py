@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 
 from db.blobs import BlobStore
 from db.models import Evaluation, Job, JobTask, Model, Record, Schedule, TargetRow, WorkloadRow
-from db.repositories import schedules, views_jobs
+from db.repositories import views_jobs
 from db.repositories import views_scheduling as rows
-from services.coordinator import intervals, verified
+from services.coordinator import champions, intervals, verified
 from services.coordinator.schemas.jobs import Verified
 from tunesmith import metaschedule
 from tunesmith.errors import Conflict
@@ -29,7 +29,10 @@ CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class Line:
-    """A task of the job and its champion, if one beats the default schedule; ``checked`` by the job's evaluation."""
+    """A task that the model runs, and its champion if one beats the default schedule.
+
+    ``checked``: by the job's evaluation.
+    """
 
     task: JobTask
     workload: WorkloadRow
@@ -68,13 +71,12 @@ def collect(session: Session, job: Job) -> Best:
     if target is None:
         raise Conflict(f"the job is {job.state.value} and has no tasks yet", state=job.state.value)
     tasks = views_jobs.tasks(session, job.id)
-    workloads = [task.workload_hash for task, _, _ in tasks]
-    found = schedules.of_workloads(session, workloads, target.hash, simulated=job.simulated)
+    found = champions.of_job(session, job, [task for task, _, _ in tasks])
     baselines = views_jobs.baselines(session, job.id)
     evaluation = rows.evaluation_of(session, job.id)
     lines = tuple(
-        _line(session, task, workload, found.get(workload.hash), baselines.get(task.id), evaluation)
-        for task, workload, _ in tasks
+        _line(session, task, workload, found[workload.hash], baselines.get(task.id), evaluation)
+        for task, workload, _ in tasks if workload.hash in found
     )
     model = session.get_one(Model, job.model_id)
     return Best(job, model, target.json, lines, evaluation.output_error if evaluation else None)
@@ -84,8 +86,7 @@ def _line(
     session: Session, task: JobTask, workload: WorkloadRow, champion: Schedule | None, baseline: Record | None,
     evaluation: Evaluation | None,
 ) -> Line:  # fmt: skip
-    beaten = champion is not None and task.untuned_seconds is not None and champion.latency >= task.untuned_seconds
-    if champion is None or beaten:
+    if champion is None:
         return Line(task, workload, None, None, None, baseline, checked=evaluation is not None)
     record = session.get(Record, champion.record_id)
     finder = session.get(Job, record.job_id) if record is not None and record.job_id else None
@@ -96,7 +97,7 @@ def _line(
 
 
 def json_lines(best: Best, blobs: BlobStore) -> Iterator[bytes]:
-    """One line for each task of the model."""
+    """One line for each task that the model runs."""
     for line in best.lines:
         yield json.dumps(_body(best, line, blobs), separators=(",", ":")).encode() + b"\n"
 

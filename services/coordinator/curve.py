@@ -3,45 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
+
+from tunesmith.alternatives import TaskLatency, places
 
 Point = TypeVar("Point")
 MAX_POINTS = 500
 
 
-@dataclass(frozen=True)
-class TaskLatency:
-    """What a task contributes: its weight and the latencies in seconds that are known."""
+def best_so_far(tasks: Mapping[int, TaskLatency[int]], steps: Iterable[tuple[int, float | None]]) -> Iterator[float]:
+    """Latency of the model after each step: sum of weight times best over the places with a latency.
 
-    weight: float
-    untuned: float | None
-    best: float | None
-
-    @property
-    def known(self) -> bool:
-        """True when there is any latency."""
-        return self.untuned is not None or self.best is not None
-
-    @property
-    def start(self) -> float:
-        """Latency before any search; the best one where the default schedule does not run."""
-        value = self.untuned if self.untuned is not None else self.best
-        return float("inf") if value is None else value
-
-
-def best_so_far(tasks: Mapping[int, TaskLatency], steps: Iterable[tuple[int, float | None]]) -> Iterator[float]:
-    """Latency of the model after each step: sum of weight times best over the tasks with a latency.
+    A step of an alternative improves the place of its direct task, once it is faster than that.
 
     Args:
         tasks: by id; those without any latency are left out of every sum, so that the curve never rises.
         steps: task and its best latency after each finished round, in order.
     """
-    current = {key: task.start for key, task in tasks.items() if task.known}
-    total = sum(tasks[key].weight * value for key, value in current.items())
-    for key, best in steps:
+    standing = places(tasks)
+    current = {key: place.start for key, place in standing.items() if place.known}
+    total = sum(standing[key].weight * value for key, value in current.items())
+    for task, best in steps:
+        key = tasks[task].alternative_of if task in tasks else None
+        key = task if key is None else key
         if best is not None and best < current.get(key, 0.0):
-            total -= tasks[key].weight * (current[key] - best)
+            total -= standing[key].weight * (current[key] - best)
             current[key] = best
         yield total
 

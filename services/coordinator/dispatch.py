@@ -10,8 +10,9 @@ from sqlalchemy.orm import Session
 
 from db.blobs import BlobStore
 from db.models import Batch, CostModelRow, Evaluation, Job, JobTask, Model, Record, Round, TargetRow, WorkloadRow
-from db.repositories import records, schedules, sketches, views_jobs
+from db.repositories import records, sketches, views_jobs
 from db.repositories.transitions import Work
+from services.coordinator import champions
 from services.coordinator.urls import BlobUrls
 from tunesmith.messages import (
     INGEST,
@@ -144,16 +145,13 @@ def _target(session: Session, job: Job) -> Mapping[str, Any]:
 
 
 def tuned_workloads(session: Session, job: Job, pack: Packer) -> list[TunedWorkload]:
-    """The champions of a job's tasks, as far as they beat the default schedule."""
-    assert job.target_hash is not None
+    """The champions of the tasks that a job's model runs."""
     tasks = views_jobs.tasks(session, job.id)
-    champions = schedules.of_workloads(
-        session, [task.workload_hash for task, _, _ in tasks], job.target_hash, simulated=job.simulated
-    )
+    chosen = champions.of_job(session, job, [task for task, _, _ in tasks])
     found = []
-    for task, workload, _ in tasks:
-        champion = champions.get(task.workload_hash)
-        if champion is None or (task.untuned_seconds is not None and champion.latency >= task.untuned_seconds):
+    for _, workload, _ in tasks:
+        champion = chosen.get(workload.hash)
+        if champion is None:
             continue
         record = session.get_one(Record, champion.record_id)
         found.append(

@@ -27,6 +27,8 @@ REASONS = {
     "trials": "all trials spent", "seconds": "time is up", "converged": "converged",
     "exhausted": "nothing left to propose",
 }  # fmt: skip
+REFUSALS = {"fast_math": "no fast math", "winograd": "no Winograd"}
+"""What a job says of the approximations that it was not allowed."""
 EVENT_PAGE, EVENT_PAGES = 200, 20
 """Events of one page of the API, and how many pages are read at once."""
 
@@ -35,11 +37,11 @@ def facts(job: dict[str, Any]) -> str:
     """What is tuned with what, and how it ended, in one line."""
     names = [model_name(job), target_text(job), job.get("search"), job.get("cost_model"), job.get("allocator")]
     seed = f"seed {job['seed']}" if job.get("seed") is not None else ""
-    exact = "" if job.get("fast_math", True) else "no fast math"
+    refused = [text for name, text in REFUSALS.items() if not job.get(name, True)]
     error = (job.get("latency") or {}).get("output_error")
     checked = f"outputs verified, error {error:.1e}" if error is not None else ""
     ended = REASONS.get(job.get("stop_reason") or "", "")
-    return " · ".join(str(part) for part in [*names, seed, exact, ended, checked, job["id"]] if part)
+    return " · ".join(str(part) for part in [*names, seed, *refused, ended, checked, job["id"]] if part)
 
 
 class Header:

@@ -40,14 +40,18 @@ SLOTS = {
 
 def row(task: dict[str, Any]) -> dict[str, Any]:
     """A line of the task table: raw values to sort by and texts to show."""
-    note = "nothing to tune" if not task.get("tunable", True) else "exhausted" if task.get("exhausted") else ""
+    tunable = task.get("tunable", True)
+    marks = (
+        ("alternative", task.get("alternative_of")), ("not used", not task.get("in_use", True)),
+        ("nothing to tune", not tunable), ("exhausted", tunable and task.get("exhausted")),
+    )  # fmt: skip
     rate = task["gflops"] * 1e9 if task.get("gflops") else None
     spent = task.get("budget_share") or 0.0
     error = (task.get("verified") or {}).get("error")
     return {
         "id": task["id"],
         "name": task["name"],
-        "note": note,
+        "note": ", ".join(text for text, on in marks if on),
         "family": task.get("family") or "",
         "weight": task["weight"],
         "best": task.get("best_latency"),

@@ -84,6 +84,8 @@ class FakeFleet:
     Args:
         tasks: how many tasks a model has.
         points: how many candidates a task's space has.
+        alternative_of: numbers of tasks by those of their alternatives.
+        slowness: factors of the latencies, by number of task.
     """
 
     def __init__(self, context: Context, tasks: int = 3, points: int = 1000, seed: int = 0) -> None:
@@ -92,6 +94,8 @@ class FakeFleet:
         self.problem: dict[str, Any] | None = None
         self.evaluation_error: float | None = 1e-6
         self.failing = 0.1
+        self.alternative_of: dict[int, int] = {}
+        self.slowness: dict[int, float] = {}
 
     def register_device(
         self, name: str = "host-cpu", device_class: str = TARGET.device_class, **values: Any
@@ -130,7 +134,8 @@ class FakeFleet:
                     hash=f"{model.id}-w{i}", name=f"fused_conv2d_{i}", family="conv2d", flops=1e9 / (i + 1),
                     args=(TensorSpec("float32", (1, 8)), TensorSpec("float32", (1, 8))),
                 ),
-                1 + i, put(b'{"module": %d}' % i), put(b'["%d", "bW9kdWxl"]' % i),
+                1 + self.alternative_of.get(i, i), put(b'{"module": %d}' % i), put(b'["%d", "bW9kdWxl"]' % i),
+                f"{model.id}-w{self.alternative_of[i]}" if i in self.alternative_of else None,
             )
             for i in range(self.tasks)
         )  # fmt: skip
@@ -146,7 +151,7 @@ class FakeFleet:
         planned = [
             PlannedTask(
                 workload=row.hash, name=row.name, family=row.family, weight=task.weight, tunable=True,
-                sketches={f"s-{row.hash}"[:64]: {"knobs": []}},
+                sketches={f"s-{row.hash}"[:64]: {"knobs": []}}, alternative_of=task.alternative_of,
             )
             for task, row in models.tasks(session, job.model_id)
         ]  # fmt: skip
@@ -178,13 +183,14 @@ class FakeFleet:
         """All results of a batch at once."""
         batch = session.get_one(Batch, message.batch_id)
         results.sign_of_life(session, batch, WORKER, message.attempt)
+        scale = 0.1 * self.slowness.get(int(message.workload.rpartition("-w")[2]), 1.0)
         incumbent = message.incumbent_seconds
         found = []
         for item in message.candidates:
             if item.sketch is not None and self.rng.random() < self.failing:
                 found.append(WireResult(index=item.index, failure=FailureKind.BUILD_ERROR, message="no"))
                 continue
-            seconds = 0.1 if item.sketch is None else 0.1 * self.rng.uniform(0.05, 2)
+            seconds = scale if item.sketch is None else scale * self.rng.uniform(0.05, 2)
             better = item.sketch is not None and (incumbent is None or seconds < incumbent)
             trace = "[[], []]" if better else None
             won = Confirmation(samples=[seconds] * 5, error=1e-7, tolerance=1e-4, won=True) if better else None

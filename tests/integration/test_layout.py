@@ -237,7 +237,7 @@ def test_squeezenet_is_blocked_throughout() -> None:
 def test_a_model_that_blocked_layouts_break_is_prepared_without_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(_: tvm.IRModule) -> tvm.IRModule:
+    def broken(*_: object) -> tvm.IRModule:
         raise ValueError("what nobody thought of")
 
     net = Net(1, 16, 6, 6)

@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 
 import db.migrations
 from db.engine import create_engine, current_revision, migrate, session_factory
-from db.models import Base, Job, Model, ModelTask
+from db.models import Base, Job, JobTask, Model, ModelTask
 from tunesmith.preparation import Preparation
 from tunesmith.states import JobState, ModelState
 
@@ -35,6 +35,10 @@ WORKLOAD = {
     "hash": "w1", "name": "w", "family": "f", "args": [], "flops": 1.0, "module_blob": SHA, "metaschedule_blob": SHA,
 }
 TASK = {"model_id": "m1", "workload_hash": "w1", "position": 0, "name": "t", "weight": 1}
+JOB_TASK = {
+    "job_id": "j1", "workload_hash": "w1", "position": 0, "name": "t", "weight": 1, "tunable": True, "sketches": [],
+    "exhausted": False, "trials": 0, "failures": 0, "told_record_id": 0,
+}
 
 
 def emptied(engine: Engine) -> None:
@@ -48,6 +52,14 @@ def insert(engine: Engine, table: str, **values: Any) -> None:
         connection.execute(sa.insert(sa.Table(table, sa.MetaData(), autoload_with=connection)).values(**values))
 
 
+def downgrade(engine: Engine, revision: str) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(db.migrations.__file__).parent))
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, revision)
+
+
 @pytest.fixture
 def before(database_url: str) -> str:
     """A database of revision 0002 with a model, one that is being imported, a task and a job."""
@@ -56,7 +68,8 @@ def before(database_url: str) -> str:
     migrate(database_url, "0002")
     insert(engine, "models", **MODEL)
     insert(engine, "models", **{**MODEL, "id": "m2", "sha256": "1" * 64, "state": "importing", "pipeline": None})
-    insert(engine, "workloads", **WORKLOAD)
+    for name in ("w1", "w2"):
+        insert(engine, "workloads", **{**WORKLOAD, "hash": name})
     insert(engine, "model_tasks", **TASK)
     insert(engine, "jobs", **JOB)
     engine.dispose()
@@ -99,6 +112,29 @@ def test_a_model_may_have_a_row_for_each_preparation_after_it(before: str) -> No
     engine.dispose()
 
 
+def test_tasks_of_before_alternatives_stand_for_nothing_and_jobs_had_no_winograd(before: str) -> None:
+    migrate(before, "0003")
+    engine = create_engine(before)
+    insert(engine, "job_tasks", **JOB_TASK)
+    migrate(before)
+    with session_factory(engine)() as session:
+        assert session.get_one(Job, "j1").winograd is False
+        assert session.get_one(ModelTask, ("m1", "w1")).alternative_of is None
+        assert session.scalars(sa.select(JobTask)).one().alternative_of is None
+    with session_factory(engine).begin() as session:
+        first = session.scalars(sa.select(JobTask.id)).one()
+        session.add(JobTask(**{**JOB_TASK, "workload_hash": "w2", "alternative_of": "w1"}))
+        session.flush()
+        session.delete(session.scalars(sa.select(JobTask).where(JobTask.alternative_of.is_not(None))).one())
+    downgrade(engine, "0003")
+    migrate(before)
+    with session_factory(engine).begin() as session:
+        session.add(JobTask(**{**JOB_TASK, "workload_hash": "w2"}))
+        session.flush()
+        assert session.scalars(sa.select(JobTask.id)).all() == [first, first + 2], "no id is given twice"
+    engine.dispose()
+
+
 def test_going_back_gives_the_jobs_of_variants_to_their_models(before: str) -> None:
     migrate(before)
     engine = create_engine(before, foreign_keys=False)
@@ -107,11 +143,7 @@ def test_going_back_gives_the_jobs_of_variants_to_their_models(before: str) -> N
         session.flush()
         session.add(ModelTask(model_id="v1", workload_hash="w1", position=0, name="t", weight=1))
         session.get_one(Job, "j1").model_id = "v1"
-    config = Config()
-    config.set_main_option("script_location", str(Path(db.migrations.__file__).parent))
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.downgrade(config, "0002")
+    downgrade(engine, "0002")
     assert current_revision(engine) == "0002"
     with engine.connect() as connection:
         assert connection.execute(sa.text("SELECT model_id FROM jobs")).scalars().all() == ["m1"]

@@ -13,7 +13,8 @@ from api_driver import GEMM, Api, problem
 from db.models import Event, Job, Model, ModelTask
 from tunesmith.preparation import PLAIN, Preparation, for_target
 
-CPU_MODEL = Preparation(blocked=True, fast_math=True).key
+CPU_MODEL = Preparation(blocked=True, fast_math=True, winograd=True).key
+EXACT = Preparation(blocked=True, winograd=True).key
 CPU_OPERATOR = Preparation(fast_math=True).key
 GPU = "nvidia/nvidia-h100"
 
@@ -39,7 +40,7 @@ def rows(api: Api, kind: type) -> list[Any]:
 def test_a_job_for_a_cpu_tunes_the_model_itself(api: Api) -> None:
     model_id = upload(api)
     job = submit(api, operator=None, model_id=model_id)
-    assert (job["model_id"], job["fast_math"]) == (model_id, True)
+    assert (job["model_id"], job["fast_math"], job["winograd"]) == (model_id, True, True)
     submit(api)
     model, operator = rows(api, Model)
     assert [(row.preparation, row.variant_of) for row in (model, operator)] == [(CPU_MODEL, None), (CPU_OPERATOR, None)]
@@ -51,7 +52,7 @@ def test_jobs_without_fast_math_share_one_hidden_variant(both: Api) -> None:
     jobs = [submit(both, operator=None, model_id=model_id, fast_math=False) for _ in range(2)]
     model, variant = rows(both, Model)
     assert (model.id, model.variant_of, variant.variant_of) == (model_id, None, model_id)
-    assert variant.preparation == Preparation(blocked=True).key
+    assert variant.preparation == EXACT
     assert (variant.name, variant.source, variant.sha256) == (model.name, model.source, model.sha256)
     assert {row.model_id for row in rows(both, Job)} == {variant.id}
     for job in jobs:
@@ -67,14 +68,27 @@ def test_jobs_without_fast_math_share_one_hidden_variant(both: Api) -> None:
     problem(both.client.post("/v1/jobs", json={"model_id": variant.id}), 404, "not_found")
 
 
+def test_each_refusal_has_a_variant_of_its_own(api: Api) -> None:
+    model_id = upload(api)
+    refused = ({"winograd": False}, {"fast_math": False}, {"winograd": False, "fast_math": False})
+    for choice in refused:
+        job = submit(api, operator=None, model_id=model_id, **choice)
+        assert {name: job[name] for name in choice} == choice
+    variants = [row.preparation for row in rows(api, Model) if row.variant_of == model_id]
+    assert variants == [
+        Preparation(blocked=True, fast_math=True).key, EXACT, Preparation(blocked=True).key,
+    ]  # fmt: skip
+    operator = [submit(api, winograd=choice)["model_id"] for choice in (True, False)]
+    assert operator[0] == operator[1], "an operator keeps the layouts of its spec"
+
+
 def test_what_happens_to_a_variant_is_told_of_its_model(api: Api) -> None:
     model_id = upload(api)
     submit(api, operator=None, model_id=model_id, fast_math=False)
     api.work(lambda: all(row.state.value == "ready" for row in rows(api, Model)))
     told = [event.data for event in rows(api, Event) if event.kind in ("model_importing", "model_ready")]
-    exact = Preparation(blocked=True).key
     assert [(data["id"], data["preparation"]) for data in told] == [
-        (model_id, CPU_MODEL), (model_id, exact), (model_id, CPU_MODEL), (model_id, exact),
+        (model_id, CPU_MODEL), (model_id, EXACT), (model_id, CPU_MODEL), (model_id, EXACT),
     ]
 
 

@@ -198,22 +198,32 @@ def test_tune_without_a_budget_takes_the_documented_one(capsys, server):
 
 
 @pytest.mark.parametrize(
-    ("flags", "sent"), [((), {}), (("--fast-math",), {"fast_math": True}), (("--no-fast-math",), {"fast_math": False})]
-)
-def test_fast_math_is_the_servers_choice_unless_it_is_said(capsys, server, flags, sent):
+    ("flags", "sent"),
+    [
+        ((), {}), (("--fast-math",), {"fast_math": True}), (("--no-fast-math",), {"fast_math": False}),
+        (("--winograd",), {"winograd": True}), (("--no-winograd",), {"winograd": False}),
+    ],
+)  # fmt: skip
+def test_what_a_preparation_may_do_is_the_servers_choice_unless_it_is_said(capsys, server, flags, sent):
     server["GET /readyz"] = {}
     server["POST /v1/jobs"] = RUNNING
     server["GET /v1/jobs/j1"] = RUNNING | {"state": "succeeded"}
     server["GET /v1/jobs/j1/tasks"] = {"items": [], "next_cursor": None}
     assert run(capsys, "tune", "gemm:8x8x8:float32", *flags, "--json")[0] == 0
     body = next(json.loads(request.content) for request in server["seen"] if request.method == "POST")
-    assert {name: value for name, value in body.items() if name == "fast_math"} == sent
+    assert {name: value for name, value in body.items() if name in ("fast_math", "winograd")} == sent
 
 
 def test_a_job_without_fast_math_says_so(capsys, server):
     server["GET /v1/jobs/j1"] = [RUNNING, RUNNING | {"fast_math": False}]
     assert "fast math" not in run(capsys, "jobs", "show", "j1")[1]
     assert "fast math   off" in run(capsys, "jobs", "show", "j1")[1]
+
+
+def test_a_job_without_winograd_says_so(capsys, server):
+    server["GET /v1/jobs/j1"] = [RUNNING, RUNNING | {"winograd": False}]
+    assert "winograd" not in run(capsys, "jobs", "show", "j1")[1]
+    assert "winograd    off" in run(capsys, "jobs", "show", "j1")[1]
 
 
 def test_a_stack_of_its_own_refuses_another_cpu_and_ends(capsys, server, monkeypatch, tmp_path):

@@ -110,6 +110,7 @@ def test_a_job_says_what_it_was_asked_for_and_how_it_ended() -> None:
     asked = job(search="genetic", seed=3, fast_math=False, stop_reason="trials")
     assert job_page.facts(asked) == "net.onnx · cpu · genetic · seed 3 · no fast math · all trials spent · j1"
     assert "fast math" not in job_page.facts(job(fast_math=True)) + job_page.facts(job())
+    assert "no fast math · no Winograd" in job_page.facts(job(fast_math=False, winograd=False))
 
 
 def test_a_device_shows_what_it_can_do_and_that_it_is_ill() -> None:
@@ -137,6 +138,13 @@ def test_part_of_a_models_latency_is_not_shown_as_its_latency() -> None:
 def test_a_task_without_results_has_dashes() -> None:
     row = job_parts.row({"id": 3, "name": "t", "weight": 1, "trials": 0, "tunable": False, "best_latency": None})
     assert (row["best_text"], row["speedup_text"], row["rate_text"], row["note"]) == ("–", "–", "–", "nothing to tune")
+
+
+def test_of_a_pair_the_table_says_which_is_used() -> None:
+    direct = {"id": 3, "name": "t", "weight": 1, "trials": 9, "best_latency": 1e-3, "in_use": False}
+    other = {**direct, "alternative_of": "w", "in_use": True}
+    notes = [job_parts.row(task)["note"] for task in (direct, other, {**other, "in_use": False, "exhausted": True})]
+    assert notes == ["not used", "alternative", "alternative, not used, exhausted"]
 
 
 def test_events_are_told_in_words_and_units() -> None:

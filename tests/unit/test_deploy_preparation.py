@@ -69,7 +69,7 @@ def test_compare_takes_the_preparation_of_the_log_else_the_default(
 @pytest.mark.parametrize(
     ("model", "target", "expected"),
     [
-        ("net.onnx", TARGET, Preparation(blocked=True, fast_math=True)),
+        ("net.onnx", TARGET, Preparation(blocked=True, fast_math=True, winograd=True)),
         (OPERATOR, TARGET, FAST),
         ("net.onnx", {"kind": "cuda", "arch": "sm_90"}, PLAIN),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -10,12 +11,12 @@ from hypothesis import strategies as st
 
 from tunesmith.preparation import PIPELINE, PLAIN, Preparation, for_target
 
-EVERY = [Preparation(blocked, fast_math) for blocked in (False, True) for fast_math in (False, True)]
+EVERY = [Preparation(*choice) for choice in itertools.product((False, True), repeat=3)]
 
 
-@given(st.booleans(), st.booleans())
-def test_a_key_tells_everything(blocked: bool, fast_math: bool) -> None:
-    made = Preparation(blocked, fast_math)
+@given(st.booleans(), st.booleans(), st.booleans())
+def test_a_key_tells_everything(blocked: bool, fast_math: bool, winograd: bool) -> None:
+    made = Preparation(blocked, fast_math, winograd)
     assert Preparation.parse(made.key) == made
 
 
@@ -42,15 +43,18 @@ def test_near_misses_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "operator", "fast_math", "expected"),
+    ("kind", "operator", "refused", "expected"),
     [
-        ("llvm", False, True, Preparation(blocked=True, fast_math=True)),
-        ("llvm", False, False, Preparation(blocked=True)),
-        ("llvm", True, True, Preparation(fast_math=True)),
-        ("llvm", True, False, PLAIN),
-        ("cuda", False, True, PLAIN),
-        ("cuda", True, False, PLAIN),
+        ("llvm", False, (), Preparation(blocked=True, fast_math=True, winograd=True)),
+        ("llvm", False, ("fast_math",), Preparation(blocked=True, winograd=True)),
+        ("llvm", False, ("winograd",), Preparation(blocked=True, fast_math=True)),
+        ("llvm", False, ("fast_math", "winograd"), Preparation(blocked=True)),
+        ("llvm", True, (), Preparation(fast_math=True)),
+        ("llvm", True, ("winograd",), Preparation(fast_math=True)),
+        ("llvm", True, ("fast_math",), PLAIN),
+        ("cuda", False, (), PLAIN),
+        ("cuda", True, ("fast_math",), PLAIN),
     ],
 )
-def test_what_suits_a_target(kind: str, operator: bool, fast_math: bool, expected: Preparation) -> None:
-    assert for_target(kind, operator, fast_math) == expected
+def test_what_suits_a_target(kind: str, operator: bool, refused: tuple[str, ...], expected: Preparation) -> None:
+    assert for_target(kind, operator, **dict.fromkeys(refused, False)) == expected

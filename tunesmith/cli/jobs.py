@@ -130,6 +130,8 @@ def _show(job: Job, as_json: bool) -> None:
     ]  # fmt: skip
     if not job.fast_math:
         rows.append(("fast math", "off"))
+    if not job.winograd:
+        rows.append(("winograd", "off"))
     if job.simulated:
         rows.append(("simulated", INVENTED))
     if job.waiting_for:

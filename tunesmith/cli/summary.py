@@ -83,8 +83,8 @@ def _outputs(error: float | None) -> str:
 
 
 def _schedules(tasks: list[dict[str, Any]]) -> str:
-    """How many of the tasks' schedules are better than the default ones, and how far they were checked."""
-    better = [task for task in tasks if task["best_latency"] is not None
+    """How many of the schedules in use are better than the default ones, and how far they were checked."""
+    better = [task for task in tasks if task["in_use"] and task["best_latency"] is not None
               and (task["untuned_latency"] is None or task["best_latency"] < task["untuned_latency"])]  # fmt: skip
     errors = [task["verified"]["error"] for task in better if task["verified"]]
     if not errors:

@@ -91,6 +91,13 @@ def tune(
             help="Polynomials for exp, erf, tanh and sigmoid, where the target gains by them (default: allowed).",
         ),
     ] = None,
+    winograd: Annotated[
+        bool | None,
+        typer.Option(
+            "--winograd/--no-winograd",
+            help="Winograd's algorithm for convolutions, where it is faster than a direct one (default: allowed).",
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for best.jsonl, metaschedule/ and summary.json.")] = None,
     data_dir: Annotated[Path, typer.Option(help="Data of an embedded stack.", envvar="TUNESMITH_DATA_DIR")] = Path(
         ".tunesmith"
@@ -103,6 +110,7 @@ def tune(
     """Tune a model or an operator, on a running server or with a stack of its own."""
     options = {
         "search": search, "cost_model": cost_model, "allocator": allocator, "seed": seed, "fast_math": fast_math,
+        "winograd": winograd,
     }  # fmt: skip
     request = _checked(model, target, trials, time_, inputs or [], options)
     if out is not None:

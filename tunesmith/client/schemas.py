@@ -50,6 +50,7 @@ class Job(Answer):
     """A tuning job. ``simulated``: a simulated device took part, so its latencies are invented.
 
     ``fast_math``: polynomials were allowed in place of exp, erf, tanh and sigmoid.
+    ``winograd``: convolutions could be computed by Winograd's algorithm.
     """
 
     id: str
@@ -61,6 +62,7 @@ class Job(Answer):
     progress: Progress = Progress()
     latency: Latency = Latency()
     fast_math: bool = True
+    winograd: bool = True
     simulated: bool = False
     error: dict[str, Any] | None = None
     waiting_for: dict[str, Any] | None = None
@@ -93,10 +95,12 @@ class Model(Answer):
 
 
 class ModelTask(Answer):
-    """A task of a model."""
+    """A task of a model. ``alternative_of``: the ``workload`` of the task that it may stand in for."""
 
     name: str
     weight: int
+    workload: str = ""
+    alternative_of: str | None = None
 
 
 class Verified(Answer):
@@ -112,11 +116,16 @@ class JobTask(Answer):
     """A task of a job: where the budget goes and what it found. Latencies in seconds.
 
     ``verified`` is of the best schedule; None while that is the default one, or where nothing was compared.
+    ``alternative_of``: the ``workload`` of the task that this one may stand in for. The model runs the faster of the
+    two, which is ``in_use``.
     """
 
     id: int
     name: str
     weight: int
+    workload: str = ""
+    alternative_of: str | None = None
+    in_use: bool = True
     trials: int = 0
     flops: float | None = None
     best_latency: float | None = None

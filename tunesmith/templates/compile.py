@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 
 COMPILERS = ("c++", "g++", "clang++", "cc", "gcc", "clang")
+ALTERNATIVE = "winograd"
+"""A second function of the module: it computes what ``main`` does, call for call, by other programs here and there."""
 INTRINSICS = "tvm.s_tir.tensor_intrin"
 
 
@@ -45,13 +47,13 @@ def load_intrinsics(kind: str) -> None:
 
 
 def read_params(path: Path, mod: Any) -> dict[str, Any]:
-    """The weights as TVM tensors, by the name of ``main``'s parameter."""
+    """The weights that ``main`` takes as TVM tensors, by the name of its parameter."""
     import tvm
 
     types_by_name = {str(var.name): str(var.ty.dtype) for var in mod["main"].params}
     params: dict[str, Any] = {}
     with np.load(path) as archive:
-        for name in archive.files:
+        for name in (each for each in archive.files if each in types_by_name):
             array = archive[name]
             if array.dtype.kind == "V":  # bfloat16 and the like: NumPy's file format keeps their bytes only
                 array = array.view(np.dtype(types_by_name[name]))
@@ -60,7 +62,7 @@ def read_params(path: Path, mod: Any) -> dict[str, Any]:
 
 
 def apply_schedules(mod: Any, target: Any, database_dir: Path | None) -> tuple[Any, list[str], list[str]]:
-    """Replace every function that the database knows by its tuned form.
+    """Replace every function that the database knows by its tuned form, and leave of the module what ``main`` needs.
 
     A function for which TVM's design space leaves nothing to decide gets the one schedule there is. Without a
     database nothing is touched on a CPU; on a GPU every function needs a schedule to run, and gets TVM's default.
@@ -73,16 +75,79 @@ def apply_schedules(mod: Any, target: Any, database_dir: Path | None) -> tuple[A
 
     tuned: list[str] = []
     missing: list[str] = []
-    if database_dir is not None:
+    if database_dir is None:
+        mod = choose_programs(mod, lambda direct, other: False)
+    else:
         load_intrinsics(target.kind.name)
         database = ms.database.JSONDatabase(work_dir=str(database_dir), allow_missing=False)
         with target, database:
-            mod = relax.transform.MetaScheduleApplyDatabase()(mod)
+            scheduled = relax.transform.MetaScheduleApplyDatabase()(mod)
+        mod = choose_programs(scheduled, lambda direct, other: is_scheduled(scheduled[other]) and (
+            not is_scheduled(scheduled[direct]) or _seconds(database, mod[other], target)
+            < _seconds(database, mod[direct], target)))
         tuned = sorted(str(var.name_hint) for var, function in mod.functions.items() if is_scheduled(function))
         mod, missing = _apply_forced(mod, target)
     if "gpu" in target.keys:
         mod = _apply_gpu_default(mod, target)
     return mod, tuned, missing
+
+
+def choose_programs(mod: Any, better: Callable[[Any, Any], bool]) -> Any:
+    """The module without its second function, whose calls take the places of those of ``main`` that ``better`` says.
+
+    Args:
+        better: told which function ``main`` calls at a place and which one the second function does.
+    """
+    from tvm import relax
+
+    if not any(str(var.name_hint) == ALTERNATIVE for var in mod.functions):
+        return mod
+    main, other = mod["main"], mod[ALTERNATIVE]
+    same = dict(zip(other.params, main.params, strict=True))
+    there = iter([binding for block in other.body.blocks for binding in block.bindings])
+    blocks = []
+    for block in main.body.blocks:
+        bindings = []
+        for here in block.bindings:
+            twin = next(there)
+            same[twin.var] = here.var
+            bindings.append(relax.VarBinding(here.var, _chosen(here.value, twin.value, same, better)))
+        blocks.append(type(block)(bindings))
+    mod = _with_main(mod, main.params, relax.SeqExpr(blocks, main.body.body))
+    return relax.transform.DeadCodeElimination(["main"])(relax.transform.Normalize()(mod))
+
+
+def _chosen(here: Any, there: Any, same: dict[Any, Any], better: Callable[[Any, Any], bool]) -> Any:
+    """One of two values; ``same`` has the variables of ``main`` by those of the other function."""
+    from tvm import relax
+
+    if getattr(getattr(there, "op", None), "name", "") != "relax.call_tir":
+        return here
+    direct, other = here.args[0], there.args[0]
+    if str(direct.name_hint) == str(other.name_hint) or not better(direct, other):
+        return here
+    arguments = relax.Tuple([same.get(each, each) for each in there.args[1].fields])
+    return relax.Call(there.op, [other, arguments, *there.args[2:]], there.attrs, there.ty_args)
+
+
+def _with_main(mod: Any, params: Sequence[Any], body: Any) -> Any:
+    """The module with other parameters and another body of ``main``, and without the second function."""
+    import tvm
+    from tvm import relax
+
+    main = mod["main"]
+    functions = {var: function for var, function in mod.functions.items() if str(var.name_hint) != ALTERNATIVE}
+    functions[mod.get_global_var("main")] = relax.Function(params, body, main.ret_ty, main.is_pure, main.attrs)
+    return tvm.IRModule(functions, attrs=mod.attrs)
+
+
+def _seconds(database: Any, function: Any, target: Any) -> float:
+    """What the database's best record says that a function takes."""
+    import tvm
+
+    normalise = tvm.get_global_func("tvm.s_tir.meta_schedule.normalize_mod")
+    seconds = database.query_tuning_record(normalise(function), target, "main").run_secs
+    return sum(float(value) for value in seconds) / len(seconds)
 
 
 def is_scheduled(function: Any) -> bool:
@@ -131,12 +196,21 @@ def _apply_gpu_default(mod: Any, target: Any) -> Any:
             rules.Matmul(), rules.GEMV(), rules.Reduction(), rules.GeneralReduction(), rules.Fallback())(mod)
 
 
-def build(mod: Any, target: Any, params: dict[str, Any] | None) -> Any:
-    """A Relax VM executable; with ``params`` the weights are constants of it."""
+def bind_params(mod: Any, path: Path) -> Any:
+    """The module with the weights that ``main`` uses as constants of it; the others are no parameters any more."""
     from tvm import relax
 
-    if params:
-        mod = relax.transform.BindParams("main", params)(mod)
+    main, names = mod["main"], set(np.load(path).files)
+    used = set(relax.analysis.free_vars(main.body))
+    mod = _with_main(mod, [var for var in main.params if var in used or str(var.name) not in names], main.body)
+    params = read_params(path, mod)
+    return relax.transform.BindParams("main", params)(mod) if params else mod
+
+
+def build(mod: Any, target: Any) -> Any:
+    """A Relax VM executable."""
+    from tvm import relax
+
     return relax.build(mod, target=target, relax_pipeline=relax.get_pipeline("default_build"))
 
 
@@ -167,12 +241,11 @@ def main() -> None:
     folder = Path(__file__).resolve().parent
     target = tvm.target.Target(json.loads((folder / "target.json").read_text()))
     mod = tvm.ir.load_json((folder / "module.json").read_text())
-    params = read_params(folder / "params.npz", mod)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     mod, _, missing = apply_schedules(mod, target, None if args.untuned else folder)
     for name in missing:
         print(f"no schedule for {name}: it runs as TVM makes it by default", file=sys.stderr)
-    export(build(mod, target, params), args.out.resolve(), link)
+    export(build(bind_params(mod, folder / "params.npz"), target), args.out.resolve(), link)
     print(f"wrote {args.out}")
 
 

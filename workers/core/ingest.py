@@ -73,7 +73,7 @@ def split(context: Context, mod: Any, preparation: Preparation) -> Imported:
         weight = task.weight + (known.weight if known else 0)
         found[task.workload.hash] = ImportedTask(
             known.workload if known else task.workload, weight, context.blobs.put_bytes(task.module),
-            context.blobs.put_bytes(task.metaschedule),
+            context.blobs.put_bytes(task.metaschedule), task.alternative_of,
         )
     return Imported(
         module_blob=context.blobs.put_bytes(prepared.module), params_blob=params_blob, inputs=prepared.inputs,

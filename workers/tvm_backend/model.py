@@ -56,11 +56,12 @@ def compile_model(
     steps, out = script(), Path(out).resolve()
     mod, tvm_target = tir.load_module(module), tir.tvm_target(target)
     try:
-        params = steps.read_params(Path(params_path), mod) if bind and params_path is not None else None
         database = None if database_dir is None else Path(database_dir)
         mod, applied, missing = steps.apply_schedules(mod, tvm_target, database)
-        executable = steps.build(mod, tvm_target, params)
-        del params
+        if bind and params_path is not None:
+            mod = steps.bind_params(mod, Path(params_path))
+        executable = steps.build(mod, tvm_target)
+        del mod
         steps.export(executable, out, linking.export_library)
     except TunesmithError:
         raise

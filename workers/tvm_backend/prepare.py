@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import logging
 import os
@@ -20,8 +21,9 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tunesmith.errors import ModelRejected
 from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.types import TensorSpec
-from workers.tvm_backend import folding, layout, tir
+from workers.tvm_backend import alternatives, folding, layout, tir
 from workers.tvm_backend.fast_math.rewrite import with_fast_math
+from workers.tvm_backend.layout.winograd import conv2d_winograd
 from workers.tvm_backend.onnx_model import first_line
 
 log = logging.getLogger("tunesmith.prepare")
@@ -35,7 +37,8 @@ class Prepared:
     """A model ready for tuning.
 
     Attributes:
-        module: JSON of the module; ``main`` takes the model's inputs in order, then the parameters.
+        module: JSON of the module; ``main``, and its alternative where there is one, take the model's inputs in order,
+            then the parameters.
         params: the lifted constants by name, in the order in which ``main`` takes them.
         inputs: the model's own inputs.
         preparation: what was chosen.
@@ -52,13 +55,15 @@ def prepare(mod: tvm.IRModule, preparation: Preparation = PLAIN) -> Prepared:
 
     Everything that depends on constants alone is evaluated here, so that the parameters are final and compiling
     never computes a weight again. A model that blocked layouts break is prepared without them, and the log says so.
+    With Winograd convolutions the module has a second function, see ``workers.tvm_backend.alternatives``.
 
     Raises:
         ModelRejected: TVM cannot lower the model.
     """
     names = json.loads(str(mod["main"].attrs["input_names"]))
     try:
-        mod = _blocked(mod, preparation) if preparation.blocked else _lower(mod, preparation)
+        simple = _simplified(mod)
+        mod = _blocked(simple, preparation) if preparation.blocked else _lower(simple, preparation)
     except Exception as error:
         # Legalisation raises whatever the operator's lowering raises.
         raise ModelRejected(f"TVM cannot lower the model: {first_line(error)}", field="file") from error
@@ -70,22 +75,44 @@ def prepare(mod: tvm.IRModule, preparation: Preparation = PLAIN) -> Prepared:
     return Prepared(tir.dump_module(mod), params, inputs, preparation)
 
 
-def _blocked(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
+def _blocked(simple: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
     try:
-        return _lower(mod, preparation)
+        mod = _lower(_laid_out(simple, winograd=False), preparation)
     except Exception:
         # Nobody should lose a model to what is meant to make it faster.
         log.warning("blocked layouts do not fit the model, it is prepared without them", exc_info=True)
-        return _lower(mod, dataclasses.replace(preparation, blocked=False))
+        return _lower(simple, dataclasses.replace(preparation, blocked=False))
+    return _with_winograd(mod, simple, preparation) if preparation.winograd else mod
 
 
-def _lower(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
-    blocked = [
-        tvm.transform.module_pass(lambda module, _: layout.block(module), opt_level=0, name="tunesmith.block"),
+def _with_winograd(mod: tvm.IRModule, simple: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
+    """``mod`` with Winograd convolutions as alternatives; as it is where there are none or they fit in nowhere."""
+    try:
+        other = _laid_out(simple, winograd=True)
+        if not any(conv2d_winograd.__name__ in str(var.name_hint) for var in other.functions):
+            return mod
+        return alternatives.join(mod, _lower(other, preparation))
+    except Exception:
+        # The same: a model is worth more than a faster convolution.
+        log.warning("the model is prepared without Winograd convolutions", exc_info=True)
+        return mod
+
+
+def _laid_out(simple: tvm.IRModule, winograd: bool) -> tvm.IRModule:
+    """With feature maps in blocks of channels."""
+    def block(module: tvm.IRModule, _: Any) -> tvm.IRModule:
+        return layout.block(module, winograd)
+
+    passes = [
+        tvm.transform.module_pass(block, opt_level=0, name="tunesmith.block"),
         transform.CanonicalizeBindings(),
         transform.DeadCodeElimination(),
     ]
-    views = [transform.RewriteDataflowReshape(), transform.DeadCodeElimination()]  # no kernels, so no tasks
+    return tvm.transform.Sequential(passes)(simple)
+
+
+def _simplified(mod: tvm.IRModule) -> tvm.IRModule:
+    """What all preparations begin with: constants folded, operators of training taken apart."""
     passes = [
         transform.DeadCodeElimination(),
         tvm.transform.module_pass(lambda module, _: folding.fold(module), opt_level=0, name="tunesmith.fold"),
@@ -93,7 +120,14 @@ def _lower(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
         transform.DeadCodeElimination(),
         transform.DecomposeOpsForInference(),
         transform.CanonicalizeBindings(),
-        *(blocked if preparation.blocked else ()),
+    ]
+    return tvm.transform.Sequential(passes)(mod)
+
+
+def _lower(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
+    """Operators as functions, fused."""
+    views = [transform.RewriteDataflowReshape(), transform.DeadCodeElimination()]  # no kernels, so no tasks
+    passes = [
         transform.LegalizeOps(),
         transform.AnnotateTIROpPattern(),
         transform.FoldConstant(),
@@ -116,40 +150,67 @@ def _keep_layouts(mod: tvm.IRModule) -> tvm.IRModule:
     return tvm.IRModule(functions, attrs=mod.attrs)
 
 
+_Content = tuple[str, tuple[int, ...], bytes]
+
+
+@dataclass(frozen=True)
+class _Lifted:
+    """A constant that becomes a parameter."""
+
+    name: str
+    type: relax.TensorType
+    array: NDArray[Any]
+
+
 @mutator
 class _Lift(PyExprMutator):  # type: ignore[misc]
-    """Replaces large constants by variables."""
+    """Replaces a function's large constants by variables, one for all of equal content."""
 
-    def __init__(self, mod: tvm.IRModule) -> None:
+    def __init__(self, mod: tvm.IRModule, lifted: dict[_Content, _Lifted], taken: set[str]) -> None:
         super().__init__(mod)
-        self.lifted: dict[Any, tuple[relax.Var, NDArray[Any]]] = {}
-        self.taken = {str(var.name) for var in mod["main"].params}
+        self.lifted, self.taken = lifted, taken
+        self.vars: dict[str, relax.Var] = {}
 
     def visit_generic_const_(self, op: relax.Constant) -> relax.Expr:
         array = folding.constant_array(op)
         if array.nbytes <= INLINE_BYTES:
             return op
-        if op not in self.lifted:
+        content = _content(array)
+        if content not in self.lifted:
             name = f"p{len(self.lifted)}"
             while name in self.taken:  # parameters are bound by name
                 name += "_"
-            self.lifted[op] = (relax.Var(name, op.ty), array)
-        return self.lifted[op][0]
+            self.lifted[content] = _Lifted(name, op.ty, array)
+        return self.param(self.lifted[content])
+
+    def param(self, lifted: _Lifted) -> relax.Var:
+        """The function's own variable of a parameter."""
+        return self.vars.setdefault(lifted.name, relax.Var(lifted.name, lifted.type))
+
+
+def _content(array: NDArray[Any]) -> _Content:
+    """What two equal arrays have in common."""
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return str(array.dtype), array.shape, hashlib.blake2b(data.data, digest_size=20).digest()
 
 
 def lift(mod: tvm.IRModule) -> tuple[tvm.IRModule, dict[str, NDArray[Any]]]:
-    """Turn the constants of ``main`` above ``INLINE_BYTES`` into parameters after its own.
+    """Turn the constants of ``main`` above ``INLINE_BYTES``, and of its alternatives, into parameters after its own.
 
-    The arrays share the constants' memory.
+    Constants of equal content become one parameter. All functions take all parameters in one order. The arrays share
+    the constants' memory.
     """
-    main = mod["main"]
-    lifter = _Lift(mod)
-    body = lifter.visit_expr(main.body)
-    lifted = list(lifter.lifted.values())
-    mod = tvm.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
-    mod["main"] = relax.Function([*main.params, *(var for var, _ in lifted)], body, main.ret_ty, main.is_pure,
-                                 main.attrs)
-    return mod, {str(var.name): array for var, array in lifted}
+    names = [name for name in ("main", alternatives.FUNCTION) if name == "main" or alternatives.has_alternatives(mod)]
+    taken = {str(var.name) for name in names for var in mod[name].params}
+    lifted: dict[_Content, _Lifted] = {}
+    lifters = {name: _Lift(mod, lifted, taken) for name in names}
+    bodies = {name: lifter.visit_expr(mod[name].body) for name, lifter in lifters.items()}
+    made = tvm.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
+    for name, lifter in lifters.items():
+        old = mod[name]
+        extra = [lifter.param(each) for each in lifted.values()]
+        made[name] = relax.Function([*old.params, *extra], bodies[name], old.ret_ty, old.is_pure, old.attrs)
+    return made, {each.name: each.array for each in lifted.values()}
 
 
 def save_params(params: Mapping[str, NDArray[Any]], path: str | os.PathLike[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
@@ -13,7 +13,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.analysis import estimate_tir_flops
 
 from tunesmith.types import TensorSpec, Workload
-from workers.tvm_backend import tir
+from workers.tvm_backend import alternatives, tir
 
 ANCHORS = (
     "conv2d_transpose", "conv1d_transpose", "conv3d", "conv2d", "conv1d", "matmul", "dense", "attention",
@@ -23,7 +23,10 @@ ANCHORS = (
     "mean", "variance", "sum", "prod",
 )
 """Operator names that give a fused function its character, the most telling first."""
-BLOCKED = (("depthwise_conv2d_blocked", "depthwise_conv2d"), ("conv2d_blocked", "conv2d"), ("matmul_packed", "matmul"))
+BLOCKED = (
+    ("depthwise_conv2d_blocked", "depthwise_conv2d"), ("conv2d_blocked", "conv2d"), ("conv2d_winograd", "conv2d"),
+    ("matmul_packed", "matmul"),
+)
 """The families of the functions that blocked layouts bring, by what stands in their names."""
 
 
@@ -36,28 +39,47 @@ class Extracted:
         weight: how often the model runs it.
         module: JSON of its IRModule, one PrimFunc ``main``.
         metaschedule: JSON of MetaSchedule's ``Workload.as_json()``.
+        alternative_of: hash of the workload that the model runs at the same places, unless this one is faster.
     """
 
     workload: Workload
     weight: int
     module: bytes
     metaschedule: bytes
+    alternative_of: str | None = None
 
 
 def extract_tasks(module: bytes) -> list[Extracted]:
-    """The tasks of a prepared module in the order in which the model first runs them.
+    """The tasks of a prepared module in the order in which the model first runs them, each before its alternative.
 
     Functions of dynamic shape are left out: nothing here can tune them.
     """
     mod = tir.load_module(module)
+    direct = _of_function(mod, "main")
+    found = [(order, False, task) for order, task in direct.values()]
+    if alternatives.has_alternatives(mod):
+        others = _of_function(mod, alternatives.FUNCTION)
+        for name, alternative in alternatives.pairs(mod).items():
+            if name in direct and alternative in others:
+                order, task = direct[name]
+                found.append((order, True, replace(others[alternative][1], alternative_of=task.workload.hash)))
+    return [task for _, _, task in sorted(found, key=lambda item: item[:2])]
+
+
+def _of_function(mod: tvm.IRModule, name: str) -> dict[str, tuple[int, Extracted]]:
+    """The tasks of one of the module's functions by name, each with its place in the order of first calls."""
+    other = {"main", alternatives.FUNCTION} - {name}
+    alone = {var: function for var, function in mod.functions.items() if str(var.name_hint) not in other}
+    mod = tvm.IRModule(alone, attrs=mod.attrs)
     found = ms.relax_integration.extract_tasks(mod, tvm.target.Target("llvm"), module_equality="structural")
-    order = _first_calls(mod)
-    tasks = []
-    for task in sorted(found, key=lambda t: order.get(str(t.task_name), len(order))):
+    order = _first_calls(mod[name])
+    tasks: dict[str, tuple[int, Extracted]] = {}
+    for task in found:
         body = task.dispatched[0]
         args = arguments(body)
         if args is not None:
-            tasks.append(describe(body, str(task.task_name), args, int(task.weight)))
+            made = describe(body, str(task.task_name), args, int(task.weight))
+            tasks[made.workload.name] = order.get(made.workload.name, len(order)), made
     return tasks
 
 
@@ -117,7 +139,7 @@ class _Calls(PyExprVisitor):  # type: ignore[misc]
             self.order.setdefault(str(op.args[0].name_hint), len(self.order))
 
 
-def _first_calls(mod: tvm.IRModule) -> dict[str, int]:
+def _first_calls(function: relax.Function) -> dict[str, int]:
     calls = _Calls()
-    calls.visit_expr(mod["main"])
+    calls.visit_expr(function)
     return calls.order

@@ -33,7 +33,8 @@ def evaluation_reserve(job: JobSnapshot) -> float:
     """
     if job.budget_seconds is None or not job.verify:
         return 0.0
-    untuned = sum(task.weight * task.untuned for task in job.tasks if task.untuned)
+    direct = [task for task in job.tasks if task.alternative_of is None]
+    untuned = sum(task.weight * task.untuned for task in direct if task.untuned)
     estimate = 5.0 + 0.3 * len(job.tasks) + 8.0 * untuned
     return min(estimate, job.budget_seconds / 2)
 

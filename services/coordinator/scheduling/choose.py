@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from services.coordinator.scheduling import budget
@@ -11,10 +12,40 @@ from services.coordinator.scheduling.snapshot import JobSnapshot, TaskSnapshot
 from tunesmith.allocate.base import Choice, TaskView
 from tunesmith.allocate.registry import make_allocator
 
+FIRST_ROUNDS = 2
+"""Finished rounds after which a task may lose against the other one of its pair."""
+HOPELESS = 1.3
+"""How much slower a task may be by then and still go on."""
+LAST_ROUNDS = 4
+"""Finished rounds of both after which only the faster of a pair goes on."""
 
-def open_to_rounds(task: TaskSnapshot) -> bool:
-    """True when a task may ever get another round."""
-    return task.tunable and not task.exhausted
+
+def open_tasks(job: JobSnapshot) -> list[TaskSnapshot]:
+    """The tasks that may get another round, now or later."""
+    lost = outrun(job.tasks)
+    return [task for task in job.tasks if task.tunable and not task.exhausted and task.id not in lost]
+
+
+def outrun(tasks: Sequence[TaskSnapshot]) -> set[int]:
+    """Tasks that get no more rounds because the other one of their pair, the direct task or its alternative, wins.
+
+    The model runs the faster of the two, so a round of the slower one gains nothing unless it overtakes. An allocator,
+    which sees tasks one by one, would take every improvement of it for a gain. Early rounds improve a task most, and
+    may put it ahead: so each has ``FIRST_ROUNDS`` like any other task. Then the one that is ``HOPELESS`` times slower
+    stops, and after ``LAST_ROUNDS`` of both whichever is slower, by when a round improves either by a few per cent at
+    most. What is left over goes to the rest of the model. Whoever has nothing left to propose has had its rounds.
+    """
+    known: dict[int | None, TaskSnapshot] = {task.id: task for task in tasks}
+    pairs = [(task, known[task.alternative_of]) for task in tasks if task.alternative_of in known]
+    return {slow.id for a, b in pairs for slow, fast in ((a, b), (b, a)) if _outrun(slow, fast)}
+
+
+def _outrun(slow: TaskSnapshot, fast: TaskSnapshot) -> bool:
+    rounds = min(math.inf if task.exhausted else len(task.history) for task in (slow, fast))
+    mine, other = (task.history[-1] if task.history else math.inf for task in (slow, fast))
+    if rounds < FIRST_ROUNDS or math.isinf(other):
+        return False
+    return mine > other * (1.0 if rounds >= LAST_ROUNDS else HOPELESS)
 
 
 def next_round(job: JobSnapshot, slots: int) -> tuple[OpenRound, JobSnapshot] | None:
@@ -22,14 +53,15 @@ def next_round(job: JobSnapshot, slots: int) -> tuple[OpenRound, JobSnapshot] | 
 
     A task that is being proposed for is left out: its next batch should know the one before. So is a task with a
     round for each of the ``slots`` devices and one more, which keeps them busy: a batch proposed still earlier would
-    know less. The job's allocator chooses among the others; allocators visit every task once before anything else.
+    know less; and so is one that its alternative, or its direct task, has outrun. The job's allocator chooses among the
+    others; allocators visit every task once before anything else.
     """
     full = {task.id for task in job.tasks if task.proposing or task.in_flight > max(slots, 1)}
-    free = [task for task in job.tasks if open_to_rounds(task) and task.id not in full]
+    free = {task.id for task in open_tasks(job)} - full
     size = budget.round_size(job, warm=all(task.rounds for task in job.tasks if task.tunable))
     if not free or size < 1:
         return None
-    choice = _allocate(job, full)
+    choice = _allocate(job, free)
     if choice is None:
         return None
     task = next(task for task in job.tasks if task.id == choice.task)
@@ -51,11 +83,11 @@ def _with_open(job: JobSnapshot, chosen: TaskSnapshot, size: int) -> JobSnapshot
     return replace(job, tasks=tasks, trials_in_flight=job.trials_in_flight + size, next_number=job.next_number + 1)
 
 
-def _allocate(job: JobSnapshot, full: set[int]) -> Choice | None:
+def _allocate(job: JobSnapshot, free: set[int]) -> Choice | None:
     views = [
         TaskView(
             id=task.id, weight=task.weight, flops=task.flops, family=task.family, untuned=task.untuned,
-            history=task.history, trials=task.trials, exhausted=not open_to_rounds(task) or task.id in full,
+            history=task.history, trials=task.trials, exhausted=task.id not in free,
         )
         for task in job.tasks
     ]

@@ -12,7 +12,7 @@ from db.models import Evaluation, Job, JobTask, Model
 from db.models.base import utcnow
 from db.repositories import devices, views_jobs
 from db.repositories import views_scheduling as rows
-from services.coordinator.curve import TaskLatency, best_so_far
+from services.coordinator.curve import best_so_far
 from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot, TaskSnapshot, TrainingSnapshot
 from services.coordinator.usecases.describe import elapsed
 from tunesmith.states import JobState, WorkState
@@ -96,10 +96,8 @@ def _job(
     by_task: dict[int, list[float]] = {}
     for key, best in steps:
         by_task.setdefault(key, []).append(best)
-    latencies = {
-        task.id: TaskLatency(task.weight, task.untuned_seconds, task.best_seconds)
-        for task, _, _ in tasks if task.tunable
-    }  # fmt: skip
+    latencies = views_jobs.latencies(task for task, _, _ in tasks)
+    tuned = {task.id: latencies[task.id] for task, _, _ in tasks if task.tunable}
     evaluation = around.evaluations.get(job.id)
     return JobSnapshot(
         id=job.id, state=job.state, model_state=model.state, model_problem=model.error, device_class=device_class,
@@ -109,8 +107,11 @@ def _job(
         clock_stopped=job.paused_at is not None, trials_in_flight=around.trials_in_flight.get(job.id, 0),
         last_round=max((total.last for total in totals.values()), default=0),
         next_number=sum(total.opened for total in totals.values()) + 1,
-        tasks=tuple(_task(task, flops, family, totals[task.id], by_task) for task, flops, family in tasks),
-        curve=tuple(best_so_far(latencies, steps)) if job.stop_when_converged else (),
+        tasks=tuple(
+            _task(task, flops, family, totals[task.id], by_task, latencies[task.id].alternative_of)
+            for task, flops, family in tasks
+        ),
+        curve=tuple(best_so_far(tuned, steps)) if job.stop_when_converged else (),
         training=_training(tasks, around.trainings.get(job.id, [])),
         evaluation=evaluation.state if evaluation else None,
         evaluation_problem=evaluation.error if evaluation else None, stop_reason=job.stop_reason,
@@ -118,13 +119,14 @@ def _job(
 
 
 def _task(
-    task: JobTask, flops: float, family: str, total: rows.RoundTotals, histories: dict[int, list[float]]
-) -> TaskSnapshot:
+    task: JobTask, flops: float, family: str, total: rows.RoundTotals, histories: dict[int, list[float]],
+    alternative_of: int | None,
+) -> TaskSnapshot:  # fmt: skip
     return TaskSnapshot(
         id=task.id, weight=task.weight, flops=flops, family=family, tunable=task.tunable, exhausted=task.exhausted,
         trials=task.trials, untuned=task.untuned_seconds, best=task.best_seconds,
         history=tuple(histories.get(task.id, ())), in_flight=total.in_flight, proposing=total.proposing > 0,
-        rounds=total.opened,
+        rounds=total.opened, alternative_of=alternative_of,
     )  # fmt: skip
 
 

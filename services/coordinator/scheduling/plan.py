@@ -8,7 +8,7 @@ from typing import Any
 
 from services.coordinator.scheduling import actions as act
 from services.coordinator.scheduling import budget
-from services.coordinator.scheduling.choose import next_round, open_to_rounds
+from services.coordinator.scheduling.choose import next_round, open_tasks
 from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot
 from tunesmith.errors import MeasurementFailed
 from tunesmith.states import JobState, ModelState, WorkState
@@ -133,7 +133,7 @@ def _stop_reason(job: JobSnapshot) -> str | None:
         return "seconds"
     if budget.trials_left(job) == 0:
         return "trials"
-    if not any(open_to_rounds(task) for task in job.tasks):
+    if not open_tasks(job):
         return "exhausted"
     if job.stop_when_converged and budget.converged(job):
         return "converged"

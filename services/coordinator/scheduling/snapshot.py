@@ -19,6 +19,7 @@ class TaskSnapshot:
         in_flight: rounds under way, proposals included.
         proposing: True while one of them is being proposed.
         rounds: rounds ever opened.
+        alternative_of: id of the direct task that this one may stand in for; None for a direct one.
     """
 
     id: int
@@ -34,6 +35,7 @@ class TaskSnapshot:
     in_flight: int = 0
     proposing: bool = False
     rounds: int = 0
+    alternative_of: int | None = None
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ class JobRequest(Body):
     warm_start: bool = True
     verify: bool = Field(True, description="Compile the model at the end, check its outputs and time it.")
     fast_math: bool = Field(True, description="Allow polynomials for exp, erf, tanh, sigmoid where the target gains.")
+    winograd: bool = Field(True, description="Allow Winograd's algorithm where it is the faster convolution.")
     name: str = Field("", max_length=200)
 
 
@@ -92,6 +93,7 @@ class JobBody(BaseModel):
 
     ``simulated``: a simulated device took part, so its latencies are invented.
     ``fast_math``: polynomials are allowed in place of exp, erf, tanh and sigmoid.
+    ``winograd``: convolutions may be computed by Winograd's algorithm.
     """
 
     id: str
@@ -111,6 +113,7 @@ class JobBody(BaseModel):
     warm_start: bool
     verify: bool
     fast_math: bool
+    winograd: bool
     simulated: bool
     budget: BudgetBody
     progress: Progress
@@ -136,6 +139,8 @@ class TaskBody(BaseModel):
     """A task of a job. ``share`` is its part of the model's estimated latency now, ``budget_share`` of the trials.
 
     ``verified``: the best schedule's own check; null while the default schedule is the best, or where it has none.
+    ``alternative_of``: the workload of the direct task that this one may stand in for; of the two the model runs the
+    faster one, which is ``in_use``. An alternative's ``best_latency`` is null until a schedule was found for it.
     """
 
     id: int
@@ -143,6 +148,8 @@ class TaskBody(BaseModel):
     workload: str
     family: str
     weight: int
+    alternative_of: str | None
+    in_use: bool
     flops: float
     tunable: bool
     exhausted: bool

@@ -37,11 +37,15 @@ class ModelBody(BaseModel):
 
 
 class ModelTaskBody(BaseModel):
-    """How often a model runs a workload; ``args`` has the output last."""
+    """How often a model runs a workload; ``args`` has the output last.
+
+    ``alternative_of``: the workload of the direct task that this one may stand in for.
+    """
 
     name: str
     workload: str
     family: str
     weight: int
+    alternative_of: str | None
     flops: float
     args: list[TensorBody]

@@ -159,7 +159,7 @@ def tasks(context: Context, caller: Caller, model_id: str, limit: int, cursor: s
         items = [
             ModelTaskBody(
                 name=task.name, workload=task.workload_hash, family=workload.family, weight=task.weight,
-                flops=workload.flops,
+                alternative_of=task.alternative_of, flops=workload.flops,
                 args=[TensorBody(name="", dtype=dtype, shape=shape) for dtype, shape in workload.args],
             )
             for task, workload in rows[:limit]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -13,7 +15,7 @@ from db.repositories import views_jobs as views
 from services.coordinator import intervals, verified
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
-from services.coordinator.curve import MAX_POINTS, TaskLatency, best_so_far, down_sample
+from services.coordinator.curve import MAX_POINTS, best_so_far, down_sample
 from services.coordinator.schemas.common import Page, decode_number, encode_cursor
 from services.coordinator.schemas.jobs import (
     CurveBody,
@@ -26,13 +28,8 @@ from services.coordinator.schemas.jobs import (
     TrialBody,
 )
 from services.coordinator.usecases.jobs import visible
+from tunesmith.alternatives import TaskLatency, in_use, places
 from tunesmith.measuring.interval import recorded_interval
-
-
-def _best(task: JobTask) -> float | None:
-    """Latency in use: the best schedule found, or the default one where nothing beats it."""
-    known = [value for value in (task.best_seconds, task.untuned_seconds) if value is not None]
-    return min(known) if known else None
 
 
 def tasks(context: Context, caller: Caller, job_id: str) -> Page[TaskBody]:
@@ -42,9 +39,31 @@ def tasks(context: Context, caller: Caller, job_id: str) -> Page[TaskBody]:
         found = views.tasks(session, job_id)
         belief = _belief(session, job_id)
         champions, baselines = views.champions(session, job_id), views.baselines(session, job_id)
-    total = sum(task.weight * (_best(task) or 0.0) for task, _, _ in found)
-    trials = sum(task.trials for task, _, _ in found)
-    return Page(items=[_task(row, total, trials, belief, champions, baselines) for row in found])
+    totals = _Totals.of([task for task, _, _ in found])
+    return Page(items=[_task(row, totals, belief, champions, baselines) for row in found])
+
+
+@dataclass(frozen=True)
+class _Totals:
+    """A job's tasks, which of them the model runs, its seconds as things stand, and the trials of all."""
+
+    tasks: dict[int, TaskLatency[int]]
+    used: set[int]
+    seconds: float
+    trials: int
+
+    @classmethod
+    def of(cls, rows: Sequence[JobTask]) -> _Totals:
+        """The sums."""
+        known = views.latencies(rows)
+        used = in_use(known)
+        seconds = sum(known[key].weight * (known[key].current or 0.0) for key in used)
+        return cls(known, used, seconds, sum(task.trials for task in rows))
+
+    def share(self, task: JobTask) -> float | None:
+        """The part of the model's latency that is a task's; None where there is none, or it is not in use."""
+        best = self.tasks[task.id].current if task.id in self.used else None
+        return task.weight * best / self.seconds if best and self.seconds else None
 
 
 def _belief(session: Session, job_id: str) -> dict[str, float]:
@@ -54,23 +73,23 @@ def _belief(session: Session, job_id: str) -> dict[str, float]:
 
 
 def _task(
-    row: tuple[JobTask, WorkloadRow, str | None], total: float, trials: int, belief: dict[str, float],
+    row: tuple[JobTask, WorkloadRow, str | None], totals: _Totals, belief: dict[str, float],
     champions: dict[int, Record], baselines: dict[int, Record],
 ) -> TaskBody:  # fmt: skip
     task, workload, family = row
-    best = _best(task)
+    best = totals.tasks[task.id].current
     score = belief.get(str(task.id))
     tuned = best is not None and best == task.best_seconds
     record = (champions if tuned else baselines).get(task.id)
     return TaskBody(
         id=task.id, name=task.name, workload=task.workload_hash, family=family or workload.family,
-        weight=task.weight, flops=workload.flops, tunable=task.tunable, exhausted=task.exhausted, trials=task.trials,
+        weight=task.weight, alternative_of=task.alternative_of, in_use=task.id in totals.used, flops=workload.flops,
+        tunable=task.tunable, exhausted=task.exhausted, trials=task.trials,
         failures=task.failures, untuned_latency=task.untuned_seconds, best_latency=best,
         best_interval=intervals.around(best, record) if best is not None and record is not None else None,
         speedup=task.untuned_seconds / best if task.untuned_seconds and best else None,
         gflops=workload.flops / best / 1e9 if best and workload.flops else None,
-        share=task.weight * best / total if best and total else None,
-        budget_share=task.trials / trials if trials else 0.0,
+        share=totals.share(task), budget_share=task.trials / totals.trials if totals.trials else 0.0,
         belief=None if score is None else {"expected_gain": _finite(score), "uncertainty": None},
         verified=verified.of_schedule(record.confirmation) if tuned and record is not None else None,
     )  # fmt: skip
@@ -81,7 +100,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def families(context: Context, caller: Caller, job_id: str) -> Page[FamilyBody]:
-    """Sums over the tasks of each family; latencies weighted."""
+    """Sums over the tasks of each family; latencies weighted, untuned of the direct tasks, best of those in use."""
     groups: dict[str, list[TaskBody]] = {}
     for task in tasks(context, caller, job_id).items:
         groups.setdefault(task.family, []).append(task)
@@ -90,8 +109,8 @@ def families(context: Context, caller: Caller, job_id: str) -> Page[FamilyBody]:
             FamilyBody(
                 name=name, tasks=len(group), trials=sum(t.trials for t in group),
                 failures=sum(t.failures for t in group),
-                untuned_latency=_total([(t.weight, t.untuned_latency) for t in group]),
-                best_latency=_total([(t.weight, t.best_latency) for t in group]),
+                untuned_latency=_total([(t.weight, t.untuned_latency) for t in group if t.alternative_of is None]),
+                best_latency=_total([(t.weight, t.best_latency) for t in group if t.in_use]),
                 budget_share=sum(t.budget_share for t in group),
             )
             for name, group in groups.items()
@@ -111,11 +130,13 @@ def curve(context: Context, caller: Caller, job_id: str, points: int = MAX_POINT
     """
     with context.reading() as session:
         job = visible(session, caller, job_id)
-        rows = [task for task, _, _ in views.tasks(session, job_id) if task.tunable]
+        everything = [task for task, _, _ in views.tasks(session, job_id)]
+        rows = [task for task in everything if task.tunable]
         steps = views.finished_rounds(session, job_id)
         measured = views.sums(session, [job_id]).get(job_id, views.TaskSums()).measured
-    known = {task.id: TaskLatency(task.weight, task.untuned_seconds, task.best_seconds) for task in rows}
-    start = sum(task.weight * task.start for task in known.values() if task.known)
+    latencies = views.latencies(everything)
+    known = {task.id: latencies[task.id] for task in rows}
+    start = sum(place.weight * place.start for place in places(known).values() if place.known)
     if measured < len(rows) or not any(task.known for task in known.values()):
         return CurveBody(untuned=None, tasks=len(rows), tasks_measured=measured, points=[])
     began = job.started_at or job.created_at

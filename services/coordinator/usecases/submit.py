@@ -139,7 +139,8 @@ def _create(session: Session, caller: Caller, request: JobRequest) -> Job:
         state=JobState.QUEUED, budget_trials=trials, budget_seconds=seconds,
         stop_when_converged=request.budget.stop_when_converged, search=request.search, cost_model=request.cost_model,
         allocator=request.allocator, priority=request.priority, seed=request.seed, warm_start=request.warm_start,
-        verify=request.verify, fast_math=request.fast_math, created_at=utcnow(), paused_seconds=0.0,
+        verify=request.verify, fast_math=request.fast_math, winograd=request.winograd, created_at=utcnow(),
+        paused_seconds=0.0,
     )  # fmt: skip
     session.add(job)
     session.flush()
@@ -156,7 +157,9 @@ def _model(session: Session, caller: Caller, request: JobRequest) -> Model:
         model = models.visible(session, caller, str(request.model_id))
     _check_usable(model)
     kind = parse_target(request.target).kind
-    preparation = for_target(kind, operator=model.source == "operator", fast_math=request.fast_math)
+    preparation = for_target(
+        kind, operator=model.source == "operator", fast_math=request.fast_math, winograd=request.winograd
+    )
     model = models.prepared(session, model, preparation)
     _check_usable(model)
     return model

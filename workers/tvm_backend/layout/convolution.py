@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tvm import relax
 
 from workers.tvm_backend import folding
-from workers.tvm_backend.layout import compute, packing
+from workers.tvm_backend.layout import compute, packing, winograd
 from workers.tvm_backend.layout.compute import LANES
 from workers.tvm_backend.layout.expressions import Shape, map_shape, operator, shape, size
 from workers.tvm_backend.layout.values import Values
@@ -80,6 +80,10 @@ def block(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None
     filled = found.source[1] % LANES == 0
     if values.is_blocked(data) and (filled or not values.is_plain(data)):
         source, inner = values.blocked(data), LANES
+        tile = winograd.fits(found) if values.winograd else None
+        if tile is not None:
+            transformed = folding.to_constant(packing.winograd_weight(found.weight, tile))
+            return values.call(winograd.conv2d_winograd, source, transformed, found.padding, tile)
     else:  # a kernel that takes one value for all its outputs does not mind how far the next channel lies away
         source, inner = values.in_shape(data, (*found.source, 1)), 1
     weight = folding.to_constant(packing.conv2d_weight(found.weight, inner))

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.tvm_backend.layout.compute import LANES
+from workers.tvm_backend.layout.cook_toom import filtering
 
 Array = NDArray[Any]
 FEWEST_COLUMNS = 4
@@ -27,6 +28,19 @@ def depthwise_weight(weight: Array) -> Array:
     full = _filled(weight, 0, LANES, 0.0)
     channels, _, kh, kw = full.shape
     return np.transpose(full.reshape(channels // LANES, LANES, kh, kw), (0, 2, 3, 1))
+
+
+def winograd_weight(weight: Array, m: int) -> Array:
+    """[O, C, 3, 3] as ``conv2d_winograd`` takes them: [ceil(O / LANES), m + 2, m + 2, ceil(C / LANES), LANES, LANES].
+
+    Transformed in float64 and rounded to the type of ``weight`` once; zeros are added. The last axis is output channels.
+    """
+    g = filtering(m).weight
+    found = np.einsum("ir,ocrs,js->ocij", g, weight.astype(np.float64), g).astype(weight.dtype)
+    full = _filled(_filled(found, 0, LANES, 0.0), 1, LANES, 0.0)
+    outs, channels, size, _ = full.shape
+    split = full.reshape(outs // LANES, LANES, channels // LANES, LANES, size, size)
+    return np.ascontiguousarray(np.transpose(split, (0, 4, 5, 2, 3, 1)))
 
 
 def feature_map(array: Array, fill: float = 0.0) -> Array:

@@ -12,7 +12,7 @@ from workers.tvm_backend.layout.simplify import simplified
 from workers.tvm_backend.layout.values import Values
 
 
-def block(mod: tvm.IRModule) -> tvm.IRModule:
+def block(mod: tvm.IRModule, winograd: bool = False) -> tvm.IRModule:
     """Rewrite ``main`` so that feature maps stay in blocks of channels from one convolution to the next.
 
     ``main`` takes and returns what it did. A value is converted where an operator needs the other layout, once in each
@@ -21,6 +21,7 @@ def block(mod: tvm.IRModule) -> tvm.IRModule:
 
     Args:
         mod: imported and folded, its operators not yet legalised.
+        winograd: take Winograd's algorithm for convolutions where it fits; nothing else changes by that.
     """
     bindings = _straight(mod)
     if bindings is None:
@@ -30,7 +31,7 @@ def block(mod: tvm.IRModule) -> tvm.IRModule:
     builder = relax.BlockBuilder(tvm.IRModule(rest, attrs=mod.attrs))
     with builder.function("main", list(main.params)):
         with builder.dataflow():
-            values = Values(builder, main.params, Outlook(bindings, main.body.body, _role))
+            values = Values(builder, main.params, Outlook(bindings, main.body.body, _role), winograd)
             _rebuild(values, bindings)
             result = builder.emit_output(values.plain(main.body.body))
         builder.emit_func_output(result)

@@ -37,10 +37,13 @@ class Values:
     Attributes:
         builder: where the new function grows.
         outlook: what follows each variable.
+        winograd: whether blocked convolutions are computed by Winograd's algorithm where it fits.
     """
 
-    def __init__(self, builder: relax.BlockBuilder, params: Iterable[relax.Var], outlook: Outlook) -> None:
-        self.builder, self.outlook = builder, outlook
+    def __init__(
+        self, builder: relax.BlockBuilder, params: Iterable[relax.Var], outlook: Outlook, winograd: bool
+    ) -> None:
+        self.builder, self.outlook, self.winograd = builder, outlook, winograd
         self._values: dict[relax.Var, _Value] = {param: _Value(plain=param) for param in params}
         self._tuples: dict[relax.Var, relax.Tuple] = {}
         self._parts: dict[relax.Var, list[relax.Expr]] = {}

@@ -1,0 +1,27 @@
+"""Tasks that are alternatives of others, and jobs without Winograd."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0004"
+down_revision = "0003"
+branch_labels = None
+depends_on = None
+
+TABLES = ("model_tasks", "job_tasks")
+
+
+def upgrade() -> None:
+    """Add the columns; no task of before is an alternative, and jobs of before had no Winograd."""
+    for table in TABLES:
+        op.add_column(table, sa.Column("alternative_of", sa.String(length=64), nullable=True))
+    op.add_column("jobs", sa.Column("winograd", sa.Boolean(), nullable=False, server_default=sa.false()))
+
+
+def downgrade() -> None:
+    """Drop the columns. Alternatives become tasks like others, which an earlier version adds to a model's latency."""
+    op.drop_column("jobs", "winograd")
+    for table in TABLES:
+        op.drop_column(table, "alternative_of")  # not in a batch, which would make SQLite give ids of job_tasks again

@@ -1,0 +1,47 @@
+"""The schedules that a job's model is compiled with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy.orm import Session
+
+from db.models import Job, JobTask, Schedule
+from db.repositories import schedules
+from tunesmith.alternatives import TaskLatency, in_use
+
+
+def of_job(session: Session, job: Job, tasks: Sequence[JobTask]) -> dict[str, Schedule | None]:
+    """By workload, for every task that the model runs: its champion, or None where the default schedule stands.
+
+    Of a task and its alternative the slower one is left out: what compiles the model takes the alternative wherever it
+    has a schedule for it.
+
+    Args:
+        tasks: all of the job's, whose target is known.
+    """
+    assert job.target_hash is not None
+    found = schedules.of_workloads(
+        session, [task.workload_hash for task in tasks], job.target_hash, simulated=job.simulated
+    )
+    better = {task.workload_hash: _better(task, found) for task in tasks}
+    used = in_use(_latencies(tasks, better))
+    return {key: champion for key, champion in better.items() if key in used}
+
+
+def _better(task: JobTask, found: Mapping[str, Schedule]) -> Schedule | None:
+    """The champion, if it beats the default schedule; that of an alternative has its direct task to beat instead."""
+    champion = found.get(task.workload_hash)
+    if champion is None or task.alternative_of is not None:
+        return champion
+    return champion if task.untuned_seconds is None or champion.latency < task.untuned_seconds else None
+
+
+def _latencies(tasks: Sequence[JobTask], better: Mapping[str, Schedule | None]) -> dict[str, TaskLatency[str]]:
+    bests = {key: None if champion is None else champion.latency for key, champion in better.items()}
+    return {
+        task.workload_hash: TaskLatency(
+            task.weight, task.untuned_seconds, bests[task.workload_hash], task.alternative_of
+        )
+        for task in tasks
+    }  # fmt: skip
