@@ -25,10 +25,15 @@ def median(curves: list[float]) -> float:
     return float(np.median(curves))
 
 
+def one_sketch() -> Space:
+    return Space(matmul_space().sketches[:1])
+
+
 def final(name: str, mode: str, invalid: float = 0.0) -> float:
+    """Best found over the optimum: of one sketch, because what sketches share is another question."""
     out = []
     for seed in range(5):
-        task = SyntheticTask(matmul_space(), seed=seed, invalid=invalid)
+        task = SyntheticTask(one_sketch(), seed=seed, invalid=invalid)
         curve = tune(make_searcher(name, task.space, seed), task, rounds=10, score=getattr(task, mode), noise=0.01)
         out.append(curve[-1] / task.best_latency)
     return median(out)
@@ -120,7 +125,7 @@ def test_drafts_save_exact_scores_without_losing_quality() -> None:
     """Ranking 13 points a proposal exactly, without drafts, reached 1.002 times the optimum here."""
     reached, examined = [], []
     for seed in range(5):
-        task = SyntheticTask(matmul_space(), seed=seed, invalid=0.2)
+        task = SyntheticTask(one_sketch(), seed=seed, invalid=0.2)
         searcher = make_searcher("genetic", task.space, seed)
         reached.append(tune(searcher, task, rounds=8, score=task.score, noise=0.01)[-1] / task.best_latency)
         examined.append(task.resolved / (8 * 16))

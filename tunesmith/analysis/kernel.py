@@ -15,7 +15,7 @@ import numpy as np
 from tunesmith.analysis.device import DeviceDescription
 from tunesmith.analysis.nest import Access
 from tunesmith.analysis.running import Running, along
-from tunesmith.analysis.shape import Shape
+from tunesmith.analysis.shape import LINE, Shape
 from tunesmith.space.base import Bools, Floats
 
 INSTRUCTION_BYTES = 8
@@ -89,11 +89,11 @@ def kernel(shape: Shape, run: Running, device: DeviceDescription) -> Kernel:
     inside = _multiplied(shape, run.kernel)
     operations = inside / vector.length * vector.pieces * block.operations
     steps = _multiplied(shape, run.kernel & _reductions(shape))
-    written, moved = _registers(shape, run, block.write, ranges, vector)
+    written, moved = _registers(shape, run, block.write, ranges, vector, lanes)
     stay = np.where(run.memory, 1.0, _stay(shape, run, block.write))
     loads, needed = np.zeros(shape.n), np.zeros(shape.n)
     for access in block.reads:
-        registers, fetched = _registers(shape, run, access, ranges, vector)
+        registers, fetched = _registers(shape, run, access, ranges, vector, lanes)
         kept = (registers + written <= device.registers) & ~run.memory
         loads = loads + fetched / np.where(kept, _stay(shape, run, access), 1.0)
         needed = np.maximum(needed, np.minimum(registers / steps, 4.0))
@@ -103,6 +103,7 @@ def kernel(shape: Shape, run: Running, device: DeviceDescription) -> Kernel:
         spilled = np.maximum(needed - device.registers, 0.0) * steps
         loads, stores = loads + spilled + moved / stay, spilled + stores
     tests = sum((_tests(shape, run, axes, inside, vector.length) for axes in block.conditions), np.zeros(shape.n))
+    operations = operations + (loads + stores) * (1.0 - vector.pieces / vector.moves)  # what puts pieces together
     instructions = operations + loads + stores + tests
     if block.update:
         chain = device.latency * steps * _chains(shape, run, instructions, stay > 1)
@@ -168,7 +169,7 @@ def _vector(length: Floats, lanes: int, compiled: Bools) -> _Vector:
 
 
 def _registers(
-    shape: Shape, run: Running, access: Access, ranges: Floats, vector: _Vector
+    shape: Shape, run: Running, access: Access, ranges: Floats, vector: _Vector, lanes: int
 ) -> tuple[Floats, Floats]:  # fmt: skip
     """Registers that hold what an access touches, and loads or stores that move it: whole vectors along its last
     dimension, vectors shuffled together from near strides, single values that are spread over a register, or elements
@@ -180,8 +181,18 @@ def _registers(
         near |= run.vector[at] & bool(set(loop.axes) & along(access, NEAR_STRIDE))
         moved |= run.vector[at] & shape.moves(access, at)
     vectors, moves = elements / vector.length * vector.pieces, elements / vector.length * vector.moves
+    moves = moves + elements * _crossing(shape, access, vector, lanes)
     shuffled = np.where(near, NEAR_STRIDE * moves, elements * GATHER)
     return np.where(moved, vectors, elements), np.where(whole, moves, np.where(moved, shuffled, elements))
+
+
+def _crossing(shape: Shape, access: Access, vector: _Vector, lanes: int) -> Floats:
+    """Second cache lines that a vector's loads or stores touch, as a share of its length: pieces that need not begin where
+    a register would, so that the odds grow with their length."""
+    buffer, last = shape.buffers[access.buffer], access.indices[-1]
+    begins = len([axis for axis, stride in last.strides if stride % lanes]) < 2 and buffer.shape[-1] % lanes == 0
+    odds = (vector.length - vector.moves) * buffer.element_bytes / LINE
+    return np.where(begins & (vector.length % lanes == 0), 0.0, odds / vector.length)
 
 
 def _stay(shape: Shape, run: Running, access: Access) -> Floats:

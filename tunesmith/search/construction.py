@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from tunesmith.search.base import Prior
+from tunesmith.search.shares import HALF, UNKNOWN, divide, shares, turn
 from tunesmith.space.base import Batch, Floats, Ints
 from tunesmith.space.space import Space, concat, first_of_each
 
@@ -26,33 +27,41 @@ APART = 2
 
 
 def construct(space: Space, prior: Prior, rng: np.random.Generator, n: int) -> Batch:
-    """Up to ``n`` distinct points that the prior thinks best, unlike each other; none where it knows none."""
+    """Up to ``n`` distinct points that the prior thinks best, unlike each other; none where it knows none.
+
+    Sketches take turns by the best that the prior expects of each.
+    """
     pool = space.at(rng.permutation(space.size)) if space.size <= DRAWN else space.sample(rng, DRAWN)
     if np.isnan(prior(pool.take(slice(0, PROBED)))).all():
         return pool.take(slice(0, 0))
-    pool, cost = _best(space, pool, ranks(prior, pool))
+    pool, cost = _best(space, pool, prior(pool))
     for _ in range(STEPS if space.size > DRAWN else 0):
         moved = space.neighbours(rng, pool)
-        pool, cost = _best(space, concat([pool, moved]), np.concatenate([cost, ranks(prior, moved)]))
-    return pool.take(_unlike(space, pool, n))
+        pool, cost = _best(space, concat([pool, moved]), np.concatenate([cost, prior(moved)]))
+    return pool.take(_unlike(space, pool, _expected(space, pool, cost), n))
 
 
-def ranks(prior: Prior, batch: Batch) -> Floats:
+def ranks(found: Floats) -> Floats:
     """Estimates to sort by: what is unknown stands in the middle, what is hopeless last."""
-    found = prior(batch)
     known = found[np.isfinite(found)]
     return np.where(np.isnan(found), float(np.median(known)) if len(known) else 0.0, found)
 
 
-def sift(prior: Prior, batch: Batch, n: int) -> Batch:
-    """The ``n`` points of a batch that a prior thinks best."""
-    return batch.take(np.argsort(ranks(prior, batch), kind="stable")[:n])
+def sift(prior: Prior, batch: Batch, n: int, share: Floats | None = None, start: Floats | float = HALF) -> Batch:
+    """The ``n`` points of a batch that a prior thinks best, best first.
+
+    Args:
+        share: what each sketch has of them; None: whatever the prior gives it.
+        start: see ``tunesmith.search.shares.turn``.
+    """
+    batch = batch.take(np.argsort(ranks(prior(batch)), kind="stable"))
+    return batch.take(slice(0, n) if share is None else divide(share, batch.sketch, n, start))
 
 
 def _best(space: Space, batch: Batch, cost: Floats) -> tuple[Batch, Floats]:
-    """The best ``KEPT`` distinct points of each sketch that are not hopeless, best first."""
-    order = np.argsort(cost, kind="stable")
-    order = order[np.isfinite(cost[order])]
+    """The best ``KEPT`` distinct points of each sketch that are not hopeless, best first, and their estimates."""
+    order = np.argsort(ranks(cost), kind="stable")
+    order = order[~np.isinf(cost[order])]
     order = order[first_of_each(space.keys(batch.take(order)))]
     place = np.zeros(len(order), dtype=np.int64)
     for s in np.unique(batch.sketch[order]):
@@ -62,19 +71,28 @@ def _best(space: Space, batch: Batch, cost: Floats) -> tuple[Batch, Floats]:
     return batch.take(order), cost[order]
 
 
-def _unlike(space: Space, pool: Batch, n: int) -> Ints:
-    """Rows of a sorted pool, in turn the best and the best of the sketch that has fewest, each not too near to one that
-    was taken before; then whatever is left."""
+def _expected(space: Space, pool: Batch, cost: Floats) -> Floats:
+    """The share of each sketch; one that the prior does not know has that of the best."""
+    best, known = np.full(len(space.sketches), np.inf), np.flatnonzero(~np.isnan(cost))
+    np.minimum.at(best, pool.sketch[known], cost[known])
+    leader = float(best.min()) if len(known) else 1.0
+    return shares(np.where(np.isfinite(best), best, leader), UNKNOWN)
+
+
+def _unlike(space: Space, pool: Batch, share: Floats, n: int) -> Ints:
+    """Rows of a sorted pool, the best of the sketch whose turn it is, each not too near to one that was taken before;
+    then whatever is left."""
     left, taken = np.ones(len(pool), dtype=np.bool_), list[int]()
-    share = np.zeros(len(space.sketches), dtype=np.int64)
+    count = np.zeros(len(share), dtype=np.int64)
     while left.any() and len(taken) < n:
-        wanted = left & (share[pool.sketch] == share[pool.sketch[left]].min()) if len(taken) % 2 else left
-        row = int(np.argmax(wanted))
+        open_ = np.bincount(pool.sketch[left], minlength=len(share)) > 0
+        next_ = turn(share, count, open_)
+        row = int(np.argmax(left & (pool.sketch == next_)))
         taken.append(row)
-        share[pool.sketch[row]] += 1
-        movable = sum(knob.size > 1 for knob in space.sketches[pool.sketch[row]].knobs)
+        count[next_] += 1
+        movable = sum(knob.size > 1 for knob in space.sketches[next_].knobs)
         near = (pool.choice != pool.choice[row]).sum(axis=1) < min(APART, movable)
-        left &= ~((pool.sketch == pool.sketch[row]) & near)
+        left &= ~((pool.sketch == next_) & near)
         left[row] = False
     rest = np.setdiff1d(np.arange(len(pool)), taken)
     return np.array([*taken, *rest[:n - len(taken)].tolist()], dtype=np.int64)

@@ -6,6 +6,9 @@ the best points that were never measured are proposed, and a small share at rand
 An exact score costs milliseconds of replay and feature extraction. So a draft model of the scores, made anew from
 what has them, ranks the many points of an evolution, and only the most promising get an exact score, some at a time:
 each look makes the next draft better.
+
+Half of the children, of the looks, of the survivors and of the proposals are shared among the sketches by what was
+measured of each: mutation and crossover stay within a sketch, and scores are not trusted alone between them.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ from tunesmith.search.construction import construct
 from tunesmith.search.draft import Draft
 from tunesmith.search.hunt import CHUNK, Hunt
 from tunesmith.search.points import PointSearcher
-from tunesmith.space.base import Batch, Ints
+from tunesmith.search.shares import divide
+from tunesmith.space.base import Batch, Floats, Ints
 from tunesmith.space.space import Space, concat
 from tunesmith.types import Candidate
 
@@ -37,7 +41,10 @@ class GeneticOptions:
     """Settings of the evolution.
 
     Attributes:
-        population: parents, and children that a draft ranks for each exact look.
+        population: children that a draft ranks for each look.
+        parents: of those children whose sketches are not decided before.
+        shared: part of children, looks, survivors and proposals that sketches share by what was measured of each; the
+            rest goes to whatever has the best scores.
         looks: how often the most promising children are scored exactly in an ask.
         examined: points per proposal that these looks take in all.
         measured: best measured points to start from.
@@ -54,9 +61,11 @@ class GeneticOptions:
         effort: points per ask that go through the score function at most.
     """
 
-    population: int = 128
+    population: int = 256
+    parents: int = 128
+    shared: float = 0.5
     looks: int = 5
-    examined: float = 2.0
+    examined: float = 1.25
     measured: int = 16
     survivors: int = 48
     drawn: int = 8
@@ -89,6 +98,10 @@ class GeneticSearcher(PointSearcher):
         super().restore(state)
         self._survivors = [Candidate.from_json(c) for c in state.get("survivors", [])]
 
+    def _shares(self) -> Floats:
+        """By what was measured."""
+        return self._memory.tally.shares()
+
     def _pick(self, hunt: Hunt, n: int, informed: bool) -> Ints:
         elites = self._memory.elite_batch(self.options.measured)
         if hunt.prior is not None and not len(elites):
@@ -105,57 +118,71 @@ class GeneticSearcher(PointSearcher):
         return rows
 
     def _constructed(self, hunt: Hunt, n: int, prior: Prior) -> Ints:
-        """Before anything is measured: what the prior thinks best, and a few random points."""
-        planned = construct(self.space, prior, self._rng, self.options.spare * n)
+        """Before anything is measured: what the prior thinks best, and a few random points.
+
+        What is not needed at once waits for the next ask, which may come before anything is measured, too.
+        """
         wanted = n - int(self.options.unaligned * n)
+        planned = self.space.batch(self._survivors)
+        if len(planned) < wanted:
+            planned = construct(self.space, prior, self._rng, self.options.spare * n)
         start = 0
         while start < len(planned) and hunt.count < wanted:
             step = wanted - hunt.count
             hunt.examine(planned.take(slice(start, start + step)))
             start += step
+        self._survivors = self.space.candidates(planned.take(slice(start, None)))
         best = np.flatnonzero(hunt.fresh)[:wanted]
         hunt.fill(self._rng, n)
         rest = np.setdiff1d(np.flatnonzero(hunt.fresh), best)
         return np.concatenate([best, rest[:n - len(best)]])
 
     def _survive(self, hunt: Hunt, proposed: Ints) -> None:
-        """Half of the survivors are the best of each sketch, so that none is given up for an early lead of another."""
+        """The best that were not proposed."""
         order = hunt.ranked()
         left = order[hunt.fresh[order] & ~np.isin(order, proposed)]
-        quota = self.options.survivors // (2 * len(self.space.sketches))
-        sketch = hunt.pool.sketch[left]
-        chosen = np.zeros(len(left), dtype=np.bool_)
-        for s in range(len(self.space.sketches)):
-            chosen[np.flatnonzero(sketch == s)[:quota]] = True
-        chosen[np.flatnonzero(~chosen)[:self.options.survivors - chosen.sum()]] = True
-        self._survivors = self.space.candidates(hunt.pool.take(left[chosen]))
+        left = left[self._divide(hunt.pool.sketch[left], self.options.survivors)]
+        self._survivors = self.space.candidates(hunt.pool.take(left))
+
+    def _divide(self, sketch: Ints, n: int) -> Ints:
+        """Positions of ``n`` of some points, best first: a part that the sketches share, and the best of the others."""
+        start = 1.0 - self._rng.random(len(self.space.sketches))
+        mine = divide(self._memory.tally.shares(), sketch, round(self.options.shared * n), start)
+        rest = np.setdiff1d(np.arange(len(sketch)), mine)[:max(0, n - len(mine))]
+        return np.sort(np.concatenate([mine, rest]))
 
     def _evolve(self, hunt: Hunt, n: int) -> None:
-        """Exact looks at the children that drafts of the scores promise most of; more of them while few are valid.
-
-        One look in each round of them is for the family of a single sketch, drawn at random.
-        """
+        """Exact looks at the children that drafts of the scores promise most of; more of them while few are valid."""
         wanted = math.ceil(self.options.examined * n)
         step = math.ceil(wanted / self.options.looks)
         refused, examined = len(hunt.refused), 0
-        for look in range(MORE_LOOKS * self.options.looks):
+        for _ in range(MORE_LOOKS * self.options.looks):
             left = wanted - examined + len(hunt.refused) - refused
             if left <= 0:
                 return
-            rows = hunt.ranked()
-            if look % self.options.looks == 0 and len(self.space.sketches) > 1:
-                rows = rows[hunt.pool.sketch[rows] == self._rng.choice(np.unique(hunt.pool.sketch))]
-            examined += self._look(hunt, rows[:self.options.population], min(step, left))
+            examined += self._look(hunt, min(step, left))
 
-    def _look(self, hunt: Hunt, parents: Ints, most: int) -> int:
-        """Examine the ``most`` promising children of these rows, best first; returns how many there were."""
-        children = self._children(hunt.pool.take(parents), self.options.population)
+    def _look(self, hunt: Hunt, most: int) -> int:
+        """Examine the ``most`` promising children of the pool; returns how many there were."""
+        children = self._offspring(hunt)
         children = children.take(hunt.unknown(children))
         if not len(children):
             return 0
         guess = self._draft(hunt).predict(self._codes.of(children))
         luck = self.options.doubt * guess.std() * self._rng.gumbel(size=len(guess))
-        return hunt.examine(children.take(np.argsort(-guess - luck, kind="stable")[:most]))
+        children = children.take(np.argsort(-guess - luck, kind="stable"))
+        return hunt.examine(children.take(self._divide(children.sketch, most)))
+
+    def _offspring(self, hunt: Hunt) -> Batch:
+        """Children of the pool's best points: a part of them shared by the sketches, the others of the best of all."""
+        rows = hunt.ranked()
+        sketch = hunt.pool.sketch[rows]
+        odds = self._memory.tally.shares() * (np.bincount(sketch, minlength=len(self.space.sketches)) > 0)
+        shared = round(self.options.shared * self.options.population)
+        wanted = self._rng.multinomial(shared, odds / odds.sum())
+        families = [(rows[sketch == s], int(wanted[s])) for s in np.flatnonzero(wanted)]
+        families.append((rows[:self.options.parents], self.options.population - shared))
+        return concat([self._children(hunt.pool.take(mine), count) for mine, count in families])
 
     def _draft(self, hunt: Hunt) -> Draft:
         """Learnt from what was examined last; what turned out invalid counts as the worst."""
@@ -184,7 +211,8 @@ class GeneticSearcher(PointSearcher):
         """The best fresh points, a binomial few of them replaced by random ones."""
         chance = int(self._rng.binomial(n, self.options.epsilon))
         order = hunt.ranked()
-        best = order[hunt.fresh[order]][:n - chance]
+        best = order[hunt.fresh[order]]
+        best = best[self._divide(hunt.pool.sketch[best], n - chance)]
         if len(best) + chance < n or hunt.count < n:
             hunt.fill(self._rng, n)
         rest = np.setdiff1d(np.flatnonzero(hunt.fresh), best)

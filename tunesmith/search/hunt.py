@@ -6,17 +6,14 @@ import numpy as np
 
 from tunesmith.search.base import Prior, Score
 from tunesmith.search.construction import sift
-from tunesmith.search.memory import Memory
+from tunesmith.search.memory import ENUMERATE_LIMIT, Memory
 from tunesmith.space.base import Batch, Bools, Floats, Ints, Scores
 from tunesmith.space.space import concat, first_of_each
-
-ENUMERATE_LIMIT = 2048
-"""Spaces up to this size are listed point by point, so that their exhaustion is certain."""
 
 CHUNK = 16
 """Fewest points that a random draw examines at once."""
 
-SIFTED = 4
+SIFTED = 16
 """Points drawn for each that is examined, where a prior tells which of them are good."""
 
 STALLED = 16
@@ -36,13 +33,18 @@ class Hunt:
         drawn: whether it came from a uniform draw.
         refused: points that turned out invalid.
         prior: estimates points before they are examined, see ``Prior``.
+        share: of each sketch that has points left; None: what is drawn goes by their sizes alone.
     """
 
     def __init__(
-        self, memory: Memory, blocked: Ints, score: Score | None, effort: int, prior: Prior | None = None
-    ) -> None:
+        self, memory: Memory, blocked: Ints, score: Score | None, effort: int, prior: Prior | None = None,
+        share: Floats | None = None,
+    ) -> None:  # fmt: skip
         self.memory, self.space = memory, memory.space
         self._blocked, self._score, self.effort, self.prior = blocked, score, effort, prior
+        self.share = share
+        if share is not None and (left := memory.left(blocked)).any():
+            self.share = share * left / (share @ left)
         self._examined: Ints = np.zeros(0, dtype=np.int64)
         self.pool = self.refused = self.space.sample(np.random.default_rng(0), 0)
         self.keys: Ints = np.zeros(0, dtype=np.int64)
@@ -79,11 +81,13 @@ class Hunt:
         return np.flatnonzero(new)
 
     def draw(self, rng: np.random.Generator, n: int) -> Batch:
-        """``n`` random points; where there is a prior, the best unknown ones of ``SIFTED`` times as many."""
+        """``n`` random points; where there is a prior, the best unknown ones of ``SIFTED`` times as many, sketch by
+        sketch where there are shares."""
         if self.prior is None:
-            return self.space.sample(rng, n)
-        points = self.space.sample(rng, SIFTED * n)
-        return sift(self.prior, points.take(self.unknown(points)), n)
+            return self.space.sample(rng, n, self.share)
+        points = self.space.sample(rng, SIFTED * n, self.share)
+        points, start = points.take(self.unknown(points)), 1.0 - rng.random(len(self.space.sketches))
+        return sift(self.prior, points, n, self.share, start)
 
     def _promising(self, batch: Batch) -> Bools:
         """False for what the prior calls hopeless."""
@@ -111,7 +115,7 @@ class Hunt:
     def fill(self, rng: np.random.Generator, n: int) -> None:
         """Examine random points until ``n`` fresh ones are pooled, the effort is spent or nothing new is left."""
         if self.space.size <= ENUMERATE_LIMIT:
-            order = rng.permutation(self.space.size).astype(np.int64)
+            order = self._listed(rng)
             left = order[~np.isin(order, np.concatenate([self._examined, self._blocked, self.memory.dead]))]
             while len(left) and self.effort and self.count < n:
                 step = max(n - self.count, CHUNK)
@@ -122,6 +126,17 @@ class Hunt:
         while self.count < n and self.effort and stalled < STALLED:
             found = self.examine(self.draw(rng, max(n - self.count, CHUNK)), drawn=True)
             stalled = 0 if found else stalled + 1
+
+    def _listed(self, rng: np.random.Generator) -> Ints:
+        """Numbers of all points of a small space in random order, points of sketches with large shares sooner.
+
+        Drawn without replacement by weight (Efraimidis and Spirakis, 2006).
+        """
+        order = rng.permutation(self.space.size).astype(np.int64)
+        if self.share is None:
+            return order
+        share = np.maximum(self.share[self.space.at(order).sketch], np.finfo(np.float64).tiny)
+        return order[np.argsort(np.log(rng.exponential(size=len(order))) - np.log(share), kind="stable")]
 
     @property
     def count(self) -> int:

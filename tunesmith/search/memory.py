@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import base64
+import functools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tunesmith.space.base import Batch, Ints
+from tunesmith.search.shares import Tally
+from tunesmith.space.base import Batch, Bools, Ints
 from tunesmith.space.space import Space
 from tunesmith.types import Candidate, Measurement
 
-VERSION = 1
+VERSION = 2
+ENUMERATE_LIMIT = 2048
+"""Sketches and spaces up to this size are listed point by point, so that their exhaustion is certain."""
 DEAD_LIMIT = 2048
 """Points remembered as not worth another look; the oldest are forgotten first."""
 
@@ -24,6 +28,7 @@ class Memory:
         seen: keys of what was proposed or told, sorted.
         dead: keys of points that are invalid or only another spelling of a canonical point, oldest first.
         elites: (latency in seconds, candidate), fastest first, at most ``elite_limit``.
+        tally: what was measured of each sketch.
     """
 
     def __init__(self, space: Space, elite_limit: int) -> None:
@@ -31,6 +36,7 @@ class Memory:
         self.seen: Ints = np.zeros(0, dtype=np.int64)
         self.dead: Ints = np.zeros(0, dtype=np.int64)
         self.elites: list[tuple[float, Candidate]] = []
+        self.tally = Tally(len(space.sketches))
 
     def blocked(self, pending: Collection[Candidate]) -> Ints:
         """Keys that must not be proposed: everything seen, and ``pending``."""
@@ -38,6 +44,17 @@ class Memory:
         known = self.space.known(candidates)
         points = self.space.batch([c for c, is_point in zip(candidates, known, strict=True) if is_point])
         return np.union1d(self.seen, self.space.keys(points))
+
+    def left(self, blocked: Ints) -> Bools:
+        """Which sketches may have points left that are neither ``blocked`` nor dead; small ones are looked through."""
+        gone = np.union1d(blocked, self.dead)
+        return np.array([not len(keys) or not np.isin(keys, gone).all() for keys in self._small], dtype=np.bool_)
+
+    @functools.cached_property
+    def _small(self) -> list[Ints]:
+        """Keys of all points of each small sketch; none of a large one."""
+        return [self.space.keys(self.space.all_of(s)) if size <= ENUMERATE_LIMIT else np.zeros(0, dtype=np.int64)
+                for s, size in enumerate(self.space.sizes)]
 
     def propose(self, keys: Ints) -> None:
         """Remember what is handed out."""
@@ -52,7 +69,9 @@ class Memory:
         """Remember measurements; those of other spaces and of the default schedule are passed over."""
         known = self.space.known([m.candidate for m in measurements])
         mine = [m for m, is_point in zip(measurements, known, strict=True) if is_point]
-        self.propose(self.space.keys(self.space.batch([m.candidate for m in mine])))
+        points = self.space.batch([m.candidate for m in mine])
+        self.propose(self.space.keys(points))
+        self.tally.take(points.sketch, [m.latency for m in mine])
         best = {candidate: latency for latency, candidate in self.elites}
         for m in mine:
             if m.ok and m.latency < best.get(m.candidate, np.inf):
@@ -67,7 +86,8 @@ class Memory:
     def state(self) -> dict[str, Any]:
         """Plain JSON; a few bytes per point."""
         return {"version": VERSION, "space": self.space.fingerprint, "seen": _pack(self.seen),
-                "dead": _pack(self.dead), "elites": [[latency, c.to_json()] for latency, c in self.elites]}
+                "dead": _pack(self.dead), "elites": [[latency, c.to_json()] for latency, c in self.elites],
+                "tally": self.tally.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from :meth:`state`.
@@ -79,6 +99,7 @@ class Memory:
             raise ValueError("the searcher's state is of another version or another space")
         self.seen, self.dead = _unpack(state["seen"]), _unpack(state["dead"])
         self.elites = [(float(latency), Candidate.from_json(c)) for latency, c in state["elites"]]
+        self.tally.restore(state["tally"])
 
 
 def _pack(keys: Ints) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from tunesmith.search.base import Prior, Score, Searcher
 from tunesmith.search.hunt import Hunt
 from tunesmith.search.memory import Memory, restore_rng, rng_state
-from tunesmith.space.base import Ints
+from tunesmith.space.base import Floats, Ints
 from tunesmith.space.space import Space
 from tunesmith.types import Candidate, Measurement
 
@@ -36,13 +36,18 @@ class PointSearcher(Searcher):
     def _pick(self, hunt: Hunt, n: int, informed: bool) -> Ints:
         """Rows of the pool to propose, all fresh and distinct; ``informed``: a score function is there."""
 
+    def _shares(self) -> Floats | None:
+        """What each sketch should have of the draws; None: whatever its size gives it."""
+        return None
+
     def ask(
         self, n: int, pending: Collection[Candidate] = (), score: Score | None = None, prior: Prior | None = None
     ) -> list[Candidate]:
         """Up to ``n`` new candidates, see :class:`tunesmith.search.base.Searcher`."""
         if n < 1:
             return []
-        hunt = Hunt(self._memory, self._memory.blocked(pending), score, max(self._effort, n), prior)
+        blocked = self._memory.blocked(pending)
+        hunt = Hunt(self._memory, blocked, score, max(self._effort, n), prior, self._shares())
         rows = self._pick(hunt, n, score is not None)
         self._memory.propose(hunt.keys[rows])
         return self.space.candidates(hunt.pool.take(rows))

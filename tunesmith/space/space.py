@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tunesmith.space.base import Batch, Bools, Ints, Sketch
+from tunesmith.space.base import Batch, Bools, Floats, Ints, Sketch
 from tunesmith.types import Candidate, Decision
 
 Floats32 = NDArray[np.float32]
@@ -58,9 +58,14 @@ class Space:
         """Columns of :meth:`encode`."""
         return len(self.sketches) + sum(self._columns)
 
-    def sample(self, rng: np.random.Generator, n: int) -> Batch:
-        """``n`` points: a sketch with odds by the logarithm of its size, then every knob uniformly."""
-        sketch = rng.choice(len(self.sketches), size=n, p=self._sketch_odds).astype(np.int64)
+    def sample(self, rng: np.random.Generator, n: int, share: Floats | None = None) -> Batch:
+        """``n`` points: a sketch with odds by the logarithm of its size, then every knob uniformly.
+
+        Args:
+            share: float64 [sketches], multiplies these odds.
+        """
+        odds = self._sketch_odds if share is None else self._sketch_odds * share
+        sketch = rng.choice(len(self.sketches), size=n, p=odds / odds.sum()).astype(np.int64)
         batch = self._blank(sketch)
         for s, rows in self._groups(batch):
             for j, knob in enumerate(self.sketches[s].knobs):
@@ -168,6 +173,14 @@ class Space:
             rest = keys[rows] - self._starts[s]
             for j, knob in reversed(list(enumerate(self.sketches[s].knobs))):
                 rest, batch.choice[rows, j] = np.divmod(rest, knob.size)
+        return batch
+
+    def all_of(self, sketch: int) -> Batch:
+        """Every point of a sketch, which should be a small one."""
+        batch = self._blank(np.full(self.sizes[sketch], sketch, dtype=np.int64))
+        rest = np.arange(self.sizes[sketch], dtype=np.int64)
+        for j, knob in reversed(list(enumerate(self.sketches[sketch].knobs))):
+            rest, batch.choice[:, j] = np.divmod(rest, knob.size)
         return batch
 
     def _blank(self, sketch: Ints) -> Batch:
