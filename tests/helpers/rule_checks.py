@@ -23,6 +23,7 @@ from workers.tvm_backend import importing, prepare, space, tasks, tir  # noqa: E
 from workers.tvm_backend.candidates import Replayer  # noqa: E402
 from workers.tvm_backend.host import describe  # noqa: E402
 from workers.tvm_backend.layout.compute import LANES, conv2d_blocked, matmul_packed  # noqa: E402
+from workers.tvm_backend.layout.winograd import conv2d_winograd  # noqa: E402
 from workers.tvm_backend.rules.base import Rule  # noqa: E402
 from workers.tvm_backend.rules.machine import machine_of  # noqa: E402
 from workers.tvm_backend.tasks import Extracted  # noqa: E402
@@ -102,6 +103,24 @@ def conv_blocked(image: tuple[int, int, int, int], outs: int, kernel: tuple[int,
     return fused(
         [(n, blocks, height, width, inner), (outs, blocks, *kernel, inner, LANES)],
         lambda b, x, w: b.emit_te(conv2d_blocked, x, w, stride, padding, dilation),
+        (1, outs, 1, 1, LANES), activation, (n, outs, high, wide, LANES) if residual else None)
+
+
+def conv_winograd(image: tuple[int, int, int, int], outs: int, padding: tuple[int, int, int, int], m: int,
+                  activation: str = "relu", residual: bool = False) -> Extracted:
+    """A 3×3 convolution in blocked layout by Winograd's algorithm.
+
+    Args:
+        image: N, blocks of input channels, H, W.
+        outs: blocks of output channels.
+        m: size of an output tile.
+    """
+    n, blocks, height, width = image
+    high, wide = (size + before + after - 2 for size, before, after in zip(
+        (height, width), padding[:2], padding[2:], strict=True))
+    return fused(
+        [(n, blocks, height, width, LANES), (outs, m + 2, m + 2, blocks, LANES, LANES)],
+        lambda b, x, u: b.emit(b.call_te(conv2d_winograd, x, u, padding, m, primfunc_name_hint="conv2d_winograd")),
         (1, outs, 1, 1, LANES), activation, (n, outs, high, wide, LANES) if residual else None)
 
 

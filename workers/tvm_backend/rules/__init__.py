@@ -23,12 +23,13 @@ from workers.tvm_backend.rules.packed_matmul import PackedMatmul
 from workers.tvm_backend.rules.pointwise import PointwiseConvolution
 from workers.tvm_backend.rules.pooling import Pooling
 from workers.tvm_backend.rules.rows import Rows
+from workers.tvm_backend.rules.winograd import Winograd
 
 log = logging.getLogger("tunesmith.rules")
 
 RULES: tuple[Rule, ...] = (
-    PackedMatmul(), DirectConvolution(), PointwiseConvolution(), BlockedConvolution(), Rows(), Depthwise(), Pooling(),
-    Elementwise(),
+    PackedMatmul(), DirectConvolution(), PointwiseConvolution(), BlockedConvolution(), Winograd(), Rows(), Depthwise(),
+    Pooling(), Elementwise(),
 )
 
 

@@ -72,6 +72,32 @@ def product_tiles(machine: Machine, registers: int, rows: int, panels: int, whol
     return [tile for price, tile in priced[:2] if price <= WORTH * priced[0][0]]
 
 
+@dataclass(frozen=True, order=True)
+class Box:
+    """A tile of a product whose rows are a grid.
+
+    Attributes:
+        rows, columns: of the grid, exactly.
+        vectors: panels at most.
+    """
+
+    rows: int
+    columns: int
+    vectors: int
+
+
+def boxes(machine: Machine, registers: int, rows: int, columns: int, panels: int) -> list[Box]:
+    """Like ``product_tiles``, of those that divide a grid of ``rows x columns`` into boxes, wide ones first."""
+    priced = []
+    for tile in _fitting(machine, registers, rows * columns):
+        shapes = [(tile.scalars // wide, wide) for wide in range(1, tile.scalars + 1) if tile.scalars % wide == 0]
+        fits = [(high, wide) for high, wide in shapes if rows % high == 0 and columns % wide == 0]
+        if fits:
+            priced.append((_price(tile, rows * columns, panels), Box(*fits[-1], tile.vectors)))
+    priced.sort()
+    return [box for price, box in priced[:2] if price <= WORTH * priced[0][0]]
+
+
 def _fitting(machine: Machine, registers: int, rows: int) -> list[Tile]:
     """Tiles whose accumulators and operands are in registers; a single row where nothing fits."""
     free = (machine.registers - 1) // registers

@@ -19,6 +19,7 @@ from workers.tvm_backend.rules.base import Rule, Variant
 from workers.tvm_backend.rules.machine import FLOAT_BYTES, Machine
 from workers.tvm_backend.rules.stages import (
     LEAST_LANES,
+    STACK_BYTES,
     Stage,
     chunked,
     find,
@@ -34,8 +35,6 @@ LAST_LANES = 4
 """Partial results that are combined one by one; more of them are first combined in vectors."""
 CHEAP = 12
 """Nodes of an expression that is rather computed twice than kept."""
-STACK_BYTES = 1 << 15
-"""A stage's row up to this size lies on the stack."""
 
 
 class Rows(Rule):

@@ -1,0 +1,182 @@
+"""Winograd's convolution: its arithmetic, when it fits, and the sketches that a rule makes of it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import rule_checks
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from rule_checks import AVX2, AVX512, NEON, check, conv_blocked, conv_winograd, fits, here, operator, own
+
+from tunesmith.search.construction import construct
+from tunesmith.targets import Target
+from workers.tvm_backend.warm import warm
+
+warm("llvm")
+
+import tvm  # noqa: E402
+from tvm import te  # noqa: E402
+from tvm.s_tir import Schedule  # noqa: E402
+from tvm.s_tir.schedule import Trace  # noqa: E402
+
+from workers.tvm_backend import space, tir  # noqa: E402
+from workers.tvm_backend.layout import packing, winograd  # noqa: E402
+from workers.tvm_backend.layout.convolution import Convolution  # noqa: E402
+from workers.tvm_backend.layout.cook_toom import filtering  # noqa: E402
+from workers.tvm_backend.layout.winograd import columns, conv2d_winograd, tiles  # noqa: E402
+from workers.tvm_backend.rules.machine import Machine  # noqa: E402
+from workers.tvm_backend.rules.registers import boxes  # noqa: E402
+from workers.tvm_backend.rules.winograd import Winograd  # noqa: E402
+from workers.tvm_backend.static import prior_of  # noqa: E402
+
+FEW = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+Array = NDArray[np.floating]
+BOUNDS = {2: 5e-6, 4: 2e-5}
+"""Of the largest error over the largest output."""
+
+
+def convolution(source: tuple[int, int, int, int], outs: int, kernel: int = 3, stride: int = 1, dilation: int = 1,
+                depthwise: bool = False, dtype: str = "float32") -> Convolution:
+    """With padding that keeps the extents of the map at stride 1."""
+    channels = 1 if depthwise else source[1]
+    return Convolution(np.zeros((outs, channels, kernel, kernel), dtype), source, (stride, stride),
+                       (kernel // 2,) * 4, (dilation, dilation), depthwise, outs * channels * kernel**2)
+
+
+@pytest.mark.parametrize("m", [2, 4])
+def test_the_matrices_filter(m: int) -> None:
+    found, rng = filtering(m), np.random.default_rng(0)
+    d, g = rng.standard_normal(m + 2), rng.standard_normal(3)
+    np.testing.assert_allclose(found.out @ ((found.weight @ g) * (found.data @ d)), np.correlate(d, g), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("source", "outs", "m"), [
+    ((1, 64, 56, 56), 64, 4), ((1, 128, 28, 28), 128, 4), ((1, 256, 14, 14), 256, 2), ((1, 512, 7, 7), 512, None),
+    ((8, 512, 7, 7), 512, 2), ((1, 32, 27, 27), 128, 4), ((1, 3, 224, 224), 64, None),
+])  # fmt: skip
+def test_where_it_may_pay(source: tuple[int, int, int, int], outs: int, m: int | None) -> None:
+    assert winograd.fits(convolution(source, outs)) == m
+
+
+@pytest.mark.parametrize("other", [
+    {"kernel": 1}, {"kernel": 5}, {"stride": 2}, {"dilation": 2}, {"depthwise": True}, {"dtype": "float16"},
+])  # fmt: skip
+def test_what_it_cannot_do(other: dict[str, int | bool | str]) -> None:
+    assert winograd.fits(convolution((1, 64, 56, 56), 64, **other)) is None  # type: ignore[arg-type]
+
+
+@given(st.integers(1, 1000), st.sampled_from([2, 4]))
+def test_tiles_cover_the_output_and_fill_registers(extent: int, m: int) -> None:
+    found = columns(extent, m)
+    assert extent <= tiles(extent, m) * m <= found * m
+    assert found <= max(14, 1.2 * tiles(extent, m))
+    assert found <= 14 or any(found % group == 0 for group in range(4, 15))
+
+
+@given(st.sampled_from([Machine(64, 32), Machine(32, 16), Machine(16, 32)]), st.integers(1, 30), st.integers(1, 30),
+       st.integers(1, 64))  # fmt: skip
+def test_boxes_divide_the_grid_and_fit_registers(machine: Machine, rows: int, cols: int, panels: int) -> None:
+    registers = 16 // machine.lanes
+    for box in boxes(machine, registers, rows, cols, panels):
+        assert rows % box.rows == cols % box.columns == 0
+        assert registers * (box.rows * box.columns + 1) * box.vectors < machine.registers
+
+
+def exact(x: Array, w: Array, padding: tuple[int, int, int, int]) -> Array:
+    """In float64, NCHW."""
+    top, left, bottom, right = padding
+    full = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (top, bottom), (left, right)))
+    high, wide = full.shape[2] - 2, full.shape[3] - 2
+    return sum(np.einsum("ncyx,oc->noyx", full[:, :, a:a + high, b:b + wide], w[:, :, a, b].astype(np.float64))
+               for a in range(3) for b in range(3))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(("m", "image", "outs", "padding"), [
+    (2, (1, 64, 15, 14), 32, (1, 1, 1, 1)), (4, (1, 64, 15, 14), 32, (1, 1, 1, 1)), (4, (2, 20, 9, 8), 18, (0, 2, 1, 0)),
+    (4, (1, 256, 13, 13), 16, (1, 1, 1, 1)),
+])  # fmt: skip
+def test_the_error_is_bounded(m: int, image: tuple[int, int, int, int], outs: int, padding: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(shape).astype(np.float32) for shape in (image, (outs, image[1], 3, 3)))
+    data, u = packing.feature_map(x), packing.winograd_weight(w, m)
+    assert u.dtype == np.float32
+    expected = packing.feature_map(exact(x, w, padding))  # type: ignore[arg-type]
+    args = [te.placeholder([tvm.tirx.IntImm("int64", side) for side in each.shape], "float32", name)
+            for each, name in ((data, "x"), (u, "u"))]
+    out = conv2d_winograd(*args, padding, m)
+    assert [int(side) for side in out.shape] == list(expected.shape)
+    built = tvm.compile(tvm.IRModule({"main": te.create_prim_func([*args, out])}), target=tir.tvm_target(here()))
+    arrays = [tvm.runtime.tensor(np.ascontiguousarray(each)) for each in (data, u, np.zeros(expected.shape, "float32"))]
+    built["main"](*arrays)
+    assert np.abs(arrays[-1].numpy() - expected).max() <= BOUNDS[m] * np.abs(expected).max()
+
+
+@FEW
+@given(
+    st.tuples(st.integers(1, 2), st.integers(1, 3), st.integers(3, 20), st.integers(3, 20)), st.integers(1, 4),
+    st.tuples(*[st.integers(0, 2)] * 4), st.sampled_from([2, 4]), st.sampled_from(["relu", "silu"]), st.booleans(),
+)  # fmt: skip
+def test_sketches_of_any_shape(
+    image: tuple[int, int, int, int], outs: int, padding: tuple[int, int, int, int], m: int, activation: str,
+    residual: bool,
+) -> None:  # fmt: skip
+    task = conv_winograd(image, outs, padding, m, activation, residual)
+    assert 4 <= check(task) <= 8
+
+
+def test_it_is_recognised_by_its_structure() -> None:
+    task = conv_winograd((1, 2, 14, 14), 2, (1, 1, 1, 1), 4)
+    assert fits(Winograd(), task, here()) == len(own(task, here())) <= 4
+    for other in (conv_blocked((1, 2, 14, 14), 2, (3, 3), (1, 1), (1, 1, 1, 1)), operator("gemm:64x64x64"),
+                  operator("softmax:4x16")):  # fmt: skip
+        assert fits(Winograd(), other, here()) == 0
+
+
+def test_it_is_a_convolution() -> None:
+    workload = conv_winograd((1, 2, 14, 14), 2, (1, 1, 1, 1), 4).workload
+    assert "conv2d_winograd" in workload.name
+    assert workload.family == "conv2d"
+
+
+def test_what_follows_is_fused() -> None:
+    """``conv_winograd`` finds one task, so bias, activation and residual are part of it."""
+    assert len(conv_winograd((1, 2, 14, 14), 2, (1, 1, 1, 1), 2, residual=True).workload.args) == 5
+
+
+def test_traces_replay_without_the_rules() -> None:
+    task = conv_winograd((1, 2, 13, 13), 4, (1, 1, 1, 1), 4)
+    made = space.TraceSpace(task.module, here(), own(task, here()))
+    points, valid = made.resolve(made.space.sample(np.random.default_rng(0), 6))
+    expected = rule_checks.run(tir.load_module(task.module), task, here())
+    assert valid.all()
+    for candidate in made.space.candidates(points):
+        sch = Schedule(tir.load_module(task.module))
+        Trace.apply_json_to_schedule(json.loads(made.trace(candidate)), sch)
+        np.testing.assert_allclose(rule_checks.run(sch.mod, task, here()), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("m", [2, 4])
+@pytest.mark.parametrize(("target", "fused"), [(AVX512, "zmm"), (AVX2, "ymm"), (NEON, ".4s")])
+def test_each_target_multiplies_in_its_vectors(target: Target, fused: str, m: int) -> None:
+    warm("llvm", target.triple)
+    mods = rule_checks.scheduled(conv_winograd((1, 2, 14, 14), 4, (1, 1, 1, 1), m), target, each=1)
+    assert mods
+    for mod in mods:
+        text = str(tvm.compile(mod, target=tir.tvm_target(target)).mod.inspect_source("asm"))
+        lines = [line for line in text.splitlines() if "fmadd" in line or "fmla" in line]
+        assert len([line for line in lines if fused in line]) > 0.9 * len(lines) > 0
+
+
+def test_a_first_batch_is_constructed() -> None:
+    task = conv_winograd((1, 4, 28, 28), 8, (1, 1, 1, 1), 4)
+    bodies = own(task, AVX512)
+    made = space.TraceSpace(task.module, AVX512, bodies)
+    assert all(made.nests.nest(body.hash, ()) is not None for body in bodies)
+    prior = prior_of(made, AVX512, None)
+    first = construct(made.space, prior, np.random.default_rng(0), 8)
+    assert len(first) == 8
+    assert np.isfinite(prior(first)).all()
