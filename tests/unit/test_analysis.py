@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tunesmith.analysis.device import Cache, DeviceDescription, describe_cpu
-from tunesmith.analysis.kernel import kernel
+from tunesmith.analysis.kernel import Kernel, kernel
 from tunesmith.analysis.model import constraints, estimate
 from tunesmith.analysis.nest import (
     Access,
@@ -150,6 +150,31 @@ def test_too_many_and_too_few_accumulators_cost(tile: tuple[int, int], slower: b
         return float((inner.cycles * inner.times)[0])
 
     assert (cycles(tile) > 1.3 * cycles((8, 32))) == slower
+
+
+def test_vectors_that_are_put_together_of_pieces_cost_more() -> None:
+    """Fourteen floats are moved as 8, 4 and 2, and put together; they touch no fewer lines."""
+    def inner(columns: int) -> Kernel:
+        block, buffers = product_block(64, 4 * columns, 1, (8, columns))
+        shape = shape_of(block, buffers)
+        return kernel(shape, running(shape, None, {}, 16), AVX512)
+
+    whole, odd = inner(16), inner(14)
+    assert whole.instructions[0] == whole.operations[0] + whole.loads[0] + whole.stores[0]
+    assert odd.operations[0] > 1.5 * whole.operations[0]
+    assert odd.cycles[0] > 1.3 * whole.cycles[0]
+
+
+def test_a_window_is_read_across_lines() -> None:
+    """A row of sixteen pixels begins at a line, the same row moved by one does not."""
+    def loads(moved: bool) -> float:
+        loops = (fixed(0, 4, 1, reduction=True), fixed(1, 16, 0, kind=Kind.VECTOR))
+        index = Index(((0, 1), (1, 1))) if moved else Index(((0, 1),))
+        block = Block("C", (16, 4), loops, Access(0, (Index(((0, 1),)),)), (Access(1, (index,)),), 1.0, update=True)
+        shape = shape_of(block, (Buffer("C", (16,), F), Buffer("X", (32,), F)))
+        return float(kernel(shape, running(shape, Marks(), {}, 16), AVX512).loads[0])
+
+    assert loads(True) > 1.5 * loads(False)
 
 
 def test_what_is_refused() -> None:

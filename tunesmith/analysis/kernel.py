@@ -187,8 +187,8 @@ def _registers(
 
 
 def _crossing(shape: Shape, access: Access, vector: _Vector, lanes: int) -> Floats:
-    """Second cache lines that a vector's loads or stores touch, as a share of its length: pieces that need not begin where
-    a register would, so that the odds grow with their length."""
+    """Second cache lines that a vector's loads or stores touch, as a share of its length: pieces that need not begin
+    where a register would, so that the odds grow with their length."""
     buffer, last = shape.buffers[access.buffer], access.indices[-1]
     begins = len([axis for axis, stride in last.strides if stride % lanes]) < 2 and buffer.shape[-1] % lanes == 0
     odds = (vector.length - vector.moves) * buffer.element_bytes / LINE
