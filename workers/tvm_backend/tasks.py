@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
@@ -25,6 +28,8 @@ ANCHORS = (
 """Operator names that give a fused function its character, the most telling first."""
 BLOCKED = (("depthwise_conv2d_blocked", "depthwise_conv2d"), ("conv2d_blocked", "conv2d"), ("matmul_packed", "matmul"))
 """The families of the functions that blocked layouts bring, by what stands in their names."""
+SMALL_BYTES = 16 << 10
+"""Parameters below this take no time to read, wherever they are."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +41,14 @@ class Extracted:
         weight: how often the model runs it.
         module: JSON of its IRModule, one PrimFunc ``main``.
         metaschedule: JSON of MetaSchedule's ``Workload.as_json()``.
+        weights: which arguments are parameters of the model wherever it runs the workload; small ones do not count.
     """
 
     workload: Workload
     weight: int
     module: bytes
     metaschedule: bytes
+    weights: tuple[int, ...] = ()
 
 
 def extract_tasks(module: bytes) -> list[Extracted]:
@@ -51,13 +58,15 @@ def extract_tasks(module: bytes) -> list[Extracted]:
     """
     mod = tir.load_module(module)
     found = ms.relax_integration.extract_tasks(mod, tvm.target.Target("llvm"), module_equality="structural")
-    order = _first_calls(mod)
+    calls = _calls(mod)
     tasks = []
-    for task in sorted(found, key=lambda t: order.get(str(t.task_name), len(order))):
+    for task in sorted(found, key=lambda t: calls.order.get(str(t.task_name), len(calls.order))):
         body = task.dispatched[0]
         args = arguments(body)
         if args is not None:
-            tasks.append(describe(body, str(task.task_name), args, int(task.weight)))
+            name = str(task.task_name)
+            weights = tuple(sorted(calls.weights.get(name, ())))
+            tasks.append(replace(describe(body, name, args, int(task.weight)), weights=weights))
     return tasks
 
 
@@ -108,16 +117,39 @@ def _convolution(shapes: list[tuple[int, ...]]) -> str:
 
 @visitor
 class _Calls(PyExprVisitor):  # type: ignore[misc]
-    def __init__(self) -> None:
+    """The calls of ``main``: the order of the functions' first ones, and which arguments are parameters in all of them.
+
+    Args:
+        parameters: the model's.
+    """
+
+    def __init__(self, parameters: Sequence[relax.Var]) -> None:
         super().__init__()
+        self._parameters = [var for var in parameters if _bytes(var.ty) >= SMALL_BYTES]
         self.order: dict[str, int] = {}
+        self.weights: dict[str, set[int]] = {}
 
     def visit_call_(self, op: relax.Call) -> None:
         if getattr(op.op, "name", "") == "relax.call_tir":
-            self.order.setdefault(str(op.args[0].name_hint), len(self.order))
+            name = str(op.args[0].name_hint)
+            self.order.setdefault(name, len(self.order))
+            given = op.args[1].fields if isinstance(op.args[1], relax.Tuple) else ()
+            found = {index for index, each in enumerate(given) if self._is_parameter(each)}
+            self.weights[name] = self.weights.get(name, found) & found
+
+    def _is_parameter(self, given: relax.Expr) -> bool:
+        return any(given.same_as(var) for var in self._parameters)
 
 
-def _first_calls(mod: tvm.IRModule) -> dict[str, int]:
-    calls = _Calls()
-    calls.visit_expr(mod["main"])
-    return calls.order
+def _calls(mod: tvm.IRModule) -> _Calls:
+    main = mod["main"]
+    inputs = json.loads(str((main.attrs or {}).get("input_names", "[]")))
+    calls = _Calls(main.params[len(inputs) :] if inputs else ())
+    calls.visit_expr(main)
+    return calls
+
+
+def _bytes(kind: Any) -> int:
+    """Of a tensor of static shape; 0 of anything else."""
+    dims: list[Any] = [getattr(dim, "value", None) for dim in getattr(kind, "shape", None) or ()]
+    return 0 if None in dims else math.prod(map(int, dims)) * int(tvm.DataType(str(kind.dtype)).itemsize)
