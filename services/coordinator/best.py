@@ -13,13 +13,13 @@ from sqlalchemy.orm import Session
 
 from db.blobs import BlobStore
 from db.models import Evaluation, Job, JobTask, Model, Record, Schedule, TargetRow, WorkloadRow
-from db.repositories import schedules, views_jobs
+from db.repositories import models, schedules, views_jobs
 from db.repositories import views_scheduling as rows
 from services.coordinator import intervals, verified
 from services.coordinator.schemas.jobs import Verified
 from tunesmith import metaschedule
 from tunesmith.errors import Conflict
-from tunesmith.types import TensorSpec
+from tunesmith.types import TensorSpec, cache_state
 
 SCHEMA = "tunesmith.schedule/1"
 TVM_VERSION = "0.27"
@@ -68,8 +68,8 @@ def collect(session: Session, job: Job) -> Best:
     if target is None:
         raise Conflict(f"the job is {job.state.value} and has no tasks yet", state=job.state.value)
     tasks = views_jobs.tasks(session, job.id)
-    workloads = [task.workload_hash for task, _, _ in tasks]
-    found = schedules.of_workloads(session, workloads, target.hash, simulated=job.simulated)
+    caches = {task.workload_hash: models.cache_of(session, job, task.workload_hash) for task, _, _ in tasks}
+    found = schedules.of_workloads(session, caches, target.hash, simulated=job.simulated)
     baselines = views_jobs.baselines(session, job.id)
     evaluation = rows.evaluation_of(session, job.id)
     lines = tuple(
@@ -156,6 +156,7 @@ def _provenance(best: Best, line: Line, record: Record | None) -> dict[str, Any]
         "preparation": best.model.preparation,
         "tvm": environment.get("tvm", best.tvm),
         "device": environment.get("device", ""),
+        "cache": cache_state(environment).value,
         "simulated": bool(environment.get("simulated")),
         "measured_at": record.created_at.isoformat() if record is not None else None,
     }

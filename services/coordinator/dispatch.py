@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from db.blobs import BlobStore
 from db.models import Batch, CostModelRow, Evaluation, Job, JobTask, Model, Record, Round, TargetRow, WorkloadRow
-from db.repositories import records, schedules, sketches, views_jobs
+from db.repositories import models, records, schedules, sketches, views_jobs
 from db.repositories.transitions import Work
 from services.coordinator.urls import BlobUrls
 from tunesmith.messages import (
@@ -115,7 +115,7 @@ class Composer:
             workload=workload.hash, module=pack.blob(workload.module_blob),
             sketches={key: pack.data(bodies[key]) for key in used}, candidates=candidates,
             incumbent_seconds=task.best_seconds if task.best_seconds is not None else task.untuned_seconds,
-            champion=champion,
+            champion=champion, weights=models.weights(session, job, workload.hash),
         )  # fmt: skip
 
     def _evaluation(self, session: Session, evaluation: Evaluation) -> EvaluateModel:
@@ -147,9 +147,8 @@ def tuned_workloads(session: Session, job: Job, pack: Packer) -> list[TunedWorkl
     """The champions of a job's tasks, as far as they beat the default schedule."""
     assert job.target_hash is not None
     tasks = views_jobs.tasks(session, job.id)
-    champions = schedules.of_workloads(
-        session, [task.workload_hash for task, _, _ in tasks], job.target_hash, simulated=job.simulated
-    )
+    caches = {task.workload_hash: models.cache_of(session, job, task.workload_hash) for task, _, _ in tasks}
+    champions = schedules.of_workloads(session, caches, job.target_hash, simulated=job.simulated)
     found = []
     for task, workload, _ in tasks:
         champion = champions.get(task.workload_hash)

@@ -73,11 +73,11 @@ def split(context: Context, mod: Any, preparation: Preparation) -> Imported:
         weight = task.weight + (known.weight if known else 0)
         found[task.workload.hash] = ImportedTask(
             known.workload if known else task.workload, weight, context.blobs.put_bytes(task.module),
-            context.blobs.put_bytes(task.metaschedule),
+            context.blobs.put_bytes(task.metaschedule), weights=known.weights if known else task.weights,
         )
     return Imported(
         module_blob=context.blobs.put_bytes(prepared.module), params_blob=params_blob, inputs=prepared.inputs,
-        tasks=tuple(found.values()),
+        tasks=tuple(found.values()), params_size=sum(array.nbytes for array in prepared.params.values()),
     )
 
 
