@@ -9,13 +9,14 @@ from rows import TARGET, add_batch, add_job, add_task
 from threads import at_once
 
 from db.engine import Sessions
-from db.models import Batch, CostModelRow, Job, JobTask, Record, Round, Schedule
+from db.models import Batch, CostModelRow, Job, JobTask, Model, ModelTask, Record, Round, Schedule, TargetRow
 from db.models.base import utcnow
 from db.repositories import (
     cost_models,
     devices,
     events,
     job_tasks,
+    models,
     records,
     results,
     schedules,
@@ -23,7 +24,7 @@ from db.repositories import (
     views_failures,
     views_fleet,
 )
-from tunesmith.messages import Calibration, Confirmation, DeviceReport, WireResult
+from tunesmith.messages import Calibration, Confirmation, DeviceReport, ModelWeights, WireResult
 from tunesmith.states import JobState, RoundState, WorkState
 from tunesmith.types import CacheState, Candidate, FailureKind
 
@@ -199,9 +200,29 @@ def test_what_was_measured_with_weights_elsewhere_contends_with_its_like_only(
             assert [row.latency for row in found] == latencies
         rows = records.training_rows(session, TARGET, 9, not_job="j3")
         assert {row.latency: row.group for row in rows} == {3.0: "w1", 4.0: "w1/streamed", 5.0: "w1/streamed"}
+        assert [row.latency for row, _, _, _ in views_fleet.champions(session, "w1")] == [4.0, 3.0]
         session.delete(session.get_one(Schedule, ("w1", TARGET, False, "streamed")))
         session.flush()
         assert schedules.of_workloads(session, {"w1": CacheState.STREAMED}, TARGET)["w1"].latency == 3.0
+
+
+def test_what_a_model_streams_matters_on_a_cpu(sessions: Sessions, batch_id: int) -> None:
+    with sessions.begin() as session:
+        job = session.get_one(Job, "j1")
+        session.get_one(Model, job.model_id).params_size = 1000
+        assert models.weights(session, job, "w1") is None  # nobody knows the model's tasks
+        add_task(session, workload="w2")
+        for workload, weights in (("w1", [1, 2]), ("w2", [])):
+            session.add(
+                ModelTask(
+                    model_id=job.model_id, workload_hash=workload, position=0, name="t", weight=1, weights=weights
+                )
+            )
+        session.flush()
+        assert models.weights(session, job, "w1") == ModelWeights(arguments=(1, 2), size=1000)
+        assert models.cache_of(session, job, "w2") is CacheState.WARM
+        session.get_one(TargetRow, TARGET).json = {"kind": "cuda"}
+        assert models.cache_of(session, job, "w1") is CacheState.WARM
 
 
 def test_a_cost_model_of_invented_figures_is_not_for_others(sessions: Sessions, batch_id: int) -> None:
