@@ -123,7 +123,6 @@ class MeasureLimits(BaseModel):
     """A contender whose samples are all slower than ``margin`` times the incumbent gets no further ones."""
     abort: float = 30.0
     """A first run that takes longer than ``abort`` times the incumbent (half a second at least) is cut off."""
-    cache: Literal["warm", "cold"] = "warm"
     finalists: int = 2
     """Fastest candidates of a batch, faster than the champion, that are measured again beside it."""
     confirm_repeats: int = 10
@@ -143,6 +142,16 @@ class WireCandidate(BaseModel):
     decisions: list[int | list[int]] = []
 
 
+class ModelWeights(BaseModel):
+    """Weights among a kernel's arguments: its model reads all of its others between two runs of the kernel."""
+
+    model_config = ConfigDict(frozen=True)
+    arguments: tuple[int, ...]
+    """Which of the kernel's arguments."""
+    size: int
+    """Bytes of all weights of the model."""
+
+
 class MeasureBatch(Message):
     """Build and run candidates of one workload: queue ``measure.<device class>``."""
 
@@ -160,6 +169,8 @@ class MeasureBatch(Message):
     """Best latency of the task so far; what racing compares with."""
     champion: WireCandidate | None = None
     """The candidate that holds that latency, ``index`` -1; None: the default schedule, or nothing yet."""
+    weights: ModelWeights | None = None
+    """What timed runs do not find in the caches where the last run left it; None: they find everything there."""
     limits: MeasureLimits = MeasureLimits()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Union
 
@@ -41,6 +42,18 @@ class Isolation(str, enum.Enum):
     EXCLUSIVE = "exclusive"  # nothing: the kernel uses all of them
     PINNED = "pinned"  # everything, on the cores that the kernel does not use
     SHARED = "shared"  # everything: the kernel runs elsewhere (a GPU, another host)
+
+
+class CacheState(str, enum.Enum):
+    """Where timed runs find a kernel's arguments."""
+
+    WARM = "warm"  # where the run before left them
+    STREAMED = "streamed"  # the weights where the model has them, with all the others read in between; the rest warm
+
+
+def cache_state(environment: Mapping[str, Any]) -> CacheState:
+    """Of a record, by its ``Environment`` as JSON: records of before were all measured warm."""
+    return CacheState(environment.get("cache") or CacheState.WARM)
 
 
 class DeviceHealth(str, enum.Enum):
@@ -140,7 +153,7 @@ class Environment:
         threads: threads of the kernel.
         binding: cores that the kernel's threads are bound to, e.g. ``2,3``; empty where that is not known.
         isolation: an ``Isolation``.
-        cache: ``warm`` (repeats find their arguments in the caches) or ``cold`` (caches are flushed before each).
+        cache: a ``CacheState``.
         noise_floor: the device's, at its calibration (``messages.Calibration``); 0: never calibrated.
     """
 

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from db.models.base import Base, Created, Leased
 from db.models.jobs import BigId
 from tunesmith.states import WorkState
+from tunesmith.types import CacheState
 
 
 class SketchRow(Base, Created):
@@ -54,12 +55,14 @@ class Record(Base, Created):
 
 
 class Schedule(Base):
-    """The champion of a workload on a target; what simulated devices invented has champions of its own."""
+    """The champion of a workload on a target; what simulated devices invented has champions of its own, and so has
+    what was measured with the weights elsewhere."""
 
     __tablename__ = "schedules"
     workload_hash: Mapped[str] = mapped_column(ForeignKey("workloads.hash"), primary_key=True)
     target_hash: Mapped[str] = mapped_column(ForeignKey("targets.hash"), primary_key=True)
     simulated: Mapped[bool] = mapped_column(primary_key=True, default=False)
+    cache: Mapped[str] = mapped_column(String(20), primary_key=True, default=CacheState.WARM.value)
     record_id: Mapped[int] = mapped_column(ForeignKey("records.id"))
     latency: Mapped[float]
     trace: Mapped[list[Any]]  # MetaSchedule trace JSON, postprocessing included

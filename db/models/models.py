@@ -27,6 +27,7 @@ class Model(Base, Created, Leased):
     inputs: Mapped[list[Any] | None]  # [[name, dtype, shape], …] once imported
     module_blob: Mapped[str | None] = mapped_column(String(64))  # prepared Relax module, weights lifted
     params_blob: Mapped[str | None] = mapped_column(String(64))  # params.npz
+    params_size: Mapped[int] = mapped_column(BigInteger, default=0)  # bytes of all parameters
     preparation: Mapped[str] = mapped_column(String(60))  # key of tunesmith.preparation.Preparation
     variant_of: Mapped[str | None] = mapped_column(ForeignKey("models.id", ondelete="CASCADE"), index=True)
     __table_args__ = (UniqueConstraint("sha256", "inputs_key", "owner", "preparation"),)
@@ -60,3 +61,4 @@ class ModelTask(Base):
     name: Mapped[str] = mapped_column(String(200))
     weight: Mapped[int]
     alternative_of: Mapped[str | None] = mapped_column(String(64))  # workload of the direct task at the same places
+    weights: Mapped[list[Any]] = mapped_column(default=list)  # arguments that are parameters of the model

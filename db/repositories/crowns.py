@@ -11,7 +11,7 @@ from db.models import Batch, Job, JobTask, Record
 from db.repositories import events, schedules
 from tunesmith.measuring.crowning import crowned
 from tunesmith.messages import Confirmation, WireResult
-from tunesmith.types import Candidate
+from tunesmith.types import CacheState, Candidate
 
 OVERTAKEN, NOT_FASTER = "overtaken", "not_faster"
 """Why a crown is refused to a finalist that did not fail: one that is faster still was crowned since the champion that
@@ -35,7 +35,7 @@ def reign(session: Session, task: JobTask) -> Reign:
 
 def claim(
     session: Session, task: JobTask, job: Job, batch: Batch, result: WireResult, record_id: int, before: Reign,
-    *, simulated: bool,
+    *, simulated: bool, cache: CacheState,
 ) -> None:  # fmt: skip
     """Move the crown to a confirmed winner, or say why not.
 
@@ -43,6 +43,7 @@ def claim(
         result: of a finalist, whose record is ``record_id``.
         before: the champion when the results of its batch began to be taken in.
         simulated: the latencies are invented.
+        cache: where the runs found their arguments.
     """
     confirmation = result.confirmation
     if confirmation is None:
@@ -58,8 +59,9 @@ def claim(
     task.best_seconds, task.best_record_id = seconds, record_id
     if result.trace is not None and job.target_hash is not None:
         schedules.crown(
-            session, task.workload_hash, job.target_hash, record_id, seconds, result.trace, simulated=simulated
-        )
+            session, task.workload_hash, job.target_hash, record_id, seconds, result.trace, simulated=simulated,
+            cache=cache,
+        )  # fmt: skip
 
 
 def latency(confirmation: Confirmation, before: Reign) -> float:

@@ -9,19 +9,22 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from db.models import Model, ModelTask, WorkloadRow
+from db.models import Job, Model, ModelTask, TargetRow, WorkloadRow
 from db.models.base import utcnow
 from db.repositories.transitions import transition
 from db.repositories.upsert import insert_missing
+from tunesmith.messages import ModelWeights
 from tunesmith.states import ModelState
-from tunesmith.types import TensorSpec, Workload
+from tunesmith.types import CacheState, TensorSpec, Workload
 
 
 @dataclass(frozen=True)
 class ImportedTask:
     """A workload of a model: how often it runs, and the blobs of its module and of MetaSchedule's form of it.
 
-    ``alternative_of``: the workload for which it may stand in; None for a direct task.
+    Attributes:
+        alternative_of: the workload for which it may stand in; None for a direct task.
+        weights: which of its arguments are weights of the model.
     """
 
     workload: Workload
@@ -29,16 +32,18 @@ class ImportedTask:
     module_blob: str
     metaschedule_blob: str
     alternative_of: str | None = None
+    weights: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Imported:
-    """A prepared model, its big parts already in the blob store."""
+    """A prepared model, its big parts already in the blob store; ``params_size``: bytes of its parameters."""
 
     module_blob: str
     params_blob: str
     inputs: tuple[TensorSpec, ...]
     tasks: tuple[ImportedTask, ...]
+    params_size: int = 0
 
 
 def store_import(session: Session, model: Model, imported: Imported) -> None:
@@ -51,13 +56,13 @@ def store_import(session: Session, model: Model, imported: Imported) -> None:
         session.add(
             ModelTask(
                 model_id=model.id, workload_hash=task.workload.hash, position=position, name=task.workload.name[:200],
-                weight=task.weight, alternative_of=task.alternative_of,
+                weight=task.weight, alternative_of=task.alternative_of, weights=list(task.weights),
             )
         )
     transition(
         session, model, ModelState.READY, data={"tasks": len(imported.tasks)}, error=None,
         inputs=[[spec.name, spec.dtype, list(spec.shape)] for spec in imported.inputs],
-        module_blob=imported.module_blob, params_blob=imported.params_blob,
+        module_blob=imported.module_blob, params_blob=imported.params_blob, params_size=imported.params_size,
     )
 
 
@@ -79,3 +84,21 @@ def tasks(session: Session, model_id: str) -> Sequence[tuple[ModelTask, Workload
     query = sa.select(ModelTask, WorkloadRow).join(WorkloadRow, ModelTask.workload_hash == WorkloadRow.hash)
     rows = session.execute(query.where(ModelTask.model_id == model_id).order_by(ModelTask.position))
     return [(task, workload) for task, workload in rows]
+
+
+def weights(session: Session, job: Job, workload: str) -> ModelWeights | None:
+    """What the job's model reads anew at each run of a workload; None: nothing that matters, or its target is no CPU.
+
+    A GPU's kernels are timed warm: they find what the run before left in its cache.
+    """
+    task = session.get(ModelTask, (job.model_id, workload))
+    target = session.get(TargetRow, job.target_hash) if job.target_hash else None
+    if task is None or not task.weights or target is None or target.json.get("kind") != "llvm":
+        return None
+    size = session.get_one(Model, job.model_id).params_size
+    return ModelWeights(arguments=tuple(task.weights), size=size)
+
+
+def cache_of(session: Session, job: Job, workload: str) -> CacheState:
+    """Where the runs of a workload of the job find their arguments, on a device that can see to it."""
+    return CacheState.WARM if weights(session, job, workload) is None else CacheState.STREAMED

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from db.models import Batch, Record
 from db.repositories.upsert import insert_for
-from tunesmith.types import Candidate, FailureKind, Measurement
+from tunesmith.types import CacheState, Candidate, FailureKind, Measurement
 
 BLAMELESS = (FailureKind.ABANDONED.value, FailureKind.DEVICE_LOST.value)
 """Failures that say nothing about the candidate."""
@@ -35,6 +35,12 @@ class TrainingRow:
     index: int
     latency: float | None
     features_blob: str
+    streamed: bool = False
+
+    @property
+    def group(self) -> str:
+        """What its latency compares with: the workload, measured in one state of the caches."""
+        return f"{self.workload_hash}/{CacheState.STREAMED.value}" if self.streamed else self.workload_hash
 
 
 def insert(session: Session, rows: Sequence[Mapping[str, Any]]) -> list[Inserted]:
@@ -67,12 +73,18 @@ def of_task_since(session: Session, job_task_id: int, after: int) -> Sequence[Re
 
 
 def best_elsewhere(
-    session: Session, workload: str, target: str, sketches: Collection[str], not_job: str, limit: int
+    session: Session, workload: str, target: str, sketches: Collection[str], not_job: str, limit: int,
+    cache: CacheState = CacheState.WARM,
 ) -> Sequence[Record]:
-    """The fastest records of a workload on a target that other jobs or imports left, fastest first."""
+    """The fastest records of a workload on a target that other jobs or imports left, fastest first.
+
+    Args:
+        cache: latencies of another state of the caches would not compare.
+    """
     query = sa.select(Record).where(
         Record.workload_hash == workload, Record.target_hash == target, Record.latency.is_not(None),
         Record.sketch_hash.in_(sketches), Record.job_id.is_distinct_from(not_job), _real(),
+        _streamed().is_(cache is CacheState.STREAMED),
     )
     return session.scalars(query.order_by(Record.latency, Record.id).limit(limit)).all()
 
@@ -92,12 +104,20 @@ def _real() -> sa.ColumnElement[bool]:
     return simulated.is_not(True)
 
 
+def _streamed() -> sa.ColumnElement[bool]:
+    """Measured with the weights where the model has them; records of before have no such mark."""
+    mark = Record.environment["cache"].as_string()
+    return sa.func.coalesce(mark == CacheState.STREAMED.value, sa.false())
+
+
 def training_rows(
     session: Session, target: str, limit: int, *, job_id: str | None = None, not_job: str | None = None
 ) -> list[TrainingRow]:
     """The newest records that have features, newest first, of one job or of all but one."""
     query = (
-        sa.select(Record.id, Record.workload_hash, Batch.id, Record.index, Record.latency, Batch.features_blob)
+        sa.select(
+            Record.id, Record.workload_hash, Batch.id, Record.index, Record.latency, Batch.features_blob, _streamed()
+        )
         .join(Batch, Record.batch_id == Batch.id)
         .where(Record.target_hash == target, Batch.features_blob.is_not(None), Record.sketch_hash.is_not(None))
         .where(sa.or_(Record.failure.is_(None), Record.failure.not_in(BLAMELESS)))
@@ -108,8 +128,8 @@ def training_rows(
         query = query.where(Record.job_id.is_distinct_from(not_job), _real())
     found = session.execute(query.order_by(Record.id.desc()).limit(limit)).all()
     return [
-        TrainingRow(id_, workload, batch, index, latency, blob)
-        for id_, workload, batch, index, latency, blob in found
+        TrainingRow(id_, workload, batch, index, latency, blob, bool(streamed))
+        for id_, workload, batch, index, latency, blob, streamed in found
         if blob is not None
     ]
 

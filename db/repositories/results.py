@@ -16,7 +16,7 @@ from db.repositories import crowns, events, records
 from db.repositories.transitions import transition
 from tunesmith.messages import WireResult
 from tunesmith.states import RoundState, WorkState, is_final
-from tunesmith.types import Candidate, FailureKind
+from tunesmith.types import Candidate, FailureKind, cache_state
 
 MESSAGE_LIMIT = 2000
 
@@ -43,13 +43,15 @@ def apply(
     job = session.get_one(Job, batch.job_id)
     rows = [_row(result, candidates[result.index], batch, task, job, environment) for result in known]
     inserted = {row.index: row.id for row in records.insert(session, _first_of_each(rows))}
-    simulated = bool(environment.get("simulated"))
+    simulated, cache = bool(environment.get("simulated")), cache_state(environment)
     if simulated and inserted:
         job.simulated = True
     for result in {result.index: result for result in reversed(known)}.values():
         if result.index in inserted:
             _count(task, result, candidates[result.index])
-            crowns.claim(session, task, job, batch, result, inserted[result.index], before, simulated=simulated)
+            crowns.claim(
+                session, task, job, batch, result, inserted[result.index], before, simulated=simulated, cache=cache
+            )
     if task.best_seconds != before.seconds:
         events.append(
             session, "new_best", job.id, task=task.id, name=task.name, seconds=task.best_seconds,

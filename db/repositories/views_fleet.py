@@ -27,6 +27,7 @@ from db.models import (
 from db.repositories.work import ACTIVE
 from tunesmith.messages import INGEST, SEARCH, TRAIN, measure_queue
 from tunesmith.states import JobState, ModelState, RoundState
+from tunesmith.types import CacheState
 
 LEASED: dict[str, type] = {
     "model": Model, "job": Job, "round": Round, "batch": Batch, "evaluation": Evaluation, "cost_model": CostModelRow,
@@ -108,7 +109,10 @@ def keys(session: Session) -> Sequence[ApiKey]:
 def champions(
     session: Session, workload: str
 ) -> Sequence[tuple[Schedule, TargetRow, WorkloadRow, str | None]]:
-    """The measured champions of a workload on every target, with the job that found each."""
+    """The measured champions of a workload on every target, with the job that found each, fastest first.
+
+    Those that were measured with the weights where models have them stand before the others.
+    """
     query = (
         sa.select(Schedule, TargetRow, WorkloadRow, Record.job_id)
         .join(TargetRow, Schedule.target_hash == TargetRow.hash)
@@ -116,7 +120,8 @@ def champions(
         .join(Record, Schedule.record_id == Record.id)
         .where(Schedule.workload_hash == workload, Schedule.simulated.is_(False))
     )
-    found = session.execute(query.order_by(Schedule.latency))
+    warm = Schedule.cache != CacheState.STREAMED.value
+    found = session.execute(query.order_by(warm, Schedule.latency))
     return [(schedule, target, about, job) for schedule, target, about, job in found]
 
 

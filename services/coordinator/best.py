@@ -19,7 +19,7 @@ from services.coordinator import champions, intervals, verified
 from services.coordinator.schemas.jobs import Verified
 from tunesmith import metaschedule
 from tunesmith.errors import Conflict
-from tunesmith.types import TensorSpec
+from tunesmith.types import TensorSpec, cache_state
 
 SCHEMA = "tunesmith.schedule/1"
 TVM_VERSION = "0.27"
@@ -157,6 +157,7 @@ def _provenance(best: Best, line: Line, record: Record | None) -> dict[str, Any]
         "preparation": best.model.preparation,
         "tvm": environment.get("tvm", best.tvm),
         "device": environment.get("device", ""),
+        "cache": cache_state(environment).value,
         "simulated": bool(environment.get("simulated")),
         "measured_at": record.created_at.isoformat() if record is not None else None,
     }

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy.orm import Session
 
 from db.models import Job, JobTask, Schedule
-from db.repositories import schedules
+from db.repositories import models, schedules
 from tunesmith.alternatives import TaskLatency, in_use
 
 
@@ -21,9 +21,8 @@ def of_job(session: Session, job: Job, tasks: Sequence[JobTask]) -> dict[str, Sc
         tasks: all of the job's, whose target is known.
     """
     assert job.target_hash is not None
-    found = schedules.of_workloads(
-        session, [task.workload_hash for task in tasks], job.target_hash, simulated=job.simulated
-    )
+    caches = {task.workload_hash: models.cache_of(session, job, task.workload_hash) for task in tasks}
+    found = schedules.of_workloads(session, caches, job.target_hash, simulated=job.simulated)
     better = {task.workload_hash: _better(task, found) for task in tasks}
     used = in_use(_latencies(tasks, better))
     return {key: champion for key, champion in better.items() if key in used}

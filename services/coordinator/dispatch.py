@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from db.blobs import BlobStore
 from db.models import Batch, CostModelRow, Evaluation, Job, JobTask, Model, Record, Round, TargetRow, WorkloadRow
-from db.repositories import records, sketches, views_jobs
+from db.repositories import models, records, sketches, views_jobs
 from db.repositories.transitions import Work
 from services.coordinator import champions
 from services.coordinator.urls import BlobUrls
@@ -116,7 +116,7 @@ class Composer:
             workload=workload.hash, module=pack.blob(workload.module_blob),
             sketches={key: pack.data(bodies[key]) for key in used}, candidates=candidates,
             incumbent_seconds=task.best_seconds if task.best_seconds is not None else task.untuned_seconds,
-            champion=champion,
+            champion=champion, weights=models.weights(session, job, workload.hash),
         )  # fmt: skip
 
     def _evaluation(self, session: Session, evaluation: Evaluation) -> EvaluateModel:

@@ -32,10 +32,12 @@ from tunesmith.messages import (
 )
 from tunesmith.states import JobState, RoundState, WorkState
 from tunesmith.targets import Target
-from tunesmith.types import FailureKind, TensorSpec, Workload
+from tunesmith.types import CacheState, FailureKind, TensorSpec, Workload
 
 TARGET = Target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2})
 WORKER = "fake-worker"
+PARAMS_SIZE = 1 << 20
+"""Bytes of the models' parameters; an argument of the first task is one."""
 
 
 @dataclass
@@ -136,11 +138,12 @@ class FakeFleet:
                 ),
                 1 + self.alternative_of.get(i, i), put(b'{"module": %d}' % i), put(b'["%d", "bW9kdWxl"]' % i),
                 f"{model.id}-w{self.alternative_of[i]}" if i in self.alternative_of else None,
+                weights=(0,) if i == 0 else (),
             )
             for i in range(self.tasks)
         )  # fmt: skip
         imported = Imported(
-            put(b"{}"), put(b"npz"), (TensorSpec("float32", (1, 8), "x"),), found
+            put(b"{}"), put(b"npz"), (TensorSpec("float32", (1, 8), "x"),), found, params_size=PARAMS_SIZE
         )
         models.store_import(session, model, imported)
 
@@ -197,7 +200,8 @@ class FakeFleet:
             found.append(
                 WireResult(index=item.index, samples=[seconds, seconds], trace=trace, confirmation=won)
             )
-        results.apply(session, batch, found, {"tvm": "0.27.0", "device": "host-cpu"})
+        cache = CacheState.WARM if message.weights is None else CacheState.STREAMED
+        results.apply(session, batch, found, {"tvm": "0.27.0", "device": "host-cpu", "cache": cache.value})
 
     def _evaluate(self, session: Session, message: EvaluateModel) -> None:
         evaluation = session.get_one(Evaluation, message.evaluation_id)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rpc_device import RpcDevice
 
-from tunesmith.messages import MeasureLimits
+from tunesmith.messages import MeasureLimits, ModelWeights
 from tunesmith.types import FailureKind, TensorSpec
 from workers.tvm_backend import linking
 from workers.tvm_backend.confirming import MIN_PAIRS, Interrupted, confirm, rest, settled
@@ -191,8 +192,11 @@ def test_the_references_outputs_are_kept(device: RpcDevice, kernels: dict[str, R
     assert ask(device, other, kept)[0].error is None  # other inputs, other outputs
 
 
-def test_cold_samples(device: RpcDevice, kernels: dict[str, RunRequest]) -> None:
-    limits = LIMITS.model_copy(update={"cache": "cold", "confirm_repeats": 5})
-    wanted = ConfirmRequest((kernels["copy"],), kernels["nearly"], kernels["copy"], limits)
-    (found,) = ask(device, wanted)
+def test_a_kernel_may_find_its_weights_far_away(device: RpcDevice, kernels: dict[str, RunRequest]) -> None:
+    weights = ModelWeights(arguments=(0,), size=64 * BYTES)
+    ours, theirs = (replace(kernels[kind], weights=weights) for kind in ("copy", "nearly"))
+    limits = LIMITS.model_copy(update={"confirm_repeats": 5})
+    (found,) = ask(device, ConfirmRequest((ours,), theirs, kernels["copy"], limits))
     assert (len(found.samples), found.failure, found.error) == (5, None, 0.0)
+    assert len(found.champion_samples) == 5
+    assert all(sample > 0 for sample in found.samples + found.champion_samples)

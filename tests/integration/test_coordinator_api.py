@@ -237,6 +237,7 @@ def test_deleting_a_finished_job_keeps_its_records(both: Api) -> None:
     best = both.client.get(f"/v1/workloads/{workload}/best", params={"target": TARGET.device_class})
     assert best.json()["job"] is None
     assert best.json()["latency"] < 0.1
+    assert best.json()["cache"] == "streamed"  # the first task has weights
     problem(both.client.get(f"/v1/workloads/{workload}/best", params={"target": "other"}), 404, "not_found")
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from coordinator_stack import Stack
-from fake_fleet import TARGET, Folder, Sent
+from fake_fleet import PARAMS_SIZE, TARGET, Folder, Sent
 
-from db.models import Batch, CostModelRow, Device, Evaluation, Event, Job, JobTask, Model, Record, Round
+from db.models import Batch, CostModelRow, Device, Evaluation, Event, Job, JobTask, Model, Record, Round, Schedule
 from services.coordinator.auth import ANYBODY
 from services.coordinator.scheduling.loop import SchedulingLoop
 from services.coordinator.usecases import jobs, progress
-from tunesmith.messages import EvaluateModel, IngestModel, MeasureBatch, ProposeRound
+from tunesmith.messages import EvaluateModel, IngestModel, MeasureBatch, ModelWeights, ProposeRound
 from tunesmith.states import JobState, WorkState
 
 
@@ -117,6 +117,24 @@ def test_a_late_result_counts_once(ready: Stack) -> None:
     ready.expire()
     ready.finish(job_id)
     accounted(ready, job_id, 60)
+
+
+def test_a_batch_tells_which_arguments_its_model_streams(ready: Stack) -> None:
+    job_id = ready.submit()
+    seen: dict[str, ModelWeights | None] = {}
+
+    def note(sent: Sent) -> list[Sent]:
+        if isinstance(sent.message, MeasureBatch):
+            seen[sent.message.workload.rpartition("-")[2]] = sent.message.weights
+        return [sent]
+
+    ready.run(lambda: len(seen) == 3, note)
+    assert seen == {"w0": ModelWeights(arguments=(0,), size=PARAMS_SIZE), "w1": None, "w2": None}
+    ready.finish(job_id)
+    crowned = ready.rows_of(sa.select(Schedule))
+    assert {row.workload_hash.rpartition("-")[2]: row.cache for row in crowned} == {
+        "w0": "streamed", "w1": "warm", "w2": "warm"
+    }
 
 
 def test_only_missing_candidates_go_out_again(ready: Stack) -> None:

@@ -9,13 +9,14 @@ from rows import TARGET, add_batch, add_job, add_task
 from threads import at_once
 
 from db.engine import Sessions
-from db.models import Batch, CostModelRow, Job, JobTask, Record, Round
+from db.models import Batch, CostModelRow, Job, JobTask, Model, ModelTask, Record, Round, Schedule, TargetRow
 from db.models.base import utcnow
 from db.repositories import (
     cost_models,
     devices,
     events,
     job_tasks,
+    models,
     records,
     results,
     schedules,
@@ -23,9 +24,9 @@ from db.repositories import (
     views_failures,
     views_fleet,
 )
-from tunesmith.messages import Calibration, Confirmation, DeviceReport, WireResult
+from tunesmith.messages import Calibration, Confirmation, DeviceReport, ModelWeights, WireResult
 from tunesmith.states import JobState, RoundState, WorkState
-from tunesmith.types import Candidate, FailureKind
+from tunesmith.types import CacheState, Candidate, FailureKind
 
 TRACE = json.dumps([[], []])
 
@@ -45,9 +46,11 @@ def batch_id(sessions: Sessions) -> int:
         return add_batch(session, add_task(session)).id
 
 
-def apply(sessions: Sessions, batch_id: int, *found: WireResult, simulated: bool = False) -> results.Applied:
+def apply(
+    sessions: Sessions, batch_id: int, *found: WireResult, simulated: bool = False, cache: str = ""
+) -> results.Applied:
     with sessions.begin() as session:
-        environment = {"cpu": "x", "simulated": simulated}
+        environment = {"cpu": "x", "simulated": simulated, "cache": cache}
         return results.apply(session, session.get_one(Batch, batch_id), found, environment)
 
 
@@ -155,7 +158,8 @@ def test_the_champion_only_falls(sessions: Sessions, batch_id: int) -> None:
         assert not schedules.crown(session, "w1", TARGET, record, 3.0, TRACE)
         assert schedules.crown(session, "w1", TARGET, record, 2.9, TRACE)
     with sessions() as session:
-        assert schedules.of_workloads(session, ["w1", "w2"], TARGET)["w1"].latency == 2.9
+        both = dict.fromkeys(("w1", "w2"), CacheState.WARM)
+        assert schedules.of_workloads(session, both, TARGET)["w1"].latency == 2.9
 
 
 def test_a_simulated_champion_displaces_its_like_only(sessions: Sessions, batch_id: int) -> None:
@@ -171,9 +175,54 @@ def test_a_simulated_champion_displaces_its_like_only(sessions: Sessions, batch_
             champion = schedules.get(session, "w1", TARGET, simulated=simulated)
             assert champion is not None
             assert champion.latency == latency
-            of_all = schedules.of_workloads(session, ["w1"], TARGET, simulated=simulated)
+            of_all = schedules.of_workloads(session, {"w1": CacheState.WARM}, TARGET, simulated=simulated)
             assert of_all["w1"].record_id == champion.record_id
         assert [row.latency for row, _, _, _ in views_fleet.champions(session, "w1")] == [2.0]
+
+
+def test_what_was_measured_with_weights_elsewhere_contends_with_its_like_only(
+    sessions: Sessions, batch_id: int
+) -> None:
+    with sessions.begin() as session:
+        add_job(session, "j2")
+        add_job(session, "j3")
+        other = add_batch(session, add_task(session, "j2")).id
+        session.get_one(Batch, batch_id).features_blob = session.get_one(Batch, other).features_blob = "f" * 64
+    apply(sessions, batch_id, ok(1, 3.0), cache="warm")
+    apply(sessions, other, ok(1, 5.0), ok(2, 4.0), cache="streamed")
+    with sessions() as session:
+        for cache, latencies in ((CacheState.WARM, [3.0]), (CacheState.STREAMED, [4.0, 5.0])):
+            champion = schedules.get(session, "w1", TARGET, cache=cache)
+            assert champion is not None
+            assert champion.latency == latencies[0]
+            assert schedules.of_workloads(session, {"w1": cache}, TARGET)["w1"].latency == latencies[0]
+            found = records.best_elsewhere(session, "w1", TARGET, ["s-w1"], "j3", 9, cache)
+            assert [row.latency for row in found] == latencies
+        rows = records.training_rows(session, TARGET, 9, not_job="j3")
+        assert {row.latency: row.group for row in rows} == {3.0: "w1", 4.0: "w1/streamed", 5.0: "w1/streamed"}
+        assert [row.latency for row, _, _, _ in views_fleet.champions(session, "w1")] == [4.0, 3.0]
+        session.delete(session.get_one(Schedule, ("w1", TARGET, False, "streamed")))
+        session.flush()
+        assert schedules.of_workloads(session, {"w1": CacheState.STREAMED}, TARGET)["w1"].latency == 3.0
+
+
+def test_what_a_model_streams_matters_on_a_cpu(sessions: Sessions, batch_id: int) -> None:
+    with sessions.begin() as session:
+        job = session.get_one(Job, "j1")
+        session.get_one(Model, job.model_id).params_size = 1000
+        assert models.weights(session, job, "w1") is None  # nobody knows the model's tasks
+        add_task(session, workload="w2")
+        for workload, weights in (("w1", [1, 2]), ("w2", [])):
+            session.add(
+                ModelTask(
+                    model_id=job.model_id, workload_hash=workload, position=0, name="t", weight=1, weights=weights
+                )
+            )
+        session.flush()
+        assert models.weights(session, job, "w1") == ModelWeights(arguments=(1, 2), size=1000)
+        assert models.cache_of(session, job, "w2") is CacheState.WARM
+        session.get_one(TargetRow, TARGET).json = {"kind": "cuda"}
+        assert models.cache_of(session, job, "w1") is CacheState.WARM
 
 
 def test_a_cost_model_of_invented_figures_is_not_for_others(sessions: Sessions, batch_id: int) -> None:

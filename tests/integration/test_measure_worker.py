@@ -16,6 +16,7 @@ from tunesmith.messages import (
     DeviceReport,
     EvaluateModel,
     EvaluationReport,
+    ModelWeights,
     Payload,
     Spec,
     TunedWorkload,
@@ -298,3 +299,11 @@ def test_the_same_number_in_another_database_is_another_batch(
     (first,), (again,), (other,) = results(), results(), results(job_id="another")
     assert first == again
     assert first != other
+
+
+def test_a_batch_whose_weights_lie_elsewhere_says_so(worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm) -> None:
+    weights = ModelWeights(arguments=(1,), size=1 << 20)
+    worker.measure(gemm.batch(40, gemm.candidates[:1], job_id="a model", weights=weights, incumbent_seconds=1.0))
+    results = mailbox.results(40)
+    assert all(r.failure is None and r.samples for r in results.values())
+    assert mailbox.last(BatchReport).environment["cache"] == "streamed"

@@ -145,8 +145,14 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_encoder_by_torch_export(encoder: Path) -> None:
     prepared = prepare.prepare(importing.import_model(encoder, "pt2"))
     assert [(i.name, i.dtype, i.shape) for i in prepared.inputs] == [("ids", "int64", (1, 32))]
-    families = {t.workload.family for t in tasks.extract_tasks(prepared.module)}
+    found = tasks.extract_tasks(prepared.module)
+    families = {t.workload.family for t in found}
     assert {"matmul", "batch_matmul", "softmax", "layer_norm", "take"} <= families
+    weights = {family: {t.weights for t in found if t.workload.family == family} for family in families}
+    assert any(weights["matmul"])
+    assert weights["batch_matmul"] == weights["softmax"] == weights["layer_norm"] == {()}  # the last one's are small
+    sizes = {array.shape for array in prepared.params.values()}
+    assert {t.workload.args[place].shape for t in found for place in t.weights} <= sizes
 
 
 def test_truncated_archive(tmp_path: Path, encoder: Path) -> None:

@@ -74,10 +74,11 @@ def split(context: Context, mod: Any, preparation: Preparation) -> Imported:
         found[task.workload.hash] = ImportedTask(
             known.workload if known else task.workload, weight, context.blobs.put_bytes(task.module),
             context.blobs.put_bytes(task.metaschedule), task.alternative_of,
+            known.weights if known else task.weights,
         )
     return Imported(
         module_blob=context.blobs.put_bytes(prepared.module), params_blob=params_blob, inputs=prepared.inputs,
-        tasks=tuple(found.values()),
+        tasks=tuple(found.values()), params_size=tasks.parameter_bytes(prepared.module),
     )
 
 

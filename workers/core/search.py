@@ -15,7 +15,7 @@ from costmodels.base import CostModel
 from costmodels.registry import load_cost_model
 from db.engine import transact
 from db.models import Batch, CostModelRow, Job, JobTask, Round, TargetRow, WorkloadRow
-from db.repositories import cost_models, devices, events, job_tasks, records, sketches
+from db.repositories import cost_models, devices, events, job_tasks, models, records, sketches
 from db.repositories.work import transition, utcnow
 from tunesmith.messages import Calibration, ProposeRound
 from tunesmith.search.base import Prior, Searcher
@@ -162,7 +162,10 @@ def _seeds(session: Session, subject: Subject, space: TraceSpace) -> list[Measur
     if not subject.job.warm_start:
         return []
     task, job = subject.task, subject.job
-    rows = records.best_elsewhere(session, task.workload_hash, str(job.target_hash), task.sketches, job.id, SEEDS)
+    rows = records.best_elsewhere(
+        session, task.workload_hash, str(job.target_hash), task.sketches, job.id, SEEDS,
+        models.cache_of(session, job, task.workload_hash),
+    )  # fmt: skip
     found = [records.measurement(row) for row in rows]
     known = space.space.known([m.candidate for m in found])
     return [m for m, mine in zip(found, known, strict=True) if mine]

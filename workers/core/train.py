@@ -69,11 +69,11 @@ def _rows(session: Session, row: CostModelRow, job: Job) -> tuple[list[TrainingR
 
 def training_set(context: Context, version: str, rows: Sequence[TrainingRow]) -> TrainingSet:
     """Features and latencies of records, as far as their features are of ``version`` and still there."""
-    batches: dict[str, list[TrainingRow]] = defaultdict(list)
+    batches: dict[tuple[str, str], list[TrainingRow]] = defaultdict(list)
     for row in rows:
-        batches[row.features_blob].append(row)
-    parts = [part for sha, members in batches.items() if (part := _part(context, version, sha, members)) is not None]
-    return assemble(parts)
+        batches[row.features_blob, row.group].append(row)
+    parts = (_part(context, version, sha, members) for (sha, _), members in batches.items())
+    return assemble([part for part in parts if part is not None])
 
 
 def _part(context: Context, version: str, sha: str, rows: Sequence[TrainingRow]) -> Part | None:
@@ -88,7 +88,7 @@ def _part(context: Context, version: str, sha: str, rows: Sequence[TrainingRow])
     if not len(known):
         return None
     values = np.array([latency[int(index)] for index in found.index[known]], dtype=np.float64)
-    return Part(rows[0].workload_hash, found.features.take(known), values)
+    return Part(rows[0].group, found.features.take(known), values)
 
 
 def _previous_on_new(

@@ -193,8 +193,9 @@ class BatchMeasurement:
         assert built.path is not None
         default = item.candidate.sketch is None
         return RunRequest(
-            built.path, built.function, built.args, self._batch.limits, built.flops, built.code_hash, default
-        )
+            built.path, built.function, built.args, self._batch.limits, built.flops, built.code_hash, default,
+            weights=self._batch.weights,
+        )  # fmt: skip
 
     def _settle(self, item: Item) -> Iterator[WireResult]:
         """Report what cannot be among the finalists; hold what may."""

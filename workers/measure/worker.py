@@ -23,7 +23,7 @@ from tunesmith.messages import (
     WireResult,
 )
 from tunesmith.targets import slug
-from tunesmith.types import Environment, FailureKind
+from tunesmith.types import CacheState, Environment, FailureKind
 from workers.measure import plausibility
 from workers.measure.batches import BatchMeasurement, Tools
 from workers.measure.blobs import PayloadCache
@@ -116,9 +116,13 @@ class MeasureWorker:
         return asdict(Environment(
             host=host.name, device=self.identity.name, cpu=host.cpu, cores=host.cores, threads=runner.threads,
             tvm=host.tvm, python=host.python, os=host.os, simulated=self.identity.simulated, binding=runner.binding,
-            isolation=runner.isolation.value, cache=batch.limits.cache if batch else "",
+            isolation=runner.isolation.value, cache=self._cache(batch).value if batch else "",
             noise_floor=calibration.noise_floor if calibration else 0.0,
         ))  # fmt: skip
+
+    def _cache(self, batch: MeasureBatch) -> CacheState:
+        """Where the runs of a batch find their arguments, once the device was opened."""
+        return CacheState.STREAMED if batch.weights is not None and self._runner.streams else CacheState.WARM
 
     def measure(self, batch: MeasureBatch) -> None:
         """Measure a batch and report; a repeated message is answered from memory as far as that reaches."""

@@ -15,9 +15,11 @@ from typing import Any, Literal
 from tunesmith.messages import MeasureLimits
 from tunesmith.types import FailureKind
 from workers.tvm_backend.device_arrays import DeviceArrays, completed
+from workers.tvm_backend.device_functions import offered
 from workers.tvm_backend.measuring import Confirmed, ConfirmRequest, RunRequest
 from workers.tvm_backend.race import Kernel
 from workers.tvm_backend.references import Changed, References, difference
+from workers.tvm_backend.streaming import STREAM, stream_of
 
 log = logging.getLogger("tunesmith.measure")
 WINDOW_SECONDS = 0.5
@@ -28,8 +30,6 @@ CLEAR = 0.9
 """A finalist whose slowest sample is below this share of the champion's fastest needs no further pairs."""
 PAIRS_SECONDS = 5.0
 """Kernel time of one finalist's pairs beyond which only ``MIN_PAIRS`` are taken."""
-COLD_RUNS = 5
-"""A sample with flushed caches is the median of so many single runs at most."""
 
 Window = Callable[[], AbstractContextManager[None]]
 Part = Literal["reference", "champion", "finalist"]
@@ -104,6 +104,7 @@ class _Confirming:
         self._window, self._arm, self._references = window, arm, references
         self._limits: MeasureLimits = request.limits
         self._placing = DeviceArrays(session, device)
+        self._streaming = offered(session, STREAM)
         self._arrays: list[Any] = []
         self._names: list[str] = []
         self._ran = 0.0  # seconds of kernels outside of the pairs, since the last finalist was settled
@@ -172,7 +173,7 @@ class _Confirming:
     def _pairs(self, ours: Kernel, theirs: Kernel | None) -> tuple[list[float], list[float]]:
         """Samples of the finalist, and the champion's taken in turn; the order within a pair alternates."""
         kernels = [ours] if theirs is None else [ours, theirs]
-        plans = [(kernel, *self._repeats(kernel)) for kernel in kernels]
+        plans = [(kernel, *self._runs(kernel)) for kernel in kernels]
         each = sum(seconds for *_, seconds in plans)
         count = max(MIN_PAIRS, min(self._limits.confirm_repeats, int(PAIRS_SECONDS / each)))
         at_once = min(MIN_PAIRS, max(1, int(WINDOW_SECONDS / each)))
@@ -181,21 +182,18 @@ class _Confirming:
             with self._window():
                 for _ in range(min(at_once, count - len(found[0]))):
                     turn = 1 if len(found[0]) % 2 == 0 else -1
-                    for which, (kernel, number, repeat, _) in list(enumerate(plans))[::turn]:
+                    for which, (kernel, number, _) in list(enumerate(plans))[::turn]:
                         self._arm(self._limits.run_timeout)
-                        found[which].append(statistics.median(kernel.samples(number, repeat)))
+                        found[which] += kernel.samples(number, 1)
                 self._arm(0.0)
         return found[0], found[1] if theirs is not None else []
 
-    def _repeats(self, kernel: Kernel) -> tuple[int, int, float]:
-        """Runs of one sample, how often that is repeated, and the seconds that it all takes."""
+    def _runs(self, kernel: Kernel) -> tuple[int, float]:
+        """Runs of one sample, and the seconds that it takes."""
         with self._limited(self._limits.run_timeout):
             first = max(kernel.samples(1, 1)[0], 1e-9)
         wanted = max(1, math.ceil(self._limits.min_repeat_seconds / first))
-        if self._limits.cache == "cold":
-            repeat = min(wanted, COLD_RUNS)
-            return 1, repeat, first * (repeat + 1)
-        return wanted, 1, first * (wanted + 1)
+        return wanted, first * (wanted + 1)
 
     def _load(self, request: RunRequest) -> _Loaded:
         name = f"confirmed{len(self._names)}.so"
@@ -217,8 +215,8 @@ class _Confirming:
         return self._placing.changed(self._arrays, before)
 
     def _kernel(self, loaded: _Loaded) -> Kernel:
-        cold = self._limits.cache == "cold"
-        return Kernel(loaded.module, loaded.request.function, self._arrays, self._device, None, cold)
+        stream = stream_of(self._streaming, loaded.request.weights)
+        return Kernel(loaded.module, loaded.request.function, self._arrays, self._device, None, stream)
 
     @contextlib.contextmanager
     def _limited(self, seconds: float) -> Iterator[None]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from tunesmith.types import TensorSpec
 from workers.tvm_backend.references import initial
+from workers.tvm_backend.streaming import Ring
 
 ONE_CORE_PER_THREAD = -2
 """``kSpecifyOneCorePerThread`` of TVM's thread pool."""
@@ -24,6 +25,7 @@ def register() -> None:
 
     offered = {
         "alarm": alarm, "bind": bind, "once": once, "host": host_identity, "fill": fill, "digest": digest,
+        "stream": Ring().run,
     }  # fmt: skip
     for name, function in offered.items():
         tvm_ffi.register_global_func(f"tunesmith.rpc.{name}", function, override=True)

@@ -30,6 +30,7 @@ from workers.tvm_backend.measuring import (
 )
 from workers.tvm_backend.race import Entry, Kernel, Race, running, yardsticks_first
 from workers.tvm_backend.references import References
+from workers.tvm_backend.streaming import STREAM, stream_of
 from workers.tvm_backend.tracker import prompt
 from workers.tvm_backend.warm import visible_cores, warm
 from workers.tvm_backend.windows import Windows, isolation_of
@@ -52,12 +53,14 @@ class SessionFacts:
         binding: cores that they are bound to.
         isolation: what may run on this host meanwhile.
         bounded: the device can bound a single call in time.
+        streams: it can read weights from where a model has them.
     """
 
     threads: int
     binding: str
     isolation: Isolation
     bounded: bool
+    streams: bool
 
 
 class DeviceSession:
@@ -79,6 +82,7 @@ class DeviceSession:
         self._placing: DeviceArrays  # of the session
         self._alarm: Callable[[float], None] | None = None
         self._once: Callable[..., float] | None = None
+        self._streaming: Callable[..., float] | None = None
         self._deadline = math.inf
         self._number = 0
         self._arguments: dict[tuple[TensorSpec, ...], list[Any]] = {}
@@ -98,6 +102,7 @@ class DeviceSession:
         self._placing = DeviceArrays(self._session, self._device)
         self._alarm = offered(self._session, "tunesmith.rpc.alarm")
         self._once = offered(self._session, "tunesmith.rpc.once") if kind == "llvm" else None
+        self._streaming = offered(self._session, STREAM) if kind == "llvm" else None
         self._arm(lifetime)
         number = offered(self._session, "tunesmith.rpc.session")
         self._number = 0 if number is None else int(number())
@@ -107,7 +112,7 @@ class DeviceSession:
         count = int(self._session.get_function("runtime.NumThreads")())
         isolation = isolation_of(kind, count, visible_cores(), local)
         self._windows.begin(isolation, frozenset(int(core) for core in binding.split(",") if core))
-        return SessionFacts(count, binding, isolation, self._alarm is not None)
+        return SessionFacts(count, binding, isolation, self._alarm is not None, self._streaming is not None)
 
     def close(self) -> None:
         """Release the device at once, whatever objects of the session are still alive."""
@@ -210,8 +215,8 @@ class DeviceSession:
         started = time.perf_counter()
         self._session.upload(str(request.path), target=name)
         module = self._session.load_module(name)
-        cold = request.limits.cache == "cold"
-        entry.kernel = Kernel(module, request.function, self._arrays(request.args), self._device, self._once, cold)
+        arrays, stream = self._arrays(request.args), stream_of(self._streaming, request.weights)
+        entry.kernel = Kernel(module, request.function, arrays, self._device, self._once, stream)
         entry.uploaded = name
         entry.seconds += time.perf_counter() - started
 

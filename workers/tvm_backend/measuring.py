@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from tunesmith.messages import MeasureLimits
+from tunesmith.messages import MeasureLimits, ModelWeights
 from tunesmith.types import Decision, FailureKind, Isolation, StopReason, TensorSpec
 
 
@@ -65,6 +65,7 @@ class RunRequest:
     Attributes:
         default: it is the default schedule, which is measured in full however slow it is.
         champion: it is the one to beat, which is measured in full and first: its latency of now is what counts.
+        weights: to be read from where the model has them; None: the run before left everything in the caches.
     """
 
     path: Path
@@ -75,6 +76,7 @@ class RunRequest:
     code_hash: str = ""
     default: bool = False
     champion: bool = False
+    weights: ModelWeights | None = None
 
     @property
     def yardstick(self) -> bool:
@@ -197,6 +199,10 @@ class Runner(Protocol):
     @property
     def binding(self) -> str:
         """Cores that the kernels' threads are bound to, e.g. ``2,3``; empty when that is not known."""
+
+    @property
+    def streams(self) -> bool:
+        """Runs can read weights from where a model has them; known once the device was opened."""
 
     def open(self, target: Mapping[str, Any]) -> None:
         """Take the device for a batch.

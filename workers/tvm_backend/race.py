@@ -18,6 +18,7 @@ from tunesmith.measuring.racing import clearly_slower, outrun
 from tunesmith.measuring.stopping import stop
 from tunesmith.types import StopReason
 from workers.tvm_backend.measuring import Begun, RunOutcome, RunRequest
+from workers.tvm_backend.streaming import Stream
 from workers.tvm_backend.windows import Series
 
 SHORT_SECONDS = 0.001
@@ -32,8 +33,6 @@ LONG_SECONDS = 0.1
 """A run this long needs none before it to warm up: filling the caches is less than a hundredth of it."""
 ABORT_SECONDS = 0.5
 """No first run is cut off earlier."""
-FLUSH = "cache_flush_cpu_non_first_arg"
-
 
 class Kernel:
     """A loaded candidate on the device, and the time that it ran there.
@@ -44,20 +43,22 @@ class Kernel:
         arguments: on the device.
         device: TVM's.
         once: times one call (``device_functions.once``); None where the device does not offer it.
-        cold: flush the caches before each run.
+        stream: times runs on weights that lie where the model has them; None: everything stays in the caches.
     """
 
     def __init__(
         self, module: Any, name: str, arguments: Sequence[Any], device: Any, once: Callable[..., float] | None,
-        cold: bool = False,
+        stream: Stream | None = None,
     ) -> None:  # fmt: skip
         self._module, self._name, self._arguments = module, name, arguments
-        self._device, self._once, self._cold = device, once, cold
+        self._device, self._once, self._stream = device, once, stream
         self.device_seconds = 0.0
 
     def single(self) -> float:
         """Seconds of one run, as far as possible the only one."""
-        if self._once is None or self._cold:
+        if self._stream is not None:
+            return self._streamed(self._stream, 1, 0)
+        if self._once is None:
             return self.samples(1, 1)[0]
         seconds = float(self._once(self._module, self._name, *self._arguments))
         self.device_seconds += seconds
@@ -65,11 +66,17 @@ class Kernel:
 
     def samples(self, number: int, repeat: int) -> list[float]:
         """``repeat`` samples, each the mean seconds of ``number`` runs, after one run to warm up."""
-        flush = {"f_preproc": FLUSH} if self._cold else {}
-        evaluator = self._module.time_evaluator(self._name, self._device, number=number, repeat=repeat, **flush)
+        if self._stream is not None:
+            return [self._streamed(self._stream, number, 1) for _ in range(repeat)]
+        evaluator = self._module.time_evaluator(self._name, self._device, number=number, repeat=repeat)
         found = [float(value) for value in evaluator(*self._arguments).results]
         self.device_seconds += number * sum(found) + found[0]
         return found
+
+    def _streamed(self, stream: Stream, number: int, warm: int) -> float:
+        seconds = stream.run(self._module, self._name, self._arguments, number, warm)
+        self.device_seconds += (number + warm) * seconds
+        return seconds
 
 
 @dataclass
@@ -120,8 +127,7 @@ class Entry:
     @property
     def number(self) -> int:
         """Runs of which a sample is the mean."""
-        limits = self.request.limits
-        return 1 if limits.cache == "cold" else max(1, math.ceil(limits.min_repeat_seconds / max(self.first, 1e-9)))
+        return max(1, math.ceil(self.request.limits.min_repeat_seconds / max(self.first, 1e-9)))
 
     @property
     def affordable(self) -> int:

@@ -54,7 +54,7 @@ class RpcRunner:
         self._wait, self._lifetime = wait, lifetime
         self._target: Target | None = None
         self._open = False
-        self._facts = SessionFacts(0, "", Isolation.SHARED, bounded=True)
+        self._facts = SessionFacts(0, "", Isolation.SHARED, bounded=True, streams=False)
 
     @property
     def threads(self) -> int:
@@ -70,6 +70,11 @@ class RpcRunner:
     def isolation(self) -> Isolation:
         """What may run on this host meanwhile."""
         return self._facts.isolation
+
+    @property
+    def streams(self) -> bool:
+        """The device can read weights from where a model has them."""
+        return self._facts.streams
 
     def open(self, target: Mapping[str, Any]) -> None:
         """Take the device; see ``Runner``."""
@@ -177,7 +182,7 @@ class SimulatedRunner:
 
     def __init__(self, peak: float = 2e13) -> None:
         self._peak = peak
-        self.threads, self.binding, self.isolation = 0, "", Isolation.SHARED
+        self.threads, self.binding, self.isolation, self.streams = 0, "", Isolation.SHARED, False
 
     def open(self, target: Mapping[str, Any]) -> None:
         """Nothing to take."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +31,8 @@ BLOCKED = (
     ("matmul_packed", "matmul"),
 )
 """The families of the functions that blocked layouts bring, by what stands in their names."""
+SMALL_BYTES = 16 << 10
+"""Parameters below this take no time to read, wherever they are."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,7 @@ class Extracted:
         module: JSON of its IRModule, one PrimFunc ``main``.
         metaschedule: JSON of MetaSchedule's ``Workload.as_json()``.
         alternative_of: hash of the workload that the model runs at the same places, unless this one is faster.
+        weights: which arguments are parameters of the model wherever it runs the workload; small ones do not count.
     """
 
     workload: Workload
@@ -47,6 +53,7 @@ class Extracted:
     module: bytes
     metaschedule: bytes
     alternative_of: str | None = None
+    weights: tuple[int, ...] = ()
 
 
 def extract_tasks(module: bytes) -> list[Extracted]:
@@ -66,20 +73,28 @@ def extract_tasks(module: bytes) -> list[Extracted]:
     return [task for _, _, task in sorted(found, key=lambda item: item[:2])]
 
 
+def parameter_bytes(module: bytes) -> int:
+    """Bytes of the parameters that a run of a prepared module's ``main`` reads; those of alternatives are not."""
+    main = tir.load_module(module)["main"]
+    return sum(_bytes(var.ty) for var in set(_parameters(main)) & set(relax.analysis.free_vars(main.body)))
+
+
 def _of_function(mod: tvm.IRModule, name: str) -> dict[str, tuple[int, Extracted]]:
     """The tasks of one of the module's functions by name, each with its place in the order of first calls."""
     other = {"main", alternatives.FUNCTION} - {name}
     alone = {var: function for var, function in mod.functions.items() if str(var.name_hint) not in other}
     mod = tvm.IRModule(alone, attrs=mod.attrs)
     found = ms.relax_integration.extract_tasks(mod, tvm.target.Target("llvm"), module_equality="structural")
-    order = _first_calls(mod[name])
+    calls = _calls(mod[name])
     tasks: dict[str, tuple[int, Extracted]] = {}
     for task in found:
         body = task.dispatched[0]
         args = arguments(body)
         if args is not None:
             made = describe(body, str(task.task_name), args, int(task.weight))
-            tasks[made.workload.name] = order.get(made.workload.name, len(order)), made
+            weights = tuple(sorted(calls.weights.get(made.workload.name, ())))
+            order = calls.order.get(made.workload.name, len(calls.order))
+            tasks[made.workload.name] = order, replace(made, weights=weights)
     return tasks
 
 
@@ -130,16 +145,42 @@ def _convolution(shapes: list[tuple[int, ...]]) -> str:
 
 @visitor
 class _Calls(PyExprVisitor):  # type: ignore[misc]
-    def __init__(self) -> None:
+    """The calls of a function: the order of the first ones, and which arguments are parameters in all of them.
+
+    Args:
+        parameters: the model's.
+    """
+
+    def __init__(self, parameters: Sequence[relax.Var]) -> None:
         super().__init__()
+        self._parameters = [var for var in parameters if _bytes(var.ty) >= SMALL_BYTES]
         self.order: dict[str, int] = {}
+        self.weights: dict[str, set[int]] = {}
 
     def visit_call_(self, op: relax.Call) -> None:
         if getattr(op.op, "name", "") == "relax.call_tir":
-            self.order.setdefault(str(op.args[0].name_hint), len(self.order))
+            name = str(op.args[0].name_hint)
+            self.order.setdefault(name, len(self.order))
+            given = op.args[1].fields if isinstance(op.args[1], relax.Tuple) else ()
+            found = {index for index, each in enumerate(given) if self._is_parameter(each)}
+            self.weights[name] = self.weights.get(name, found) & found
+
+    def _is_parameter(self, given: relax.Expr) -> bool:
+        return any(given.same_as(var) for var in self._parameters)
 
 
-def _first_calls(function: relax.Function) -> dict[str, int]:
-    calls = _Calls()
+def _calls(function: relax.Function) -> _Calls:
+    calls = _Calls(_parameters(function))
     calls.visit_expr(function)
-    return calls.order
+    return calls
+
+
+def _parameters(function: relax.Function) -> list[relax.Var]:
+    inputs = json.loads(str((function.attrs or {}).get("input_names", "[]")))
+    return list(function.params[len(inputs) :]) if inputs else []
+
+
+def _bytes(kind: Any) -> int:
+    """Of a tensor of static shape; 0 of anything else."""
+    dims: list[Any] = [getattr(dim, "value", None) for dim in getattr(kind, "shape", None) or ()]
+    return 0 if None in dims else math.prod(map(int, dims)) * int(tvm.DataType(str(kind.dtype)).itemsize)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from services.coordinator.schemas.common import Body
 from tunesmith.messages import Calibration
 from tunesmith.states import WorkState
-from tunesmith.types import DeviceHealth
+from tunesmith.types import CacheState, DeviceHealth
 
 Scope = Literal["viewer", "user", "operator", "worker"]
 
@@ -81,12 +81,13 @@ class CostModelBody(BaseModel):
 
 
 class WorkloadBest(BaseModel):
-    """The champion of a workload on a target."""
+    """The champion of a workload on a target; ``cache``: where its runs found their arguments."""
 
     workload: str
     name: str
     target: dict[str, Any]
     latency: float
+    cache: CacheState
     trace: list[Any]
     record: int
     job: str | None

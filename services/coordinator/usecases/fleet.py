@@ -26,7 +26,7 @@ from services.coordinator.times import parse_time
 from tunesmith.errors import NotFound
 from tunesmith.messages import measure_queue
 from tunesmith.targets import Target
-from tunesmith.types import DeviceHealth
+from tunesmith.types import CacheState, DeviceHealth
 
 
 def targets(context: Context) -> Page[TargetBody]:
@@ -139,7 +139,8 @@ def workload_best(context: Context, workload: str, target: str | None) -> Worklo
             if target is None or target in (row.hash, row.device_class, row.json.get("tag")):
                 return WorkloadBest(
                     workload=about.hash, name=about.name, target=row.json, latency=schedule.latency,
-                    trace=schedule.trace, record=schedule.record_id, job=job, updated_at=schedule.updated_at,
+                    cache=CacheState(schedule.cache), trace=schedule.trace, record=schedule.record_id, job=job,
+                    updated_at=schedule.updated_at,
                 )
     where = f" on {target}" if target else ""
     raise NotFound(f"no schedule of workload {workload} is known{where}", field="hash", value=workload)

@@ -1,0 +1,38 @@
+"""Which arguments of a task are weights of its model, how large those are, and champions by the state of the caches."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects import postgresql
+
+revision = "0005"
+down_revision = "0004"
+branch_labels = None
+depends_on = None
+
+JSON = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
+KEY = ["workload_hash", "target_hash", "simulated"]
+
+
+def upgrade() -> None:
+    """Add the columns; models of before have no weights that anybody knows of, and champions were measured warm."""
+    op.add_column("models", sa.Column("params_size", sa.BigInteger(), nullable=False, server_default=sa.text("0")))
+    op.add_column("model_tasks", sa.Column("weights", JSON, nullable=False, server_default="[]"))
+    with op.batch_alter_table("schedules") as batch:
+        batch.add_column(sa.Column("cache", sa.String(length=20), nullable=False, server_default="warm"))
+        batch.drop_constraint("pk_schedules", type_="primary")
+        batch.create_primary_key("pk_schedules", [*KEY, "cache"])
+
+
+def downgrade() -> None:
+    """Drop the columns, and the champions that were not measured warm."""
+    op.execute("DELETE FROM schedules WHERE cache <> 'warm'")
+    with op.batch_alter_table("schedules") as batch:
+        batch.drop_constraint("pk_schedules", type_="primary")
+        batch.drop_column("cache")
+        batch.create_primary_key("pk_schedules", KEY)
+    with op.batch_alter_table("model_tasks") as batch:
+        batch.drop_column("weights")
+    with op.batch_alter_table("models") as batch:
+        batch.drop_column("params_size")
