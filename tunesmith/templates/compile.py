@@ -66,6 +66,8 @@ def apply_schedules(mod: Any, target: Any, database_dir: Path | None) -> tuple[A
 
     A function for which TVM's design space leaves nothing to decide gets the one schedule there is. Without a
     database nothing is touched on a CPU; on a GPU every function needs a schedule to run, and gets TVM's default.
+    Of the two programs that the module may have for a place of the model, see ``ALTERNATIVE``, ``main`` has the other one
+    where the database has a schedule for it and no faster one for its own.
 
     Returns:
         The module, the names of the functions that the database had a schedule for, and of those that found none.
