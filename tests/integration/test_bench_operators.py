@@ -55,3 +55,13 @@ def test_kernels_are_summed_by_weight_and_the_first_ten_candidates_count_for_eac
     found = tuning.kernels_of(tasks, trials)
     assert found == tuning.Kernels(total=6.0, first=2 * 3.0 + 4.0, largest=2.0, flops=20.0)
     assert tuning.kernels_of(tasks, trials[1:]) is None  # nothing of the second task was measured
+
+
+def test_of_a_pair_the_kernel_in_use_counts_with_the_operations_of_the_direct_one():
+    tasks = [JobTask(id=1, name="conv", weight=2, flops=10.0, best_latency=3.0, workload="a", in_use=False),
+             JobTask(id=2, name="winograd", weight=2, flops=4.0, best_latency=1.0, workload="b", alternative_of="a"),
+             JobTask(id=3, name="pool", weight=1, flops=15.0, best_latency=4.0, workload="c"),
+             JobTask(id=4, name="winograd", weight=1, workload="d", alternative_of="c", in_use=False)]  # fmt: skip
+    found = ((1, 3.0), (2, 1.5), (2, 1.0), (3, 4.0))
+    trials = [{"task": key, "sketch": "s", "latency": latency} for key, latency in found]
+    assert tuning.kernels_of(tasks, trials) == tuning.Kernels(total=6.0, first=6.0, largest=2.0, flops=20.0)
