@@ -77,9 +77,10 @@ SUMMARY = {
     "job": "j-1", "trials": 400, "seconds": 240.0, "waited_seconds": 0.0, "untuned_seconds": 0.2, "speedup": 40.0,
     "tuned_seconds": 0.005, "latency_source": "measured", "output_error": 2e-6,
     "tasks": [
-        {"tunable": True, "trials": 400, "best_latency": 1e-3, "untuned_latency": 2e-3, "verified": {"error": 2.4e-7}},
-        {"tunable": True, "trials": 0, "best_latency": None, "untuned_latency": None, "verified": None},
-        {"tunable": False, "trials": 0, "best_latency": 1e-3, "untuned_latency": 1e-3, "verified": None},
+        {"tunable": True, "in_use": True, "trials": 400, "best_latency": 1e-3, "untuned_latency": 2e-3,
+         "verified": {"error": 2.4e-7}},
+        {"tunable": True, "in_use": True, "trials": 0, "best_latency": None, "untuned_latency": None, "verified": None},
+        {"tunable": False, "in_use": True, "trials": 0, "best_latency": 1e-3, "untuned_latency": 1e-3, "verified": None},
     ],
 }  # fmt: skip
 
@@ -104,7 +105,7 @@ def test_the_result_names_latencies_check_log_and_dashboard(tmp_path):
 
 
 def test_schedules_that_were_not_checked_are_not_called_right():
-    faster = {"tunable": True, "trials": 9, "best_latency": 1e-3, "untuned_latency": 2e-3}
+    faster = {"tunable": True, "in_use": True, "trials": 9, "best_latency": 1e-3, "untuned_latency": 2e-3}
     tasks = [faster | {"verified": found} for found in ({"error": 1e-7}, None, {"error": 3e-7})]
     text = summary.report(SUMMARY | {"tasks": tasks}, None, None, "http://h")
     assert "3 better than the default ones, 2 of them with the same outputs: error 3.0e-07" in text

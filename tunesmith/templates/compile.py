@@ -62,10 +62,12 @@ def read_params(path: Path, mod: Any) -> dict[str, Any]:
 
 
 def apply_schedules(mod: Any, target: Any, database_dir: Path | None) -> tuple[Any, list[str], list[str]]:
-    """Replace every function that the database knows by its tuned form, and leave of the module what ``main`` needs.
+    """Replace every function that the database knows by its tuned form, and keep what ``main`` needs of the module.
 
     A function for which TVM's design space leaves nothing to decide gets the one schedule there is. Without a
     database nothing is touched on a CPU; on a GPU every function needs a schedule to run, and gets TVM's default.
+    Of the two programs that the module may have for a place of the model, see ``ALTERNATIVE``, the other one is taken
+    where the database has a schedule for it, and no faster one for that of ``main``.
 
     Returns:
         The module, the names of the functions that the database had a schedule for, and of those that found none.
