@@ -35,7 +35,7 @@ from workers.tvm_backend.static import prior_of  # noqa: E402
 
 FEW = settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 Array = NDArray[np.floating]
-BOUNDS = {2: 5e-6, 4: 2e-5}
+BOUNDS = {2: 2e-6, 4: 2e-5}
 """Of the largest error over the largest output."""
 
 
