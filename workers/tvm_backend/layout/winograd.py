@@ -4,7 +4,7 @@ F(m×m, 3×3) makes m × m outputs of (m + 2)² products for each pair of channe
 m = 2, 4 times fewer for m = 4 (Lavin and Gray, "Fast algorithms for convolutional neural networks", 2016). The products
 of all tiles are (m + 2)² matrix products of their own; what stands before and behind them is a few additions.
 
-Rounding: on normal data and weights, 64 to 256 channels, the largest error is 3e-7 to 6e-7 (m = 2) or 4e-6 to 1e-5 (m = 4)
+Rounding: on normal data and 64 to 256 channels, the largest error is 3e-7 to 6e-7 (m = 2) or 4e-6 to 1e-5 (m = 4)
 of the largest output, where a direct kernel's is 9e-7 to 2e-6. Tests bound it by 2e-6 and 2e-5.
 """
 
