@@ -33,9 +33,9 @@ from workers.tvm_backend.rules.registers import boxes  # noqa: E402
 from workers.tvm_backend.rules.winograd import Winograd  # noqa: E402
 from workers.tvm_backend.static import prior_of  # noqa: E402
 
-FEW = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+FEW = settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 Array = NDArray[np.floating]
-BOUNDS = {2: 5e-6, 4: 2e-5}
+BOUNDS = {2: 2e-6, 4: 2e-5}
 """Of the largest error over the largest output."""
 
 
@@ -56,7 +56,7 @@ def test_the_matrices_filter(m: int) -> None:
 
 @pytest.mark.parametrize(("source", "outs", "m"), [
     ((1, 64, 56, 56), 64, 4), ((1, 128, 28, 28), 128, 4), ((1, 256, 14, 14), 256, 2), ((1, 512, 7, 7), 512, None),
-    ((8, 512, 7, 7), 512, 2), ((1, 32, 27, 27), 128, 4), ((1, 3, 224, 224), 64, None),
+    ((8, 512, 7, 7), 512, 4), ((1, 32, 27, 27), 128, 4), ((1, 3, 224, 224), 64, None),
 ])  # fmt: skip
 def test_where_it_may_pay(source: tuple[int, int, int, int], outs: int, m: int | None) -> None:
     assert winograd.fits(convolution(source, outs)) == m
@@ -96,8 +96,8 @@ def exact(x: Array, w: Array, padding: tuple[int, int, int, int]) -> Array:
 
 
 @pytest.mark.parametrize(("m", "image", "outs", "padding"), [
-    (2, (1, 64, 15, 14), 32, (1, 1, 1, 1)), (4, (1, 64, 15, 14), 32, (1, 1, 1, 1)), (4, (2, 20, 9, 8), 18, (0, 2, 1, 0)),
-    (4, (1, 256, 13, 13), 16, (1, 1, 1, 1)),
+    (2, (1, 64, 15, 14), 32, (1, 1, 1, 1)), (4, (1, 64, 15, 14), 32, (1, 1, 1, 1)),
+    (4, (2, 20, 9, 8), 18, (0, 2, 1, 0)), (4, (1, 256, 13, 13), 16, (1, 1, 1, 1)),
 ])  # fmt: skip
 def test_the_error_is_bounded(m: int, image: tuple[int, int, int, int], outs: int, padding: tuple[int, ...]) -> None:
     rng = np.random.default_rng(0)
@@ -125,7 +125,7 @@ def test_sketches_of_any_shape(
     residual: bool,
 ) -> None:  # fmt: skip
     task = conv_winograd(image, outs, padding, m, activation, residual)
-    assert 4 <= check(task) <= 8
+    assert 2 <= check(task, each=1) <= 4
 
 
 def test_it_is_recognised_by_its_structure() -> None:
@@ -134,6 +134,12 @@ def test_it_is_recognised_by_its_structure() -> None:
     for other in (conv_blocked((1, 2, 14, 14), 2, (3, 3), (1, 1), (1, 1, 1, 1)), operator("gemm:64x64x64"),
                   operator("softmax:4x16")):  # fmt: skip
         assert fits(Winograd(), other, here()) == 0
+
+
+def test_the_generator_leaves_the_stages_to_the_rule() -> None:
+    task = conv_winograd((1, 2, 14, 14), 2, (1, 1, 1, 1), 4)
+    (other,) = [body for body in space.generate(task.module, here()) if body.postprocs]
+    assert len(other.knobs) <= 2
 
 
 def test_it_is_a_convolution() -> None:

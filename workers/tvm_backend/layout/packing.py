@@ -33,7 +33,7 @@ def depthwise_weight(weight: Array) -> Array:
 def winograd_weight(weight: Array, m: int) -> Array:
     """[O, C, 3, 3] as ``conv2d_winograd`` takes them: [ceil(O / LANES), m + 2, m + 2, ceil(C / LANES), LANES, LANES].
 
-    Transformed in float64 and rounded to the type of ``weight`` once; zeros are added. The last axis is output channels.
+    Transformed in float64 and rounded to the type of ``weight`` once; zeros are added. Output channels come last.
     """
     g = filtering(m).weight
     found = np.einsum("ir,ocrs,js->ocij", g, weight.astype(np.float64), g).astype(weight.dtype)

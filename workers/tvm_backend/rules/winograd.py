@@ -107,7 +107,7 @@ def match(sch: Schedule, handle: Any) -> WinogradConv | None:
         return None
     before, after = _chain(sch, handle, sch.get_producers), _chain(sch, handle, sch.get_consumers)[:3]
     ranks = [len(sch.get(each).iter_vars) for each in (*before, *after)]
-    if len(before) not in (2, 3) or ranks != [7, 6, 5][:len(before)] + [7, 7, 5]:
+    if len(before) not in (2, 3) or ranks != [*[7, 6, 5][:len(before)], 7, 7, 5]:
         return None
     if any(sch.get(each).init is not None for each in (*before, *after)):
         return None
@@ -196,7 +196,7 @@ def _output_loops(sch: Schedule, plan: Plan) -> _Loops:
 
 
 def _product_loops(sch: Schedule, plan: Plan, loops: _Loops) -> Any:
-    """The products of a group, one element of a tile after the other, box by box; returns the reduction's first loop."""
+    """The products of a group, element by element of a tile and box by box; returns the first loop of the reduction."""
     products = sch.get_sblock(plan.found.products)
     written = sch.cache_write(products, 0, "local")
     sch.compute_at(written, loops.group, preserve_unit_loops=True)
