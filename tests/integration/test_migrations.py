@@ -114,7 +114,7 @@ def test_a_model_may_have_a_row_for_each_preparation_after_it(before: str) -> No
 
 def test_tasks_of_before_alternatives_stand_for_nothing_and_jobs_had_no_winograd(before: str) -> None:
     migrate(before, "0003")
-    engine = create_engine(before)
+    engine = create_engine(before, foreign_keys=False)
     insert(engine, "job_tasks", **JOB_TASK)
     migrate(before)
     with session_factory(engine)() as session:
@@ -126,7 +126,7 @@ def test_tasks_of_before_alternatives_stand_for_nothing_and_jobs_had_no_winograd
         session.add(JobTask(**{**JOB_TASK, "workload_hash": "w2", "alternative_of": "w1"}))
         session.flush()
         session.delete(session.scalars(sa.select(JobTask).where(JobTask.alternative_of.is_not(None))).one())
-    downgrade(create_engine(before, foreign_keys=False), "0003")
+    downgrade(engine, "0003")
     migrate(before)
     with session_factory(engine).begin() as session:
         session.add(JobTask(**{**JOB_TASK, "workload_hash": "w2"}))

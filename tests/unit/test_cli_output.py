@@ -80,7 +80,8 @@ SUMMARY = {
         {"tunable": True, "in_use": True, "trials": 400, "best_latency": 1e-3, "untuned_latency": 2e-3,
          "verified": {"error": 2.4e-7}},
         {"tunable": True, "in_use": True, "trials": 0, "best_latency": None, "untuned_latency": None, "verified": None},
-        {"tunable": False, "in_use": True, "trials": 0, "best_latency": 1e-3, "untuned_latency": 1e-3, "verified": None},
+        {"tunable": False, "in_use": True, "trials": 0, "best_latency": 1e-3, "untuned_latency": 1e-3,
+         "verified": None},
     ],
 }  # fmt: skip
 
