@@ -23,7 +23,9 @@ ANCHORS = (
     "mean", "variance", "sum", "prod",
 )
 """Operator names that give a fused function its character, the most telling first."""
-BLOCKED = (("depthwise_conv2d_blocked", "depthwise_conv2d"), ("conv2d_blocked", "conv2d"), ("matmul_packed", "matmul"))
+BLOCKED = (
+    ("depthwise_conv2d", "depthwise_conv2d"), ("conv2d_blocked", "conv2d"), ("matmul_packed", "matmul"),
+)  # fmt: skip
 """The families of the functions that blocked layouts bring, by what stands in their names."""
 
 
