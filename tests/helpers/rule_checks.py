@@ -79,11 +79,11 @@ def dense(rows: tuple[int, ...], columns: int, depth: int, activation: str = "re
                  activation, (*rows, columns) if residual else None)
 
 
-def dense_packed(rows: tuple[int, ...], panels: int, depth: int, activation: str = "relu", residual: bool = False
-                 ) -> Extracted:
-    """A dense layer, weights in panels."""
-    columns = panels * LANES
-    return fused([(*rows, depth), (panels, depth, LANES)], lambda b, x, w: b.emit_te(matmul_packed, x, w), (columns,),
+def dense_packed(rows: tuple[int, ...], panels: int, depth: int, activation: str = "relu", residual: bool = False,
+                 lanes: int = LANES) -> Extracted:
+    """A dense layer, weights in panels of ``lanes`` columns."""
+    columns = panels * lanes
+    return fused([(*rows, depth), (panels, depth, lanes)], lambda b, x, w: b.emit_te(matmul_packed, x, w), (columns,),
                  activation, (*rows, columns) if residual else None)
 
 

@@ -170,6 +170,25 @@ def test_depthwise_convolutions_of_any_shape(
 
 
 @FEW
+@given(
+    st.integers(1, 20), image, image, st.sampled_from([1, 3, 5]), st.integers(1, 2), st.integers(0, 2),
+    st.integers(1, 2), st.booleans(),
+)  # fmt: skip
+def test_depthwise_convolutions_whose_rows_are_cut(
+    channels: int, height: int, width: int, kernel: int, down: int, padding: int, dilation: int, epilogue: bool
+) -> None:
+    window = dilation * (kernel - 1) + 1
+    x, w = tensor(2, channels, max(height, window), max(width, window)), tensor(channels, 1, kernel, kernel, name="w")
+    made = compute.depthwise_conv2d_rows(x, w, down, (padding,) * 4, (dilation, dilation))
+    plain = topi.nn.group_conv2d_nchw(x, w, (down, 1), padding, dilation, channels)
+    task, expected = program(x, w, made), program(x, w, plain)
+    found = run(tir.load_module(task.module), task)
+    np.testing.assert_allclose(found, run(tir.load_module(expected.module), expected), rtol=2e-5, atol=2e-5)
+    bias = tensor(1, channels, 1, 1, name="bias")
+    assert check(program(x, w, bias, topi.nn.relu(topi.add(made, bias))) if epilogue else task, Depthwise()) >= 1
+
+
+@FEW
 @given(st.integers(2, 4), st.integers(1, 3), st.integers(1, 3), image, st.sampled_from([1, 3]))
 def test_convolutions_of_several_groups(groups: int, inputs: int, outputs: int, side: int, kernel: int) -> None:
     x = te.placeholder((1, groups * inputs, side, side + 1), "float32", "x")

@@ -39,6 +39,12 @@ def test_dense_layers_whose_weights_are_packed(
     assert check(dense_packed(rows, panels, depth, activation, residual)) >= 1
 
 
+@pytest.mark.parametrize("lanes", [4, 8])
+@pytest.mark.parametrize("rows", [1, 5])
+def test_narrow_panels_are_products_too(rows: int, lanes: int) -> None:
+    assert check(dense_packed((rows,), 125, 24, lanes=lanes)) >= 1
+
+
 @FEW
 @given(st.sampled_from(["gemm:{m}x{n}x{k}", "dense:{m}x{n}x{k}", "bmm:{b}x{m}x{n}x{k}"]), small, small, small, small)
 def test_products_of_any_shape(form: str, b: int, m: int, n: int, k: int) -> None:

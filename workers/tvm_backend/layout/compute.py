@@ -68,6 +68,41 @@ def depthwise_conv2d_blocked(x: te.Tensor, w: te.Tensor, stride: tuple[int, int]
     return te.compute((n, blocks, out_h, out_w, lanes), value, name="depthwise_conv2d_blocked")
 
 
+def depthwise_conv2d_rows(x: te.Tensor, w: te.Tensor, down: int, padding: tuple[int, int, int, int],
+                          dilation: tuple[int, int]) -> te.Tensor:
+    """Convolution of each channel by itself on plain maps, whose rows are computed in whole vectors and then cut.
+
+    Args:
+        x: [N, C, H, W].
+        w: [C, 1, KH, KW].
+        down: stride of the height; that of the width is one.
+        padding: top, left, bottom, right.
+        dilation: of height and width.
+
+    Returns:
+        [N, C, Y, X].
+    """
+    n, channels, height, width = (int(d) for d in x.shape)
+    _, _, kh, kw = (int(d) for d in w.shape)
+    (dy, dx), (top, left, bottom, _) = dilation, padding
+    out_h, out_w = _extent(height, kh, down, padding[0::2], dy), _extent(width, kw, 1, padding[1::2], dx)
+    lanes = LANES if out_w > LANES // 2 else LANES // 2
+    wide = -(-out_w // lanes) * lanes
+
+    def border(b: Any, c: Any, y: Any, z: Any) -> Any:
+        inside = tirx.all(y >= top, y < height + top, z >= left, z < width + left)
+        return tirx.if_then_else(inside, x[b, c, y - top, z - left], tirx.const(0, x.dtype))
+
+    source = te.compute((n, channels, height + top + bottom, wide + dx * (kw - 1)), border, name="padded")
+    ky, kx = te.reduce_axis((0, kh), "ky"), te.reduce_axis((0, kw), "kx")
+
+    def value(b: Any, c: Any, y: Any, z: Any) -> Any:
+        return te.sum(source[b, c, y * down + ky * dy, z + kx * dx] * w[c, 0, ky, kx], axis=[ky, kx])
+
+    full = te.compute((n, channels, out_h, wide), value, name="depthwise_conv2d_rows")
+    return te.compute((n, channels, out_h, out_w), lambda *at: full(*at), name="cut")
+
+
 def matmul_packed(x: te.Tensor, w: te.Tensor) -> te.Tensor:
     """Product with weights in panels of columns.
 

@@ -34,6 +34,7 @@ class Convolution:
         stride, dilation: of height and width.
         padding: top, left, bottom, right.
         depthwise: each channel by itself.
+        columns: of its result.
         macs: its multiplications.
     """
 
@@ -43,6 +44,7 @@ class Convolution:
     padding: tuple[int, int, int, int]
     dilation: tuple[int, int]
     depthwise: bool
+    columns: int
     macs: int
 
 
@@ -64,7 +66,7 @@ def match(call: relax.Expr) -> Convolution | None:
         return None
     top, left, bottom, right = (int(v) for v in attrs.padding)
     return Convolution(weight, source, _pair(attrs.strides), (top, left, bottom, right), _pair(attrs.dilation),
-                       depthwise, size(call) * weight[0].size)
+                       depthwise, out[3], size(call) * weight[0].size)
 
 
 def block(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:
@@ -88,6 +90,15 @@ def block(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None
         source, inner = values.in_shape(data, (*found.source, 1)), 1
     weight = folding.to_constant(packing.conv2d_weight(found.weight, inner))
     return values.call(compute.conv2d_blocked, source, weight, *options)
+
+
+def depthwise_rows(values: Values, call: relax.Expr) -> relax.Expr | None:
+    """A depthwise convolution that stays plain, and whose rows do not fill vectors; None for anything else."""
+    found = match(call)
+    if found is None or not found.depthwise or found.stride[1] != 1 or found.columns % LANES == 0:
+        return None
+    return values.call(compute.depthwise_conv2d_rows, values.plain(call.args[0]), call.args[1], found.stride[0],
+                       found.padding, found.dilation)
 
 
 def pack_matmul(values: Values, call: relax.Expr) -> relax.Expr | None:

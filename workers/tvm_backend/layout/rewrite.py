@@ -64,7 +64,7 @@ def _plain(values: Values, value: relax.Expr) -> relax.Expr:
         return relax.TupleGetItem(values.plain(value.tuple_value), value.index)
     if not isinstance(value, relax.Call):
         return value
-    for product in (convolution.pack_matmul, convolution.group_product):
+    for product in (convolution.pack_matmul, convolution.group_product, convolution.depthwise_rows):
         packed = product(values, value)
         if packed is not None:
             return packed

@@ -16,7 +16,9 @@ class Depthwise(Rule):
     any other product in which one operand depends on every axis of the output, as in convolutions of several groups.
 
     Sketches: padding copied by bands or read where it is; in NCHW also rows that the compiler vectorises. Knobs: rows
-    of a band and of a tile, columns of a tile. What follows is computed on the tile.
+    of a band and of a tile, columns of a tile. What follows is computed on the tile. Where rows were made longer, to
+    whole vectors, there is one: a thread copies the planes of some channels, zeros around them, and computes whole rows
+    of those; knobs: channels of a thread's chunk, rows of a tile.
     """
 
     def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:

@@ -34,15 +34,20 @@ class PackedMatmul(Rule):
     def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:
         """See ``Rule``."""
         found = find(sch)
-        if found is None or found.dtype != "float32" or found.panel % machine.lanes:
+        if found is None or found.dtype != "float32" or _odd(found.panel, machine.lanes):
             return
         if not foldable(sch, sch.get_sblock(found.block)):
             return
         lanes = found.panel or machine.lanes
         shape = found.extents[tiled_axis(found)], -(-found.extents[found.column] // lanes)
-        for tile in product_tiles(machine, lanes // machine.lanes, *shape):
+        for tile in product_tiles(machine, max(1, lanes // machine.lanes), *shape):
             for packing in packings(sch, found, lanes):
                 yield partial(_schedule, plan=Plan(found, lanes, tile, packing))
+
+
+def _odd(panel: int, lanes: int) -> bool:
+    """A panel is neither some whole registers nor a part that divides one."""
+    return panel > 0 and panel % lanes > 0 and lanes % panel > 0
 
 
 def packings(sch: Schedule, found: Contraction, lanes: int) -> tuple[Packing, ...]:

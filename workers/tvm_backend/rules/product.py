@@ -14,7 +14,7 @@ from tvm.s_tir import Schedule
 
 from workers.tvm_backend.rules.contraction import Contraction
 from workers.tvm_backend.rules.registers import Tile, innermost, largest_divisor
-from workers.tvm_backend.rules.stages import fused
+from workers.tvm_backend.rules.stages import LEAST_LANES, fused, widest
 
 UNROLLED = 8
 """Steps of the reduction that are unrolled at most."""
@@ -59,6 +59,12 @@ class Plan:
         extents = self.found.extents
         return bool(extents[self.found.column] % self.lanes or extents[tiled_axis(self.found)] % self.tile.scalars)
 
+    @property
+    def piece(self) -> int:
+        """Lanes that are copied at a time: where columns pad the last panel, so few that one test does for all."""
+        found = widest(self.found.extents[self.found.column], self.lanes)
+        return found if found >= LEAST_LANES else 1
+
 
 def tiled_axis(found: Contraction) -> int:
     """The longest row axis. The others are not fused with it: a tile across the end of one is no box of the result, and
@@ -95,7 +101,7 @@ def arrange(sch: Schedule, block: Any, written: Any, pack: Pack | None, plan: Pl
     sch.reverse_compute_at(written, loops.rows, preserve_unit_loops=True)
     sch.parallel(sch.fuse(*loops.outer))
     if pack is not None:
-        _pack_loops(sch, pack, plan.lanes, loops.panels if plan.packing is Packing.INSIDE else None)
+        _pack_loops(sch, pack, plan, loops.panels if plan.packing is Packing.INSIDE else None)
     sch.unroll(loops.steps)
     innermost(sch, block, 3)
     innermost(sch, sch.decompose_reduction(block, loops.reduction), 3)
@@ -130,18 +136,18 @@ def _tile(sch: Schedule, block: Any, plan: Plan) -> _Loops:
 
 
 def _write_back_loops(sch: Schedule, written: Any, plan: Plan) -> None:
-    """A vector at a time; where columns are cut off, all of a row at a time, because they are no whole vectors."""
+    """A vector at a time, or all of a row where no vector divides its columns."""
     *_, rows, columns = sch.get_loops(written)
     sch.unroll(rows)
-    if plan.found.extents[plan.found.column] % plan.lanes:
+    if plan.piece == 1:
         sch.vectorize(columns)
         return
-    panels, lane = sch.split(columns, [None, plan.lanes], preserve_unit_iters=True)
+    panels, lane = sch.split(columns, [None, plan.piece], preserve_unit_iters=True)
     sch.unroll(panels)
     sch.vectorize(lane)
 
 
-def _pack_loops(sch: Schedule, pack: Pack, lanes: int, around: Any | None) -> None:
+def _pack_loops(sch: Schedule, pack: Pack, plan: Plan, around: Any | None) -> None:
     """Some panels at a time, so that what is read lies together.
 
     Args:
@@ -150,7 +156,7 @@ def _pack_loops(sch: Schedule, pack: Pack, lanes: int, around: Any | None) -> No
     if around is not None:
         sch.compute_at(pack.block, around, preserve_unit_loops=True)
     own = sch.get_loops(pack.block)[-pack.rank:]
-    panel, lane = sch.split(own[pack.column], [None, lanes], preserve_unit_iters=True)
+    panel, lane = sch.split(own[pack.column], [None, plan.lanes], preserve_unit_iters=True)
     rest = [loop for at, loop in enumerate(own) if at >= pack.lead and at != pack.column]
     if around is None:
         together = largest_divisor(int(sch.get(panel).extent), PACKED_TOGETHER)
@@ -159,4 +165,7 @@ def _pack_loops(sch: Schedule, pack: Pack, lanes: int, around: Any | None) -> No
         sch.parallel(fused(sch, [*own[:pack.lead], outer]))
     else:
         sch.reorder(*own[:pack.lead], *rest, panel, lane)
+    if 1 < plan.piece < plan.lanes:
+        pieces, lane = sch.split(lane, [None, plan.piece], preserve_unit_iters=True)
+        sch.unroll(pieces)
     sch.vectorize(lane)

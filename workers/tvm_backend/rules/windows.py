@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -35,6 +35,7 @@ class Window:
         blocked: the contiguous axis is no part of the window: channels of a block.
         stride: of the contiguous axis.
         factors: tensors that are multiplied; one is a pooling.
+        cut: what follows leaves out the end of each row, which fills up the last vector.
     """
 
     stage: Stage
@@ -42,6 +43,12 @@ class Window:
     blocked: bool
     stride: int
     factors: int
+    cut: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whole planes are reduced."""
+        return len(self.stage.spatial) > 3 and self.stage.spatial[-3:-1] == (1, 1)
 
 
 def match(sch: Schedule) -> Window | None:
@@ -51,9 +58,15 @@ def match(sch: Schedule) -> Window | None:
     if not stages or len(reductions) != 1 or not all(stage.float32 for stage in stages):
         return None
     stage, at = reductions[0], stages.index(reductions[0])
-    if any(later.spatial != stage.spatial for later in stages[at + 1 :]) or len(stage.spatial) < 2:
+    if any(later.spatial[:-1] != stage.spatial[:-1] for later in stages[at + 1 :]) or len(stage.spatial) < 2:
         return None
-    return _window(stage, tuple(source.name for source in stages[:at]))
+    found = _window(stage, tuple(source.name for source in stages[:at]))
+    if found is None or all(later.spatial == stage.spatial for later in stages[at + 1 :]):
+        return found
+    ends = {later.spatial[-1] for later in stages[at + 1 :]}
+    # Only to fill up vectors is a row made longer than what is left of it.
+    fits = len(ends) == 1 and max(ends) < stage.spatial[-1] and not found.blocked and found.stride == 1
+    return replace(found, cut=True) if fits and found.sources else None
 
 
 def _window(stage: Stage, sources: tuple[str, ...]) -> Window | None:
@@ -100,10 +113,12 @@ def variants(found: Window, machine: Machine) -> Iterator[Variant]:
     extent = found.stage.spatial[-1]
     lanes = widest(extent, max(machine.lanes, extent if found.blocked and extent <= 64 else 0))
     choices = [lanes] if lanes >= LEAST_LANES and found.stride == 1 else []
-    if not found.blocked:
+    if found.cut and not choices:
+        return
+    if not found.blocked and not found.cut:
         choices.append(1)
     for each in choices or [1]:
-        for copied in (True, False) if found.sources else (False,):
+        for copied in (True,) if found.cut else (True, False) if found.sources else (False,):
             yield partial(_schedule, plan=Plan(found, each, copied))
 
 
@@ -113,15 +128,21 @@ def _schedule(sch: Schedule, plan: Plan) -> None:
         sch.compute_inline(sch.get_sblock(name))
     block = sch.get_sblock(stage.name)
     last = fold(sch, block)
-    tile = sch.cache_write(block, 0, "local")
+    if last is not None and plan.found.cut:
+        sch.set_scope(block, 0, "local")
+        tile = sch.get_sblock(last)
+    else:
+        tile = sch.cache_write(block, 0, "local")
     nest = _tile(sch, block, plan) if plan.lanes > 1 else _rows(sch, block, plan)
-    if last is not None:
+    if last is not None and not plan.found.cut:
         sch.reverse_compute_inline(sch.get_sblock(last))
     sch.reverse_compute_at(tile, nest.tile, preserve_unit_loops=True)
-    sch.parallel(fused(sch, nest.threads))
+    threads = fused(sch, nest.threads)
+    sch.parallel(threads)
     if plan.copied:
         copy = sch.get_sblock(sources[-1])
-        sch.compute_at(copy, nest.plane, preserve_unit_loops=True)
+        # A plane is not read right after it was written, in narrower pieces: loads would wait for the stores.
+        sch.compute_at(copy, threads if plan.found.cut else nest.plane, preserve_unit_loops=True)
         _copy_loops(sch, copy, plan)
     if math.prod(stage.reduction) <= MOST_UNROLLED:
         for loop in nest.window:
@@ -129,7 +150,8 @@ def _schedule(sch: Schedule, plan: Plan) -> None:
     count = len(nest.inner)
     if count:
         unroll_and_vectorize(sch, nest.inner)
-        unroll_and_vectorize(sch, sch.get_loops(tile)[-count:])
+        if not plan.found.cut:  # what is left of a row is no vector: the compiler makes some of it
+            unroll_and_vectorize(sch, sch.get_loops(tile)[-count:])
     init = sch.decompose_reduction(block, nest.window[0])
     if count:
         unroll_and_vectorize(sch, sch.get_loops(init)[-count:])
@@ -155,10 +177,16 @@ def _tile(sch: Schedule, block: Any, plan: Plan) -> _Nest:
     else:
         planes.append(vectors)
     p0, p1 = _planes(sch, planes)
-    band, y0, y1 = sch.split(row, sch.sample_perfect_tile(row, 3, MOST_ROWS), preserve_unit_iters=True)
-    x0, x1 = sch.split(column, sch.sample_perfect_tile(column, 2, MOST_COLUMNS), preserve_unit_iters=True)
-    sch.reorder(*p0, band, *p1, y0, x0, *window, y1, x1, lane)
-    return _Nest([*p0, band], [band, *p1][-1], x0, window, [y1, x1, lane])
+    if plan.found.cut:
+        # Whole planes and rows: a part of them would have bounds in each of its loops.
+        factors = sch.sample_perfect_tile(row, 2, MOST_ROWS)
+        x0, x1 = sch.split(column, [1, None], preserve_unit_iters=True)
+    else:
+        factors = sch.sample_perfect_tile(row, 3, MOST_ROWS)
+        x0, x1 = sch.split(column, sch.sample_perfect_tile(column, 2, MOST_COLUMNS), preserve_unit_iters=True)
+    *bands, y0, y1 = sch.split(row, factors, preserve_unit_iters=True)
+    sch.reorder(*p0, *bands, *p1, y0, x0, *window, y1, x1, lane)
+    return _Nest([*p0, *bands], [*p0, *bands, *p1][-1], x0, window, [y1, x1, lane])
 
 
 def _rows(sch: Schedule, block: Any, plan: Plan) -> _Nest:
@@ -176,6 +204,9 @@ def _axes(sch: Schedule, block: Any, plan: Plan) -> list[Any]:
     rank, loops = len(plan.found.stage.spatial), sch.get_loops(block)
     spatial, window = list(loops[:rank]), list(loops[rank:])
     if plan.found.blocked and rank > 2:
+        if plan.found.whole:  # several blocks at a time: a sum alone would wait for itself
+            *others, last, row, column, lane = spatial
+            return [*others, row, last, column, lane, window]
         return [*spatial, window]
     return [*spatial[:-1], None, spatial[-1], window]
 
@@ -193,3 +224,7 @@ def _copy_loops(sch: Schedule, block: Any, plan: Plan) -> None:
     if plan.found.blocked and plan.lanes > 1:
         _, lane = sch.split(sch.get_loops(block)[-1], [None, plan.lanes], preserve_unit_iters=True)
         sch.vectorize(lane)
+    elif plan.found.cut:
+        loop = sch.get_loops(block)[-2]
+        if sch.can_decompose_padding(block, loop):  # zeros first, and then rows without a test for each element
+            sch.decompose_padding(block, loop)
