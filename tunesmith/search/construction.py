@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from tunesmith.search.base import Prior
-from tunesmith.search.shares import HALF, UNKNOWN, divide, shares, turn
+from tunesmith.search.shares import HALF, divide, shares, turn
 from tunesmith.space.base import Batch, Floats, Ints
 from tunesmith.space.space import Space, concat, first_of_each
 
@@ -22,6 +22,8 @@ KEPT = 256
 """Points of each sketch that are improved."""
 STEPS = 4
 """How often each of them is moved to neighbours."""
+DOUBT = float(np.log(5.0))
+"""How far a prior may err between sketches, in logarithms."""
 APART = 2
 """Knobs in which two proposed points of a sketch differ at least, where it has so many."""
 
@@ -29,7 +31,7 @@ APART = 2
 def construct(space: Space, prior: Prior, rng: np.random.Generator, n: int) -> Batch:
     """Up to ``n`` distinct points that the prior thinks best, unlike each other; none where it knows none.
 
-    Sketches take turns by the best that the prior expects of each.
+    Every other one is that of the sketch whose turn it is, by the best that the prior expects of each.
     """
     pool = space.at(rng.permutation(space.size)) if space.size <= DRAWN else space.sample(rng, DRAWN)
     if np.isnan(prior(pool.take(slice(0, PROBED)))).all():
@@ -76,23 +78,26 @@ def _expected(space: Space, pool: Batch, cost: Floats) -> Floats:
     best, known = np.full(len(space.sketches), np.inf), np.flatnonzero(~np.isnan(cost))
     np.minimum.at(best, pool.sketch[known], cost[known])
     leader = float(best.min()) if len(known) else 1.0
-    return shares(np.where(np.isfinite(best), best, leader), UNKNOWN)
+    return shares(np.where(np.isfinite(best), best, leader), DOUBT)
 
 
 def _unlike(space: Space, pool: Batch, share: Floats, n: int) -> Ints:
-    """Rows of a sorted pool, the best of the sketch whose turn it is, each not too near to one that was taken before;
-    then whatever is left."""
+    """Rows of a sorted pool, alternately the best and the best of the sketch whose turn it is, each not too near to one
+    that was taken before; then whatever is left."""
     left, taken = np.ones(len(pool), dtype=np.bool_), list[int]()
     count = np.zeros(len(share), dtype=np.int64)
     while left.any() and len(taken) < n:
-        open_ = np.bincount(pool.sketch[left], minlength=len(share)) > 0
-        next_ = turn(share, count, open_)
-        row = int(np.argmax(left & (pool.sketch == next_)))
+        wanted = left
+        if len(taken) % 2:
+            open_ = np.bincount(pool.sketch[left], minlength=len(share)) > 0
+            wanted = left & (pool.sketch == turn(share, count, open_))
+        row = int(np.argmax(wanted))
+        mine = pool.sketch[row]
         taken.append(row)
-        count[next_] += 1
-        movable = sum(knob.size > 1 for knob in space.sketches[next_].knobs)
+        count[mine] += 1
+        movable = sum(knob.size > 1 for knob in space.sketches[mine].knobs)
         near = (pool.choice != pool.choice[row]).sum(axis=1) < min(APART, movable)
-        left &= ~((pool.sketch == next_) & near)
+        left &= ~((pool.sketch == mine) & near)
         left[row] = False
     rest = np.setdiff1d(np.arange(len(pool)), taken)
     return np.array([*taken, *rest[:n - len(taken)].tolist()], dtype=np.int64)

@@ -20,7 +20,7 @@ SPACED = 3
 NOISE = 0.1
 """How far behind, in logarithms, a sketch may be that is not getting better: noise, and what neighbours still gain."""
 UNKNOWN = float(np.log(2.0))
-"""How far it may come where too little was tried to know; and how far a prior may err between sketches."""
+"""How far it may come where too little was tried to know."""
 EXPLORED = 0.04
 """Share that goes to all sketches alike."""
 HALF = 0.5
