@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, fields
 
-PIPELINE = "tunesmith.prepare/1"
+PIPELINE = "tunesmith.prepare/2"
 """Version of the preparing passes. A module prepared by other passes has other structural hashes."""
 BLOCKED, FAST_MATH, WINOGRAD = "blocked", "fast-math", "winograd"
 
