@@ -44,7 +44,8 @@ def convolution(source: tuple[int, int, int, int], outs: int, kernel: int = 3, s
     """With padding that keeps the extents of the map at stride 1."""
     channels = 1 if depthwise else source[1]
     return Convolution(np.zeros((outs, channels, kernel, kernel), dtype), source, (stride, stride),
-                       (kernel // 2,) * 4, (dilation, dilation), depthwise, outs * channels * kernel**2)
+                       (kernel // 2,) * 4, (dilation, dilation), depthwise, source[3] // stride,
+                       outs * channels * kernel**2)
 
 
 @pytest.mark.parametrize("m", [2, 4])

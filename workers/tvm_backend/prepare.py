@@ -76,19 +76,22 @@ def prepare(mod: tvm.IRModule, preparation: Preparation = PLAIN) -> Prepared:
 
 
 def _blocked(simple: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
+    packed = layout.Packed()
     try:
-        mod = _lower(_laid_out(simple, winograd=False), preparation)
+        mod = _lower(_laid_out(simple, False, packed), preparation)
     except Exception:
         # Nobody should lose a model to what is meant to make it faster.
         log.warning("blocked layouts do not fit the model, it is prepared without them", exc_info=True)
         return _lower(simple, dataclasses.replace(preparation, blocked=False))
-    return _with_winograd(mod, simple, preparation) if preparation.winograd else mod
+    return _with_winograd(mod, simple, preparation, packed) if preparation.winograd else mod
 
 
-def _with_winograd(mod: tvm.IRModule, simple: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
+def _with_winograd(
+    mod: tvm.IRModule, simple: tvm.IRModule, preparation: Preparation, packed: layout.Packed
+) -> tvm.IRModule:
     """``mod`` with Winograd convolutions as alternatives; as it is where there are none or they fit in nowhere."""
     try:
-        other = _laid_out(simple, winograd=True)
+        other = _laid_out(simple, True, packed)
         if not any(conv2d_winograd.__name__ in str(var.name_hint) for var in other.functions):
             return mod
         return alternatives.join(mod, _lower(other, preparation))
@@ -98,10 +101,10 @@ def _with_winograd(mod: tvm.IRModule, simple: tvm.IRModule, preparation: Prepara
         return mod
 
 
-def _laid_out(simple: tvm.IRModule, winograd: bool) -> tvm.IRModule:
+def _laid_out(simple: tvm.IRModule, winograd: bool, packed: layout.Packed) -> tvm.IRModule:
     """With feature maps in blocks of channels."""
     def block(module: tvm.IRModule, _: Any) -> tvm.IRModule:
-        return layout.block(module, winograd)
+        return layout.block(module, winograd, packed)
 
     passes = [
         tvm.transform.module_pass(block, opt_level=0, name="tunesmith.block"),

@@ -77,18 +77,18 @@ def block(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None
     data = call.args[0]
     options = found.stride, found.padding, found.dilation
     if found.depthwise:
-        weight = folding.to_constant(packing.depthwise_weight(found.weight))
+        weight = values.packed.of(call.args[1], packing.depthwise_weight)
         return values.call(compute.depthwise_conv2d_blocked, values.blocked(data), weight, *options)
     filled = found.source[1] % LANES == 0
     if values.is_blocked(data) and (filled or not values.is_plain(data)):
         source, inner = values.blocked(data), LANES
         tile = winograd.fits(found) if values.winograd else None
         if tile is not None:
-            transformed = folding.to_constant(packing.winograd_weight(found.weight, tile))
+            transformed = values.packed.of(call.args[1], packing.winograd_weight, tile)
             return values.call(winograd.conv2d_winograd, source, transformed, found.padding, tile)
     else:  # a kernel that takes one value for all its outputs does not mind how far the next channel lies away
         source, inner = values.in_shape(data, (*found.source, 1)), 1
-    weight = folding.to_constant(packing.conv2d_weight(found.weight, inner))
+    weight = values.packed.of(call.args[1], packing.conv2d_weight, inner)
     return values.call(compute.conv2d_blocked, source, weight, *options)
 
 
@@ -111,7 +111,7 @@ def pack_matmul(values: Values, call: relax.Expr) -> relax.Expr | None:
     lanes = packing.panel_lanes(weight[1])
     if lanes is None:
         return None
-    packed = folding.to_constant(packing.panels(folding.constant_array(call.args[1]), lanes))
+    packed = values.packed.of(call.args[1], packing.panels, lanes)
     return values.call(compute.matmul_packed, values.reshaped(call.args[0]), packed)
 
 

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import tvm
 from numpy.typing import NDArray
 
+from workers.tvm_backend import folding
 from workers.tvm_backend.layout.compute import LANES
 from workers.tvm_backend.layout.cook_toom import filtering
 
 Array = NDArray[Any]
 FEWEST_COLUMNS = 4
 """Narrower panels than this fill no vector register of any CPU."""
+
+
+class Packed:
+    """Constants in other shapes, each made once however often a model is laid out: large models have large weights."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[Any, ...], tvm.ir.GenericConst] = {}
+
+    def of(self, constant: tvm.ir.GenericConst, pack: Callable[..., Array], *args: Any) -> tvm.ir.GenericConst:
+        """``pack`` of the constant's array and ``args``, as a constant."""
+        key = (constant, pack, *args)
+        if key not in self._made:
+            self._made[key] = folding.to_constant(pack(folding.constant_array(constant), *args))
+        return self._made[key]
 
 
 def conv2d_weight(weight: Array, inner: int) -> Array:

@@ -8,11 +8,12 @@ from tvm import relax
 from workers.tvm_backend.layout import convolution, operators, reshapes
 from workers.tvm_backend.layout.expressions import Binding, operator
 from workers.tvm_backend.layout.outlook import Outlook, Role
+from workers.tvm_backend.layout.packing import Packed
 from workers.tvm_backend.layout.simplify import simplified
 from workers.tvm_backend.layout.values import Values
 
 
-def block(mod: tvm.IRModule, winograd: bool = False) -> tvm.IRModule:
+def block(mod: tvm.IRModule, winograd: bool = False, packed: Packed | None = None) -> tvm.IRModule:
     """Rewrite ``main`` so that feature maps stay in blocks of channels from one convolution to the next.
 
     ``main`` takes and returns what it did. A value is converted where an operator needs the other layout, once in each
@@ -22,6 +23,7 @@ def block(mod: tvm.IRModule, winograd: bool = False) -> tvm.IRModule:
     Args:
         mod: imported and folded, its operators not yet legalised.
         winograd: take Winograd's algorithm for convolutions where it fits; nothing else changes by that.
+        packed: constants that another layout of the model has packed already.
     """
     bindings = _straight(mod)
     if bindings is None:
@@ -31,7 +33,8 @@ def block(mod: tvm.IRModule, winograd: bool = False) -> tvm.IRModule:
     builder = relax.BlockBuilder(tvm.IRModule(rest, attrs=mod.attrs))
     with builder.function("main", list(main.params)):
         with builder.dataflow():
-            values = Values(builder, main.params, Outlook(bindings, main.body.body, _role), winograd)
+            outlook = Outlook(bindings, main.body.body, _role)
+            values = Values(builder, main.params, outlook, winograd, packed or Packed())
             _rebuild(values, bindings)
             result = builder.emit_output(values.plain(main.body.body))
         builder.emit_func_output(result)

@@ -38,12 +38,14 @@ class Values:
         builder: where the new function grows.
         outlook: what follows each variable.
         winograd: whether blocked convolutions are computed by Winograd's algorithm where it fits.
+        packed: constants in other shapes.
     """
 
     def __init__(
-        self, builder: relax.BlockBuilder, params: Iterable[relax.Var], outlook: Outlook, winograd: bool
-    ) -> None:
-        self.builder, self.outlook, self.winograd = builder, outlook, winograd
+        self, builder: relax.BlockBuilder, params: Iterable[relax.Var], outlook: Outlook, winograd: bool,
+        packed: packing.Packed,
+    ) -> None:  # fmt: skip
+        self.builder, self.outlook, self.winograd, self.packed = builder, outlook, winograd, packed
         self._values: dict[relax.Var, _Value] = {param: _Value(plain=param) for param in params}
         self._tuples: dict[relax.Var, relax.Tuple] = {}
         self._parts: dict[relax.Var, list[relax.Expr]] = {}
