@@ -92,8 +92,7 @@ def weights(session: Session, job: Job, workload: str) -> ModelWeights | None:
     A GPU's kernels are timed warm: they find what the run before left in its cache.
     """
     task = session.get(ModelTask, (job.model_id, workload))
-    target = session.get(TargetRow, job.target_hash) if job.target_hash else None
-    if task is None or not task.weights or target is None or target.json.get("kind") != "llvm":
+    if task is None or not task.weights or not _streams(session, job):
         return None
     size = session.get_one(Model, job.model_id).params_size
     return ModelWeights(arguments=tuple(task.weights), size=size)
@@ -102,3 +101,20 @@ def weights(session: Session, job: Job, workload: str) -> ModelWeights | None:
 def cache_of(session: Session, job: Job, workload: str) -> CacheState:
     """Where the runs of a workload of the job find their arguments, on a device that can see to it."""
     return CacheState.WARM if weights(session, job, workload) is None else CacheState.STREAMED
+
+
+def caches_of(session: Session, job: Job) -> dict[str, CacheState]:
+    """:func:`cache_of` every workload of the job's model."""
+    streams = _streams(session, job)
+    rows = session.execute(
+        sa.select(ModelTask.workload_hash, ModelTask.weights).where(ModelTask.model_id == job.model_id)
+    )
+    return {
+        workload: CacheState.STREAMED if streams and arguments else CacheState.WARM for workload, arguments in rows
+    }
+
+
+def _streams(session: Session, job: Job) -> bool:
+    """Whether the job's target is one whose kernels are timed with their weights where the model has them."""
+    target = session.get(TargetRow, job.target_hash) if job.target_hash else None
+    return target is not None and target.json.get("kind") == "llvm"

@@ -21,8 +21,7 @@ def of_job(session: Session, job: Job, tasks: Sequence[JobTask]) -> dict[str, Sc
         tasks: all of the job's, whose target is known.
     """
     assert job.target_hash is not None
-    caches = {task.workload_hash: models.cache_of(session, job, task.workload_hash) for task in tasks}
-    found = schedules.of_workloads(session, caches, job.target_hash, simulated=job.simulated)
+    found = schedules.of_workloads(session, models.caches_of(session, job), job.target_hash, simulated=job.simulated)
     better = {task.workload_hash: _better(task, found) for task in tasks}
     used = in_use(_latencies(tasks, better))
     return {key: champion for key, champion in better.items() if key in used}

@@ -189,3 +189,13 @@ def check(task: Extracted, each: int = 2, seed: int = 0) -> int:
     for mod in mods:
         np.testing.assert_allclose(run(mod, task, here()), expected, rtol=1e-4, atol=1e-4)
     return len(mods)
+
+
+def check_vectors(task: Extracted, target: Target, register: str) -> None:
+    """Nearly all fused multiply-adds of every own sketch of ``task`` name ``register``, the target's vectors."""
+    mods = scheduled(task, target, each=1)
+    assert mods
+    for mod in mods:
+        text = str(tvm.compile(mod, target=tir.tvm_target(target)).mod.inspect_source("asm"))
+        lines = [line for line in text.splitlines() if "fmadd" in line or "fmla" in line]
+        assert len([line for line in lines if register in line]) > 0.9 * len(lines) > 0

@@ -15,9 +15,10 @@ import tvm_ffi
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from workers.tvm_backend.export import script
 from workers.tvm_backend.layout.expressions import operands
 
-FUNCTION = "winograd"
+FUNCTION: str = script().ALTERNATIVE
 """The second function. Parameters that it alone takes are parameters of ``main`` too, which ignores them."""
 CALL = "relax.call_tir"
 
