@@ -18,6 +18,7 @@ from db.models import (
     Job,
     JobTask,
     Model,
+    ModelTask,
     Record,
     Round,
     SketchRow,
@@ -93,13 +94,14 @@ def _ground(session: Session, blobs: BlobStore) -> None:
               module_blob=module, inputs=[["data", "float32", [1, 3, 224, 224]]])
     )  # fmt: skip
     session.flush()
-    for name, family, _, flops, _ in LAYERS:
+    for position, (name, family, weight, flops, _) in enumerate(LAYERS):
         session.add(
             WorkloadRow(hash=name, name=name, family=family, args=[["float32", [1, 64, 56, 56]]], flops=flops,
                         module_blob=module, metaschedule_blob=metaschedule)
         )  # fmt: skip
         session.flush()
         session.add(SketchRow(hash=f"s-{name}", workload_hash=name, body={"knobs": []}))
+        session.add(ModelTask(model_id="m1", workload_hash=name, position=position, name=name, weight=weight))
     now = utcnow()
     for name, classes, cores, busy, age, health, peak, drift in (
         ("workstation/cpu", ["llvm-znver4-1", "llvm-znver4-2"], 2, True, 0, "ok", 5.3e11, 1.01),
