@@ -22,7 +22,7 @@ import numpy as np
 from tunesmith.search.base import Prior
 from tunesmith.search.codes import Codes
 from tunesmith.search.construction import construct
-from tunesmith.search.draft import Draft
+from tunesmith.search.guess import of_scores
 from tunesmith.search.hunt import CHUNK, Hunt
 from tunesmith.search.points import PointSearcher
 from tunesmith.search.shares import divide
@@ -30,8 +30,6 @@ from tunesmith.space.base import Batch, Floats, Ints
 from tunesmith.space.space import Space, concat
 from tunesmith.types import Candidate
 
-LEARNT = 256
-"""Points that a draft learns from at most: its cost grows with their cube."""
 MORE_LOOKS = 3
 """How many times as many looks an ask may take where many points are invalid."""
 
@@ -168,7 +166,7 @@ class GeneticSearcher(PointSearcher):
         children = children.take(hunt.unknown(children))
         if not len(children):
             return 0
-        guess = self._draft(hunt).predict(self._codes.of(children))
+        guess = of_scores(self._codes, hunt).predict(self._codes.of(children))
         luck = self.options.doubt * guess.std() * self._rng.gumbel(size=len(guess))
         children = children.take(np.argsort(-guess - luck, kind="stable"))
         return hunt.examine(children.take(self._divide(children.sketch, most)))
@@ -183,14 +181,6 @@ class GeneticSearcher(PointSearcher):
         families = [(rows[sketch == s], int(wanted[s])) for s in np.flatnonzero(wanted)]
         families.append((rows[:self.options.parents], self.options.population - shared))
         return concat([self._children(hunt.pool.take(mine), count) for mine, count in families])
-
-    def _draft(self, hunt: Hunt) -> Draft:
-        """Learnt from what was examined last; what turned out invalid counts as the worst."""
-        worst = hunt.mean[np.isfinite(hunt.mean)].min()
-        refused = hunt.refused.take(slice(-LEARNT // 4, None))
-        known = concat([hunt.pool.take(slice(-LEARNT, None)), refused])
-        scores = np.concatenate([np.maximum(hunt.mean[-LEARNT:], worst), np.full(len(refused), worst)])
-        return Draft(self._codes.of(known), scores)
 
     def _children(self, parents: Batch, n: int) -> Batch:
         """``n`` children of parents sorted best first: crossed, or mutated, or both."""
