@@ -16,7 +16,6 @@ from typing import Any
 
 from tvm.s_tir import Schedule
 
-from workers.tvm_backend.rules import padding
 from workers.tvm_backend.rules.base import Rule, Variant
 from workers.tvm_backend.rules.contraction import axes_of, factors_of, only
 from workers.tvm_backend.rules.epilogue import fold, foldable
@@ -51,8 +50,7 @@ class WinogradConv:
     """Names of the stages, and what their axes are.
 
     Attributes:
-        pad: makes [n, c, y, x, lane]; None where there is no padding.
-        plain: that reads a map that is not in blocks.
+        pad: makes [n, c, y, x, lane], of a plain map as well; None where there is no padding.
         half, inputs: columns, then rows of each tile transformed: [n, c, row, i, x, lane], [n, row, i, j, c, column,
             lane].
         products: [n, o, i, j, row, column, lane], summed over c and its lanes.
@@ -67,7 +65,6 @@ class WinogradConv:
     """
 
     pad: str | None
-    plain: bool
     half: str
     inputs: str
     products: str
@@ -114,16 +111,13 @@ def match(sch: Schedule, handle: Any) -> WinogradConv | None:
         return None
     if any(sch.get(each).init is not None for each in (*before, *after)):
         return None
-    pad = sch.get(before[2]) if len(before) == 3 else None
-    plain = pad is not None and int(pad.reads[0].source.shape[-1]) == 1
+    pad = str(sch.get(before[2]).name_hint) if len(before) == 3 else None
     inputs, half, part, outputs, result = (str(sch.get(each).name_hint) for each in (*before[:2], *after))
     size = int(sch.get(after[0]).iter_vars[4].dom.extent)
     _, outs, _, _, rows, columns, lanes, *_ = extents
     block = sch.get(handle)
-    return WinogradConv(
-        None if pad is None else str(pad.name_hint), plain, half, inputs, str(block.name_hint), part, outputs, result,
-        rows, columns, outs, size, lanes, str(block.body.buffer.dtype),
-    )  # fmt: skip
+    return WinogradConv(pad, half, inputs, str(block.name_hint), part, outputs, result, rows, columns, outs, size,
+                        lanes, str(block.body.buffer.dtype))
 
 
 def _product_extents(sch: Schedule, handle: Any) -> tuple[int, ...] | None:
@@ -224,8 +218,7 @@ def _product_loops(sch: Schedule, plan: Plan, loops: _Loops) -> Any:
 
 
 def _input_loops(sch: Schedule, plan: Plan, threads: Any | None) -> None:
-    """A row of tiles of one block of channels at a time; a plain map is put into blocks before, so that what two rows
-    have in common is not gathered twice.
+    """A row of tiles of one block of channels at a time.
 
     Args:
         threads: the parallel loop inside which each thread transforms what it needs; None for all of it beforehand.
@@ -247,9 +240,7 @@ def _input_loops(sch: Schedule, plan: Plan, threads: Any | None) -> None:
     innermost(sch, half, 2)
     width = (found.columns * found.size + 2) * (found.size + 2) * found.lanes
     _near(sch, half, width)
-    if found.plain:
-        padding.place(sch, sch.get_sblock(found.pad), plan.vector, threads)
-    elif found.pad is not None:
+    if found.pad is not None:
         pad = sch.get_sblock(found.pad)
         sch.compute_at(pad, c, preserve_unit_loops=True)
         sch.vectorize(sch.get_loops(pad)[-1])
