@@ -17,7 +17,7 @@ class Preparation:
     Attributes:
         blocked: feature maps in blocks of channels and weights packed once, which CPUs want and GPUs do not.
         fast_math: exp, log, erf, tanh and sigmoid as formulas that a compiler can vectorise.
-        winograd: convolutions of blocked feature maps by Winograd's algorithm as well, where that may be faster.
+        winograd: convolutions by Winograd's algorithm as well, where that may be faster; only of blocked models.
     """
 
     blocked: bool = False

@@ -107,19 +107,21 @@ def conv_blocked(image: tuple[int, int, int, int], outs: int, kernel: tuple[int,
 
 
 def conv_winograd(image: tuple[int, int, int, int], outs: int, padding: tuple[int, int, int, int], m: int,
-                  activation: str = "relu", residual: bool = False) -> Extracted:
+                  activation: str = "relu", residual: bool = False, plain: bool = False) -> Extracted:
     """A 3×3 convolution in blocked layout by Winograd's algorithm.
 
     Args:
         image: N, blocks of input channels, H, W.
         outs: blocks of output channels.
         m: size of an output tile.
+        plain: the input is not in blocks.
     """
     n, blocks, height, width = image
     high, wide = (size + before + after - 2 for size, before, after in zip(
         (height, width), padding[:2], padding[2:], strict=True))
+    source = (n, blocks * LANES, height, width, 1) if plain else (n, blocks, height, width, LANES)
     return fused(
-        [(n, blocks, height, width, LANES), (outs, m + 2, m + 2, blocks, LANES, LANES)],
+        [source, (outs, m + 2, m + 2, blocks, LANES, LANES)],
         lambda b, x, u: b.emit(b.call_te(conv2d_winograd, x, u, padding, m, primfunc_name_hint="conv2d_winograd")),
         (1, outs, 1, 1, LANES), activation, (n, outs, high, wide, LANES) if residual else None)
 

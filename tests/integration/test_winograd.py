@@ -33,7 +33,7 @@ from workers.tvm_backend.rules.registers import boxes  # noqa: E402
 from workers.tvm_backend.rules.winograd import Winograd  # noqa: E402
 from workers.tvm_backend.static import prior_of  # noqa: E402
 
-FEW = settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+FEW = settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 Array = NDArray[np.floating]
 BOUNDS = {2: 2e-6, 4: 2e-5}
 """Of the largest error over the largest output."""
@@ -60,14 +60,24 @@ def test_the_matrices_filter(m: int) -> None:
     ((8, 512, 7, 7), 512, 4), ((1, 32, 27, 27), 128, 4), ((1, 3, 224, 224), 64, None),
 ])  # fmt: skip
 def test_where_it_may_pay(source: tuple[int, int, int, int], outs: int, m: int | None) -> None:
-    assert winograd.fits(convolution(source, outs)) == m
+    assert winograd.fits(convolution(source, outs), blocked=True) == m
+
+
+@pytest.mark.parametrize(("source", "outs", "m"), [
+    ((1, 64, 56, 56), 64, 4), ((1, 256, 14, 14), 256, 2), ((1, 64, 8, 8), 128, None), ((1, 72, 56, 56), 64, None),
+])  # fmt: skip
+def test_where_it_may_pay_to_put_a_plain_map_into_blocks(
+    source: tuple[int, int, int, int], outs: int, m: int | None
+) -> None:  # fmt: skip
+    assert winograd.fits(convolution(source, outs), blocked=False) == m
+    assert winograd.fits(convolution(source, outs), blocked=True) is not None
 
 
 @pytest.mark.parametrize("other", [
     {"kernel": 1}, {"kernel": 5}, {"stride": 2}, {"dilation": 2}, {"depthwise": True}, {"dtype": "float16"},
 ])  # fmt: skip
 def test_what_it_cannot_do(other: dict[str, int | bool | str]) -> None:
-    assert winograd.fits(convolution((1, 64, 56, 56), 64, **other)) is None  # type: ignore[arg-type]
+    assert winograd.fits(convolution((1, 64, 56, 56), 64, **other), blocked=True) is None  # type: ignore[arg-type]
 
 
 @given(st.integers(1, 1000), st.sampled_from([2, 4]))
@@ -96,14 +106,17 @@ def exact(x: Array, w: Array, padding: tuple[int, int, int, int]) -> Array:
                for a in range(3) for b in range(3))  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize(("m", "image", "outs", "padding"), [
-    (2, (1, 64, 15, 14), 32, (1, 1, 1, 1)), (4, (1, 64, 15, 14), 32, (1, 1, 1, 1)),
-    (4, (2, 20, 9, 8), 18, (0, 2, 1, 0)), (4, (1, 256, 13, 13), 16, (1, 1, 1, 1)),
+@pytest.mark.parametrize(("m", "image", "outs", "padding", "plain"), [
+    (2, (1, 64, 15, 14), 32, (1, 1, 1, 1), False), (4, (1, 64, 15, 14), 32, (1, 1, 1, 1), True),
+    (4, (2, 20, 9, 8), 18, (0, 2, 1, 0), False), (4, (1, 256, 13, 13), 16, (1, 1, 1, 1), False),
+    (2, (2, 32, 9, 8), 18, (0, 2, 1, 0), True),
 ])  # fmt: skip
-def test_the_error_is_bounded(m: int, image: tuple[int, int, int, int], outs: int, padding: tuple[int, ...]) -> None:
+def test_the_error_is_bounded(
+    m: int, image: tuple[int, int, int, int], outs: int, padding: tuple[int, ...], plain: bool
+) -> None:  # fmt: skip
     rng = np.random.default_rng(0)
     x, w = (rng.standard_normal(shape).astype(np.float32) for shape in (image, (outs, image[1], 3, 3)))
-    data, u = packing.feature_map(x), packing.winograd_weight(w, m)
+    data, u = x[..., None] if plain else packing.feature_map(x), packing.winograd_weight(w, m)
     assert u.dtype == np.float32
     expected = packing.feature_map(exact(x, w, padding))  # type: ignore[arg-type]
     args = [te.placeholder([tvm.tirx.IntImm("int64", side) for side in each.shape], "float32", name)
@@ -116,22 +129,24 @@ def test_the_error_is_bounded(m: int, image: tuple[int, int, int, int], outs: in
     assert np.abs(arrays[-1].numpy() - expected).max() <= BOUNDS[m] * np.abs(expected).max()
 
 
+@pytest.mark.parametrize("plain", [False, True])
 @FEW
 @given(
     st.tuples(st.integers(1, 2), st.integers(1, 3), st.integers(3, 20), st.integers(3, 20)), st.integers(1, 4),
     st.tuples(*[st.integers(0, 2)] * 4), st.sampled_from([2, 4]), st.sampled_from(["relu", "silu"]), st.booleans(),
 )  # fmt: skip
 def test_sketches_of_any_shape(
-    image: tuple[int, int, int, int], outs: int, padding: tuple[int, int, int, int], m: int, activation: str,
-    residual: bool,
+    plain: bool, image: tuple[int, int, int, int], outs: int, padding: tuple[int, int, int, int], m: int,
+    activation: str, residual: bool,
 ) -> None:  # fmt: skip
-    task = conv_winograd(image, outs, padding, m, activation, residual)
+    task = conv_winograd(image, outs, padding, m, activation, residual, plain)
     assert 2 <= check(task, each=1) <= 4
 
 
 def test_it_is_recognised_by_its_structure() -> None:
-    task = conv_winograd((1, 2, 14, 14), 2, (1, 1, 1, 1), 4)
-    assert fits(Winograd(), task, here()) == len(own(task, here())) <= 4
+    for plain in (False, True):
+        task = conv_winograd((1, 2, 14, 14), 2, (1, 1, 1, 1), 4, plain=plain)
+        assert 0 < fits(Winograd(), task, here()) == len(own(task, here())) <= 4
     for other in (conv_blocked((1, 2, 14, 14), 2, (3, 3), (1, 1), (1, 1, 1, 1)), operator("gemm:64x64x64"),
                   operator("softmax:4x16")):  # fmt: skip
         assert fits(Winograd(), other, here()) == 0
@@ -155,7 +170,7 @@ def test_what_follows_is_fused() -> None:
 
 
 def test_traces_replay_without_the_rules() -> None:
-    task = conv_winograd((1, 2, 13, 13), 4, (1, 1, 1, 1), 4)
+    task = conv_winograd((1, 2, 13, 13), 4, (1, 1, 1, 1), 4, plain=True)
     made = space.TraceSpace(task.module, here(), own(task, here()))
     points, valid = made.resolve(made.space.sample(np.random.default_rng(0), 6))
     expected = rule_checks.run(tir.load_module(task.module), task, here())

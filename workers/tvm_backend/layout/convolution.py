@@ -82,12 +82,12 @@ def block(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None
     filled = found.source[1] % LANES == 0
     if values.is_blocked(data) and (filled or not values.is_plain(data)):
         source, inner = values.blocked(data), LANES
-        tile = winograd.fits(found) if values.winograd else None
-        if tile is not None:
-            transformed = values.packed.of(call.args[1], packing.winograd_weight, tile)
-            return values.call(winograd.conv2d_winograd, source, transformed, found.padding, tile)
     else:  # a kernel that takes one value for all its outputs does not mind how far the next channel lies away
         source, inner = values.in_shape(data, (*found.source, 1)), 1
+    tile = winograd.fits(found, inner == LANES) if values.winograd else None
+    if tile is not None:
+        transformed = values.packed.of(call.args[1], packing.winograd_weight, tile)
+        return values.call(winograd.conv2d_winograd, source, transformed, found.padding, tile)
     weight = values.packed.of(call.args[1], packing.conv2d_weight, inner)
     return values.call(compute.conv2d_blocked, source, weight, *options)
 

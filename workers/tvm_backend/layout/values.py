@@ -37,7 +37,7 @@ class Values:
     Attributes:
         builder: where the new function grows.
         outlook: what follows each variable.
-        winograd: whether blocked convolutions are computed by Winograd's algorithm where it fits.
+        winograd: whether convolutions are computed by Winograd's algorithm where it fits.
         packed: constants in other shapes.
     """
 

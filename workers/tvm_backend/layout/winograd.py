@@ -1,4 +1,4 @@
-"""Convolution of 3×3 with fewer multiplications: Winograd's minimal filtering on tiles of a blocked feature map.
+"""Convolution of 3×3 with fewer multiplications: Winograd's minimal filtering on tiles of a feature map.
 
 F(m×m, 3×3) makes m × m outputs of (m + 2)² products for each pair of channels instead of 9 m²: 2.25 times fewer for
 m = 2, 4 times fewer for m = 4 (Lavin and Gray, "Fast algorithms for convolutional neural networks", 2016). The products
@@ -33,25 +33,33 @@ BYTE = 7.0
 """Multiply-adds in the time in which memory brings a byte of weights: 268 G/s over 38 GB/s (two cores of a Zen 5)."""
 TRANSFORM = 6.0
 """Multiply-adds in the time in which a value is transformed, written and read again, whatever side of the products."""
+GATHER = 12.0
+"""Multiply-adds in the time in which a value of a plain map is put into its block: one load each, no whole vectors."""
 GAIN = 0.9
 """Part of a direct convolution's time that an estimate must be below, to be worth a try."""
 
 
-def fits(conv: Convolution) -> int | None:
+def fits(conv: Convolution, blocked: bool) -> int | None:
     """The size m of the output tile with which Winograd's algorithm may pay; None where it cannot.
 
     It takes 3×3 kernels of one group with stride and dilation 1. An estimate decides, in multiply-adds: those of the
     products, what transforms take, and the weights, (m + 2)² / 9 times as many, as memory brings them.
+
+    Args:
+        blocked: the input lies in blocks; a plain one is put into them first, and its channels have to fill them.
     """
     outs, channels, *kernel = conv.weight.shape
     plain = conv.stride == (1, 1) and conv.dilation == (1, 1) and kernel == [TAPS, TAPS]
     if not plain or conv.depthwise or str(conv.weight.dtype) != "float32" or channels < LANES or channels != \
             conv.source[1]:
         return None
+    if not blocked and channels % LANES:
+        return None
     inputs, outputs = (-(-count // LANES) * LANES for count in (channels, outs))
     high, wide = (size + sum(conv.padding[at::2]) - TAPS + 1 for at, size in enumerate(conv.source[2:]))
     direct = inputs * outputs * TAPS**2 * (conv.source[0] * high * wide + 4 * BYTE)
-    costs = {m: _cost(m, conv.source[0] * tiles(high, m) * columns(wide, m), inputs, outputs) for m in TILES}
+    gathered = 0.0 if blocked else GATHER * inputs * conv.source[0] * high * wide
+    costs = {m: gathered + _cost(m, conv.source[0] * tiles(high, m) * columns(wide, m), inputs, outputs) for m in TILES}
     best = min(costs, key=costs.__getitem__)
     return best if costs[best] < GAIN * direct else None
 
@@ -60,7 +68,7 @@ def conv2d_winograd(x: te.Tensor, u: te.Tensor, padding: tuple[int, int, int, in
     """Convolution of 3×3, stride 1, one group.
 
     Args:
-        x: [N, CB, H, W, LANES].
+        x: [N, CB, H, W, LANES], or a plain map [N, C, H, W, 1] whose channels fill blocks.
         u: [OB, m + 2, m + 2, CB, LANES, LANES], from ``packing.winograd_weight``.
         padding: top, left, bottom, right.
         m: size of an output tile, 2 or 4.
@@ -68,12 +76,13 @@ def conv2d_winograd(x: te.Tensor, u: te.Tensor, padding: tuple[int, int, int, in
     Returns:
         [N, OB, Y, X, LANES].
     """
-    n, blocks, height, width, lanes = (int(d) for d in x.shape)
-    outs, size, top, left = int(u.shape[0]), m + TAPS - 1, padding[0], padding[1]
+    n, _, height, width, _ = (int(d) for d in x.shape)
+    outs, _, _, blocks, lanes, _ = (int(d) for d in u.shape)
+    size, top, left = m + TAPS - 1, padding[0], padding[1]
     out_h, out_w = height + top + padding[2] - TAPS + 1, width + left + padding[3] - TAPS + 1
     rows, cols = tiles(out_h, m), columns(out_w, m)
     high, wide = rows * m + TAPS - 1, cols * m + TAPS - 1
-    d = padded(x, (top, left, high - top - height, wide - left - width))
+    d = _source(x, (top, left, high - top - height, wide - left - width))
     half = te.compute(
         (n, blocks, rows, size, wide, lanes), lambda b, c, ty, i, z, lane:
         _evaluated(i, [d[b, c, ty * m + r, z, lane] for r in range(size)]), name="winograd_input_rows", attrs=OWN)
@@ -110,6 +119,21 @@ def _cost(m: int, count: int, inputs: int, outputs: int) -> float:
     """Multiply-adds of ``count`` tiles, or what takes as long; inputs and outputs are channels."""
     each = inputs * outputs * (count + 4 * BYTE) + TRANSFORM * count * (inputs + outputs)
     return each * (m + TAPS - 1) ** 2
+
+
+def _source(x: te.Tensor, padding: tuple[int, int, int, int]) -> te.Tensor:
+    """[N, CB, H, W, LANES] with zeros around it; a plain map is put into blocks on the way."""
+    n, channels, height, width, inner = (int(d) for d in x.shape)
+    if inner == LANES:
+        return padded(x, padding)
+    top, left, bottom, right = padding
+
+    def value(b: Any, c: Any, y: Any, z: Any, lane: Any) -> Any:
+        inside = tirx.all(y >= top, y < height + top, z >= left, z < width + left)
+        return tirx.if_then_else(inside, x[b, c * LANES + lane, y - top, z - left, 0], tirx.const(0, x.dtype))
+
+    shape = n, channels // LANES, height + top + bottom, width + left + right, LANES
+    return te.compute(shape, value, name="winograd_blocked", attrs=OWN)
 
 
 def _products(v: te.Tensor, u: te.Tensor) -> te.Tensor:

@@ -1,4 +1,4 @@
-"""Winograd's convolution of blocked feature maps: transforms around matrix products, a band of tiles at a time.
+"""Winograd's convolution of feature maps: transforms around matrix products, a band of tiles at a time.
 
 What a band of tiles has in between, its transformed inputs and its products, is nine times as large as a direct
 convolution's input and output, and is only worth anything where it stays in a core's own cache (Budden et al., "Deep
@@ -50,7 +50,7 @@ class WinogradConv:
     """Names of the stages, and what their axes are.
 
     Attributes:
-        pad: makes [n, c, y, x, lane]; None where there is no padding.
+        pad: makes [n, c, y, x, lane], of a plain map as well; None where there is no padding.
         half, inputs: columns, then rows of each tile transformed: [n, c, row, i, x, lane], [n, row, i, j, c, column,
             lane].
         products: [n, o, i, j, row, column, lane], summed over c and its lanes.
