@@ -163,9 +163,14 @@ def _found(client: Client, job_id: str, started: float, folder: Path) -> Tuned:
 
 
 def curve_of(job: JobView, points: Iterable[Mapping[str, Any]]) -> tuple[Point, ...]:
-    """A job's curve as the API has it, whose time begins when the job starts, which is after it was submitted."""
+    """A job's curve as the API has it, whose time begins when the job starts, which is after it was submitted.
+
+    Its first point, the untuned model, is left out: that is known with the first round, not before.
+    """
     waited = (job.started_at - job.created_at).total_seconds() if job.started_at and job.created_at else 0.0
-    return tuple(Point(waited + float(point["seconds"]), float(point["latency"])) for point in points)
+    return tuple(
+        Point(waited + float(point["seconds"]), float(point["latency"])) for point in points if point["trials"]
+    )
 
 
 def measured_of(trials: Iterable[Mapping[str, Any]]) -> tuple[Measured, ...]:

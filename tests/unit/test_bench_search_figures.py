@@ -87,10 +87,11 @@ def test_the_best_so_far_leaves_the_default_schedule_out_and_counts_failures():
     assert bests_of(measured) == (math.inf, 5.0, 5.0, 3.0)
 
 
-def test_a_curve_counts_from_the_submission():
+def test_a_curve_counts_from_the_submission_and_begins_with_the_first_round():
     job = Job.model_validate({"id": "j", "state": "running", "created_at": "2026-01-01T00:00:00Z",
                               "started_at": "2026-01-01T00:00:02Z"})  # fmt: skip
-    assert curve_of(job, [{"trials": 4, "seconds": 1.5, "latency": 2.0}]) == (Point(3.5, 2.0),)
+    points = [{"trials": 0, "seconds": 0.0, "latency": 9.0}, {"trials": 4, "seconds": 1.5, "latency": 2.0}]
+    assert curve_of(job, points) == (Point(3.5, 2.0),)
 
 
 def test_every_entry_is_kept_in_seconds():
