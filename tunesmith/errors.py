@@ -75,6 +75,12 @@ class UnknownCostModel(InvalidInput):
     code, title = "unknown_cost_model", "Unknown cost model"
 
 
+class UnknownSpace(InvalidInput):
+    """No design space of that name."""
+
+    code, title = "unknown_space", "Unknown design space"
+
+
 class UnknownTarget(InvalidInput):
     """The target is neither a short name, a TVM tag nor a valid target JSON."""
 

@@ -10,6 +10,14 @@ NO_COST_MODEL: Final = "none"
 COST_MODELS: Final = ("xgboost", "lightgbm", NO_COST_MODEL)
 """Every value of a job's ``cost_model``; ``costmodels.registry`` is tested to agree."""
 
+ALL_SPACE: Final = "all"
+"""Every sketch that is known of: TVM's and ours, of a model prepared as its target wants it."""
+TVM_SPACE: Final = "tvm"
+"""What TVM's own generator makes of the model as TVM prepares it: the design space of MetaSchedule."""
+SPACES: Final = (ALL_SPACE, TVM_SPACE)
+"""Every value of a job's ``space``."""
+
+DEFAULT_SPACE: Final = ALL_SPACE
 DEFAULT_SEARCHER: Final = "genetic"
 DEFAULT_ALLOCATOR: Final = "gradient"
 DEFAULT_COST_MODEL: Final = "xgboost"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, fields
 
+from tunesmith.names import DEFAULT_SPACE, TVM_SPACE
+
 PIPELINE = "tunesmith.prepare/2"
 """Version of the preparing passes. A module prepared by other passes has other structural hashes."""
 BLOCKED, FAST_MATH, WINOGRAD = "blocked", "fast-math", "winograd"
@@ -48,13 +50,18 @@ PLAIN = Preparation()
 """Nothing but what TVM itself would do."""
 
 
-def for_target(kind: str, operator: bool, fast_math: bool = True, winograd: bool = True) -> Preparation:
+def for_target(
+    kind: str, operator: bool, fast_math: bool = True, winograd: bool = True, space: str = DEFAULT_SPACE
+) -> Preparation:
     """What suits a target of ``kind``.
 
     Args:
         kind: TVM's, such as ``llvm``.
         operator: a single operator, whose tensors keep the layouts of its spec.
         fast_math, winograd: the user allows it.
+        space: of ``SPACES``; TVM's is that of the plain program.
     """
+    if space == TVM_SPACE:
+        return PLAIN
     blocked = kind == "llvm" and not operator
     return Preparation(blocked, kind == "llvm" and fast_math, blocked and winograd)

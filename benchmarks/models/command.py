@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from benchmarks.operators.command import teller
 from benchmarks.report import Report, setup, table, write
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def run(
     peak, outcomes, paths = measure(cores).peak, [], []
     for each in model or (QUICK_MODELS if quick else MODELS):
         with tempfile.TemporaryDirectory(prefix="tunesmith-models-") as folder:
-            outcome = hold(each, plan, Path(folder), _teller(each))
+            outcome = hold(each, plan, Path(folder), teller(each))
         peak = peak.at_best(measure(cores).peak)
         outcomes.append(outcome.with_shares(peak))
         # After each model: the next takes an hour, and may not come to its end.
@@ -84,11 +84,6 @@ def draw(axes: Any, outcomes: Sequence[Outcome]) -> None:
     axes.invert_yaxis()
     axes.margins(x=0.1)
     axes.set(xscale="log", xlabel="latency, ms", title="One inference, batch 1")
-
-
-def _teller(model: str) -> Any:
-    started = time.monotonic()
-    return lambda text: print(f"{model}, {time.monotonic() - started:4.0f} s: {text}", flush=True)
 
 
 def _row(outcome: Outcome, entry: Entry) -> tuple[Any, ...]:

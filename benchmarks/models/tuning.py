@@ -7,14 +7,16 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.models.metaschedule import DONE, Job
 from benchmarks.processes import Tree
+from benchmarks.tuners.service import warm_up
 from tunesmith.client import Client, EmbeddedStack
+from tunesmith.client import Job as JobView
 from tunesmith.errors import MeasurementFailed, TunesmithError, from_problem
 from tunesmith.metaschedule import DatabaseRecord, read_database
 from tunesmith.preparation import PLAIN, Preparation
@@ -23,7 +25,8 @@ from tunesmith.targets import Target
 from tunesmith.types import Candidate
 
 GRACE = 120.0
-"""Seconds beyond the budget after which MetaSchedule is given up."""
+"""Seconds beyond the budget after which a tuner is given up."""
+IMPORT_LIMIT = 300.0
 THREADS = ("TVM_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Set in this process for the compiler's sake, and nothing that a tuner should see."""
 FAILED_SECONDS = 1e9
@@ -46,6 +49,40 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Point:
+    """The best so far.
+
+    Attributes:
+        seconds: from the submission of the job.
+        latency: seconds of the whole model then, by the tuner's own measurements.
+    """
+
+    seconds: float
+    latency: float
+
+
+@dataclass(frozen=True)
+class Request:
+    """A job for a stack that is up already.
+
+    Attributes:
+        target: what to tune for.
+        seed: of the search.
+        trials: candidates at most; None for as many as there is time for.
+        seconds: at most, from the submission of the job.
+        space: of ``tunesmith.names.SPACES``.
+        search: the searcher's name.
+    """
+
+    target: Target
+    seed: int
+    trials: int | None
+    seconds: float
+    space: str
+    search: str
+
+
+@dataclass(frozen=True)
 class Tuned:
     """What a tuner found.
 
@@ -55,6 +92,7 @@ class Tuned:
         candidates: measured with success.
         seconds: wall time from the tuner's start to its end.
         measured: every candidate of Tunesmith's, oldest first.
+        curve: Tunesmith's best so far, in order of time; empty until each function was measured.
     """
 
     records: list[DatabaseRecord]
@@ -62,6 +100,7 @@ class Tuned:
     candidates: int
     seconds: float
     measured: tuple[Measured, ...] = ()
+    curve: tuple[Point, ...] = ()
 
 
 def tunesmith(model: Path, target: Target, seconds: float, seed: int, folder: Path) -> Tuned:
@@ -73,21 +112,65 @@ def tunesmith(model: Path, target: Target, seconds: float, seed: int, folder: Pa
         TunesmithError: the stack does not start, or the job fails.
     """
     started = time.monotonic()
-    with EmbeddedStack(folder / "stack", env=_environment()) as stack, Client(stack.url) as client:
+    with _service(folder) as client:
         uploaded = client.wait_model(client.upload_model(model).id, timeout=seconds)
         left = max(1.0, seconds - (time.monotonic() - started))
         job = client.submit(model_id=uploaded.id, target=target.to_json(), seconds=left, seed=seed, verify=False,
                             warm_start=False)  # fmt: skip
         with contextlib.suppress(TunesmithError):  # rounds that are under way when the time is over do not count
             client.wait(job.id, timeout=left)
-        job = client.job(job.id)
-        if job.error:
-            raise from_problem(job.error)
-        taken = time.monotonic() - started
-        failed = sum(failure.count for failure in client.failures(job.id))
-        log = read_log(client.download_best(job.id, folder / "best.jsonl"))
-        measured = measured_of(client.trials(job.id))
-    return Tuned(log.records, log.preparation, max(0, job.progress.trials - failed), taken, measured)
+        return _found(client, job.id, started, folder)
+
+
+def tunesmith_warm(model: Path, request: Request, folder: Path) -> Tuned:
+    """Tune through an embedded stack of its own that has run a tiny job and imported the model before.
+
+    Time counts from the submission of the job.
+
+    Raises:
+        TunesmithError: the stack does not start, or the job fails or does not end.
+    """
+    with _service(folder) as client:
+        warm_up(client, request.target)
+        uploaded = client.wait_model(client.upload_model(model).id, timeout=IMPORT_LIMIT)
+        started = time.monotonic()
+        job = client.submit(
+            model_id=uploaded.id, target=request.target.to_json(), trials=request.trials, seconds=request.seconds,
+            seed=request.seed, space=request.space, search=request.search, verify=False, warm_start=False,
+        )  # fmt: skip
+        client.wait(job.id, timeout=request.seconds + GRACE)
+        return _found(client, job.id, started, folder)
+
+
+@contextlib.contextmanager
+def _service(folder: Path) -> Iterator[Client]:
+    with EmbeddedStack(folder / "stack", env=_environment()) as stack, Client(stack.url) as client:
+        yield client
+
+
+def _found(client: Client, job_id: str, started: float, folder: Path) -> Tuned:
+    """What a job has by now; ``started`` is on the monotonic clock."""
+    job = client.job(job_id)
+    if job.error:
+        raise from_problem(job.error)
+    taken = time.monotonic() - started
+    failed = sum(failure.count for failure in client.failures(job_id))
+    log = read_log(client.download_best(job_id, folder / "best.jsonl"))
+    return Tuned(
+        log.records, log.preparation, max(0, job.progress.trials - failed), taken, measured_of(client.trials(job_id)),
+        curve_of(job, client.curve(job_id)["points"]),
+    )  # fmt: skip
+
+
+def curve_of(job: JobView, points: Iterable[Mapping[str, Any]]) -> tuple[Point, ...]:
+    """A job's curve as the API has it, whose time begins when the job starts, which is after it was submitted.
+
+    Its first point, the untuned model, is left out: that is known with the first round, not before.
+    """
+    waited = (job.started_at - job.created_at).total_seconds() if job.started_at and job.created_at else 0.0
+    return tuple(
+        Point(waited + float(point["seconds"]), float(point["latency"])) for point in points if point["trials"]
+    )
 
 
 def measured_of(trials: Iterable[Mapping[str, Any]]) -> tuple[Measured, ...]:

@@ -7,7 +7,7 @@ import os
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +16,7 @@ from tunesmith.errors import InvalidInput
 
 if TYPE_CHECKING:
     from benchmarks.limits import Peak
+    from benchmarks.models.contest import Tell
     from benchmarks.operators.cases import Case
     from benchmarks.operators.contest import Outcome, Plan
 
@@ -56,8 +57,7 @@ def run(
     from benchmarks.operators.contest import Plan
 
     cores = len(os.sched_getaffinity(0))
-    if threads and threads > cores:
-        raise InvalidInput(f"there are {cores} cores here, not {threads}", field="threads", value=threads)
+    threads_of(threads, cores)
     todo = cases.chosen(operators, quick, threads, cores)
     for name in figures.NAMES:
         check(name, docs)
@@ -87,7 +87,7 @@ def _hold(case: Case, plan: Plan, peaks: dict[int, Peak]) -> Outcome:
 
     before = measure(case.threads).peak
     with tempfile.TemporaryDirectory(prefix="tunesmith-operators-") as folder:
-        outcome = hold(case, plan, Path(folder), _teller(case))
+        outcome = hold(case, plan, Path(folder), teller(case.name))
     best = before.at_best(measure(case.threads).peak)
     peaks[case.threads] = peaks[case.threads].at_best(best) if case.threads in peaks else best
     return outcome
@@ -114,6 +114,18 @@ def _write(outcomes: list[Outcome], peaks: dict[int, Peak], out: Path, docs: Pat
     return paths
 
 
-def _teller(case: Case) -> Any:
+def threads_of(given: int | None, cores: int) -> int:
+    """As many threads as are asked for, all ``cores`` where nothing is said.
+
+    Raises:
+        InvalidInput: there are not so many.
+    """
+    if given and given > cores:
+        raise InvalidInput(f"there are {cores} cores here, not {given}", field="threads", value=given)
+    return given or cores
+
+
+def teller(name: str) -> Tell:
+    """Prints what it is told, with a name and the time since now."""
     started = time.monotonic()
-    return lambda text: print(f"{case.name}, {time.monotonic() - started:4.0f} s: {text}", flush=True)
+    return lambda text: print(f"{name}, {time.monotonic() - started:4.0f} s: {text}", flush=True)

@@ -7,7 +7,8 @@ from typing import Any
 
 from benchmarks.limits import binding, least_seconds, share_of_peak
 from benchmarks.operators.cases import MAIN, RAGGED
-from benchmarks.operators.contest import FIRST_TEN, RIVALS, TUNESMITH, UNTUNED, Entry, Outcome
+from benchmarks.operators.contest import FIRST_TEN, TUNESMITH, UNTUNED, Outcome
+from benchmarks.operators.lineup import RIVALS, Entry
 from benchmarks.operators.recordings import TRIALS
 from benchmarks.report import Report, cell
 from benchmarks.tuners.figures import geometric_mean

@@ -15,6 +15,7 @@ from benchmarks.tuners.plan import RANDOM, Ask, Deadline
 from tunesmith.client import Client, EmbeddedStack
 from tunesmith.errors import TunesmithError
 from tunesmith.names import NO_COST_MODEL
+from tunesmith.targets import Target
 
 START_LIMIT = 120.0
 WARM_UP = "gemm:16x16x16:float32"
@@ -43,7 +44,7 @@ def run(ask: Ask, folder: Path, deadline: Deadline) -> Outcome:
     try:
         stack.start(max(1.0, deadline.left(START_LIMIT)))
         with Client(stack.url) as client:
-            _warm_up(client, ask, deadline)
+            warm_up(client, ask.target, deadline.left(WARM_UP_LIMIT), **SAME_TASK, **OPTIONS.get(ask.tuner, {}))
             return _tune(client, ask, time.monotonic() - started, deadline)
     except TunesmithError as error:
         return ask.outcome(failure=f"{error.code}: {error.detail}")
@@ -58,12 +59,22 @@ def _environment() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if key in kept or not key.startswith(steering)}
 
 
-def _warm_up(client: Client, ask: Ask, deadline: Deadline) -> None:
+def warm_up(client: Client, target: Target, limit: float = WARM_UP_LIMIT, **options: Any) -> None:
+    """Run the tiny job.
+
+    Args:
+        client: of a stack that was just started.
+        target: of the job that will follow.
+        limit: seconds.
+        **options: what that has beside the defaults.
+
+    Raises:
+        TunesmithError: it does not end in time.
+    """
     job = client.submit(
-        operator=WARM_UP, target=ask.target.to_json(), trials=2, warm_start=False, verify=False,
-        **SAME_TASK, **OPTIONS.get(ask.tuner, {}),
+        operator=WARM_UP, target=target.to_json(), trials=2, warm_start=False, verify=False, **options
     )  # fmt: skip
-    client.wait(job.id, timeout=deadline.left(WARM_UP_LIMIT), poll=0.1)
+    client.wait(job.id, timeout=limit, poll=0.1)
 
 
 def _tune(client: Client, ask: Ask, startup: float, deadline: Deadline) -> Outcome:

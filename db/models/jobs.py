@@ -9,6 +9,7 @@ from sqlalchemy import BigInteger, ForeignKey, Integer, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from db.models.base import Base, Created, Leased
+from tunesmith.names import DEFAULT_SPACE
 from tunesmith.states import JobState, RoundState, WorkState
 
 BigId = BigInteger().with_variant(Integer(), "sqlite")
@@ -38,6 +39,7 @@ class Job(Base, Created, Leased):
     verify: Mapped[bool] = mapped_column(default=True)
     fast_math: Mapped[bool] = mapped_column(default=True)  # allowed; its model's preparation says what came of it
     winograd: Mapped[bool] = mapped_column(default=True)  # the same
+    space: Mapped[str] = mapped_column(String(60), default=DEFAULT_SPACE)  # which sketches its tasks have
     simulated: Mapped[bool] = mapped_column(default=False)  # a simulated device took part: its figures are invented
     started_at: Mapped[dt.datetime | None]
     finished_at: Mapped[dt.datetime | None]

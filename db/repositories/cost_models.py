@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from db.models import CostModelRow, Job
 from db.repositories import events
+from tunesmith.names import DEFAULT_SPACE
 from tunesmith.states import WorkState
 
 
@@ -33,12 +34,18 @@ def latest(session: Session, job_id: str) -> CostModelRow | None:
 
 
 def latest_elsewhere(
-    session: Session, target: str, kind: str, features: str, not_job: str
+    session: Session, target: str, kind: str, features: str, not_job: str, space: str = DEFAULT_SPACE
 ) -> CostModelRow | None:
-    """The newest trained model of a kind for a target that another job left, on the same features and real figures."""
+    """The newest trained model of a kind for a target that another job left, on the same features and real figures.
+
+    Args:
+        space: of the job that wants it; where that is a part, only models of such jobs.
+    """
     query = sa.select(CostModelRow).where(
         CostModelRow.target_hash == target, CostModelRow.kind == kind, CostModelRow.features == features,
         CostModelRow.state == WorkState.DONE, CostModelRow.job_id.is_distinct_from(not_job),
         CostModelRow.simulated.is_(False),
     )
+    if space != DEFAULT_SPACE:
+        query = query.where(CostModelRow.job_id.in_(sa.select(Job.id).where(Job.space == space)))
     return session.scalars(query.order_by(CostModelRow.created_at.desc(), CostModelRow.id).limit(1)).first()

@@ -9,8 +9,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from db.models import Batch, Record
+from db.models import Batch, Job, Record
 from db.repositories.upsert import insert_for
+from tunesmith.names import DEFAULT_SPACE
 from tunesmith.types import CacheState, Candidate, FailureKind, Measurement
 
 BLAMELESS = (FailureKind.ABANDONED.value, FailureKind.DEVICE_LOST.value)
@@ -111,9 +112,14 @@ def _streamed() -> sa.ColumnElement[bool]:
 
 
 def training_rows(
-    session: Session, target: str, limit: int, *, job_id: str | None = None, not_job: str | None = None
+    session: Session, target: str, limit: int, *, job_id: str | None = None, not_job: str | None = None,
+    space: str = DEFAULT_SPACE,
 ) -> list[TrainingRow]:
-    """The newest records that have features, newest first, of one job or of all but one."""
+    """The newest records that have features, newest first, of one job or of all but one.
+
+    Args:
+        space: of the job that learns from others; where that is a part, only those of such jobs count.
+    """
     query = (
         sa.select(
             Record.id, Record.workload_hash, Batch.id, Record.index, Record.latency, Batch.features_blob, _streamed()
@@ -126,6 +132,8 @@ def training_rows(
         query = query.where(Record.job_id == job_id)
     if not_job is not None:
         query = query.where(Record.job_id.is_distinct_from(not_job), _real())
+    if space != DEFAULT_SPACE:
+        query = query.where(Record.job_id.in_(sa.select(Job.id).where(Job.space == space)))
     found = session.execute(query.order_by(Record.id.desc()).limit(limit)).all()
     return [
         TrainingRow(id_, workload, batch, index, latency, blob, bool(streamed))

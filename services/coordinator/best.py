@@ -152,6 +152,7 @@ def _provenance(best: Best, line: Line, record: Record | None) -> dict[str, Any]
     return {
         "job": record.job_id if record is not None else best.job.id,
         "searcher": finder.search if line.champion is not None else None,
+        "space": finder.space,
         "trials": line.task.trials,
         "seed": finder.seed,
         "preparation": best.model.preparation,

@@ -15,6 +15,7 @@ from services.dashboard.overview import ACTIVE, done, model_name, target_text
 from services.dashboard.parts import Banner, Figure, badge, empty, paint
 from services.dashboard.theme import frame
 from tunesmith.errors import TunesmithError
+from tunesmith.names import DEFAULT_SPACE
 
 ACTIONS = {
     "pause": ("Pause", "pause", {"queued", "running"}),
@@ -35,13 +36,14 @@ EVENT_PAGE, EVENT_PAGES = 200, 20
 
 def facts(job: dict[str, Any]) -> str:
     """What is tuned with what, and how it ended, in one line."""
+    space = f"space {job['space']}" if job.get("space", DEFAULT_SPACE) != DEFAULT_SPACE else ""
     names = [model_name(job), target_text(job), job.get("search"), job.get("cost_model"), job.get("allocator")]
     seed = f"seed {job['seed']}" if job.get("seed") is not None else ""
     refused = [text for name, text in REFUSALS.items() if not job.get(name, True)]
     error = (job.get("latency") or {}).get("output_error")
     checked = f"outputs verified, error {error:.1e}" if error is not None else ""
     ended = REASONS.get(job.get("stop_reason") or "", "")
-    return " · ".join(str(part) for part in [*names, seed, *refused, ended, checked, job["id"]] if part)
+    return " · ".join(str(part) for part in [*names, space, seed, *refused, ended, checked, job["id"]] if part)
 
 
 class Header:

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from operator_runs import recorded_run, sampled
 
 from benchmarks.models import torch_onnx, tuning
 from benchmarks.models.tuning import Measured, Tuned
@@ -61,16 +62,6 @@ def test_the_models_function_is_the_program_that_recordings_are_of(text, tmp_pat
 # The first ten
 
 
-def sampled(module, target, count=3):
-    """The only function of a prepared module, and candidates of it."""
-    from workers.tvm_backend import space, tasks
-
-    (task,) = tasks.extract_tasks(module)
-    traces = space.TraceSpace(task.module, target, space.generate(task.module, target))
-    resolved, valid = traces.resolve(traces.space.sample(np.random.default_rng(0), 64))
-    return task, traces.space.candidates(resolved.take(valid))[:count], traces
-
-
 def test_the_schedule_after_ten_candidates_is_built_from_its_decisions(tmp_path):
     target = local_target("cpu:1")
     path = onnx_models.write_operator("gemm:16x16x16", tmp_path / "operator.onnx")
@@ -112,14 +103,8 @@ def test_kernels_of_something_that_is_no_library_are_a_failure(tmp_path):
 @pytest.fixture
 def recorded(tmp_path):
     """A recorded run on the convolution, whose winner is a schedule of TVM's space."""
-    target = local_target("cpu:1")
-    (tmp_path / "plain").mkdir()
-    path = onnx_models.write_operator(CONVOLUTION, tmp_path / "plain" / "operator.onnx")
-    task, (candidate, *_), traces = sampled(LocalModel(str(path), {}, tmp_path / "plain", PLAIN).module, target)
-    ask = recordings.ask_for(CONVOLUTION, target, "metaschedule-16", 0)
-    outcome = ask.outcome(startup=2.0, elapsed=30.0, trials=(Trial(30.0, 1e-3),), workload=task.workload.hash,
-                          trace=traces.trace(candidate))  # fmt: skip
-    return ask, Recording(outcome, {"apache-tvm": "0"})
+    ask, recording, _ = recorded_run(CONVOLUTION, "metaschedule-16", (Trial(30.0, 1e-3),), tmp_path / "plain")
+    return ask, recording
 
 
 def plan_for(tmp_path, *names, seconds=None):

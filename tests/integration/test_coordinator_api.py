@@ -144,6 +144,7 @@ def test_idempotency(both: Api) -> None:
         ({"search": "magic"}, "unknown_searcher", "search"),
         ({"allocator": "magic"}, "unknown_allocator", "allocator"),
         ({"cost_model": "magic"}, "unknown_cost_model", "cost_model"),
+        ({"space": "magic"}, "unknown_space", "space"),
         ({"target": "vax"}, "unknown_target", "target"),
         ({"operator": "gemm:0x1x1:float32"}, "invalid_operator", "operator"),
         ({"operator": None, "model_id": "m-none"}, "not_found", "model_id"),

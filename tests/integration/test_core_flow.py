@@ -210,6 +210,20 @@ def test_a_second_job_starts_from_what_the_first_one_found(sqlite_context: Conte
         assert session.scalars(sa.select(JobTask.trials).where(JobTask.job_id == "j2")).one() == 0
 
 
+def test_a_job_of_tvms_space_has_its_sketches_alone_and_starts_from_those(sqlite_context: Context) -> None:
+    context = sqlite_context
+    core_flow.import_and_prepare(context)
+    core_flow.report(context, core_flow.propose(context))
+    core_flow.import_and_prepare(context, "j2", space="tvm")
+    batch = core_flow.propose(context, "j2")
+    with context.readers() as session:
+        whole, part = session.scalars(sa.select(JobTask).order_by(JobTask.id)).all()
+        measured = {row.sketch_hash for row in session.scalars(sa.select(Record))}
+    assert set(part.sketches) < set(whole.sketches)
+    assert {sketch for sketch, _ in batch.candidates} <= {None, *part.sketches}
+    assert measured - {None, *part.sketches}, "else there was nothing to be left out"
+
+
 def test_a_simulated_device_teaches_other_jobs_nothing(context: Context) -> None:
     core_flow.import_and_prepare(context)
     batch = core_flow.propose(context, size=8)

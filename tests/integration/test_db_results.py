@@ -294,6 +294,8 @@ def test_training_rows_need_features_and_a_blameless_candidate(sessions: Session
         rows = records.training_rows(session, TARGET, 10, job_id="j1")
         assert [(row.index, row.latency) for row in rows] == [(2, None), (1, 3.0)]
         assert records.training_rows(session, TARGET, 10, not_job="j1") == []
+        assert len(records.training_rows(session, TARGET, 10, not_job="j2")) == 2
+        assert records.training_rows(session, TARGET, 10, not_job="j2", space="tvm") == []
 
 
 def test_versions_of_a_cost_model(sessions: Sessions) -> None:
@@ -307,6 +309,9 @@ def test_versions_of_a_cost_model(sessions: Sessions) -> None:
         assert cost_models.latest_elsewhere(session, TARGET, "xgboost", "per-store/1", "j2") is first
         assert cost_models.latest_elsewhere(session, TARGET, "xgboost", "per-store/2", "j2") is None
         assert cost_models.latest_elsewhere(session, TARGET, "xgboost", "per-store/1", "j1") is None
+        assert cost_models.latest_elsewhere(session, TARGET, "xgboost", "per-store/1", "j2", "tvm") is None
+        job.space = "tvm"
+        assert cost_models.latest_elsewhere(session, TARGET, "xgboost", "per-store/1", "j2", "tvm") is first
 
 
 def test_devices_come_and_go(sessions: Sessions) -> None:

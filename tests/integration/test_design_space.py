@@ -46,6 +46,17 @@ def opened(spec: str, target: Target = CPU) -> Opened:
     return found, space.TraceSpace(found.module, target, bodies), bodies
 
 
+def test_tvms_space_is_what_its_generator_makes_and_a_part_of_the_whole() -> None:
+    found = task("gemm:64x64x64")
+    theirs = [body.hash for body in space.generate(found.module, CPU, "tvm")]
+    replayer = candidates.Replayer(found.module, CPU)
+    made = [str(sch.trace) for sch in replayer.context.generate_design_space()]
+    assert len(theirs) == len(set(made)) > 0
+    everything = [body.hash for body in space.generate(found.module, CPU)]
+    assert everything[: len(theirs)] == theirs
+    assert len(everything) > len(theirs)
+
+
 def test_generation_is_deterministic_and_survives_json() -> None:
     found = task(CONV)
     bodies = space.generate(found.module, CPU)

@@ -119,6 +119,7 @@ def test_tasks_of_before_alternatives_stand_for_nothing_and_jobs_had_no_winograd
     migrate(before)
     with session_factory(engine)() as session:
         assert session.get_one(Job, "j1").winograd is False
+        assert session.get_one(Job, "j1").space == "all"
         assert session.get_one(ModelTask, ("m1", "w1")).alternative_of is None
         assert session.scalars(sa.select(JobTask)).one().alternative_of is None
     with session_factory(engine).begin() as session:

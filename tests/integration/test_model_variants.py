@@ -82,6 +82,15 @@ def test_each_refusal_has_a_variant_of_its_own(api: Api) -> None:
     assert operator[0] == operator[1], "an operator keeps the layouts of its spec"
 
 
+def test_tvms_own_space_is_that_of_the_plain_model(api: Api) -> None:
+    model_id = upload(api)
+    job = submit(api, operator=None, model_id=model_id, space="tvm")
+    assert (job["model_id"], job["space"], submit(api)["space"]) == (model_id, "tvm", "all")
+    (variant,) = [row for row in rows(api, Model) if row.variant_of == model_id]
+    assert variant.preparation == PLAIN.key
+    assert [row.space for row in rows(api, Job)] == ["tvm", "all"]
+
+
 def test_what_happens_to_a_variant_is_told_of_its_model(api: Api) -> None:
     model_id = upload(api)
     submit(api, operator=None, model_id=model_id, fast_math=False)

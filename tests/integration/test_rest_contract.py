@@ -43,7 +43,7 @@ def test_a_line_of_the_log_has_the_documented_members(api: Api) -> None:
     }  # fmt: skip
     assert set(line["model_verified"]) == {"error", "definition", "reference"}
     assert set(line["provenance"]) == {
-        "job", "searcher", "trials", "seed", "preparation", "tvm", "device", "cache", "simulated",
+        "job", "searcher", "space", "trials", "seed", "preparation", "tvm", "device", "cache", "simulated",
         "measured_at",
     }  # fmt: skip
 

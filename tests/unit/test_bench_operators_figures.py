@@ -8,8 +8,9 @@ from benchmarks.limits import Peak, binding
 from benchmarks.models.tuning import Measured, measured_of
 from benchmarks.operators import cases, figures, first
 from benchmarks.operators.cases import RAGGED, Case, chosen
-from benchmarks.operators.contest import Entry, Outcome
+from benchmarks.operators.contest import Outcome
 from benchmarks.operators.kernels import Kernels, summed
+from benchmarks.operators.lineup import Entry
 from benchmarks.tuners.plan import OPERATORS
 from tunesmith.errors import InvalidOperator, MeasurementFailed
 from tunesmith.types import Candidate

@@ -143,7 +143,7 @@ def test_jobs_are_of_the_program_that_metaschedule_gets():
 
     for tuner in (plan.TUNESMITH, plan.RANDOM):
         with pytest.raises(MeasurementFailed):
-            service._warm_up(Client(), ask(tuner), plan.Deadline(60.0))
+            service.warm_up(Client(), ask(tuner).target, **service.SAME_TASK, **service.OPTIONS.get(tuner, {}))
         with pytest.raises(MeasurementFailed):
             service._tune(Client(), ask(tuner), 0.0, plan.Deadline(60.0))
     assert [values["fast_math"] for values in submitted] == [False] * 4

@@ -202,6 +202,7 @@ def test_tune_without_a_budget_takes_the_documented_one(capsys, server):
     [
         ((), {}), (("--fast-math",), {"fast_math": True}), (("--no-fast-math",), {"fast_math": False}),
         (("--winograd",), {"winograd": True}), (("--no-winograd",), {"winograd": False}),
+        (("--space", "tvm"), {"space": "tvm"}),
     ],
 )  # fmt: skip
 def test_what_a_preparation_may_do_is_the_servers_choice_unless_it_is_said(capsys, server, flags, sent):
@@ -211,7 +212,7 @@ def test_what_a_preparation_may_do_is_the_servers_choice_unless_it_is_said(capsy
     server["GET /v1/jobs/j1/tasks"] = {"items": [], "next_cursor": None}
     assert run(capsys, "tune", "gemm:8x8x8:float32", *flags, "--json")[0] == 0
     body = next(json.loads(request.content) for request in server["seen"] if request.method == "POST")
-    assert {name: value for name, value in body.items() if name in ("fast_math", "winograd")} == sent
+    assert {name: value for name, value in body.items() if name in ("fast_math", "winograd", "space")} == sent
 
 
 def test_a_job_without_fast_math_says_so(capsys, server):
@@ -224,6 +225,15 @@ def test_a_job_without_winograd_says_so(capsys, server):
     server["GET /v1/jobs/j1"] = [RUNNING, RUNNING | {"winograd": False}]
     assert "winograd" not in run(capsys, "jobs", "show", "j1")[1]
     assert "winograd    off" in run(capsys, "jobs", "show", "j1")[1]
+
+
+def test_the_design_space_is_checked_and_shown_where_it_is_a_part(capsys, server):
+    status, _, err = run(capsys, "tune", "gemm:8x8x8:float32", "--space", "magic")
+    assert status == 2
+    assert "there is no space 'magic'; there are all, tvm" in err
+    server["GET /v1/jobs/j1"] = [RUNNING, RUNNING | {"space": "tvm"}]
+    assert "space" not in run(capsys, "jobs", "show", "j1")[1]
+    assert "space       tvm" in run(capsys, "jobs", "show", "j1")[1]
 
 
 def test_a_stack_of_its_own_refuses_another_cpu_and_ends(capsys, server, monkeypatch, tmp_path):

@@ -110,6 +110,8 @@ def test_a_job_says_what_it_was_asked_for_and_how_it_ended() -> None:
     asked = job(search="genetic", seed=3, fast_math=False, stop_reason="trials")
     assert job_page.facts(asked) == "net.onnx · cpu · genetic · seed 3 · no fast math · all trials spent · j1"
     assert "fast math" not in job_page.facts(job(fast_math=True)) + job_page.facts(job())
+    assert "space tvm" in job_page.facts(job(space="tvm"))
+    assert "space" not in job_page.facts(job(space="all"))
     assert "no fast math · no Winograd" in job_page.facts(job(fast_math=False, winograd=False))
 
 

@@ -58,3 +58,4 @@ def test_near_misses_are_refused(text: str) -> None:
 )
 def test_what_suits_a_target(kind: str, operator: bool, refused: tuple[str, ...], expected: Preparation) -> None:
     assert for_target(kind, operator, **dict.fromkeys(refused, False)) == expected
+    assert for_target(kind, operator, space="tvm") == PLAIN

@@ -19,9 +19,10 @@ from tunesmith.errors import (
     UnknownAllocator,
     UnknownCostModel,
     UnknownSearcher,
+    UnknownSpace,
 )
 from tunesmith.model_files import KINDS, check_file, source_of
-from tunesmith.names import COST_MODELS
+from tunesmith.names import COST_MODELS, SPACES
 from tunesmith.operators import FORMS, looks_like_operator, parse_operator
 from tunesmith.search.registry import SEARCHERS
 from tunesmith.targets import parse_target
@@ -131,12 +132,13 @@ def check_names(options: dict[str, Any]) -> None:
     """Refuse names that no registry knows.
 
     Raises:
-        UnknownSearcher, UnknownCostModel, UnknownAllocator: naming what there is.
+        UnknownSearcher, UnknownCostModel, UnknownAllocator, UnknownSpace: naming what there is.
     """
     for field, known, error in (
         ("search", SEARCHERS, UnknownSearcher),
         ("cost_model", COST_MODELS, UnknownCostModel),
         ("allocator", ALLOCATORS, UnknownAllocator),
+        ("space", SPACES, UnknownSpace),
     ):
         name = options.get(field)
         if name is not None and name not in known:

@@ -11,6 +11,7 @@ from tunesmith.cli.output import INVENTED, duration, emit, seconds, table, times
 from tunesmith.cli.progress import follow, waits_for
 from tunesmith.client import Job
 from tunesmith.errors import JobFailed, from_problem
+from tunesmith.names import DEFAULT_SPACE
 from tunesmith.states import JobState
 
 app = typer.Typer(help="Jobs: list, show, watch, cancel, pause, resume, set.", no_args_is_help=True)
@@ -132,6 +133,8 @@ def _show(job: Job, as_json: bool) -> None:
         rows.append(("fast math", "off"))
     if not job.winograd:
         rows.append(("winograd", "off"))
+    if job.space != DEFAULT_SPACE:
+        rows.append(("space", job.space))
     if job.simulated:
         rows.append(("simulated", INVENTED))
     if job.waiting_for:

@@ -31,7 +31,15 @@ from tunesmith.cli.progress import follow
 from tunesmith.cli.summary import report, summarise, write
 from tunesmith.client import DEFAULT_URL, Client, EmbeddedStack, Job
 from tunesmith.errors import InvalidInput, JobFailed
-from tunesmith.names import COST_MODELS, DEFAULT_ALLOCATOR, DEFAULT_COST_MODEL, DEFAULT_SEARCHER
+from tunesmith.names import (
+    ALL_SPACE,
+    COST_MODELS,
+    DEFAULT_ALLOCATOR,
+    DEFAULT_COST_MODEL,
+    DEFAULT_SEARCHER,
+    DEFAULT_SPACE,
+    TVM_SPACE,
+)
 from tunesmith.operators import looks_like_operator
 from tunesmith.search.registry import SEARCHERS
 from tunesmith.states import JobState
@@ -98,6 +106,13 @@ def tune(
             help="Winograd's algorithm for convolutions, where it is faster than a direct one (default: allowed).",
         ),
     ] = None,
+    space: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Design space: {ALL_SPACE}, or {TVM_SPACE} for what TVM's own generator makes of the model as TVM "
+            f"prepares it (default: {DEFAULT_SPACE})."
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for best.jsonl, metaschedule/ and summary.json.")] = None,
     data_dir: Annotated[Path, typer.Option(help="Data of an embedded stack.", envvar="TUNESMITH_DATA_DIR")] = Path(
         ".tunesmith"
@@ -110,7 +125,7 @@ def tune(
     """Tune a model or an operator, on a running server or with a stack of its own."""
     options = {
         "search": search, "cost_model": cost_model, "allocator": allocator, "seed": seed, "fast_math": fast_math,
-        "winograd": winograd,
+        "winograd": winograd, "space": space,
     }  # fmt: skip
     request = _checked(model, target, trials, time_, inputs or [], options)
     if out is not None:

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from tunesmith.names import DEFAULT_SPACE
 from tunesmith.states import JobState, ModelState, is_final
 
 
@@ -51,6 +52,7 @@ class Job(Answer):
 
     ``fast_math``: polynomials were allowed in place of exp, erf, tanh and sigmoid.
     ``winograd``: convolutions could be computed by Winograd's algorithm.
+    ``space``: the design space, ``all`` or ``tvm``.
     """
 
     id: str
@@ -63,6 +65,7 @@ class Job(Answer):
     latency: Latency = Latency()
     fast_math: bool = True
     winograd: bool = True
+    space: str = DEFAULT_SPACE
     simulated: bool = False
     error: dict[str, Any] | None = None
     waiting_for: dict[str, Any] | None = None

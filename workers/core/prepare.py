@@ -32,7 +32,7 @@ def run(context: Context, message: PrepareJob) -> bool:
         planned = []
         for task, workload in tasks:
             lease.check()
-            planned.append(plan(context, task, workload, target))
+            planned.append(plan(context, task, workload, target, job.space))
         if not any(task.tunable for task in planned):
             raise NothingToTune(
                 "no task of the model has a schedule decision to take for this target", tasks=len(planned)
@@ -43,11 +43,11 @@ def run(context: Context, message: PrepareJob) -> bool:
     return run_leased(context, Job, message.job_id, message.attempt, timeout, work)
 
 
-def plan(context: Context, task: ModelTask, workload: WorkloadRow, target: Target) -> PlannedTask:
-    """A task with the sketches of its design space."""
+def plan(context: Context, task: ModelTask, workload: WorkloadRow, target: Target, name: str) -> PlannedTask:
+    """A task with the sketches of its design space of that ``name``."""
     module = context.blobs.get_bytes(workload.module_blob)
     with context.lease.shared():
-        bodies = space.generate(module, target)
+        bodies = space.generate(module, target, name)
     return PlannedTask(
         workload=workload.hash, name=task.name, family=workload.family, weight=task.weight,
         sketches={body.hash: json.loads(body.to_json()) for body in bodies}, tunable=space.tunable(bodies),

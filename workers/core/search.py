@@ -186,7 +186,7 @@ def _cost_model(session: Session, job: Job) -> CostModelRow | None:
         return own
     if not job.warm_start:
         return None
-    return cost_models.latest_elsewhere(session, str(job.target_hash), job.cost_model, FEATURES, job.id)
+    return cost_models.latest_elsewhere(session, str(job.target_hash), job.cost_model, FEATURES, job.id, job.space)
 
 
 def _load(context: Context, row: CostModelRow) -> CostModel:

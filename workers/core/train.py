@@ -63,7 +63,7 @@ def run(context: Context, message: TrainCostModel) -> bool:
 def _rows(session: Session, row: CostModelRow, job: Job) -> tuple[list[TrainingRow], list[TrainingRow]]:
     own = records.training_rows(session, row.target_hash, LIMIT, job_id=job.id)
     left = LIMIT - len(own)
-    others = records.training_rows(session, row.target_hash, left, not_job=job.id) if left else []
+    others = records.training_rows(session, row.target_hash, left, not_job=job.id, space=job.space) if left else []
     return own, others
 
 

@@ -14,6 +14,7 @@ from tvm.s_tir import Schedule
 
 from costmodels.base import Features
 from tunesmith.errors import InvalidCandidate
+from tunesmith.names import DEFAULT_SPACE, TVM_SPACE
 from tunesmith.space.base import Batch, Bools, Resolver
 from tunesmith.space.knobs import Categorical, ComputeLocation, Knob, PerfectTile
 from tunesmith.space.space import Space
@@ -34,15 +35,18 @@ CACHED_POINTS = 4096
 CACHED_SCHEDULES = 256
 
 
-def generate(module: bytes, target: Target) -> list[SketchBody]:
+def generate(module: bytes, target: Target, space: str = DEFAULT_SPACE) -> list[SketchBody]:
     """The sketches that TVM's rules for the target's kind, and ours beside them, make of a workload.
+
+    With the ``space`` that is TVM's there are none of ours.
 
     Deterministic. A workload without anything to decide has one sketch without knobs.
     """
     replayer = Replayer(module, target)
     found: dict[str, SketchBody] = {}
     made = [(sch, replayer.postprocs) for sch in replayer.context.generate_design_space()]
-    made += [(sch, ()) for sch in rules.schedules(replayer.fresh, target)]
+    if space != TVM_SPACE:
+        made += [(sch, ()) for sch in rules.schedules(replayer.fresh, target)]
     for sch, postprocs in made:
         body = _body(sch, replayer, postprocs)
         found.setdefault(body.hash, body)

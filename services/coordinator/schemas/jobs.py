@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from services.coordinator.schemas.common import Body
 from tunesmith.budget import DEFAULT_TRIALS, MAX_TRIALS
 from tunesmith.messages import Confirmation
-from tunesmith.names import DEFAULT_ALLOCATOR, DEFAULT_COST_MODEL, DEFAULT_SEARCHER
+from tunesmith.names import DEFAULT_ALLOCATOR, DEFAULT_COST_MODEL, DEFAULT_SEARCHER, DEFAULT_SPACE
 from tunesmith.states import JobState, RoundState
 from tunesmith.types import StopReason
 
@@ -41,6 +41,7 @@ class JobRequest(Body):
     verify: bool = Field(True, description="Compile the model at the end, check its outputs and time it.")
     fast_math: bool = Field(True, description="Allow polynomials for exp, erf, tanh, sigmoid where the target gains.")
     winograd: bool = Field(True, description="Allow Winograd's algorithm where it is the faster convolution.")
+    space: str = Field(DEFAULT_SPACE, max_length=60, description="`tvm`: only what TVM's own generator makes.")
     name: str = Field("", max_length=200)
 
 
@@ -94,6 +95,7 @@ class JobBody(BaseModel):
     ``simulated``: a simulated device took part, so its latencies are invented.
     ``fast_math``: polynomials are allowed in place of exp, erf, tanh and sigmoid.
     ``winograd``: convolutions may be computed by Winograd's algorithm.
+    ``space``: the design space, `all` or `tvm`.
     """
 
     id: str
@@ -114,6 +116,7 @@ class JobBody(BaseModel):
     verify: bool
     fast_math: bool
     winograd: bool
+    space: str
     simulated: bool
     budget: BudgetBody
     progress: Progress

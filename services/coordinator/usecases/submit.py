@@ -26,9 +26,10 @@ from tunesmith.errors import (
     UnknownAllocator,
     UnknownCostModel,
     UnknownSearcher,
+    UnknownSpace,
     from_problem,
 )
-from tunesmith.names import COST_MODELS
+from tunesmith.names import COST_MODELS, SPACES
 from tunesmith.operators import parse_operator
 from tunesmith.preparation import for_target
 from tunesmith.search.registry import SEARCHERS
@@ -105,6 +106,7 @@ def check(request: JobRequest) -> None:
     _check_name(request.search, tuple(SEARCHERS), UnknownSearcher, "search")
     _check_name(request.allocator, tuple(ALLOCATORS), UnknownAllocator, "allocator")
     _check_name(request.cost_model, COST_MODELS, UnknownCostModel, "cost_model")
+    _check_name(request.space, SPACES, UnknownSpace, "space")
 
 
 def _check_name(name: str, known: tuple[str, ...], error: type[InvalidInput], field: str) -> None:
@@ -139,8 +141,8 @@ def _create(session: Session, caller: Caller, request: JobRequest) -> Job:
         state=JobState.QUEUED, budget_trials=trials, budget_seconds=seconds,
         stop_when_converged=request.budget.stop_when_converged, search=request.search, cost_model=request.cost_model,
         allocator=request.allocator, priority=request.priority, seed=request.seed, warm_start=request.warm_start,
-        verify=request.verify, fast_math=request.fast_math, winograd=request.winograd, created_at=utcnow(),
-        paused_seconds=0.0,
+        verify=request.verify, fast_math=request.fast_math, winograd=request.winograd, space=request.space,
+        created_at=utcnow(), paused_seconds=0.0,
     )  # fmt: skip
     session.add(job)
     session.flush()
@@ -158,8 +160,9 @@ def _model(session: Session, caller: Caller, request: JobRequest) -> Model:
     _check_usable(model)
     kind = parse_target(request.target).kind
     preparation = for_target(
-        kind, operator=model.source == "operator", fast_math=request.fast_math, winograd=request.winograd
-    )
+        kind, operator=model.source == "operator", fast_math=request.fast_math, winograd=request.winograd,
+        space=request.space,
+    )  # fmt: skip
     model = models.prepared(session, model, preparation)
     _check_usable(model)
     return model

@@ -1,0 +1,1 @@
+"""The search alone: Tunesmith beside MetaSchedule on the same design space."""

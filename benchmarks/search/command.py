@@ -1,0 +1,100 @@
+"""``tunesmith bench search``."""
+
+from __future__ import annotations
+
+import csv
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from benchmarks.operators.command import RUNS, teller, threads_of
+from benchmarks.report import check, setup, table, write
+from tunesmith.names import DEFAULT_SEARCHER
+
+if TYPE_CHECKING:
+    from benchmarks.search.contest import Outcome
+
+SECONDS = 120.0
+SLICE, QUICK_SLICE = 0.5, 0.3
+PASSES = 2
+SEEDS, QUICK_SEEDS = 2, 1
+
+
+def run(
+    operators: Annotated[
+        list[str] | None, typer.Option("--operator", help="An operator spec; repeatable (default: eight).")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Two operators, one seed, MetaSchedule's recorded runs alone.")
+    ] = False,
+    search: Annotated[
+        list[str] | None, typer.Option(help=f"A searcher of Tunesmith's; repeatable (default: {DEFAULT_SEARCHER}).")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Searches of each tuner (default: 2, quick 1).")] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(min=10.0, help="Wall time in the own space (default: that of MetaSchedule's longest run)."),
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of each (default: all cores).")] = None,
+    runs: Annotated[Path, typer.Option(help="Folder of MetaSchedule's recorded runs.")] = RUNS,
+    record: Annotated[
+        bool | None,
+        typer.Option("--record/--no-record", help="Make and keep runs that are missing (default: unless quick)."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for CSV files, tables and the plot.")] = Path("bench-out"),
+    docs: Annotated[Path | None, typer.Option(help="Page whose sections are replaced.")] = None,
+) -> None:
+    """Compare the search alone: Tunesmith in TVM's design space beside MetaSchedule, trial by trial.
+
+    And how soon Tunesmith with everything on is as fast as MetaSchedule after all its trials.
+    """
+    from benchmarks.operators.cases import Case
+    from benchmarks.search import figures
+    from benchmarks.search.contest import Plan, hold
+    from benchmarks.tuners.plan import OPERATORS, QUICK_OPERATORS
+    from tunesmith.operators import parse_operator
+    from tunesmith.search.registry import check_searcher
+
+    searchers = tuple(dict.fromkeys(check_searcher(name) for name in search or (DEFAULT_SEARCHER,)))
+    cores = threads_of(threads, len(os.sched_getaffinity(0)))
+    wanted = operators or (QUICK_OPERATORS if quick else OPERATORS)
+    made = not quick if record is None else record
+    cases = [Case(parse_operator(text).canonical, cores, rivals=made) for text in wanted]
+    for name in figures.NAMES:
+        check(name, docs)
+    plan = Plan(searchers, seconds, SECONDS, QUICK_SLICE if quick else SLICE, PASSES, runs)
+    details = {"threads": str(cores), "searchers": ", ".join(searchers)}
+    outcomes: list[Outcome] = []
+    paths: list[Path] = []
+    for seed in range(seeds or (QUICK_SEEDS if quick else SEEDS)):
+        for case in cases:
+            with tempfile.TemporaryDirectory(prefix="tunesmith-search-") as folder:
+                outcomes.append(hold(case, seed, plan, Path(folder), teller(case.name)))
+            # After each operator: all of them take an hour for each seed, and may not come to their end.
+            paths = _write(outcomes, details, out, docs)
+    found = figures.reports(outcomes, {})
+    for report in found:
+        print(f"{report.title}\n\n{table(report.columns, report.rows)}\n")
+    print(figures.verdict(found))
+    for path in paths:
+        print(f"wrote {path}")
+
+
+def _write(outcomes: list[Outcome], details: Mapping[str, str], out: Path, docs: Path | None) -> list[Path]:
+    """Every table as far as it has come."""
+    from benchmarks.search import figures
+
+    seeds = ", ".join(map(str, sorted({outcome.seed for outcome in outcomes})))
+    paths: list[Path] = []
+    for report in figures.reports(outcomes, {**setup(), **details, "seeds": seeds}):
+        draw = (lambda axes: figures.draw(axes, outcomes)) if report.name == figures.SEARCH else None
+        paths += write(report, out, draw, docs)
+    out.mkdir(parents=True, exist_ok=True)
+    paths.append(out / "search-latencies.csv")
+    with paths[-1].open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows(figures.latencies(outcomes))
+    return paths

@@ -1,0 +1,156 @@
+"""From outcomes to the tables and the plot. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from benchmarks.operators.recordings import TRIALS
+from benchmarks.report import Report, cell
+from benchmarks.search.contest import COUNTS, Outcome
+from benchmarks.tuners.figures import geometric_mean
+
+SEARCH, TIME = "search", "search-time"
+NAMES = (SEARCH, TIME)
+"""Every report, in the order of the page."""
+AFTER = tuple(f"after {count}" for count in COUNTS)
+SHARE, OF_TIME = "share of trials", "share of the time"
+TRIED = ("operator", "searcher", "seed", "metaschedule µs", "tunesmith µs", *AFTER, SHARE)
+TIMES = ("operator", "searcher", "seed", "metaschedule s", "tunesmith s", OF_TIME, "metaschedule µs", "tunesmith µs",
+         "ratio")  # fmt: skip
+RATIOS = frozenset({*AFTER, "ratio"})
+SHARES = frozenset({SHARE, OF_TIME})
+LATENCIES = ("operator", "seed", "entry", "kernels", "end to end", "output error", "failure")
+TRIED_TEXT = f"""\
+Tunesmith with `--space tvm`, so that the program and its design space are those of MetaSchedule, beside MetaSchedule's
+`tune_tir` at 16 and at 64 a round, {TRIALS} candidates each. `after N`: Tunesmith's latency over that of the better
+MetaSchedule after N trials; below 1 Tunesmith is faster. What each thought best after {TRIALS}, and Tunesmith after 32
+and 64 as well, was built and timed now, all kernels in turn in one process. MetaSchedule's runs are recorded, and a
+recording has the winner's trace alone: after 32 and 64 trials its latency is the recorded one times what its winner
+takes now over what was recorded for it. `{SHARE}`: trials of Tunesmith's until it knew a schedule as fast as the better
+MetaSchedule's winner, over {TRIALS}, by its own measurements scaled likewise; – where it found none, which counts as 1
+in the mean, and is too little. Failed candidates count as trials. Warm start is off."""
+TIME_TEXT = f"""\
+The same goal with everything on: layouts, fast math, Winograd convolutions, rules of our own. `tunesmith s` is the wall
+time until a schedule as fast as the better MetaSchedule's winner of {TRIALS} trials was known: from the submission of
+the job to the end of the round that brought it, on a stack that had run one tiny job and had imported the model.
+`metaschedule s` is what that MetaSchedule run took for its {TRIALS} trials, without the start of its process, its
+imports and the making of the program. `{OF_TIME}` is one over the other; – where the goal was not reached in the time
+of MetaSchedule's longest run, which counts as 1 in the mean, and is too little. `ratio`: latency of what Tunesmith had
+at the end of that time, conversions of layouts included, over MetaSchedule's."""
+
+
+def reports(outcomes: Sequence[Outcome], details: Mapping[str, str]) -> list[Report]:
+    """Every table that has rows.
+
+    Args:
+        outcomes: of all operators and seeds.
+        details: machine, versions and settings.
+    """
+    recorded = {f"MetaSchedule's runs recorded with {name}": text
+                for outcome in outcomes for name, text in outcome.versions.items()}  # fmt: skip
+    setup = {**details, **recorded}
+    tried = with_means([row for outcome in outcomes for row in _tried(outcome)], TRIED)
+    times = with_means([row for outcome in outcomes for row in _times(outcome)], TIMES)
+    found = [
+        Report(SEARCH, "The search alone", TRIED_TEXT, TRIED, tried, setup),
+        Report(TIME, "How soon it is as fast as MetaSchedule", TIME_TEXT, TIMES, times, setup),
+    ]
+    return [report for report in found if report.rows]
+
+
+def _tried(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
+    rival = outcome.rival
+    for searcher, course in outcome.courses.items():
+        if rival is not None:
+            needed = course.needed(rival.timed)
+            ours = course.timed.get(TRIALS)
+            yield (
+                outcome.case.name, searcher, outcome.seed, rival.timed * 1e6, ours and ours * 1e6,
+                *(_over(course.timed.get(count), min(each.after(count) for each in outcome.rivals))
+                  for count in COUNTS), needed and needed / TRIALS,
+            )  # fmt: skip
+
+
+def _times(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
+    rival = outcome.rival
+    for searcher, chase in outcome.chases.items():
+        if rival is not None:
+            reached = chase.reached(rival.timed)
+            yield (
+                outcome.case.name, searcher, outcome.seed, rival.wall, reached, _over(reached, rival.wall),
+                rival.timed * 1e6, chase.timed * 1e6, chase.timed / rival.timed,
+            )  # fmt: skip
+
+
+def _over(ours: float | None, theirs: float) -> float | None:
+    return None if ours is None or not math.isfinite(theirs) else ours / theirs
+
+
+def with_means(rows: list[tuple[Any, ...]], columns: Sequence[str]) -> list[tuple[Any, ...]]:
+    """The rows, and for each searcher one of geometric means; a share that is missing counts as 1."""
+    means = []
+    for searcher in dict.fromkeys(row[1] for row in rows):
+        own = [row for row in rows if row[1] == searcher]
+        means.append(("geometric mean", searcher, *(
+            _mean([row[at] for row in own], column) for at, column in list(enumerate(columns))[2:]
+        )))  # fmt: skip
+    return [*rows, *means]
+
+
+def _mean(values: Sequence[Any], column: str) -> float | None:
+    if column in SHARES:
+        return geometric_mean([1.0 if value is None else value for value in values])
+    return geometric_mean([value for value in values if value is not None]) if column in RATIOS else None
+
+
+def latencies(outcomes: Sequence[Outcome]) -> list[tuple[Any, ...]]:
+    """A row for everything that was timed, in seconds, heads first."""
+    rows = [
+        (outcome.case.operator, entry.seed, entry.runtime, entry.kernels and entry.kernels.total,
+         entry.result.latency, entry.result.error, entry.result.failure)
+        for outcome in outcomes for entry in outcome.entries
+    ]  # fmt: skip
+    return [LATENCIES, *rows]
+
+
+def verdict(found: Sequence[Report]) -> str:
+    """The geometric means in lines, for the terminal."""
+    return "\n".join(
+        f"{row[1]}: " + ", ".join(
+            f"{column} {cell(row[at])}" for at, column in enumerate(report.columns) if column in RATIOS | SHARES
+        )
+        for report in found for row in report.rows if row[0] == "geometric mean"
+    )  # fmt: skip
+
+
+def draw(axes: Any, outcomes: Sequence[Outcome]) -> None:
+    """The best so far over MetaSchedule's best of all trials, by trial: geometric means over operators and seeds."""
+    known = [outcome for outcome in outcomes if outcome.rival is not None]
+    for searcher in dict.fromkeys(name for outcome in known for name in outcome.courses):
+        lines = [_relative(outcome, searcher) for outcome in known]
+        means = _means_by_trial([line for line in lines if line])
+        axes.plot(range(1, TRIALS + 1), means, label=f"tunesmith, {searcher}")
+    theirs = [[min(each.after(count) for each in outcome.rivals) / outcome.rival.timed for count in COUNTS]
+              for outcome in known if outcome.rival]  # fmt: skip
+    axes.plot(COUNTS, [geometric_mean(values) for values in zip(*theirs, strict=True)] or [math.nan] * len(COUNTS),
+              "o--", label="the better MetaSchedule")  # fmt: skip
+    axes.axhline(1.0, color="0.7", linewidth=0.8)
+    axes.set(xlabel="trials", ylabel=f"latency over MetaSchedule's best of {TRIALS}", yscale="log")
+    axes.legend(fontsize="small")
+
+
+def _relative(outcome: Outcome, searcher: str) -> list[float]:
+    """Latency after each trial over MetaSchedule's winner; the last one goes on where the space was used up before."""
+    course, rival = outcome.courses.get(searcher), outcome.rival
+    if course is None or rival is None or TRIALS not in course.timed:
+        return []
+    scale = course.timed[TRIALS] / course.bests[-1] / rival.timed
+    return [best * scale for best in (*course.bests, *[course.bests[-1]] * (TRIALS - len(course.bests)))]
+
+
+def _means_by_trial(lines: Sequence[Sequence[float]]) -> list[float]:
+    """Nothing to draw (NaN) until every line has a candidate that ran."""
+    return [geometric_mean(values) or math.nan if all(map(math.isfinite, values)) else math.nan
+            for values in zip(*lines, strict=True)] or [math.nan] * TRIALS  # fmt: skip

@@ -1,0 +1,21 @@
+"""Jobs of a part of the design space."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0006"
+down_revision = "0005"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Add the column; jobs of before had every sketch."""
+    op.add_column("jobs", sa.Column("space", sa.String(length=60), nullable=False, server_default="all"))
+
+
+def downgrade() -> None:
+    """Drop the column. A job that was restricted keeps the sketches that its tasks have."""
+    op.drop_column("jobs", "space")
