@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from db.models import Batch, Job, Record
+from db.models import Batch, Job, Record, WorkloadRow
 from db.repositories.upsert import insert_for
 from tunesmith.names import DEFAULT_SPACE
 from tunesmith.types import CacheState, Candidate, FailureKind, Measurement
@@ -88,6 +89,31 @@ def best_elsewhere(
         _streamed().is_(cache is CacheState.STREAMED),
     )
     return session.scalars(query.order_by(Record.latency, Record.id).limit(limit)).all()
+
+
+def best_of_family(
+    session: Session, workload: str, target: str, job_id: str, workloads: int, each: int
+) -> list[Sequence[Record]]:
+    """The fastest records, fastest first, of other workloads of the same family on a target: those nearest in FLOPs.
+
+    Args:
+        job_id: whose records count even if its device is simulated.
+        workloads: how many other ones.
+        each: records of each.
+    """
+    mine = session.get_one(WorkloadRow, workload)
+    counts = (
+        Record.target_hash == target, Record.latency.is_not(None), Record.sketch_hash.is_not(None),
+        sa.or_(Record.job_id == job_id, _real()),
+    )  # fmt: skip
+    query = sa.select(WorkloadRow.hash, WorkloadRow.flops).where(
+        WorkloadRow.family == mine.family, WorkloadRow.hash != workload,
+        sa.exists().where(Record.workload_hash == WorkloadRow.hash, *counts),
+    )  # fmt: skip
+    size = math.log1p(mine.flops)
+    found = sorted(session.execute(query), key=lambda row: (abs(math.log1p(row.flops) - size), row.hash))
+    fastest = sa.select(Record).where(*counts).order_by(Record.latency, Record.id).limit(each)
+    return [session.scalars(fastest.where(Record.workload_hash == row.hash)).all() for row in found[:workloads]]
 
 
 def measurement(row: Record) -> Measurement:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import sqlalchemy as sa
@@ -37,13 +37,25 @@ OPEN_WORK = (WorkState.QUEUED, WorkState.RUNNING)
 
 @dataclass(frozen=True)
 class RoundTotals:
-    """Rounds of one task: ever opened, under way, being proposed, finished; and the newest round's id."""
+    """Rounds of one task: ever opened, under way, being proposed, finished; the newest round's id; and trials that
+    those under way may still add."""
 
-    opened: int
-    in_flight: int
-    proposing: int
-    done: int
-    last: int
+    opened: int = 0
+    in_flight: int = 0
+    proposing: int = 0
+    done: int = 0
+    last: int = 0
+    trials: int = 0
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """A task with FLOPs, family and its rounds."""
+
+    task: JobTask
+    flops: float
+    family: str
+    rounds: RoundTotals
 
 
 def lock(session: Session) -> None:
@@ -65,35 +77,29 @@ def open_jobs(session: Session) -> Sequence[tuple[Job, Model, str | None]]:
     return [(job, model, device_class) for job, model, device_class in found]
 
 
-def tasks(session: Session, job_ids: Collection[str]) -> Sequence[tuple[JobTask, float, str | None]]:
-    """Tasks of jobs with FLOPs and family, without what is large."""
+def tasks(session: Session, job_ids: Collection[str]) -> list[TaskRow]:
+    """Tasks of jobs in the models' order, without what is large.
+
+    One statement, because trials that are done and trials that are under way have to be of the same moment: results
+    that come in between would be in neither, and a budget be exceeded by them.
+    """
+    totals = _totals(job_ids)
     query = (
-        sa.select(JobTask, WorkloadRow.flops, Family.name)
+        sa.select(JobTask, WorkloadRow.flops, Family.name, *(totals.c[field.name] for field in fields(RoundTotals)))
         .join(WorkloadRow, JobTask.workload_hash == WorkloadRow.hash)
         .outerjoin(Family, JobTask.family_id == Family.id)
+        .outerjoin(totals, totals.c.job_task_id == JobTask.id)
         .where(JobTask.job_id.in_(job_ids))
         .options(defer(JobTask.searcher_state), defer(JobTask.sketches))
         .execution_options(populate_existing=True)
     )
     found = session.execute(query.order_by(JobTask.position, JobTask.id))
-    return [(task, flops, family) for task, flops, family in found]
+    return [TaskRow(task, flops, family or "", RoundTotals(*(int(number or 0) for number in numbers)))
+            for task, flops, family, *numbers in found]
 
 
-def rounds(session: Session, job_ids: Collection[str]) -> dict[int, RoundTotals]:
-    """Rounds by task."""
-
-    def count(*states: RoundState) -> sa.ColumnElement[int]:
-        return sa.func.sum(sa.case((Round.state.in_(states), 1), else_=0))
-
-    query = sa.select(
-        Round.job_task_id, sa.func.count(), count(*OPEN_ROUNDS), count(RoundState.PROPOSING), count(RoundState.DONE),
-        sa.func.max(Round.id),
-    ).where(Round.job_id.in_(job_ids))
-    return {row[0]: RoundTotals(*map(int, row[1:])) for row in session.execute(query.group_by(Round.job_task_id))}
-
-
-def trials_in_flight(session: Session, job_ids: Collection[str]) -> dict[str, int]:
-    """Trials that rounds under way may still add, by job: their sizes less the records that are in."""
+def _totals(job_ids: Collection[str]) -> sa.Subquery:
+    """The columns of :class:`RoundTotals` by task. A round may still add its size less the records that are in."""
     recorded = (
         sa.select(Batch.round_id, sa.func.count().label("number"))
         .join(Record, Record.batch_id == Batch.id)
@@ -101,10 +107,25 @@ def trials_in_flight(session: Session, job_ids: Collection[str]) -> dict[str, in
         .group_by(Batch.round_id)
         .subquery()
     )
-    left = sa.func.sum(Round.size - sa.func.coalesce(recorded.c.number, 0))
-    query = sa.select(Round.job_id, left).outerjoin(recorded, recorded.c.round_id == Round.id)
-    query = query.where(Round.job_id.in_(job_ids), Round.state.in_(OPEN_ROUNDS)).group_by(Round.job_id)
-    return {job: int(number) for job, number in session.execute(query)}
+
+    def total(of: sa.ColumnElement[int] | int, *states: RoundState) -> sa.ColumnElement[int]:
+        return sa.func.sum(sa.case((Round.state.in_(states), of), else_=0))
+
+    return (
+        sa.select(
+            Round.job_task_id,
+            sa.func.count().label("opened"),
+            total(1, *OPEN_ROUNDS).label("in_flight"),
+            total(1, RoundState.PROPOSING).label("proposing"),
+            total(1, RoundState.DONE).label("done"),
+            sa.func.max(Round.id).label("last"),
+            total(Round.size - sa.func.coalesce(recorded.c.number, 0), *OPEN_ROUNDS).label("trials"),
+        )
+        .outerjoin(recorded, recorded.c.round_id == Round.id)
+        .where(Round.job_id.in_(job_ids))
+        .group_by(Round.job_task_id)
+        .subquery()
+    )
 
 
 def evaluations(session: Session, job_ids: Collection[str]) -> dict[str, Evaluation]:

@@ -41,6 +41,11 @@ class Searcher(ABC):
         """
 
     @abstractmethod
+    def suggest(self, candidates: Sequence[Candidate]) -> None:
+        """Candidates that may be good, best first, of which nothing is known here: a bounded share of the next batches
+        may be of them. What is no point of the space or invalid is passed over."""
+
+    @abstractmethod
     def tell(self, measurements: Sequence[Measurement]) -> None:
         """Learn from measurements, failures included; they may be of candidates that others proposed."""
 

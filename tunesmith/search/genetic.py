@@ -4,8 +4,9 @@ A population of the best measured points, the best of earlier asks and random on
 the best points that were never measured are proposed, and a small share at random.
 
 An exact score costs milliseconds of replay and feature extraction. So a draft model of the scores, made anew from
-what has them, ranks the many points of an evolution, and only the most promising get an exact score, some at a time:
-each look makes the next draft better.
+what has them, ranks the thousands of points of an evolution, and only the most promising get an exact score, some at a
+time: each look makes the next draft better. What is measured of these depends on how far the scores can be trusted:
+see ``tunesmith.search.selection`` and ``tunesmith.search.trust``.
 
 Half of the children, of the looks, of the survivors and of the proposals are shared among the sketches by what was
 measured of each: mutation and crossover stay within a sketch, and scores are not trusted alone between them.
@@ -14,6 +15,7 @@ measured of each: mutation and crossover stay within a sketch, and scores are no
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,10 +27,12 @@ from tunesmith.search.construction import construct
 from tunesmith.search.guess import of_scores
 from tunesmith.search.hunt import CHUNK, Hunt
 from tunesmith.search.points import PointSearcher
+from tunesmith.search.selection import Mix, select
 from tunesmith.search.shares import divide
+from tunesmith.search.trust import Trust
 from tunesmith.space.base import Batch, Floats, Ints
 from tunesmith.space.space import Space, concat
-from tunesmith.types import Candidate
+from tunesmith.types import Candidate, Measurement
 
 MORE_LOOKS = 3
 """How many times as many looks an ask may take where many points are invalid."""
@@ -53,13 +57,17 @@ class GeneticOptions:
         pressure: parents' odds fall by exp(-pressure) from the best to the worst.
         doubt: chance's part in the draft's ranking, in deviations of its guesses.
         epsilon: share of proposals picked at random.
+        uncertain: share picked by the deviation of their scores, where these cannot be trusted at all.
+        unlike: share picked for being unlike the others, likewise.
+        start: trust in scores of which nothing is known, 0 to 1.
+        weight: measurements that this counts for.
         unaligned: share of a first batch that is random, the rest being constructed from a prior.
         spare: points constructed for each that is wanted, because some turn out invalid.
         elites: measured points to remember.
         effort: points per ask that go through the score function at most.
     """
 
-    population: int = 256
+    population: int = 1024
     parents: int = 128
     shared: float = 0.5
     looks: int = 5
@@ -72,6 +80,10 @@ class GeneticOptions:
     pressure: float = 10.0
     doubt: float = 0.3
     epsilon: float = 0.05
+    uncertain: float = 0.2
+    unlike: float = 0.2
+    start: float = 0.5
+    weight: float = 16.0
     unaligned: float = 0.125
     spare: int = 3
     elites: int = 32
@@ -86,15 +98,32 @@ class GeneticSearcher(PointSearcher):
         self.options = options
         self._codes = Codes(space)
         self._survivors: list[Candidate] = []
+        self._trust = Trust(options.start, options.weight)
+        self._mix = Mix(options.uncertain, options.unlike)
+
+    @property
+    def trust(self) -> float:
+        """How far scores can be trusted by now, 0 to 1, see ``tunesmith.search.trust``."""
+        return self._trust.value
+
+    def tell(self, measurements: Sequence[Measurement]) -> None:
+        """Remember what was measured, and how well it was foreseen."""
+        super().tell(measurements)
+        known = self.space.known([m.candidate for m in measurements])
+        mine = [m for m, is_point in zip(measurements, known, strict=True) if is_point]
+        self._trust.take(self.space.keys(self.space.batch([m.candidate for m in mine])), [m.latency for m in mine])
 
     def state(self) -> dict[str, Any]:
-        """As every searcher's, and the points that the next ask starts from."""
-        return {**super().state(), "survivors": [c.to_json() for c in self._survivors]}
+        """As every searcher's, the points that the next ask starts from, and what the scores promised."""
+        survivors = [c.to_json() for c in self._survivors]
+        return {**super().state(), "survivors": survivors, "trust": self._trust.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from :meth:`state`. Raises ValueError for the state of another space or version."""
         super().restore(state)
         self._survivors = [Candidate.from_json(c) for c in state.get("survivors", [])]
+        if "trust" in state:
+            self._trust.restore(state["trust"])
 
     def _shares(self) -> Floats:
         """By what was measured."""
@@ -112,6 +141,7 @@ class GeneticSearcher(PointSearcher):
             return self._uninformed(hunt, elites, n)
         self._evolve(hunt, n)
         rows = self._best(hunt, n)
+        self._trust.expect(hunt.keys[rows], hunt.mean[rows])
         self._survive(hunt, rows)
         return rows
 
@@ -198,11 +228,14 @@ class GeneticSearcher(PointSearcher):
         return self._rng.choice(count, size=n, p=odds / odds.sum()).astype(np.int64)
 
     def _best(self, hunt: Hunt, n: int) -> Ints:
-        """The best fresh points, a binomial few of them replaced by random ones."""
+        """The best fresh points; a binomial few of them replaced by random ones, others by what teaches more."""
         chance = int(self._rng.binomial(n, self.options.epsilon))
         order = hunt.ranked()
-        best = order[hunt.fresh[order]]
-        best = best[self._divide(hunt.pool.sketch[best], n - chance)]
+        left = order[hunt.fresh[order]]
+        best = select(
+            left, hunt.std, self._codes.of(hunt.pool), n - chance, self._mix.counts(n - chance, self.trust),
+            lambda rows, most: self._divide(hunt.pool.sketch[rows], most),
+        )  # fmt: skip
         if len(best) + chance < n or hunt.count < n:
             hunt.fill(self._rng, n)
         rest = np.setdiff1d(np.flatnonzero(hunt.fresh), best)

@@ -28,7 +28,7 @@ class Hunt:
 
     Attributes:
         pool: canonical valid points.
-        keys, mean: of each.
+        keys, mean, std: of each.
         fresh: whether it may be proposed.
         drawn: whether it came from a uniform draw.
         refused: points that turned out invalid.
@@ -49,6 +49,7 @@ class Hunt:
         self.pool = self.refused = self.space.sample(np.random.default_rng(0), 0)
         self.keys: Ints = np.zeros(0, dtype=np.int64)
         self.mean: Floats = np.zeros(0)
+        self.std: Floats = np.zeros(0)
         self.fresh: Bools = np.zeros(0, dtype=np.bool_)
         self.drawn: Bools = np.zeros(0, dtype=np.bool_)
 
@@ -109,6 +110,7 @@ class Hunt:
         self.pool = concat([self.pool, scores.batch.take(rows)])
         self.keys = np.concatenate([self.keys, keys[rows]])
         self.mean = np.concatenate([self.mean, np.nan_to_num(scores.mean[rows], nan=-np.inf)])
+        self.std = np.concatenate([self.std, np.nan_to_num(scores.std[rows])])
         self.fresh = np.concatenate([self.fresh, ~np.isin(keys[rows], self._blocked)])
         self.drawn = np.concatenate([self.drawn, np.full(len(rows), drawn)])
 

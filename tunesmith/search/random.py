@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +23,7 @@ class RandomOptions:
 
 
 class RandomSearcher(PointSearcher):
-    """Ignores the score's ranking, which tells it what is valid, and the prior."""
+    """Ignores the score's ranking, which tells it what is valid, the prior and suggestions."""
 
     def __init__(self, space: Space, seed: int = 0, options: RandomOptions = RandomOptions()) -> None:
         super().__init__(space, seed, effort=options.effort, elites=0)
@@ -33,6 +33,9 @@ class RandomSearcher(PointSearcher):
     ) -> list[Candidate]:
         """Up to ``n`` new candidates, see :class:`tunesmith.search.base.Searcher`."""
         return super().ask(n, pending, score)
+
+    def suggest(self, candidates: Sequence[Candidate]) -> None:
+        """Pass them over: a baseline knows nothing."""
 
     def _pick(self, hunt: Hunt, n: int, informed: bool) -> Ints:
         hunt.fill(self._rng, n)

@@ -168,10 +168,11 @@ class Recording(Resolver):
         """A score function without an opinion."""
         return self.scored(batch, np.zeros(self.space.size))
 
-    def scored(self, batch: Batch, by_point: Floats) -> Scores:
-        """A score function's answer from one score per point of the space."""
+    def scored(self, batch: Batch, mean: Floats, std: Floats | None = None) -> Scores:
+        """A score function's answer from one score per point of the space, and its deviation; None: 0."""
         canonical, valid = self.resolve(batch)
-        return Scores(canonical, by_point[self.space.keys(canonical)], np.zeros(len(batch)), valid)
+        keys = self.space.keys(canonical)
+        return Scores(canonical, mean[keys], np.zeros(len(batch)) if std is None else std[keys], valid)
 
     def latency(self, batch: Batch) -> Floats:
         """Seconds per run, infinity for failures: float64 [n]."""

@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from typing import ClassVar
 
+import numpy as np
+
 from tunesmith.search.base import Score, Searcher
 from tunesmith.space.base import Sketch
 from tunesmith.space.knobs import PerfectTile
@@ -169,6 +171,25 @@ class SearcherConformance:
         proposed = searcher.ask(BATCH, (Candidate("other", (2,)), Candidate(None)), task.score)
         assert proposed
         assert not set(failed) & set(proposed)
+
+    def test_suggestions(self) -> None:
+        """They spoil nothing: proposals stay new, valid and canonical, and the state knows what waits."""
+        task = SyntheticTask(matmul_space(), invalid=0.3)
+        points = task.space.candidates(task.space.sample(np.random.default_rng(9), 40))
+        for score in self._modes(task):
+            searcher, twin = self.make(task.space, 1), self.make(task.space, 2)
+            searcher.suggest([Candidate("other", (1,)), Candidate(None), *points, *points])
+            twin.restore(json.loads(json.dumps(searcher.state())))
+            seen: set[Candidate] = set()
+            for _ in range(3):
+                proposed = searcher.ask(BATCH, (), score)
+                assert twin.ask(BATCH, (), score) == proposed
+                assert len(set(proposed) - seen) == BATCH
+                seen |= set(proposed)
+                if score is not None:
+                    assert task.resolve(task.space.batch(proposed))[1].all()
+                for each in (searcher, twin):
+                    each.tell(measure(task, proposed))
 
     def test_asks_for_nothing(self) -> None:
         """None are returned."""

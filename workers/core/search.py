@@ -24,6 +24,7 @@ from tunesmith.space import base as points
 from tunesmith.states import RoundState
 from tunesmith.targets import Target
 from tunesmith.types import Candidate, Measurement
+from workers.core import siblings
 from workers.core.context import Context
 from workers.core.features import BatchFeatures
 from workers.core.leased import Lease, run_leased
@@ -97,8 +98,12 @@ def propose(context: Context, lease: Lease, subject: Subject, started: float) ->
         news = records.of_task_since(session, subject.task.id, told)
         pending = job_tasks.pending(session, subject.task.id)
         model_row = _cost_model(session, subject.job)
-        seeds = _seeds(session, subject, space) if not told and subject.task.searcher_state is None else []
+        fresh = not told and subject.task.searcher_state is None
+        seeds = _seeds(session, subject, space) if fresh else []
+        alike = fresh and not seeds and subject.job.warm_start
+        similar = siblings.suggestions(session, subject.job, subject.task) if alike else []
         calibration = devices.calibration(session, subject.device_class)
+    searcher.suggest(similar)
     searcher.tell([*seeds, *(records.measurement(row) for row in news)])
     model = _load(context, model_row) if model_row else None
     scorer = Scorer(space, model, context.lease, lease.check)

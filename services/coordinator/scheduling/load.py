@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
-from db.models import Evaluation, Job, JobTask, Model
+from db.models import Evaluation, Job, Model
 from db.models.base import utcnow
 from db.repositories import devices, views_jobs
 from db.repositories import views_scheduling as rows
@@ -17,7 +17,6 @@ from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot, Task
 from services.coordinator.usecases.describe import elapsed
 from tunesmith.states import JobState, WorkState
 
-NO_ROUNDS = rows.RoundTotals(0, 0, 0, 0, 0)
 Steps = list[tuple[int, float]]
 
 
@@ -65,9 +64,7 @@ def load(session: Session, histories: Histories, device_timeout: float, now: dt.
 class _Around:
     """Rows around the jobs, grouped."""
 
-    tasks: dict[str, list[tuple[JobTask, float, str]]]
-    rounds: dict[int, rows.RoundTotals]
-    trials_in_flight: dict[str, int]
+    tasks: dict[str, list[rows.TaskRow]]
     evaluations: dict[str, Evaluation]
     trainings: dict[str, list[tuple[WorkState, int]]]
 
@@ -75,14 +72,11 @@ class _Around:
     def read(cls, session: Session, job_ids: list[str]) -> _Around:
         """A fixed number of queries, none without jobs."""
         if not job_ids:
-            return cls({}, {}, {}, {}, {})
-        tasks: dict[str, list[tuple[JobTask, float, str]]] = {}
-        for task, flops, family in rows.tasks(session, job_ids):
-            tasks.setdefault(task.job_id, []).append((task, flops, family or ""))
-        return cls(
-            tasks, rows.rounds(session, job_ids), rows.trials_in_flight(session, job_ids),
-            rows.evaluations(session, job_ids), rows.trainings(session, job_ids),
-        )  # fmt: skip
+            return cls({}, {}, {})
+        tasks: dict[str, list[rows.TaskRow]] = {}
+        for row in rows.tasks(session, job_ids):
+            tasks.setdefault(row.task.job_id, []).append(row)
+        return cls(tasks, rows.evaluations(session, job_ids), rows.trainings(session, job_ids))
 
 
 def _job(
@@ -90,27 +84,23 @@ def _job(
     now: dt.datetime,
 ) -> JobSnapshot:  # fmt: skip
     tasks = around.tasks.get(job.id, [])
-    totals = {task.id: around.rounds.get(task.id, NO_ROUNDS) for task, _, _ in tasks}
-    done = sum(total.done for total in totals.values())
+    done = sum(row.rounds.done for row in tasks)
     steps = histories.of(session, job.id, done) if done and job.state is JobState.RUNNING else []
     by_task: dict[int, list[float]] = {}
     for key, best in steps:
         by_task.setdefault(key, []).append(best)
-    latencies = views_jobs.latencies(task for task, _, _ in tasks)
-    tuned = {task.id: latencies[task.id] for task, _, _ in tasks if task.tunable}
+    latencies = views_jobs.latencies(row.task for row in tasks)
+    tuned = {row.task.id: latencies[row.task.id] for row in tasks if row.task.tunable}
     evaluation = around.evaluations.get(job.id)
     return JobSnapshot(
         id=job.id, state=job.state, model_state=model.state, model_problem=model.error, device_class=device_class,
         allocator=job.allocator, cost_model=job.cost_model, seed=job.seed, priority=job.priority, verify=job.verify,
         budget_trials=job.budget_trials, budget_seconds=job.budget_seconds,
         stop_when_converged=job.stop_when_converged, elapsed=elapsed(job, now),
-        clock_stopped=job.paused_at is not None, trials_in_flight=around.trials_in_flight.get(job.id, 0),
-        last_round=max((total.last for total in totals.values()), default=0),
-        next_number=sum(total.opened for total in totals.values()) + 1,
-        tasks=tuple(
-            _task(task, flops, family, totals[task.id], by_task, latencies[task.id].alternative_of)
-            for task, flops, family in tasks
-        ),
+        clock_stopped=job.paused_at is not None, trials_in_flight=sum(row.rounds.trials for row in tasks),
+        last_round=max((row.rounds.last for row in tasks), default=0),
+        next_number=sum(row.rounds.opened for row in tasks) + 1,
+        tasks=tuple(_task(row, by_task, latencies[row.task.id].alternative_of) for row in tasks),
         curve=tuple(best_so_far(tuned, steps)) if job.stop_when_converged else (),
         training=_training(tasks, around.trainings.get(job.id, [])),
         evaluation=evaluation.state if evaluation else None,
@@ -118,23 +108,19 @@ def _job(
     )  # fmt: skip
 
 
-def _task(
-    task: JobTask, flops: float, family: str, total: rows.RoundTotals, histories: dict[int, list[float]],
-    alternative_of: int | None,
-) -> TaskSnapshot:  # fmt: skip
+def _task(row: rows.TaskRow, histories: dict[int, list[float]], alternative_of: int | None) -> TaskSnapshot:
+    task, total = row.task, row.rounds
     return TaskSnapshot(
-        id=task.id, weight=task.weight, flops=flops, family=family, tunable=task.tunable, exhausted=task.exhausted,
-        trials=task.trials, untuned=task.untuned_seconds, best=task.best_seconds,
+        id=task.id, weight=task.weight, flops=row.flops, family=row.family, tunable=task.tunable,
+        exhausted=task.exhausted, trials=task.trials, untuned=task.untuned_seconds, best=task.best_seconds,
         history=tuple(histories.get(task.id, ())), in_flight=total.in_flight, proposing=total.proposing > 0,
         rounds=total.opened, alternative_of=alternative_of,
     )  # fmt: skip
 
 
-def _training(
-    tasks: list[tuple[JobTask, float, str]], versions: list[tuple[WorkState, int]]
-) -> TrainingSnapshot:
+def _training(tasks: list[rows.TaskRow], versions: list[tuple[WorkState, int]]) -> TrainingSnapshot:
     return TrainingSnapshot(
-        records=sum(task.trials - task.failures for task, _, _ in tasks),
+        records=sum(row.task.trials - row.task.failures for row in tasks),
         trained_on=max((seen for state, seen in versions if state is WorkState.DONE), default=0),
         under_way=any(state in rows.OPEN_WORK for state, _ in versions),
         failures=sum(state is WorkState.FAILED for state, _ in versions),
