@@ -15,20 +15,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from tunesmith.search.base import Prior
 from tunesmith.search.codes import Codes
-from tunesmith.search.construction import construct
 from tunesmith.search.guess import of_scores
 from tunesmith.search.hunt import CHUNK, Hunt
 from tunesmith.search.points import PointSearcher
 from tunesmith.search.shares import divide
 from tunesmith.space.base import Batch, Floats, Ints
 from tunesmith.space.space import Space, concat
-from tunesmith.types import Candidate
 
 MORE_LOOKS = 3
 """How many times as many looks an ask may take where many points are invalid."""
@@ -53,8 +49,6 @@ class GeneticOptions:
         pressure: parents' odds fall by exp(-pressure) from the best to the worst.
         doubt: chance's part in the draft's ranking, in deviations of its guesses.
         epsilon: share of proposals picked at random.
-        unaligned: share of a first batch that is random, the rest being constructed from a prior.
-        spare: points constructed for each that is wanted, because some turn out invalid.
         elites: measured points to remember.
         effort: points per ask that go through the score function at most.
     """
@@ -72,8 +66,6 @@ class GeneticOptions:
     pressure: float = 10.0
     doubt: float = 0.3
     epsilon: float = 0.05
-    unaligned: float = 0.125
-    spare: int = 3
     elites: int = 32
     effort: int = 1024
 
@@ -85,16 +77,6 @@ class GeneticSearcher(PointSearcher):
         super().__init__(space, seed, effort=options.effort, elites=options.elites)
         self.options = options
         self._codes = Codes(space)
-        self._survivors: list[Candidate] = []
-
-    def state(self) -> dict[str, Any]:
-        """As every searcher's, and the points that the next ask starts from."""
-        return {**super().state(), "survivors": [c.to_json() for c in self._survivors]}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue from :meth:`state`. Raises ValueError for the state of another space or version."""
-        super().restore(state)
-        self._survivors = [Candidate.from_json(c) for c in state.get("survivors", [])]
 
     def _shares(self) -> Floats:
         """By what was measured."""
@@ -102,10 +84,8 @@ class GeneticSearcher(PointSearcher):
 
     def _pick(self, hunt: Hunt, n: int, informed: bool) -> Ints:
         elites = self._memory.elite_batch(self.options.measured)
-        if hunt.prior is not None and not len(elites):
-            return self._constructed(hunt, n, hunt.prior)
         if informed:
-            hunt.examine(concat([elites, self.space.batch(self._survivors)]), parents=True)
+            hunt.examine(concat([elites, self.space.batch(self._reserve)]), parents=True)
             hunt.examine(hunt.draw(self._rng, self.options.drawn), drawn=True)
             hunt.fill(self._rng, CHUNK)
         if not hunt.opinion:
@@ -115,32 +95,12 @@ class GeneticSearcher(PointSearcher):
         self._survive(hunt, rows)
         return rows
 
-    def _constructed(self, hunt: Hunt, n: int, prior: Prior) -> Ints:
-        """Before anything is measured: what the prior thinks best, and a few random points.
-
-        What is not needed at once waits for the next ask, which may come before anything is measured, too.
-        """
-        wanted = n - int(self.options.unaligned * n)
-        planned = self.space.batch(self._survivors)
-        if len(planned) < wanted:
-            planned = construct(self.space, prior, self._rng, self.options.spare * n)
-        start = 0
-        while start < len(planned) and hunt.count < wanted:
-            step = wanted - hunt.count
-            hunt.examine(planned.take(slice(start, start + step)))
-            start += step
-        self._survivors = self.space.candidates(planned.take(slice(start, None)))
-        best = np.flatnonzero(hunt.fresh)[:wanted]
-        hunt.fill(self._rng, n)
-        rest = np.setdiff1d(np.flatnonzero(hunt.fresh), best)
-        return np.concatenate([best, rest[:n - len(best)]])
-
     def _survive(self, hunt: Hunt, proposed: Ints) -> None:
         """The best that were not proposed."""
         order = hunt.ranked()
         left = order[hunt.fresh[order] & ~np.isin(order, proposed)]
         left = left[self._divide(hunt.pool.sketch[left], self.options.survivors)]
-        self._survivors = self.space.candidates(hunt.pool.take(left))
+        self._reserve = self.space.candidates(hunt.pool.take(left))
 
     def _divide(self, sketch: Ints, n: int) -> Ints:
         """Positions of ``n`` of some points, best first: a part that the sketches share, and the best of the others."""
