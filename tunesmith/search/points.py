@@ -85,10 +85,6 @@ class PointSearcher(Searcher):
         rest = np.setdiff1d(np.flatnonzero(hunt.fresh), best)
         return np.concatenate([best, rest[:n - len(best)]])
 
-    def avoid(self, candidates: Sequence[Candidate]) -> None:
-        """Count points of this space as proposed: another searcher of the same task did."""
-        self._memory.propose(self.space.keys(self.space.batch(candidates)))
-
     def tell(self, measurements: Sequence[Measurement]) -> None:
         """Remember what was measured."""
         self._memory.tell(measurements)
