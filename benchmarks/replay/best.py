@@ -1,4 +1,4 @@
-"""How far the portfolio is behind the best single searcher of each space."""
+"""How far the portfolio is behind the best single searcher of each space, and behind the one best on average."""
 
 from __future__ import annotations
 
@@ -21,22 +21,30 @@ def report(outcomes: Sequence[Outcome], setup: dict[str, str]) -> Report:
     for model in (False, True):
         mine = [o for o in outcomes if o.method.model == model or o.method.searcher == BASELINE]
         ranked = f"{'with' if model else 'without'} a cost model"
+        mean = {group[0].method.searcher: float(np.mean([o.score.mean() for o in group])) for group in by_method(mine)}
+        leader = _best(mean)
         for name in dict.fromkeys(o.recording.name for o in mine):
             found = {o.method.searcher: float(o.score.mean()) for o in mine if o.recording.name == name}
-            rows.append((name, HELD_OUT[name in unseen], ranked, *_compared(found)))
-        mean = {group[0].method.searcher: float(np.mean([o.score.mean() for o in group])) for group in by_method(mine)}
-        rows.append(("mean of all", None, ranked, *_compared(mean)))
+            rows.append((name, HELD_OUT[name in unseen], ranked, *_compared(found, leader)))
+        rows.append(("mean of all", None, ranked, *_compared(mean, leader)))
     summary = (
-        "P of the best searcher of each space, which nobody knows before, and of the portfolio of several. The line of "
-        "means compares it with the searcher that is best on average.")
-    columns = ("space", "half", "ranked", "best single one", "its P", "the portfolio's P", "behind")
+        "P of the best searcher of each space, which nobody knows before, and of the portfolio of several: how far it "
+        "is behind that one, and behind the searcher that is best on average, which stands in the line of means.")
+    columns = ("space", "half", "ranked", "best single one", "its P", "the portfolio's P", "behind",
+               "behind the best on average")
     return Report("replay-best", "The best searcher of each space", summary, columns, rows, setup)
 
 
-def _compared(found: dict[str, float]) -> tuple[Any, ...]:
-    """The best single searcher, its P, the portfolio's, and the distance; None without a portfolio."""
-    single = {name: value for name, value in found.items() if name != PORTFOLIO}
-    best = max(single or found, key=lambda name: found[name])
+def _best(found: dict[str, float]) -> str:
+    """The best single searcher; the portfolio where it is alone."""
+    return max((name for name in found if name != PORTFOLIO), key=lambda name: found[name], default=PORTFOLIO)
+
+
+def _compared(found: dict[str, float], leader: str) -> tuple[Any, ...]:
+    """The best single searcher, its P, the portfolio's, and how far that is behind the best and the leader; None where
+    there is no portfolio."""
+    best = _best(found)
     own = found.get(PORTFOLIO)
-    behind = None if own is None else round(found[best] - own, 4)
-    return best, round(found[best], 4), None if own is None else round(own, 4), behind
+    if own is None:
+        return best, round(found[best], 4), None, None, None
+    return best, round(found[best], 4), round(own, 4), round(found[best] - own, 4), round(found[leader] - own, 4)

@@ -1,4 +1,4 @@
-"""What a searcher's own thinking costs."""
+"""What a searcher costs besides measurements."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from tunesmith.search.base import Prior, Score, Searcher
 from tunesmith.space.base import Batch, Scores
+from tunesmith.space.space import Space
 from tunesmith.types import Candidate, Measurement
 
 
@@ -17,11 +18,13 @@ class Clocked(Searcher):
     Attributes:
         seconds: spent in asks and tells so far, what the score function took left out.
         proposed: candidates so far.
+        scored: points that went through the score function, each counted once, because the service keeps features.
     """
 
-    def __init__(self, searcher: Searcher) -> None:
-        self._searcher = searcher
+    def __init__(self, searcher: Searcher, space: Space) -> None:
+        self._searcher, self._space = searcher, space
         self.seconds, self.proposed = 0.0, 0
+        self.scored: set[int] = set()
 
     def ask(
         self, n: int, pending: Collection[Candidate] = (), score: Score | None = None, prior: Prior | None = None
@@ -31,6 +34,7 @@ class Clocked(Searcher):
             assert score is not None
             started = time.process_time()
             found = score(batch)
+            self.scored.update(self._space.keys(batch).tolist())
             self.seconds -= time.process_time() - started
             return found
 

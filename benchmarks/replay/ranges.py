@@ -10,8 +10,8 @@ FACTOR = 4
 """How many times the default, or what part of it, a setting may be."""
 SMALL = 0.5
 """Largest value of a share that is 0 by default."""
-LIMITS = frozenset({"effort", "elites"})
-"""Settings that bound time and memory; more of them is never worse."""
+KEPT = frozenset({"effort", "elites", "examined"})
+"""Settings that replays say nothing of: more exact scores and more memory cost nothing here."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class Range:
 
 
 def ranges(options: Any) -> list[Range]:
-    """Of every number among a searcher's settings that is no limit; what is no number stays as it is.
+    """Of every number among a searcher's settings that replays can judge; what is no number stays as it is.
 
     A whole number stays one, at least 1 where it was; a share between 0 and 1 remains a share.
     """
-    found = [(f.name, getattr(options, f.name)) for f in dataclasses.fields(options) if f.name not in LIMITS]
+    found = [(f.name, getattr(options, f.name)) for f in dataclasses.fields(options) if f.name not in KEPT]
     return [_around(name, value) for name, value in found
             if isinstance(value, (int, float)) and not isinstance(value, bool)]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -53,28 +53,31 @@ class Runs:
     Attributes:
         curves: best latency in seconds after each evaluation, float64 [seeds, budget].
         thinking: processor seconds per candidate that the searcher itself took, float64 [seeds].
+        scored: points that it had scored, per candidate, float64 [seeds].
     """
 
     curves: Floats
     thinking: Floats
+    scored: Floats
 
 
 def join(parts: Sequence[Runs]) -> Runs:
     """One after another."""
-    return Runs(np.concatenate([p.curves for p in parts]), np.concatenate([p.thinking for p in parts]))
+    return Runs(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Runs)))
 
 
 def run(recording: Recording, method: Method, seeds: Sequence[int], budget: int, batch: int) -> Runs:
     """One replay for each seed."""
-    curves, thinking = [], []
+    curves, thinking, scored = [], [], []
     for seed in seeds:
-        searcher = Clocked(make_searcher(method.searcher, recording.space, seed, method.options))
+        searcher = Clocked(make_searcher(method.searcher, recording.space, seed, method.options), recording.space)
         ranker = Ranker(recording, seed) if method.model else None
         curves.append(replay(
             searcher, recording, budget=budget, batch=batch, score=ranker.score if ranker else None,
             learn=ranker.learn if ranker else None, seed=seed))
         thinking.append(searcher.seconds / max(searcher.proposed, 1))
-    return Runs(np.stack(curves), np.array(thinking))
+        scored.append(len(searcher.scored) / max(searcher.proposed, 1))
+    return Runs(np.stack(curves), np.array(thinking), np.array(scored))
 
 
 @dataclass(frozen=True)
@@ -82,16 +85,19 @@ class Outcome:
     """One method on one space.
 
     Attributes:
-        curves: best latency after each evaluation, float64 [seeds, budget].
-        score: of Willemsen after each evaluation, the same shape.
-        thinking: processor seconds per candidate, float64 [seeds].
+        runs: up to the end of the space's budget.
+        score: of Willemsen after each evaluation, float64 [seeds, budget].
     """
 
     recording: Recording
     method: Method
-    curves: Floats
+    runs: Runs
     score: Floats
-    thinking: Floats
+
+    @property
+    def curves(self) -> Floats:
+        """Best latency in seconds after each evaluation, float64 [seeds, budget]."""
+        return self.runs.curves
 
     @property
     def by_seed(self) -> Floats:
@@ -102,9 +108,8 @@ class Outcome:
 
 def judge(recording: Recording, method: Method, runs: Runs) -> Outcome:
     """Score what :func:`run` found, up to the end of the space's budget."""
-    curves = runs.curves[:, :budget_of(recording)]
-    found = score.score(curves, recording.seconds[recording.points])
-    return Outcome(recording, method, curves, found, runs.thinking)
+    runs = replace(runs, curves=runs.curves[:, :budget_of(recording)])
+    return Outcome(recording, method, runs, score.score(runs.curves, recording.seconds[recording.points]))
 
 
 def budget_of(recording: Recording) -> int:
@@ -115,21 +120,7 @@ def budget_of(recording: Recording) -> int:
 def report(outcomes: Sequence[Outcome], setup: dict[str, str]) -> Report:
     """One line per method over all spaces, the best first."""
     unseen = held_out(o.recording.name for o in outcomes)
-    rows: list[tuple[Any, ...]] = []
-    for mine in by_method(outcomes):
-        mean = score.bootstrap(np.stack([o.by_seed for o in mine]))
-        fresh = [o.by_seed.mean() for o in mine if o.recording.name in unseen]
-        left = [float(np.mean(o.recording.optimum / o.curves[:, -1])) for o in mine]
-        effort = np.concatenate([score.reach(o.curves, o.recording.optimum, QUALITY) / o.curves.shape[1] for o in mine])
-        middle = float(np.median(effort))
-        better = sum(bool(o.score.mean() > 0) for o in mine)
-        rows.append((mine[0].method.name, round(mean.mean, 4), round(mean.low, 4), round(mean.high, 4),
-                     round(float(np.mean(fresh)), 4) if fresh else None,
-                     f"{better} of {len(mine)}", round(100 * float(np.mean(left)), 2),
-                     round(100 * float(np.isfinite(effort).mean()), 2),
-                     round(100 * middle, 1) if np.isfinite(middle) else None,
-                     round(1e3 * float(np.mean([o.thinking.mean() for o in mine])), 2)))
-    rows.sort(key=lambda row: -row[1])
+    rows = sorted((_row(mine, unseen) for mine in by_method(outcomes)), key=lambda row: -row[1])
     spaces, seeds = len({o.recording.name for o in outcomes}), len(outcomes[0].curves)
     summary = (
         f"Search on {spaces} recorded spaces, {seeds} seeds each, without hardware. P is the score of Willemsen et "
@@ -138,12 +129,28 @@ def report(outcomes: Sequence[Outcome], setup: dict[str, str]) -> Report:
         "the optimum in the logarithm of latency, then over spaces; the band is a 95 % bootstrap over seeds. Held out "
         "are the spaces on which no settings are tuned. Quality "
         "is optimum over best found at the end of the budget. The next two columns say how many runs come within 5 % "
-        "of the optimum, and where in the budget the median run does. The last one is processor time that the "
-        "searcher itself takes, per candidate. The cost model sees encoded decisions, not TVM's "
-        "features, and is smaller than the service's.")
+        "of the optimum, and where in the budget the median run does. The last ones are distinct points that were "
+        "scored or only checked, and processor time that the searcher itself takes. The cost model sees encoded "
+        "decisions, not TVM's features, and is smaller than the service's.")
     columns = ("searcher", "P", "95 % from", "to", "P, held out", "spaces above random", "quality, %",
-               f"runs that reach {QUALITY:.0%}, %", "after, % of the budget", "ms a candidate")
+               f"runs that reach {QUALITY:.0%}, %", "after, % of the budget", "scores a candidate", "ms a candidate")
     return Report("replay", "Searchers, replayed", summary, columns, rows, setup)
+
+
+def _row(mine: Sequence[Outcome], unseen: Collection[str]) -> tuple[Any, ...]:
+    """One method's line."""
+    mean = score.bootstrap(np.stack([o.by_seed for o in mine]))
+    fresh = [o.by_seed.mean() for o in mine if o.recording.name in unseen]
+    left = [float(np.mean(o.recording.optimum / o.curves[:, -1])) for o in mine]
+    effort = np.concatenate([score.reach(o.curves, o.recording.optimum, QUALITY) / o.curves.shape[1] for o in mine])
+    middle = float(np.median(effort))
+    better = sum(bool(o.score.mean() > 0) for o in mine)
+    scored, thinking = (float(np.mean([getattr(o.runs, name).mean() for o in mine])) for name in ("scored", "thinking"))
+    return (mine[0].method.name, round(mean.mean, 4), round(mean.low, 4), round(mean.high, 4),
+            round(float(np.mean(fresh)), 4) if fresh else None,
+            f"{better} of {len(mine)}", round(100 * float(np.mean(left)), 2),
+            round(100 * float(np.isfinite(effort).mean()), 2),
+            round(100 * middle, 1) if np.isfinite(middle) else None, round(scored, 2), round(1e3 * thinking, 2))
 
 
 def details(outcomes: Sequence[Outcome], setup: dict[str, str]) -> Report:

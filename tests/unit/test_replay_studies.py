@@ -14,7 +14,7 @@ from benchmarks.replay import allocators, best, models, searchers
 from benchmarks.replay.clocked import Clocked
 from benchmarks.replay.command import app
 from benchmarks.replay.ranking import FEWEST, Ranker
-from benchmarks.replay.searchers import Method, Outcome
+from benchmarks.replay.searchers import Method, Outcome, Runs
 from benchmarks.replay.workloads import DATA, WORKLOADS, file_of, load_all
 from tunesmith.allocate.registry import ALLOCATORS
 from tunesmith.errors import InvalidInput, UnknownSearcher
@@ -45,6 +45,7 @@ def test_replays_repeat_and_find_the_optimum(method: Method, toys: list[Recordin
     assert (curves[:, -1] == toy.optimum).all()
     assert (curves == searchers.run(toy, method, (0, 1), len(toy.points), BATCH).curves).all()
     assert (runs.thinking > 0).all()
+    assert (runs.scored >= 1).all()
 
 
 def test_random_search_scores_about_zero(toys: list[Recording]) -> None:
@@ -163,7 +164,7 @@ def test_some_searchers_are_studied_alone(toys: list[Recording], tmp_path: Path)
 
 def outcome(toy: Recording, searcher: str, value: float) -> Outcome:
     curves = np.full((2, 4), toy.optimum)
-    return Outcome(toy, Method(searcher, False), curves, np.full((2, 4), value), np.full(2, 0.001))
+    return Outcome(toy, Method(searcher, False), Runs(curves, np.ones(2), np.ones(2)), np.full((2, 4), value))
 
 
 def test_the_portfolio_is_held_against_the_best_of_each_space(toys: list[Recording]) -> None:
@@ -171,7 +172,7 @@ def test_the_portfolio_is_held_against_the_best_of_each_space(toys: list[Recordi
              outcome(toys[1], "random", 0.3), outcome(toys[1], "genetic", 0.2), outcome(toys[1], "portfolio", 0.6)]
     rows = [row for row in best.report(found, {}).rows if row[2] == "without a cost model"]
     assert [row[3:] for row in rows] == [
-        ("genetic", 0.5, 0.4, 0.1), ("random", 0.3, 0.6, -0.3), ("genetic", 0.35, 0.5, -0.15)]
+        ("genetic", 0.5, 0.4, 0.1, 0.1), ("random", 0.3, 0.6, -0.3, -0.4), ("genetic", 0.35, 0.5, -0.15, -0.15)]
     assert [row[1] for row in rows] == ["tuning", "held out", None]
 
 
@@ -187,12 +188,12 @@ def test_the_clock_of_a_searcher_leaves_the_scores_out(toys: list[Recording]) ->
         return toy.validity(batch)
 
     plain, clocked = (make_searcher("genetic", toy.space, 0) for _ in range(2))
-    watched = Clocked(clocked)
+    watched = Clocked(clocked, toy.space)
     started = time.process_time()
     asked = watched.ask(8, score=score)
     whole = time.process_time() - started
     assert asked == plain.ask(8, score=toy.validity)
-    assert watched.proposed == 8
+    assert watched.proposed == 8 <= len(watched.scored) <= toy.space.size
     assert 0 < watched.seconds <= whole - slow
 
 
