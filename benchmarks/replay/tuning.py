@@ -182,7 +182,7 @@ def report(plan: Plan, tuned: Tuned, setup: dict[str, str]) -> Report:
     summary = (
         f"Settings of {plan.searcher}: {plan.trials} tried on one half of the spaces, {plan.seeds} seeds each, and the "
         f"best {FINALISTS} and the default once more with twice as many. P of the default and of the winner, with "
-        "seeds that neither saw, on that half and on the one held out; the band of the gain is a 95 % bootstrap over seeds. "
-        f"Changed: {', '.join(changed) or 'nothing'}.")
+        "seeds that neither saw, on that half and on the one held out; the band of the gain is a 95 % bootstrap over "
+        f"seeds. Changed: {', '.join(changed) or 'nothing'}.")
     columns = ("half", "spaces", "searcher", "P, default", "P, tuned", "gain", "95 % from", "to")
     return Report(f"replay-tune-{plan.searcher}", f"Settings of {plan.searcher}, tuned", summary, columns, rows, setup)
