@@ -16,8 +16,11 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, invoke_w
 @app.callback()
 def run(
     context: typer.Context,
-    quick: Annotated[bool, typer.Option("--quick", help="Four seeds: half a minute.")] = False,
-    seeds: Annotated[int, typer.Option(help="Runs of each searcher on each space.", min=2)] = 20,
+    quick: Annotated[bool, typer.Option("--quick", help="Two seeds.")] = False,
+    seeds: Annotated[int, typer.Option(help="Runs of each searcher on each space; the published tables have 20.",
+                                       min=2)] = 8,
+    searcher: Annotated[list[str] | None, typer.Option(help="Only this searcher, and no allocators and cost models; "
+                                                            "may be repeated.")] = None,
     batch: Annotated[int, typer.Option(help="Candidates of a round.", min=1)] = 8,
     jobs: Annotated[int, typer.Option(help="Processes; 0: one for each core.", min=0)] = 0,
     data: Annotated[Path | None, typer.Option(help="Folder of recordings; the shipped ones by default.")] = None,
@@ -31,7 +34,8 @@ def run(
     from benchmarks.replay.workloads import DATA
     from benchmarks.report import write
 
-    plan = Plan(data or DATA, tuple(range(4 if quick else seeds)), batch, jobs or len(os.sched_getaffinity(0)))
+    plan = Plan(data or DATA, tuple(range(2 if quick else seeds)), batch, jobs or len(os.sched_getaffinity(0)),
+                tuple(searcher or ()))
     for report, draw, published in study(plan):
         for path in write(report, out, draw, docs if published else None):
             typer.echo(path)
@@ -66,6 +70,32 @@ def collect(
     whole = sum(recording is not None and bool(recording.facts.get("complete")) for recording in found)
     rest = "" if whole == len(found) else ": run it again to go on"
     typer.echo(f"{whole} of {len(found)} recordings complete{rest}")
+
+
+@app.command()
+def tune(
+    searcher: Annotated[str, typer.Argument(help="Its name.")],
+    trials: Annotated[int, typer.Option(help="Settings to try.", min=2)] = 40,
+    seeds: Annotated[int, typer.Option(help="Runs of each on each space.", min=2)] = 8,
+    batch: Annotated[int, typer.Option(help="Candidates of a round.", min=1)] = 8,
+    jobs: Annotated[int, typer.Option(help="Processes; 0: one for each core.", min=0)] = 0,
+    data: Annotated[Path | None, typer.Option(help="Folder of recordings; the shipped ones by default.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("bench-out"),
+) -> None:
+    """Tune a searcher's own settings on one half of the recorded spaces and judge them on the other one."""
+    from benchmarks.replay import tuning
+    from benchmarks.replay.studies import workers
+    from benchmarks.replay.workloads import DATA, load_all
+    from benchmarks.report import setup, write
+
+    plan = tuning.Plan(searcher, trials, seeds, batch)
+    with workers(jobs or len(os.sched_getaffinity(0))) as pool:
+        tuned = tuning.tune(plan, load_all(data or DATA), pool, typer.echo)
+    report = tuning.report(plan, tuned, setup("lightgbm", "optuna"))
+    settings = out / f"{report.name}.json"
+    tuned.save(settings)
+    for path in (*write(report, out), settings):
+        typer.echo(path)
 
 
 @app.command()

@@ -1,14 +1,16 @@
-"""Every registered searcher on every recorded space, alone and with a cost model."""
+"""Searchers on recorded spaces, alone and with a cost model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
+from benchmarks.replay.clocked import Clocked
 from benchmarks.replay.ranking import Ranker
+from benchmarks.replay.workloads import held_out
 from benchmarks.report import Report
 from tunesmith.search.registry import SEARCHERS, make_searcher
 from tunesmith.space.base import Floats
@@ -19,14 +21,17 @@ POINTS = 50
 """Places along a budget where the plot has a value."""
 QUALITY = 0.95
 BASELINE = "random"
+HELD_OUT = {True: "held out", False: "tuning"}
+"""What tables call the two halves of the spaces."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """A searcher, ranked by a cost model or not."""
+    """A searcher, ranked by a cost model or not, with settings of its own type or, None, the default ones."""
 
     searcher: str
     model: bool
+    options: Any = None
 
     @property
     def name(self) -> str:
@@ -34,21 +39,45 @@ class Method:
         return f"{self.searcher} + cost model" if self.model else self.searcher
 
 
-def methods() -> list[Method]:
-    """Every registered searcher; all but random search, which ignores ranks, with a cost model as well."""
-    return [Method(name, model) for name in SEARCHERS for model in (False, True) if not (model and name == BASELINE)]
+def methods(names: Sequence[str] = ()) -> list[Method]:
+    """These searchers, all that are registered where none is named; all but random search, which ignores ranks, with a
+    cost model as well."""
+    return [Method(name, model) for name in names or SEARCHERS for model in (False, True)
+            if not (model and name == BASELINE)]
 
 
-def run(recording: Recording, method: Method, seeds: Sequence[int], budget: int, batch: int) -> Floats:
-    """Best latency after each evaluation: float64 [seeds, budget]."""
-    curves = []
+@dataclass(frozen=True)
+class Runs:
+    """Replays of one method on one space.
+
+    Attributes:
+        curves: best latency in seconds after each evaluation, float64 [seeds, budget].
+        thinking: processor seconds per candidate that the searcher itself took, float64 [seeds].
+        scored: points that it had scored, per candidate, float64 [seeds].
+    """
+
+    curves: Floats
+    thinking: Floats
+    scored: Floats
+
+
+def join(parts: Sequence[Runs]) -> Runs:
+    """One after another."""
+    return Runs(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Runs)))
+
+
+def run(recording: Recording, method: Method, seeds: Sequence[int], budget: int, batch: int) -> Runs:
+    """One replay for each seed."""
+    curves, thinking, scored = [], [], []
     for seed in seeds:
-        searcher = make_searcher(method.searcher, recording.space, seed)
+        searcher = Clocked(make_searcher(method.searcher, recording.space, seed, method.options), recording.space)
         ranker = Ranker(recording, seed) if method.model else None
         curves.append(replay(
             searcher, recording, budget=budget, batch=batch, score=ranker.score if ranker else None,
             learn=ranker.learn if ranker else None, seed=seed))
-    return np.stack(curves)
+        thinking.append(searcher.seconds / max(searcher.proposed, 1))
+        scored.append(len(searcher.scored) / max(searcher.proposed, 1))
+    return Runs(np.stack(curves), np.array(thinking), np.array(scored))
 
 
 @dataclass(frozen=True)
@@ -56,19 +85,31 @@ class Outcome:
     """One method on one space.
 
     Attributes:
-        curves: best latency after each evaluation, float64 [seeds, budget].
-        score: of Willemsen after each evaluation, the same shape.
+        runs: up to the end of the space's budget.
+        score: of Willemsen after each evaluation, float64 [seeds, budget].
     """
 
     recording: Recording
     method: Method
-    curves: Floats
+    runs: Runs
     score: Floats
 
+    @property
+    def curves(self) -> Floats:
+        """Best latency in seconds after each evaluation, float64 [seeds, budget]."""
+        return self.runs.curves
 
-def judge(recording: Recording, method: Method, curves: Floats) -> Outcome:
-    """Score what :func:`run` found."""
-    return Outcome(recording, method, curves, score.score(curves, recording.seconds[recording.points]))
+    @property
+    def by_seed(self) -> Floats:
+        """P of each run, float64 [seeds]."""
+        mean: Floats = self.score.mean(axis=1)
+        return mean
+
+
+def judge(recording: Recording, method: Method, runs: Runs) -> Outcome:
+    """Score what :func:`run` found, up to the end of the space's budget."""
+    runs = replace(runs, curves=runs.curves[:, :budget_of(recording)])
+    return Outcome(recording, method, runs, score.score(runs.curves, recording.seconds[recording.points]))
 
 
 def budget_of(recording: Recording) -> int:
@@ -78,48 +119,57 @@ def budget_of(recording: Recording) -> int:
 
 def report(outcomes: Sequence[Outcome], setup: dict[str, str]) -> Report:
     """One line per method over all spaces, the best first."""
-    rows: list[tuple[Any, ...]] = []
-    for mine in _by_method(outcomes):
-        mean = score.bootstrap(np.stack([o.score.mean(axis=1) for o in mine]))
-        left = [float(np.mean(o.recording.optimum / o.curves[:, -1])) for o in mine]
-        effort = np.concatenate([score.reach(o.curves, o.recording.optimum, QUALITY) / o.curves.shape[1] for o in mine])
-        middle = float(np.median(effort))
-        better = sum(bool(o.score.mean() > 0) for o in mine)
-        rows.append((mine[0].method.name, round(mean.mean, 4), round(mean.low, 4), round(mean.high, 4),
-                     f"{better} of {len(mine)}", round(100 * float(np.mean(left)), 2),
-                     round(100 * float(np.isfinite(effort).mean()), 2),
-                     round(100 * middle, 1) if np.isfinite(middle) else None))
-    rows.sort(key=lambda row: -row[1])
+    unseen = held_out(o.recording.name for o in outcomes)
+    rows = sorted((_row(mine, unseen) for mine in by_method(outcomes)), key=lambda row: -row[1])
     spaces, seeds = len({o.recording.name for o in outcomes}), len(outcomes[0].curves)
     summary = (
         f"Search on {spaces} recorded spaces, {seeds} seeds each, without hardware. P is the score of Willemsen et "
         "al.: 0 is the computed expectation of random search, 1 the optimum at once, below 0 worse than random. It is "
         "the mean over a space's evaluations, up to where random search has come 90 % of the way from the median to "
-        "the optimum in the logarithm of latency, then over spaces; the band is a 95 % bootstrap over seeds. Quality "
-        "is optimum over best found at the end of the budget. The last two columns say how many runs come within 5 % "
-        "of the optimum, and where in the budget the median run does. The cost model sees encoded decisions, not TVM's "
-        "features, and is smaller than the service's.")
-    columns = ("searcher", "P", "95 % from", "to", "spaces above random", "quality, %",
-               f"runs that reach {QUALITY:.0%}, %", "after, % of the budget")
+        "the optimum in the logarithm of latency, then over spaces; the band is a 95 % bootstrap over seeds. Held out "
+        "are the spaces on which no settings are tuned. Quality "
+        "is optimum over best found at the end of the budget. The next two columns say how many runs come within 5 % "
+        "of the optimum, and where in the budget the median run does. The last ones are distinct points that were "
+        "scored or only checked, and processor time that the searcher itself takes. The cost model sees encoded "
+        "decisions, not TVM's features, and is smaller than the service's.")
+    columns = ("searcher", "P", "95 % from", "to", "P, held out", "spaces above random", "quality, %",
+               f"runs that reach {QUALITY:.0%}, %", "after, % of the budget", "scores a candidate", "ms a candidate")
     return Report("replay", "Searchers, replayed", summary, columns, rows, setup)
+
+
+def _row(mine: Sequence[Outcome], unseen: Collection[str]) -> tuple[Any, ...]:
+    """One method's line."""
+    mean = score.bootstrap(np.stack([o.by_seed for o in mine]))
+    fresh = [o.by_seed.mean() for o in mine if o.recording.name in unseen]
+    left = [float(np.mean(o.recording.optimum / o.curves[:, -1])) for o in mine]
+    effort = np.concatenate([score.reach(o.curves, o.recording.optimum, QUALITY) / o.curves.shape[1] for o in mine])
+    middle = float(np.median(effort))
+    better = sum(bool(o.score.mean() > 0) for o in mine)
+    scored, thinking = (float(np.mean([getattr(o.runs, name).mean() for o in mine])) for name in ("scored", "thinking"))
+    return (mine[0].method.name, round(mean.mean, 4), round(mean.low, 4), round(mean.high, 4),
+            round(float(np.mean(fresh)), 4) if fresh else None,
+            f"{better} of {len(mine)}", round(100 * float(np.mean(left)), 2),
+            round(100 * float(np.isfinite(effort).mean()), 2),
+            round(100 * middle, 1) if np.isfinite(middle) else None, round(scored, 2), round(1e3 * thinking, 2))
 
 
 def details(outcomes: Sequence[Outcome], setup: dict[str, str]) -> Report:
     """One line per space and method."""
+    unseen = held_out(o.recording.name for o in outcomes)
     rows: list[tuple[Any, ...]] = []
     for o in outcomes:
-        mean = score.bootstrap(o.score.mean(axis=1)[None])
-        rows.append((o.recording.name, len(o.recording.points), o.curves.shape[1],
+        mean = score.bootstrap(o.by_seed[None])
+        rows.append((o.recording.name, HELD_OUT[o.recording.name in unseen], len(o.recording.points), o.curves.shape[1],
                      round(1e6 * o.recording.optimum, 2), o.method.name, round(mean.mean, 4), round(mean.low, 4),
                      round(mean.high, 4), round(float(np.mean(o.recording.optimum / o.curves[:, -1])), 4)))
-    columns = ("space", "points", "budget", "optimum, µs", "searcher", "P", "95 % from", "to", "quality")
+    columns = ("space", "half", "points", "budget", "optimum, µs", "searcher", "P", "95 % from", "to", "quality")
     return Report("replay-spaces", "Searchers, space by space", "", columns, rows, setup)
 
 
 def draw(outcomes: Sequence[Outcome], axes: Any) -> None:
     """P over the share of the budget, with the bootstrap's band."""
     where = np.linspace(0, 1, POINTS)
-    for mine in _by_method(outcomes):
+    for mine in by_method(outcomes):
         curves = np.stack([_resampled(o.score, where) for o in mine])  # [spaces, seeds, POINTS]
         bands = [score.bootstrap(curves[:, :, i], draws=400) for i in range(POINTS)]
         (line,) = axes.plot(100 * where, [b.mean for b in bands], label=mine[0].method.name)
@@ -137,5 +187,6 @@ def _resampled(values: Floats, where: Floats) -> Floats:
     return out
 
 
-def _by_method(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
+def by_method(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
+    """Outcomes of the same method together."""
     return [[o for o in outcomes if o.method == method] for method in dict.fromkeys(o.method for o in outcomes)]

@@ -5,62 +5,92 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.replay import allocators, models, searchers
-from benchmarks.replay.searchers import Method
+from benchmarks.replay import allocators, best, models, searchers
+from benchmarks.replay.searchers import Method, Runs
 from benchmarks.replay.workloads import load_all
 from benchmarks.report import Draw, Report, setup
-from tunesmith.space.base import Floats
+from tunesmith.search.registry import check_searcher
 from tunesmith.testing.replay import Recording
 
 ALLOCATED = Method("genetic", True)
 """Whose learning curves the allocators are tried on."""
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-SHARE = 5
+SHARE = 4
 """Seeds that one process takes at a time."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run: recordings of ``folder``, ``batch`` candidates a round, in ``jobs`` processes."""
+    """What to run.
+
+    Attributes:
+        folder: of recordings.
+        seeds: of each method's runs on each space.
+        batch: candidates a round.
+        jobs: processes.
+        searchers: to compare; empty: all of them, and allocators and cost models too.
+    """
 
     folder: Path
     seeds: tuple[int, ...]
     batch: int
     jobs: int
+    searchers: tuple[str, ...] = ()
 
 
-def study(plan: Plan) -> list[tuple[Report, Draw | None, bool]]:
-    """Reports, their plots, and whether they belong on the page of benchmarks.
+Study = tuple[Report, Draw | None, bool]
+"""A report, its plot, and whether it belongs on the page of benchmarks."""
+
+
+def study(plan: Plan) -> list[Study]:
+    """Searchers and, unless some of them were named, allocators and cost models.
 
     Raises:
         InvalidInput: no complete recording.
+        UnknownSearcher: a named one is not there.
     """
-    recordings = load_all(plan.folder)
-    for name in ONE_THREAD:  # each process has a core; the libraries read it when a process loads them
-        os.environ.setdefault(name, "1")
-    # Spawned, because a fork of a process with threads may hang.
-    with ProcessPoolExecutor(plan.jobs, multiprocessing.get_context("spawn")) as pool:
-        curves = _curves(pool, plan, recordings)
-        trials = list(pool.map(models.run, *zip(*_trials(plan, recordings), strict=True)))
-    outcomes = [searchers.judge(r, m, curves[r.name, m][:, :searchers.budget_of(r)])
-                for r in recordings for m in searchers.methods()]
+    for name in plan.searchers:
+        check_searcher(name)
+    recordings, methods = load_all(plan.folder), searchers.methods(plan.searchers)
+    with workers(plan.jobs) as pool:
+        runs = _runs(pool, plan, recordings, methods)
+        trials = [] if plan.searchers else list(pool.map(models.run, *zip(*_trials(plan, recordings), strict=True)))
+    outcomes = [searchers.judge(r, m, runs[r.name, m]) for r in recordings for m in methods]
     facts = {**_setup(recordings), "seeds": str(len(plan.seeds)), "candidates a round": str(plan.batch)}
-    learning = np.stack([allocators.rounds_of(curves[r.name, ALLOCATED], plan.batch)[:, :allocators.ROUNDS]
-                         for r in recordings])
+    found: list[Study] = [
+        (searchers.report(outcomes, facts), functools.partial(searchers.draw, outcomes), True),
+        (best.report(outcomes, facts), None, True),
+        (searchers.details(outcomes, facts), None, False),
+    ]
+    return found if plan.searchers else [*found, *_others(plan, recordings, runs, trials, facts)]
+
+
+def _others(
+    plan: Plan, recordings: Sequence[Recording], runs: Mapping[tuple[str, Method], Runs],
+    trials: Sequence[models.Trial], facts: dict[str, str],
+) -> list[Study]:  # fmt: skip
+    curves = [runs[r.name, ALLOCATED].curves for r in recordings]
+    learning = np.stack([allocators.rounds_of(c, plan.batch)[:, :allocators.ROUNDS] for c in curves])
     allocated = allocators.study(recordings, learning, plan.batch)
     return [
-        (searchers.report(outcomes, facts), functools.partial(searchers.draw, outcomes), True),
-        (searchers.details(outcomes, facts), None, False),
         (allocators.report(allocated, len(recordings), plan.batch, ALLOCATED.name, facts), None, True),
         (models.report(trials, facts), None, True),
-    ]  # fmt: skip
+    ]
+
+
+def workers(jobs: int) -> ProcessPoolExecutor:
+    """Processes for replays, each of which has a core."""
+    for name in ONE_THREAD:  # the libraries read it when a process loads them
+        os.environ.setdefault(name, "1")
+    # Spawned, because a fork of a process with threads may hang.
+    return ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
 
 
 def _setup(recordings: Sequence[Recording]) -> dict[str, str]:
@@ -74,13 +104,15 @@ def _budget(recording: Recording, method: Method, batch: int) -> int:
     return max(budget, allocators.ROUNDS * batch) if method == ALLOCATED else budget
 
 
-def _curves(pool: ProcessPoolExecutor, plan: Plan, recordings: Sequence[Recording]) -> dict[tuple[str, Method], Floats]:
-    """Best latency after each evaluation, float64 [seeds, budget], by space and method."""
+def _runs(
+    pool: ProcessPoolExecutor, plan: Plan, recordings: Sequence[Recording], methods: Sequence[Method]
+) -> dict[tuple[str, Method], Runs]:
+    """By space and method."""
     parts = [plan.seeds[i:i + SHARE] for i in range(0, len(plan.seeds), SHARE)]
-    keys = [(r, m) for r in recordings for m in searchers.methods()]
+    keys = [(r, m) for r in recordings for m in methods]
     futures = [[pool.submit(searchers.run, r, m, part, _budget(r, m, plan.batch), plan.batch) for part in parts]
                for r, m in keys]
-    return {(r.name, m): np.concatenate([f.result() for f in mine])
+    return {(r.name, m): searchers.join([f.result() for f in mine])
             for (r, m), mine in zip(keys, futures, strict=True)}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tunesmith.errors import InvalidInput
@@ -31,6 +31,11 @@ WORKLOADS = {
 def file_of(spec: str, folder: Path) -> Path:
     """Where the recording of an operator lies."""
     return folder / f"{slug(spec)}.npz"
+
+
+def held_out(names: Iterable[str]) -> frozenset[str]:
+    """Every other name, by the alphabet: spaces on which no searcher's settings are tuned."""
+    return frozenset(sorted(set(names))[1::2])
 
 
 def load_all(folder: Path = DATA) -> Sequence[Recording]:

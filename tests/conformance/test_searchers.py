@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from tunesmith.search.genetic import GeneticSearcher
+from tunesmith.search.portfolio import PortfolioSearcher
 from tunesmith.search.random import RandomSearcher
 from tunesmith.search.registry import SEARCHERS
 from tunesmith.testing.searchers import SearcherConformance
@@ -12,6 +13,10 @@ class TestRandom(SearcherConformance):
 
 class TestGenetic(SearcherConformance):
     searcher = GeneticSearcher
+
+
+class TestPortfolio(SearcherConformance):
+    searcher = PortfolioSearcher
 
 
 def test_every_searcher_is_checked() -> None:

@@ -14,6 +14,7 @@ import pytest
 from tools import reference
 from tunesmith.client import Client
 from tunesmith.errors import catalogue
+from tunesmith.search.registry import SEARCHERS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -150,6 +151,12 @@ def test_python_in_the_docs_uses_the_sdk_as_it_is() -> None:
                 for node in ast.walk(ast.parse(body)):
                     if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "client":
                         assert hasattr(Client, node.attr), f"{name(page)}: client.{node.attr}"
+
+
+def test_every_searcher_is_explained() -> None:
+    heads = re.findall(r"^### `([\w-]+)`$", text("docs/explanation/search.md"), re.MULTILINE)
+    assert set(SEARCHERS) <= set(heads)
+    assert len(heads) == len(set(heads))
 
 
 def test_decisions_are_numbered_without_gaps() -> None:

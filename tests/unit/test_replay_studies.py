@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import time
 from pathlib import Path
 
 import numpy as np
@@ -9,15 +10,17 @@ import pytest
 from recordings import synthetic
 from typer.testing import CliRunner
 
-from benchmarks.replay import allocators, models, searchers
+from benchmarks.replay import allocators, best, models, searchers
+from benchmarks.replay.clocked import Clocked
 from benchmarks.replay.command import app
 from benchmarks.replay.ranking import FEWEST, Ranker
-from benchmarks.replay.searchers import Method
+from benchmarks.replay.searchers import Method, Outcome, Runs
 from benchmarks.replay.workloads import DATA, WORKLOADS, file_of, load_all
 from tunesmith.allocate.registry import ALLOCATORS
-from tunesmith.errors import InvalidInput
+from tunesmith.errors import InvalidInput, UnknownSearcher
 from tunesmith.operators import parse_operator
-from tunesmith.search.registry import SEARCHERS
+from tunesmith.search.registry import SEARCHERS, make_searcher
+from tunesmith.space.base import Batch, Scores
 from tunesmith.testing.replay import Recording
 
 BATCH = 8
@@ -34,18 +37,20 @@ def test_every_searcher_is_replayed() -> None:
 
 
 @pytest.mark.parametrize("method", searchers.methods(), ids=lambda m: m.name)
-def test_replays_repeat_and_find_the_optimum(method: Method, toys: list[Recording]) -> None:
-    toy = toys[0]
-    curves = searchers.run(toy, method, (0, 1), len(toy.points), BATCH)
-    assert curves.shape == (2, len(toy.points))
-    assert (curves[:, -1] == toy.optimum).all()
-    assert (curves == searchers.run(toy, method, (0, 1), len(toy.points), BATCH)).all()
+def test_replays_repeat_and_find_the_optimum(method: Method) -> None:
+    toy = synthetic("small", 3, points=48)
+    runs, again = (searchers.run(toy, method, (0,), len(toy.points), BATCH) for _ in range(2))
+    assert runs.curves.shape == (1, len(toy.points))
+    assert (runs.curves[:, -1] == toy.optimum).all()
+    assert (runs.curves == again.curves).all()
+    assert (runs.thinking > 0).all()
+    assert (runs.scored >= 1).all()
 
 
 def test_random_search_scores_about_zero(toys: list[Recording]) -> None:
     toy = toys[1]
-    curves = searchers.run(toy, Method("random", False), range(120), 12, 4)
-    outcome = searchers.judge(toy, Method("random", False), curves)
+    runs = searchers.run(toy, Method("random", False), range(120), 12, 4)
+    outcome = searchers.judge(toy, Method("random", False), runs)
     # Random search draws sketches by the logarithm of their size, so it is not exactly uniform.
     assert abs(outcome.score.mean()) < 0.25
 
@@ -67,18 +72,19 @@ def test_a_cost_model_that_learns_ranks_better_than_chance(toys: list[Recording]
 
 
 def test_reports_name_every_method(toys: list[Recording]) -> None:
+    methods = searchers.methods(["random", "genetic"])
     outcomes = [searchers.judge(toy, method, searchers.run(toy, method, (0, 1), searchers.budget_of(toy), BATCH))
-                for toy in toys for method in searchers.methods()]
+                for toy in toys for method in methods]
     report = searchers.report(outcomes, {})
-    assert {row[0] for row in report.rows} == {m.name for m in searchers.methods()}
+    assert {row[0] for row in report.rows} == {"random", "genetic", "genetic + cost model"}
     assert [row[1] for row in report.rows] == sorted((row[1] for row in report.rows), reverse=True)
     assert all(row[2] <= row[1] <= row[3] for row in report.rows)
     assert len(searchers.details(outcomes, {}).rows) == len(outcomes)
 
 
 def curves_of(toys: list[Recording], rounds: int) -> np.ndarray:
-    return np.stack([searchers.run(toy, Method("random", False), (0, 1), rounds * BATCH, BATCH)[:, BATCH - 1::BATCH]
-                     for toy in toys])
+    runs = [searchers.run(toy, Method("random", False), (0, 1), rounds * BATCH, BATCH) for toy in toys]
+    return np.stack([allocators.rounds_of(r.curves, BATCH) for r in runs])
 
 
 def test_random_allocation_is_the_mean_of_all_allocations(toys: list[Recording]) -> None:
@@ -138,9 +144,57 @@ def test_the_command_writes_its_tables(toys: list[Recording], tmp_path: Path) ->
     with (out / "replay.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert {row["searcher"] for row in rows} == {m.name for m in searchers.methods()}
-    names = {f"{stem}{suffix}" for stem in ("replay", "replay-spaces", "replay-allocators", "replay-models")
-             for suffix in (".csv", ".md")}
+    stems = ("replay", "replay-best", "replay-spaces", "replay-allocators", "replay-models")
+    names = {f"{stem}{suffix}" for stem in stems for suffix in (".csv", ".md")}
     assert {p.name for p in out.iterdir()} == names | {"replay.svg"}
+
+
+def test_some_searchers_are_studied_alone(toys: list[Recording], tmp_path: Path) -> None:
+    toys[0].save(tmp_path / "toy.npz")
+    out = tmp_path / "out"
+    arguments = ["--searcher", "random", "--seeds", "2", "--jobs", "1", "--data", str(tmp_path), "--out", str(out)]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    with (out / "replay.csv").open() as file:
+        assert [row["searcher"] for row in csv.DictReader(file)] == ["random"]
+    assert not (out / "replay-models.csv").exists()
+    wrong = CliRunner().invoke(app, ["--searcher", "no-such", "--data", str(tmp_path)])
+    assert isinstance(wrong.exception, UnknownSearcher)
+
+
+def outcome(toy: Recording, searcher: str, value: float) -> Outcome:
+    curves = np.full((2, 4), toy.optimum)
+    return Outcome(toy, Method(searcher, False), Runs(curves, np.ones(2), np.ones(2)), np.full((2, 4), value))
+
+
+def test_the_portfolio_is_held_against_the_best_of_each_space(toys: list[Recording]) -> None:
+    found = [outcome(toys[0], "random", 0.1), outcome(toys[0], "genetic", 0.5), outcome(toys[0], "portfolio", 0.4),
+             outcome(toys[1], "random", 0.3), outcome(toys[1], "genetic", 0.2), outcome(toys[1], "portfolio", 0.6)]
+    rows = [row for row in best.report(found, {}).rows if row[2] == "without a cost model"]
+    assert [row[3:] for row in rows] == [
+        ("genetic", 0.5, 0.4, 0.1, 0.1), ("random", 0.3, 0.6, -0.3, -0.4), ("genetic", 0.35, 0.5, -0.15, -0.15)]
+    assert [row[1] for row in rows] == ["tuning", "held out", None]
+
+
+def test_the_clock_of_a_searcher_leaves_the_scores_out(toys: list[Recording]) -> None:
+    toy, slow = toys[0], 0.0
+
+    def score(batch: Batch) -> Scores:
+        nonlocal slow
+        started = time.process_time()
+        while time.process_time() - started < 0.05:
+            pass
+        slow += time.process_time() - started
+        return toy.validity(batch)
+
+    plain, clocked = (make_searcher("genetic", toy.space, 0) for _ in range(2))
+    watched = Clocked(clocked, toy.space)
+    started = time.process_time()
+    asked = watched.ask(8, score=score)
+    whole = time.process_time() - started
+    assert asked == plain.ask(8, score=toy.validity)
+    assert watched.proposed == 8 <= len(watched.scored) <= toy.space.size
+    assert 0 < watched.seconds <= whole - slow
 
 
 def test_no_recording_is_said(tmp_path: Path) -> None:

@@ -21,9 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from tunesmith.search.base import Prior
 from tunesmith.search.codes import Codes
-from tunesmith.search.construction import construct
 from tunesmith.search.guess import of_scores
 from tunesmith.search.hunt import CHUNK, Hunt
 from tunesmith.search.points import PointSearcher
@@ -32,7 +30,7 @@ from tunesmith.search.shares import divide
 from tunesmith.search.trust import Trust
 from tunesmith.space.base import Batch, Floats, Ints
 from tunesmith.space.space import Space, concat
-from tunesmith.types import Candidate, Measurement
+from tunesmith.types import Measurement
 
 MORE_LOOKS = 3
 """How many times as many looks an ask may take where many points are invalid."""
@@ -61,8 +59,6 @@ class GeneticOptions:
         unlike: share picked for being unlike the others, likewise.
         start: trust in scores of which nothing is known, 0 to 1.
         weight: measurements that this counts for.
-        unaligned: share of a first batch that is random, the rest being constructed from a prior.
-        spare: points constructed for each that is wanted, because some turn out invalid.
         elites: measured points to remember.
         effort: points per ask that go through the score function at most.
     """
@@ -84,8 +80,6 @@ class GeneticOptions:
     unlike: float = 0.2
     start: float = 0.5
     weight: float = 16.0
-    unaligned: float = 0.125
-    spare: int = 3
     elites: int = 32
     effort: int = 1024
 
@@ -97,7 +91,6 @@ class GeneticSearcher(PointSearcher):
         super().__init__(space, seed, effort=options.effort, elites=options.elites)
         self.options = options
         self._codes = Codes(space)
-        self._survivors: list[Candidate] = []
         self._trust = Trust(options.start, options.weight)
         self._mix = Mix(options.uncertain, options.unlike)
 
@@ -114,16 +107,13 @@ class GeneticSearcher(PointSearcher):
         self._trust.take(self.space.keys(self.space.batch([m.candidate for m in mine])), [m.latency for m in mine])
 
     def state(self) -> dict[str, Any]:
-        """As every searcher's, the points that the next ask starts from, and what the scores promised."""
-        survivors = [c.to_json() for c in self._survivors]
-        return {**super().state(), "survivors": survivors, "trust": self._trust.state()}
+        """As every searcher's, and what the scores promised."""
+        return {**super().state(), "trust": self._trust.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from :meth:`state`. Raises ValueError for the state of another space or version."""
         super().restore(state)
-        self._survivors = [Candidate.from_json(c) for c in state.get("survivors", [])]
-        if "trust" in state:
-            self._trust.restore(state["trust"])
+        self._trust.restore(state["trust"])
 
     def _shares(self) -> Floats:
         """By what was measured."""
@@ -131,10 +121,8 @@ class GeneticSearcher(PointSearcher):
 
     def _pick(self, hunt: Hunt, n: int, informed: bool) -> Ints:
         elites = self._memory.elite_batch(self.options.measured)
-        if hunt.prior is not None and not len(elites):
-            return self._constructed(hunt, n, hunt.prior)
         if informed:
-            hunt.examine(concat([elites, self.space.batch(self._survivors)]), parents=True)
+            hunt.examine(concat([elites, self.space.batch(self._reserve)]), parents=True)
             hunt.examine(hunt.draw(self._rng, self.options.drawn), drawn=True)
             hunt.fill(self._rng, CHUNK)
         if not hunt.opinion:
@@ -145,32 +133,12 @@ class GeneticSearcher(PointSearcher):
         self._survive(hunt, rows)
         return rows
 
-    def _constructed(self, hunt: Hunt, n: int, prior: Prior) -> Ints:
-        """Before anything is measured: what the prior thinks best, and a few random points.
-
-        What is not needed at once waits for the next ask, which may come before anything is measured, too.
-        """
-        wanted = n - int(self.options.unaligned * n)
-        planned = self.space.batch(self._survivors)
-        if len(planned) < wanted:
-            planned = construct(self.space, prior, self._rng, self.options.spare * n)
-        start = 0
-        while start < len(planned) and hunt.count < wanted:
-            step = wanted - hunt.count
-            hunt.examine(planned.take(slice(start, start + step)))
-            start += step
-        self._survivors = self.space.candidates(planned.take(slice(start, None)))
-        best = np.flatnonzero(hunt.fresh)[:wanted]
-        hunt.fill(self._rng, n)
-        rest = np.setdiff1d(np.flatnonzero(hunt.fresh), best)
-        return np.concatenate([best, rest[:n - len(best)]])
-
     def _survive(self, hunt: Hunt, proposed: Ints) -> None:
         """The best that were not proposed."""
         order = hunt.ranked()
         left = order[hunt.fresh[order] & ~np.isin(order, proposed)]
         left = left[self._divide(hunt.pool.sketch[left], self.options.survivors)]
-        self._survivors = self.space.candidates(hunt.pool.take(left))
+        self._reserve = self.space.candidates(hunt.pool.take(left))
 
     def _divide(self, sketch: Ints, n: int) -> Ints:
         """Positions of ``n`` of some points, best first: a part that the sketches share, and the best of the others."""

@@ -14,7 +14,7 @@ from tunesmith.space.base import Batch, Bools, Ints
 from tunesmith.space.space import Space
 from tunesmith.types import Candidate, Measurement
 
-VERSION = 2
+VERSION = 3
 ENUMERATE_LIMIT = 2048
 """Sketches and spaces up to this size are listed point by point, so that their exhaustion is certain."""
 DEAD_LIMIT = 2048

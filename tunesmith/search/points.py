@@ -9,12 +9,17 @@ from typing import Any
 import numpy as np
 
 from tunesmith.search.base import Prior, Score, Searcher
+from tunesmith.search.construction import construct
 from tunesmith.search.hunt import Hunt
 from tunesmith.search.memory import Memory, restore_rng, rng_state
 from tunesmith.space.base import Floats, Ints
 from tunesmith.space.space import Space
 from tunesmith.types import Candidate, Measurement
 
+UNALIGNED = 0.125
+"""Share of a first batch that is random, the rest being constructed from a prior."""
+SPARE = 3
+"""Points constructed for each that is wanted, because some turn out invalid."""
 SUGGESTED = 0.25
 """Share of a batch that suggestions may have; one of them at least."""
 KEPT = 64
@@ -23,6 +28,8 @@ KEPT = 64
 
 class PointSearcher(Searcher):
     """A searcher that picks rows of a hunt's pool; subclasses say which.
+
+    Until something ran, and where there is a prior, the pick is not theirs: points are constructed from it.
 
     Args:
         space: where to search.
@@ -37,6 +44,8 @@ class PointSearcher(Searcher):
         self._memory = Memory(space, elites)
         self._effort = effort
         self._suggested: list[Candidate] = []
+        # For later asks, best first: what was constructed and not proposed, or what a subclass keeps.
+        self._reserve: list[Candidate] = []
 
     @abstractmethod
     def _pick(self, hunt: Hunt, n: int, informed: bool) -> Ints:
@@ -56,7 +65,7 @@ class PointSearcher(Searcher):
         hunt = Hunt(self._memory, blocked, score, max(self._effort, n), prior, self._shares())
         rows = self._take_suggested(hunt, max(1, int(SUGGESTED * n)))
         if len(rows) < n:
-            rows = np.concatenate([rows, self._pick(hunt, n - len(rows), score is not None)])
+            rows = np.concatenate([rows, self._chosen(hunt, n - len(rows), score is not None)])
         self._memory.propose(hunt.keys[rows])
         return self.space.candidates(hunt.pool.take(rows))
 
@@ -76,17 +85,44 @@ class PointSearcher(Searcher):
         hunt.fresh[rows] = False
         return rows
 
+    def _chosen(self, hunt: Hunt, n: int, informed: bool) -> Ints:
+        """Constructed points until something ran, where there is a prior; then what the subclass picks."""
+        if hunt.prior is not None and not self._memory.tally.ran:
+            return self._constructed(hunt, n, hunt.prior)
+        return self._pick(hunt, n, informed)
+
+    def _constructed(self, hunt: Hunt, n: int, prior: Prior) -> Ints:
+        """What the prior thinks best, and a few random points.
+
+        What is not needed at once waits for the next ask, which may come before anything is measured, too.
+        """
+        wanted = n - int(UNALIGNED * n)
+        planned = self.space.batch(self._reserve)
+        if len(planned) < wanted:
+            planned = construct(self.space, prior, self._rng, SPARE * n)
+        start = 0
+        while start < len(planned) and hunt.count < wanted:
+            step = wanted - hunt.count
+            hunt.examine(planned.take(slice(start, start + step)))
+            start += step
+        self._reserve = self.space.candidates(planned.take(slice(start, None)))
+        best = np.flatnonzero(hunt.fresh)[:wanted]
+        hunt.fill(self._rng, n)
+        rest = np.setdiff1d(np.flatnonzero(hunt.fresh), best)
+        return np.concatenate([best, rest[:n - len(best)]])
+
     def tell(self, measurements: Sequence[Measurement]) -> None:
         """Remember what was measured."""
         self._memory.tell(measurements)
 
     def state(self) -> dict[str, Any]:
-        """Memory, random generator and what waits as plain JSON."""
-        waiting = [c.to_json() for c in self._suggested]
-        return {**self._memory.state(), "rng": rng_state(self._rng), "suggested": waiting}
+        """Memory, reserve, random generator and what waits as plain JSON."""
+        reserve, waiting = [[c.to_json() for c in kept] for kept in (self._reserve, self._suggested)]
+        return {**self._memory.state(), "reserve": reserve, "suggested": waiting, "rng": rng_state(self._rng)}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from :meth:`state`. Raises ValueError for the state of another space or version."""
         self._memory.restore(state)
         restore_rng(self._rng, state["rng"])
-        self._suggested = [Candidate.from_json(c) for c in state.get("suggested", [])]
+        self._reserve = [Candidate.from_json(c) for c in state["reserve"]]
+        self._suggested = [Candidate.from_json(c) for c in state["suggested"]]

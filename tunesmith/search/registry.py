@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from tunesmith.errors import UnknownSearcher
 from tunesmith.search.base import Searcher
 from tunesmith.search.genetic import GeneticSearcher
+from tunesmith.search.portfolio import PortfolioSearcher
 from tunesmith.search.random import RandomSearcher
 from tunesmith.space.space import Space
 
-SEARCHERS: Mapping[str, Callable[..., Searcher]] = {"random": RandomSearcher, "genetic": GeneticSearcher}
+SEARCHERS: Mapping[str, Callable[..., Searcher]] = {
+    "random": RandomSearcher,
+    "genetic": GeneticSearcher,
+    "portfolio": PortfolioSearcher,
+}
 
 
 def check_searcher(name: str) -> str:
@@ -25,10 +32,20 @@ def check_searcher(name: str) -> str:
     return name
 
 
-def make_searcher(name: str, space: Space, seed: int) -> Searcher:
-    """A fresh searcher.
+def make_searcher(name: str, space: Space, seed: int, options: Any = None) -> Searcher:
+    """A fresh searcher, with settings of its own type or the default ones.
 
     Raises:
         UnknownSearcher: see :func:`check_searcher`.
     """
-    return SEARCHERS[check_searcher(name)](space, seed=seed)
+    given = {} if options is None else {"options": options}
+    return SEARCHERS[check_searcher(name)](space, seed=seed, **given)
+
+
+def default_options(name: str) -> Any:
+    """A searcher's settings where none are given: a frozen dataclass.
+
+    Raises:
+        UnknownSearcher: see :func:`check_searcher`.
+    """
+    return inspect.signature(SEARCHERS[check_searcher(name)]).parameters["options"].default

@@ -45,6 +45,11 @@ class Tally:
         for s in np.unique(sketch):
             self.best[s] = np.sort(np.concatenate([self.best[s], found[sketch == s]]))[:SPACED]
 
+    @property
+    def ran(self) -> bool:
+        """True once anything ran."""
+        return bool(np.isfinite(self.best).any())
+
     def shares(self) -> Floats:
         """What each sketch should have of the next trials, float64 [sketches], of sum 1.
 
