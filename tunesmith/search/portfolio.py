@@ -75,6 +75,10 @@ class PortfolioSearcher(Searcher):
                 left.remove(member)
         return found
 
+    def suggest(self, candidates: Sequence[Candidate]) -> None:
+        """The member that begins first has them, see :class:`tunesmith.search.base.Searcher`."""
+        self._members[0].suggest(candidates)
+
     def _worth(self, member: int) -> float:
         """Credit's area under the curve, and the bonus; infinity for a member that was never asked."""
         credit = np.array([c for m, c in self._credits if m == member])
