@@ -9,9 +9,10 @@ from rule_checks import AVX2, AVX512, NEON, check, conv_blocked, dense, dense_pa
 from tunesmith.targets import Target
 from workers.tvm_backend import rules
 from workers.tvm_backend.candidates import Replayer
+from workers.tvm_backend.rules import packed_matmul
 from workers.tvm_backend.rules.blocked_conv import BlockedConvolution
 from workers.tvm_backend.rules.direct_conv import DirectConvolution
-from workers.tvm_backend.rules.machine import Machine
+from workers.tvm_backend.rules.machine import Machine, machine_of
 from workers.tvm_backend.rules.packed_matmul import PackedMatmul
 from workers.tvm_backend.rules.pointwise import PointwiseConvolution
 from workers.tvm_backend.rules.registers import accumulators, largest_divisor, product_tiles, tile
@@ -49,6 +50,13 @@ def test_narrow_panels_are_products_too(rows: int, lanes: int) -> None:
 @given(st.sampled_from(["gemm:{m}x{n}x{k}", "dense:{m}x{n}x{k}", "bmm:{b}x{m}x{n}x{k}"]), small, small, small, small)
 def test_products_of_any_shape(form: str, b: int, m: int, n: int, k: int) -> None:
     check(operator(form.format(b=b, m=max(m, 2), n=max(n, 2), k=max(k, 2))))
+
+
+def test_a_deep_reduction_may_go_in_pieces() -> None:
+    deep = dense((23,), 48, packed_matmul.DEEP, residual=True)
+    tiles = len(product_tiles(machine_of(here()), 1, 23, -(-48 // machine_of(here()).lanes)))
+    assert fits(PackedMatmul(), deep, here()) - fits(PackedMatmul(), dense((23,), 48, 32), here()) == tiles
+    assert check(deep, each=1) == fits(PackedMatmul(), deep, here())
 
 
 @FEW

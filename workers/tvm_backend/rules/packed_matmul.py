@@ -19,7 +19,10 @@ from workers.tvm_backend.rules.contraction import Contraction, find
 from workers.tvm_backend.rules.epilogue import fold, foldable
 from workers.tvm_backend.rules.machine import Machine
 from workers.tvm_backend.rules.product import Pack, Packing, Plan, arrange, tiled_axis
-from workers.tvm_backend.rules.registers import product_tiles
+from workers.tvm_backend.rules.registers import MOST_ROWS, product_tiles
+
+DEEP = 1024
+"""Steps of a reduction from which a tile's columns, read as they lie, may not stay in a core's own caches."""
 
 
 class PackedMatmul(Rule):
@@ -27,8 +30,8 @@ class PackedMatmul(Rule):
     in panels already.
 
     Sketches: tiles of the two most promising numbers of rows, padded where they do not divide; B packed beforehand,
-    for a tile, or not at all. Knobs: two levels of rows around a tile, three of panels, unrolling of the reduction. A
-    panel that is made here is one register wide.
+    for a tile, or not at all, and a deep reduction then in one go or in pieces. Knobs: two levels of rows around a
+    tile, three of panels, unrolling of the reduction, its pieces. A panel that is made here is one register wide.
     """
 
     def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:
@@ -51,13 +54,15 @@ def _odd(panel: int, lanes: int) -> bool:
 
 
 def packings(sch: Schedule, found: Contraction, lanes: int) -> tuple[Packing, ...]:
-    """Those that are possible: only whole vectors of neighbours in memory can be read as they lie."""
+    """Those that are possible: only whole vectors of neighbours in memory can be read as they lie, and pieces of a
+    reduction are for one that is deep, and for more rows than a tile has."""
     if found.panel:
         return (Packing.GIVEN,)
     axes = _packed_axes(sch, sch.get_sblock(found.block), found)
     if axes.column != axes.rank - 1 or found.extents[found.column] % lanes:
         return Packing.BEFORE, Packing.INSIDE
-    return Packing.BEFORE, Packing.INSIDE, Packing.NONE
+    deep = found.size(found.reduction) >= DEEP and found.extents[tiled_axis(found)] > MOST_ROWS
+    return Packing.BEFORE, Packing.INSIDE, Packing.NONE, *((Packing.PIECES,) if deep else ())
 
 
 def _schedule(sch: Schedule, plan: Plan) -> None:
@@ -114,9 +119,9 @@ def _padding_of(sch: Schedule, block: Any, plan: Plan) -> Any | None:
 def _write_back(sch: Schedule, block: Any, plan: Plan) -> Any:
     """The stage that writes a tile: what cuts the padding off where there is some."""
     if not plan.ragged:
-        return sch.cache_write(block, 0, "local")
+        return sch.cache_write(block, 0, plan.scope)
     (crop,) = sch.get_consumers(block)
-    sch.set_scope(block, 0, "local")
+    sch.set_scope(block, 0, plan.scope)
     return crop
 
 

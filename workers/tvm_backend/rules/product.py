@@ -30,12 +30,15 @@ class Packing(Enum):
         BEFORE: all of it is packed first.
         INSIDE: the panels of a tile are packed before their first use.
         NONE: it is read as it lies; fastest where there are few rows to use a panel again.
+        PIECES: so, too, but some steps of the reduction for all rows of a chunk before the next ones, whose part of a
+            panel stays in a near cache; accumulators lie in memory between (Goto and van de Geijn, 2008).
     """
 
     GIVEN = auto()
     BEFORE = auto()
     INSIDE = auto()
     NONE = auto()
+    PIECES = auto()
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,16 @@ class Plan:
         """Something is padded."""
         extents = self.found.extents
         return bool(extents[self.found.column] % self.lanes or extents[tiled_axis(self.found)] % self.tile.scalars)
+
+    @property
+    def in_pieces(self) -> bool:
+        """The reduction is interrupted."""
+        return self.packing is Packing.PIECES
+
+    @property
+    def scope(self) -> str:
+        """Where accumulators are: in registers, or in memory between two pieces of the reduction."""
+        return "global" if self.in_pieces else "local"
 
     @property
     def piece(self) -> int:
@@ -98,7 +111,7 @@ def arrange(sch: Schedule, block: Any, written: Any, pack: Pack | None, plan: Pl
         pack: the stage that packs; None where there is none.
     """
     loops = _tile(sch, block, plan)
-    sch.reverse_compute_at(written, loops.rows, preserve_unit_loops=True)
+    sch.reverse_compute_at(written, loops.panels if plan.in_pieces else loops.rows, preserve_unit_loops=True)
     sch.parallel(sch.fuse(*loops.outer))
     if pack is not None:
         _pack_loops(sch, pack, plan, loops.panels if plan.packing is Packing.INSIDE else None)
@@ -110,7 +123,8 @@ def arrange(sch: Schedule, block: Any, written: Any, pack: Pack | None, plan: Pl
 
 @dataclass(frozen=True)
 class _Loops:
-    """Loops of the tiled block: those that threads share, the one around the panels of a tile, and so on inwards."""
+    """Loops of the tiled block: those that threads share, the one around the panels of a tile, and so on inwards; a
+    reduction in pieces begins outside of the rows."""
 
     outer: tuple[Any, ...]
     panels: Any
@@ -130,15 +144,17 @@ def _tile(sch: Schedule, block: Any, plan: Plan) -> _Loops:
     i0, i1 = sch.split(tiles, sch.sample_perfect_tile(tiles, 2, count), preserve_unit_iters=True)
     panel, lane = sch.split(column, [None, plan.lanes], preserve_unit_iters=True)
     j0, j1, j2 = sch.split(panel, sch.sample_perfect_tile(panel, 3, plan.tile.vectors), preserve_unit_iters=True)
-    r0, r1 = sch.split(r, sch.sample_perfect_tile(r, 2, UNROLLED), preserve_unit_iters=True)
-    sch.reorder(i0, j0, j1, i1, r0, r1, i2, j2, lane)
-    return _Loops((*outer, i0, j0), j1, i1, r0, r1)
+    factors = sch.sample_perfect_tile(r, 3 if plan.in_pieces else 2, UNROLLED)
+    *pieces, r0, r1 = sch.split(r, factors, preserve_unit_iters=True)
+    sch.reorder(i0, j0, j1, *pieces, i1, r0, r1, i2, j2, lane)
+    return _Loops((*outer, i0, j0), j1, i1, [*pieces, r0][0], r1)
 
 
 def _write_back_loops(sch: Schedule, written: Any, plan: Plan) -> None:
     """A vector at a time, or all of a row where no vector divides its columns."""
     *_, rows, columns = sch.get_loops(written)
-    sch.unroll(rows)
+    if not plan.in_pieces:  # else these are the rows of many tiles
+        sch.unroll(rows)
     if plan.piece == 1:
         sch.vectorize(columns)
         return
