@@ -18,7 +18,6 @@ from tunesmith.names import DEFAULT_SEARCHER
 if TYPE_CHECKING:
     from benchmarks.search.contest import Outcome
 
-SECONDS = 120.0
 SLICE, QUICK_SLICE = 0.5, 0.3
 PASSES = 2
 SEEDS, QUICK_SEEDS = 2, 1
@@ -66,7 +65,7 @@ def run(
     cases = [Case(parse_operator(text).canonical, cores, rivals=made) for text in wanted]
     for name in figures.NAMES:
         check(name, docs)
-    plan = Plan(searchers, seconds, SECONDS, QUICK_SLICE if quick else SLICE, PASSES, runs)
+    plan = Plan(searchers, seconds, QUICK_SLICE if quick else SLICE, PASSES, runs)
     details = {"threads": str(cores), "searchers": ", ".join(searchers)}
     outcomes: list[Outcome] = []
     paths: list[Path] = []

@@ -31,7 +31,6 @@ class Plan:
     Attributes:
         searchers: names of Tunesmith's.
         seconds: wall time of a run in the own space; None: that of MetaSchedule's longest run.
-        default_seconds: where neither is known.
         slice: seconds of timing per peer and pass.
         passes: processes of each peer, 2 at least.
         runs: folder of MetaSchedule's recordings.
@@ -39,7 +38,6 @@ class Plan:
 
     searchers: tuple[str, ...]
     seconds: float | None
-    default_seconds: float
     slice: float
     passes: int
     runs: Path
@@ -137,7 +135,7 @@ class Outcome:
 
 
 def hold(case: Case, seed: int, plan: Plan, folder: Path, tell: Tell) -> Outcome:
-    """Tune and time one operator.
+    """Tune and time one operator; without a run of MetaSchedule nothing is done.
 
     Args:
         case: the operator.
@@ -160,8 +158,10 @@ class _Contest:
     def hold(self) -> Outcome:
         """Everything."""
         known = self.lineup.enter_recorded(RIVALS, self.seed, self.plan.runs)
-        wall = self.plan.seconds or max((each.outcome.elapsed for each in known.values()),
-                                        default=self.plan.default_seconds)  # fmt: skip
+        if not known:
+            self.tell(f"there is no run of MetaSchedule to compare with, seed {self.seed}")
+            return Outcome(self.case, self.seed, [], {}, {}, list(self.lineup.entries.values()))
+        wall = self.plan.seconds or max(each.outcome.elapsed for each in known.values())
         courses = dict(self._each(TVM_SPACE, TRIALS, LIMIT))
         chases = dict(self._each(ALL_SPACE, None, wall))
         self.lineup.time(self.plan.slice, self.plan.passes)

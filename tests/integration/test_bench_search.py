@@ -58,7 +58,7 @@ def timed(monkeypatch):
 
 
 def test_the_best_after_some_trials_are_timed_beside_the_recorded_winner(tmp_path, asked, timed):
-    plan = contest.Plan(("genetic", "random"), None, 5.0, 0.02, 2, tmp_path / "runs")
+    plan = contest.Plan(("genetic", "random"), None, 0.02, 2, tmp_path / "runs")
     (tmp_path / "work").mkdir()
     outcome = contest.hold(Case(OPERATOR, 1), 0, plan, tmp_path / "work", print)
     assert [(request.search, request.space, request.trials, request.seconds) for request in asked] == [
@@ -77,6 +77,10 @@ def test_the_best_after_some_trials_are_timed_beside_the_recorded_winner(tmp_pat
     assert (course.bests[0], course.bests[-2:], len(course.bests)) == (float("inf"), (3e-3, 1e-3), 42)
     assert course.needed(course.timed[128]) == 42
     assert chase.reached(chase.timed) == 5.0
+    asked.clear()
+    (tmp_path / "again").mkdir()
+    without = contest.hold(Case(OPERATOR, 1), 1, plan, tmp_path / "again", print)
+    assert (without.entries, asked) == ([], []), "nothing is tuned that there is nothing to compare with"
 
 
 def test_search_side_by_side(capsys, tmp_path, monkeypatch):
