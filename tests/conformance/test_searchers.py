@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+from tunesmith.search.base import Searcher
+from tunesmith.search.bayesian import BayesianOptions, BayesianSearcher
+from tunesmith.search.evolution_strategy import EvolutionOptions, EvolutionStrategySearcher
 from tunesmith.search.genetic import GeneticSearcher
+from tunesmith.search.lfbo import LfboOptions, LfboSearcher
 from tunesmith.search.random import RandomSearcher
 from tunesmith.search.registry import SEARCHERS
+from tunesmith.space.space import Space
 from tunesmith.testing.searchers import SearcherConformance
 
 
@@ -12,6 +17,27 @@ class TestRandom(SearcherConformance):
 
 class TestGenetic(SearcherConformance):
     searcher = GeneticSearcher
+
+
+class TestBayesian(SearcherConformance):
+    searcher = BayesianSearcher
+
+    def make(self, space: Space, seed: int = 0) -> Searcher:
+        return BayesianSearcher(space, seed, BayesianOptions(learnt=64, drawn=128, neighbours=128))
+
+
+class TestLfbo(SearcherConformance):
+    searcher = LfboSearcher
+
+    def make(self, space: Space, seed: int = 0) -> Searcher:
+        return LfboSearcher(space, seed, LfboOptions(trees=6))
+
+
+class TestEvolutionStrategy(SearcherConformance):
+    searcher = EvolutionStrategySearcher
+
+    def make(self, space: Space, seed: int = 0) -> Searcher:
+        return EvolutionStrategySearcher(space, seed, EvolutionOptions(evaluations=80))
 
 
 def test_every_searcher_is_checked() -> None:

@@ -6,11 +6,20 @@ from collections.abc import Callable, Mapping
 
 from tunesmith.errors import UnknownSearcher
 from tunesmith.search.base import Searcher
+from tunesmith.search.bayesian import BayesianSearcher
+from tunesmith.search.evolution_strategy import EvolutionStrategySearcher
 from tunesmith.search.genetic import GeneticSearcher
+from tunesmith.search.lfbo import LfboSearcher
 from tunesmith.search.random import RandomSearcher
 from tunesmith.space.space import Space
 
-SEARCHERS: Mapping[str, Callable[..., Searcher]] = {"random": RandomSearcher, "genetic": GeneticSearcher}
+SEARCHERS: Mapping[str, Callable[..., Searcher]] = {
+    "random": RandomSearcher,
+    "genetic": GeneticSearcher,
+    "bayesian": BayesianSearcher,
+    "lfbo": LfboSearcher,
+    "evolution-strategy": EvolutionStrategySearcher,
+}
 
 
 def check_searcher(name: str) -> str:
