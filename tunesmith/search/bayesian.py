@@ -5,8 +5,8 @@ Gaussian process on the knobs' numbers learns the logarithm of latency; expected
 improvement and the confidence bound take turns in choosing what to measure. How much they explore is not a constant:
 it is the contextual variance, what is left of the first uncertainty over how much was gained since the first batch.
 
-Other than there, candidates are thousands of random points and neighbours of the best ones instead of a whole space,
-a batch is chosen at once, failures count as the slowest that ran, and length scale and noise are the likeliest of a few.
+Other than there, candidates are a thousand random points and neighbours of the best ones instead of a whole space, a
+batch is chosen at once, failures count as the slowest that ran, and length scale and noise are the likeliest of some.
 
 A cost model's scores are measurements with a larger error: they are brought to the scale of latency by a line through
 the points that have both, and the error is what the line leaves unexplained.
