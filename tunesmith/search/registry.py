@@ -8,8 +8,11 @@ from typing import Any
 
 from tunesmith.errors import UnknownSearcher
 from tunesmith.search.base import Searcher
+from tunesmith.search.bayesian import BayesianSearcher
+from tunesmith.search.evolution_strategy import EvolutionStrategySearcher
 from tunesmith.search.genetic import GeneticSearcher
 from tunesmith.search.portfolio import PortfolioSearcher
+from tunesmith.search.lfbo import LfboSearcher
 from tunesmith.search.random import RandomSearcher
 from tunesmith.space.space import Space
 
@@ -17,6 +20,9 @@ SEARCHERS: Mapping[str, Callable[..., Searcher]] = {
     "random": RandomSearcher,
     "genetic": GeneticSearcher,
     "portfolio": PortfolioSearcher,
+    "bayesian": BayesianSearcher,
+    "lfbo": LfboSearcher,
+    "evolution-strategy": EvolutionStrategySearcher,
 }
 
 
