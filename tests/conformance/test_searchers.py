@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from tunesmith.search.beam import BeamSearcher
 from tunesmith.search.genetic import GeneticSearcher
 from tunesmith.search.random import RandomSearcher
 from tunesmith.search.registry import SEARCHERS
@@ -12,6 +13,10 @@ class TestRandom(SearcherConformance):
 
 class TestGenetic(SearcherConformance):
     searcher = GeneticSearcher
+
+
+class TestBeam(SearcherConformance):
+    searcher = BeamSearcher
 
 
 def test_every_searcher_is_checked() -> None:

@@ -6,11 +6,16 @@ from collections.abc import Callable, Mapping
 
 from tunesmith.errors import UnknownSearcher
 from tunesmith.search.base import Searcher
+from tunesmith.search.beam import BeamSearcher
 from tunesmith.search.genetic import GeneticSearcher
 from tunesmith.search.random import RandomSearcher
 from tunesmith.space.space import Space
 
-SEARCHERS: Mapping[str, Callable[..., Searcher]] = {"random": RandomSearcher, "genetic": GeneticSearcher}
+SEARCHERS: Mapping[str, Callable[..., Searcher]] = {
+    "random": RandomSearcher,
+    "genetic": GeneticSearcher,
+    "beam": BeamSearcher,
+}
 
 
 def check_searcher(name: str) -> str:
