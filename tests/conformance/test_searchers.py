@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from tunesmith.search.beam import BeamSearcher
 from tunesmith.search.genetic import GeneticSearcher
+from tunesmith.search.mcts import TreeSearcher
 from tunesmith.search.random import RandomSearcher
 from tunesmith.search.registry import SEARCHERS
 from tunesmith.testing.searchers import SearcherConformance
@@ -17,6 +18,10 @@ class TestGenetic(SearcherConformance):
 
 class TestBeam(SearcherConformance):
     searcher = BeamSearcher
+
+
+class TestTrees(SearcherConformance):
+    searcher = TreeSearcher
 
 
 def test_every_searcher_is_checked() -> None:

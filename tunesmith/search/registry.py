@@ -8,6 +8,7 @@ from tunesmith.errors import UnknownSearcher
 from tunesmith.search.base import Searcher
 from tunesmith.search.beam import BeamSearcher
 from tunesmith.search.genetic import GeneticSearcher
+from tunesmith.search.mcts import TreeSearcher
 from tunesmith.search.random import RandomSearcher
 from tunesmith.space.space import Space
 
@@ -15,6 +16,7 @@ SEARCHERS: Mapping[str, Callable[..., Searcher]] = {
     "random": RandomSearcher,
     "genetic": GeneticSearcher,
     "beam": BeamSearcher,
+    "mcts": TreeSearcher,
 }
 
 
