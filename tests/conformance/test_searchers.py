@@ -3,6 +3,7 @@ from __future__ import annotations
 from tunesmith.search.beam import BeamSearcher
 from tunesmith.search.genetic import GeneticSearcher
 from tunesmith.search.mcts import TreeSearcher
+from tunesmith.search.ppo import AgentSearcher
 from tunesmith.search.random import RandomSearcher
 from tunesmith.search.registry import SEARCHERS
 from tunesmith.testing.searchers import SearcherConformance
@@ -22,6 +23,10 @@ class TestBeam(SearcherConformance):
 
 class TestTrees(SearcherConformance):
     searcher = TreeSearcher
+
+
+class TestAgents(SearcherConformance):
+    searcher = AgentSearcher
 
 
 def test_every_searcher_is_checked() -> None:

@@ -9,6 +9,7 @@ from tunesmith.search.base import Searcher
 from tunesmith.search.beam import BeamSearcher
 from tunesmith.search.genetic import GeneticSearcher
 from tunesmith.search.mcts import TreeSearcher
+from tunesmith.search.ppo import AgentSearcher
 from tunesmith.search.random import RandomSearcher
 from tunesmith.space.space import Space
 
@@ -17,6 +18,7 @@ SEARCHERS: Mapping[str, Callable[..., Searcher]] = {
     "genetic": GeneticSearcher,
     "beam": BeamSearcher,
     "mcts": TreeSearcher,
+    "ppo": AgentSearcher,
 }
 
 
