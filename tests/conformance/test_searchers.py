@@ -6,6 +6,10 @@ from tunesmith.search.evolution_strategy import EvolutionOptions, EvolutionStrat
 from tunesmith.search.genetic import GeneticSearcher
 from tunesmith.search.portfolio import PortfolioSearcher
 from tunesmith.search.lfbo import LfboOptions, LfboSearcher
+from tunesmith.search.beam import BeamSearcher
+from tunesmith.search.genetic import GeneticSearcher
+from tunesmith.search.mcts import TreeSearcher
+from tunesmith.search.ppo import AgentSearcher
 from tunesmith.search.random import RandomSearcher
 from tunesmith.search.registry import SEARCHERS
 from tunesmith.space.space import Space
@@ -43,6 +47,18 @@ class TestEvolutionStrategy(SearcherConformance):
 
     def make(self, space: Space, seed: int = 0) -> Searcher:
         return EvolutionStrategySearcher(space, seed, EvolutionOptions(evaluations=80))
+
+
+class TestBeam(SearcherConformance):
+    searcher = BeamSearcher
+
+
+class TestTrees(SearcherConformance):
+    searcher = TreeSearcher
+
+
+class TestAgents(SearcherConformance):
+    searcher = AgentSearcher
 
 
 def test_every_searcher_is_checked() -> None:

@@ -13,6 +13,10 @@ from tunesmith.search.evolution_strategy import EvolutionStrategySearcher
 from tunesmith.search.genetic import GeneticSearcher
 from tunesmith.search.portfolio import PortfolioSearcher
 from tunesmith.search.lfbo import LfboSearcher
+from tunesmith.search.beam import BeamSearcher
+from tunesmith.search.genetic import GeneticSearcher
+from tunesmith.search.mcts import TreeSearcher
+from tunesmith.search.ppo import AgentSearcher
 from tunesmith.search.random import RandomSearcher
 from tunesmith.space.space import Space
 
@@ -23,6 +27,9 @@ SEARCHERS: Mapping[str, Callable[..., Searcher]] = {
     "bayesian": BayesianSearcher,
     "lfbo": LfboSearcher,
     "evolution-strategy": EvolutionStrategySearcher,
+    "beam": BeamSearcher,
+    "mcts": TreeSearcher,
+    "ppo": AgentSearcher,
 }
 
 
