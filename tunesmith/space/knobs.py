@@ -66,6 +66,10 @@ class Knob(ABC):
         moved: Ints = (index + rng.integers(1, self.size, size=len(index), dtype=np.int64)) % self.size
         return moved
 
+    def around(self, index: int) -> Ints:
+        """All choices next to one, without itself, in a fixed order."""
+        return np.delete(np.arange(self.size, dtype=np.int64), index)
+
     def decisions(self, index: Ints) -> list[Decision]:
         """The choices as decisions of a trace."""
         return [int(v) for v in self.values(index)[:, 0]]
@@ -134,6 +138,17 @@ class PerfectTile(Knob):
         factors[rows, source] //= prime
         factors[rows, target] *= prime
         return self.index(factors)
+
+    def around(self, index: int) -> Ints:
+        """Every prime moved between every two parts."""
+        factors = self.values(np.array([index]))
+        moves, applicable = self._factors.moves(factors)
+        prime, source, target = moves[applicable[0]].T
+        rows = np.arange(len(prime))
+        moved = np.repeat(factors, len(prime), axis=0)
+        moved[rows, source] //= prime
+        moved[rows, target] *= prime
+        return self.index(moved)
 
     def decisions(self, index: Ints) -> list[Decision]:
         """Tuples of factors."""
@@ -221,6 +236,11 @@ class ComputeLocation(Knob):
     def index(self, values: Ints) -> Ints:
         """The choice of each loop index."""
         return _in_range(values, self.low, self.high, self)
+
+    def around(self, index: int) -> Ints:
+        """The location before and the one after."""
+        both = np.array([index - 1, index + 1], dtype=np.int64)
+        return both[(both >= 0) & (both < self.size)]
 
     def encode(self, index: Ints) -> Floats32:
         """The location's place in its range, 0 to 1."""

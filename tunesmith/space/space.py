@@ -90,6 +90,15 @@ class Space:
                     choice[mine, j] = knob.neighbours(rng, choice[mine, j])
         return Batch(batch.sketch.copy(), choice)
 
+    def around(self, point: Batch) -> Batch:
+        """All points that differ from one point in one knob, which has a neighbouring choice; in a fixed order."""
+        knobs = self.sketches[int(point.sketch[0])].knobs
+        near = [knob.around(int(point.choice[0, j])) for j, knob in enumerate(knobs)]
+        column = np.repeat(np.arange(len(near)), [len(choices) for choices in near])
+        out = point.take(np.zeros(len(column), dtype=np.int64))
+        out.choice[np.arange(len(column)), column] = np.concatenate([np.zeros(0, dtype=np.int64), *near])
+        return out
+
     def crossover(self, rng: np.random.Generator, a: Batch, b: Batch) -> Batch:
         """Per row a child that takes each knob from either parent; of parents of two sketches it is ``a``'s copy."""
         from_b = (rng.random(a.choice.shape) < 0.5) & (a.sketch == b.sketch)[:, None]

@@ -82,6 +82,11 @@ class Subset(Knob):
             return np.array(index)
         return self._near[index, rng.integers(self._near.shape[1], size=len(index))]
 
+    def around(self, index: int) -> Ints:
+        """The nearest other choices."""
+        near: Ints = self._near[index]
+        return near
+
     def decisions(self, index: Ints) -> list[Decision]:
         """As the base."""
         return self.base.decisions(self._table[index])

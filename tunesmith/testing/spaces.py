@@ -7,6 +7,7 @@ from abc import abstractmethod
 import numpy as np
 
 from tunesmith.space.base import Batch
+from tunesmith.space.knobs import PerfectTile
 from tunesmith.space.space import LINEAR_LIMIT, Space
 from tunesmith.types import Candidate
 
@@ -71,6 +72,22 @@ class SpaceConformance:
         changed = (moved.choice != batch.choice).sum(axis=1)
         single = np.array([space.sizes[s] == 1 for s in batch.sketch])
         assert (changed == np.where(single, 0, 1)).all()
+
+    def test_what_lies_around_is_what_neighbours_draw_from(self) -> None:
+        """Each point once, without the point itself; neighbours of small steps are among them."""
+        space, batch = self._batch()
+        for i in range(0, COUNT, COUNT // 5):
+            point = batch.take(slice(i, i + 1))
+            around = space.around(point)
+            self._assert_inside(space, around)
+            assert (around.sketch == point.sketch).all()
+            assert ((around.choice != point.choice).sum(axis=1) == 1).all()
+            keys = space.keys(around)
+            assert len(np.unique(keys)) == len(keys)
+            drawn = space.neighbours(np.random.default_rng(i), point.take(np.zeros(20, dtype=np.int64)))
+            tiles = [isinstance(knob, PerfectTile) for knob in space.sketches[point.sketch[0]].knobs]
+            moved = (drawn.choice != point.choice)[:, :len(tiles)] & np.array(tiles, dtype=np.bool_)
+            assert np.isin(space.keys(drawn.take(moved.any(axis=1))), keys).all()
 
     def test_children_take_after_their_parents(self) -> None:
         """Each knob comes from a parent, and so does the sketch."""
