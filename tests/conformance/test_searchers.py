@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+from tunesmith.search.annealing import AnnealingSearcher
 from tunesmith.search.base import Searcher
 from tunesmith.search.bayesian import BayesianOptions, BayesianSearcher
+from tunesmith.search.beam import BeamSearcher
+from tunesmith.search.droplet import DropletSearcher
 from tunesmith.search.evolution_strategy import EvolutionOptions, EvolutionStrategySearcher
 from tunesmith.search.genetic import GeneticSearcher
-from tunesmith.search.portfolio import PortfolioSearcher
 from tunesmith.search.lfbo import LfboOptions, LfboSearcher
-from tunesmith.search.beam import BeamSearcher
-from tunesmith.search.genetic import GeneticSearcher
 from tunesmith.search.mcts import TreeSearcher
+from tunesmith.search.portfolio import PortfolioSearcher
 from tunesmith.search.ppo import AgentSearcher
+from tunesmith.search.q_learning import QLearningSearcher
 from tunesmith.search.random import RandomSearcher
 from tunesmith.search.registry import SEARCHERS
 from tunesmith.space.space import Space
@@ -18,6 +20,18 @@ from tunesmith.testing.searchers import SearcherConformance
 
 class TestRandom(SearcherConformance):
     searcher = RandomSearcher
+
+
+class TestAnnealing(SearcherConformance):
+    searcher = AnnealingSearcher
+
+
+class TestDroplet(SearcherConformance):
+    searcher = DropletSearcher
+
+
+class TestQLearning(SearcherConformance):
+    searcher = QLearningSearcher
 
 
 class TestGenetic(SearcherConformance):

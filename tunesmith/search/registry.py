@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tunesmith.errors import UnknownSearcher
+from tunesmith.search.annealing import AnnealingSearcher
 from tunesmith.search.base import Searcher
 from tunesmith.search.bayesian import BayesianSearcher
 from tunesmith.search.evolution_strategy import EvolutionStrategySearcher
@@ -17,6 +18,9 @@ from tunesmith.search.beam import BeamSearcher
 from tunesmith.search.genetic import GeneticSearcher
 from tunesmith.search.mcts import TreeSearcher
 from tunesmith.search.ppo import AgentSearcher
+from tunesmith.search.droplet import DropletSearcher
+from tunesmith.search.genetic import GeneticSearcher
+from tunesmith.search.q_learning import QLearningSearcher
 from tunesmith.search.random import RandomSearcher
 from tunesmith.space.space import Space
 
@@ -31,6 +35,9 @@ SEARCHERS: Mapping[str, Callable[..., Searcher]] = {
     "mcts": TreeSearcher,
     "ppo": AgentSearcher,
 }
+    "random": RandomSearcher, "genetic": GeneticSearcher, "annealing": AnnealingSearcher,
+    "q-learning": QLearningSearcher, "droplet": DropletSearcher,
+}  # fmt: skip
 
 
 def check_searcher(name: str) -> str:
