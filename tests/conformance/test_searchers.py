@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from tunesmith.search.annealing import AnnealingSearcher
 from tunesmith.search.genetic import GeneticSearcher
 from tunesmith.search.random import RandomSearcher
 from tunesmith.search.registry import SEARCHERS
@@ -8,6 +9,10 @@ from tunesmith.testing.searchers import SearcherConformance
 
 class TestRandom(SearcherConformance):
     searcher = RandomSearcher
+
+
+class TestAnnealing(SearcherConformance):
+    searcher = AnnealingSearcher
 
 
 class TestGenetic(SearcherConformance):

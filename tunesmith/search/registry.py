@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tunesmith.errors import UnknownSearcher
+from tunesmith.search.annealing import AnnealingSearcher
 from tunesmith.search.base import Searcher
 from tunesmith.search.genetic import GeneticSearcher
 from tunesmith.search.random import RandomSearcher
 from tunesmith.space.space import Space
 
-SEARCHERS: Mapping[str, Callable[..., Searcher]] = {"random": RandomSearcher, "genetic": GeneticSearcher}
+SEARCHERS: Mapping[str, Callable[..., Searcher]] = {
+    "random": RandomSearcher, "genetic": GeneticSearcher, "annealing": AnnealingSearcher,
+}  # fmt: skip
 
 
 def check_searcher(name: str) -> str:
