@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from tunesmith.search.annealing import AnnealingSearcher
 from tunesmith.search.genetic import GeneticSearcher
+from tunesmith.search.q_learning import QLearningSearcher
 from tunesmith.search.random import RandomSearcher
 from tunesmith.search.registry import SEARCHERS
 from tunesmith.testing.searchers import SearcherConformance
@@ -13,6 +14,10 @@ class TestRandom(SearcherConformance):
 
 class TestAnnealing(SearcherConformance):
     searcher = AnnealingSearcher
+
+
+class TestQLearning(SearcherConformance):
+    searcher = QLearningSearcher
 
 
 class TestGenetic(SearcherConformance):

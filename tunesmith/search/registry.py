@@ -8,11 +8,13 @@ from tunesmith.errors import UnknownSearcher
 from tunesmith.search.annealing import AnnealingSearcher
 from tunesmith.search.base import Searcher
 from tunesmith.search.genetic import GeneticSearcher
+from tunesmith.search.q_learning import QLearningSearcher
 from tunesmith.search.random import RandomSearcher
 from tunesmith.space.space import Space
 
 SEARCHERS: Mapping[str, Callable[..., Searcher]] = {
     "random": RandomSearcher, "genetic": GeneticSearcher, "annealing": AnnealingSearcher,
+    "q-learning": QLearningSearcher,
 }  # fmt: skip
 
 
