@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from tunesmith.search.annealing import AnnealingSearcher
+from tunesmith.search.droplet import DropletSearcher
 from tunesmith.search.genetic import GeneticSearcher
 from tunesmith.search.q_learning import QLearningSearcher
 from tunesmith.search.random import RandomSearcher
@@ -14,6 +15,10 @@ class TestRandom(SearcherConformance):
 
 class TestAnnealing(SearcherConformance):
     searcher = AnnealingSearcher
+
+
+class TestDroplet(SearcherConformance):
+    searcher = DropletSearcher
 
 
 class TestQLearning(SearcherConformance):
