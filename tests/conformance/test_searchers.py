@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from tunesmith.search.annealing import AnnealingSearcher
+from tunesmith.search.droplet import DropletSearcher
 from tunesmith.search.genetic import GeneticSearcher
 from tunesmith.search.portfolio import PortfolioSearcher
+from tunesmith.search.q_learning import QLearningSearcher
 from tunesmith.search.random import RandomSearcher
 from tunesmith.search.registry import SEARCHERS
 from tunesmith.testing.searchers import SearcherConformance
@@ -9,6 +12,18 @@ from tunesmith.testing.searchers import SearcherConformance
 
 class TestRandom(SearcherConformance):
     searcher = RandomSearcher
+
+
+class TestAnnealing(SearcherConformance):
+    searcher = AnnealingSearcher
+
+
+class TestDroplet(SearcherConformance):
+    searcher = DropletSearcher
+
+
+class TestQLearning(SearcherConformance):
+    searcher = QLearningSearcher
 
 
 class TestGenetic(SearcherConformance):

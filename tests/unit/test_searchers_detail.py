@@ -212,7 +212,7 @@ def test_generator_state_is_json_without_large_numbers() -> None:
 
 
 def test_names() -> None:
-    assert set(SEARCHERS) == {"random", "genetic", "portfolio"}
+    assert {"random", "genetic", "portfolio"} <= set(SEARCHERS)
     assert check_searcher("genetic") == "genetic"
     with pytest.raises(UnknownSearcher) as caught:
         make_searcher("no-such", tiny_space(), 0)

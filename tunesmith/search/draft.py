@@ -25,6 +25,7 @@ class Draft:
         scores: float64 [n], finite.
 
     Attributes:
+        deviation: of the scores; 1 where they are all alike.
         error: mean squared leave-one-out error as a share of the scores' variance.
     """
 
@@ -32,10 +33,10 @@ class Draft:
         spread = codes.std(axis=0)
         self._scale = np.where(spread > 0, 1.0 / np.maximum(spread, 1e-9), 0.0)
         self._known = codes * self._scale
-        self._middle, deviation = float(scores.mean()), float(scores.std()) or 1.0
+        self._middle, self.deviation = float(scores.mean()), float(scores.std()) or 1.0
         self._weights, self._reach, self.error = np.zeros(len(scores)), 1.0, np.inf
-        self._fit((scores - self._middle) / deviation)
-        self._weights *= deviation
+        self._fit((scores - self._middle) / self.deviation)
+        self._weights *= self.deviation
 
     def _fit(self, wanted: Floats) -> None:
         distances = _distances(self._known, self._known)

@@ -63,14 +63,23 @@ class History:
 
     def state(self) -> dict[str, Any]:
         """Plain JSON; a few dozen bytes per point."""
-        return {"sketch": _pack(self.points.sketch, "<i2"), "choice": _pack(self.points.choice, "<i4"),
-                "seconds": _pack(self.seconds, "<f8")}
+        return {**pack_points(self.points), "seconds": _pack(self.seconds, "<f8")}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from :meth:`state`."""
-        sketch = _unpack(state["sketch"], "<i2").astype(np.int64)
-        choice = _unpack(state["choice"], "<i4").astype(np.int64).reshape(len(sketch), self.space.width)
-        self.points, self.seconds = Batch(sketch, choice), _unpack(state["seconds"], "<f8").astype(np.float64)
+        self.points = unpack_points(state, self.space.width)
+        self.seconds = _unpack(state["seconds"], "<f8").astype(np.float64)
+
+
+def pack_points(points: Batch) -> dict[str, str]:
+    """Plain JSON; six bytes per point and knob, about."""
+    return {"sketch": _pack(points.sketch, "<i2"), "choice": _pack(points.choice, "<i4")}
+
+
+def unpack_points(state: Mapping[str, Any], width: int) -> Batch:
+    """Inverse of :func:`pack_points`, for a space of this width."""
+    sketch = _unpack(state["sketch"], "<i2").astype(np.int64)
+    return Batch(sketch, _unpack(state["choice"], "<i4").astype(np.int64).reshape(len(sketch), width))
 
 
 def _pack(values: Any, dtype: str) -> str:

@@ -85,8 +85,8 @@ class Memory:
 
     def state(self) -> dict[str, Any]:
         """Plain JSON; a few bytes per point."""
-        return {"version": VERSION, "space": self.space.fingerprint, "seen": _pack(self.seen),
-                "dead": _pack(self.dead), "elites": [[latency, c.to_json()] for latency, c in self.elites],
+        return {"version": VERSION, "space": self.space.fingerprint, "seen": pack_keys(self.seen),
+                "dead": pack_keys(self.dead), "elites": [[latency, c.to_json()] for latency, c in self.elites],
                 "tally": self.tally.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -97,16 +97,18 @@ class Memory:
         """
         if state.get("version") != VERSION or state.get("space") != self.space.fingerprint:
             raise ValueError("the searcher's state is of another version or another space")
-        self.seen, self.dead = _unpack(state["seen"]), _unpack(state["dead"])
+        self.seen, self.dead = unpack_keys(state["seen"]), unpack_keys(state["dead"])
         self.elites = [(float(latency), Candidate.from_json(c)) for latency, c in state["elites"]]
         self.tally.restore(state["tally"])
 
 
-def _pack(keys: Ints) -> str:
+def pack_keys(keys: Ints) -> str:
+    """Text of keys, eleven characters each."""
     return base64.b64encode(keys.astype("<i8").tobytes()).decode()
 
 
-def _unpack(text: str) -> Ints:
+def unpack_keys(text: str) -> Ints:
+    """Inverse of :func:`pack_keys`."""
     return np.frombuffer(base64.b64decode(text), dtype="<i8").astype(np.int64)
 
 

@@ -7,15 +7,21 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tunesmith.errors import UnknownSearcher
+from tunesmith.search.annealing import AnnealingSearcher
 from tunesmith.search.base import Searcher
+from tunesmith.search.droplet import DropletSearcher
 from tunesmith.search.genetic import GeneticSearcher
 from tunesmith.search.portfolio import PortfolioSearcher
+from tunesmith.search.q_learning import QLearningSearcher
 from tunesmith.search.random import RandomSearcher
 from tunesmith.space.space import Space
 
 SEARCHERS: Mapping[str, Callable[..., Searcher]] = {
     "random": RandomSearcher,
     "genetic": GeneticSearcher,
+    "annealing": AnnealingSearcher,
+    "q-learning": QLearningSearcher,
+    "droplet": DropletSearcher,
     "portfolio": PortfolioSearcher,
 }
 
