@@ -40,13 +40,19 @@ class Codes:
             self.dims += width
         return places[knob, before]
 
-    def of(self, batch: Batch) -> Floats:
-        """float64 [n, dims]."""
+    def of(self, batch: Batch, decided: int | None = None) -> Floats:
+        """float64 [n, dims].
+
+        Args:
+            decided: knobs of each point, in trace order, that count; the others have their means. None: all of them.
+        """
         out = np.tile(self._blank, (len(batch), 1))
         out[np.arange(len(batch)), batch.sketch] = 1.0
         for s, sketch in enumerate(self._space.sketches):
             rows = np.flatnonzero(batch.sketch == s)
             for j, (knob, (start, stop)) in enumerate(zip(sketch.knobs, self._columns[s], strict=True)):
+                if decided is not None and j >= decided:
+                    break
                 out[rows, start:stop] = _numbers(knob, batch.choice[rows, j])
         return out
 

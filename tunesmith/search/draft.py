@@ -7,6 +7,8 @@ with the smallest leave-one-out error, which has a closed form: (K + ridge)^-1 y
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tunesmith.space.base import Floats
@@ -23,27 +25,30 @@ class Draft:
     Args:
         codes: float64 [n, dims], the known points, at least two.
         scores: float64 [n], finite.
+        lengths, ridges: to choose from.
 
     Attributes:
         deviation: of the scores; 1 where they are all alike.
         error: mean squared leave-one-out error as a share of the scores' variance.
     """
 
-    def __init__(self, codes: Floats, scores: Floats) -> None:
+    def __init__(
+        self, codes: Floats, scores: Floats, lengths: Sequence[float] = LENGTHS, ridges: Sequence[float] = RIDGES
+    ) -> None:  # fmt: skip
         spread = codes.std(axis=0)
         self._scale = np.where(spread > 0, 1.0 / np.maximum(spread, 1e-9), 0.0)
         self._known = codes * self._scale
         self._middle, self.deviation = float(scores.mean()), float(scores.std()) or 1.0
         self._weights, self._reach, self.error = np.zeros(len(scores)), 1.0, np.inf
-        self._fit((scores - self._middle) / self.deviation)
+        self._fit((scores - self._middle) / self.deviation, lengths, ridges)
         self._weights *= self.deviation
 
-    def _fit(self, wanted: Floats) -> None:
+    def _fit(self, wanted: Floats, lengths: Sequence[float], ridges: Sequence[float]) -> None:
         distances = _distances(self._known, self._known)
         typical = float(distances.mean()) or 1.0
-        for reach in [typical * length**2 for length in LENGTHS]:
+        for reach in [typical * length**2 for length in lengths]:
             kernel = np.exp(-distances / reach)
-            for ridge in RIDGES:
+            for ridge in ridges:
                 inverse = np.linalg.inv(kernel + ridge * np.eye(len(wanted)))
                 weights = inverse @ wanted
                 error = float(np.mean((weights / np.diag(inverse)) ** 2))

@@ -9,9 +9,12 @@ from typing import Any
 from tunesmith.errors import UnknownSearcher
 from tunesmith.search.annealing import AnnealingSearcher
 from tunesmith.search.base import Searcher
+from tunesmith.search.beam import BeamSearcher
 from tunesmith.search.droplet import DropletSearcher
 from tunesmith.search.genetic import GeneticSearcher
+from tunesmith.search.mcts import TreeSearcher
 from tunesmith.search.portfolio import PortfolioSearcher
+from tunesmith.search.ppo import AgentSearcher
 from tunesmith.search.q_learning import QLearningSearcher
 from tunesmith.search.random import RandomSearcher
 from tunesmith.space.space import Space
@@ -22,6 +25,9 @@ SEARCHERS: Mapping[str, Callable[..., Searcher]] = {
     "annealing": AnnealingSearcher,
     "q-learning": QLearningSearcher,
     "droplet": DropletSearcher,
+    "beam": BeamSearcher,
+    "mcts": TreeSearcher,
+    "ppo": AgentSearcher,
     "portfolio": PortfolioSearcher,
 }
 
