@@ -40,6 +40,10 @@ class Codes:
             self.dims += width
         return places[knob, before]
 
+    def columns(self, sketch: int) -> list[tuple[int, int]]:
+        """Where each knob of a sketch has its numbers: the first column and the one after the last."""
+        return self._columns[sketch]
+
     def of(self, batch: Batch, decided: int | None = None) -> Floats:
         """float64 [n, dims].
 

@@ -29,6 +29,7 @@ class Hunt:
     Attributes:
         pool: canonical valid points.
         keys, mean: of each.
+        blocked: keys that may not be proposed.
         fresh: whether it may be proposed.
         drawn: whether it came from a uniform draw.
         refused: points that turned out invalid.
@@ -41,7 +42,7 @@ class Hunt:
         share: Floats | None = None,
     ) -> None:  # fmt: skip
         self.memory, self.space = memory, memory.space
-        self._blocked, self._score, self.effort, self.prior = blocked, score, effort, prior
+        self.blocked, self._score, self.effort, self.prior = blocked, score, effort, prior
         self.share = share
         if share is not None and (left := memory.left(blocked)).any():
             self.share = share * left / (share @ left)
@@ -77,7 +78,7 @@ class Hunt:
         keys = self.space.keys(batch)
         new = first_of_each(keys) & ~np.isin(keys, self._examined) & ~np.isin(keys, self.memory.dead)
         if not parents:
-            new &= ~np.isin(keys, self._blocked)
+            new &= ~np.isin(keys, self.blocked)
         return np.flatnonzero(new)
 
     def draw(self, rng: np.random.Generator, n: int) -> Batch:
@@ -109,14 +110,14 @@ class Hunt:
         self.pool = concat([self.pool, scores.batch.take(rows)])
         self.keys = np.concatenate([self.keys, keys[rows]])
         self.mean = np.concatenate([self.mean, np.nan_to_num(scores.mean[rows], nan=-np.inf)])
-        self.fresh = np.concatenate([self.fresh, ~np.isin(keys[rows], self._blocked)])
+        self.fresh = np.concatenate([self.fresh, ~np.isin(keys[rows], self.blocked)])
         self.drawn = np.concatenate([self.drawn, np.full(len(rows), drawn)])
 
     def fill(self, rng: np.random.Generator, n: int) -> None:
         """Examine random points until ``n`` fresh ones are pooled, the effort is spent or nothing new is left."""
         if self.space.size <= ENUMERATE_LIMIT:
             order = self._listed(rng)
-            left = order[~np.isin(order, np.concatenate([self._examined, self._blocked, self.memory.dead]))]
+            left = order[~np.isin(order, np.concatenate([self._examined, self.blocked, self.memory.dead]))]
             while len(left) and self.effort and self.count < n:
                 step = max(n - self.count, CHUNK)
                 self.examine(self.space.at(left[:step]), drawn=True)

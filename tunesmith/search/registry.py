@@ -9,9 +9,12 @@ from typing import Any
 from tunesmith.errors import UnknownSearcher
 from tunesmith.search.annealing import AnnealingSearcher
 from tunesmith.search.base import Searcher
+from tunesmith.search.bayesian import BayesianSearcher
 from tunesmith.search.beam import BeamSearcher
 from tunesmith.search.droplet import DropletSearcher
+from tunesmith.search.evolution_strategy import EvolutionStrategySearcher
 from tunesmith.search.genetic import GeneticSearcher
+from tunesmith.search.lfbo import LfboSearcher
 from tunesmith.search.mcts import TreeSearcher
 from tunesmith.search.portfolio import PortfolioSearcher
 from tunesmith.search.ppo import AgentSearcher
@@ -28,6 +31,9 @@ SEARCHERS: Mapping[str, Callable[..., Searcher]] = {
     "beam": BeamSearcher,
     "mcts": TreeSearcher,
     "ppo": AgentSearcher,
+    "bayesian": BayesianSearcher,
+    "lfbo": LfboSearcher,
+    "evolution-strategy": EvolutionStrategySearcher,
     "portfolio": PortfolioSearcher,
 }
 

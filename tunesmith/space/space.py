@@ -72,22 +72,29 @@ class Space:
                 batch.choice[rows, j] = knob.sample(rng, len(rows))
         return batch
 
-    def neighbours(self, rng: np.random.Generator, batch: Batch) -> Batch:
+    def neighbours(self, rng: np.random.Generator, batch: Batch, odds: Floats | None = None) -> Batch:
         """Each point with one knob moved to a neighbouring choice; a knob's odds grow with the logarithm of its size.
 
         A point of a sketch with a single point comes back as it is.
+
+        Args:
+            odds: float64 [n, width], multiplies these odds; where that leaves a point none, they stay as they are.
         """
         choice = batch.choice.copy()
         for s, rows in self._groups(batch):
             knobs = self.sketches[s].knobs
-            odds = np.cumsum([math.log2(k.size) for k in knobs])
-            if not len(odds) or odds[-1] == 0:
+            plain = np.array([math.log2(k.size) for k in knobs])
+            if not plain.any():
                 continue
-            picked = np.searchsorted(odds, rng.random(len(rows)) * odds[-1], side="right")
+            total = np.cumsum(np.broadcast_to(plain, (len(rows), len(knobs))), axis=1)
+            if odds is not None:
+                mine = np.cumsum(plain * odds[rows, :len(knobs)], axis=1)
+                total = np.where(mine[:, -1:] > 0, mine, total)
+            picked = (total <= (rng.random(len(rows)) * total[:, -1])[:, None]).sum(axis=1)
             for j, knob in enumerate(knobs):
-                mine = rows[picked == j]
-                if len(mine):
-                    choice[mine, j] = knob.neighbours(rng, choice[mine, j])
+                moved = rows[picked == j]
+                if len(moved):
+                    choice[moved, j] = knob.neighbours(rng, choice[moved, j])
         return Batch(batch.sketch.copy(), choice)
 
     def around(self, point: Batch) -> Batch:

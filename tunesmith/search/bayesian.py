@@ -1,0 +1,183 @@
+"""Bayesian optimisation with a portfolio of acquisition functions, after Kernel Tuner.
+
+Willemsen, van Nieuwpoort and van Werkhoven, "Bayesian Optimization for auto-tuning GPU kernels" (PMBS 2021). A
+Gaussian process on the knobs' numbers learns the logarithm of latency; expected improvement, probability of
+improvement and the confidence bound take turns in choosing what to measure. How much they explore is not a constant:
+it is the contextual variance, what is left of the first uncertainty over how much was gained since the first batch.
+
+Other than there, candidates are a thousand random points and neighbours of the best ones instead of a whole space, a
+batch is chosen at once, failures count as the slowest that ran, and length scale and noise are the likeliest of some.
+
+A cost model's scores are measurements with a larger error: they are brought to the scale of latency by a line through
+the points that have both, and the error is what the line leaves unexplained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tunesmith.search.acquisition import ACQUISITIONS, Portfolio
+from tunesmith.search.extras import extra
+from tunesmith.search.hunt import Hunt
+from tunesmith.search.modelled import ModelledOptions, ModelledSearcher
+from tunesmith.search.process import Process, likeliest
+from tunesmith.space.base import Batch, Bools, Floats, Ints
+from tunesmith.space.space import Space, concat
+from tunesmith.types import Measurement
+
+LINE = 8
+"""Fewest points with a score and a latency that show how scores relate to latency."""
+OWNED = 512
+"""Proposals whose acquisition function is remembered; the oldest are forgotten first."""
+
+
+@dataclass(frozen=True)
+class BayesianOptions(ModelledOptions):
+    """Settings of Bayesian optimisation.
+
+    Attributes:
+        lengths: length scales to choose from; two random points are about 1.4 apart.
+        noises: variances of a measurement's error to choose from, as shares of that of what was measured.
+        shortlist: candidates by each acquisition function of which it may choose.
+        exploration: multiplies the contextual variance.
+        discount: weight of an acquisition function's earlier results when there is a newer one.
+        behind: how much worse than the others' its results may be, in logarithms of latency.
+        patience: how often two functions may choose alike, or one may be behind, before one is dropped.
+        distrust: multiplies the error of scores, because the model knows the points that it is judged by.
+        scored: scores that count as measurements at most, the newest.
+    """
+
+    lengths: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
+    noises: tuple[float, ...] = (1e-3, 3e-2)
+    shortlist: int = 128
+    exploration: float = 1.0
+    discount: float = 0.95
+    behind: float = 0.1
+    patience: float = 5.0
+    distrust: float = 2.0
+    scored: int = 128
+
+
+class BayesianSearcher(ModelledSearcher):
+    """Measures where a Gaussian process expects most; needs scikit-learn (extra ``search``).
+
+    Raises:
+        MissingDependency: without scikit-learn.
+    """
+
+    def __init__(self, space: Space, seed: int = 0, options: BayesianOptions = BayesianOptions()) -> None:
+        extra("sklearn.gaussian_process", "bayesian")
+        super().__init__(space, seed, options)
+        self.options = options
+        self._portfolio = Portfolio(options.discount, options.behind, options.patience)
+        self._owners: dict[str, str] = {}  # key in hexadecimal, because parsers round large numbers, to function
+        self._first: tuple[float, float] | None = None  # variance and mean logarithm of latency to begin with
+
+    def tell(self, measurements: Sequence[Measurement]) -> None:
+        """Remember what was measured, and whose choice it was."""
+        super().tell(measurements)
+        known = self.space.known([m.candidate for m in measurements])
+        mine = [m for m, is_point in zip(measurements, known, strict=True) if is_point]
+        keys = self.space.keys(self.space.batch([m.candidate for m in mine]))
+        worst = -float(self._history.goodness.min()) if len(self._history) else 0.0
+        results: dict[str, list[float]] = {}
+        for key, m in zip(keys.tolist(), mine, strict=True):
+            if (owner := self._owners.pop(f"{key:x}", None)) is not None:
+                results.setdefault(owner, []).append(float(np.log(m.latency)) if m.ok else worst)
+        self._portfolio.credit(results)
+
+    def state(self) -> dict[str, Any]:
+        """As every searcher's, and the portfolio."""
+        return {**super().state(), "portfolio": self._portfolio.state(), "owners": dict(self._owners),
+                "first": None if self._first is None else list(self._first)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from :meth:`state`. Raises ValueError for the state of another space, version or searcher."""
+        super().restore(state)
+        self._portfolio.restore(state["portfolio"])
+        self._owners = dict(state["owners"])
+        self._first = None if state["first"] is None else (float(state["first"][0]), float(state["first"][1]))
+
+    def _learn(self, hunt: Hunt, points: Batch, goodness: Floats) -> None:
+        self._middle, self._deviation = float(goodness.mean()), float(goodness.std())
+        self._points, self._values = points, (goodness - self._middle) / self._deviation
+        self._length, self._noise = likeliest(
+            self._numbers(points), self._values, self.options.lengths, self.options.noises)
+        self._process = self._fitted(hunt)
+        self._xi = self._exploration(hunt, goodness)
+
+    def _fitted(self, hunt: Hunt) -> Process:
+        """The process of what was measured and of what has a score."""
+        points, values, noise = self._points, self._values, np.full(len(self._points), self._noise)
+        if hunt.opinion:
+            scored, expected, error = self._scored(hunt)
+            points, values = concat([points, scored]), np.concatenate([values, expected])
+            noise = np.concatenate([noise, np.full(len(scored), self._noise + self.options.distrust * error)])
+        return Process(self._numbers(points), values, noise, self._length)
+
+    def _scored(self, hunt: Hunt) -> tuple[Batch, Floats, float]:
+        """Points that have only a score, what it says of their values, and the variance of its error."""
+        place = {key: i for i, key in enumerate(self.space.keys(self._points).tolist())}
+        known: Bools = np.array([key in place for key in hunt.keys.tolist()], dtype=np.bool_)
+        finite = np.isfinite(hunt.mean)
+        both, only = np.flatnonzero(known & finite), np.flatnonzero(~known & finite)[-self.options.scored:]
+        if not len(self._history.fastest(1)):  # the scores themselves are what is known
+            return hunt.pool.take(only), (hunt.mean[only] - self._middle) / self._deviation, 0.0
+        scores = hunt.mean[both]
+        if len(both) < LINE or np.ptp(scores) == 0:
+            return hunt.pool.take(slice(0, 0)), np.zeros(0), 0.0
+        values = self._values[[place[key] for key in hunt.keys[both].tolist()]]
+        slope, shift = np.polyfit(scores, values, 1)
+        if slope <= 0:
+            return hunt.pool.take(slice(0, 0)), np.zeros(0), 0.0
+        error = float(np.mean((slope * scores + shift - values) ** 2))
+        return hunt.pool.take(only), slope * hunt.mean[only] + shift, error
+
+    def _exploration(self, hunt: Hunt, goodness: Floats) -> float:
+        """The contextual variance: the mean variance over the first one, over how much faster the best has become."""
+        _, deviation = self._process.each(self._numbers(self.space.sample(self._rng, self.options.drawn)))
+        variance = float(np.mean(deviation**2))
+        if self._first is None:
+            self._first = variance, float(goodness.mean())
+        gained = float(np.exp(max(0.0, float(goodness.max()) - self._first[1])))
+        return self.options.exploration * variance / max(self._first[0], 1e-12) / gained
+
+    def _promising(self, hunt: Hunt, n: int) -> Batch:
+        points = self._candidates(hunt)
+        if len(points) > n:
+            points = points.take(self._shortlist(points, n))
+            mean, covariance = self._process.joint(self._numbers(points))
+            points = points.take(self._turns().choose(mean, covariance, self._best, self._xi, n)[0])
+        return points
+
+    def _chosen(self, hunt: Hunt, rows: Ints, n: int) -> Ints:
+        process = self._fitted(hunt) if hunt.opinion else self._process
+        mean, covariance = process.joint(self._numbers(hunt.pool.take(rows)))
+        picked, owners = self._portfolio.choose(mean, covariance, self._best, self._xi, n)
+        for key, owner in zip(hunt.keys[rows[picked]].tolist(), owners, strict=True):
+            self._owners[f"{key:x}"] = owner
+        self._owners = dict(list(self._owners.items())[-OWNED:])
+        return rows[picked]
+
+    def _shortlist(self, points: Batch, n: int) -> Ints:
+        """Rows that some acquisition function ranks high by themselves."""
+        mean, deviation = self._process.each(self._numbers(points))
+        most = max(self.options.shortlist, n)
+        best = [np.argsort(-ACQUISITIONS[name](mean, deviation, self._best, self._xi), kind="stable")[:most]
+                for name in self._portfolio.active]
+        return np.unique(np.concatenate(best)).astype(np.int64)
+
+    @property
+    def _best(self) -> float:
+        """The best measured value, standardised."""
+        return float(self._values.max())
+
+    def _turns(self) -> Portfolio:
+        """A copy that looks ahead without counting."""
+        copy = Portfolio(self.options.discount, self.options.behind, self.options.patience)
+        copy.restore(self._portfolio.state())
+        return copy
