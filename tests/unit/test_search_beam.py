@@ -23,8 +23,8 @@ def reached(kind: type, mode: str) -> float:
 
 def test_beats_random_search_with_and_without_scores() -> None:
     chance = reached(RandomSearcher, "validity")
-    assert reached(BeamSearcher, "score") < 0.5 * chance
-    assert reached(BeamSearcher, "validity") < 0.5 * chance
+    assert reached(BeamSearcher, "score") < 0.7 * chance
+    assert reached(BeamSearcher, "validity") < 0.7 * chance
 
 
 def test_the_value_of_a_prefix_is_the_best_of_its_completions() -> None:
