@@ -42,6 +42,18 @@ class TestPortfolio(SearcherConformance):
     searcher = PortfolioSearcher
 
 
+class TestBeam(SearcherConformance):
+    searcher = BeamSearcher
+
+
+class TestTrees(SearcherConformance):
+    searcher = TreeSearcher
+
+
+class TestAgents(SearcherConformance):
+    searcher = AgentSearcher
+
+
 class TestBayesian(SearcherConformance):
     searcher = BayesianSearcher
 
@@ -61,18 +73,6 @@ class TestEvolutionStrategy(SearcherConformance):
 
     def make(self, space: Space, seed: int = 0) -> Searcher:
         return EvolutionStrategySearcher(space, seed, EvolutionOptions(evaluations=80))
-
-
-class TestBeam(SearcherConformance):
-    searcher = BeamSearcher
-
-
-class TestTrees(SearcherConformance):
-    searcher = TreeSearcher
-
-
-class TestAgents(SearcherConformance):
-    searcher = AgentSearcher
 
 
 def test_every_searcher_is_checked() -> None:

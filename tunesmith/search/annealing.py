@@ -59,8 +59,6 @@ class AnnealingSearcher(LearningSearcher):
         self._walkers = self.space.batch([Candidate.from_json(c) for c in state["walkers"]])
 
     def _pick(self, hunt: Hunt, n: int, informed: bool) -> Ints:
-        if hunt.prior is not None and not len(self._history):
-            return self._opening(hunt, n)
         if informed:
             self._known(hunt)
         looks = self.options.looks if hunt.opinion else 1

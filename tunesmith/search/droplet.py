@@ -108,8 +108,6 @@ class DropletSearcher(LearningSearcher):
         return [int(j) for j in np.flatnonzero(one != other)]
 
     def _pick(self, hunt: Hunt, n: int, informed: bool) -> Ints:
-        if hunt.prior is not None and not len(self._history):
-            return self._opening(hunt, n)
         chance = int(self._rng.binomial(n, self.options.epsilon))
         most = math.ceil(self.options.examined * n)
         self._settle()

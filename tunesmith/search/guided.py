@@ -16,9 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tunesmith.search.base import Prior
 from tunesmith.search.codes import Codes
-from tunesmith.search.construction import construct
 from tunesmith.search.draft import Draft
 from tunesmith.search.guess import guess
 from tunesmith.search.history import History
@@ -27,7 +25,7 @@ from tunesmith.search.points import PointSearcher
 from tunesmith.search.shares import divide
 from tunesmith.space.base import Batch, Floats, Ints
 from tunesmith.space.space import Space, concat
-from tunesmith.types import Candidate, Measurement
+from tunesmith.types import Measurement
 
 CLOSE = 8
 """Of how many points, for each that is wanted, those are taken that are unlike each other."""
@@ -50,8 +48,6 @@ class GuidedOptions:
         reach: how far from it that falls to exp(-1) of it, in root mean squared distances of the points.
         epsilon: share of proposals picked at random, once much was measured.
         caution: measurements after which half of what was random at first no longer is: guesses from few are bad.
-        unaligned: share of a first batch that is random, the rest being constructed from a prior.
-        spare: points constructed for each that is wanted, because some turn out invalid.
         elites: measured points to remember apart from the history.
         effort: points per ask that go through the score function at most.
     """
@@ -66,8 +62,6 @@ class GuidedOptions:
     reach: float = 0.5
     epsilon: float = 0.05
     caution: float = 4.0
-    unaligned: float = 0.125
-    spare: int = 3
     elites: int = 16
     effort: int = 1024
 
@@ -80,7 +74,6 @@ class GuidedSearcher(PointSearcher):
         self._guided = options
         self._codes = Codes(space)
         self._history = History(space)
-        self._survivors: list[Candidate] = []
 
     @abstractmethod
     def _suggest(self, hunt: Hunt, draft: Draft, n: int) -> Batch:
@@ -93,9 +86,8 @@ class GuidedSearcher(PointSearcher):
         self._history.take(measurements)
 
     def state(self) -> dict[str, Any]:
-        """As every searcher's, all measurements, and the points that the next ask starts from."""
-        return {**super().state(), "history": self._history.state(),
-                "survivors": [c.to_json() for c in self._survivors]}
+        """As every searcher's, and all measurements."""
+        return {**super().state(), "history": self._history.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from :meth:`state`. Raises ValueError for the state of another space or version."""
@@ -103,18 +95,15 @@ class GuidedSearcher(PointSearcher):
         if "history" not in state:
             raise ValueError("the state is another searcher's")
         self._history.restore(state["history"])
-        self._survivors = [Candidate.from_json(c) for c in state["survivors"]]
 
     def _shares(self) -> Floats:
         """By what was measured."""
         return self._memory.tally.shares()
 
     def _pick(self, hunt: Hunt, n: int, informed: bool) -> Ints:
-        if hunt.prior is not None and not len(self._history):
-            return self._constructed(hunt, n, hunt.prior)
         if informed:
             best = self._history.points.take(self._history.fastest(self._guided.measured))
-            hunt.examine(concat([best, self.space.batch(self._survivors)]), parents=True)
+            hunt.examine(concat([best, self.space.batch(self._reserve)]), parents=True)
             hunt.fill(self._rng, CHUNK)
         draft = self._look(hunt, n)
         if draft is None:
@@ -218,18 +207,4 @@ class GuidedSearcher(PointSearcher):
         order = hunt.ranked()
         left = order[hunt.fresh[order] & ~np.isin(order, proposed)]
         most = self._guided.survivors if hunt.opinion else 0
-        self._survivors = self.space.candidates(hunt.pool.take(left[:most]))
-
-    def _constructed(self, hunt: Hunt, n: int, prior: Prior) -> Ints:
-        """Before anything is measured: what the prior thinks best, and a few random points."""
-        wanted = n - int(self._guided.unaligned * n)
-        planned = construct(self.space, prior, self._rng, self._guided.spare * n)
-        start = 0
-        while start < len(planned) and hunt.count < wanted:
-            step = wanted - hunt.count
-            hunt.examine(planned.take(slice(start, start + step)))
-            start += step
-        best = np.flatnonzero(hunt.fresh)[:wanted]
-        hunt.fill(self._rng, n)
-        rest = np.setdiff1d(np.flatnonzero(hunt.fresh), best)
-        return np.concatenate([best, rest[:n - len(best)]])
+        self._reserve = self.space.candidates(hunt.pool.take(left[:most]))

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from tunesmith.search.codes import Codes
-from tunesmith.search.construction import construct
 from tunesmith.search.diverse import diverse
 from tunesmith.search.guess import Belief, believe, from_history
 from tunesmith.search.history import History
@@ -45,8 +44,6 @@ class LearningOptions:
         novelty: what a knob's choice is worth that no other proposal has, in deviations of the guesses.
         shared: part of the proposals that sketches share by what was measured of each.
         epsilon: share of proposals picked at random.
-        unaligned: share of a first batch that is random, the rest being constructed from a prior.
-        spare: points constructed for each that is wanted, because some turn out invalid.
         effort: points per ask that go through the score function at most.
     """
 
@@ -58,8 +55,6 @@ class LearningOptions:
     novelty: float = 0.05
     shared: float = 0.5
     epsilon: float = 0.05
-    unaligned: float = 0.125
-    spare: int = 3
     effort: int = 1024
 
 
@@ -88,17 +83,6 @@ class LearningSearcher(PointSearcher):
     def _shares(self) -> Floats:
         """By what was measured."""
         return self._memory.tally.shares()
-
-    def _opening(self, hunt: Hunt, n: int) -> Ints:
-        """Before anything is measured: what the prior thinks best, if there is one, and random points."""
-        if hunt.prior is not None:
-            wanted = n - int(self._common.unaligned * n)
-            planned, start = construct(self.space, hunt.prior, self._rng, self._common.spare * n), 0
-            while start < len(planned) and hunt.count < wanted:
-                step = wanted - hunt.count
-                hunt.examine(planned.take(slice(start, start + step)))
-                start += step
-        return self._complete(hunt, np.flatnonzero(hunt.fresh), n)
 
     def _pursue(self, hunt: Hunt, n: int, visit: Visit) -> Ints:
         """Exact looks at the best of what is visited, and the best of these; a binomial few are random."""

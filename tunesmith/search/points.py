@@ -65,7 +65,7 @@ class PointSearcher(Searcher):
         hunt = Hunt(self._memory, blocked, score, max(self._effort, n), prior, self._shares())
         rows = self._take_suggested(hunt, max(1, int(SUGGESTED * n)))
         if len(rows) < n:
-            rows = np.concatenate([rows, self._chosen(hunt, n - len(rows), score is not None)])
+            rows = np.concatenate([rows, self._rows(hunt, n - len(rows), score is not None)])
         self._memory.propose(hunt.keys[rows])
         return self.space.candidates(hunt.pool.take(rows))
 
@@ -85,7 +85,7 @@ class PointSearcher(Searcher):
         hunt.fresh[rows] = False
         return rows
 
-    def _chosen(self, hunt: Hunt, n: int, informed: bool) -> Ints:
+    def _rows(self, hunt: Hunt, n: int, informed: bool) -> Ints:
         """Constructed points until something ran, where there is a prior; then what the subclass picks."""
         if hunt.prior is not None and not self._memory.tally.ran:
             return self._constructed(hunt, n, hunt.prior)

@@ -36,7 +36,7 @@ class PortfolioOptions:
         exploration: weight of the bonus of members that were tried little.
     """
 
-    members: tuple[str, ...] = ("genetic", "random")
+    members: tuple[str, ...] = ("genetic", "droplet", "annealing")
     parts: int = 2
     window: int = 500
     sharpness: float = 8.0

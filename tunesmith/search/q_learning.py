@@ -90,8 +90,6 @@ class QLearningSearcher(LearningSearcher):
         self._begin, self._end = (unpack_points(state[name], self.space.width) for name in ("begin", "end"))
 
     def _pick(self, hunt: Hunt, n: int, informed: bool) -> Ints:
-        if hunt.prior is not None and not len(self._history):
-            return self._opening(hunt, n)
         if informed:
             self._known(hunt)
         walked: list[tuple[Batch, Batch]] = []
