@@ -44,6 +44,10 @@ class Clocked(Searcher):
         self.proposed += len(asked)
         return asked
 
+    def suggest(self, candidates: Sequence[Candidate]) -> None:
+        """As the other's."""
+        self._searcher.suggest(candidates)
+
     def tell(self, measurements: Sequence[Measurement]) -> None:
         """As the other's."""
         started = time.process_time()
