@@ -1,17 +1,17 @@
 from __future__ import annotations
 
-from tunesmith.search.annealing import AnnealingSearcher
+from tunesmith.search.annealing import AnnealingOptions, AnnealingSearcher
 from tunesmith.search.base import Searcher
 from tunesmith.search.bayesian import BayesianOptions, BayesianSearcher
-from tunesmith.search.beam import BeamSearcher
+from tunesmith.search.beam import BeamOptions, BeamSearcher
 from tunesmith.search.droplet import DropletSearcher
 from tunesmith.search.evolution_strategy import EvolutionOptions, EvolutionStrategySearcher
 from tunesmith.search.genetic import GeneticSearcher
 from tunesmith.search.lfbo import LfboOptions, LfboSearcher
-from tunesmith.search.mcts import TreeSearcher
+from tunesmith.search.mcts import TreeOptions, TreeSearcher
 from tunesmith.search.portfolio import PortfolioSearcher
-from tunesmith.search.ppo import AgentSearcher
-from tunesmith.search.q_learning import QLearningSearcher
+from tunesmith.search.ppo import AgentOptions, AgentSearcher
+from tunesmith.search.q_learning import QLearningOptions, QLearningSearcher
 from tunesmith.search.random import RandomSearcher
 from tunesmith.search.registry import SEARCHERS
 from tunesmith.space.space import Space
@@ -25,6 +25,9 @@ class TestRandom(SearcherConformance):
 class TestAnnealing(SearcherConformance):
     searcher = AnnealingSearcher
 
+    def make(self, space: Space, seed: int = 0) -> Searcher:
+        return AnnealingSearcher(space, seed, AnnealingOptions(walkers=16, steps=4, looks=2))
+
 
 class TestDroplet(SearcherConformance):
     searcher = DropletSearcher
@@ -32,6 +35,9 @@ class TestDroplet(SearcherConformance):
 
 class TestQLearning(SearcherConformance):
     searcher = QLearningSearcher
+
+    def make(self, space: Space, seed: int = 0) -> Searcher:
+        return QLearningSearcher(space, seed, QLearningOptions(walks=12, steps=3, updates=8, looks=2))
 
 
 class TestGenetic(SearcherConformance):
@@ -45,27 +51,36 @@ class TestPortfolio(SearcherConformance):
 class TestBeam(SearcherConformance):
     searcher = BeamSearcher
 
+    def make(self, space: Space, seed: int = 0) -> Searcher:
+        return BeamSearcher(space, seed, BeamOptions(learned=24, random=12, width=24, tried=4, looks=1))
+
 
 class TestTrees(SearcherConformance):
     searcher = TreeSearcher
 
+    def make(self, space: Space, seed: int = 0) -> Searcher:
+        return TreeSearcher(space, seed, TreeOptions(greedy=1, rollouts=32, known=32, looks=1))
+
 
 class TestAgents(SearcherConformance):
     searcher = AgentSearcher
+
+    def make(self, space: Space, seed: int = 0) -> Searcher:
+        return AgentSearcher(space, seed, AgentOptions(agents=16, steps=4, epochs=1, looks=1))
 
 
 class TestBayesian(SearcherConformance):
     searcher = BayesianSearcher
 
     def make(self, space: Space, seed: int = 0) -> Searcher:
-        return BayesianSearcher(space, seed, BayesianOptions(learnt=64, drawn=128, neighbours=128))
+        return BayesianSearcher(space, seed, BayesianOptions(learnt=64, sampled=128, neighbours=128))
 
 
 class TestLfbo(SearcherConformance):
     searcher = LfboSearcher
 
     def make(self, space: Space, seed: int = 0) -> Searcher:
-        return LfboSearcher(space, seed, LfboOptions(trees=6))
+        return LfboSearcher(space, seed, LfboOptions(trees=4))
 
 
 class TestEvolutionStrategy(SearcherConformance):

@@ -21,7 +21,7 @@ class Known:
     def __init__(self, task: SyntheticTask) -> None:
         self._task = task
 
-    def energy(self, belief: object, batch: Batch) -> Floats:
+    def guess(self, belief: object, batch: Batch) -> Floats:
         return -np.log(self._task.latency(batch))
 
 
@@ -29,7 +29,7 @@ def annealed(hot: float, cold: float, seed: int) -> tuple[Floats, Floats]:
     """Latencies over the optimum of walkers that a right guess leads: at the start, and at the end of an ask."""
     task = SyntheticTask(one_sketch(), seed=seed)
     searcher = AnnealingSearcher(task.space, seed, AnnealingOptions(hot=hot, cold=cold))
-    searcher._energy = Known(task).energy  # type: ignore[method-assign, assignment]
+    searcher._guess = Known(task).guess  # type: ignore[method-assign, assignment]
     searcher._walkers = task.space.sample(np.random.default_rng(seed), 96)
     before = task.latency(searcher._walkers)
     searcher._anneal(None, 0.0, 1.0, 60)  # type: ignore[arg-type]

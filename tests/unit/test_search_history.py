@@ -5,10 +5,8 @@ import json
 import numpy as np
 
 from tunesmith.search.codes import Codes
-from tunesmith.search.guess import guess
+from tunesmith.search.guess import from_history
 from tunesmith.search.history import LIMIT, History
-from tunesmith.search.hunt import Hunt
-from tunesmith.search.memory import Memory
 from tunesmith.space.space import Space
 from tunesmith.testing.synthetic import huge_space, tiny_space
 from tunesmith.types import Candidate, FailureKind, Measurement
@@ -53,11 +51,10 @@ def test_forgets_neither_the_fastest_nor_the_newest() -> None:
 def test_a_guess_needs_something_to_go_by() -> None:
     space = huge_space()
     history, codes = History(space), Codes(space)
-    hunt = Hunt(Memory(space, 4), np.zeros(0, dtype=np.int64), None, 64)
-    assert guess(codes, hunt, history) is None
+    assert from_history(codes, history) is None
     points = _sampled(space, 40)
     history.take([Measurement(c, (1.0 + i % 7,)) for i, c in enumerate(points)])
-    draft = guess(codes, hunt, history)
+    draft = from_history(codes, history)
     assert draft is not None
     found = draft.predict(codes.of(history.points))
     assert np.corrcoef(found, history.goodness)[0, 1] > 0

@@ -15,14 +15,14 @@ import numpy as np
 
 from tunesmith.search.guess import Belief
 from tunesmith.search.hunt import Hunt
-from tunesmith.search.learning import LearningOptions, LearningSearcher
-from tunesmith.space.base import Batch, Floats, Ints
+from tunesmith.search.learning import GuessingOptions, GuessingSearcher
+from tunesmith.space.base import Batch, Floats
 from tunesmith.space.space import Space, concat
 from tunesmith.types import Candidate
 
 
 @dataclass(frozen=True)
-class AnnealingOptions(LearningOptions):
+class AnnealingOptions(GuessingOptions):
     """Settings of the annealing.
 
     Attributes:
@@ -41,7 +41,7 @@ class AnnealingOptions(LearningOptions):
     renewed: float = 0.5
 
 
-class AnnealingSearcher(LearningSearcher):
+class AnnealingSearcher(GuessingSearcher):
     """Anneals on the guess of scores, without scores on that of latencies; random while neither is known."""
 
     def __init__(self, space: Space, seed: int = 0, options: AnnealingOptions = AnnealingOptions()) -> None:
@@ -58,22 +58,16 @@ class AnnealingSearcher(LearningSearcher):
         super().restore(state)
         self._walkers = self.space.batch([Candidate.from_json(c) for c in state["walkers"]])
 
-    def _pick(self, hunt: Hunt, n: int, informed: bool) -> Ints:
-        if informed:
-            self._known(hunt)
-        looks = self.options.looks if hunt.opinion else 1
-
-        def visit(belief: Belief, done: float) -> tuple[Batch, Floats]:
-            if not done:
-                self._renew(hunt, belief)
-            steps = self.options.steps * self.options.looks // looks
-            return self._anneal(belief, done, min(done + 1.0 / looks, 1.0), steps)
-
-        return self._pursue(hunt, n, visit)
+    def _visit(self, hunt: Hunt, belief: Belief, n: int, done: float) -> tuple[Batch, Floats]:
+        looks = self._looks(hunt)
+        if not done:
+            self._renew(hunt, belief)
+        steps = self.options.steps * self.options.looks // looks
+        return self._anneal(belief, done, min(done + 1.0 / looks, 1.0), steps)
 
     def _renew(self, hunt: Hunt, belief: Belief) -> None:
         """Keep the best walkers; the others start anew."""
-        kept = np.argsort(-self._energy(belief, self._walkers), kind="stable")
+        kept = np.argsort(-self._guess(belief, self._walkers), kind="stable")
         kept = kept[:self.options.walkers - round(self.options.renewed * self.options.walkers)]
         new = self.options.walkers - len(kept)
         fast = self._history.fastest(self.options.measured)
@@ -83,13 +77,13 @@ class AnnealingSearcher(LearningSearcher):
 
     def _anneal(self, belief: Belief, begin: float, end: float, steps: int) -> tuple[Batch, Floats]:
         """Everything visited while the ask goes from the part ``begin`` to ``end``, and the guess for each."""
-        at, value = self._walkers, self._energy(belief, self._walkers)
+        at, value = self._walkers, self._guess(belief, self._walkers)
         deviation = float(value.std()) or 1.0
         visited, values = [at], [value]
         for done in np.linspace(begin, end, steps):
             temperature = deviation * (self.options.hot + done * (self.options.cold - self.options.hot))
             moved = self.space.neighbours(self._rng, at)
-            found = self._energy(belief, moved)
+            found = self._guess(belief, moved)
             visited.append(moved)
             values.append(found)
             luck = self._rng.exponential(size=len(found))
@@ -98,6 +92,3 @@ class AnnealingSearcher(LearningSearcher):
             value = np.where(accepted, found, value)
         self._walkers = at
         return concat(visited), np.concatenate(values)
-
-    def _energy(self, belief: Belief, batch: Batch) -> Floats:
-        return belief.predict(self._codes.of(batch))

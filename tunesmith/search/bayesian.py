@@ -14,6 +14,7 @@ the points that have both, and the error is what the line leaves unexplained.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,9 +22,10 @@ from typing import Any
 import numpy as np
 
 from tunesmith.search.acquisition import ACQUISITIONS, Portfolio
+from tunesmith.search.candidates import CandidateOptions, candidates, observed
 from tunesmith.search.extras import extra
 from tunesmith.search.hunt import Hunt
-from tunesmith.search.modelled import ModelledOptions, ModelledSearcher
+from tunesmith.search.learning import LearningOptions, ModelSearcher
 from tunesmith.search.process import Process, likeliest
 from tunesmith.space.base import Batch, Bools, Floats, Ints
 from tunesmith.space.space import Space, concat
@@ -31,12 +33,14 @@ from tunesmith.types import Measurement
 
 LINE = 8
 """Fewest points with a score and a latency that show how scores relate to latency."""
+TYPICAL = 256
+"""Random points whose spread is that of a space."""
 OWNED = 512
 """Proposals whose acquisition function is remembered; the oldest are forgotten first."""
 
 
 @dataclass(frozen=True)
-class BayesianOptions(ModelledOptions):
+class BayesianOptions(LearningOptions, CandidateOptions):
     """Settings of Bayesian optimisation.
 
     Attributes:
@@ -51,6 +55,7 @@ class BayesianOptions(ModelledOptions):
         scored: scores that count as measurements at most, the newest.
     """
 
+    measured: int = 32
     lengths: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
     noises: tuple[float, ...] = (1e-3, 3e-2)
     shortlist: int = 128
@@ -62,7 +67,7 @@ class BayesianOptions(ModelledOptions):
     scored: int = 128
 
 
-class BayesianSearcher(ModelledSearcher):
+class BayesianSearcher(ModelSearcher):
     """Measures where a Gaussian process expects most; needs scikit-learn (extra ``search``).
 
     Raises:
@@ -75,6 +80,8 @@ class BayesianSearcher(ModelledSearcher):
         self.options = options
         self._portfolio = Portfolio(options.discount, options.behind, options.patience)
         self._owners: dict[str, str] = {}  # key in hexadecimal, because parsers round large numbers, to function
+        spread = self._codes.of(space.sample(np.random.default_rng(0), TYPICAL)).std(axis=0)
+        self._scale = np.where(spread > 0, 1.0 / np.maximum(spread, 1e-9), 0.0) / math.sqrt(max(1, (spread > 0).sum()))
         self._first: tuple[float, float] | None = None  # variance and mean logarithm of latency to begin with
 
     def tell(self, measurements: Sequence[Measurement]) -> None:
@@ -102,13 +109,24 @@ class BayesianSearcher(ModelledSearcher):
         self._owners = dict(state["owners"])
         self._first = None if state["first"] is None else (float(state["first"][0]), float(state["first"][1]))
 
-    def _learn(self, hunt: Hunt, points: Batch, goodness: Floats) -> None:
+    def _numbers(self, points: Batch) -> Floats:
+        """Codes in which two random points are about the square root of two apart: float64 [n, dims]."""
+        return self._codes.of(points) * self._scale
+
+    def _study(self, hunt: Hunt) -> bool:
+        points, goodness = observed(self._history, hunt, self.options)
+        if len(points) < 2 or np.ptp(goodness) == 0:
+            return False
         self._middle, self._deviation = float(goodness.mean()), float(goodness.std())
         self._points, self._values = points, (goodness - self._middle) / self._deviation
         self._length, self._noise = likeliest(
             self._numbers(points), self._values, self.options.lengths, self.options.noises)
         self._process = self._fitted(hunt)
         self._xi = self._exploration(hunt, goodness)
+        return True
+
+    def _revise(self, hunt: Hunt) -> None:
+        self._process = self._fitted(hunt)
 
     def _fitted(self, hunt: Hunt) -> Process:
         """The process of what was measured and of what has a score."""
@@ -139,15 +157,15 @@ class BayesianSearcher(ModelledSearcher):
 
     def _exploration(self, hunt: Hunt, goodness: Floats) -> float:
         """The contextual variance: the mean variance over the first one, over how much faster the best has become."""
-        _, deviation = self._process.each(self._numbers(self.space.sample(self._rng, self.options.drawn)))
+        _, deviation = self._process.each(self._numbers(self.space.sample(self._rng, self.options.sampled)))
         variance = float(np.mean(deviation**2))
         if self._first is None:
             self._first = variance, float(goodness.mean())
         gained = float(np.exp(max(0.0, float(goodness.max()) - self._first[1])))
         return self.options.exploration * variance / max(self._first[0], 1e-12) / gained
 
-    def _promising(self, hunt: Hunt, n: int) -> Batch:
-        points = self._candidates(hunt)
+    def _promising(self, hunt: Hunt, n: int, done: float) -> Batch:
+        points = candidates(self._history, hunt, self._rng, self.options)
         if len(points) > n:
             points = points.take(self._shortlist(points, n))
             mean, covariance = self._process.joint(self._numbers(points))
@@ -155,8 +173,7 @@ class BayesianSearcher(ModelledSearcher):
         return points
 
     def _chosen(self, hunt: Hunt, rows: Ints, n: int) -> Ints:
-        process = self._fitted(hunt) if hunt.opinion else self._process
-        mean, covariance = process.joint(self._numbers(hunt.pool.take(rows)))
+        mean, covariance = self._process.joint(self._numbers(hunt.pool.take(rows)))
         picked, owners = self._portfolio.choose(mean, covariance, self._best, self._xi, n)
         for key, owner in zip(hunt.keys[rows[picked]].tolist(), owners, strict=True):
             self._owners[f"{key:x}"] = owner

@@ -16,16 +16,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunesmith.search.draft import Draft
-from tunesmith.search.guided import GuidedOptions, GuidedSearcher
+from tunesmith.search.guess import Belief
 from tunesmith.search.hunt import Hunt
+from tunesmith.search.learning import GuessingOptions, GuessingSearcher
 from tunesmith.search.shares import turns
-from tunesmith.space.base import Batch, Ints
+from tunesmith.space.base import Batch, Floats, Ints
 from tunesmith.space.knobs import Knob
 from tunesmith.space.space import Space, concat
 
 
 @dataclass(frozen=True)
-class BeamOptions(GuidedOptions):
+class BeamOptions(GuessingOptions):
     """Settings of the beams and of the values that lead them.
 
     Attributes:
@@ -37,8 +38,10 @@ class BeamOptions(GuidedOptions):
         seen: part of these choices that good points have; the others are their neighbours and random ones.
         ridge: noise of the values of prefixes, as a share of their variance.
         length: length scale of these values, in root mean squared distances.
+        doubt: chance's part in which prefixes a beam keeps, in deviations of their values.
     """
 
+    looks: int = 2
     learned: int = 96
     random: int = 48
     tried: int = 8
@@ -47,18 +50,18 @@ class BeamOptions(GuidedOptions):
     seen: float = 0.4
     ridge: float = 0.03
     length: float = 1.0
+    doubt: float = 1.0
 
 
-class BeamSearcher(GuidedSearcher):
+class BeamSearcher(GuessingSearcher):
     """Suggests what a beam ends with; each sketch has a beam of its own, the wider the better it did."""
 
     def __init__(self, space: Space, seed: int = 0, options: BeamOptions = BeamOptions()) -> None:
         super().__init__(space, seed, options)
         self.options = options
 
-    def _suggest(self, hunt: Hunt, draft: Draft, n: int) -> Batch:
-        points, goodness = self._known(hunt)
-        points = points.take(np.argsort(-goodness, kind="stable")[:self.options.learned])
+    def _visit(self, hunt: Hunt, belief: Belief, n: int, done: float) -> tuple[Batch, Floats]:
+        points = self._valued(hunt, belief)[0].take(slice(0, self.options.learned))
         share = self._memory.tally.shares()
         room = np.full(len(share), self.options.width)
         wide = turns(share, room, self.options.width)
@@ -66,20 +69,20 @@ class BeamSearcher(GuidedSearcher):
         found = []
         for s in np.flatnonzero(wide):
             mine = concat([points.take(points.sketch == s), self._random(int(s), int(many[s]) + 1)])
-            values = self._values(draft, mine)
+            values = self._values(belief, mine)
             found.append(self._beam(values, mine, int(wide[s])))
         ends = concat(found)
-        return ends.take(np.argsort(-self._guesses(draft, ends), kind="stable"))
+        return ends, self._guess(belief, ends)
 
     def _random(self, sketch: int, n: int) -> Batch:
         only = np.zeros(len(self.space.sketches))
         only[sketch] = 1.0
         return self.space.sample(self._rng, n, only)
 
-    def _values(self, draft: Draft, points: Batch) -> list[Draft]:
+    def _values(self, guess: Draft | Belief, points: Batch) -> list[Draft | Belief]:
         """The value of prefixes of each length from 1, learned from the prefixes of points of one sketch."""
         knobs = self.space.sketches[points.sketch[0]].knobs
-        values = [draft]
+        values = [guess]
         for depth in reversed(range(1, len(knobs))):
             prefixes = _distinct(points, depth)
             tried = self._continued(prefixes, depth, self.options.tried, points.choice[:, depth])
@@ -91,14 +94,14 @@ class BeamSearcher(GuidedSearcher):
             values.insert(0, Draft(code, best, (self.options.length,), (self.options.ridge,)))
         return values
 
-    def _beam(self, values: list[Draft], points: Batch, width: int) -> Batch:
+    def _beam(self, values: list[Draft | Belief], points: Batch, width: int) -> Batch:
         """Points of one sketch that a beam of a width ends with: all continuations of its last prefixes."""
         knobs = self.space.sketches[points.sketch[0]].knobs
         beam = points.take(slice(0, 1))
         for depth in range(len(knobs)):
             if depth:
                 value = values[depth - 1].predict(self._codes.of(beam, depth))
-                luck = self._guided.doubt * value.std() * self._rng.gumbel(size=len(value))
+                luck = self.options.doubt * value.std() * self._rng.gumbel(size=len(value))
                 beam = beam.take(np.argsort(-value - luck, kind="stable")[:width])
             beam = self._continued(beam, depth, self.options.expanded, points.choice[:, depth])
             beam = _distinct(beam, depth + 1)

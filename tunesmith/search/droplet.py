@@ -19,7 +19,7 @@ from tunesmith.search.diverse import diverse
 from tunesmith.search.guess import from_history
 from tunesmith.search.hunt import Hunt
 from tunesmith.search.learning import LearningOptions, LearningSearcher
-from tunesmith.search.memory import pack_keys, unpack_keys
+from tunesmith.search.packed import pack_keys, unpack_keys
 from tunesmith.search.welch import Sample, luck
 from tunesmith.space.base import Batch, Ints
 from tunesmith.space.knobs import Floats32, Knob
@@ -43,6 +43,8 @@ class DropletOptions(LearningOptions):
         leap: odds that a restart is at random, and not at the best measured point whose neighbourhood is not known.
     """
 
+    measured: int = 0
+    drawn: int = 0
     significance: float = 0.05
     noise: float = 0.03
     longest: int = 4
@@ -107,16 +109,14 @@ class DropletSearcher(LearningSearcher):
         one, other = self.space.batch([a, b]).choice
         return [int(j) for j in np.flatnonzero(one != other)]
 
-    def _pick(self, hunt: Hunt, n: int, informed: bool) -> Ints:
-        chance = int(self._rng.binomial(n, self.options.epsilon))
-        most = math.ceil(self.options.examined * n)
+    def _study(self, hunt: Hunt) -> bool:
         self._settle()
-        if self._centre is None:
-            hunt.fill(self._rng, most)
-        else:
-            self._descend(hunt, most)
-        order = hunt.ranked() if hunt.opinion else np.arange(len(hunt.pool))
-        return self._complete(hunt, order[hunt.fresh[order]][:n - chance], n)
+        return True
+
+    def _chosen(self, hunt: Hunt, rows: Ints, n: int) -> Ints:
+        if hunt.opinion:
+            rows = rows[np.argsort(-hunt.mean[rows], kind="stable")]
+        return rows[:n]
 
     def _settle(self) -> None:
         """Leave a centre whose neighbourhood is known."""
@@ -138,8 +138,12 @@ class DropletSearcher(LearningSearcher):
         return rows[diverse(self._history.points.take(rows), -np.log(self._history.seconds[rows]), most,
                             self._shares(), novelty=0.0, shared=self.options.shared, start=start)]
 
-    def _descend(self, hunt: Hunt, most: int) -> None:
+    def _look(self, hunt: Hunt, n: int) -> None:
         """Look at what lies ahead, at the centre's neighbourhood, and at those that would come next."""
+        most = hunt.count + n
+        if self._centre is None:
+            hunt.fill(self._rng, most)
+            return
         draft = from_history(self._codes, self._history)
         self._look_at(hunt, self._ahead(), most)
         centre = self.space.batch([self._centre] if self._centre else [])

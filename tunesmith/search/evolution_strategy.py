@@ -12,31 +12,25 @@ converged it starts anew somewhere else with twice the population (IPOP, Auger a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tunesmith.search.draft import Draft
 from tunesmith.search.extras import extra
-from tunesmith.search.guess import of_history, of_scores
+from tunesmith.search.guess import Belief
 from tunesmith.search.hunt import Hunt
-from tunesmith.search.modelled import ModelledOptions, ModelledSearcher
+from tunesmith.search.learning import GuessingOptions, GuessingSearcher
 from tunesmith.search.relaxed import Relaxed
-from tunesmith.space.base import Batch, Floats, Ints
+from tunesmith.space.base import Batch, Floats
 from tunesmith.space.space import Space, concat
 
 NAME = "evolution-strategy"
 WIDE = 0.3
 """Deviation of a strategy that starts anywhere, in widths of the box."""
 
-Fitness = Callable[[Batch], Floats]
-"""How good points seem, in deviations of what was measured, higher is better."""
-
-
 @dataclass(frozen=True)
-class EvolutionOptions(ModelledOptions):
+class EvolutionOptions(GuessingOptions):
     """Settings of the strategy.
 
     Attributes:
@@ -45,22 +39,18 @@ class EvolutionOptions(ModelledOptions):
         elite: best measured points of a sketch whose distribution is the first start.
         around: their least deviation, in widths of the box.
         stale: generations without a point that was not visited before, after which a strategy has converged.
-        trust: weight of scores beside what was measured, 0 to 1.
-        doubt: chance's part in which visited points get a look, in deviations of what was measured.
-        shared: part of visits and proposals that sketches share by what was measured of each.
     """
 
+    looks: int = 1
+    novelty: float = 1.0
     evaluations: int = 1200
     population: int = 20
     elite: int = 8
     around: float = 0.15
     stale: int = 3
-    trust: float = 0.5
-    doubt: float = 0.1
-    shared: float = 0.5
 
 
-class EvolutionStrategySearcher(ModelledSearcher):
+class EvolutionStrategySearcher(GuessingSearcher):
     """Measures what evolution strategies arrive at; needs cmaes (extra ``search``).
 
     Raises:
@@ -73,84 +63,40 @@ class EvolutionStrategySearcher(ModelledSearcher):
         self.options = options
         self._boxes = [Relaxed(space, s) for s in range(len(space.sketches))]
 
-    def _learn(self, hunt: Hunt, points: Batch, goodness: Floats) -> None:
-        self._fitness = self._estimate(hunt)
 
-    def _estimate(self, hunt: Hunt) -> Fitness:
-        """What measurements and scores say, drafted where neither is known."""
-        ran = np.ptp(self._history.goodness) > 0 if len(self._history) > 1 else False
-        measured = self._opinion(of_history(self._codes, self._history), self._history.points,
-                                 self._history.goodness) if ran else None
-        finite = np.isfinite(hunt.mean)
-        scored = self._opinion(of_scores(self._codes, hunt), hunt.pool.take(finite),
-                               hunt.mean[finite]) if hunt.opinion else None
-        if measured is None or scored is None:
-            only = measured or scored
-            assert only is not None, "something was measured or has a score"
-            return only
-        one, other, trust = measured, scored, self.options.trust
-        return lambda batch: np.asarray((1.0 - trust) * one(batch) + trust * other(batch))
-
-    def _opinion(self, draft: Draft, points: Batch, values: Floats) -> Fitness:
-        """Standardised values of known points, and of others what a draft says."""
-        keys = self.space.keys(points)
-        order = np.argsort(keys, kind="stable")
-        keys, values = keys[order], values[order]
-        middle, deviation = float(values.mean()), float(values.std()) or 1.0
-
-        def of(batch: Batch) -> Floats:
-            own = self.space.keys(batch)
-            place = np.minimum(np.searchsorted(keys, own), len(keys) - 1)
-            found = np.where(keys[place] == own, values[place], draft.predict(self._codes.of(batch)))
-            return np.asarray((found - middle) / deviation)
-
-        return of
-
-    def _promising(self, hunt: Hunt, n: int) -> Batch:
-        points, fitness = self._visited(hunt)
-        luck = self.options.doubt * self._rng.gumbel(size=len(points))
-        points = points.take(np.argsort(-fitness - luck, kind="stable"))
-        return points.take(self._divide(points.sketch, n, self.options.shared))
-
-    def _chosen(self, hunt: Hunt, rows: Ints, n: int) -> Ints:
-        fitness = self._estimate(hunt) if hunt.opinion else self._fitness
-        order = rows[np.argsort(-fitness(hunt.pool.take(rows)), kind="stable")]
-        return order[self._divide(hunt.pool.sketch[order], n, self.options.shared)]
-
-    def _visited(self, hunt: Hunt) -> tuple[Batch, Floats]:
-        """Unknown points that the strategies of all sketches visited, and their fitness."""
+    def _visit(self, hunt: Hunt, belief: Belief, n: int, done: float) -> tuple[Batch, Floats]:
         share = self._memory.tally.shares() * self._memory.left(hunt.blocked)
         counts = (self.options.evaluations * share / (share.sum() or 1.0)).astype(np.int64)
-        runs = [self._run(s, int(counts[s])) for s in np.flatnonzero(share).tolist()]
+        runs = [self._run(belief, s, int(counts[s])) for s in np.flatnonzero(share).tolist()]
         points = concat([self.space.batch([]), *(batch for batch, _ in runs)])
-        fitness = np.concatenate([np.zeros(0), *(found for _, found in runs)])
-        new = hunt.unknown(points)
-        return points.take(new), fitness[new]
+        return points, np.concatenate([np.zeros(0), *(found for _, found in runs)])
 
-    def _run(self, sketch: int, evaluations: int) -> tuple[Batch, Floats]:
+    def _run(self, belief: Belief, sketch: int, evaluations: int) -> tuple[Batch, Floats]:
         """What the strategies of one sketch visit, one after the other, and its fitness."""
         box, population, first = self._boxes[sketch], self.options.population, True
         visited, fitness = [self.space.batch([])], [np.zeros(0)]
         if not box.dims:
             only = self.space.all_of(sketch)
-            return only, self._fitness(only)
+            return only, self._guess(belief, only)
         while evaluations >= population or first:
             strategy = self._strategy(sketch, population, first)
-            for points, found in self._generations(box, strategy, max(1, evaluations // population)):
+            for points, found in self._generations(belief, box, strategy, max(1, evaluations // population)):
                 visited.append(points)
                 fitness.append(found)
                 evaluations -= population
             population, first = 2 * population, False
         return concat(visited), np.concatenate(fitness)
 
-    def _generations(self, box: Relaxed, strategy: Any, most: int) -> list[tuple[Batch, Floats]]:
+    def _generations(
+        self, belief: Belief, box: Relaxed, strategy: Any, most: int
+    ) -> list[tuple[Batch, Floats]]:
         """Points and fitness of each generation until the strategy has converged."""
         out = list[tuple[Batch, Floats]]()
         seen, stale = np.zeros(0, dtype=np.int64), 0
         while len(out) < most and stale < self.options.stale and not (out and strategy.should_stop()):
             asked = [strategy.ask() for _ in range(strategy.population_size)]
             points = box.nearest(np.array([place for place, _ in asked]))
-            fitness = self._fitness(points)
+            fitness = self._guess(belief, points)
             strategy.tell([(raw, -value) for (_, raw), value in zip(asked, fitness.tolist(), strict=True)])
             out.append((points, fitness))
             keys = self.space.keys(points)

@@ -26,7 +26,6 @@ from tunesmith.search.guess import of_scores
 from tunesmith.search.hunt import CHUNK, Hunt
 from tunesmith.search.points import PointSearcher
 from tunesmith.search.selection import Mix, select
-from tunesmith.search.shares import divide
 from tunesmith.search.trust import Trust
 from tunesmith.space.base import Batch, Floats, Ints
 from tunesmith.space.space import Space, concat
@@ -137,15 +136,9 @@ class GeneticSearcher(PointSearcher):
         """The best that were not proposed."""
         order = hunt.ranked()
         left = order[hunt.fresh[order] & ~np.isin(order, proposed)]
-        left = left[self._divide(hunt.pool.sketch[left], self.options.survivors)]
+        left = left[self._divide(hunt.pool.sketch[left], self.options.survivors, self.options.shared)]
         self._reserve = self.space.candidates(hunt.pool.take(left))
 
-    def _divide(self, sketch: Ints, n: int) -> Ints:
-        """Positions of ``n`` of some points, best first: a part that the sketches share, and the best of the others."""
-        start = 1.0 - self._rng.random(len(self.space.sketches))
-        mine = divide(self._memory.tally.shares(), sketch, round(self.options.shared * n), start)
-        rest = np.setdiff1d(np.arange(len(sketch)), mine)[:max(0, n - len(mine))]
-        return np.sort(np.concatenate([mine, rest]))
 
     def _evolve(self, hunt: Hunt, n: int) -> None:
         """Exact looks at the children that drafts of the scores promise most of; more of them while few are valid."""
@@ -167,7 +160,7 @@ class GeneticSearcher(PointSearcher):
         guess = of_scores(self._codes, hunt).predict(self._codes.of(children))
         luck = self.options.doubt * guess.std() * self._rng.gumbel(size=len(guess))
         children = children.take(np.argsort(-guess - luck, kind="stable"))
-        return hunt.examine(children.take(self._divide(children.sketch, most)))
+        return hunt.examine(children.take(self._divide(children.sketch, most, self.options.shared)))
 
     def _offspring(self, hunt: Hunt) -> Batch:
         """Children of the pool's best points: a part of them shared by the sketches, the others of the best of all."""
@@ -202,7 +195,7 @@ class GeneticSearcher(PointSearcher):
         left = order[hunt.fresh[order]]
         best = select(
             left, hunt.std, self._codes.of(hunt.pool), n - chance, self._mix.counts(n - chance, self.trust),
-            lambda rows, most: self._divide(hunt.pool.sketch[rows], most),
+            lambda rows, most: self._divide(hunt.pool.sketch[rows], most, self.options.shared),
         )  # fmt: skip
         if len(best) + chance < n or hunt.count < n:
             hunt.fill(self._rng, n)

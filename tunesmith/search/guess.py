@@ -17,14 +17,6 @@ LEARNT = 256
 """Points that a draft learns from at most: its cost grows with their cube."""
 
 
-def guess(codes: Codes, hunt: Hunt, history: History) -> Draft | None:
-    """A cheap guess of scores, higher is better: from the exact scores of this ask where they tell points apart, else
-    from what was measured; None where neither knows anything."""
-    if hunt.opinion:
-        return of_scores(codes, hunt)
-    return from_history(codes, history)
-
-
 def from_history(codes: Codes, history: History) -> Draft | None:
     """A guess of minus the logarithm of latency; None where no two measurements differ."""
     if len(history) > 1 and np.ptp(history.goodness) > 0:
@@ -85,7 +77,5 @@ def of_scores(codes: Codes, hunt: Hunt) -> Draft:
 
 def of_history(codes: Codes, history: History) -> Draft:
     """Learnt from measurements, two of them at least: the fastest half and the newest where there are many."""
-    fast = history.fastest(LEARNT // 2)
-    rest = np.setdiff1d(np.arange(len(history)), fast)[-(LEARNT - len(fast)):]
-    rows = np.union1d(fast, rest)
+    rows = history.telling(LEARNT)
     return Draft(codes.of(history.points.take(rows)), history.goodness[rows])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from tunesmith.search.packed import pack, pack_points, unpack, unpack_points
 from tunesmith.space.base import Batch, Floats, Ints
 from tunesmith.space.space import Space, concat, first_of_each
 from tunesmith.types import Measurement
@@ -43,11 +43,8 @@ class History:
         seconds = np.concatenate([self.seconds, [m.latency for m in mine]])
         newest = np.flatnonzero(first_of_each(self.space.keys(points)[::-1])[::-1])
         self.points, self.seconds = points.take(newest), seconds[newest]
-        if len(newest) > LIMIT:
-            fast = np.argsort(self.seconds, kind="stable")[:LIMIT // 2]
-            rest = np.setdiff1d(np.arange(len(newest)), fast)[-(LIMIT - len(fast)):]
-            kept = np.union1d(fast, rest)
-            self.points, self.seconds = self.points.take(kept), self.seconds[kept]
+        kept = self.telling(LIMIT)
+        self.points, self.seconds = self.points.take(kept), self.seconds[kept]
 
     @property
     def goodness(self) -> Floats:
@@ -61,30 +58,19 @@ class History:
         order = np.argsort(self.seconds, kind="stable")[:most]
         return order[np.isfinite(self.seconds[order])]
 
+    def telling(self, most: int) -> Ints:
+        """Rows of so many points, oldest first: the fastest half and the newest."""
+        if len(self) <= most:
+            return np.arange(len(self), dtype=np.int64)
+        fast = self.fastest(most // 2)
+        rest = np.setdiff1d(np.arange(len(self)), fast)[-(most - len(fast)):]
+        return np.union1d(fast, rest)
+
     def state(self) -> dict[str, Any]:
         """Plain JSON; a few dozen bytes per point."""
-        return {**pack_points(self.points), "seconds": _pack(self.seconds, "<f8")}
+        return {**pack_points(self.points), "seconds": pack(self.seconds, "<f8")}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from :meth:`state`."""
         self.points = unpack_points(state, self.space.width)
-        self.seconds = _unpack(state["seconds"], "<f8").astype(np.float64)
-
-
-def pack_points(points: Batch) -> dict[str, str]:
-    """Plain JSON; six bytes per point and knob, about."""
-    return {"sketch": _pack(points.sketch, "<i2"), "choice": _pack(points.choice, "<i4")}
-
-
-def unpack_points(state: Mapping[str, Any], width: int) -> Batch:
-    """Inverse of :func:`pack_points`, for a space of this width."""
-    sketch = _unpack(state["sketch"], "<i2").astype(np.int64)
-    return Batch(sketch, _unpack(state["choice"], "<i4").astype(np.int64).reshape(len(sketch), width))
-
-
-def _pack(values: Any, dtype: str) -> str:
-    return base64.b64encode(values.astype(dtype).tobytes()).decode()
-
-
-def _unpack(text: str, dtype: str) -> Any:
-    return np.frombuffer(base64.b64decode(text), dtype=dtype)
+        self.seconds = unpack(state["seconds"], "<f8")

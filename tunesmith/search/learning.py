@@ -1,13 +1,15 @@
-"""What searchers share that learn from every measurement: a history, guesses from it, and looks at what they promise.
+"""What searchers share that learn from every measurement: a history, and exact looks at what they find promising.
 
-An exact score costs milliseconds. So a method roams the space on a cheap guess of it, only the best of what it visited
-gets an exact look, some points at a time, and each look makes the next guess better.
+An exact score costs milliseconds. So a method learns from what is known, roams the space on what it learnt, and only
+the most promising points get an exact look, some at a time; each look teaches it more. A few points more than are
+wanted are looked at, the best of them are proposed, and a few are random.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,10 +28,6 @@ from tunesmith.types import Measurement
 MORE_LOOKS = 3
 """How many times as many looks an ask may take where many points are invalid."""
 
-Visit = Callable[[Belief, float], tuple[Batch, Floats]]
-"""Roams the space on a guess; the second argument is the part of the ask's looks that is done, 0 to 1. Returns what was
-visited, a point perhaps several times, and the guess for each."""
-
 
 @dataclass(frozen=True)
 class LearningOptions:
@@ -40,9 +38,7 @@ class LearningOptions:
         drawn: random points that join them.
         looks: how often the most promising points are scored exactly in an ask.
         examined: points per proposal that these looks take in all.
-        own: weight of a guess from the searcher's measurements beside the scores, if it were right everywhere.
-        novelty: what a knob's choice is worth that no other proposal has, in deviations of the guesses.
-        shared: part of the proposals that sketches share by what was measured of each.
+        shared: part of looks and proposals that sketches share by what was measured of each.
         epsilon: share of proposals picked at random.
         effort: points per ask that go through the score function at most.
     """
@@ -51,20 +47,30 @@ class LearningOptions:
     drawn: int = 8
     looks: int = 4
     examined: float = 1.25
-    own: float = 1.0
-    novelty: float = 0.05
     shared: float = 0.5
     epsilon: float = 0.05
     effort: int = 1024
 
 
 class LearningSearcher(PointSearcher):
-    """Remembers every measurement; subclasses say which points of the space deserve a look."""
+    """Remembers every measurement; subclasses learn from them and say which points deserve a look."""
 
     def __init__(self, space: Space, seed: int, options: LearningOptions) -> None:
         super().__init__(space, seed, effort=options.effort, elites=0)
         self._common = options
         self._codes, self._history = Codes(space), History(space)
+
+    @abstractmethod
+    def _study(self, hunt: Hunt) -> bool:
+        """Learn from what is known when an ask begins; False where that does not tell points apart."""
+
+    @abstractmethod
+    def _look(self, hunt: Hunt, n: int) -> None:
+        """Examine what promises most, ``n`` points and more where many are invalid."""
+
+    @abstractmethod
+    def _chosen(self, hunt: Hunt, rows: Ints, n: int) -> Ints:
+        """Up to ``n`` of some fresh rows of the pool, now that they were examined."""
 
     def tell(self, measurements: Sequence[Measurement]) -> None:
         """Remember what was measured."""
@@ -76,62 +82,31 @@ class LearningSearcher(PointSearcher):
         return {**super().state(), "history": self._history.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from :meth:`state`. Raises ValueError for the state of another space or version."""
+        """Continue from :meth:`state`. Raises ValueError for the state of another space, version or searcher."""
         super().restore(state)
+        if "history" not in state:
+            raise ValueError("the state is another searcher's")
         self._history.restore(state["history"])
 
     def _shares(self) -> Floats:
         """By what was measured."""
         return self._memory.tally.shares()
 
-    def _pursue(self, hunt: Hunt, n: int, visit: Visit) -> Ints:
-        """Exact looks at the best of what is visited, and the best of these; a binomial few are random."""
+    def _pick(self, hunt: Hunt, n: int, informed: bool) -> Ints:
+        if informed:
+            fast = self._history.points.take(self._history.fastest(self._common.measured))
+            hunt.examine(fast, parents=True)
+            hunt.examine(hunt.draw(self._rng, self._common.drawn), drawn=True)
         chance = int(self._rng.binomial(n, self._common.epsilon))
-        belief = self._look(hunt, n, visit)
-        if belief is None:
-            return self._complete(hunt, np.zeros(0, dtype=np.int64), n)
-        rows = np.flatnonzero(hunt.fresh)
-        fresh = hunt.pool.take(rows)
-        codes = self._codes.of(fresh)
-        value = hunt.mean[rows] + belief.beside(codes) if hunt.opinion else belief.predict(codes)
-        return self._complete(hunt, rows[self._diverse(fresh, value, n - chance)], n)
-
-    def _known(self, hunt: Hunt) -> None:
-        """Score what is known to be good and a few random points, to see what the scores think of them."""
-        fast = self._history.points.take(self._history.fastest(self._common.measured))
-        hunt.examine(fast, parents=True)
-        hunt.examine(hunt.draw(self._rng, self._common.drawn), drawn=True)
-
-    def _look(self, hunt: Hunt, n: int, visit: Visit) -> Belief | None:
-        """Look at what is visited until there is enough to choose from; returns the last guess, None without any.
-
-        Where scores tell points apart, there are several looks, and more of them while few points are valid.
-        """
-        own = from_history(self._codes, self._history)
-        belief = believe(self._codes, hunt, own, self._common.own)
-        wanted = math.ceil(self._common.examined * n)
-        looks = self._common.looks if hunt.opinion else 1
-        examined, refused = 0, len(hunt.refused)
-        for look in range(MORE_LOOKS * looks):
-            left = min(math.ceil(wanted / looks), wanted - examined + len(hunt.refused) - refused)
-            if belief is None or left <= 0:
-                break
-            visited, value = visit(belief, min(look / looks, 1.0))
-            rows = hunt.unknown(visited)
-            rows = rows[self._diverse(visited.take(rows), value[rows], left)]
-            examined += hunt.examine(visited.take(rows))
-            if hunt.opinion:
-                belief = believe(self._codes, hunt, own, self._common.own)
-        return belief
-
-    def _diverse(self, batch: Batch, value: Floats, n: int) -> Ints:
-        start = 1.0 - self._rng.random(len(self.space.sketches))
-        return diverse(batch, value, n, self._shares(), novelty=self._common.novelty, shared=self._common.shared,
-                       start=start)
+        rows = np.zeros(0, dtype=np.int64)
+        if self._study(hunt):
+            self._look(hunt, math.ceil(self._common.examined * n))
+            fresh = np.flatnonzero(hunt.fresh)
+            rows = self._chosen(hunt, fresh, n - chance) if len(fresh) else fresh
+        return self._complete(hunt, rows, n)
 
     def _complete(self, hunt: Hunt, rows: Ints, n: int) -> Ints:
         """``rows``, and random points up to ``n``; where the space has no others, whatever may be proposed."""
-        rows = rows[:n]
         if len(rows) < n:
             drawn = np.flatnonzero(hunt.fresh & hunt.drawn)
             spare = hunt.count - len(np.setdiff1d(drawn, rows))
@@ -139,3 +114,102 @@ class LearningSearcher(PointSearcher):
         rest = np.setdiff1d(np.flatnonzero(hunt.fresh), rows)
         rest = rest[np.argsort(~hunt.drawn[rest], kind="stable")]
         return np.concatenate([rows, rest[:n - len(rows)]])
+
+
+class ModelSearcher(LearningSearcher):
+    """A searcher whose looks follow a model of its own, which each look makes better."""
+
+    @abstractmethod
+    def _promising(self, hunt: Hunt, n: int, done: float) -> Batch:
+        """Up to ``n`` points to examine, none of them known to the hunt; ``done``: part of the ask's looks, 0 to 1."""
+
+    def _revise(self, hunt: Hunt) -> None:
+        """Learn from a look; only called where scores tell points apart."""
+
+    def _look(self, hunt: Hunt, n: int) -> None:
+        looks = self._looks(hunt)
+        examined, refused = 0, len(hunt.refused)
+        for look in range(MORE_LOOKS * looks):
+            left = min(math.ceil(n / looks), n - examined + len(hunt.refused) - refused)
+            if left <= 0:
+                return
+            found = hunt.examine(self._promising(hunt, left, min(look / looks, 1.0)))
+            if not found:
+                return
+            examined += found
+            if hunt.opinion:
+                self._revise(hunt)
+
+    def _looks(self, hunt: Hunt) -> int:
+        """How many an ask takes: a single one where it would teach nothing."""
+        return self._common.looks if hunt.opinion else 1
+
+
+@dataclass(frozen=True)
+class GuessingOptions(LearningOptions):
+    """Settings of searchers whose model is a guess of scores.
+
+    Attributes:
+        own: weight of a guess from the searcher's measurements beside the scores, if it were right everywhere.
+        novelty: what a knob's choice is worth that no other proposal has, in deviations of the guesses.
+    """
+
+    own: float = 1.0
+    novelty: float = 0.05
+
+
+class GuessingSearcher(ModelSearcher):
+    """Looks at the best of what a method visits on a cheap guess of scores, without scores on one of latencies."""
+
+    def __init__(self, space: Space, seed: int, options: GuessingOptions) -> None:
+        super().__init__(space, seed, options)
+        self._guessing = options
+
+    @abstractmethod
+    def _visit(self, hunt: Hunt, belief: Belief, n: int, done: float) -> tuple[Batch, Floats]:
+        """Roam the space on a guess, for ``n`` looks.
+
+        Returns:
+            what was visited, a point perhaps several times, and how promising each is, higher is better.
+        """
+
+    def _study(self, hunt: Hunt) -> bool:
+        self._own = from_history(self._codes, self._history)
+        belief = believe(self._codes, hunt, self._own, self._guessing.own)
+        if belief is not None:
+            self._belief = belief
+        return belief is not None
+
+    def _revise(self, hunt: Hunt) -> None:
+        self._belief = believe(self._codes, hunt, self._own, self._guessing.own) or self._belief
+
+    def _promising(self, hunt: Hunt, n: int, done: float) -> Batch:
+        visited, value = self._visit(hunt, self._belief, n, done)
+        rows = hunt.unknown(visited)
+        return visited.take(rows[self._diverse(visited.take(rows), value[rows], n)])
+
+    def _chosen(self, hunt: Hunt, rows: Ints, n: int) -> Ints:
+        points = hunt.pool.take(rows)
+        value = self._guess(self._belief, points)
+        if hunt.opinion:
+            value = hunt.mean[rows] + self._belief.beside(self._codes.of(points))
+        return rows[self._diverse(points, value, n)]
+
+    def _guess(self, belief: Belief, points: Batch) -> Floats:
+        """Of each point, float64 [n]."""
+        return belief.predict(self._codes.of(points))
+
+    def _valued(self, hunt: Hunt, belief: Belief) -> tuple[Batch, Floats]:
+        """Points that are known exactly and their values on the guess's scale, the best first."""
+        points, value = self._history.points, self._history.goodness
+        if hunt.opinion:
+            finite = np.isfinite(hunt.mean)
+            points = hunt.pool.take(finite)
+            value = hunt.mean[finite] + belief.beside(self._codes.of(points))
+        order = np.argsort(-value, kind="stable")
+        return points.take(order), value[order]
+
+    def _diverse(self, batch: Batch, value: Floats, n: int) -> Ints:
+        start = 1.0 - self._rng.random(len(self.space.sketches))
+        return diverse(batch, value, n, self._shares(), novelty=self._guessing.novelty, shared=self._common.shared,
+                       start=start)

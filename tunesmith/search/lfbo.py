@@ -17,17 +17,18 @@ from typing import Any
 
 import numpy as np
 
+from tunesmith.search.candidates import CandidateOptions, around, candidates, incumbents, observed
 from tunesmith.search.extras import extra
 from tunesmith.search.guess import of_scores
 from tunesmith.search.hunt import Hunt
+from tunesmith.search.learning import LearningOptions, ModelSearcher
 from tunesmith.search.memory import ENUMERATE_LIMIT
-from tunesmith.search.modelled import ModelledOptions, ModelledSearcher
 from tunesmith.space.base import Batch, Floats, Ints
 from tunesmith.space.space import Space, concat
 
 
 @dataclass(frozen=True)
-class LfboOptions(ModelledOptions):
+class LfboOptions(LearningOptions, CandidateOptions):
     """Settings of the pattern search.
 
     Attributes:
@@ -39,9 +40,10 @@ class LfboOptions(ModelledOptions):
         shortlist: share of the candidates, by their utility alone, from which a batch is picked.
         likeness: what a point loses that shares all its leaves with those picked before it.
         trust: weight of scores beside the forest's probability, 0 to 1.
-        shared: part of the proposals that sketches share by what was measured of each.
     """
 
+    measured: int = 32
+    looks: int = 1
     learnt: int = 1024
     trees: int = 64
     leaf: int = 1
@@ -54,7 +56,7 @@ class LfboOptions(ModelledOptions):
     shared: float = 0.25
 
 
-class LfboSearcher(ModelledSearcher):
+class LfboSearcher(ModelSearcher):
     """Measures what a forest thinks is among the best; needs scikit-learn (extra ``search``).
 
     Raises:
@@ -66,7 +68,10 @@ class LfboSearcher(ModelledSearcher):
         super().__init__(space, seed, options)
         self.options = options
 
-    def _learn(self, hunt: Hunt, points: Batch, goodness: Floats) -> None:
+    def _study(self, hunt: Hunt) -> bool:
+        points, goodness = observed(self._history, hunt, self.options)
+        if len(points) < 2 or np.ptp(goodness) == 0:
+            return False
         order = np.sort(goodness)[::-1]
         most = max(1, math.ceil(self.options.good * len(order)))
         limit = float(order[order < order[most - 1]].max(initial=order[-1]))  # the best of the rest
@@ -77,8 +82,9 @@ class LfboSearcher(ModelledSearcher):
         self._forest = self._ensemble.RandomForestClassifier(
             self.options.trees, min_samples_leaf=self.options.leaf, n_jobs=1,
             random_state=int(self._rng.integers(2**31))).fit(self._codes.of(points), good, weight)
+        return True
 
-    def _promising(self, hunt: Hunt, n: int) -> Batch:
+    def _promising(self, hunt: Hunt, n: int, done: float) -> Batch:
         points = self._candidates(hunt)
         if len(points) <= n:
             return points
@@ -117,9 +123,11 @@ class LfboSearcher(ModelledSearcher):
 
     def _candidates(self, hunt: Hunt) -> Batch:
         """With neighbours along the knobs that matter."""
-        points = super()._candidates(hunt)
+        points = candidates(self._history, hunt, self._rng, self.options)
         if self.space.size > ENUMERATE_LIMIT:
-            points = concat([points, self._around(hunt, self.options.guided, self._asked(self._incumbents(hunt)))])
+            best = incumbents(self._history, hunt, self.options)
+            points = concat([points, around(best, self.options.guided, hunt, self._rng, self.options.onward,
+                                            self._asked(best))])
         return points.take(hunt.unknown(points))
 
     def _asked(self, points: Batch) -> Floats:

@@ -17,15 +17,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tunesmith.search.draft import Draft
-from tunesmith.search.guided import GuidedOptions, GuidedSearcher
+from tunesmith.search.guess import Belief
 from tunesmith.search.hunt import Hunt
+from tunesmith.search.learning import GuessingOptions, GuessingSearcher
 from tunesmith.space.base import Batch, Floats, Ints
 from tunesmith.space.space import Space, concat
 
 
 @dataclass(frozen=True)
-class TreeOptions(GuidedOptions):
+class TreeOptions(GuessingOptions):
     """Settings of the trees.
 
     Attributes:
@@ -40,6 +40,7 @@ class TreeOptions(GuidedOptions):
         changed: odds of each decision to be changed when a greedy roll-out completes a schedule.
     """
 
+    looks: int = 2
     greedy: int = 3
     standard: int = 1
     rollouts: int = 96
@@ -196,17 +197,16 @@ class Tree:
                 for s, choice in zip(points.sketch.tolist(), points.choice.tolist(), strict=True)]
 
 
-class TreeSearcher(GuidedSearcher):
+class TreeSearcher(GuessingSearcher):
     """Suggests the best roll-outs of its trees."""
 
     def __init__(self, space: Space, seed: int = 0, options: TreeOptions = TreeOptions()) -> None:
         super().__init__(space, seed, options)
         self.options = options
 
-    def _suggest(self, hunt: Hunt, draft: Draft, n: int) -> Batch:
-        points, goodness = self._known(hunt)
-        order = np.argsort(-goodness, kind="stable")[:self.options.known]
-        points, goodness = points.take(order), goodness[order]
+    def _visit(self, hunt: Hunt, belief: Belief, n: int, done: float) -> tuple[Batch, Floats]:
+        points, goodness = self._valued(hunt, belief)
+        points, goodness = points.take(slice(0, self.options.known)), goodness[:self.options.known]
         low, high = float(np.median(goodness)), float(goodness.max())
         scale = 1.0 / (high - low) if high > low else 1.0
         found = []
@@ -215,7 +215,7 @@ class TreeSearcher(GuidedSearcher):
             tree.plant(points, (goodness - low) * scale)
             for _ in range(self.options.rollouts // self.options.wave):
                 ends, ways = tree.descend(self.options.wave)
-                tree.back_up(ends, (draft.predict(self._codes.of(ends)) - low) * scale, ways)
+                tree.back_up(ends, (self._guess(belief, ends) - low) * scale, ways)
             found.append(tree.points.take(slice(len(points), None)))
         ends = concat(found)
-        return ends.take(np.argsort(-self._guesses(draft, ends), kind="stable"))
+        return ends, self._guess(belief, ends)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import functools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from tunesmith.search.packed import pack_keys, unpack_keys
 from tunesmith.search.shares import Tally
 from tunesmith.space.base import Batch, Bools, Ints
 from tunesmith.space.space import Space
@@ -100,16 +100,6 @@ class Memory:
         self.seen, self.dead = unpack_keys(state["seen"]), unpack_keys(state["dead"])
         self.elites = [(float(latency), Candidate.from_json(c)) for latency, c in state["elites"]]
         self.tally.restore(state["tally"])
-
-
-def pack_keys(keys: Ints) -> str:
-    """Text of keys, eleven characters each."""
-    return base64.b64encode(keys.astype("<i8").tobytes()).decode()
-
-
-def unpack_keys(text: str) -> Ints:
-    """Inverse of :func:`pack_keys`."""
-    return np.frombuffer(base64.b64decode(text), dtype="<i8").astype(np.int64)
 
 
 def rng_state(rng: np.random.Generator) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tunesmith.search.packed import pack, unpack
 from tunesmith.space.base import Floats
 
 Floats32 = NDArray[np.float32]
@@ -58,10 +58,9 @@ class Perceptron:
 
     def state(self) -> dict[str, str]:
         """Plain JSON, exact."""
-        return {name: base64.b64encode(w.astype("<f4").tobytes()).decode() for name, w in self._weights.items()}
+        return {name: pack(w, "<f4") for name, w in self._weights.items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Inverse of :meth:`state`, of a perceptron of the same size."""
         for name, old in self._weights.items():
-            new = np.frombuffer(base64.b64decode(state[name]), dtype="<f4").astype(np.float32)
-            self._weights[name] = new.reshape(old.shape)
+            self._weights[name] = unpack(state[name], "<f4").reshape(old.shape)

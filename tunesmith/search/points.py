@@ -12,6 +12,7 @@ from tunesmith.search.base import Prior, Score, Searcher
 from tunesmith.search.construction import construct
 from tunesmith.search.hunt import Hunt
 from tunesmith.search.memory import Memory, restore_rng, rng_state
+from tunesmith.search.shares import divide
 from tunesmith.space.base import Floats, Ints
 from tunesmith.space.space import Space
 from tunesmith.types import Candidate, Measurement
@@ -110,6 +111,14 @@ class PointSearcher(Searcher):
         hunt.fill(self._rng, n)
         rest = np.setdiff1d(np.flatnonzero(hunt.fresh), best)
         return np.concatenate([best, rest[:n - len(best)]])
+
+    def _divide(self, sketch: Ints, n: int, shared: float) -> Ints:
+        """Positions of ``n`` of some points, best first: a part that the sketches share by what was measured of each,
+        and the best of the others."""
+        start = 1.0 - self._rng.random(len(self.space.sketches))
+        mine = divide(self._memory.tally.shares(), sketch, round(shared * n), start)
+        rest = np.setdiff1d(np.arange(len(sketch)), mine)[:max(0, n - len(mine))]
+        return np.sort(np.concatenate([mine, rest]))
 
     def tell(self, measurements: Sequence[Measurement]) -> None:
         """Remember what was measured."""

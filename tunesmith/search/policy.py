@@ -7,8 +7,6 @@ multiplies and differentiates, on one thread, so that the same inputs give the s
 
 from __future__ import annotations
 
-import base64
-import importlib
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,25 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from tunesmith.errors import MissingDependency
+from tunesmith.search.extras import extra
+from tunesmith.search.packed import pack, unpack
 from tunesmith.space.base import Bools, Floats, Ints
 
 WAYS = 3
 """Down, stay, up."""
-
-
-def library(name: str) -> Any:
-    """A library of the extra ``search``.
-
-    Raises:
-        MissingDependency: when it is not installed.
-    """
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        package = name.partition(".")[0]
-        raise MissingDependency(f"this searcher needs {package}: install the extra 'search', for example with: "
-                                "pip install 'tunesmith[search]'", field="search") from error
 
 
 @dataclass(frozen=True)
@@ -95,7 +80,7 @@ class Policy:
     """
 
     def __init__(self, inputs: int, slots: int, rng: np.random.Generator, options: PolicyOptions) -> None:
-        self._torch = library("torch")
+        self._torch = extra("torch", "ppo")
         self.options, self._slots = options, slots
         actor = self._layers(rng, inputs, WAYS * slots, 0.01)
         actor[-1].data[1::WAYS] += options.calm
@@ -190,11 +175,11 @@ class Policy:
     def state(self) -> str:
         """The weights, bit for bit, as text."""
         flat = np.concatenate([layer.detach().numpy().ravel() for layer in (*self._actor, *self._critic)])
-        return base64.b64encode(flat.astype("<f4").tobytes()).decode()
+        return pack(flat, "<f4")
 
     def restore(self, state: str) -> None:
         """Inverse of :meth:`state`."""
-        flat = np.frombuffer(base64.b64decode(state), dtype="<f4").astype(np.float32)
+        flat = unpack(state, "<f4")
         for layer in (*self._actor, *self._critic):
             part, flat = flat[:layer.numel()], flat[layer.numel():]
             layer.data.copy_(self._torch.from_numpy(part.reshape(tuple(layer.shape)).copy()))

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from tunesmith.search.draft import Draft
-from tunesmith.search.guided import GuidedOptions, GuidedSearcher
+from tunesmith.search.extras import extra
+from tunesmith.search.guess import Belief
 from tunesmith.search.hunt import Hunt
-from tunesmith.search.policy import Episodes, Policy, PolicyOptions, library
+from tunesmith.search.learning import GuessingOptions, GuessingSearcher
+from tunesmith.search.policy import Episodes, Policy, PolicyOptions
 from tunesmith.search.walk import Walk
 from tunesmith.space.base import Batch, Floats, Ints
 from tunesmith.space.space import Space, concat, first_of_each
@@ -28,14 +29,15 @@ TYPICAL = 256
 """Random points whose mean and deviation scale what agents see."""
 CLUSTERS = 8
 """Clusters to begin with, and how many more are tried next."""
+FIRST = 2.0
+"""What the centroids of clusters are ahead of all other points, in ranges of the guesses."""
 
 
 @dataclass(frozen=True)
-class AgentOptions(GuidedOptions, PolicyOptions):
+class AgentOptions(GuessingOptions, PolicyOptions):
     """Settings of the agents and of the sampling; those of the networks are ``PolicyOptions``.
 
     Attributes:
-        doubt: as for all guided searchers, but less of it: clusters differ by themselves.
         agents: how many walk in a look.
         steps: that each of them takes.
         settled: share of them that start at the best known points.
@@ -43,7 +45,7 @@ class AgentOptions(GuidedOptions, PolicyOptions):
         fall: more clusters are taken while they divide the sum of squared distances at least by this.
     """
 
-    doubt: float = 0.3
+    looks: int = 2
     agents: int = 64
     steps: int = 12
     settled: float = 0.5
@@ -51,7 +53,7 @@ class AgentOptions(GuidedOptions, PolicyOptions):
     fall: float = 2.5
 
 
-class AgentSearcher(GuidedSearcher):
+class AgentSearcher(GuessingSearcher):
     """Suggests the centroids of the best points where its agents went, then the others, best first.
 
     Raises:
@@ -61,7 +63,8 @@ class AgentSearcher(GuidedSearcher):
     def __init__(self, space: Space, seed: int = 0, options: AgentOptions = AgentOptions()) -> None:
         super().__init__(space, seed, options)
         self.options = options
-        self._cluster, self._limits = library("sklearn.cluster"), library("threadpoolctl").threadpool_limits
+        self._cluster = extra("sklearn.cluster", "ppo")
+        self._limits = extra("threadpoolctl", "ppo").threadpool_limits
         self._walk = Walk(space)
         self._policy = Policy(self._codes.dims, self._walk.slots, self._rng, options)
         typical = self._codes.of(space.sample(np.random.default_rng(0), TYPICAL))
@@ -79,25 +82,26 @@ class AgentSearcher(GuidedSearcher):
             raise ValueError("the state is another searcher's")
         self._policy.restore(state["policy"])
 
-    def _suggest(self, hunt: Hunt, draft: Draft, n: int) -> Batch:
-        visited = self._explore(hunt, draft)
+    def _visit(self, hunt: Hunt, belief: Belief, n: int, done: float) -> tuple[Batch, Floats]:
+        visited = self._explore(hunt, belief)
         visited = visited.take(first_of_each(self.space.keys(visited)))
-        order = np.argsort(-self._guesses(draft, visited), kind="stable")
-        visited = visited.take(order)
-        centres = self._centres(hunt, visited.take(slice(0, round(self.options.planned * n))), n)
-        return concat([centres, visited])
+        value = self._guess(belief, visited)
+        order = np.argsort(-value, kind="stable")[:round(self.options.planned * n)]
+        centres = self._centres(hunt, visited.take(order), n)
+        ahead = self._guess(belief, centres) + FIRST * np.ptp(value)
+        return concat([centres, visited]), np.concatenate([ahead, value])
 
-    def _explore(self, hunt: Hunt, draft: Draft) -> Batch:
+    def _explore(self, hunt: Hunt, belief: Belief) -> Batch:
         """Let the agents walk and learn from it; every point that they came to."""
-        here = self._starts(hunt)
+        here = self._starts(hunt, belief)
         code = self._codes.of(here)
-        guess = draft.predict(code)
+        guess = belief.predict(code)
         seen, steps, rewards, visited = [self._scaled(code)], list[Ints](), list[Floats](), list[Batch]()
         for _ in range(self.options.steps):
             steps.append(self._policy.act(self._rng, seen[-1]))
             here = self._walk.move(here, steps[-1])
             code = self._codes.of(here)
-            before, guess = guess, draft.predict(code)
+            before, guess = guess, belief.predict(code)
             rewards.append(guess - before)
             seen.append(self._scaled(code))
             visited.append(here)
@@ -106,11 +110,11 @@ class AgentSearcher(GuidedSearcher):
         self._policy.learn(self._rng, Episodes(np.stack(seen), self._walk.own[here.sketch], np.stack(steps), reward))
         return concat(visited)
 
-    def _starts(self, hunt: Hunt) -> Batch:
+    def _starts(self, hunt: Hunt, belief: Belief) -> Batch:
         """Where the agents begin: the best known points, those of the sketches that do well, and random ones."""
-        points, goodness = self._known(hunt)
-        points = points.take(np.argsort(-goodness, kind="stable"))
-        settled = points.take(self._divide(points.sketch, round(self.options.settled * self.options.agents)))
+        points, _ = self._valued(hunt, belief)
+        mine = self._divide(points.sketch, round(self.options.settled * self.options.agents), self.options.shared)
+        settled = points.take(mine)
         return concat([settled, self.space.sample(self._rng, self.options.agents - len(settled), hunt.share)])
 
     def _scaled(self, code: Floats) -> Any:

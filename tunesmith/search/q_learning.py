@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from tunesmith.search.guess import Belief, from_history
-from tunesmith.search.history import pack_points, unpack_points
 from tunesmith.search.hunt import Hunt
-from tunesmith.search.learning import LearningOptions, LearningSearcher
+from tunesmith.search.learning import GuessingOptions, GuessingSearcher
+from tunesmith.search.packed import pack_points, unpack_points
 from tunesmith.search.perceptron import Floats32, Perceptron
 from tunesmith.space.base import Batch, Floats, Ints
 from tunesmith.space.space import Space, concat
@@ -31,7 +31,7 @@ FEWEST = 16
 
 
 @dataclass(frozen=True)
-class QLearningOptions(LearningOptions):
+class QLearningOptions(GuessingOptions):
     """Settings of the agent.
 
     Attributes:
@@ -67,7 +67,7 @@ class QLearningOptions(LearningOptions):
     guessed: int = 32
 
 
-class QLearningSearcher(LearningSearcher):
+class QLearningSearcher(GuessingSearcher):
     """Walks where its agent expects gains; random while nothing is known that tells points apart."""
 
     def __init__(self, space: Space, seed: int = 0, options: QLearningOptions = QLearningOptions()) -> None:
@@ -77,6 +77,7 @@ class QLearningSearcher(LearningSearcher):
         self._scale = np.where(spread > 0, 1.0 / np.maximum(spread, 1e-9), 0.0)
         self._network = Perceptron(2 * self._codes.dims, options.hidden, seed)
         self._begin, self._end = space.batch([]), space.batch([])
+        self._walked: list[tuple[Batch, Batch]] = []  # steps of this ask
 
     def state(self) -> dict[str, Any]:
         """As every searcher's, the perceptron and the remembered steps."""
@@ -90,21 +91,19 @@ class QLearningSearcher(LearningSearcher):
         self._begin, self._end = (unpack_points(state[name], self.space.width) for name in ("begin", "end"))
 
     def _pick(self, hunt: Hunt, n: int, informed: bool) -> Ints:
-        if informed:
-            self._known(hunt)
-        walked: list[tuple[Batch, Batch]] = []
-
-        def visit(belief: Belief, done: float) -> tuple[Batch, Floats]:
-            if not done:
-                self._learn(belief)
-            walked.extend(self._walk(hunt))
-            ends = concat([end for _, end in walked])
-            return ends, belief.predict(self._codes.of(ends))
-
-        rows = self._pursue(hunt, n, visit)
-        if walked:
-            self._remember(concat([a for a, _ in walked]), concat([b for _, b in walked]), hunt.keys[rows])
+        self._walked.clear()
+        rows = super()._pick(hunt, n, informed)
+        if self._walked:
+            begin, end = (concat(points) for points in zip(*self._walked, strict=True))
+            self._remember(begin, end, hunt.keys[rows])
         return rows
+
+    def _visit(self, hunt: Hunt, belief: Belief, n: int, done: float) -> tuple[Batch, Floats]:
+        if not done:
+            self._learn(belief)
+        self._walked += self._walk(hunt)
+        ends = concat([end for _, end in self._walked])
+        return ends, self._guess(belief, ends)
 
     def _walk(self, hunt: Hunt) -> list[tuple[Batch, Batch]]:
         """Steps of some walks, as points before and after them."""

@@ -6,12 +6,12 @@ rank correlation (Spearman, 1904) of the scores of what was proposed with what w
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from tunesmith.search.packed import pack, pack_keys, unpack, unpack_keys
 from tunesmith.space.base import Floats, Ints
 
 WATCHED = 64
@@ -70,14 +70,14 @@ class Trust:
 
     def state(self) -> dict[str, Any]:
         """Plain JSON, a few dozen bytes per proposal."""
-        return {"ask": (self._ask - self._ask.min(initial=0)).tolist(), "key": _pack(self._key, "<i8"),
-                "score": _pack(self._score, "<f8"), "seconds": _pack(self._seconds, "<f8")}
+        return {"ask": (self._ask - self._ask.min(initial=0)).tolist(), "key": pack_keys(self._key),
+                "score": pack(self._score, "<f8"), "seconds": pack(self._seconds, "<f8")}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Inverse of :meth:`state`."""
         self._ask = np.array(state["ask"], dtype=np.int64)
-        self._key = _unpack(state["key"], "<i8").astype(np.int64)
-        self._score, self._seconds = _unpack(state["score"], "<f8"), _unpack(state["seconds"], "<f8")
+        self._key = unpack_keys(state["key"])
+        self._score, self._seconds = unpack(state["score"], "<f8"), unpack(state["seconds"], "<f8")
 
     def _forget(self) -> None:
         waits = np.isnan(self._seconds)
@@ -91,11 +91,3 @@ def _ranks(values: Floats) -> Floats:
     _, place, count = np.unique(values, return_inverse=True, return_counts=True)
     rank = (np.cumsum(count) - (count + 1) / 2)[place]
     return np.asarray((rank - rank.mean()) / len(values))
-
-
-def _pack(values: Any, dtype: str) -> str:
-    return base64.b64encode(values.astype(dtype).tobytes()).decode()
-
-
-def _unpack(text: str, dtype: str) -> Any:
-    return np.frombuffer(base64.b64decode(text), dtype=dtype).copy()

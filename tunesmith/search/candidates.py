@@ -1,0 +1,77 @@
+"""Candidates for a model that cannot roam a space by itself: random points, and those around the best ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tunesmith.search.history import History
+from tunesmith.search.hunt import Hunt
+from tunesmith.search.memory import ENUMERATE_LIMIT
+from tunesmith.space.base import Batch, Floats
+from tunesmith.space.space import concat
+
+
+@dataclass(frozen=True)
+class CandidateOptions:
+    """Settings of the candidates of an ask.
+
+    Attributes:
+        learnt: measurements that the model learns from at most, the fastest half and the newest.
+        sampled: random points; a small space is looked through whole.
+        incumbents: best measured points whose neighbours join them.
+        neighbours: how many of these neighbours.
+        onward: share of the neighbours that are moved once more, and of these again.
+    """
+
+    learnt: int = 256
+    sampled: int = 512
+    incumbents: int = 16
+    neighbours: int = 768
+    onward: float = 0.5
+
+
+def observed(history: History, hunt: Hunt, options: CandidateOptions) -> tuple[Batch, Floats]:
+    """Points to learn from and how good they are: what was measured; before anything ran, what has a score."""
+    if len(history.fastest(1)):
+        rows = history.telling(options.learnt)
+        return history.points.take(rows), history.goodness[rows]
+    finite = np.isfinite(hunt.mean)
+    return hunt.pool.take(finite), hunt.mean[finite]
+
+
+def candidates(history: History, hunt: Hunt, rng: np.random.Generator, options: CandidateOptions) -> Batch:
+    """Unknown points to choose from: all of a small space, else random ones and neighbours of the best."""
+    space = hunt.space
+    if space.size <= ENUMERATE_LIMIT:
+        points = space.at(np.arange(space.size, dtype=np.int64))
+    else:
+        near = around(incumbents(history, hunt, options), options.neighbours, hunt, rng, options.onward)
+        points = concat([hunt.draw(rng, options.sampled), near])
+    return points.take(hunt.unknown(points))
+
+
+def incumbents(history: History, hunt: Hunt, options: CandidateOptions) -> Batch:
+    """The best measured points; before anything ran, those with the best scores."""
+    fast = history.fastest(options.incumbents)
+    return history.points.take(fast) if len(fast) else hunt.pool.take(hunt.ranked()[:options.incumbents])
+
+
+def around(
+    parents: Batch, n: int, hunt: Hunt, rng: np.random.Generator, onward: float, odds: Floats | None = None
+) -> Batch:
+    """``n`` points one or a few moves away from ``parents``.
+
+    Args:
+        onward: share of them that are moved once more, and of these again.
+        odds: of each knob of each parent to be moved, see ``Space.neighbours``.
+    """
+    rows = rng.integers(len(parents), size=n)
+    wanted = None if odds is None else odds[rows]
+    points = hunt.space.neighbours(rng, parents.take(rows), wanted)
+    moved = np.arange(n)
+    while len(moved := moved[rng.random(len(moved)) < onward]):
+        again = hunt.space.neighbours(rng, points.take(moved), None if wanted is None else wanted[moved])
+        points.choice[moved] = again.choice
+    return points
