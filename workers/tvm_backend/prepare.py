@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import hashlib
 import json
 import logging
@@ -68,6 +69,7 @@ def prepare(mod: tvm.IRModule, preparation: Preparation = PLAIN) -> Prepared:
         # Legalisation raises whatever the operator's lowering raises.
         raise ModelRejected(f"TVM cannot lower the model: {first_line(error)}", field="file") from error
     mod, params = lift(mod)
+    gc.collect()  # TVM's visitors refer to themselves, so the weights of all that was made on the way would stay
     inputs = tuple(
         TensorSpec(str(var.ty.dtype), tuple(int(d) for d in var.ty.shape.values), name)
         for name, var in zip(names, mod["main"].params, strict=False)
