@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -14,7 +13,6 @@ from fake_fleet import PARAMS_SIZE, TARGET, Folder, Sent
 
 from db.models import Batch, CostModelRow, Device, Evaluation, Event, Job, JobTask, Model, Record, Round, Schedule
 from services.coordinator.auth import ANYBODY
-from services.coordinator.scheduling.load import Histories, load
 from services.coordinator.scheduling.loop import SchedulingLoop
 from services.coordinator.usecases import jobs, progress
 from tunesmith.messages import EvaluateModel, IngestModel, MeasureBatch, ModelWeights, ProposeRound
@@ -299,36 +297,6 @@ def test_two_threads_of_loops_and_a_fleet(both: Stack) -> None:
         for loop in loops:
             loop.stop()
     assert JobState.SUCCEEDED in seen
-    accounted(both, job_id, 80)
-
-
-def test_results_that_come_in_while_the_plan_is_made_are_counted_once(both: Stack) -> None:
-    """A result that arrives between two statements of a look is done or under way in it, never neither."""
-    job_id = both.submit(budget={"trials": 80})
-    waiting: list[Sent] = []
-
-    def hold(sent: Sent) -> list[Sent]:
-        measure = isinstance(sent.message, MeasureBatch)
-        waiting.extend([sent] if measure else [])
-        return [] if measure else [sent]
-
-    both.run(lambda: len(waiting) > 2, hold)
-    sizes = sum(row.size for row in both.rows(Round))
-    seen: list[int] = []
-
-    def one_more(*_: Any) -> None:
-        if waiting:
-            both.fleet.do(waiting.pop().message)
-
-    while waiting:
-        with both.context.reading() as session:
-            connection = session.connection()
-            sa.event.listen(connection, "after_cursor_execute", one_more)
-            (job,) = load(session, Histories(), 15.0).jobs
-            sa.event.remove(connection, "after_cursor_execute", one_more)
-        seen.append(job.trials + job.trials_in_flight)
-    assert set(seen) == {sizes}
-    both.finish(job_id)
     accounted(both, job_id, 80)
 
 

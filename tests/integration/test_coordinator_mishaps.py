@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -17,6 +18,7 @@ from db.repositories.transitions import transition
 from services.coordinator.auth import ANYBODY
 from services.coordinator.scheduling import actions as act
 from services.coordinator.scheduling.apply import apply
+from services.coordinator.scheduling.load import Histories, load
 from services.coordinator.usecases import jobs, progress
 from tunesmith.messages import MeasureBatch, WireResult
 from tunesmith.names import FEATURES
@@ -127,3 +129,33 @@ def test_a_task_that_never_runs_does_not_hide_the_latency_of_the_others(ready: S
     assert curve.tasks_measured == curve.tasks == 3
     assert curve.untuned == body.latency.untuned
     assert curve.points[-1].latency == pytest.approx(body.latency.current)
+
+
+def test_results_that_come_in_while_the_plan_is_made_are_counted_once(ready: Stack) -> None:
+    """A result that arrives between two statements of a look is done or under way in it, never neither."""
+    job_id = ready.submit(budget={"trials": 80})
+    waiting: list[Sent] = []
+
+    def hold(sent: Sent) -> list[Sent]:
+        measure = isinstance(sent.message, MeasureBatch)
+        waiting.extend([sent] if measure else [])
+        return [] if measure else [sent]
+
+    ready.run(lambda: len(waiting) > 2, hold)
+    sizes = sum(row.size for row in ready.rows(Round))
+    seen: list[int] = []
+
+    def one_more(*_: Any) -> None:
+        if waiting:
+            ready.fleet.do(waiting.pop().message)
+
+    while waiting:
+        with ready.context.reading() as session:
+            connection = session.connection()
+            sa.event.listen(connection, "after_cursor_execute", one_more)
+            (job,) = load(session, Histories(), 15.0).jobs
+            sa.event.remove(connection, "after_cursor_execute", one_more)
+        seen.append(job.trials + job.trials_in_flight)
+    assert set(seen) == {sizes}
+    ready.finish(job_id)
+    assert jobs.show(ready.context, ANYBODY, job_id).progress.trials == 80

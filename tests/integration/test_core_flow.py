@@ -39,7 +39,6 @@ from tunesmith.types import Candidate, FailureKind
 from workers.core import ingest, prepare, record, search, train
 from workers.core.context import Context
 from workers.core.features import BatchFeatures
-from workers.core.siblings import suggestions
 from workers.tvm_backend.features import VERSION
 from workers.tvm_backend.static import prior_of
 
@@ -209,42 +208,6 @@ def test_a_second_job_starts_from_what_the_first_one_found(sqlite_context: Conte
     assert row(context, Round, cold.round_id).cost_model_id is None
     with context.readers() as session:
         assert session.scalars(sa.select(JobTask.trials).where(JobTask.job_id == "j2")).one() == 0
-
-
-def test_a_job_of_tvms_space_has_its_sketches_alone_and_starts_from_those(sqlite_context: Context) -> None:
-    context = sqlite_context
-    core_flow.import_and_prepare(context)
-    core_flow.report(context, core_flow.propose(context))
-    core_flow.import_and_prepare(context, "j2", space="tvm")
-    batch = core_flow.propose(context, "j2")
-    with context.readers() as session:
-        whole, part = session.scalars(sa.select(JobTask).order_by(JobTask.id)).all()
-        measured = {row.sketch_hash for row in session.scalars(sa.select(Record))}
-    assert set(part.sketches) < set(whole.sketches)
-    assert {sketch for sketch, _ in batch.candidates} <= {None, *part.sketches}
-    assert measured - {None, *part.sketches}, "else there was nothing to be left out"
-
-
-def test_a_workload_starts_from_what_was_fast_on_similar_ones(sqlite_context: Context) -> None:
-    context = sqlite_context
-    core_flow.import_and_prepare(context)
-    core_flow.report(context, core_flow.propose(context))
-    core_flow.add_operator(context, "m2", "gemm:128x64x96:float32")
-    assert ingest.run(context, IngestModel(model_id="m2", attempt=1))
-    core_flow.import_and_prepare(context, "j2", "m2")
-    with context.readers() as session:
-        job, task = session.get_one(Job, "j2"), row(context, JobTask, 2)
-        found = suggestions(session, job, task)
-        best = records.best_of_family(session, task.workload_hash, job.target_hash, job.id, 1, 1)[0][0]
-    assert found
-    assert {c.sketch for c in found} <= set(task.sketches)
-    inner = [d[1:] for d in found[0].decisions if isinstance(d, tuple)]
-    assert inner == [tuple(d[1:]) for d in best.decisions if isinstance(d, list)]
-    warm = core_flow.propose(context, "j2")
-    assert {str(Candidate.from_json(c)) for c in warm.candidates} & set(map(str, found))
-    core_flow.import_and_prepare(context, "j3", "m2", warm_start=False)
-    cold = core_flow.propose(context, "j3")
-    assert not {str(Candidate.from_json(c)) for c in cold.candidates} & set(map(str, found))
 
 
 def test_a_simulated_device_teaches_other_jobs_nothing(context: Context) -> None:
