@@ -6,7 +6,7 @@ import json
 import os
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -37,13 +37,13 @@ class Kernels:
         return self.main + self.others
 
 
-def measure(libraries: Mapping[str, Path], mains: Mapping[str, str], inputs: Path, threads: int, folder: Path,
+def measure(libraries: Mapping[str, Path], mains: Mapping[str, Set[str]], inputs: Path, threads: int, folder: Path,
             repeats: int = REPEATS) -> dict[str, Kernels]:  # fmt: skip
     """Time the kernels of all libraries in turn, in one process.
 
     Args:
         libraries: compiled models by name.
-        mains: by the same names, the function that is the operator itself.
+        mains: by the same names, the functions of which one is the operator itself.
         inputs: ``.npz`` of the inputs in order.
         threads: to run on.
         folder: for the answer and a log.
@@ -62,27 +62,31 @@ def measure(libraries: Mapping[str, Path], mains: Mapping[str, str], inputs: Pat
     return {name: summed(calls, mains[name]) for name, calls in found.items()}
 
 
-def summed(calls: Sequence[tuple[str, Sequence[float]]], main: str) -> Kernels:
+def summed(calls: Sequence[tuple[str, Sequence[float]]], mains: Set[str]) -> Kernels:
     """Medians of the kernels of one run, put together.
 
     Args:
-        calls: names and samples in seconds; one at least is ``main``.
-        main: the function that is the operator itself.
+        calls: names and samples in seconds.
+        mains: functions that are the operator itself; one at least is called.
 
     Raises:
-        MeasurementFailed: the run did not call it.
+        MeasurementFailed: the run called none of them.
     """
     medians = [(name, statistics.median(samples)) for name, samples in calls]
-    if main not in (name for name, _ in medians):
-        raise MeasurementFailed(f"{main} is not among the kernels {', '.join(name for name, _ in medians) or 'at all'}")
+    if not any(name in mains for name, _ in medians):
+        raise MeasurementFailed(f"{' or '.join(sorted(mains))} is not among the kernels "
+                                f"{', '.join(name for name, _ in medians) or 'at all'}")
     return Kernels(
-        sum(seconds for name, seconds in medians if name == main),
-        sum(seconds for name, seconds in medians if name != main),
+        sum(seconds for name, seconds in medians if name in mains),
+        sum(seconds for name, seconds in medians if name not in mains),
     )
 
 
-def main_function(module: bytes) -> str:
-    """The function of a prepared module with the most operations."""
+def main_functions(module: bytes) -> frozenset[str]:
+    """The function of a prepared module with the most operations, and its alternative where there is one."""
     from workers.tvm_backend.tasks import extract_tasks
 
-    return max(extract_tasks(module), key=lambda task: task.workload.flops * task.weight).workload.name
+    tasks = extract_tasks(module)
+    direct = [task for task in tasks if task.alternative_of is None]
+    main = max(direct, key=lambda task: task.workload.flops * task.weight).workload
+    return frozenset(task.workload.name for task in tasks if main.hash in (task.workload.hash, task.alternative_of))

@@ -82,7 +82,7 @@ class Lineup:
         self.entries: dict[str, Entry] = {}
         self.versions: dict[str, str] = {}
         self._peers: list[Peer] = []
-        self._mains: dict[str, str] = {}
+        self._mains: dict[str, frozenset[str]] = {}
 
     def enter(self, runtime: str, seed: int | None, make: Callable[[str], tuple[Entry, Peer]]) -> None:
         """Add what ``make`` makes under a name, or why it could not."""
@@ -133,7 +133,7 @@ class Lineup:
         outcome = recording.outcome
         record = _record_of(self.local.module, recording, self.target)
         peer, missing = self._compile(name, self.local, [record])
-        if self._mains[name] in missing:
+        if not self._mains[name].isdisjoint(missing):
             raise MeasurementFailed("the recorded schedule does not apply: record it again")
         return replace(self.entries[name], candidates=outcome.counted, tuned_seconds=recording.seconds), peer
 
@@ -161,7 +161,7 @@ class Lineup:
         """A peer, and the functions that found no schedule."""
         library = self.folder / f"{name}.so"
         missing = local.compile(library, self.target, records)
-        self._mains[name] = kernels.main_function(local.module)
+        self._mains[name] = kernels.main_functions(local.module)
         return Peer(name, TVM_PEER, library), missing
 
     def time(self, slice_: float, passes: int) -> None:

@@ -19,7 +19,7 @@ from benchmarks.tuners.outcome import Trial
 from tunesmith.cli.main import run
 from tunesmith.errors import InvalidInput, InvalidOperator, MeasurementFailed
 from tunesmith.operators import parse_operator
-from tunesmith.preparation import PLAIN, Preparation
+from tunesmith.preparation import PLAIN, Preparation, for_target
 from tunesmith.types import Candidate
 from workers.peers import onnxruntime
 from workers.tvm_backend.arguments import random_array
@@ -82,7 +82,7 @@ def test_kernels_are_timed_one_by_one_and_the_operator_is_told_from_the_rest(tmp
         local = LocalModel(str(path), {}, tmp_path / name, preparation)
         libraries[name] = tmp_path / f"{name}.so"
         local.compile(libraries[name], target, None)
-        mains[name] = kernels.main_function(local.module)
+        mains[name] = kernels.main_functions(local.module)
     np.savez(tmp_path / "inputs.npz", x=np.ones((1, 16, 8, 8), "float32"))
     found = kernels.measure(libraries, mains, tmp_path / "inputs.npz", 1, tmp_path, repeats=2)
     assert found["plain"].main > 0
@@ -91,10 +91,16 @@ def test_kernels_are_timed_one_by_one_and_the_operator_is_told_from_the_rest(tmp
     assert found["blocked"].total > found["blocked"].main  # conversions of layouts
 
 
+def test_a_convolution_by_winograd_is_the_operator_too(tmp_path):
+    path = onnx_models.write_operator("conv2d:1x64x56x56,64x64x3x3,s1,p1:float32", tmp_path / "operator.onnx")
+    module = LocalModel(str(path), {}, tmp_path, for_target("llvm", operator=False)).module
+    assert kernels.main_functions(module) == {"conv2d_blocked", "conv2d_winograd"}
+
+
 def test_kernels_of_something_that_is_no_library_are_a_failure(tmp_path):
     np.savez(tmp_path / "inputs.npz", x=np.ones(1))
     with pytest.raises(MeasurementFailed, match="could not be timed"):
-        kernels.measure({"x": tmp_path / "no.so"}, {"x": "main"}, tmp_path / "inputs.npz", 1, tmp_path)
+        kernels.measure({"x": tmp_path / "no.so"}, {"x": {"main"}}, tmp_path / "inputs.npz", 1, tmp_path)
 
 
 # The contest

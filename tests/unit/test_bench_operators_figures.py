@@ -155,9 +155,9 @@ def test_what_is_asked_for_meets_metaschedule_and_quick_meets_recordings_alone()
 
 def test_the_operator_is_told_from_what_stands_around_it():
     calls = [("pack", [2.0, 1.0, 3.0]), ("conv", [5.0]), ("unpack", [1.0])]
-    assert summed(calls, "conv") == Kernels(5.0, 3.0)
+    assert summed(calls, {"conv"}) == Kernels(5.0, 3.0)
     with pytest.raises(MeasurementFailed, match="dense is not among the kernels pack, conv, unpack"):
-        summed(calls, "dense")
+        summed(calls, {"dense"})
 
 
 def test_failed_candidates_count_among_the_first_and_the_default_schedule_does_not():

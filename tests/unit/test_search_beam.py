@@ -1,24 +1,15 @@
 from __future__ import annotations
 
 import numpy as np
+from search_runs import reached
 
 from tunesmith.search.beam import BeamOptions, BeamSearcher
 from tunesmith.search.codes import Codes
 from tunesmith.search.draft import Draft
 from tunesmith.search.random import RandomSearcher
 from tunesmith.space.space import Space
-from tunesmith.testing.simulated import measure, tune
+from tunesmith.testing.simulated import measure
 from tunesmith.testing.synthetic import SyntheticTask, matmul_space
-
-
-def reached(kind: type, mode: str) -> float:
-    """Best found over the optimum after five batches, the median of five seeds."""
-    out = []
-    for seed in range(5):
-        task = SyntheticTask(Space(matmul_space().sketches[:1]), seed=seed, invalid=0.2)
-        searcher = kind(task.space, seed=seed)
-        out.append(tune(searcher, task, rounds=5, score=getattr(task, mode), noise=0.01)[-1] / task.best_latency)
-    return float(np.median(out))
 
 
 def test_beats_random_search_with_and_without_scores() -> None:

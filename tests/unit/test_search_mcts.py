@@ -1,27 +1,12 @@
 from __future__ import annotations
 
 import numpy as np
+from search_runs import one_sketch, reached
 
 from tunesmith.search.mcts import Tree, TreeOptions, TreeSearcher
 from tunesmith.search.random import RandomSearcher
 from tunesmith.space.base import Batch
-from tunesmith.space.space import Space
-from tunesmith.testing.simulated import tune
-from tunesmith.testing.synthetic import SyntheticTask, matmul_space
-
-
-def one_sketch() -> Space:
-    return Space(matmul_space().sketches[:1])
-
-
-def reached(kind: type, mode: str) -> float:
-    """Best found over the optimum after five batches, the median of five seeds."""
-    out = []
-    for seed in range(5):
-        task = SyntheticTask(one_sketch(), seed=seed, invalid=0.2)
-        searcher = kind(task.space, seed=seed)
-        out.append(tune(searcher, task, rounds=5, score=getattr(task, mode), noise=0.01)[-1] / task.best_latency)
-    return float(np.median(out))
+from tunesmith.testing.synthetic import SyntheticTask
 
 
 def test_beats_random_search_with_and_without_scores() -> None:

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from search_runs import reached
 
 from tunesmith.errors import MissingDependency
 from tunesmith.search.policy import Episodes, Policy, PolicyOptions
@@ -19,16 +20,6 @@ from tunesmith.space.space import Space
 from tunesmith.testing.simulated import tune
 from tunesmith.testing.synthetic import SyntheticTask, matmul_space, tiny_space
 from tunesmith.types import Candidate
-
-
-def reached(kind: type, mode: str) -> float:
-    """Best found over the optimum after five batches, the median of five seeds."""
-    out = []
-    for seed in range(5):
-        task = SyntheticTask(Space(matmul_space().sketches[:1]), seed=seed, invalid=0.2)
-        searcher = kind(task.space, seed=seed)
-        out.append(tune(searcher, task, rounds=5, score=getattr(task, mode), noise=0.01)[-1] / task.best_latency)
-    return float(np.median(out))
 
 
 def test_beats_random_search_with_and_without_scores() -> None:
