@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchmarks.operators.command import teller
-from benchmarks.report import Report, setup, table, write
+from benchmarks.report import Report, setup, table, teller, write
 
 if TYPE_CHECKING:
     from benchmarks.models.contest import Entry, Outcome

@@ -5,18 +5,16 @@ from __future__ import annotations
 import csv
 import os
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from benchmarks.report import check, setup, table, write
+from benchmarks.report import check, setup, table, teller, write
 from tunesmith.errors import InvalidInput
 
 if TYPE_CHECKING:
     from benchmarks.limits import Peak
-    from benchmarks.models.contest import Tell
     from benchmarks.operators.cases import Case
     from benchmarks.operators.contest import Outcome, Plan
 
@@ -123,9 +121,3 @@ def threads_of(given: int | None, cores: int) -> int:
     if given and given > cores:
         raise InvalidInput(f"there are {cores} cores here, not {given}", field="threads", value=given)
     return given or cores
-
-
-def teller(name: str) -> Tell:
-    """Prints what it is told, with a name and the time since now."""
-    started = time.monotonic()
-    return lambda text: print(f"{name}, {time.monotonic() - started:4.0f} s: {text}", flush=True)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from benchmarks.operators.command import RUNS, teller, threads_of
-from benchmarks.report import check, setup, table, write
+from benchmarks.operators.command import RUNS, threads_of
+from benchmarks.report import check, setup, table, teller, write
 from tunesmith.names import DEFAULT_SEARCHER
 
 if TYPE_CHECKING:
