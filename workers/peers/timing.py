@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 WARM_UP = 2
-MIN_SAMPLES, MAX_SAMPLES = 5, 200
+"""Runs at least, before threads are told apart."""
+WARM_UP_SHARE = 0.1
+"""Of the time for samples that warming up takes at most, where runs are short."""
+MIN_SAMPLES, MAX_SAMPLES = 5, 2000
+TASKS = Path("/proc/self/task")
+"""Linux's threads of this process."""
 Run = Callable[[], Sequence[Any]]
 """Runs the model once on the prepared inputs; returns its outputs in order.
 
@@ -48,8 +55,12 @@ def measure(job: Job, prepare: Callable[[str, Mapping[str, NDArray[Any]], int], 
     run = prepare(job.model, inputs, job.threads)
     outputs = [np.asarray(value.numpy() if hasattr(value, "numpy") else value) for value in run()]
     np.savez(job.outputs, **{str(i): value for i, value in enumerate(outputs)})  # type: ignore[arg-type]
-    for _ in range(WARM_UP):
-        run()
+    with each_busy_thread_bound(sorted(os.sched_getaffinity(0))):
+        warmed = time.perf_counter() + WARM_UP_SHARE * job.seconds
+        for count in itertools.count(1):
+            run()
+            if count >= WARM_UP and time.perf_counter() >= warmed:
+                break
     samples: list[float] = []
     end = time.perf_counter() + job.seconds
     while len(samples) < MIN_SAMPLES or (time.perf_counter() < end and len(samples) < MAX_SAMPLES):
@@ -57,6 +68,31 @@ def measure(job: Job, prepare: Callable[[str, Mapping[str, NDArray[Any]], int], 
         run()
         samples.append(time.perf_counter() - started)
     return {"samples": samples}
+
+
+@contextlib.contextmanager
+def each_busy_thread_bound(cores: Sequence[int]) -> Iterator[None]:
+    """Give the threads that work most inside of the block a core each, for good.
+
+    Two threads of one runtime may otherwise share a core for as long as a measurement takes while another core idles: a
+    worker that its runtime has bound cannot move, and the main thread, which could, never waits in a queue.
+    """
+    before = _worked()
+    yield
+    after = _worked()
+    busiest = sorted(after, key=lambda thread: after[thread] - before.get(thread, 0), reverse=True)
+    for thread, core in zip(busiest, cores, strict=False):
+        with contextlib.suppress(OSError):  # it has ended
+            os.sched_setaffinity(thread, {core})
+
+
+def _worked() -> dict[int, int]:
+    """Nanoseconds that each thread of this process has run; nothing where the system does not tell."""
+    found = {}
+    for task in TASKS.glob("*/schedstat"):
+        with contextlib.suppress(OSError):
+            found[int(task.parent.name)] = int(task.read_text().split()[0])
+    return found
 
 
 def serve(argv: Sequence[str], prepare: Callable[[str, Mapping[str, NDArray[Any]], int], Run]) -> None:

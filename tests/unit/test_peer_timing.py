@@ -1,0 +1,71 @@
+"""How a peer's process times: warm-up, samples, and a core for each thread that works."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from workers.peers import timing
+from workers.peers.timing import Job, each_busy_thread_bound, measure
+
+
+@pytest.fixture
+def cores() -> list[int]:
+    if not timing.TASKS.is_dir():
+        pytest.skip("threads are only told apart on Linux")
+    return sorted(os.sched_getaffinity(0))
+
+
+def spin(seconds: float) -> None:
+    end = os.times().elapsed + seconds
+    while os.times().elapsed < end:
+        pass
+
+
+def test_the_threads_that_work_most_get_a_core_each(cores: list[int]) -> None:
+    seen: dict[str, set[int]] = {}
+    start, stop = threading.Event(), threading.Event()
+
+    def work(name: str, seconds: float) -> None:
+        start.wait(10)
+        spin(seconds)
+        done.release()
+        stop.wait(10)
+        seen[name] = os.sched_getaffinity(0)
+
+    done = threading.Semaphore(0)
+    threads = [threading.Thread(target=work, args=args) for args in (("idle", 0.0), ("busy", 0.3))]
+    for thread in threads:
+        thread.start()
+    with each_busy_thread_bound(cores[:1]):
+        start.set()
+        for _ in threads:
+            assert done.acquire(timeout=10)
+    stop.set()
+    for thread in threads:
+        thread.join(10)
+    assert seen == {"busy": {cores[0]}, "idle": set(cores)}
+    assert os.sched_getaffinity(0) == set(cores), "the main thread only waited"
+
+
+def test_a_job_is_warmed_up_and_sampled(tmp_path: Path) -> None:
+    np.savez(tmp_path / "in.npz", x=np.arange(3.0))
+    runs: list[int] = []
+
+    def prepare(model: str, inputs: object, threads: int):
+        return lambda: [runs.append(1) or np.ones(2)]
+
+    before = os.sched_getaffinity(0)
+    try:
+        found = measure(Job("m", str(tmp_path / "in.npz"), str(tmp_path / "out.npz"), 0.05, 1), prepare)
+    finally:
+        os.sched_setaffinity(0, before)
+    samples = found["samples"]
+    assert timing.MIN_SAMPLES <= len(samples) <= timing.MAX_SAMPLES
+    assert len(runs) >= 1 + timing.WARM_UP + len(samples)
+    with np.load(tmp_path / "out.npz") as out:
+        assert out["0"].tolist() == [1.0, 1.0]
