@@ -52,6 +52,11 @@ class Features:
         rows = np.repeat(self.offsets[:-1][index] - offsets[:-1], counts) + np.arange(offsets[-1])
         return Features(self.rows[rows], offsets)
 
+    def beside(self, values: Floats) -> Features:
+        """With one more column: ``values``, float64 [programs], in every row of a program."""
+        column = np.repeat(values, self.counts).astype(np.float32)
+        return Features(np.column_stack([self.rows, column]), self.offsets)
+
     def to_bytes(self) -> bytes:
         """NumPy's compressed archive of both arrays."""
         buffer = io.BytesIO()

@@ -25,5 +25,5 @@ DEFAULT_COST_MODEL: Final = "xgboost"
 CONNECTION_FILE: Final = "connection.json"
 """In the data directory of a running ``tunesmith up``: the settings with which another worker joins it."""
 
-FEATURES: Final = "tvm.per_store/1"
-"""The extractor that learned cost models see, and its version; ``workers.tvm_backend.features.VERSION`` is the same."""
+FEATURES: Final = "tvm.per_store+static/1"
+"""What learned cost models see, and its version: TVM's features of each store, and the static model's promise."""

@@ -103,14 +103,18 @@ def static(
     data: Annotated[Path | None, typer.Option(help="Folder of recordings; the shipped ones by default.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("bench-out"),
 ) -> None:
-    """Judge the static model, which sees decisions alone, by recorded latencies. Needs TVM, but no quiet machine."""
+    """Judge the static model, which sees decisions alone, by recorded latencies. Needs TVM, but no quiet machine.
+
+    And what it is worth to a cost model that has it among its features.
+    """
     from benchmarks.replay.workloads import DATA, load_all
     from benchmarks.report import setup, write
     from workers.tvm_backend.warm import warm
 
     warm("llvm")
-    from benchmarks.replay.static import judge, report
+    from benchmarks.replay.static import judge, learned, report, report_learned
 
     judged = [found for recording in load_all(data or DATA) if (found := judge(recording)) is not None]
-    for path in write(report(judged, setup()), out):
-        typer.echo(path)
+    for made in (report(judged, setup()), report_learned(learned(judged), setup("xgboost-cpu"))):
+        for path in write(made, out):
+            typer.echo(path)

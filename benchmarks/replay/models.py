@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.replay.ranking import decision_features
 from benchmarks.report import Report
-from costmodels.base import Floats, TrainingSet
+from costmodels.base import Features, Floats, Ints, TrainingSet
 from costmodels.metrics import Metrics, evaluate, network_top_k_score
 from costmodels.registry import COST_MODELS, make_cost_model
 from tunesmith.testing import score
@@ -47,8 +47,17 @@ def names() -> list[str]:
     return [NOTHING, *COST_MODELS]
 
 
-def run(recording: Recording, model: str, size: int, seed: int) -> Trial:
-    """Learn from ``size`` random points (half of a small space), rank the others."""
+def run(recording: Recording, model: str, size: int, seed: int, promise: Floats | None = None) -> Trial:
+    """Learn from ``size`` random points (half of a small space), rank the others.
+
+    Args:
+        promise: of each point of the space by the static model; where given, it is a feature.
+    """
+
+    def features(numbers: Ints) -> Features:
+        found = decision_features(recording, numbers)
+        return found if promise is None else found.beside(promise[numbers])
+
     rng = np.random.default_rng([seed, size])
     order = rng.permutation(recording.points)
     known, rest = np.split(order, [min(size, len(order) // 2)])
@@ -57,12 +66,12 @@ def run(recording: Recording, model: str, size: int, seed: int) -> Trial:
         scores: Floats = rng.random(len(rest))
     else:
         fitted, started = make_cost_model(model, seed), time.perf_counter()
-        fitted.fit(TrainingSet(decision_features(recording, known), recording.seconds[known],
-                               np.zeros(len(known), dtype=np.int64)))
+        fitted.fit(TrainingSet(features(known), recording.seconds[known], np.zeros(len(known), dtype=np.int64)))
         seconds = time.perf_counter() - started
-        scores, _ = fitted.predict(decision_features(recording, rest))
+        scores, _ = fitted.predict(features(rest))
     metrics = evaluate(scores, latency, np.zeros(len(rest), dtype=np.int64))
-    return Trial(recording, model, size, seed, metrics, scores, latency, seconds)
+    name = model if promise is None else f"{model} + static model"
+    return Trial(recording, name, size, seed, metrics, scores, latency, seconds)
 
 
 def report(trials: Sequence[Trial], setup: dict[str, str]) -> Report:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.replay import models
 from benchmarks.report import Report
 from tunesmith.analysis.prior import StaticPrior
 from tunesmith.errors import InvalidInput
+from tunesmith.names import DEFAULT_COST_MODEL
 from tunesmith.operators import parse_operator
 from tunesmith.search.base import Prior
 from tunesmith.search.construction import construct
@@ -23,6 +26,8 @@ from workers.tvm_backend.static import device_of
 FIRST = 10
 """Measurements after which the construction is judged."""
 SEEDS = 5
+SIZES = (16, 32, 64, 128)
+"""Programs that cost models learn from."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,7 @@ class Judged:
         correlation: Spearman's, of estimates and latencies over the points with both.
         first: best of the first points of a construction over the optimum, mean over seeds.
         chance: the same of as many random points, as expected.
+        promise: of each point of the space, see :meth:`StaticPrior.promise`.
     """
 
     recording: Recording
@@ -43,6 +49,7 @@ class Judged:
     correlation: float
     first: float
     chance: float
+    promise: Floats
 
 
 def judge(recording: Recording) -> Judged | None:
@@ -60,7 +67,19 @@ def judge(recording: Recording) -> Judged | None:
     return Judged(
         recording, float((~np.isnan(guess)).mean()), float(np.isinf(guess).mean()),
         spearman(guess[both], seconds[both]), _first(recording, prior), _chance(seconds) / recording.optimum,
+        prior.promise(recording.space.at(np.arange(recording.space.size))),
     )  # fmt: skip
+
+
+def learned(judged: Sequence[Judged], sizes: Sequence[int] = SIZES, seeds: int = SEEDS) -> list[models.Trial]:
+    """The default cost model on each space, with the static model's promise among the features and without.
+
+    Args:
+        sizes: programs that it learns from.
+        seeds: draws of them.
+    """
+    return [models.run(j.recording, DEFAULT_COST_MODEL, size, seed, promise)
+            for j in judged for promise in (None, j.promise) for size in sizes for seed in range(seeds)]
 
 
 def spearman(a: Floats, b: Floats) -> float:
@@ -115,3 +134,9 @@ def report(judged: Sequence[Judged], setup: dict[str, str]) -> Report:
     columns = ("space", "points", "estimated, %", "refused, %", "rank correlation", "first ten / optimum",
                "ten random / optimum")
     return Report("replay-static", "The static model, replayed", summary, columns, rows, setup)
+
+
+def report_learned(trials: Sequence[models.Trial], setup: dict[str, str]) -> Report:
+    """What the promise is worth to a cost model."""
+    return dataclasses.replace(models.report(trials, setup), name="replay-static-models",
+                               title="Cost models with the static model's promise and without")

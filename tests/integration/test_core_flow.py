@@ -32,6 +32,7 @@ from tunesmith.messages import (
     ProposeRound,
     TrainCostModel,
 )
+from tunesmith.names import FEATURES
 from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.states import JobState, ModelState, RoundState, WorkState
 from tunesmith.targets import Target
@@ -39,7 +40,6 @@ from tunesmith.types import Candidate, FailureKind
 from workers.core import ingest, prepare, record, search, train
 from workers.core.context import Context
 from workers.core.features import BatchFeatures
-from workers.tvm_backend.features import VERSION
 from workers.tvm_backend.static import prior_of
 
 
@@ -69,7 +69,7 @@ def kinds(context: Context) -> list[str]:
 
 def train_now(context: Context, job_id: str = "j1") -> str:
     with context.sessions.begin() as session:
-        model = cost_models.enqueue(session, session.get_one(Job, job_id), VERSION)
+        model = cost_models.enqueue(session, session.get_one(Job, job_id), FEATURES)
     assert train.run(context, TrainCostModel(cost_model_id=model.id, attempt=1))
     return model.id
 
@@ -169,7 +169,7 @@ def test_every_message_twice_does_its_work_once(sqlite_context: Context) -> None
     core_flow.report(context, batch)
     core_flow.report(context, batch)
     with context.sessions.begin() as session:
-        model = cost_models.enqueue(session, session.get_one(Job, "j1"), VERSION)
+        model = cost_models.enqueue(session, session.get_one(Job, "j1"), FEATURES)
     assert train.run(context, TrainCostModel(cost_model_id=model.id, attempt=1))
     assert not train.run(context, TrainCostModel(cost_model_id=model.id, attempt=1))
     with context.readers() as session:
@@ -182,7 +182,7 @@ def test_features_of_a_batch_are_those_of_its_candidates(sqlite_context: Context
     core_flow.import_and_prepare(sqlite_context)
     batch = core_flow.propose(sqlite_context, size=4)
     found = BatchFeatures.load(sqlite_context.blobs, batch.features_blob)
-    assert found.version == VERSION
+    assert found.version == FEATURES
     assert found.index.tolist() == [1, 2, 3, 4]
     assert len(found.features) == 4
 

@@ -17,7 +17,7 @@ from workers.tvm_backend.warm import warm
 
 warm("llvm")
 
-from benchmarks.replay.static import Judged, judge, report, spearman  # noqa: E402
+from benchmarks.replay.static import Judged, judge, learned, report, report_learned, spearman  # noqa: E402
 from workers.tvm_backend import importing, prepare, space, tasks  # noqa: E402
 from workers.tvm_backend.static import device_of, prior_of  # noqa: E402
 
@@ -54,6 +54,15 @@ def test_the_model_ranks_what_was_measured(name: str) -> None:
 def test_the_report_has_a_line_for_each() -> None:
     rows = report([judged(name) for name in FLOORS], {}).rows
     assert [row[0] for row in rows] == list(FLOORS)
+
+
+def test_a_cost_model_that_has_its_promise_ranks_better() -> None:
+    trials = learned([judged(name) for name in FLOORS], sizes=(32,), seeds=3)
+    plain, wiser = ([t.metrics.pairwise for t in trials if t.model == name]
+                    for name in ("xgboost", "xgboost + static model"))
+    assert len(plain) == len(wiser) == 3 * len(FLOORS)
+    assert np.mean(wiser) > np.mean(plain) + 0.02
+    assert [row[0] for row in report_learned(trials, {}).rows] == ["xgboost", "xgboost + static model"]
 
 
 def test_rank_correlation() -> None:

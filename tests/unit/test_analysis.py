@@ -320,6 +320,19 @@ def test_a_prior_knows_what_has_a_nest() -> None:
     assert len(StaticPrior(space, source, AVX512)(batch.take(slice(0)))) == 0
 
 
+def test_a_promise_holds_estimates_against_the_best() -> None:
+    space = Space([Sketch("s", (*marked()[1], ComputeLocation(-1, 0)))])
+    prior, batch = StaticPrior(space, Source(), AVX512), space.sample(np.random.default_rng(0), 64)
+    found, promise = prior(batch), prior.promise(batch)
+    known = np.isfinite(found)
+    assert (np.isnan(promise) == np.isnan(found)).all()
+    assert np.allclose(promise[known] * found[known], promise[known][0] * found[known][0])
+    assert 0.5 < promise[known].max() <= 1.0, "of a thousand others one is as good"
+    assert (promise[np.isinf(found)] == 0).all()
+    unknown = space.at(np.flatnonzero(space.at(np.arange(space.size)).choice[:, 3] == 1))
+    assert np.isnan(prior.promise(unknown)).all()
+
+
 def test_constraints_that_refuse_everything_are_passed_over() -> None:
     nest, knobs = marked()
     space = Space([Sketch("s", knobs)])

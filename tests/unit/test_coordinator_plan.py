@@ -68,7 +68,7 @@ def test_a_task_has_one_proposal_at_a_time() -> None:
 def test_a_task_keeps_its_devices_busy_and_no_more() -> None:
     for slots, in_flight, more in ((1, 1, 1), (1, 2, 0), (3, 3, 1), (3, 4, 0), (0, 2, 0)):
         alone = task(1, rounds=4, history=(1.0,) * 2, in_flight=in_flight)
-        assert len(opened(plan(snap(replace(job(tasks=0), tasks=(alone,)), slots=slots)))) == more
+        assert len(opened(plan(snap(replace(job(tasks=0, budget_trials=512), tasks=(alone,)), slots=slots)))) == more
     busy = task(1, rounds=4, history=(1.0,) * 2, in_flight=2)
     (other,) = opened(plan(snap(replace(job(tasks=0), tasks=(busy, task(2, rounds=1, history=(1.0,)))))))
     assert other.task == 2
@@ -211,10 +211,10 @@ def test_training_follows_the_records() -> None:
         learned = job(cost_model="xgboost", training=TrainingSnapshot(**values))
         return act.StartTraining("a") in plan(snap(learned))
 
-    assert not trains(records=31)
-    assert trains(records=32)
-    assert not trains(records=64, trained_on=33)
-    assert trains(records=65, trained_on=33)
+    assert not trains(records=11)
+    assert trains(records=12)
+    assert not trains(records=44, trained_on=33)
+    assert trains(records=45, trained_on=33)
     assert not trains(records=1100, trained_on=1000)
     assert trains(records=1200, trained_on=1000)
     assert not trains(records=64, under_way=True)
@@ -234,8 +234,30 @@ def test_the_first_cost_model_is_waited_for_while_the_device_is_busy() -> None:
     assert rounds(0, records=32), "an idle device is worse"
     assert rounds(1, slots=2, records=32)
     assert rounds(1, records=640, failures=3)
-    assert [r.size for r in rounds(1, records=31)] == [16]
+    assert [r.size for r in rounds(1, records=11)] == [16]
     assert [r.size for r in rounds(1, records=80, trained_on=32, under_way=True)] == [32]
+
+
+def test_where_trials_are_few_a_batch_knows_the_one_before() -> None:
+    def rounds(in_flight: int, slots: int = 1, training: TrainingSnapshot | None = None, **values: object) -> int:
+        alone = task(1, rounds=4, trials=64, history=(1.0,) * 2, in_flight=in_flight)
+        learning = job(tasks=0, cost_model="xgboost", training=training or TrainingSnapshot(), **values)
+        return len(opened(plan(snap(replace(learning, tasks=(alone,)), slots=slots))))
+
+    few: dict[str, object] = {"budget_trials": 128}
+    assert rounds(0, **few)
+    assert not rounds(1, **few)
+    assert rounds(1, slots=2, **few)
+    assert rounds(1, budget_trials=192), "many trials: the device should not wait"
+    assert rounds(1, budget_trials=128, budget_seconds=40.0, verify=False), "time is what ends it"
+    assert rounds(1, budget_trials=None, budget_seconds=60.0)
+    due = TrainingSnapshot(records=64, trained_on=33)
+    fitting = TrainingSnapshot(records=55, trained_on=48, under_way=True)
+    assert not rounds(0, training=due, **few)
+    assert not rounds(0, training=fitting, **few)
+    assert rounds(0, training=TrainingSnapshot(records=55, trained_on=48), **few)
+    assert rounds(0, training=TrainingSnapshot(records=64, failures=3), **few)
+    assert rounds(0, training=fitting, budget_trials=192)
 
 
 @dataclass

@@ -35,6 +35,11 @@ def test_features_take_concat_and_bytes(features: Features, data: st.DataObject)
     assert (again.offsets == features.offsets).all()
     double = Features.concat([features, features])
     assert double.counts.tolist() == [*features.counts, *features.counts]
+    if len(features):
+        wider = features.beside(np.arange(len(features)) / 2)
+        assert (wider.rows[:, :-1] == features.rows).all()
+        assert [set(wider.rows[a:b, -1]) for a, b in zip(wider.offsets, wider.offsets[1:], strict=False)] == [
+            {i / 2} for i in range(len(features))]
 
 
 def test_broken_features_are_refused() -> None:

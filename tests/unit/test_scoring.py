@@ -66,6 +66,25 @@ def test_few_points_under_one_hold_of_the_lease_and_one_question_to_the_model(tm
     assert (scores.mean[~valid] == 0).all()
 
 
+class Sketchy:
+    """A static model that only looks at the sketch."""
+
+    def promise(self, batch: Batch) -> np.ndarray:
+        return batch.sketch + 0.5
+
+
+def test_the_static_models_promise_is_the_last_feature(tmp_path: Path) -> None:
+    task, lease = Points(matmul_space(), invalid=0.5), HostLease(tmp_path / "lease")
+    batch = task.space.sample(np.random.default_rng(0), 20)
+    for prior in (Sketchy(), None):
+        features, valid = Scorer(task, None, lease, lambda: None, prior).features(batch)  # type: ignore[arg-type]
+        assert features is not None
+        canonical = task.resolve(batch)[0].take(valid)
+        assert np.allclose(features.rows[:, 0], task.latency(canonical))
+        wanted = prior.promise(canonical) if prior else np.full(valid.sum(), np.nan)
+        assert np.array_equal(features.rows[:, 1], wanted.astype(np.float32), equal_nan=True)
+
+
 def test_without_a_model_features_are_only_made_on_request(tmp_path: Path) -> None:
     task = Points(matmul_space(), invalid=0.5)
     scorer = Scorer(task, None, HostLease(tmp_path / "lease"), lambda: None)  # type: ignore[arg-type]

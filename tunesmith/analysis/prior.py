@@ -21,6 +21,8 @@ PROBED = 256
 """Random points that show this share."""
 PIECE = 2048
 """Points that are estimated in one go."""
+COMPARED = 1024
+"""Random points whose best estimate the others are held against."""
 
 Unit = Callable[[], contextlib.AbstractContextManager[None]]
 
@@ -56,6 +58,19 @@ class StaticPrior:
         if refused.any() and self._trusted:
             out[refused] = np.inf
         return out
+
+    def promise(self, batch: Batch) -> Floats:
+        """How good points are by their estimates: the best one of some random points over each, float64 [n].
+
+        About 1 is as good as those get, whatever the workload; 0 is not worth a try, NaN stands where nothing is known.
+        """
+        return np.asarray(self._best / self(batch))
+
+    @functools.cached_property
+    def _best(self) -> float:
+        found = self(self._space.sample(np.random.default_rng(0), COMPARED))
+        known = found[np.isfinite(found)]
+        return float(known.min()) if len(known) else float("nan")
 
     @functools.cached_property
     def _trusted(self) -> bool:

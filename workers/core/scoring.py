@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from costmodels.base import CostModel, Features
-from tunesmith.space.base import Batch, Bools, Scores
+from tunesmith.analysis.prior import StaticPrior
+from tunesmith.space.base import Batch, Bools, Floats, Scores
 from tunesmith.space.space import concat
 from workers.sandbox.lease import HostLease
 from workers.tvm_backend.space import TraceSpace
@@ -19,15 +20,20 @@ CHUNK = 4
 class Scorer:
     """Scores points of one space; the host lease is shared chunk by chunk, so that a kernel never waits for long.
 
+    The model sees what the extractor says of a program and, as a last column, what the static model promises of it:
+    with few measurements that tells more than all the others.
+
     Args:
         model: ranks; None means that every valid point is equally good and features are not needed.
         check: called between chunks; raises when the search should stop.
+        prior: the static model of the space, where there is one.
     """
 
     def __init__(
-        self, space: TraceSpace, model: CostModel | None, lease: HostLease, check: Callable[[], None]
-    ) -> None:
-        self.space, self.model = space, model
+        self, space: TraceSpace, model: CostModel | None, lease: HostLease, check: Callable[[], None],
+        prior: StaticPrior | None = None,
+    ) -> None:  # fmt: skip
+        self.space, self.model, self.prior = space, model, prior
         self._lease, self._check = lease, check
 
     def __call__(self, batch: Batch) -> Scores:
@@ -59,7 +65,14 @@ class Scorer:
                     resolved, mask = self.space.resolve(piece)
             points.append(resolved)
             valid.append(mask)
-        return concat(points), (Features.concat(found) if found else None), np.concatenate(valid)
+        canonical, mask = concat(points), np.concatenate(valid)
+        if not found:
+            return canonical, None, mask
+        return canonical, Features.concat(found).beside(self._promise(canonical.take(mask))), mask
+
+    def _promise(self, batch: Batch) -> Floats:
+        """See :meth:`StaticPrior.promise`; NaN everywhere without a static model."""
+        return np.full(len(batch), np.nan) if self.prior is None else self.prior.promise(batch)
 
     def _pieces(self, batch: Batch) -> Iterator[Batch]:
         for start in range(0, len(batch), CHUNK):

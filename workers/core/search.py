@@ -17,8 +17,10 @@ from db.engine import transact
 from db.models import Batch, CostModelRow, Job, JobTask, Round, TargetRow, WorkloadRow
 from db.repositories import cost_models, devices, events, job_tasks, models, records, sketches
 from db.repositories.work import transition, utcnow
+from tunesmith.analysis.prior import StaticPrior
 from tunesmith.messages import Calibration, ProposeRound
-from tunesmith.search.base import Prior, Searcher
+from tunesmith.names import FEATURES
+from tunesmith.search.base import Searcher
 from tunesmith.search.registry import make_searcher
 from tunesmith.space import base as points
 from tunesmith.states import RoundState
@@ -29,7 +31,6 @@ from workers.core.context import Context
 from workers.core.features import BatchFeatures
 from workers.core.leased import Lease, run_leased
 from workers.core.scoring import Scorer
-from workers.tvm_backend.features import VERSION as FEATURES
 from workers.tvm_backend.space import SketchBody, TraceSpace
 from workers.tvm_backend.static import prior_of
 from workers.tvm_backend.warm import warm
@@ -106,11 +107,11 @@ def propose(context: Context, lease: Lease, subject: Subject, started: float) ->
     searcher.suggest(similar)
     searcher.tell([*seeds, *(records.measurement(row) for row in news)])
     model = _load(context, model_row) if model_row else None
-    scorer = Scorer(space, model, context.lease, lease.check)
+    prior = _prior(context, lease, subject, space, calibration)
+    scorer = Scorer(space, model, context.lease, lease.check, prior)
     first = [Candidate(None)] if subject.round.baseline else []
     again = _champions(seeds, subject.round.size) if subject.round.baseline else []
     wanted = subject.round.size - len(again)
-    prior = _prior(context, lease, subject, space, calibration)
     asked = searcher.ask(wanted, pending, scorer, prior) if wanted else []
     candidates = (*first, *again, *asked)
     predictions, blob = _describe(context, scorer, candidates)
@@ -137,7 +138,7 @@ def _space(context: Context, subject: Subject) -> TraceSpace:
 
 def _prior(
     context: Context, lease: Lease, subject: Subject, space: TraceSpace, calibration: dict[str, Any] | None
-) -> Prior | None:
+) -> StaticPrior | None:
     """The static model, for the device of the class that was calibrated last."""
 
     @contextmanager

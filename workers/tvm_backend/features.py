@@ -11,7 +11,6 @@ from tvm.s_tir import meta_schedule as ms
 
 from workers.tvm_backend.candidates import Replayer
 
-VERSION = "tvm.per_store/1"
 WIDTH = 164
 """Columns of a store's features."""
 

@@ -67,10 +67,8 @@ def round_size(job: JobSnapshot, warm: bool) -> int:
     ``ROUNDS_PER_TASK`` large ones of each task, from the first cost model on and until the last seconds.
     """
     expected = _expected_trials(job)
-    tunable = sum(task.tunable for task in job.tasks) or 1
-    roomy = expected is not None and expected >= ROUNDS_PER_TASK * LARGE_ROUND_SIZE * tunable
     learnt = job.cost_model == "none" or job.training.trained_on > 0
-    size = LARGE_ROUND_SIZE if roomy and learnt else ROUND_SIZE
+    size = LARGE_ROUND_SIZE if _roomy(job) and learnt else ROUND_SIZE
     seconds = seconds_left(job)
     if seconds is not None:
         size = max(min(size, int(seconds * pace(job)) - job.trials_in_flight), ROUND_SIZE)
@@ -80,6 +78,21 @@ def round_size(job: JobSnapshot, warm: bool) -> int:
         size = max(MIN_ROUND_SIZE, min(size, int(spare / unseen)))
     left = trials_left(job)
     return size if left is None else min(size, left)
+
+
+def sparing(job: JobSnapshot) -> bool:
+    """True where the job ends after a few trials, and not after some time.
+
+    Then a task's next batch should know what came of the one before, though a device may wait for it.
+    """
+    return job.budget_trials is not None and _expected_trials(job) == job.budget_trials and not _roomy(job)
+
+
+def _roomy(job: JobSnapshot) -> bool:
+    """True where each task gets ``ROUNDS_PER_TASK`` large rounds."""
+    expected = _expected_trials(job)
+    tunable = sum(task.tunable for task in job.tasks) or 1
+    return expected is not None and expected >= ROUNDS_PER_TASK * LARGE_ROUND_SIZE * tunable
 
 
 def _expected_trials(job: JobSnapshot) -> float | None:

@@ -53,10 +53,12 @@ def next_round(job: JobSnapshot, slots: int) -> tuple[OpenRound, JobSnapshot] | 
 
     A task that is being proposed for is left out: its next batch should know the one before. So is a task with a
     round for each of the ``slots`` devices and one more, which keeps them busy: a batch proposed still earlier would
-    know less; and so is one that its alternative, or its direct task, has outrun. The job's allocator chooses among the
-    others; allocators visit every task once before anything else.
+    know less, and where trials are few not even that one is opened; and so is one that its alternative, or its direct
+    task, has outrun. The job's allocator chooses among the others; allocators visit every task once before anything
+    else.
     """
-    full = {task.id for task in job.tasks if task.proposing or task.in_flight > max(slots, 1)}
+    most = max(slots, 1) + (0 if budget.sparing(job) else 1)
+    full = {task.id for task in job.tasks if task.proposing or task.in_flight >= most}
     free = {task.id for task in open_tasks(job)} - full
     size = budget.round_size(job, warm=all(task.rounds for task in job.tasks if task.tunable))
     if not free or size < 1:

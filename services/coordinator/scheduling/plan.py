@@ -13,7 +13,8 @@ from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot
 from tunesmith.errors import MeasurementFailed
 from tunesmith.states import JobState, ModelState, WorkState
 
-MIN_TRAINING_RECORDS = 32
+MIN_TRAINING_RECORDS = 12
+"""Of a round of 16 some fail. So few suffice because the static model's promise is among the features."""
 TRAINING_GROWTH = 0.2
 MAX_TRAINING_FAILURES = 3
 
@@ -56,7 +57,7 @@ def plan(snapshot: Snapshot, limits: Limits | None = None) -> list[act.Action]:
         if job.state is JobState.RUNNING:
             actions += _train(job)
             going_on = _stop_reason(job) is None and budget.time_for_a_round(job)
-            if going_on and not _first_model_is_worth_a_wait(job, snapshot.slots.get(job.device_class, 0)):
+            if going_on and not _model_is_worth_a_wait(job, snapshot.slots.get(job.device_class, 0)):
                 open_jobs.append(job)
     actions += _fill(open_jobs, snapshot, limits, load)
     return actions
@@ -149,11 +150,15 @@ def _train(job: JobSnapshot) -> Iterator[act.Action]:
         yield act.StartTraining(job.id)
 
 
-def _first_model_is_worth_a_wait(job: JobSnapshot, slots: int) -> bool:
-    """True while the job's first cost model is being fitted and its devices are busy: a batch proposed now would be
-    blind, and the fit takes a fraction of a round."""
+def _model_is_worth_a_wait(job: JobSnapshot, slots: int) -> bool:
+    """True while a cost model is being fitted that the next batch should have; a fit takes a fraction of a round.
+
+    That is the job's first one while its devices are busy, because a batch proposed now would be blind; and every one
+    where trials are few.
+    """
     soon = job.training.under_way or next(_train(job), None) is not None
-    return soon and not job.training.trained_on and job.rounds_in_flight >= max(slots, 1)
+    first = not job.training.trained_on and job.rounds_in_flight >= max(slots, 1)
+    return soon and (first or budget.sparing(job))
 
 
 def _fill(jobs: list[JobSnapshot], snapshot: Snapshot, limits: Limits, load: _Load) -> Iterator[act.Action]:
