@@ -50,12 +50,13 @@ class Job:
 
 def measure(job: Job, prepare: Callable[[str, Mapping[str, NDArray[Any]], int], Run]) -> dict[str, Any]:
     """Load, run once for the outputs, then time; returns ``{"samples": [seconds, …]}``."""
+    cores = sorted(os.sched_getaffinity(0))  # now: a runtime may leave this thread a single one
     with np.load(job.inputs) as file:
         inputs = {name: file[name] for name in file.files}
     run = prepare(job.model, inputs, job.threads)
     outputs = [np.asarray(value.numpy() if hasattr(value, "numpy") else value) for value in run()]
     np.savez(job.outputs, **{str(i): value for i, value in enumerate(outputs)})  # type: ignore[arg-type]
-    with each_busy_thread_bound(sorted(os.sched_getaffinity(0))):
+    with each_busy_thread_bound(cores):
         warmed = time.perf_counter() + WARM_UP_SHARE * job.seconds
         for count in itertools.count(1):
             run()
