@@ -72,6 +72,19 @@ def test_equal_time_is_told_by_seed_with_the_goal_and_the_means():
     assert means["kernels ratio"] == pytest.approx(2.0)
 
 
+def test_a_run_with_less_time_says_so():
+    def text(seconds):
+        entries = (entry("metaschedule-64", 0, 1.2, tuned_seconds=80.0), entry("tunesmith", 0, 1.0, tuned_seconds=seconds))
+        return next(r.summary for r in figures.reports([outcome(*entries), FULL], {}) if r.name == figures.EQUAL_TIME)
+
+    assert text(79.0) == figures.EQUAL_TEXT
+    assert text(20.0) == figures.EQUAL_TEXT, "in one of them it had all"
+    short = replace(FULL, entries=[replace(e, tuned_seconds=e.tuned_seconds and e.tuned_seconds / 2) if
+                                   e.runtime == "tunesmith" else e for e in FULL.entries])
+    (made,) = [r for r in figures.reports([short], {}) if r.name == figures.EQUAL_TIME]
+    assert made.summary.endswith("Tunesmith had less: 49% to 49% of that time (`--seconds`).")
+
+
 def test_near_the_limit_half_of_metaschedules_latency_is_not_asked_for():
     entries = (entry("metaschedule-64", 0, 1.2), entry("tunesmith", 0, 1.0))
     one, _ = tables(outcome(*entries))["operators-equal-time"]
