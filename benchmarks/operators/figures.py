@@ -183,7 +183,8 @@ def _time_text(rows: Sequence[tuple[Any, ...]]) -> str:
     parts = [row[3] / row[2] for row in rows if all(isinstance(value, float) for value in row[2:4])]
     if not parts or max(parts) >= GIVEN:
         return EQUAL_TEXT
-    return f"{EQUAL_TEXT}\n\nIn this run Tunesmith had less: {min(parts):.0%} to {max(parts):.0%} of that time (`--seconds`)."
+    less = f"In this run Tunesmith had less: {min(parts):.0%} to {max(parts):.0%} of that time (`--seconds`)."
+    return f"{EQUAL_TEXT}\n\n{less}"
 
 
 def _against(theirs: float | None, ours: float | None, limit: float | None, goal: bool = True) -> tuple[Any, ...]:

@@ -74,8 +74,9 @@ def test_equal_time_is_told_by_seed_with_the_goal_and_the_means():
 
 def test_a_run_with_less_time_says_so():
     def text(seconds):
-        entries = (entry("metaschedule-64", 0, 1.2, tuned_seconds=80.0), entry("tunesmith", 0, 1.0, tuned_seconds=seconds))
-        return next(r.summary for r in figures.reports([outcome(*entries), FULL], {}) if r.name == figures.EQUAL_TIME)
+        one = outcome(entry("metaschedule-64", 0, 1.2, tuned_seconds=80.0),
+                      entry("tunesmith", 0, 1.0, tuned_seconds=seconds))  # fmt: skip
+        return next(r.summary for r in figures.reports([one, FULL], {}) if r.name == figures.EQUAL_TIME)
 
     assert text(79.0) == figures.EQUAL_TEXT
     assert text(20.0) == figures.EQUAL_TEXT, "in one of them it had all"
