@@ -33,6 +33,24 @@ def test_a_good_prior_constructs_good_points_that_differ() -> None:
                 assert (made.choice[a] != made.choice[b]).sum() >= APART
 
 
+def test_every_sketch_has_a_turn_before_any_has_two() -> None:
+    task = SyntheticTask(matmul_space(), seed=2)
+    count = len(task.space.sketches)
+
+    def unfair(batch: Batch) -> Floats:
+        return exact(task)(batch) * np.where(batch.sketch == 0, 1.0, 2.5)
+
+    made = construct(task.space, unfair, np.random.default_rng(0), 10)
+    assert sorted(made.sketch[:count]) == list(range(count))
+    assert (made.sketch[count:] == 0).any(), "then the best come first again"
+
+    def hopeless(batch: Batch) -> Floats:
+        return exact(task)(batch) * np.where(batch.sketch == 0, 1.0, 1000.0)
+
+    made = construct(task.space, hopeless, np.random.default_rng(0), 6)
+    assert (made.sketch[:4] == 0).all(), "one that is expected to be far behind waits"
+
+
 def test_a_small_space_is_taken_whole() -> None:
     task = SyntheticTask(tiny_space())
     made = construct(task.space, exact(task), np.random.default_rng(0), task.space.size + 5)

@@ -31,7 +31,8 @@ APART = 2
 def construct(space: Space, prior: Prior, rng: np.random.Generator, n: int) -> Batch:
     """Up to ``n`` distinct points that the prior thinks best, unlike each other; none where it knows none.
 
-    Every other one is that of the sketch whose turn it is, by the best that the prior expects of each.
+    First each sketch that is worth it has a turn, by the best that the prior expects of it, then every other one is the
+    best of all.
     """
     pool = space.at(rng.permutation(space.size)) if space.size <= DRAWN else space.sample(rng, DRAWN)
     if np.isnan(prior(pool.take(slice(0, PROBED)))).all():
@@ -82,15 +83,16 @@ def _expected(space: Space, pool: Batch, cost: Floats) -> Floats:
 
 
 def _unlike(space: Space, pool: Batch, share: Floats, n: int) -> Ints:
-    """Rows of a sorted pool, alternately the best and the best of the sketch whose turn it is, each not too near to one
-    that was taken before; then whatever is left."""
+    """Rows of a sorted pool, each not too near to one that was taken before; then whatever is left.
+
+    They are the best of the sketch whose turn it is, and once each sketch that is worth a turn had one, every other row
+    is the best of all: a prior may be unfair to a sketch.
+    """
     left, taken = np.ones(len(pool), dtype=np.bool_), list[int]()
     count = np.zeros(len(share), dtype=np.int64)
     while left.any() and len(taken) < n:
-        wanted = left
-        if len(taken) % 2:
-            open_ = np.bincount(pool.sketch[left], minlength=len(share)) > 0
-            wanted = left & (pool.sketch == turn(share, count, open_))
+        next_ = turn(share, count, np.bincount(pool.sketch[left], minlength=len(share)) > 0)
+        wanted = left & (pool.sketch == next_) if len(taken) % 2 or not count[next_] else left
         row = int(np.argmax(wanted))
         mine = pool.sketch[row]
         taken.append(row)
