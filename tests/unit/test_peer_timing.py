@@ -7,17 +7,9 @@ import threading
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from workers.peers import timing
 from workers.peers.timing import Job, each_busy_thread_bound, measure
-
-
-@pytest.fixture
-def cores() -> list[int]:
-    if not timing.TASKS.is_dir():
-        pytest.skip("threads are only told apart on Linux")
-    return sorted(os.sched_getaffinity(0))
 
 
 def spin(seconds: float) -> None:
@@ -26,7 +18,8 @@ def spin(seconds: float) -> None:
         pass
 
 
-def test_the_threads_that_work_most_get_a_core_each(cores: list[int]) -> None:
+def test_the_threads_that_work_most_get_a_core_each() -> None:
+    cores = sorted(os.sched_getaffinity(0))
     seen: dict[str, set[int]] = {}
     start, stop = threading.Event(), threading.Event()
 
