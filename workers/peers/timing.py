@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 WARM_UP = 2
 """Runs at least, before threads are told apart."""
 WARM_UP_SHARE = 0.1
-"""Of the time for samples that warming up takes at most, where runs are short."""
+"""Of the time for samples: so long runs go on before, where they are short."""
 MIN_SAMPLES, MAX_SAMPLES = 5, 2000
 TASKS = Path("/proc/self/task")
 """Linux's threads of this process."""
