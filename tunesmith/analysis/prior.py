@@ -17,12 +17,10 @@ from tunesmith.space.space import Space
 
 TRUSTED = 0.98
 """Where constraints refuse a larger share of a space's points, they are passed over: they do not fit there."""
-PROBED = 256
-"""Random points that show this share."""
 PIECE = 2048
 """Points that are estimated in one go."""
 COMPARED = 1024
-"""Random points whose best estimate the others are held against."""
+"""Random points that show this share, and whose best estimate the others are held against."""
 
 Unit = Callable[[], contextlib.AbstractContextManager[None]]
 
@@ -68,14 +66,17 @@ class StaticPrior:
 
     @functools.cached_property
     def _best(self) -> float:
-        found = self(self._space.sample(np.random.default_rng(0), COMPARED))
-        known = found[np.isfinite(found)]
+        found, refused = self._sampled
+        known = found[np.isfinite(found) & ~(refused & self._trusted)]
         return float(known.min()) if len(known) else float("nan")
 
-    @functools.cached_property
+    @property
     def _trusted(self) -> bool:
-        _, refused = self._judge(self._space.sample(np.random.default_rng(0), PROBED))
-        return bool(refused.mean() <= TRUSTED)
+        return bool(self._sampled[1].mean() <= TRUSTED)
+
+    @functools.cached_property
+    def _sampled(self) -> tuple[Floats, Bools]:
+        return self._judge(self._space.sample(np.random.default_rng(0), COMPARED))
 
     def _judge(self, batch: Batch) -> tuple[Floats, Bools]:
         """Estimates, and which points the constraints refuse."""
@@ -93,10 +94,10 @@ class StaticPrior:
         return out, refused
 
     def _groups(self, rows: Ints, body: Sketch, choice: Ints) -> list[tuple[Ints, tuple[int, ...]]]:
-        """Rows that share a nest, and what decides it."""
+        """Rows that share a nest, and what decides it, in the order of their first rows: not every nest may be made."""
         places = self._source.structural(body.hash)
         if not places:
             return [(rows, ())]
         decided = np.stack([body.knobs[place].values(choice[rows, place])[:, 0] for place in places], axis=1)
-        kinds, member = np.unique(decided, axis=0, return_inverse=True)
-        return [(rows[member.reshape(-1) == number], tuple(kind)) for number, kind in enumerate(kinds.tolist())]
+        kinds, first, member = np.unique(decided, axis=0, return_index=True, return_inverse=True)
+        return [(rows[member.reshape(-1) == number], tuple(kinds[number].tolist())) for number in np.argsort(first)]

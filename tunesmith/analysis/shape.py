@@ -122,20 +122,25 @@ class Shape:
         return sizes.reshape(-1, 1)
 
     @functools.cached_property
-    def nested(self) -> list[Floats]:
-        """:meth:`ranges` of all loops from each place inwards, from all of them to none."""
-        out = [np.ones((len(self.block.axes), self.n))]
-        for at in reversed(range(len(self.block.loops))):
-            inner = out[-1].copy()
-            for axis in self.block.loops[at].axes:
-                inner[axis] *= self.extents[at]
-            out.append(np.minimum(inner, self._limits))
-        return out[::-1]
+    def nested(self) -> Floats:
+        """:meth:`ranges` of all loops from each place inwards, from all of them to none, float64 [places, axes, n]."""
+        loops = self.block.loops
+        out = np.ones((len(loops) + 1, len(self.block.axes), self.n))
+        for at in reversed(range(len(loops))):
+            out[at] = out[at + 1]
+            for axis in loops[at].axes:
+                out[at, axis] *= self.extents[at]
+            np.minimum(out[at], self._limits, out=out[at])
+        return out
 
     def footprint(self, access: Access, ranges: Floats) -> Footprint:
-        """What is touched while the axes take ``ranges``; contiguous dimensions share their lines."""
-        buffer = self.buffers[access.buffer]
-        elements, outer, run, whole = np.ones(self.n), np.ones(self.n), np.ones(self.n), np.ones(self.n, np.bool_)
+        """What is touched while the axes take ``ranges``; contiguous dimensions share their lines.
+
+        Args:
+            ranges: float64 [..., axes, n]; what is found is [..., n].
+        """
+        buffer, alike = self.buffers[access.buffer], (*ranges.shape[:-2], self.n)
+        elements, outer, run, whole = np.ones(alike), np.ones(alike), np.ones(alike), np.ones(alike, np.bool_)
         for index, size in zip(reversed(access.indices), reversed(buffer.shape), strict=True):
             distance, count = spans(index, ranges, size or np.inf)
             elements = elements * count
@@ -151,22 +156,19 @@ class Shape:
         return bool(axes & set(self.block.loops[at].axes))
 
     @functools.cached_property
-    def loaded(self) -> list[tuple[list[Footprint], list[Floats]]]:
-        """For the write and each read: footprints from each place inwards, and how often each must be fetched anew.
+    def loaded(self) -> list[tuple[Floats, Floats]]:
+        """For the write and each read: bytes that are touched from each place inwards, and how often each must be
+        fetched anew, float64 [places, n].
 
         What a run of loops does not move stays: only loops outside of the innermost moving one count.
         """
         out = []
         for access in (self.block.write, *self.block.reads):
-            again, times = np.ones(self.n), [np.ones(self.n)]
+            times = np.ones_like(self.before)
             for at in range(len(self.block.loops)):
-                if self.moves(access, at):
-                    again = np.where(self.extents[at] > 1, self.before[at + 1], again)
-                times.append(again)
-            touched = [self.footprint(access, self.nested[-1])]
-            for at in reversed(range(len(self.block.loops))):
-                touched.append(self.footprint(access, self.nested[at]) if self.moves(access, at) else touched[-1])
-            out.append((touched[::-1], times))
+                anew = self.moves(access, at) & (self.extents[at] > 1)
+                times[at + 1] = np.where(anew, self.before[at + 1], times[at])
+            out.append((self.footprint(access, self.nested).bytes, times))
         return out
 
     def traffic(self, size: float) -> Floats:
@@ -174,25 +176,24 @@ class Shape:
 
         The outermost loops whose footprints fit together keep what they touch; what is outside fetches it anew.
         """
-        places = len(self.block.loops) + 1
-        out, open_ = np.zeros(self.n), np.ones(self.n, dtype=np.bool_)
-        for at in range(places):
-            held = sum((found[at].bytes for found, _ in self.loaded), np.zeros(self.n))
-            here = open_ & ((held <= size) | (at == places - 1))
-            if here.any():
-                moved = sum((found[at].bytes * times[at] for found, times in self.loaded), np.zeros(self.n))
-                written, times = self.loaded[0]
-                out = np.where(here, moved + written[at].bytes * times[at], out)
-            open_ &= ~here
-        return out
+        touched = [found * times for found, times in self.loaded]
+        fits = np.add.reduce([found for found, _ in self.loaded]) <= size
+        fits[-1] = True
+        moved = np.add.reduce([*touched, touched[0]])
+        return np.asarray(np.take_along_axis(moved, fits.argmax(axis=0)[np.newaxis], axis=0)[0])
 
 
 def spans(index: Index, ranges: Floats, size: float) -> tuple[Floats, Floats]:
-    """Places from the first to the last that an index takes, and how many of them it does take."""
-    distance, count = np.full(ranges.shape[1], float(index.width)), np.full(ranges.shape[1], float(index.width))
+    """Places from the first to the last that an index takes, and how many of them it does take.
+
+    Args:
+        ranges: float64 [..., axes, n]; what is found is [..., n].
+    """
+    count = np.full((*ranges.shape[:-2], ranges.shape[-1]), float(index.width))
+    distance = count
     for axis, stride in index.strides:
-        distance = distance + abs(stride) * (ranges[axis] - 1.0)
-        count = count * ranges[axis]
+        distance = distance + abs(stride) * (ranges[..., axis, :] - 1.0)
+        count = count * ranges[..., axis, :]
     if index.divide > 1:
         distance = np.ceil(distance / index.divide)
     if index.modulo:

@@ -16,8 +16,6 @@ from tunesmith.space.space import Space, concat, first_of_each
 
 DRAWN = 16384
 """Random points to start from; a space with fewer points is taken whole."""
-PROBED = 256
-"""Points that show whether the prior knows any."""
 KEPT = 256
 """Points of each sketch that are improved."""
 STEPS = 4
@@ -35,9 +33,10 @@ def construct(space: Space, prior: Prior, rng: np.random.Generator, n: int) -> B
     best of all.
     """
     pool = space.at(rng.permutation(space.size)) if space.size <= DRAWN else space.sample(rng, DRAWN)
-    if np.isnan(prior(pool.take(slice(0, PROBED)))).all():
+    cost = prior(pool)
+    if np.isnan(cost).all():
         return pool.take(slice(0, 0))
-    pool, cost = _best(space, pool, prior(pool))
+    pool, cost = _best(space, pool, cost)
     for _ in range(STEPS if space.size > DRAWN else 0):
         moved = space.neighbours(rng, pool)
         pool, cost = _best(space, concat([pool, moved]), np.concatenate([cost, prior(moved)]))

@@ -40,6 +40,10 @@ SEEDS = 64
 CHAMPIONS = 3
 """The fastest of them that the task's first batch measures again, so that its figures are this job's own."""
 
+NESTS, NESTS_PER_TRIAL = 16, 8
+"""How many nests the static model may make for a batch, at some 40 ms each: few, while a device waits, and for each
+candidate where trials are what there is too little of."""
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -147,7 +151,9 @@ def _prior(
         with context.lease.shared():
             yield
 
-    return prior_of(space, subject.target, Calibration.model_validate(calibration) if calibration else None, unit)
+    found = Calibration.model_validate(calibration) if calibration else None
+    nests = NESTS if subject.job.budget_trials is None else max(NESTS, NESTS_PER_TRIAL * subject.round.size)
+    return prior_of(space, subject.target, found, unit, nests)
 
 
 def _searcher(subject: Subject, space: TraceSpace) -> tuple[Searcher, int]:

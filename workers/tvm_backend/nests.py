@@ -8,6 +8,7 @@ replay is taken for it (a reduction that was factored has such copies). What a r
 
 from __future__ import annotations
 
+import collections
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -29,8 +30,10 @@ from workers.tvm_backend.extents import common_sizes, resolve
 from workers.tvm_backend.sketch import SketchBody
 from workers.tvm_backend.tags import Tags
 
-MOST = 48
-"""Nests of a space at most, each sketch having its share; many blocks have hundreds of places, at some 20 ms each."""
+MOST = 128
+"""Nests of a space at most, each sketch having its share; many blocks have hundreds of places, at some 40 ms each."""
+LEAST = 2
+"""Nests of a sketch that may be made at a time."""
 REPLAYS, MORE_REPLAYS = 4, 8
 """Vectors of decisions, and how many where few leave it open what a loop follows."""
 TRIALS, PATIENCE = 6, 8
@@ -53,6 +56,13 @@ class Nests:
         self._replayer = replayer
         self._bodies = {body.hash: body for body in bodies}
         self._found: dict[tuple[str, tuple[int, ...]], Nest | None] = {}
+        self._made: collections.Counter[str] = collections.Counter()
+        self._allowed = MOST
+
+    def ration(self, count: int) -> None:
+        """Make at most ``count`` more until this is called again."""
+        each = max(LEAST, count // max(1, len(self._bodies)))
+        self._allowed = max(self._made.values(), default=0) + each
 
     def structural(self, sketch: str) -> tuple[int, ...]:
         """Positions of the compute locations."""
@@ -62,7 +72,8 @@ class Nests:
     def nest(self, sketch: str, decided: tuple[int, ...]) -> Nest | None:
         """The nest of a sketch with its blocks at these locations; None when it is not understood."""
         key = sketch, decided
-        if key not in self._found and sum(one == sketch for one, _ in self._found) < max(4, MOST // len(self._bodies)):
+        if key not in self._found and self._made[sketch] < min(self._allowed, max(LEAST, MOST // len(self._bodies))):
+            self._made[sketch] += 1
             body, places = self._bodies[sketch], self.structural(sketch)
             try:
                 self._found[key] = self._derive(body, dict(zip(places, decided, strict=True)))
@@ -123,8 +134,7 @@ def _nest(body: SketchBody, replays: Sequence[_Replay]) -> Nest:
         tuple(first.block(at, extents) for at in range(len(first.places))), first.buffers,
         tuple(tags.tables.get(at, ()) for at in range(len(body.knobs))), _marks(first, tags),
     )  # fmt: skip
-    for replay, program in zip(replays, programs, strict=True):
-        _check(nest, body, replay.decisions, program)
+    _check(nest, body, [replay.decisions for replay in replays], programs)
     return _common(nest, programs)
 
 
@@ -159,17 +169,21 @@ def _common(nest: Nest, programs: Sequence[Program]) -> Nest:
     return replace(nest, blocks=tuple(blocks), buffers=tuple(buffers))
 
 
-def _check(nest: Nest, body: SketchBody, decisions: Sequence[Decision], program: Program) -> None:
-    """Every extent of a nest is that of the program, and the model can work with it.
+def _check(
+    nest: Nest, body: SketchBody, decisions: Sequence[Sequence[Decision]], programs: Sequence[Program]
+) -> None:  # fmt: skip
+    """Every extent of a nest is that of each program, and the model can work with it.
 
     Raises:
         NotUnderstoodError: one is not.
     """
-    choice = np.array([[int(knob.find([d])[0]) for knob, d in zip(body.knobs, decisions, strict=True)]], dtype=np.int64)
-    values = values_of(nest, body.knobs, choice.reshape(1, -1))
-    for block, place in zip(nest.blocks, program.places, strict=True):
-        for loop, real in zip(block.loops, place.loops, strict=True):
-            if float(extent(values, loop.extent, 1)[0]) != real.extent:
-                raise NotUnderstoodError(f"a loop of {block.name} has {real.extent} steps, not what {loop.extent} says")
-    if not np.isfinite(estimate(nest, body.knobs, choice.reshape(1, -1), ANY_CPU)).all():
+    columns = [knob.find(list(taken)) for knob, taken in zip(body.knobs, zip(*decisions, strict=True), strict=True)]
+    n, choice = len(programs), np.array(columns, dtype=np.int64).reshape(len(columns), len(programs)).T
+    values = values_of(nest, body.knobs, choice)
+    for number, block in enumerate(nest.blocks):
+        for depth, loop in enumerate(block.loops):
+            real = [program.places[number].loops[depth].extent for program in programs]
+            if extent(values, loop.extent, n).tolist() != real:
+                raise NotUnderstoodError(f"a loop of {block.name} has {real} steps, not what {loop.extent} says")
+    if not np.isfinite(estimate(nest, body.knobs, choice, ANY_CPU)).all():
         raise NotUnderstoodError("no estimate is possible")

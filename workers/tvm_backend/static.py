@@ -8,6 +8,7 @@ from tunesmith.analysis.device import DeviceDescription, describe_cpu
 from tunesmith.analysis.prior import StaticPrior, Unit
 from tunesmith.messages import Calibration
 from tunesmith.targets import Target
+from workers.tvm_backend.nests import MOST
 from workers.tvm_backend.rules.machine import machine_of
 from workers.tvm_backend.space import TraceSpace
 
@@ -24,9 +25,17 @@ def device_of(target: Target, found: Calibration | None) -> DeviceDescription:
 
 
 def prior_of(
-    traces: TraceSpace, target: Target, found: Calibration | None, unit: Unit = contextlib.nullcontext
-) -> StaticPrior | None:
-    """The static model of a space, which enters ``unit`` for each small piece of work; None for what is no CPU."""
+    traces: TraceSpace, target: Target, found: Calibration | None, unit: Unit = contextlib.nullcontext,
+    nests: int = MOST,
+) -> StaticPrior | None:  # fmt: skip
+    """The static model of a space; None for what is no CPU.
+
+    Args:
+        found: limits of a device of the kind; None: typical ones.
+        unit: is entered for each small piece of work.
+        nests: made for it at most, beside those that there are; points of others it does not know.
+    """
     if target.kind != "llvm":
         return None
+    traces.nests.ration(nests)
     return StaticPrior(traces.space, traces.nests, device_of(target, found), unit)

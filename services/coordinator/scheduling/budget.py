@@ -5,6 +5,8 @@ from __future__ import annotations
 from services.coordinator.scheduling.snapshot import JobSnapshot
 
 ROUND_SIZE = 16
+FIRST_ROUND_SIZE = 8
+"""Of a task, unless trials are few: the sooner something is known, the sooner the rest can make use of it."""
 LARGE_ROUND_SIZE = 32
 """Of a job with few tasks and a large budget: a round's fixed costs are shared by more candidates."""
 ROUNDS_PER_TASK = 6
@@ -72,6 +74,8 @@ def round_size(job: JobSnapshot, warm: bool) -> int:
     seconds = seconds_left(job)
     if seconds is not None:
         size = max(min(size, int(seconds * pace(job)) - job.trials_in_flight), ROUND_SIZE)
+    if not warm and not sparing(job):
+        size = FIRST_ROUND_SIZE
     if not warm and expected is not None:
         unseen = sum(1 for task in job.tasks if task.tunable and not task.rounds) or 1
         spare = expected * WARM_UP_SHARE - job.trials - job.trials_in_flight
