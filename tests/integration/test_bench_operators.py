@@ -84,7 +84,7 @@ def test_kernels_are_timed_one_by_one_and_the_operator_is_told_from_the_rest(tmp
         local.compile(libraries[name], target, None)
         mains[name] = kernels.main_functions(local.module)
     np.savez(tmp_path / "inputs.npz", x=np.ones((1, 16, 8, 8), "float32"))
-    found = kernels.measure(libraries, mains, tmp_path / "inputs.npz", 1, tmp_path, repeats=2)
+    found = kernels.measure(libraries, mains, tmp_path / "inputs.npz", 1, tmp_path, repeats=2, processes=2)
     assert found["plain"].main > 0
     assert found["plain"].others == 0.0
     assert found["blocked"].main > 0
