@@ -66,7 +66,8 @@ lint: $(VENV)/.test
 test: venv $(VENV)/.test
 	$(PY) -m tools.browser
 	@$(MAKE) --no-print-directory lint
-	$(PY) -m pytest
+	@status=0; $(PY) -m pytest -m parallel --numprocesses logical --maxprocesses 8 --dist loadfile || status=1; \
+	  $(PY) -m pytest -m "not parallel" || status=1; exit $$status
 
 clean:
 	rm -rf $(VENV) build dist

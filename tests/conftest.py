@@ -12,6 +12,17 @@ from sqlalchemy import Engine
 
 from db.engine import Sessions, create_engine, session_factory
 
+TESTS = Path(__file__).parent
+PARALLEL = ("unit", "conformance")
+"""Folders whose tests may all run beside others."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by their folders."""
+    for item in items:
+        if item.path.relative_to(TESTS).parts[0] in PARALLEL:
+            item.add_marker("parallel")
+
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:

@@ -25,6 +25,8 @@ from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock  # noqa: E402
 from workers.tvm_backend import candidates, features, importing, prepare, space, tasks, tir  # noqa: E402
 from workers.tvm_backend.tasks import Extracted  # noqa: E402
 
+pytestmark = pytest.mark.parallel
+
 ROOT = Path(__file__).resolve().parents[2]
 CPU = Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2})
 H100 = parse_target("nvidia/nvidia-h100").target

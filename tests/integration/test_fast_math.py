@@ -28,6 +28,8 @@ from workers.tvm_backend import tir  # noqa: E402
 from workers.tvm_backend.fast_math.rewrite import with_fast_math  # noqa: E402
 from workers.tvm_backend.host import describe  # noqa: E402
 
+pytestmark = pytest.mark.parallel
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "explanation" / "fast-math.md"
 TABLES = ROOT / "workers" / "tvm_backend" / "fast_math" / "tables.py"

@@ -29,6 +29,8 @@ from workers.tvm_backend.candidates import Replayer  # noqa: E402
 from workers.tvm_backend.host import describe  # noqa: E402
 from workers.tvm_backend.tasks import Extracted  # noqa: E402
 
+pytestmark = pytest.mark.parallel
+
 FAST = Preparation(fast_math=True)
 CALLS = {f"tirx.{name}" for name in ("exp", "log", "erf", "tanh", "sigmoid", "pow")}
 Array = NDArray[Any]

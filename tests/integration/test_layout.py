@@ -29,6 +29,8 @@ from workers.tvm_backend import folding, importing, layout, prepare, tasks, tir 
 from workers.tvm_backend.layout import packing  # noqa: E402
 from workers.tvm_backend.layout.compute import LANES  # noqa: E402
 
+pytestmark = pytest.mark.parallel
+
 BLOCKED = Preparation(blocked=True)
 FEW = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 

@@ -27,6 +27,8 @@ warm("llvm")
 
 from workers.tvm_backend import importing, prepare, tasks  # noqa: E402
 
+pytestmark = pytest.mark.parallel
+
 
 def make(path: Path, nodes: list[onnx.NodeProto], shape: list[object], weights: list[onnx.TensorProto] = ()) -> Path:  # type: ignore[assignment]
     """A model from ``x`` to ``y``."""

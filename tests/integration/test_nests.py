@@ -20,6 +20,8 @@ from workers.tvm_backend import blocks, importing, prepare, space, tasks  # noqa
 from workers.tvm_backend.candidates import Replayer  # noqa: E402
 from workers.tvm_backend.static import prior_of  # noqa: E402
 
+pytestmark = pytest.mark.parallel
+
 TARGET = Target({"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2})
 OPERATORS = (
     "gemm:64x96x128", "gemm:50x70x30", "bmm:4x32x64x32", "dense:32x64x48", "conv2d:1x16x14x14,32x16x3x3,s1,p1",

@@ -31,6 +31,8 @@ from workers.tvm_backend.rules.pooling import Pooling  # noqa: E402
 from workers.tvm_backend.rules.rows import Rows  # noqa: E402
 from workers.tvm_backend.tasks import Extracted  # noqa: E402
 
+pytestmark = pytest.mark.parallel
+
 FEW = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 AVX512 = Target({"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2})
 AVX2 = Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2})

@@ -17,6 +17,8 @@ from workers.tvm_backend.rules.packed_matmul import PackedMatmul
 from workers.tvm_backend.rules.pointwise import PointwiseConvolution
 from workers.tvm_backend.rules.registers import accumulators, largest_divisor, product_tiles, tile
 
+pytestmark = pytest.mark.parallel
+
 FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 CONTRACTIONS = (PackedMatmul(), DirectConvolution(), PointwiseConvolution(), BlockedConvolution())
 small = st.integers(1, 40)

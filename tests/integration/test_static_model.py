@@ -21,6 +21,8 @@ from benchmarks.replay.static import Judged, judge, learned, report, report_lear
 from workers.tvm_backend import importing, prepare, space, tasks  # noqa: E402
 from workers.tvm_backend.static import device_of, prior_of  # noqa: E402
 
+pytestmark = pytest.mark.parallel
+
 FLOORS = {
     "gemm:256x256x256": (0.8, 1.25), "gemm:64x768x512": (0.7, 1.1), "bmm:12x64x64x64": (0.8, 1.1),
     "conv2d:1x256x14x14,128x256x1x1,s1,p0": (0.75, 1.25), "conv2d:1x64x28x28,64x64x3x3,s1,p1": (0.7, 1.25),

@@ -17,6 +17,8 @@ warm("llvm")
 from workers.tvm_backend import importing, prepare, space, tasks, twins  # noqa: E402
 from workers.tvm_backend.host import describe  # noqa: E402
 
+pytestmark = pytest.mark.parallel
+
 
 def test_programs_that_are_lowered_to_the_same_are_compiled_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

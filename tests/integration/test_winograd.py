@@ -33,6 +33,8 @@ from workers.tvm_backend.rules.registers import boxes  # noqa: E402
 from workers.tvm_backend.rules.winograd import Winograd  # noqa: E402
 from workers.tvm_backend.static import prior_of  # noqa: E402
 
+pytestmark = pytest.mark.parallel
+
 FEW = settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 Array = NDArray[np.floating]
 BOUNDS = {2: 2e-6, 4: 2e-5}

@@ -25,6 +25,8 @@ from tvm import relax, s_tir  # noqa: E402
 from workers.tvm_backend import alternatives, database, importing, model, prepare, tasks, tir  # noqa: E402
 from workers.tvm_backend.export import script  # noqa: E402
 
+pytestmark = pytest.mark.parallel
+
 CPU = Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 1})
 BLOCKED = Preparation(blocked=True)
 WINOGRAD = Preparation(blocked=True, winograd=True)

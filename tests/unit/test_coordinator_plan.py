@@ -216,8 +216,10 @@ def test_training_follows_the_records() -> None:
         learned = job(cost_model="xgboost", training=TrainingSnapshot(**values))
         return act.StartTraining("a") in plan(snap(learned))
 
-    assert not trains(records=11)
-    assert trains(records=12)
+    assert not trains(records=7)
+    assert trains(records=8)
+    assert not trains(records=19, trained_on=8)
+    assert trains(records=20, trained_on=8)
     assert not trains(records=44, trained_on=33)
     assert trains(records=45, trained_on=33)
     assert not trains(records=1100, trained_on=1000)
@@ -239,7 +241,7 @@ def test_the_first_cost_model_is_waited_for_while_the_device_is_busy() -> None:
     assert rounds(0, records=32), "an idle device is worse"
     assert rounds(1, slots=2, records=32)
     assert rounds(1, records=640, failures=3)
-    assert [r.size for r in rounds(1, records=11)] == [16]
+    assert [r.size for r in rounds(1, records=7)] == [16]
     assert [r.size for r in rounds(1, records=80, trained_on=32, under_way=True)] == [32]
 
 

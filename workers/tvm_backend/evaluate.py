@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,26 @@ from workers.tvm_backend.measuring import ModelOutcome, ModelRequest
 ROUNDS = 10
 SLOW_ROUNDS = 3
 TUNED_SAMPLES = 30
+WARM_SECONDS = 0.05
+"""Of tuned runs that do not count, in each turn: before them the untuned model, whose default schedules run on one
+core, let the others sleep and filled the caches."""
 SLOW_SECONDS = 0.1
 """From here on the client times a run: the call costs a fraction of a millisecond, a warm-up run far more."""
 
 Window = Callable[[], AbstractContextManager[None]]
+
+
+class Timed(Protocol):
+    """A model that ran once.
+
+    Attributes:
+        seconds: of that run.
+    """
+
+    seconds: float
+
+    def time(self, count: int) -> list[float]:
+        """Seconds of ``count`` runs."""
 
 
 class RemoteModel:
@@ -87,7 +103,7 @@ def compare(session: Any, device: Any, request: ModelRequest, window: Window) ->
     if not all(np.isfinite(_wide(array)).all() == np.isfinite(_wide(want)).all()
                for array, want in zip(found, expected, strict=True)):
         return ModelOutcome(failure=FailureKind.WRONG_RESULT, message="outputs are not finite where they should be")
-    times = _interleave(untuned, tuned, request.seconds, window)
+    times = interleave(untuned, tuned, request.seconds, window)
     return ModelOutcome(tuple(times[0]), tuple(times[1]), output_error(found, expected, elsewhere))
 
 
@@ -106,17 +122,19 @@ def output_error(found: list[NDArray[Any]], expected: list[NDArray[Any]], elsewh
     return worst
 
 
-def _interleave(untuned: RemoteModel, tuned: RemoteModel, seconds: float, window: Window) -> list[list[float]]:
+def interleave(untuned: Timed, tuned: Timed, seconds: float, window: Window) -> list[list[float]]:
+    """Seconds of runs of both models in turn; ``seconds`` is what all of them together may take, about."""
     fit = int(seconds / 2 / max(untuned.seconds, 1e-6))
     rounds = max(SLOW_ROUNDS, min(ROUNDS, fit))
     affordable = int(seconds / 2 / max(tuned.seconds, 1e-6) / rounds)
     each = max(1, min(math.ceil(TUNED_SAMPLES / rounds), affordable))
+    warm = max(0, min(math.ceil(WARM_SECONDS / max(tuned.seconds, 1e-6)), affordable - each))
     samples: list[list[float]] = [[], []]
     for _ in range(rounds):
         with window():
             samples[0] += untuned.time(1)
         with window():
-            samples[1] += tuned.time(each)
+            samples[1] += tuned.time(warm + each)[warm:]
     return samples
 
 

@@ -13,8 +13,9 @@ from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot
 from tunesmith.errors import MeasurementFailed
 from tunesmith.states import JobState, ModelState, WorkState
 
+FIRST_TRAINING_RECORDS = 8
+"""As many as a first round brings. So few suffice because the static model's promise is among the features."""
 MIN_TRAINING_RECORDS = 12
-"""Of a round of 16 some fail. So few suffice because the static model's promise is among the features."""
 TRAINING_GROWTH = 0.2
 MAX_TRAINING_FAILURES = 3
 
@@ -146,7 +147,8 @@ def _train(job: JobSnapshot) -> Iterator[act.Action]:
     if job.cost_model == "none" or training.under_way or training.failures >= MAX_TRAINING_FAILURES:
         return
     fresh = training.records - training.trained_on
-    if fresh >= max(MIN_TRAINING_RECORDS, TRAINING_GROWTH * training.trained_on):
+    least = MIN_TRAINING_RECORDS if training.trained_on else FIRST_TRAINING_RECORDS
+    if fresh >= max(least, TRAINING_GROWTH * training.trained_on):
         yield act.StartTraining(job.id)
 
 
