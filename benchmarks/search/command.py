@@ -67,6 +67,8 @@ def run(
         check(name, docs)
     plan = Plan(searchers, seconds, QUICK_SLICE if quick else SLICE, PASSES, runs)
     details = {"threads": str(cores), "searchers": ", ".join(searchers)}
+    if seconds is not None:
+        details["seconds with everything on"] = f"{seconds:g}"
     outcomes: list[Outcome] = []
     paths: list[Path] = []
     for seed in range(seeds or (QUICK_SEEDS if quick else SEEDS)):

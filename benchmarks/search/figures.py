@@ -37,7 +37,7 @@ time until a schedule as fast as the better MetaSchedule's winner of {TRIALS} tr
 the job to the end of the round that brought it, on a stack that had run one tiny job and had imported the model.
 `metaschedule s` is what that MetaSchedule run took for its {TRIALS} trials, without the start of its process, its
 imports and the making of the program. `{OF_TIME}` is one over the other; – where the goal was not reached in the time
-of MetaSchedule's longest run, which counts as 1 in the mean, and is too little. `ratio`: latency of what Tunesmith had
+that it had, which counts as 1 in the mean. `ratio`: latency of what Tunesmith had
 at the end of that time, conversions of layouts included, over MetaSchedule's."""
 
 
