@@ -8,6 +8,7 @@ import platform
 import sys
 import types
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 INTRINSICS = "tvm.s_tir.tensor_intrin"
 PARTS: Mapping[str, str] = {"x86_64": "x86", "aarch64": "arm_cpu", "cuda": "cuda"}
@@ -35,8 +36,11 @@ def warm(target_kind: str = "llvm", triple: str = "") -> None:
     _install_stub()
     machine = triple.partition("-")[0] or platform.machine()
     part = PARTS.get(machine if target_kind == "llvm" else target_kind)
-    if part is not None:
-        importlib.import_module(f"{INTRINSICS}.{part}")
+    if part is not None and f"{INTRINSICS}.{part}" not in sys.modules:
+        # TVMScript looks at every frame of the stack for each intrinsic, and at every module for each frame: a new
+        # thread has a short one. Under a deep stack CUDA's intrinsics take a minute.
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(importlib.import_module, f"{INTRINSICS}.{part}").result()
 
 
 def _install_stub() -> None:
