@@ -33,7 +33,7 @@ from workers.tvm_backend.tags import Tags
 MOST = 128
 """Nests of a space at most, each sketch having its share; many blocks have hundreds of places, at some 40 ms each."""
 LEAST = 2
-"""Nests of a sketch that may be made at a time."""
+"""Nests of a sketch that may be made in any case: at a time, and in all."""
 REPLAYS, MORE_REPLAYS = 4, 8
 """Vectors of decisions, and how many where few leave it open what a loop follows."""
 TRIALS, PATIENCE = 6, 8
@@ -60,7 +60,7 @@ class Nests:
         self._allowed = MOST
 
     def ration(self, count: int) -> None:
-        """Make at most ``count`` more until this is called again."""
+        """Make some ``count`` more at most until this is called again; each sketch has its share, ``LEAST`` or more."""
         each = max(LEAST, count // max(1, len(self._bodies)))
         self._allowed = max(self._made.values(), default=0) + each
 

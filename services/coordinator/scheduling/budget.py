@@ -65,8 +65,9 @@ def pace(job: JobSnapshot) -> float:
 def round_size(job: JobSnapshot, warm: bool) -> int:
     """Trials of the next round: fewer while many tasks share a small budget, never beyond what is left.
 
-    ``warm`` is True once every task was visited. Rounds are large when the whole budget has room for
-    ``ROUNDS_PER_TASK`` large ones of each task, from the first cost model on and until the last seconds.
+    ``warm`` is True once every task was visited; first rounds are small unless trials are few. Rounds are large when
+    the whole budget has room for ``ROUNDS_PER_TASK`` large ones of each task, from the first cost model on and until
+    the last seconds.
     """
     expected = _expected_trials(job)
     learnt = job.cost_model == "none" or job.training.trained_on > 0
