@@ -61,6 +61,15 @@ def test_first_rounds_visit_the_largest_tasks_with_a_baseline() -> None:
     assert [r.baseline for r in again] == [False]
 
 
+def test_an_alternative_has_its_first_round_before_its_direct_task() -> None:
+    direct, other, alternative = task(1), task(2), task(3, alternative_of=1)
+    three = replace(job(tasks=0), tasks=(direct, other, alternative))
+    assert [r.task for r in opened(plan(snap(three)))] == [2, 3, 1]
+    for settled in ({"tunable": False}, {"exhausted": True}, {"rounds": 1, "history": (1.0,)}):
+        pair = (direct, other, replace(alternative, **settled))
+        assert next(iter(opened(plan(snap(replace(three, tasks=pair)))))).task == 1
+
+
 def test_a_task_has_one_proposal_at_a_time() -> None:
     assert len(opened(plan(snap(job(tasks=1), slots=4)))) == 1
 

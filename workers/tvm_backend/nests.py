@@ -25,14 +25,14 @@ from tunesmith.space.base import Ints
 from tunesmith.space.knobs import ComputeLocation, Knob
 from tunesmith.types import Decision
 from workers.tvm_backend.blocks import AmbiguousError, NotUnderstoodError, Program, read
-from workers.tvm_backend.candidates import Replayer, decisions_of
+from workers.tvm_backend.candidates import Replayer, decisions_of, together
 from workers.tvm_backend.extents import common_sizes, resolve
 from workers.tvm_backend.sketch import SketchBody
 from workers.tvm_backend.tags import Tags
 
 MOST = 128
 """Nests of a space at most, each sketch having its share; many blocks have hundreds of places, at some 40 ms each."""
-LEAST = 2
+LEAST = 1
 """Nests of a sketch that may be made in any case: at a time, and in all."""
 REPLAYS, MORE_REPLAYS = 4, 8
 """Vectors of decisions, and how many where few leave it open what a loop follows."""
@@ -100,20 +100,28 @@ class Nests:
         that most are moved to."""
         rng, exact = np.random.default_rng(0), tuple(fixed.values())
         columns = [knob.decisions(_telling(rng, knob, TRIALS * wanted)) for knob in body.knobs]
+        vectors = [[fixed.get(at, each) for at, each in enumerate(drawn)] for drawn in zip(*columns, strict=True)]
         found: dict[tuple[Decision, ...], list[_Replay]] = {exact: []}
-        for trial, decisions in enumerate(zip(*columns, strict=True)):
-            try:
-                sch = self._replayer.apply(body, [fixed.get(at, each) for at, each in enumerate(decisions)])
-            except InvalidCandidate:
-                continue
-            taken = decisions_of(sch, len(decisions))
-            found.setdefault(tuple(taken[at] for at in fixed), []).append(_Replay(sch, taken))
+        tried = 0
+        while tried < len(vectors):
+            some = vectors[tried:tried + wanted - len(found[exact])]
+            tried += len(some)
+            for replay in together(lambda vector: self._replay(body, vector), some):
+                if replay is not None:
+                    found.setdefault(tuple(replay.decisions[at] for at in fixed), []).append(replay)
             if len(found[exact]) == wanted:
                 return found[exact]
             usual = max(found.values(), key=len)
-            if trial >= PATIENCE and not found[exact] and len(usual) >= wanted:
+            if tried > PATIENCE and not found[exact] and len(usual) >= wanted:
                 return usual[:wanted]
         raise NotUnderstoodError("too few vectors of decisions apply alike")
+
+    def _replay(self, body: SketchBody, decisions: Sequence[Decision]) -> _Replay | None:
+        try:
+            sch = self._replayer.apply(body, decisions)
+        except InvalidCandidate:
+            return None
+        return _Replay(sch, decisions_of(sch, len(decisions)))
 
 
 def _telling(rng: np.random.Generator, knob: Knob, n: int) -> Ints:

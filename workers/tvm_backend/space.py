@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +20,7 @@ from tunesmith.space.space import Space
 from tunesmith.targets import Target
 from tunesmith.types import Candidate, Decision
 from workers.tvm_backend import rules, tir
-from workers.tvm_backend.candidates import Replayer, decisions_of
+from workers.tvm_backend.candidates import Replayer, decisions_of, together
 from workers.tvm_backend.features import Extractor
 from workers.tvm_backend.nests import Nests
 from workers.tvm_backend.sketch import SketchBody
@@ -43,12 +42,11 @@ def generate(module: bytes, target: Target, space: str = DEFAULT_SPACE) -> list[
     Deterministic. A workload without anything to decide has one sketch without knobs.
     """
     replayer = Replayer(module, target)
-    found: dict[str, SketchBody] = {}
     made = [(sch, replayer.postprocs) for sch in replayer.context.generate_design_space()]
     if space != TVM_SPACE:
         made += [(sch, ()) for sch in rules.schedules(replayer.fresh, target)]
-    for sch, postprocs in made:
-        body = _body(sch, replayer, postprocs)
+    found: dict[str, SketchBody] = {}
+    for body in together(lambda each: _body(each[0], replayer, each[1]), made):
         found.setdefault(body.hash, body)
     return list(found.values())
 
@@ -174,12 +172,7 @@ class TraceSpace(Resolver):
 
     def _ask(self, candidates: list[Candidate], answer: Callable[[Candidate], _Point]) -> list[_Point]:
         distinct = list(dict.fromkeys(candidates))
-        if self._threads > 1 and len(distinct) > 1:
-            with ThreadPoolExecutor(self._threads) as pool:
-                answers = list(pool.map(answer, distinct))
-        else:
-            answers = [answer(c) for c in distinct]
-        found = dict(zip(distinct, answers, strict=True))
+        found = dict(zip(distinct, together(answer, distinct, self._threads), strict=True))
         for candidate, point in found.items():
             self._remember(candidate, point)
         return [found[c] for c in candidates]

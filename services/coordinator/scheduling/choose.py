@@ -40,6 +40,11 @@ def outrun(tasks: Sequence[TaskSnapshot]) -> set[int]:
     return {slow.id for a, b in pairs for slow, fast in ((a, b), (b, a)) if _outrun(slow, fast)}
 
 
+def _yielding(tasks: Sequence[TaskSnapshot]) -> set[int | None]:
+    """Direct tasks that let their alternatives go first: these are offered where they do less work, and mostly win."""
+    return {task.alternative_of for task in tasks if task.tunable and not task.exhausted and not task.rounds}
+
+
 def _outrun(slow: TaskSnapshot, fast: TaskSnapshot) -> bool:
     rounds = min(math.inf if task.exhausted else len(task.history) for task in (slow, fast))
     mine, other = (task.history[-1] if task.history else math.inf for task in (slow, fast))
@@ -54,12 +59,12 @@ def next_round(job: JobSnapshot, slots: int) -> tuple[OpenRound, JobSnapshot] | 
     A task that is being proposed for is left out: its next batch should know the one before. So is a task with a
     round for each of the ``slots`` devices and one more, which keeps them busy: a batch proposed still earlier would
     know less, and where trials are few not even that one is opened; and so is one that its alternative, or its direct
-    task, has outrun. The job's allocator chooses among the others; allocators visit every task once before anything
-    else.
+    task, has outrun, and a direct task whose alternative is still to have its first round. The job's allocator chooses
+    among the others; allocators visit every task once before anything else.
     """
     most = max(slots, 1) + (0 if budget.sparing(job) else 1)
     full = {task.id for task in job.tasks if task.proposing or task.in_flight >= most}
-    free = {task.id for task in open_tasks(job)} - full
+    free = {task.id for task in open_tasks(job)} - full - _yielding(job.tasks)
     size = budget.round_size(job, warm=all(task.rounds for task in job.tasks if task.tunable))
     if not free or size < 1:
         return None
