@@ -15,6 +15,8 @@ from db.repositories import views_jobs
 from services.coordinator.dispatch import Packer, tuned_workloads
 from services.coordinator.scheduling.load import Histories, load
 
+pytestmark = pytest.mark.parallel
+
 DIRECT, ALTERNATIVE = 1, 3
 
 

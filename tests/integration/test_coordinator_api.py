@@ -16,6 +16,8 @@ from fake_fleet import TARGET, Folder
 from db.engine import create_engine, session_factory
 from db.models import Job, Model
 
+pytestmark = pytest.mark.parallel
+
 
 def test_everything_about_a_finished_job(both: Api) -> None:
     job_id = both.finished_job(name="first")

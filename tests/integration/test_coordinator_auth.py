@@ -13,6 +13,8 @@ from starlette.websockets import WebSocketDisconnect
 from db.models import ApiKey, Job
 from tunesmith.errors import InvalidInput
 
+pytestmark = pytest.mark.parallel
+
 
 def test_an_admin_key_is_required_everywhere(tmp_path: Path, sqlite_url: str) -> None:
     api = Api(Folder(tmp_path, sqlite_url), admin_key="first-key")

@@ -18,6 +18,8 @@ from services.coordinator.usecases import jobs, progress
 from tunesmith.messages import EvaluateModel, IngestModel, MeasureBatch, ModelWeights, ProposeRound
 from tunesmith.states import JobState, RoundState, WorkState
 
+pytestmark = pytest.mark.parallel
+
 
 @pytest.fixture
 def stack(tmp_path: Path, sqlite_url: str) -> Iterator[Stack]:

@@ -25,6 +25,8 @@ from tunesmith.names import FEATURES
 from tunesmith.states import JobState, RoundState, WorkState, is_final
 from tunesmith.types import FailureKind
 
+pytestmark = pytest.mark.parallel
+
 
 @pytest.fixture
 def ready(tmp_path: Path, database_url: str) -> Iterator[Stack]:

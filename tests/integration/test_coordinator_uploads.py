@@ -18,6 +18,8 @@ from db.models import Model
 from services.coordinator.app import create_app
 from services.coordinator.context import Context
 
+pytestmark = pytest.mark.parallel
+
 LIMIT = 300_000
 BOUNDARY = b"b0undary"
 

@@ -42,6 +42,8 @@ from workers.core.context import Context
 from workers.core.features import BatchFeatures
 from workers.tvm_backend.static import prior_of
 
+pytestmark = pytest.mark.parallel
+
 
 @pytest.fixture
 def context(tmp_path: Path, database_url: str) -> Iterator[Context]:

@@ -15,6 +15,8 @@ from db.repositories import crowns, events, records, results, schedules
 from tunesmith.messages import Confirmation, WireCandidate, WireResult
 from tunesmith.types import Candidate, FailureKind, StopReason
 
+pytestmark = pytest.mark.parallel
+
 TRACE = json.dumps([[], []])
 SKETCH = "s-w1"
 

@@ -19,6 +19,8 @@ from db.engine import Sessions, create_engine, current_revision, head_revision, 
 from db.models import Base, Device, Job, Model
 from db.models.base import utcnow
 
+pytestmark = pytest.mark.parallel
+
 
 def test_the_models_and_the_migrations_agree(engine: Engine) -> None:
     with engine.connect() as connection:

@@ -28,6 +28,8 @@ from tunesmith.messages import Calibration, Confirmation, DeviceReport, ModelWei
 from tunesmith.states import JobState, RoundState, WorkState
 from tunesmith.types import CacheState, Candidate, FailureKind
 
+pytestmark = pytest.mark.parallel
+
 TRACE = json.dumps([[], []])
 
 

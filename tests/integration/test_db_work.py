@@ -14,6 +14,8 @@ from db.repositories import events, work
 from tunesmith.errors import IllegalTransition
 from tunesmith.states import JobState, ModelState, RoundState, WorkState
 
+pytestmark = pytest.mark.parallel
+
 PROBLEM = {"code": "internal_error", "detail": "it broke"}
 
 

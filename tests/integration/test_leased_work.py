@@ -16,6 +16,8 @@ from workers.core.context import Context
 from workers.core.leased import Lease, LeaseLost, run_leased
 from workers.core.tasks import CoreTask, perform
 
+pytestmark = pytest.mark.parallel
+
 TIMEOUT = 0.3
 
 

@@ -11,6 +11,8 @@ import pytest
 from tunesmith.errors import MeasurementFailed, MissingDependency
 from workers.tvm_backend import linking
 
+pytestmark = pytest.mark.parallel
+
 
 @pytest.fixture(scope="module")
 def object_file(tmp_path_factory: pytest.TempPathFactory) -> Path:

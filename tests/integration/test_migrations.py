@@ -19,6 +19,8 @@ from db.models import Base, Job, JobTask, Model, ModelTask
 from tunesmith.preparation import Preparation
 from tunesmith.states import JobState, ModelState
 
+pytestmark = pytest.mark.parallel
+
 OLD = "tunesmith.prepare/1"
 LEASE = {"attempt": 2, "dispatched": 2}
 MODEL = {

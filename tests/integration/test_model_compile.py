@@ -27,6 +27,8 @@ from tvm import relax  # noqa: E402
 from workers.tvm_backend import candidates, database, importing, model, prepare, space, tasks, tir  # noqa: E402
 from workers.tvm_backend.export import script  # noqa: E402
 
+pytestmark = pytest.mark.parallel
+
 CPU = Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2})
 Array = NDArray[Any]
 

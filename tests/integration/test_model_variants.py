@@ -7,11 +7,14 @@ import json
 import zipfile
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 from api_driver import GEMM, Api, problem
 
 from db.models import Event, Job, Model, ModelTask
 from tunesmith.preparation import PLAIN, Preparation, for_target
+
+pytestmark = pytest.mark.parallel
 
 CPU_MODEL = Preparation(blocked=True, fast_math=True, winograd=True).key
 EXACT = Preparation(blocked=True, winograd=True).key

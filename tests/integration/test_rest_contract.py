@@ -20,6 +20,8 @@ from services.coordinator.schemas.common import encode_cursor
 from services.coordinator.usecases import jobs
 from tunesmith.errors import NotFound
 
+pytestmark = pytest.mark.parallel
+
 
 def log(api: Api, job_id: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in api.client.get(f"/v1/jobs/{job_id}/best").text.splitlines()]

@@ -17,6 +17,8 @@ from workers.core import ingest
 from workers.core.context import Context
 from workers.core.siblings import suggestions
 
+pytestmark = pytest.mark.parallel
+
 
 @pytest.fixture
 def context(tmp_path: Path, sqlite_url: str) -> Iterator[Context]:
