@@ -171,6 +171,12 @@ class RoundStep:
     baseline: bool
     finished_at: dt.datetime
 
+    @property
+    def known_at(self) -> dt.datetime:
+        """When its best was crowned, if it brought one: a slow default schedule is timed after that. Else its end."""
+        crowned = self.metrics.get("crowned_at")
+        return self.finished_at if crowned is None else dt.datetime.fromisoformat(crowned)
+
 
 def finished_rounds(session: Session, job_id: str) -> list[RoundStep]:
     """A job's finished rounds in the order in which they finished."""

@@ -25,6 +25,7 @@ from tunesmith.messages import (
 )
 from tunesmith.targets import Target
 from tunesmith.types import FailureKind, StopReason
+from workers.measure import builds
 from workers.measure.worker import MeasureWorker
 from workers.settings import Settings
 from workers.tvm_backend.runner import RpcRunner
@@ -90,6 +91,20 @@ def test_batch_is_measured_and_the_winner_carries_its_trace(
     assert environment["threads"] == gemm.target.num_cores
     assert environment["binding"] == ",".join(str(core) for core in sorted(os.sched_getaffinity(0)))
     assert (environment["isolation"], environment["cache"]) == ("exclusive", "warm")
+
+
+def test_a_slow_default_schedule_is_timed_last_and_compared_with_nevertheless(
+    worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builds, "SLOW", 1.0)
+    worker.measure(gemm.batch(17, job_id="slow", incumbent_seconds=1.0))
+    reports = [m for m in mailbox.messages if isinstance(m, BatchReport) and m.batch_id == 17]
+    assert [r.index for report in reports for r in report.results][-1] == 0
+    results = mailbox.results(17)
+    assert results[0].samples
+    confirmed = [r.confirmation for r in results.values() if r.confirmation]
+    assert confirmed
+    assert all(c.won and c.error is not None and c.error < 1e-5 for c in confirmed)
 
 
 def latency(result: WireResult) -> float:

@@ -13,7 +13,7 @@ from tunesmith.measuring.crowning import crowned
 from tunesmith.messages import MeasureBatch, Payload, WireCandidate, WireResult
 from tunesmith.types import Isolation
 from workers.measure import finals
-from workers.measure.builds import Builds, outcome_of
+from workers.measure.builds import DEFAULT, Builds, outcome_of
 from workers.measure.poison import PoisonBook
 from workers.measure.shelf import Shelf
 from workers.measure.standing import Standing
@@ -23,8 +23,6 @@ from workers.tvm_backend.measuring import Built, ConfirmRequest, Runner, RunOutc
 WAVE = 16
 """Candidates that are built before any of them runs, where kernels need all of the host's cores: building and running
 then alternate, and each has all of the cores."""
-DEFAULT = WireCandidate(index=-2, sketch=None)
-"""The default schedule, as a reference to compare outputs with."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +89,11 @@ class BatchMeasurement:
         self._held: dict[int, Item] = {}
         self._seen: dict[str, RunOutcome] = {}
         self._paced = False
+        self._last: list[Item] = []
 
     def results(self, skip: set[int]) -> Iterator[WireResult]:
-        """One result per candidate whose index is not in ``skip``, as they come; the fastest at the end.
+        """One result per candidate whose index is not in ``skip``, as they come; the fastest near the end, and then a
+        default schedule that may take seconds.
 
         Raises:
             DeviceLost: the device is gone; what was not yielded is to be tried again.
@@ -106,6 +106,8 @@ class BatchMeasurement:
                 for item in self._run(wave):
                     yield from self._settle(item)
             yield from self._confirm()
+            for item in self._race_all(self._last):
+                yield from self._settle(item)
         finally:
             for future in builds:
                 future.cancel()
@@ -137,15 +139,16 @@ class BatchMeasurement:
             known = self._known(item)
             if known is not None:
                 yield known
+            elif self._builds.slow(item.candidate, item.built):
+                self._last.append(item)
             else:
                 twins.setdefault(item.built.code_hash, []).append(item)
         alone = [code for code in twins if self._tools.book.suspected(code)]
         for group in ([code for code in twins if code not in alone], *([code] for code in alone)):
-            outcomes = self._race([twins[code][0] for code in group])
-            for code, outcome in zip(group, outcomes, strict=True):
-                first, *others = twins[code]
-                yield Item(first.candidate, first.built, outcome)
-                yield from (_twin(other, outcome) for other in others)
+            for code, item in zip(group, self._race_all([twins[code][0] for code in group]), strict=True):
+                yield item
+                assert item.outcome is not None
+                yield from (_twin(other, item.outcome) for other in twins[code][1:])
 
     def _known(self, item: Item) -> Item | None:
         """The item with the outcome of one that had the same code, if there was one."""
@@ -155,6 +158,10 @@ class BatchMeasurement:
             return Item(item.candidate, item.built, outcome)
         outcome = self._seen.get(code) or self._tools.standing.measured(self._batch, code)
         return None if outcome is None else _twin(item, outcome)
+
+    def _race_all(self, items: list[Item]) -> list[Item]:
+        """The items with outcomes, in their order."""
+        return [replace(item, outcome=found) for item, found in zip(items, self._race(items), strict=True)]
 
     def _race(self, items: list[Item]) -> list[RunOutcome]:
         if not items:
@@ -237,6 +244,7 @@ class BatchMeasurement:
             else:
                 results.append(self._confirmed(item))
         self._crown(items, results)
+        self._held.clear()
         for item, result in zip(items, results, strict=True):
             self._remember(replace(item, outcome=finals.lasting(item.outcome, result)))
         yield from results
@@ -244,7 +252,7 @@ class BatchMeasurement:
     def _confirmed(self, item: Item) -> WireResult:
         limits, rival, built = self._batch.limits, self._champion.candidate, item.built
         champion = self._builds.kept(rival) if rival is not None else None
-        reference = self._builds.kept(DEFAULT) if limits.verify else None
+        reference = self._builds.reference(built) if limits.verify else None
         request = ConfirmRequest(
             finalists=(self._request(item),),
             champion=None if champion is None or rival is None else self._request(Item(rival, champion)),

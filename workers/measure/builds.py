@@ -13,6 +13,12 @@ from workers.measure.shelf import Shelf
 from workers.sandbox.pool import ChildCrashed, ChildRaised, ChildTimeout, Pool
 from workers.tvm_backend.measuring import BuildRequest, Built
 
+DEFAULT = WireCandidate(index=-2, sketch=None)
+"""The default schedule, beside those of the batch."""
+REFERENCE = "reference"
+SLOW = 5e8
+"""FLOPs from which on a CPU's default schedule is not waited for: where its innermost loop goes through memory in large
+steps it has been seen to take six seconds for 2e9."""
 BUILD_SLACK_SECONDS = 60.0
 """Beyond a build's own limit: waiting for the host lease, and TVM's cold start in a new process."""
 
@@ -35,10 +41,12 @@ class Builds:
         self._batch, self._module, self._bodies = batch, module, bodies
         self._pool, self._shelf, self._folder = pool, shelf, folder
 
-    def submit(self, candidate: WireCandidate, timeout: float | None = None) -> Future[Built]:
+    def submit(
+        self, candidate: WireCandidate, timeout: float | None = None, *, quicker: bool = False
+    ) -> Future[Built]:
         """Begin a build, which may take ``timeout`` seconds, by default what the batch's limits say.
 
-        :func:`outcome_of` tells what came of it.
+        :func:`outcome_of` tells what came of it. ``quicker``: see ``BuildRequest``.
         """
         timeout = timeout or self._batch.limits.build_timeout
         name = f"{candidate.index}.so" if candidate.index >= 0 else f"kept{-candidate.index}.so"
@@ -50,6 +58,7 @@ class Builds:
             decisions=tuple(_decision(value) for value in candidate.decisions),
             out=self._folder / name,
             timeout=timeout,
+            quicker=quicker,
         )
         return self._pool.submit("build", request, timeout=timeout + BUILD_SLACK_SECONDS)
 
@@ -62,6 +71,23 @@ class Builds:
             return None
         built = outcome_of(self.submit(candidate))
         return None if built.path is None else self.keep(candidate, built)
+
+    def slow(self, candidate: WireCandidate, built: Built) -> bool:
+        """True for a default schedule that may well take seconds."""
+        cpu = str(self._batch.target.get("kind", "llvm")) == "llvm"
+        return candidate.sketch is None and cpu and built.flops >= SLOW
+
+    def reference(self, built: Built) -> Built | None:
+        """What the outputs of ``built`` are compared with: the default schedule or, where that may take seconds, the
+        same sums in a quicker order. None where neither is to be had."""
+        if not self.slow(DEFAULT, built):
+            return self.kept(DEFAULT)
+        key = (*self._key(DEFAULT), REFERENCE)
+        found = self._shelf.get(key)
+        if found is None:
+            made = outcome_of(self.submit(DEFAULT, quicker=True))
+            found = None if made.path is None else self._shelf.put(key, made)
+        return found or self.kept(DEFAULT)
 
     def keep(self, candidate: WireCandidate, built: Built) -> Built:
         """Put a library on the shelf."""

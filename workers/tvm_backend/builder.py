@@ -54,7 +54,8 @@ class Builder:
 
     def __init__(self, lease: str, kind: str = "c") -> None:
         warm(kind)
-        for part in ("candidates", "model", "tasks", "tir", "twins"):  # once for all processes that have this object
+        # Once for all processes that have this object.
+        for part in ("candidates", "model", "plain", "tasks", "tir", "twins"):
             importlib.import_module(f"workers.tvm_backend.{part}")
         self._lease = HostLease(lease)
         self._replayers: OrderedDict[tuple[str, str], Any] = OrderedDict()
@@ -114,7 +115,7 @@ class Builder:
         from tvm.s_tir.analysis import estimate_tir_flops
         from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
-        from workers.tvm_backend import candidates, tasks, tir
+        from workers.tvm_backend import candidates, plain, tasks, tir
 
         target = Target(dict(request.target))
         require_compiler(target.kind)
@@ -122,6 +123,7 @@ class Builder:
         if request.body is None:
             # A module of its own: GPU passes schedule it in place.
             mod, trace = candidates.default(tir.load_module(request.module), replayer.target), None
+            mod = plain.quicker(mod) if request.quicker else mod
         else:
             done = candidates.scheduled(replayer.replay(self._body(request.body), request.decisions))
             mod, trace = done.mod, done.trace

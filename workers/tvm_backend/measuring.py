@@ -23,6 +23,7 @@ class BuildRequest:
         decisions: one per knob of the sketch.
         out: the library to write.
         timeout: seconds of building, waiting for the host lease not counted.
+        quicker: without a body, the plain program in an order that suits a CPU, see ``plain.quicker``.
     """
 
     workload: str
@@ -32,6 +33,7 @@ class BuildRequest:
     decisions: tuple[Decision, ...]
     out: Path
     timeout: float
+    quicker: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,8 @@ class ConfirmRequest:
     Attributes:
         finalists: most promising first.
         champion: None when there is none but the default schedule.
-        reference: the default schedule, whose outputs count as right; None: outputs are not compared.
+        reference: the default schedule, or one that rounds like it, whose outputs count as right; None: outputs are not
+            compared.
         seed: of the random inputs.
     """
 

@@ -182,7 +182,10 @@ class FamilyBody(BaseModel):
 
 
 class CurvePoint(BaseModel):
-    """Estimated latency of the model after some trials; ``device_seconds`` is time spent running candidates."""
+    """Estimated latency of the model after some trials.
+
+    ``seconds`` is when that was known, ``device_seconds`` time spent running candidates.
+    """
 
     trials: int
     seconds: float

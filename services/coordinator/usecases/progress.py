@@ -124,7 +124,7 @@ def _total(parts: list[tuple[int, float | None]]) -> float | None:
 
 
 def curve(context: Context, caller: Caller, job_id: str, points: int = MAX_POINTS) -> CurveBody:
-    """Estimated latency of the model after each finished round, down-sampled; none until every task was measured.
+    """Estimated latency of the model as each finished round's best was known; none until every task was measured.
 
     A task that never gave a latency is left out, see :func:`best_so_far`.
     """
@@ -132,7 +132,7 @@ def curve(context: Context, caller: Caller, job_id: str, points: int = MAX_POINT
         job = visible(session, caller, job_id)
         everything = [task for task, _, _ in views.tasks(session, job_id)]
         rows = [task for task in everything if task.tunable]
-        steps = views.finished_rounds(session, job_id)
+        steps = sorted(views.finished_rounds(session, job_id), key=lambda step: step.known_at)
         measured = views.sums(session, [job_id]).get(job_id, views.TaskSums()).measured
     latencies = views.latencies(everything)
     known = {task.id: latencies[task.id] for task in rows}
@@ -146,7 +146,7 @@ def curve(context: Context, caller: Caller, job_id: str, points: int = MAX_POINT
     for step, value in zip(steps, values, strict=True):
         trials += max(0, int(step.metrics.get("measured", 0)) - step.baseline)
         device += float(step.metrics.get("run_seconds", 0.0))
-        seconds = max(0.0, (step.finished_at - began).total_seconds())
+        seconds = max(0.0, (step.known_at - began).total_seconds())
         line.append(CurvePoint(trials=trials, seconds=seconds, device_seconds=device, latency=value))
     return CurveBody(untuned=start, tasks=len(rows), tasks_measured=measured, points=down_sample(line, points))
 
