@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from tunesmith.allocate.bandit import BanditAllocator
+from tunesmith.allocate.familyseer import FamilySeerAllocator
 from tunesmith.allocate.gradient import GradientAllocator
+from tunesmith.allocate.random import RandomAllocator
 from tunesmith.allocate.registry import ALLOCATORS
 from tunesmith.allocate.round_robin import RoundRobinAllocator
+from tunesmith.allocate.static import StaticAllocator
 from tunesmith.testing.allocators import AllocatorConformance
 
 
@@ -12,6 +16,22 @@ class TestRoundRobin(AllocatorConformance):
 
 class TestGradient(AllocatorConformance):
     allocator = GradientAllocator
+
+
+class TestBandit(AllocatorConformance):
+    allocator = BanditAllocator
+
+
+class TestFamilySeer(AllocatorConformance):
+    allocator = FamilySeerAllocator
+
+
+class TestStatic(AllocatorConformance):
+    allocator = StaticAllocator
+
+
+class TestRandom(AllocatorConformance):
+    allocator = RandomAllocator
 
 
 def test_every_allocator_is_checked() -> None:

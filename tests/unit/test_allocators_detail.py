@@ -5,9 +5,12 @@ import dataclasses
 import pytest
 
 from tunesmith.allocate.base import TaskView
+from tunesmith.allocate.familyseer import FamilySeerAllocator
 from tunesmith.allocate.gradient import NO_RESULT, GradientAllocator, GradientOptions
+from tunesmith.allocate.random import RandomAllocator
 from tunesmith.allocate.registry import ALLOCATORS, check_allocator, make_allocator
 from tunesmith.allocate.round_robin import RoundRobinAllocator
+from tunesmith.allocate.static import StaticAllocator
 from tunesmith.errors import UnknownAllocator
 
 INF = float("inf")
@@ -102,3 +105,32 @@ def test_names() -> None:
         make_allocator("no-such", 0)
     assert "round-robin, gradient" in caught.value.detail
     assert caught.value.field == "allocator"
+
+
+def test_every_fifth_round_goes_to_the_last_of_the_leaders_family() -> None:
+    leader, sibling = task(1, (4.0, 3.0)), task(2, (0.2,))
+    stranger = task(3, (0.1,), family="g")
+    three = [leader, sibling, stranger]
+    chosen = [FamilySeerAllocator().choose(three, {3: flying}) for flying in range(6)]
+    assert [choice.task for choice in chosen if choice is not None] == [2, 1, 1, 1, 1, 2]
+    alone = FamilySeerAllocator().choose([leader, dataclasses.replace(sibling, family="h"), stranger], {})
+    assert alone is not None
+    assert alone.task == 1
+
+
+def test_static_shares_follow_what_tasks_cost_untuned() -> None:
+    counts, tasks = {1: 0, 2: 0}, [task(1, weight=3.0), task(2)]
+    for _ in range(40):
+        choice = StaticAllocator().choose(tasks, counts)
+        assert choice is not None
+        counts[choice.task] += 1
+    assert counts == {1: 30, 2: 10}
+
+
+def test_random_allocation_is_even() -> None:
+    counts, tasks = {1: 0, 2: 0, 3: 0}, [task(n) for n in (1, 2, 3)]
+    for _ in range(300):
+        choice = RandomAllocator(7).choose(tasks, counts)
+        assert choice is not None
+        counts[choice.task] += 1
+    assert min(counts.values()) > 75

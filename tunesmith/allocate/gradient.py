@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from tunesmith.allocate.base import Allocator, Choice, TaskView
-from tunesmith.allocate.warmup import open_tasks, rounds
+from tunesmith.allocate.warmup import first_round, open_tasks, rounds
 
 NO_RESULT = -1e9
 """Gradient of a task that was tried and has no valid latency: last in line, as in MetaSchedule."""
@@ -56,9 +56,9 @@ class GradientAllocator(Allocator):
         if not alive:
             return None
         self._belief = {t.id: self.gradient(t, in_flight.get(t.id, 0)) for t in alive if rounds(t, in_flight)}
-        fresh = [t for t in alive if not rounds(t, in_flight)]
-        if fresh:
-            return Choice(fresh[0].id, {t.id: float(-i) for i, t in enumerate(fresh)}, "first round of the task")
+        fresh = first_round(alive, in_flight)
+        if fresh is not None:
+            return fresh
         scores = {t.id: self._belief[t.id].total for t in alive}
         best = max(scores.values())
         equal = sorted(task for task, score in scores.items() if score == best)

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from tunesmith.allocate.bandit import BanditAllocator
 from tunesmith.allocate.base import Allocator
+from tunesmith.allocate.familyseer import FamilySeerAllocator
 from tunesmith.allocate.gradient import GradientAllocator
+from tunesmith.allocate.random import RandomAllocator
 from tunesmith.allocate.round_robin import RoundRobinAllocator
+from tunesmith.allocate.static import StaticAllocator
 from tunesmith.errors import UnknownAllocator
 
 ALLOCATORS: Mapping[str, Callable[..., Allocator]] = {
     "round-robin": RoundRobinAllocator,
     "gradient": GradientAllocator,
+    "bandit": BanditAllocator,
+    "familyseer": FamilySeerAllocator,
+    "static": StaticAllocator,
+    "random": RandomAllocator,
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tunesmith.allocate.base import TaskView
+from tunesmith.allocate.base import Choice, TaskView
 
 
 def rounds(task: TaskView, in_flight: Mapping[int, int]) -> int:
@@ -26,3 +26,11 @@ def open_tasks(tasks: Sequence[TaskView]) -> list[TaskView]:
     alive = [t for t in tasks if not t.exhausted]
     rank = importance(alive)
     return sorted(alive, key=lambda t: (-rank[t.id], t.id))
+
+
+def first_round(alive: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice | None:
+    """The most important task that had no round yet, of :func:`open_tasks`; None when each had one."""
+    fresh = [t for t in alive if not rounds(t, in_flight)]
+    if not fresh:
+        return None
+    return Choice(fresh[0].id, {t.id: float(-i) for i, t in enumerate(fresh)}, "first round of the task")

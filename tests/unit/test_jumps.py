@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from tunesmith.allocate.bandit import NO_RESULT, BanditAllocator, BanditOptions
+from tunesmith.allocate.base import TaskView
+from tunesmith.allocate.jumps import JumpOptions, belief
+
+ALONE = np.array([0])
+OPTIONS = JumpOptions(size=0.2, gain=0.3, evidence=2.0, shared=0.5, fadings=(1.0,))
+
+
+def task(number: int, history: tuple[float, ...] = (), **changes: object) -> TaskView:
+    view = TaskView(number, weight=1.0, flops=1e9, family="f", untuned=1.0, history=history)
+    return dataclasses.replace(view, **changes)  # type: ignore[arg-type]
+
+
+def test_what_is_believed_before_anything_is_known() -> None:
+    found = belief([[1.0]], ALONE, OPTIONS)
+    assert (found.shape.item(), found.rate.item(), found.weight.item()) == (2.0, pytest.approx(2 / 0.3), 1.0)
+    (mean,), (deviation,) = found.saved(np.array([1]), np.array([0]))
+    each = -math.expm1(-0.2) / 0.2 / (2 / 0.3)  # g is gamma distributed, the jumps given g are a Poisson process
+    twice = -math.expm1(-0.4) / 0.2 / (2 / 0.3)
+    assert mean == pytest.approx(1 - (1 + each) ** -2)
+    assert deviation == pytest.approx(math.sqrt((1 + twice) ** -2 - (1 + each) ** -4))
+
+
+def test_every_jump_and_every_round_counts() -> None:
+    found = belief([[math.exp(0.6), math.exp(0.2), math.exp(0.2)]], ALONE, OPTIONS)
+    assert found.shape.item() == pytest.approx(2 + 0.4 / 0.2)
+    assert found.rate.item() == pytest.approx(2 / 0.3 + (1 + (3 / 2) ** -1) / 0.2)
+
+
+def test_relatives_count_in_part() -> None:
+    improved, not_yet = [math.e, 1.0], [1.0]
+    strangers = belief([improved, not_yet], np.array([0, 1]), OPTIONS)
+    relatives = belief([improved, not_yet], np.array([0, 0]), OPTIONS)
+    assert strangers.shape[1, 0] == pytest.approx(2.0)
+    assert relatives.shape[1, 0] == pytest.approx(2.0 + 0.5 * 1.0 / 0.2)
+    assert relatives.rate[1, 0] == pytest.approx(2 / 0.3 + 0.5 * 1 / 0.2)
+    assert relatives.shape[0, 0] == strangers.shape[0, 0]
+
+
+def test_foretold_savings_are_those_of_the_process() -> None:
+    """Curves drawn from the prior: what is foretold after four rounds is on average what the fifth brings."""
+    rng, rounds, count = np.random.default_rng(0), 5, 20_000
+    gain = rng.gamma(OPTIONS.evidence, OPTIONS.gain / OPTIONS.evidence, size=count)
+    rates = (np.arange(2, rounds + 1) / 2.0) ** -1.0
+    jumps = rng.poisson(gain[:, None] * rates / OPTIONS.size)
+    curves = np.exp(-OPTIONS.size * np.concatenate([np.zeros((count, 1)), np.cumsum(jumps, axis=1)], axis=1))
+    found = belief(curves[:, :4].tolist(), np.arange(count), OPTIONS)
+    mean, deviation = found.saved(np.full(count, 4), np.zeros(count, dtype=np.int64))
+    saved = 1 - curves[:, 4] / curves[:, 3]
+    assert mean.mean() == pytest.approx(saved.mean(), rel=0.03)
+    assert np.mean((saved - mean) ** 2) == pytest.approx(np.mean(deviation**2), rel=0.05)
+    large = mean > np.median(mean)
+    assert mean[large].mean() == pytest.approx(saved[large].mean(), rel=0.03)
+
+
+def test_a_curve_that_falls_late_is_not_thought_to_fade() -> None:
+    options = JumpOptions(fadings=(0.0, 3.0))
+    early, late = [1.0, 0.4, 0.4, 0.4, 0.4], [1.0, 1.0, 1.0, 1.0, 0.4]
+    found = belief([early, late], np.array([0, 1]), options)
+    assert found.weight[0, 1] > 0.9
+    assert found.weight[1, 0] > 0.9
+
+
+def test_rounds_under_way_are_expected_to_bring_something() -> None:
+    found = belief([[2.0, 1.5, 1.2]], ALONE)
+    saved = [found.saved(np.array([3]), np.array([flying]))[0].item() for flying in range(4)]
+    assert saved == sorted(saved, reverse=True)
+    assert saved[0] > saved[-1] > 0
+
+
+def test_the_bandit_takes_what_weighs_and_still_falls() -> None:
+    flat, falling = (1.0, 1.0, 1.0, 1.0, 1.0), (2.0, 1.7, 1.4, 1.2, 1.0)
+    allocator = BanditAllocator(0, BanditOptions(exploration=0.0))
+    strangers = {"family": "a"}, {"family": "b"}
+    pair = [task(1, flat, **strangers[0]), task(2, falling, **strangers[1])]
+    assert allocator.choose(pair, {}).task == 2  # type: ignore[union-attr]
+    heavy = [dataclasses.replace(pair[0], weight=100.0), pair[1]]
+    assert allocator.choose(heavy, {}).task == 1  # type: ignore[union-attr]
+    assert set(allocator.explain()) == {"1", "2"}
+    assert allocator.choose([task(1, falling), task(2, falling)], {1: 3}).task == 2  # type: ignore[union-attr]
+
+
+def test_tasks_without_any_result_come_last_and_take_turns() -> None:
+    failing = [task(1, (math.inf,)), task(2, (math.inf, math.inf))]
+    choice = BanditAllocator().choose([*failing, task(3, (1e-9, 1e-9))], {})
+    assert choice is not None
+    assert choice.task == 3
+    alone = BanditAllocator().choose(failing, {})
+    assert alone is not None
+    assert (alone.task, alone.scores[1]) == (1, NO_RESULT - 1)
