@@ -99,11 +99,11 @@ def test_round_robin_counts_rounds_in_flight() -> None:
 
 
 def test_names() -> None:
-    assert set(ALLOCATORS) == {"round-robin", "gradient"}
+    assert set(ALLOCATORS) == {"round-robin", "gradient", "bandit", "familyseer", "static", "random"}
     assert check_allocator("gradient") == "gradient"
     with pytest.raises(UnknownAllocator) as caught:
         make_allocator("no-such", 0)
-    assert "round-robin, gradient" in caught.value.detail
+    assert "round-robin, gradient, bandit" in caught.value.detail
     assert caught.value.field == "allocator"
 
 
