@@ -80,7 +80,7 @@ def _fading(rounds: int, options: JumpOptions) -> Floats:
     """Rates relative to the second round's, float64 [rounds, fadings]. The first round makes the curve begin: its own
     gain is none."""
     k = np.arange(1, rounds + 1)[:, None]
-    out = (k / 2.0) ** -np.array(options.fadings)[None, :]
+    out: Floats = (k / 2.0) ** -np.array(options.fadings)[None, :]
     out[0] = 0.0
     return out
 

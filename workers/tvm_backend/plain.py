@@ -26,11 +26,11 @@ def _order(sch: Schedule, stage: Stage) -> None:
     loops = sch.get_loops(sch.get_sblock(stage.name))
     rows, lane, steps = loops[:len(stage.spatial)][:-1], loops[:len(stage.spatial)][-1:], loops[len(stage.spatial):]
     outer = [fused(sch, rows)] if rows else []
+    for loop in outer:  # before its block is divided: TVM makes only loops of whole sums parallel
+        sch.parallel(loop)
     if lane and steps and _contiguous(stage):
         sch.reorder(*outer, *steps, *lane)
         sch.decompose_reduction(sch.get_sblock(stage.name), steps[0])
-    for loop in outer:
-        sch.parallel(loop)
 
 
 def _contiguous(stage: Stage) -> bool:
