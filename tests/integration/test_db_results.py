@@ -23,6 +23,7 @@ from db.repositories import (
     sketches,
     views_failures,
     views_fleet,
+    views_jobs,
 )
 from tunesmith.messages import Calibration, Confirmation, DeviceReport, ModelWeights, WireResult
 from tunesmith.states import JobState, RoundState, WorkState
@@ -70,7 +71,10 @@ def test_a_batch_in_pieces(sessions: Sessions, batch_id: int) -> None:
     with sessions() as session:
         batch, round_ = session.scalars(sa.select(Batch)).one(), session.scalars(sa.select(Round)).one()
         assert (batch.state, round_.state, round_.best_after) == (WorkState.DONE, RoundState.DONE, 2.0)
-        assert round_.metrics == pytest.approx(
+        champion_at = session.get_one(Record, task.best_record_id).created_at
+        figures = dict(round_.metrics or {})
+        assert figures.pop("crowned_at") == champion_at.isoformat()
+        assert figures == pytest.approx(
             {
                 "measured": 4, "failed": 1, "duplicates": 0, "build_seconds": 0.3, "run_seconds": 0.6,
                 "device_seconds": 0.15,
@@ -374,3 +378,13 @@ def test_a_plan_starts_a_job_in_one_transaction(sessions: Sessions) -> None:
     assert job.state is JobState.RUNNING
     assert job.started_at is not None
     assert (task.sketches, task.weight, task.exhausted) == (["s-w1", "s-2"], 2, False)
+
+
+def test_a_best_is_known_when_it_is_crowned_and_not_at_the_end_of_its_round(sessions: Sessions, batch_id: int) -> None:
+    apply(sessions, batch_id, ok(1, 3.0), ok(2, 4.0), ok(3, 5.0))
+    apply(sessions, batch_id, ok(0, 9.0, None))
+    with sessions() as session:
+        (step,) = views_jobs.finished_rounds(session, session.scalars(sa.select(JobTask)).one().job_id)
+        crowned = session.scalars(sa.select(Record).where(Record.latency == 3.0)).one()
+        default = session.scalars(sa.select(Record).where(Record.latency == 9.0)).one()
+        assert step.known_at == crowned.created_at < default.created_at < step.finished_at
