@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from tunesmith.allocate.base import Allocator, Choice, TaskView
+from tunesmith.allocate.base import Choice, TaskView
 from tunesmith.allocate.jumps import Belief, JumpOptions, belief
-from tunesmith.allocate.warmup import first_round, open_tasks, rounds
+from tunesmith.allocate.warmup import WarmedUpAllocator, rounds
 
 NO_RESULT = -1e9
 """Score of a task without any valid latency, less its rounds: those come last, and take turns."""
@@ -44,22 +44,15 @@ class Arm:
         return self.gain + self.bonus
 
 
-class BanditAllocator(Allocator):
-    """Each task once, the most important first; then the largest upper confidence bound."""
+class BanditAllocator(WarmedUpAllocator):
+    """Chooses the largest upper confidence bound, which is the score."""
 
     def __init__(self, seed: int = 0, options: BanditOptions = BanditOptions()) -> None:
-        self.seed, self.options = seed, options
+        super().__init__(seed)
+        self.options = options
         self._arms: dict[int, Arm] = {}
 
-    def choose(self, tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice | None:
-        """See :class:`Allocator`; the score is the bound, or the importance while warming up."""
-        alive = open_tasks(tasks)
-        self._arms = {}
-        if not alive:
-            return None
-        fresh = first_round(alive, in_flight)
-        if fresh is not None:
-            return fresh
+    def _next(self, alive: Sequence[TaskView], tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice:
         self._arms = self.arms(tasks, in_flight)
         scores = {t.id: self._arms[t.id].score if t.id in self._arms else NO_RESULT - rounds(t, in_flight)
                   for t in alive}

@@ -6,24 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tunesmith.allocate.base import Allocator, Choice, TaskView
-from tunesmith.allocate.warmup import first_round, open_tasks, rounds
+from tunesmith.allocate.base import Choice, TaskView
+from tunesmith.allocate.warmup import WarmedUpAllocator, rounds
 
 
-class RandomAllocator(Allocator):
-    """Each task once, the most important first; then one drawn at random."""
+class RandomAllocator(WarmedUpAllocator):
+    """Draws one of the tasks; the score is each one's probability."""
 
-    def __init__(self, seed: int = 0) -> None:
-        self.seed = seed
-
-    def choose(self, tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice | None:
-        """See :class:`Allocator`; the score is each task's probability."""
-        alive = open_tasks(tasks)
-        if not alive:
-            return None
-        fresh = first_round(alive, in_flight)
-        if fresh is not None:
-            return fresh
+    def _next(self, alive: Sequence[TaskView], tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice:
         total = sum(rounds(t, in_flight) for t in tasks)
         chosen = alive[int(np.random.default_rng([self.seed, total]).integers(len(alive)))]
         return Choice(chosen.id, {t.id: 1.0 / len(alive) for t in alive}, "drawn at random")

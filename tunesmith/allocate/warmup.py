@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
-from tunesmith.allocate.base import Choice, TaskView
+from tunesmith.allocate.base import Allocator, Choice, TaskView
 
 
 def rounds(task: TaskView, in_flight: Mapping[int, int]) -> int:
@@ -34,3 +35,22 @@ def first_round(alive: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choi
     if not fresh:
         return None
     return Choice(fresh[0].id, {t.id: float(-i) for i, t in enumerate(fresh)}, "first round of the task")
+
+
+class WarmedUpAllocator(Allocator):
+    """Gives each task a first round, the most important first; then whatever a subclass chooses."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+
+    def choose(self, tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice | None:
+        """See :class:`Allocator`; while warming up, the score is the place in the line."""
+        alive = open_tasks(tasks)
+        if not alive:
+            return None
+        fresh = first_round(alive, in_flight)
+        return self._next(alive, tasks, in_flight) if fresh is None else fresh
+
+    @abstractmethod
+    def _next(self, alive: Sequence[TaskView], tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice:
+        """The choice once each task had a round; ``alive``: :func:`open_tasks` of ``tasks``, one at least."""
