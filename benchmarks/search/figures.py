@@ -29,10 +29,9 @@ Tunesmith with `--space tvm`, so that the program and its design space are those
 MetaSchedule after N trials; below 1 Tunesmith is faster. What each thought best after {TRIALS}, and Tunesmith after 32
 and 64 as well, was built and timed now, all kernels in turn, in {PROCESSES} processes. MetaSchedule's runs are
 recorded, and a recording has the winner's trace alone: after 32 and 64 trials its latency is the recorded one times
-what its winner takes now over what was recorded for it. `{SHARE}`: trials of
-Tunesmith's until it knew a schedule as fast as the better
-MetaSchedule's winner, over {TRIALS}, by its own measurements scaled likewise; – where it found none, which counts as 1
-in the mean, and is too little. Failed candidates count as trials. Warm start is off."""
+what its winner takes now over what was recorded for it. `{SHARE}`: trials of Tunesmith's until it knew a schedule as
+fast as the better MetaSchedule's winner, over {TRIALS}, by its own measurements scaled likewise; – where it found none,
+which counts as 1 in the mean, and is too little. Failed candidates count as trials. Warm start is off."""
 TIME_TEXT = f"""\
 The same goal with everything on: layouts, fast math, Winograd convolutions, rules of our own. `tunesmith s` is the wall
 time until a schedule as fast as the better MetaSchedule's winner of {TRIALS} trials was known: from the submission of

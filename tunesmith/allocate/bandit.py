@@ -2,7 +2,7 @@
 
 After DynaTune (Zhang et al., ICLR 2021), whose score adds GFLOP/s to a bonus without a unit; here both are seconds of
 the model's latency. The belief behind it is that of ``tunesmith.allocate.jumps``, which families share (FamilySeer,
-Zhang et al., ICPP 2022).
+Zhang et al., arXiv 2201.00194, 2022).
 """
 
 from __future__ import annotations

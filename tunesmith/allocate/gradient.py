@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from tunesmith.allocate.base import Allocator, Choice, TaskView
-from tunesmith.allocate.warmup import first_round, open_tasks, rounds
+from tunesmith.allocate.base import Choice, TaskView
+from tunesmith.allocate.warmup import WarmedUpAllocator, rounds
 
 NO_RESULT = -1e9
 """Gradient of a task that was tried and has no valid latency: last in line, as in MetaSchedule."""
@@ -43,22 +43,21 @@ class Gradient:
     total: float
 
 
-class GradientAllocator(Allocator):
-    """Each task once, the most important first; then the largest gradient, at random among equals."""
+class GradientAllocator(WarmedUpAllocator):
+    """Chooses the largest gradient, at random among equals; the score is the gradient."""
 
     def __init__(self, seed: int = 0, options: GradientOptions = GradientOptions()) -> None:
-        self.seed, self.options = seed, options
+        super().__init__(seed)
+        self.options = options
         self._belief: dict[int, Gradient] = {}
 
     def choose(self, tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice | None:
-        """See :class:`Allocator`; the score is the gradient, or the importance while warming up."""
-        alive = open_tasks(tasks)
-        if not alive:
-            return None
-        self._belief = {t.id: self.gradient(t, in_flight.get(t.id, 0)) for t in alive if rounds(t, in_flight)}
-        fresh = first_round(alive, in_flight)
-        if fresh is not None:
-            return fresh
+        """See :class:`Allocator`; while tasks have their first rounds, there is a belief of those that had theirs."""
+        self._belief = {t.id: self.gradient(t, in_flight.get(t.id, 0)) for t in tasks
+                        if not t.exhausted and rounds(t, in_flight)}
+        return super().choose(tasks, in_flight)
+
+    def _next(self, alive: Sequence[TaskView], tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice:
         scores = {t.id: self._belief[t.id].total for t in alive}
         best = max(scores.values())
         equal = sorted(task for task, score in scores.items() if score == best)

@@ -5,7 +5,8 @@ of jumps of one size s, whose rate in the k-th round is ``g r(k) / s``: ``g`` is
 fades. The belief about g is a gamma distribution, conjugate to the process, so that everything has a closed form; the
 fadings that may be are weighted by their marginal likelihoods. It stands in the place of DynaTune's Monte Carlo fit of
 curve families (Zhang et al., ICLR 2021), which is too slow for thousands of tasks, and shares FamilySeer's observation
-(Zhang et al., ICPP 2022) that tasks of a family behave alike: what the others gained is prior knowledge, in part.
+(Zhang et al., arXiv 2201.00194, 2022) that tasks of a family behave alike: what the others gained is prior knowledge,
+in part.
 """
 
 from __future__ import annotations

@@ -29,14 +29,6 @@ def open_tasks(tasks: Sequence[TaskView]) -> list[TaskView]:
     return sorted(alive, key=lambda t: (-rank[t.id], t.id))
 
 
-def first_round(alive: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice | None:
-    """The most important task that had no round yet, of :func:`open_tasks`; None when each had one."""
-    fresh = [t for t in alive if not rounds(t, in_flight)]
-    if not fresh:
-        return None
-    return Choice(fresh[0].id, {t.id: float(-i) for i, t in enumerate(fresh)}, "first round of the task")
-
-
 class WarmedUpAllocator(Allocator):
     """Gives each task a first round, the most important first; then whatever a subclass chooses."""
 
@@ -48,8 +40,10 @@ class WarmedUpAllocator(Allocator):
         alive = open_tasks(tasks)
         if not alive:
             return None
-        fresh = first_round(alive, in_flight)
-        return self._next(alive, tasks, in_flight) if fresh is None else fresh
+        fresh = [t for t in alive if not rounds(t, in_flight)]
+        if fresh:
+            return Choice(fresh[0].id, {t.id: float(-i) for i, t in enumerate(fresh)}, "first round of the task")
+        return self._next(alive, tasks, in_flight)
 
     @abstractmethod
     def _next(self, alive: Sequence[TaskView], tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -13,9 +14,11 @@ from workers.measure.shelf import Shelf
 from workers.sandbox.pool import ChildCrashed, ChildRaised, ChildTimeout, Pool
 from workers.tvm_backend.measuring import BuildRequest, Built
 
+log = logging.getLogger("tunesmith.measure")
 DEFAULT = WireCandidate(index=-2, sketch=None)
 """The default schedule, beside those of the batch."""
 REFERENCE = "reference"
+"""Its program in a quicker order, on the shelf."""
 SLOW = 5e8
 """FLOPs from which on a CPU's default schedule is not waited for: where its innermost loop goes through memory in large
 steps it has been seen to take six seconds for 2e9."""
@@ -86,7 +89,11 @@ class Builds:
         found = self._shelf.get(key)
         if found is None:
             made = outcome_of(self.submit(DEFAULT, quicker=True))
-            found = None if made.path is None else self._shelf.put(key, made)
+            if made.path is None:
+                log.warning("workload %s: outputs are compared with the slow default schedule: %s",
+                            self._batch.workload, made.message)
+            else:
+                found = self._shelf.put(key, made)
         return found or self.kept(DEFAULT)
 
     def keep(self, candidate: WireCandidate, built: Built) -> Built:
