@@ -5,7 +5,9 @@ import numpy as np
 from tunesmith.search.evolution_strategy import EvolutionOptions, EvolutionStrategySearcher
 from tunesmith.search.random import RandomSearcher
 from tunesmith.search.relaxed import LISTED, Relaxed
-from tunesmith.space.space import Space
+from tunesmith.space.knobs import Categorical, PerfectTile
+from tunesmith.space.space import Sketch, Space
+from tunesmith.testing.replay import Subset
 from tunesmith.testing.simulated import measure, tune
 from tunesmith.testing.synthetic import SyntheticTask, huge_space, matmul_space
 
@@ -54,3 +56,10 @@ def test_generations_climb_and_a_strategy_that_has_converged_starts_anew() -> No
     searcher.ask(8)
     assert populations[:2] == [20, 40]
     assert climbed[1] > 0.5, "from anywhere towards what the draft promises"
+
+
+def test_a_tile_of_two_close_factors_has_two_values() -> None:
+    close = Subset(PerfectTile(1000, 2, 64), (6, 7))  # factors 20 and 25, a third of an octave apart
+    space = Space([Sketch("close", (close, Categorical(2)))])
+    assert Relaxed(space, 0).steps.max() <= 1.0
+    assert len(EvolutionStrategySearcher(space, 0, QUICK).ask(8)) == space.size

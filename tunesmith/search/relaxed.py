@@ -20,7 +20,8 @@ class Relaxed:
 
     Attributes:
         dims: coordinates.
-        steps: float64 [dims], between neighbouring values of each; a tile's are those of factors of two.
+        steps: float64 [dims], between neighbouring values of each; a tile's are those of factors of two, or all of
+            its width where that is less.
     """
 
     def __init__(self, space: Space, sketch: int) -> None:
@@ -35,7 +36,7 @@ class Relaxed:
         self._span = [np.where(span > 0, span, 1.0) for span in spans]
         self._tables = [self._inside(j, table) for j, table in enumerate(tables)]
         self.dims = sum(table.shape[1] for table in self._tables)
-        self.steps: Floats = np.concatenate([np.zeros(0), *(1.0 / span[span > 0] for span in spans)])
+        self.steps: Floats = np.concatenate([np.zeros(0), *(1.0 / np.maximum(span[span > 0], 1.0) for span in spans)])
 
     def place(self, points: Batch) -> Floats:
         """Coordinates of points of this sketch: float64 [n, dims]."""
