@@ -21,6 +21,8 @@ BENCHMARKS = {
     "models": "Compare a model's latency, untuned and tuned, with other runtimes.",
     "peak": "Measure this machine's limits: arithmetic and memory bandwidth.",
     "replay": "Compare searchers, allocators and cost models on recorded data, without hardware.",
+    "allocation": "Compare allocators on recorded learning curves of whole models, without hardware.",
+    "fleet": "Check fair shares, busy devices and the time of decisions, on a simulated fleet.",
     "measure": "Check what measurements are worth: order, intervals, racing and adaptive stop.",
 }
 

@@ -183,6 +183,12 @@ class RateLimited(TunesmithError):
     code, status, title = "rate_limited", 429, "Too many requests"
 
 
+class QuotaExceeded(TunesmithError):
+    """A user has as many jobs under way as the server allows."""
+
+    code, status, title = "quota_exceeded", 429, "Quota exceeded"
+
+
 class ServerUnreachable(TunesmithError):
     """No coordinator answers at the given URL."""
 

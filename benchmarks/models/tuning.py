@@ -112,7 +112,7 @@ def tunesmith(model: Path, target: Target, seconds: float, seed: int, folder: Pa
         TunesmithError: the stack does not start, or the job fails.
     """
     started = time.monotonic()
-    with _service(folder) as client:
+    with service(folder) as client:
         uploaded = client.wait_model(client.upload_model(model).id, timeout=seconds)
         left = max(1.0, seconds - (time.monotonic() - started))
         job = client.submit(model_id=uploaded.id, target=target.to_json(), seconds=left, seed=seed, verify=False,
@@ -130,7 +130,7 @@ def tunesmith_warm(model: Path, request: Request, folder: Path) -> Tuned:
     Raises:
         TunesmithError: the stack does not start, or the job fails or does not end.
     """
-    with _service(folder) as client:
+    with service(folder) as client:
         warm_up(client, request.target)
         uploaded = client.wait_model(client.upload_model(model).id, timeout=IMPORT_LIMIT)
         started = time.monotonic()
@@ -143,7 +143,8 @@ def tunesmith_warm(model: Path, request: Request, folder: Path) -> Tuned:
 
 
 @contextlib.contextmanager
-def _service(folder: Path) -> Iterator[Client]:
+def service(folder: Path) -> Iterator[Client]:
+    """A client of an embedded stack that runs as long as the ``with`` statement; its data are below ``folder``."""
     with EmbeddedStack(folder / "stack", env=_environment()) as stack, Client(stack.url) as client:
         yield client
 

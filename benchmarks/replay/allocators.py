@@ -32,20 +32,36 @@ def run(name: str, recordings: Sequence[Recording], curves: Floats, batch: int, 
     Args:
         curves: best latency of each task after each round, float64 [tasks, rounds].
     """
-    allocator = make_allocator(name, seed)
-    done = [0] * len(recordings)
-    out = []
+    order = order_of(name, recordings, curves, batch, seed)
+    first = len(recordings)
+    return np.array([latency_after(recordings, curves, order[:n]) for n in range(first + 1, len(order) + 1)])
+
+
+def order_of(name: str, recordings: Sequence[Recording], curves: Floats, batch: int, seed: int) -> list[int]:
+    """The tasks in the order in which the allocator gives them rounds; see :func:`run`."""
+    allocator, order = make_allocator(name, seed), list[int]()
     for _ in range(len(recordings) * (1 + MEAN_ROUNDS)):
-        tasks = [
-            TaskView(i, r.weight, float(r.facts.get("flops", 1.0)), str(r.facts.get("family", r.name)), r.untuned,
-                     tuple(curves[i, :done[i]].tolist()), done[i] * batch, done[i] >= curves.shape[1])
-            for i, r in enumerate(recordings)]
-        choice = allocator.choose(tasks, {})
+        choice = allocator.choose(views(recordings, curves, order, batch), {})
         if choice is None:
             break
-        done[choice.task] += 1
-        out.append(sum(r.weight * _now(r, curves[i], n) for i, (r, n) in enumerate(zip(recordings, done, strict=True))))
-    return np.array(out[len(recordings):])
+        order.append(choice.task)
+    return order
+
+
+def views(recordings: Sequence[Recording], curves: Floats, order: Sequence[int], batch: int) -> list[TaskView]:
+    """What an allocator sees of the tasks after these rounds."""
+    done = np.bincount(np.array(order, dtype=np.int64), minlength=len(recordings)).tolist()
+    return [
+        TaskView(
+            id=i, weight=r.weight, flops=float(r.facts.get("flops", 1.0)), family=str(r.facts.get("family", r.name)),
+            untuned=r.untuned, history=tuple(curves[i, :n].tolist()), trials=n * batch, exhausted=n >= curves.shape[1])
+        for i, (r, n) in enumerate(zip(recordings, done, strict=True))]
+
+
+def latency_after(recordings: Sequence[Recording], curves: Floats, order: Sequence[int]) -> float:
+    """The model's latency after these rounds, in seconds."""
+    done = np.bincount(np.array(order, dtype=np.int64), minlength=len(recordings)).tolist()
+    return float(sum(r.weight * _now(r, curves[i], n) for i, (r, n) in enumerate(zip(recordings, done, strict=True))))
 
 
 def _now(recording: Recording, curve: Floats, rounds: int) -> float:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.replay import allocators, best, models, searchers
+from benchmarks.replay import allocators, best, forecasts, models, searchers
 from benchmarks.replay.searchers import Method, Runs
 from benchmarks.replay.workloads import load_all
 from benchmarks.report import Draw, Report, setup
@@ -81,6 +81,7 @@ def _others(
     allocated = allocators.study(recordings, learning, plan.batch)
     return [
         (allocators.report(allocated, len(recordings), plan.batch, ALLOCATED.name, facts), None, True),
+        (forecasts.report(forecasts.study(recordings, learning, plan.batch), facts), None, True),
         (models.report(trials, facts), None, True),
     ]
 

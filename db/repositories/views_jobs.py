@@ -152,13 +152,15 @@ def tasks(session: Session, job_id: str) -> Sequence[tuple[JobTask, WorkloadRow,
 
 def rounds(
     session: Session, job_id: str, *, after: int = 0, limit: int | None = None, descending: bool = False
-) -> Sequence[tuple[Round, str]]:
-    """A job's rounds with the task's name, by number; ``after`` is the number to go on from."""
-    query = sa.select(Round, JobTask.name).join(JobTask, Round.job_task_id == JobTask.id).where(Round.job_id == job_id)
+) -> Sequence[tuple[Round, str, int]]:
+    """A job's rounds with the task's name and weight, by number; ``after`` is the number to go on from."""
+    query = sa.select(Round, JobTask.name, JobTask.weight).join(JobTask, Round.job_task_id == JobTask.id)
+    query = query.where(Round.job_id == job_id)
     if after:
         query = query.where(Round.number < after if descending else Round.number > after)
     query = query.order_by(Round.number.desc() if descending else Round.number)
-    return [(row, name) for row, name in session.execute(query.limit(limit) if limit else query)]
+    found = session.execute(query.limit(limit) if limit else query)
+    return [(row, name, weight) for row, name, weight in found]
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,16 @@ class RoundStep:
     metrics: dict[str, Any]
     baseline: bool
     finished_at: dt.datetime
+
+    @property
+    def seconds(self) -> float:
+        """What it took in a builder and on the device; 0 where nobody told."""
+        return float(sum(self.metrics.get(name) or 0.0 for name in ("build_seconds", "device_seconds")))
+
+    @property
+    def measured(self) -> int:
+        """Its candidates, the default schedule among them."""
+        return int(self.metrics.get("measured") or 0)
 
     @property
     def known_at(self) -> dt.datetime:

@@ -77,6 +77,12 @@ def open_jobs(session: Session) -> Sequence[tuple[Job, Model, str | None]]:
     return [(job, model, device_class) for job, model, device_class in found]
 
 
+def count_open_jobs(session: Session, owner: str) -> int:
+    """Jobs of a user that are not over."""
+    query = sa.select(sa.func.count()).select_from(Job).where(Job.owner == owner, Job.state.in_(OPEN_JOBS))
+    return session.scalar(query) or 0
+
+
 def tasks(session: Session, job_ids: Collection[str]) -> list[TaskRow]:
     """Tasks of jobs in the models' order, without what is large.
 

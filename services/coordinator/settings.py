@@ -38,6 +38,9 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="Address to listen on; other than loopback only with an admin key.")
     port: int = Field(8700, ge=0, le=65535, description="Port to listen on.")
     max_upload_bytes: int = Field(2 * GIB, gt=0, description="Largest model that is taken.")
+    max_open_jobs: int = Field(
+        1000, ge=1, description="Jobs that one user may have that are not over; a further one is refused."
+    )
     work_timeout: float = Field(
         45.0, gt=0, description="Seconds without a sign of life after which work is handed out anew."
     )

@@ -28,6 +28,12 @@ class Api(Protocol):
     def curve(self, job_id: str) -> Json:
         """Best-so-far, down-sampled by the server."""
 
+    def forecast(self, job_id: str) -> Json:
+        """Time left, and the latency that is expected by then."""
+
+    def decisions(self, job_id: str, newest: int) -> list[Json]:
+        """Why rounds were chosen, newest first."""
+
     def failures(self, job_id: str) -> list[Json]:
         """``failure``, ``count`` and the newest ``message``, most frequent first."""
 

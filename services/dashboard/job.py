@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from nicegui import ui
@@ -10,7 +11,7 @@ from services.dashboard import format as fmt
 from services.dashboard.api import Api, Json
 from services.dashboard.charts import best_so_far
 from services.dashboard.context import Context, Visitor, keep_fresh
-from services.dashboard.job_parts import EventLog, Failures, TaskTable
+from services.dashboard.job_parts import Decisions, EventLog, Failures, TaskTable
 from services.dashboard.overview import ACTIVE, done, model_name, target_text
 from services.dashboard.parts import Banner, Figure, badge, empty, paint
 from services.dashboard.theme import frame
@@ -122,6 +123,12 @@ class Notices:
             self._error.hide()
 
 
+def expected(forecast: dict[str, Any]) -> str:
+    """Between which bounds the model's latency is expected to be when the budget is spent."""
+    bounds = [forecast.get(name) for name in ("low", "high")]
+    return fmt.NOTHING if None in bounds else " – ".join(fmt.latency(bound) for bound in bounds)
+
+
 class Figures:
     """The numbers under the header."""
 
@@ -130,8 +137,9 @@ class Figures:
             self._untuned, self._current = Figure("Untuned latency"), Figure("Current latency")
             self._speedup = Figure("Speed-up", strong=True)
             self._trials, self._elapsed, self._left = Figure("Trials"), Figure("Elapsed"), Figure("Time left")
+            self._expected = Figure("Expected at the end")
 
-    def show(self, job: dict[str, Any]) -> None:
+    def show(self, job: dict[str, Any], forecast: dict[str, Any]) -> None:
         """Bring the numbers up to date."""
         progress, speed = job.get("progress") or {}, job.get("latency") or {}
         source = f", {speed['source']}" if speed.get("source") and speed.get("untuned") else ""
@@ -144,6 +152,7 @@ class Figures:
         self._trials.show(fmt.count(progress.get("trials"), progress.get("trials_budget")))
         self._elapsed.show(fmt.duration(progress.get("seconds")))
         self._left.show(fmt.duration(progress.get("eta_seconds")) if job["state"] in ACTIVE else fmt.NOTHING)
+        self._expected.show(expected(forecast) if job["state"] in ACTIVE else fmt.NOTHING)
 
 
 class Curve:
@@ -192,15 +201,29 @@ def _downloads(job_id: str) -> None:
 
 
 
-def _load(api: Api, job_id: str, after: int) -> tuple[Json, Json, list[Json], list[Json], list[Json]]:
-    """Everything that the page shows, over one connection."""
+@dataclass(frozen=True)
+class _Loaded:
+    """Everything that the page shows."""
+
+    job: Json
+    forecast: Json
+    curve: Json
+    tasks: list[Json]
+    decisions: list[Json]
+    failures: list[Json]
+    events: list[Json]
+
+
+def _load(api: Api, job_id: str, after: int) -> _Loaded:
+    """Over one connection."""
     events: list[Json] = []
     for _ in range(EVENT_PAGES):
         page = api.events(job_id, events[-1]["id"] if events else after)
         events += page
         if len(page) < EVENT_PAGE:
             break
-    return api.job(job_id), api.curve(job_id), api.tasks(job_id), api.failures(job_id), events
+    return _Loaded(api.job(job_id), api.forecast(job_id), api.curve(job_id), api.tasks(job_id),
+                   api.decisions(job_id, Decisions.NEWEST), api.failures(job_id), events)
 
 
 def build(context: Context, job_id: str) -> None:
@@ -209,7 +232,7 @@ def build(context: Context, job_id: str) -> None:
     with frame("Job", logged_in=visitor.logged_in, on_logout=visitor.logout):
         banner = Banner()
         header, notices, figures, curve = Header(visitor, job_id), Notices(), Figures(), Curve()
-        tasks = TaskTable()
+        tasks, decisions = TaskTable(), Decisions()
         with ui.element("div").classes("ts-two"):
             with ui.column().classes("gap-4 w-full"):
                 failures = Failures()
@@ -217,14 +240,15 @@ def build(context: Context, job_id: str) -> None:
             events = EventLog()
 
     async def refresh() -> float:
-        job, drawn, rows, failed, new = await visitor.call(lambda api: _load(api, job_id, events.last))
-        header.show(job)
-        notices.show(job)
-        figures.show(job)
-        curve.show(drawn["points"], drawn["untuned"])
-        tasks.show(rows)
-        failures.show(failed, job["progress"]["trials"])
-        events.add(new)
-        return 2.0 if job["state"] in ACTIVE else 10.0
+        found = await visitor.call(lambda api: _load(api, job_id, events.last))
+        header.show(found.job)
+        notices.show(found.job)
+        figures.show(found.job, found.forecast)
+        curve.show(found.curve["points"], found.curve["untuned"])
+        tasks.show(found.tasks)
+        decisions.show(found.decisions)
+        failures.show(found.failures, found.job["progress"]["trials"])
+        events.add(found.events)
+        return 2.0 if found.job["state"] in ACTIVE else 10.0
 
     keep_fresh(refresh, banner, f"/jobs/{job_id}")

@@ -92,6 +92,45 @@ class TaskTable:
         self._table.set_visibility(bool(rows))
 
 
+DECISION_COLUMNS = [
+    {"name": "round", "label": "Round", "field": "round", "align": "right"},
+    {"name": "task", "label": "Task", "field": "task", "align": "left"},
+    {"name": "reason", "label": "Why", "field": "reason", "align": "left"},
+    {"name": "expected", "label": "Expected to save", "field": "expected", "align": "right"},
+    {"name": "saved", "label": "Saved", "field": "saved", "align": "right"},
+]
+
+
+def decision_row(decision: dict[str, Any]) -> dict[str, Any]:
+    """A line of the table of decisions."""
+    return {
+        "round": decision["round"], "task": decision["task_name"], "reason": decision["reason"],
+        "expected": fmt.latency(decision.get("expected")), "saved": fmt.latency(decision.get("saved")),
+    }
+
+
+class Decisions:
+    """Why the latest rounds went where they did, what was expected of them and what came of it."""
+
+    NEWEST = 50
+
+    def __init__(self) -> None:
+        with ui.element("section").classes("ts-card"):
+            ui.label("Allocation").classes("ts-head").props("role=heading aria-level=2")
+            self._empty = empty("alt_route", "No rounds yet", "Each round's reason appears when it is opened.")
+            self._table = ui.table(columns=DECISION_COLUMNS, rows=[], row_key="round", pagination={"rowsPerPage": 8})
+            self._table.classes("ts-table w-full").props("flat dense").mark("decisions")
+
+    def show(self, decisions: list[dict[str, Any]]) -> None:
+        """Replace the rows, the newest first."""
+        rows = [decision_row(decision) for decision in decisions]
+        if rows != self._table.rows:
+            self._table.rows = rows
+            self._table.update()
+        self._empty.set_visibility(not rows)
+        self._table.set_visibility(bool(rows))
+
+
 class Failures:
     """How many candidates failed, by class."""
 

@@ -81,6 +81,14 @@ class RestApi:
         """Best-so-far."""
         return self._with(lambda c: c.curve(job_id))
 
+    def forecast(self, job_id: str) -> Json:
+        """What is expected."""
+        return self._with(lambda c: c.forecast(job_id).model_dump(mode="json"))
+
+    def decisions(self, job_id: str, newest: int) -> list[Json]:
+        """The newest decisions."""
+        return self._with(lambda c: c.decisions(job_id, newest))
+
     def failures(self, job_id: str) -> list[Json]:
         """Failed candidates by class."""
         return self._with(lambda c: [failure.model_dump(mode="json") for failure in c.failures(job_id)])

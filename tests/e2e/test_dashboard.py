@@ -14,10 +14,11 @@ from typing import Any
 import dashboard_rows
 import pytest
 from coordinator_process import coordinator
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
 from db.engine import create_engine, session_factory
 from db.models import Job
+from services.dashboard import format as fmt
 from tools.browser import REMEDY, find
 
 pytestmark = pytest.mark.browser
@@ -115,6 +116,10 @@ def row(page: Page, text: str) -> Any:
     return page.locator("tbody tr").filter(has_text=text)
 
 
+def card(page: Page, heading: str) -> Locator:
+    return page.locator("section").filter(has=page.get_by_role("heading", name=heading, exact=True))
+
+
 def curve(page: Page, axis: str) -> dict[str, Any]:
     page.wait_for_function(f"() => {{ const c = ({CURVE})(); return c && c.axis === '{axis}' && c.data.length > 0; }}")
     drawn: dict[str, Any] = page.evaluate(CURVE)
@@ -160,14 +165,27 @@ def test_job_page_draws_the_curve_of_the_api(page: Page, server: str) -> None:
 def test_job_page_shows_tasks_failures_events_and_what_it_waits_for(page: Page, server: str) -> None:
     page.goto(f"{server}/jobs/running")
     expect(page.get_by_text("No live device of class llvm-znver4-16 is registered")).to_be_visible()
-    expect(row(page, "concatenate")).to_contain_text("nothing to tune")
-    softmax = row(page, "fused_softmax")
+    tasks = card(page, "Tasks").locator("tbody tr")
+    expect(tasks.filter(has_text="concatenate")).to_contain_text("nothing to tune")
+    softmax = tasks.filter(has_text="fused_softmax")
     expect(softmax).to_contain_text("softmax")
     expect(softmax).to_contain_text("µs")
     expect(page.get_by_text("Build timeout")).to_be_visible()
     expect(page.get_by_text("latest: no object code after 10 s")).to_be_visible()
     expect(page.get_by_text(re.compile(r"round 48 of \w+: 8 measured"))).to_be_visible()
     expect(page.get_by_text("estimate").first).to_be_visible()
+
+
+def test_job_page_shows_why_rounds_were_chosen_and_what_is_expected(page: Page, server: str) -> None:
+    page.goto(f"{server}/jobs/running")
+    newest = get_json(f"{server}/v1/jobs/running/decisions?sort=-number&limit=1")["items"][0]
+    line = card(page, "Allocation").locator("tbody tr").first
+    expect(line).to_contain_text(newest["task_name"])
+    expect(line).to_contain_text(newest["reason"])
+    bounds = get_json(f"{server}/v1/jobs/running/forecast")
+    assert 0 < bounds["low"] <= bounds["expected"] <= bounds["high"] <= bounds["current"]
+    shown = [fmt.latency(bounds[name]) for name in ("low", "high")]
+    expect(page.get_by_text(" – ".join(shown))).to_be_visible()
 
 
 def test_a_failed_job_shows_its_problem(page: Page, server: str) -> None:

@@ -13,7 +13,8 @@ from api_driver import Api
 from db.models import Job
 from db.repositories import views_jobs
 from services.coordinator.dispatch import Packer, tuned_workloads
-from services.coordinator.scheduling.load import Histories, load
+from services.coordinator.scheduling.history import Histories
+from services.coordinator.scheduling.load import load
 
 pytestmark = pytest.mark.parallel
 

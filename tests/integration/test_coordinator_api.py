@@ -44,6 +44,16 @@ def test_everything_about_a_finished_job(both: Api) -> None:
     assert [row["number"] for row in rounds] == list(range(1, len(rounds) + 1))
     decisions = get(f"/v1/jobs/{job_id}/decisions").json()["items"]
     assert all(row["reason"] for row in decisions)
+    assert all(row["saved"] is None or row["saved"] >= 0 for row in decisions)
+    assert any(row["expected"] is not None for row in decisions)
+    newest = get(f"/v1/jobs/{job_id}/decisions", params={"sort": "-number", "limit": 2}).json()
+    assert [row["round"] for row in newest["items"]] == [len(rounds), len(rounds) - 1]
+    older = get(f"/v1/jobs/{job_id}/decisions", params={"sort": "-number", "cursor": newest["next_cursor"]}).json()
+    assert older["items"] == decisions[-3::-1]
+    forecast = get(f"/v1/jobs/{job_id}/forecast").json()
+    assert (forecast["seconds"], forecast["rounds"]) == (0.0, 0)
+    ends = [forecast[name] for name in ("low", "expected", "high", "current")]
+    assert ends == pytest.approx([curve["points"][-1]["latency"]] * 4)
     assert get("/v1/targets").json()["items"][0]["json"] == TARGET.to_json()
     assert get("/v1/devices").json()["items"][0]["alive"] is True
     assert get("/v1/workers").json()["items"][0]["roles"] == ["measure"]

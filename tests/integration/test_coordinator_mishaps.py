@@ -18,7 +18,8 @@ from db.repositories.transitions import transition
 from services.coordinator.auth import ANYBODY
 from services.coordinator.scheduling import actions as act
 from services.coordinator.scheduling.apply import apply
-from services.coordinator.scheduling.load import Histories, load
+from services.coordinator.scheduling.history import Histories
+from services.coordinator.scheduling.load import load
 from services.coordinator.usecases import jobs, progress
 from tunesmith.messages import MeasureBatch, WireResult
 from tunesmith.names import FEATURES

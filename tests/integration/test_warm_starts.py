@@ -9,7 +9,7 @@ import core_flow
 import pytest
 import sqlalchemy as sa
 
-from db.models import Job, JobTask, Record
+from db.models import Event, Job, JobTask, Record
 from db.repositories import records
 from tunesmith.messages import IngestModel
 from tunesmith.types import Candidate
@@ -38,6 +38,19 @@ def test_a_job_of_tvms_space_has_its_sketches_alone_and_starts_from_those(contex
     assert set(part.sketches) < set(whole.sketches)
     assert {sketch for sketch, _ in batch.candidates} <= {None, *part.sketches}
     assert measured - {None, *part.sketches}, "else there was nothing to be left out"
+
+
+def test_a_task_that_another_job_tuned_says_so(context: Context) -> None:
+    core_flow.import_and_prepare(context)
+    core_flow.report(context, core_flow.propose(context))
+    core_flow.import_and_prepare(context, "j2")
+    core_flow.import_and_prepare(context, "j3", warm_start=False)
+    with context.readers() as session:
+        first, second, cold = session.scalars(sa.select(JobTask).order_by(JobTask.id)).all()
+        fastest = min(row.latency for row in session.scalars(sa.select(Record)) if row.latency and row.sketch_hash)
+        told = {e.job_id: e.data for e in session.scalars(sa.select(Event).where(Event.kind == "job_running"))}
+    assert (first.known_seconds, second.known_seconds, cold.known_seconds) == (None, fastest, None)
+    assert [told[job]["known"] for job in ("j1", "j2", "j3")] == [0, 1, 0]
 
 
 def test_a_workload_starts_from_what_was_fast_on_similar_ones(context: Context) -> None:

@@ -124,7 +124,12 @@ def test_jobs_list_and_show(capsys, server):
     assert status == 0
     assert out[0]["items"][0]["id"] == "j1"
     assert "3/9" in run(capsys, "jobs", "list")[1]
-    assert "nvidia-h100" in run(capsys, "jobs", "show", "j1")[1]
+    server["GET /v1/jobs/j1/forecast"] = {"expected": 0.0023, "low": 0.0021, "high": 0.0025, "level": 0.9}
+    shown = run(capsys, "jobs", "show", "j1")[1]
+    assert "nvidia-h100" in shown
+    assert "at the end  2.3 ms, 2.1 ms to 2.5 ms (90%)" in shown
+    server["GET /v1/jobs/j1/forecast"] = {"expected": None}
+    assert "at the end" not in run(capsys, "jobs", "show", "j1")[1]
 
 
 def test_jobs_watch_ends_with_the_job(capsys, server):

@@ -114,6 +114,13 @@ def test_schedules_that_were_not_checked_are_not_called_right():
     assert "schedules  1 better than the default ones\n" in text
 
 
+def test_a_run_that_others_had_prepared_says_so():
+    task = {"tunable": True, "in_use": True, "trials": 9, "best_latency": 1e-3, "untuned_latency": 2e-3}
+    tasks = [task | {"known_latency": found, "in_use": True, "verified": None} for found in (1e-3, None, 2e-3)]
+    text = summary.report(SUMMARY | {"tasks": tasks}, None, None, "http://h")
+    assert "400 trials on 3 tasks in 4:00; 2 of them began with what earlier jobs had found\n" in text
+
+
 def test_a_run_that_mostly_waited_says_so(tmp_path):
     text = summary.report(SUMMARY | {"waited_seconds": 200.0}, None, None, "http://h")
     assert "3:20 of it waiting for a device or paused" in text

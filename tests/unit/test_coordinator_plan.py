@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from services.coordinator.scheduling import actions as act
 from services.coordinator.scheduling.budget import evaluation_reserve, round_size
-from services.coordinator.scheduling.plan import Limits, plan
+from services.coordinator.scheduling.plan import plan
+from services.coordinator.scheduling.share import Limits
 from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot, TaskSnapshot, TrainingSnapshot
 from tunesmith.states import JobState, ModelState, WorkState
 
@@ -389,3 +390,11 @@ def test_two_equal_jobs_are_served_equally(seed: int) -> None:
 def test_a_plan_is_deterministic() -> None:
     world = snap(job("a", 6), job("b", 6), slots=3)
     assert plan(world) == plan(world)
+
+
+def test_a_decision_among_very_many_tasks_keeps_the_best_scores() -> None:
+    many = job(tasks=600)
+    tried = tuple(replace(t, rounds=1, history=(1.0 / t.id,)) for t in many.tasks)
+    (first, *_) = opened(plan(snap(replace(many, tasks=tried, budget_trials=100_000))))
+    assert (len(first.reason["scores"]), first.task) == (256, 1)
+    assert first.reason["gain"] == first.reason["scores"]["1"]

@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from tunesmith.allocate.bandit import NO_RESULT, BanditAllocator, BanditOptions
 from tunesmith.allocate.base import TaskView
-from tunesmith.allocate.jumps import JumpOptions, belief
+from tunesmith.allocate.jumps import Belief, Curves, JumpOptions
+from tunesmith.allocate.jumps import belief as belief_of
+from tunesmith.space.base import Ints
 
 ALONE = np.array([0])
 OPTIONS = JumpOptions(size=0.2, gain=0.3, evidence=2.0, shared=0.5, fadings=(1.0,))
@@ -17,6 +20,19 @@ OPTIONS = JumpOptions(size=0.2, gain=0.3, evidence=2.0, shared=0.5, fadings=(1.0
 def task(number: int, history: tuple[float, ...] = (), **changes: object) -> TaskView:
     view = TaskView(number, weight=1.0, flops=1e9, family="f", untuned=1.0, history=history)
     return dataclasses.replace(view, **changes)  # type: ignore[arg-type]
+
+
+def belief(histories: Sequence[Sequence[float]], relatives: Ints, options: JumpOptions = JumpOptions()) -> Belief:
+    return belief_of(Curves.of(histories), relatives, options)
+
+
+def test_what_a_belief_needs_of_curves() -> None:
+    found = Curves.of([[math.inf, math.e**2, math.e, 1.0], [math.inf], [], [3.0, 3.0]])
+    assert found.rounds.tolist() == [3, 0, 0, 2]
+    assert found.last.tolist() == [1.0, math.inf, math.inf, 3.0]
+    assert found.gained.tolist() == pytest.approx([2.0, 0.0, 0.0, 0.0])
+    assert found.late.tolist() == pytest.approx([math.log(1.5), 0.0, 0.0, 0.0])
+    assert len(Curves.of([]).rounds) == 0
 
 
 def test_what_is_believed_before_anything_is_known() -> None:
@@ -86,6 +102,17 @@ def test_the_bandit_takes_what_weighs_and_still_falls() -> None:
     assert allocator.choose(heavy, {}).task == 1  # type: ignore[union-attr]
     assert set(allocator.explain()) == {"1", "2"}
     assert allocator.choose([task(1, falling), task(2, falling)], {1: 3}).task == 2  # type: ignore[union-attr]
+
+
+def test_the_bandit_counts_what_a_round_takes() -> None:
+    pair = [task(1, (2.0, 1.5), seconds=4.0), task(2, (2.0, 1.5), seconds=1.0), task(3, (2.0, 1.5))]
+    allocator = BanditAllocator()
+    choice = allocator.choose(pair, {})
+    assert choice is not None
+    assert choice.task == 2
+    assert choice.scores[1] == pytest.approx(choice.scores[2] / 4)
+    assert choice.scores[3] == pytest.approx(choice.scores[2] / 2.5), "as the others, where it is not known"
+    assert allocator.explain()["1"]["gain"] == pytest.approx(allocator.explain()["2"]["gain"])
 
 
 def test_tasks_without_any_result_come_last_and_take_turns() -> None:

@@ -144,7 +144,8 @@ def test_the_command_writes_its_tables(toys: list[Recording], tmp_path: Path) ->
     with (out / "replay.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert {row["searcher"] for row in rows} == {m.name for m in searchers.methods()}
-    stems = ("replay", "replay-best", "replay-spaces", "replay-allocators", "replay-models")
+    stems = ("replay", "replay-best", "replay-spaces", "replay-allocators", "replay-forecasts",
+             "replay-models")
     names = {f"{stem}{suffix}" for stem in stems for suffix in (".csv", ".md")}
     assert {p.name for p in out.iterdir()} == names | {"replay.svg"}
 

@@ -1,13 +1,12 @@
-"""The family bandit: an upper confidence bound on the latency that a task's next round saves the model.
+"""The family bandit: an upper confidence bound on the latency that a second of tuning saves the model.
 
 After DynaTune (Zhang et al., ICLR 2021), whose score adds GFLOP/s to a bonus without a unit; here both are seconds of
-the model's latency. The belief behind it is that of ``tunesmith.allocate.jumps``, which families share (FamilySeer,
-Zhang et al., arXiv 2201.00194, 2022).
+the model's latency for each second of tuning. The belief behind it is that of ``tunesmith.allocate.jumps``, which
+families share (FamilySeer, Zhang et al., arXiv 2201.00194, 2022).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from tunesmith.allocate.base import Choice, TaskView
-from tunesmith.allocate.jumps import Belief, JumpOptions, belief
-from tunesmith.allocate.warmup import WarmedUpAllocator, rounds
+from tunesmith.allocate.jumps import Curves, JumpOptions, belief, families
+from tunesmith.allocate.warmup import WarmedUpAllocator
+from tunesmith.space.base import Bools, Floats
 
 NO_RESULT = -1e9
 """Score of a task without any valid latency, less its rounds: those come last, and take turns."""
@@ -31,17 +31,31 @@ class BanditOptions:
 
 
 @dataclass(frozen=True)
-class Arm:
-    """One task's terms, in seconds of the model's latency that its next round is expected to save."""
+class Arms:
+    """The tasks' terms, each float64 [tasks].
 
-    gain: float
-    deviation: float
-    bonus: float
+    Attributes:
+        ids: of the tasks.
+        known: which of them have a valid latency; the terms of the others are 0.
+        gain: seconds of the model's latency that a task's next round is expected to save.
+        deviation: of the gain, in seconds.
+        bonus: for what is uncertain, in seconds.
+        seconds: that the round takes.
+        tried: rounds that the task has had or is having.
+    """
+
+    ids: tuple[int, ...]
+    known: Bools
+    gain: Floats
+    deviation: Floats
+    bonus: Floats
+    seconds: Floats
+    tried: Floats
 
     @property
-    def score(self) -> float:
-        """The upper confidence bound."""
-        return self.gain + self.bonus
+    def score(self) -> Floats:
+        """The upper confidence bounds, for a second of tuning."""
+        return np.where(self.known, (self.gain + self.bonus) / self.seconds, NO_RESULT - self.tried)
 
 
 class BanditAllocator(WarmedUpAllocator):
@@ -50,44 +64,47 @@ class BanditAllocator(WarmedUpAllocator):
     def __init__(self, seed: int = 0, options: BanditOptions = BanditOptions()) -> None:
         super().__init__(seed)
         self.options = options
-        self._arms: dict[int, Arm] = {}
+        self._arms: Arms | None = None
 
     def _next(self, alive: Sequence[TaskView], tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice:
-        self._arms = self.arms(tasks, in_flight)
-        scores = {t.id: self._arms[t.id].score if t.id in self._arms else NO_RESULT - rounds(t, in_flight)
-                  for t in alive}
-        best = max(alive, key=lambda t: scores[t.id]).id
-        return Choice(best, scores, self._reason(best))
+        arms = self._arms = self.arms(tasks, in_flight)
+        eligible = np.array([not task.exhausted for task in tasks])
+        score = arms.score
+        best = int(np.where(eligible, score, -np.inf).argmax())
+        scores = {task: value for task, value, open_ in zip(arms.ids, score.tolist(), eligible, strict=True) if open_}
+        return Choice(arms.ids[best], scores, self._reason(arms, best), float(arms.gain[best]))
 
-    def arms(self, tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> dict[int, Arm]:
-        """The terms of every task with a valid latency, exhausted ones included: their families learn from them."""
-        known = [(t, [value for value in t.history if math.isfinite(value)]) for t in tasks]
-        known = [(t, history) for t, history in known if history]
-        if not known:
-            return {}
-        families = {name: number for number, name in enumerate(dict.fromkeys(t.family for t, _ in known))}
-        found = belief([h for _, h in known], np.array([families[t.family] for t, _ in known]), self.options.jumps)
-        return self._scored(known, found, in_flight)
-
-    def _scored(
-        self, known: Sequence[tuple[TaskView, list[float]]], found: Belief, in_flight: Mapping[int, int]
-    ) -> dict[int, Arm]:
-        done = np.array([len(history) for _, history in known])
-        flying = np.array([in_flight.get(t.id, 0) for t, _ in known])
-        worth = np.array([t.weight * history[-1] for t, history in known])
-        mean, deviation = found.saved(done, flying)
-        tried = done + flying
+    def arms(self, tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Arms:
+        """The terms of every task, exhausted ones included: their families learn from them."""
+        curves = Curves.of([task.history for task in tasks])
+        ids = tuple(task.id for task in tasks)
+        flying = np.array([in_flight.get(task, 0) for task in ids])
+        mean, deviation = belief(curves, families(tasks), self.options.jumps).saved(curves.rounds, flying)
+        known = np.isfinite(curves.last)
+        worth = np.where(known, curves.last, 0.0) * np.array([task.weight for task in tasks])
+        tried = np.maximum(curves.rounds + flying, 1)
         wide = self.options.exploration * np.sqrt(2.0 * np.log(tried.sum()) / tried)
-        return {t.id: Arm(float(w * m), float(w * d), float(w * d * b))
-                for (t, _), w, m, d, b in zip(known, worth, mean, deviation, wide, strict=True)}
+        failed = np.array([len(task.history) for task in tasks]) + flying
+        return Arms(ids, known, worth * mean, worth * deviation, worth * deviation * wide, _seconds(tasks),
+                    failed.astype(np.float64))
 
-    def _reason(self, task: int) -> str:
-        arm = self._arms.get(task)
-        if arm is None:
+    @staticmethod
+    def _reason(arms: Arms, best: int) -> str:
+        if not arms.known[best]:
             return "no task left has a valid result yet"
-        return f"expected to save {arm.gain:.3g} s, give or take {arm.deviation:.3g} s"
+        return f"expected to save {arms.gain[best]:.3g} s, give or take {arms.deviation[best]:.3g} s"
 
     def explain(self) -> dict[str, Any]:
-        """Terms of every task with a valid result: gain, deviation, bonus, in seconds."""
-        return {str(task): {"gain": arm.gain, "deviation": arm.deviation, "bonus": arm.bonus}
-                for task, arm in self._arms.items()}
+        """Terms of every task with a valid result: gain, deviation, bonus and the round's own length, in seconds."""
+        if self._arms is None:
+            return {}
+        arms, names = self._arms, ("gain", "deviation", "bonus", "seconds")
+        return {str(arms.ids[i]): {name: float(getattr(arms, name)[i]) for name in names}
+                for i in np.flatnonzero(arms.known)}
+
+
+def _seconds(tasks: Sequence[TaskView]) -> Floats:
+    """Of each task's next round, the mean of the others' where its own is unknown, float64 [tasks]."""
+    known = [task.seconds for task in tasks if task.seconds]
+    usual = sum(known) / len(known) if known else 1.0
+    return np.array([task.seconds or usual for task in tasks])

@@ -21,6 +21,7 @@ class TaskView:
         history: best latency in seconds after each finished round, oldest first; infinity before the first
             valid result.
         trials: candidates measured.
+        seconds: that one of its rounds takes, on average; None while unknown.
         exhausted: True when there is nothing left to propose.
     """
 
@@ -31,16 +32,24 @@ class TaskView:
     untuned: float | None = None
     history: tuple[float, ...] = ()
     trials: int = 0
+    seconds: float | None = None
     exhausted: bool = False
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen task, and why, for people: scores by task id and a sentence."""
+    """The chosen task, and why, for people.
+
+    Attributes:
+        scores: by task id.
+        reason: a sentence.
+        gain: seconds of the model's latency that the round is expected to save; None where that is not asked.
+    """
 
     task: int
     scores: Mapping[int, float]
     reason: str
+    gain: float | None = None
 
 
 class Allocator(ABC):

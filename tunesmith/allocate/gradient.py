@@ -63,7 +63,7 @@ class GradientAllocator(WarmedUpAllocator):
         equal = sorted(task for task, score in scores.items() if score == best)
         total = sum(rounds(t, in_flight) for t in tasks)
         chosen = equal[int(np.random.default_rng([self.seed, total]).integers(len(equal)))]
-        return Choice(chosen, scores, self._reason(chosen))
+        return Choice(chosen, scores, self._reason(chosen), max(self._belief[chosen].total, 0.0))
 
     def gradient(self, task: TaskView, in_flight: int) -> Gradient:
         """The terms of a task that had or is having a round."""

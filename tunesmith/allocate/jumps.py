@@ -11,11 +11,13 @@ in part.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from tunesmith.allocate.base import TaskView
 from tunesmith.space.base import Floats, Ints
 
 
@@ -53,69 +55,109 @@ class Belief:
     weight: Floats
     options: JumpOptions
 
+    def left(self, done: Ints, more: Ints, power: float = 1.0) -> Floats:
+        """Expectation of the part of the present latency that is left, to a power, float64 [tasks].
+
+        Args:
+            done: finished rounds, int64 [tasks].
+            more: rounds from then on, int64 [tasks].
+        """
+        fading = self.rates(int((done + more).max(initial=1)))
+        to_come = fading[np.maximum(done + more, 1) - 1] - fading[np.maximum(done, 1) - 1]
+        size = self.options.size
+        left = (1.0 + to_come * -np.expm1(-power * size) / size / self.rate) ** -self.shape
+        out: Floats = (self.weight * left).sum(axis=1)
+        return out
+
     def saved(self, done: Ints, flying: Ints) -> tuple[Floats, Floats]:
-        """The share of the present latency that one more round saves, and its standard deviation.
+        """The share of the present latency that one more round saves, and the standard deviation of that round alone.
 
         Args:
             done: finished rounds, int64 [tasks].
             flying: rounds under way, whose savings are expected to have come by then, int64 [tasks].
         """
-        most = int((done + flying).max(initial=0)) + 1
-        fading = np.cumsum(_fading(most, self.options), axis=0)
-        start, before, after = (fading[at - 1] for at in (np.maximum(done, 1), done + flying, done + flying + 1))
-        left = self._left(before - start, 1.0) - self._left(after - start, 1.0)
-        # The deviation is that of the round alone.
-        once, twice = (self._left(after - before, power) for power in (1.0, 2.0))
-        mean = (self.weight * left).sum(axis=1)
-        first, second = ((self.weight * each).sum(axis=1) for each in (once, twice))
+        mean = self.left(done, flying) - self.left(done, flying + 1)
+        one = np.ones_like(done)
+        first, second = (self.left(done + flying, one, power) for power in (1.0, 2.0))
         return mean, np.sqrt(np.maximum(second - first**2, 0.0))
 
-    def _left(self, rounds: Floats, power: float) -> Floats:
-        """Expectation of what is left of a latency, to a power, after rounds whose rates sum to ``rounds``."""
-        size = self.options.size
-        out: Floats = (1.0 + rounds * -np.expm1(-power * size) / size / self.rate) ** -self.shape
-        return out
+    def rates(self, rounds: int) -> Floats:
+        """Rates of the first rounds, summed up, relative to the second round's: float64 [rounds, fadings]."""
+        return _rates(rounds, self.options)
 
 
-def _fading(rounds: int, options: JumpOptions) -> Floats:
-    """Rates relative to the second round's, float64 [rounds, fadings]. The first round makes the curve begin: its own
-    gain is none."""
+def _rates(rounds: int, options: JumpOptions) -> Floats:
+    """See :meth:`Belief.rates`. The first round makes the curve begin: its own gain is none."""
     k = np.arange(1, rounds + 1)[:, None]
-    out: Floats = (k / 2.0) ** -np.array(options.fadings)[None, :]
-    out[0] = 0.0
-    return out
+    each: Floats = (k / 2.0) ** -np.array(options.fadings)[None, :]
+    each[0] = 0.0
+    return np.cumsum(each, axis=0)
 
 
-def belief(histories: Sequence[Sequence[float]], relatives: Ints, options: JumpOptions = JumpOptions()) -> Belief:
-    """What histories tell.
+@dataclass(frozen=True)
+class Curves:
+    """What a belief needs of learning curves, by task.
+
+    Attributes:
+        rounds: with a valid latency, int64 [tasks].
+        last: present latency in seconds, float64 [tasks], infinite without a valid one.
+        gained: sum of what rounds took off the logarithm of latency, float64 [tasks].
+        late: the same, each times the logarithm of half its round's number: what tells one fading from another.
+    """
+
+    rounds: Ints
+    last: Floats
+    gained: Floats
+    late: Floats
+
+    @classmethod
+    def of(cls, histories: Sequence[Sequence[float]]) -> Curves:
+        """From best latencies after each round in seconds, falling, infinite before the first valid result."""
+        n = len(histories)
+        lengths = np.fromiter(map(len, histories), np.int64, n)
+        flat = np.fromiter(itertools.chain.from_iterable(histories), np.float64, int(lengths.sum()))
+        task, valid = np.repeat(np.arange(n), lengths), np.isfinite(flat)
+        task, flat = task[valid], flat[valid]
+        rounds = np.bincount(task, minlength=n).astype(np.int64)
+        ends = np.cumsum(rounds)
+        number = np.arange(1, len(flat) + 1) - (ends - rounds)[task]
+        known, log = rounds > 0, np.log(flat)
+        last = np.full(n, np.inf)
+        last[known] = flat[ends[known] - 1]
+        gains = np.where(number > 1, np.maximum(-np.diff(log, prepend=0.0), 0.0), 0.0)
+        gained, late = np.zeros(n), np.zeros(n)
+        np.add.at(gained, task, gains)
+        np.add.at(late, task, gains * np.log(number / 2.0))
+        return cls(rounds, last, gained, late)
+
+
+def families(tasks: Sequence[TaskView]) -> Ints:
+    """Number of each task's family, int64 [tasks]."""
+    names = dict[str, int]()
+    return np.array([names.setdefault(task.family, len(names)) for task in tasks], dtype=np.int64)
+
+
+def belief(curves: Curves, relatives: Ints, options: JumpOptions = JumpOptions()) -> Belief:
+    """What curves tell.
 
     Args:
-        histories: best latency of each task after each round with a valid result, in seconds, falling.
         relatives: number of each task's family, int64 [tasks].
     """
-    length = max((len(history) for history in histories), default=1) or 1
-    gains, real = np.zeros((len(histories), length)), np.zeros((len(histories), length))
-    for at, history in enumerate(histories):
-        if len(history) > 1:
-            gains[at, 1:len(history)] = np.maximum(-np.diff(np.log(history)), 0.0)
-            real[at, 1:len(history)] = 1.0
-    fading = _fading(length, options)
-    jumps, rounds = gains.sum(axis=1)[:, None] / options.size, real @ fading / options.size
+    fading = _rates(int(curves.rounds.max(initial=1)), options)
+    jumps = curves.gained[:, None] / options.size
+    rounds = fading[np.maximum(curves.rounds, 1) - 1] / options.size
     shape0 = options.evidence + options.shared * _others(jumps, relatives)
     rate0 = options.evidence / options.gain + options.shared * _others(rounds, relatives)
+    shape, rate = shape0 + jumps, rate0 + rounds
     # Each jump had the rate of its round; what is the same for all fadings is left out.
-    seen = gains @ np.log(np.where(fading > 0, fading, 1.0)) / options.size
-    likely = seen + shape0 * np.log(rate0) - (shape0 + jumps) * np.log(rate0 + rounds)
+    seen = -np.array(options.fadings) * curves.late[:, None] / options.size
+    likely = seen + shape0 * np.log(rate0) - shape * np.log(rate)
     weight = np.exp(likely - likely.max(axis=1, keepdims=True))
-    return Belief(shape0 + jumps + np.zeros_like(rounds), rate0 + rounds, weight / weight.sum(axis=1, keepdims=True),
-                  options)
+    return Belief(shape + np.zeros_like(rate), rate, weight / weight.sum(axis=1, keepdims=True), options)
 
 
 def _others(values: Floats, relatives: Ints) -> Floats:
     """Sums over the others of each task's family, float64 as ``values``."""
-    if not len(values):
-        return values
-    total = np.zeros((int(relatives.max()) + 1, values.shape[1]))
-    np.add.at(total, relatives, values)
+    total = np.stack([np.bincount(relatives, weights=column) for column in values.T], axis=1)
     out: Floats = total[relatives] - values
     return out

@@ -37,14 +37,14 @@ class WarmedUpAllocator(Allocator):
 
     def choose(self, tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice | None:
         """See :class:`Allocator`; while warming up, the score is the place in the line."""
-        alive = open_tasks(tasks)
+        alive = [t for t in tasks if not t.exhausted]
         if not alive:
             return None
-        fresh = [t for t in alive if not rounds(t, in_flight)]
-        if fresh:
+        if any(not rounds(t, in_flight) for t in alive):
+            fresh = [t for t in open_tasks(alive) if not rounds(t, in_flight)]
             return Choice(fresh[0].id, {t.id: float(-i) for i, t in enumerate(fresh)}, "first round of the task")
         return self._next(alive, tasks, in_flight)
 
     @abstractmethod
     def _next(self, alive: Sequence[TaskView], tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice:
-        """The choice once each task had a round; ``alive``: :func:`open_tasks` of ``tasks``, one at least."""
+        """The choice once each task had a round; ``alive``: those that are not exhausted, one at least."""

@@ -9,8 +9,8 @@ import typer
 from tunesmith.cli.options import JobId, Json, Key, Server, connect
 from tunesmith.cli.output import INVENTED, duration, emit, seconds, table, times
 from tunesmith.cli.progress import follow, waits_for
-from tunesmith.client import Job
-from tunesmith.errors import JobFailed, from_problem
+from tunesmith.client import Client, Forecast, Job
+from tunesmith.errors import JobFailed, NotFound, from_problem
 from tunesmith.names import DEFAULT_SPACE
 from tunesmith.states import JobState
 
@@ -48,7 +48,8 @@ def list_(
 def show(job: JobId, as_json: Json = False, server: Server = None, key: Key = None) -> None:
     """Show one job."""
     with connect(server, key) as client:
-        _show(client.job(job), as_json)
+        found = client.job(job)
+        _show(found, as_json, None if as_json or found.done else _forecast(client, job))
 
 
 @app.command()
@@ -121,13 +122,29 @@ def _tasks(job: Job) -> str:
     return f"{job.progress.tasks_measured}/{tunable}" if tunable else "-"
 
 
-def _show(job: Job, as_json: bool) -> None:
+def _forecast(client: Client, job: str) -> Forecast | None:
+    """None from a server of a version that makes none."""
+    try:
+        return client.forecast(job)
+    except NotFound:
+        return None
+
+
+def _expected(forecast: Forecast | None) -> list[tuple[str, str]]:
+    """A line on the latency at the end, where something is expected."""
+    if forecast is None or forecast.expected is None:
+        return []
+    bounds = f"{seconds(forecast.low)} to {seconds(forecast.high)} ({forecast.level:.0%})" if forecast.level else ""
+    return [("at the end", f"{seconds(forecast.expected)}, {bounds}")]
+
+
+def _show(job: Job, as_json: bool, forecast: Forecast | None = None) -> None:
     rows = [
         ("job", job.id), ("name", job.name), ("state", job.state.value), ("trials", _trials(job)),
         ("tasks", _tasks(job)), ("time", duration(job.progress.seconds)),
         ("time left", duration(job.progress.eta_seconds)),
         ("untuned", seconds(job.latency.untuned)), ("tuned", seconds(job.latency.current)),
-        ("speed-up", times(job.latency.speedup)),
+        ("speed-up", times(job.latency.speedup)), *_expected(forecast),
     ]  # fmt: skip
     if not job.fast_math:
         rows.append(("fast math", "off"))

@@ -101,6 +101,9 @@ def _effort(summary: dict[str, Any]) -> str:
     visited = sum(task["trials"] > 0 for task in tunable)
     tasks = f"{visited} tasks" if visited == len(tunable) else f"only {visited} of {len(tunable)} tasks"
     text = f"{summary['trials']} trials on {tasks} in {duration(summary['seconds'])}"
+    known = sum(task.get("known_latency") is not None for task in tunable)
+    if known:
+        text += f"; {known} of them began with what earlier jobs had found"
     waited = summary["waited_seconds"]
     if 2 * waited > summary["seconds"]:
         text += f", {duration(waited)} of it waiting for a device or paused: little of it was tuning"

@@ -16,7 +16,7 @@ from typing import Any
 import httpx2
 
 from tunesmith.client import events
-from tunesmith.client.schemas import Device, Event, Failure, Job, JobTask, Model, ModelTask, Page
+from tunesmith.client.schemas import Device, Event, Failure, Forecast, Job, JobTask, Model, ModelTask, Page
 from tunesmith.client.transport import PATIENCE, Transport
 from tunesmith.errors import InvalidInput, NotAModel, TunesmithError, from_problem
 from tunesmith.states import ModelState
@@ -226,6 +226,10 @@ class Client:
         """Best-so-far, down-sampled by the server."""
         return dict(self._transport.get(f"/v1/jobs/{job_id}/curve"))
 
+    def forecast(self, job_id: str) -> Forecast:
+        """What a job is expected to come to."""
+        return Forecast.model_validate(self._transport.get(f"/v1/jobs/{job_id}/forecast"))
+
     def failures(self, job_id: str) -> list[Failure]:
         """How many of a job's candidates failed, by class."""
         return [Failure.model_validate(item) for item in self._all(f"/v1/jobs/{job_id}/failures")]
@@ -237,6 +241,11 @@ class Client:
     def rounds(self, job_id: str) -> Iterator[dict[str, Any]]:
         """A job's rounds, oldest first."""
         return self._all(f"/v1/jobs/{job_id}/rounds", limit=200)
+
+    def decisions(self, job_id: str, newest: int) -> list[dict[str, Any]]:
+        """Why the newest of a job's rounds were chosen, newest first; 200 at most."""
+        page = self._transport.get(f"/v1/jobs/{job_id}/decisions", sort="-number", limit=newest)
+        return list(page["items"])
 
     # Events
 

@@ -47,6 +47,22 @@ class Latency(Answer):
     output_error: float | None = None
 
 
+class Forecast(Answer):
+    """What a job is expected to come to; None while that cannot be told.
+
+    ``expected``, ``low`` and ``high`` are seconds of the model, the last two an interval of probability ``level``;
+    ``seconds`` and ``rounds`` are what is left.
+    """
+
+    seconds: float | None = None
+    rounds: int | None = None
+    current: float | None = None
+    expected: float | None = None
+    low: float | None = None
+    high: float | None = None
+    level: float | None = None
+
+
 class Job(Answer):
     """A tuning job. ``simulated``: a simulated device took part, so its latencies are invented.
 
@@ -119,6 +135,7 @@ class JobTask(Answer):
     """A task of a job: where the budget goes and what it found. Latencies in seconds.
 
     ``verified`` is of the best schedule; None while that is the default one, or where nothing was compared.
+    ``known_latency``: the best that earlier jobs left, which the first round measures again.
     ``alternative_of``: the ``workload`` of the task that this one may stand in for. The model runs the faster of the
     two, which is ``in_use``.
     """
@@ -132,6 +149,7 @@ class JobTask(Answer):
     trials: int = 0
     flops: float | None = None
     best_latency: float | None = None
+    known_latency: float | None = None
     untuned_latency: float | None = None
     tunable: bool = True
     verified: Verified | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 
@@ -14,11 +14,12 @@ from services.coordinator.schemas.jobs import (
     CurveBody,
     DecisionBody,
     FamilyBody,
+    ForecastBody,
     RoundBody,
     TaskBody,
     TrialBody,
 )
-from services.coordinator.usecases import progress
+from services.coordinator.usecases import forecast, progress
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
 
@@ -43,6 +44,12 @@ def job_curve(
     return progress.curve(context, caller, job_id, points)
 
 
+@router.get("/forecast")
+def job_forecast(context: InContext, caller: InCaller, job_id: str) -> ForecastBody:
+    """Time left, and the latency that the model is expected to have by then, with an interval."""
+    return forecast.forecast(context, caller, job_id)
+
+
 @router.get("/rounds")
 def job_rounds(
     context: InContext, caller: InCaller, job_id: str, limit: Limit = 50, cursor: Cursor = None
@@ -64,7 +71,10 @@ def job_trials(
 
 @router.get("/decisions")
 def job_decisions(
-    context: InContext, caller: InCaller, job_id: str, limit: Limit = 50, cursor: Cursor = None
-) -> Page[DecisionBody]:
-    """Why the allocator chose each round."""
-    return progress.decisions(context, caller, job_id, limit, cursor)
+    context: InContext, caller: InCaller, job_id: str,
+    sort: Annotated[Literal["number", "-number"], Query(description="A minus sign for the newest first.")] = "number",
+    limit: Limit = 50, cursor: Cursor = None,
+) -> Page[DecisionBody]:  # fmt: skip
+    """Why the allocator chose each round, what it expected, and what came of it."""
+    return progress.decisions(
+        context, caller, job_id, newest_first=sort.startswith("-"), limit=limit, cursor=cursor)

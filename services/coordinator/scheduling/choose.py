@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,6 +19,9 @@ HOPELESS = 1.3
 """How much slower a task may be by then and still go on."""
 LAST_ROUNDS = 4
 """Finished rounds of both after which only the faster of a pair goes on."""
+
+STORED_SCORES = 256
+"""Of a decision, the largest: a round of a job with thousands of tasks would be a large row else."""
 
 
 def open_tasks(job: JobSnapshot) -> list[TaskSnapshot]:
@@ -68,13 +72,15 @@ def next_round(job: JobSnapshot, slots: int) -> tuple[OpenRound, JobSnapshot] | 
     size = budget.round_size(job, warm=all(task.rounds for task in job.tasks if task.tunable))
     if not free or size < 1:
         return None
-    choice = _allocate(job, free)
+    choice = _allocate(job, free, size)
     if choice is None:
         return None
     task = next(task for task in job.tasks if task.id == choice.task)
+    best = heapq.nlargest(STORED_SCORES, choice.scores.items(), key=lambda item: item[1])
+    scores = {str(key): _plain(score) for key, score in best}
     action = OpenRound(
         job=job.id, task=task.id, number=job.next_number, size=size, baseline=task.rounds == 0,
-        reason={"reason": choice.reason, "scores": {str(key): _plain(score) for key, score in choice.scores.items()}},
+        reason={"reason": choice.reason, "scores": scores, "gain": choice.gain},
     )
     return action, _with_open(job, task, size)
 
@@ -90,11 +96,12 @@ def _with_open(job: JobSnapshot, chosen: TaskSnapshot, size: int) -> JobSnapshot
     return replace(job, tasks=tasks, trials_in_flight=job.trials_in_flight + size, next_number=job.next_number + 1)
 
 
-def _allocate(job: JobSnapshot, free: set[int]) -> Choice | None:
+def _allocate(job: JobSnapshot, free: set[int], size: int) -> Choice | None:
     views = [
         TaskView(
             id=task.id, weight=task.weight, flops=task.flops, family=task.family, untuned=task.untuned,
-            history=task.history, trials=task.trials, exhausted=task.id not in free,
+            history=task.history, trials=task.trials, seconds=size * task.seconds if task.seconds else None,
+            exhausted=task.id not in free,
         )
         for task in job.tasks
     ]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
@@ -13,32 +12,10 @@ from db.models.base import utcnow
 from db.repositories import devices, views_jobs
 from db.repositories import views_scheduling as rows
 from services.coordinator.curve import best_so_far
+from services.coordinator.scheduling.history import Histories, History
 from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot, TaskSnapshot, TrainingSnapshot
 from services.coordinator.usecases.describe import elapsed
 from tunesmith.states import JobState, WorkState
-
-Steps = list[tuple[int, float]]
-
-
-@dataclass
-class Histories:
-    """Finished rounds by job, read again only when their number has changed."""
-
-    _steps: dict[str, tuple[int, Steps]] = field(default_factory=dict)
-
-    def of(self, session: Session, job_id: str, done: int) -> Steps:
-        """Task and best latency after each of the ``done`` finished rounds, in the order in which they finished."""
-        known = self._steps.get(job_id)
-        if known is None or known[0] != done:
-            found = views_jobs.finished_rounds(session, job_id)
-            steps = [(step.task, math.inf if step.best is None else step.best) for step in found]
-            known = self._steps[job_id] = (done, steps)
-        return known[1]
-
-    def keep(self, job_ids: set[str]) -> None:
-        """Forget jobs that are over."""
-        for job_id in self._steps.keys() - job_ids:
-            del self._steps[job_id]
 
 
 def load(session: Session, histories: Histories, device_timeout: float, now: dt.datetime | None = None) -> Snapshot:
@@ -85,35 +62,34 @@ def _job(
 ) -> JobSnapshot:  # fmt: skip
     tasks = around.tasks.get(job.id, [])
     done = sum(row.rounds.done for row in tasks)
-    steps = histories.of(session, job.id, done) if done and job.state is JobState.RUNNING else []
-    by_task: dict[int, list[float]] = {}
-    for key, best in steps:
-        by_task.setdefault(key, []).append(best)
+    history = histories.of(session, job.id, done) if done and job.state is JobState.RUNNING else History()
     latencies = views_jobs.latencies(row.task for row in tasks)
     tuned = {row.task.id: latencies[row.task.id] for row in tasks if row.task.tunable}
     evaluation = around.evaluations.get(job.id)
     return JobSnapshot(
         id=job.id, state=job.state, model_state=model.state, model_problem=model.error, device_class=device_class,
-        allocator=job.allocator, cost_model=job.cost_model, seed=job.seed, priority=job.priority, verify=job.verify,
+        owner=job.owner, allocator=job.allocator, cost_model=job.cost_model, seed=job.seed, priority=job.priority,
+        verify=job.verify,
         budget_trials=job.budget_trials, budget_seconds=job.budget_seconds,
         stop_when_converged=job.stop_when_converged, elapsed=elapsed(job, now),
         clock_stopped=job.paused_at is not None, trials_in_flight=sum(row.rounds.trials for row in tasks),
         last_round=max((row.rounds.last for row in tasks), default=0),
         next_number=sum(row.rounds.opened for row in tasks) + 1,
-        tasks=tuple(_task(row, by_task, latencies[row.task.id].alternative_of) for row in tasks),
-        curve=tuple(best_so_far(tuned, steps)) if job.stop_when_converged else (),
+        tasks=tuple(_task(row, history, latencies[row.task.id].alternative_of) for row in tasks),
+        curve=tuple(best_so_far(tuned, history.steps)) if job.stop_when_converged else (),
         training=_training(tasks, around.trainings.get(job.id, [])),
         evaluation=evaluation.state if evaluation else None,
         evaluation_problem=evaluation.error if evaluation else None, stop_reason=job.stop_reason,
     )  # fmt: skip
 
 
-def _task(row: rows.TaskRow, histories: dict[int, list[float]], alternative_of: int | None) -> TaskSnapshot:
+def _task(row: rows.TaskRow, history: History, alternative_of: int | None) -> TaskSnapshot:
     task, total = row.task, row.rounds
     return TaskSnapshot(
         id=task.id, weight=task.weight, flops=row.flops, family=row.family, tunable=task.tunable,
         exhausted=task.exhausted, trials=task.trials, untuned=task.untuned_seconds, best=task.best_seconds,
-        history=tuple(histories.get(task.id, ())), in_flight=total.in_flight, proposing=total.proposing > 0,
+        history=history.by_task.get(task.id, ()), seconds=history.seconds.get(task.id),
+        in_flight=total.in_flight, proposing=total.proposing > 0,
         rounds=total.opened, alternative_of=alternative_of,
     )  # fmt: skip
 

@@ -17,9 +17,11 @@ from db.repositories import views_scheduling as rows
 from services.coordinator.context import Context
 from services.coordinator.dispatch import Composer
 from services.coordinator.scheduling.apply import apply
-from services.coordinator.scheduling.load import Histories, load
-from services.coordinator.scheduling.plan import Limits, plan
+from services.coordinator.scheduling.history import Histories
+from services.coordinator.scheduling.load import load
+from services.coordinator.scheduling.plan import plan
 from services.coordinator.scheduling.reconcile import Dispatcher, Reconciler
+from services.coordinator.scheduling.share import Limits
 from tunesmith.names import FEATURES
 
 log = logging.getLogger(__name__)

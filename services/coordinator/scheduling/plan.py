@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
 
 from services.coordinator.scheduling import actions as act
 from services.coordinator.scheduling import budget
 from services.coordinator.scheduling.choose import next_round, open_tasks
+from services.coordinator.scheduling.share import Limits, Load
 from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot
 from tunesmith.errors import MeasurementFailed
 from tunesmith.states import JobState, ModelState, WorkState
@@ -21,39 +20,16 @@ TRAINING_GROWTH = 0.2
 MAX_TRAINING_FAILURES = 3
 
 
-@dataclass(frozen=True)
-class Limits:
-    """How much may be in flight per device class: ``per_slot`` rounds for each live device and ``spare`` more."""
-
-    per_slot: int = 2
-    spare: int = 1
-    minimum: int = 2
-
-    def rounds(self, slots: int) -> int:
-        """Rounds that may be under way for a class with ``slots`` live devices."""
-        return max(self.minimum, self.per_slot * slots + self.spare)
-
-
-@dataclass
-class _Load:
-    """Rounds under way by device class, counted on while the plan opens more."""
-
-    rounds: dict[str, int] = field(default_factory=dict)
-
-
 def plan(snapshot: Snapshot, limits: Limits | None = None) -> list[act.Action]:
     """Everything that should be done now.
 
-    Jobs move on as their models, spaces, budgets and checks allow; free places are filled one by one, each
-    for the job that has the fewest rounds under way (by priority), with the task that its allocator chooses.
+    Jobs move on as their models, spaces, budgets and checks allow; free places are filled one by one, each for the
+    user with the fewest rounds under way, for that user's job with the fewest (by priority), with the task that its
+    allocator chooses.
     """
     limits = limits or Limits()
     actions: list[act.Action] = []
     open_jobs: list[JobSnapshot] = []
-    load = _Load()
-    for job in snapshot.jobs:
-        if job.rounds_in_flight and job.device_class:
-            load.rounds[job.device_class] = load.rounds.get(job.device_class, 0) + job.rounds_in_flight
     for job in snapshot.jobs:
         actions += _steer(job, snapshot)
         if job.state is JobState.RUNNING:
@@ -61,7 +37,7 @@ def plan(snapshot: Snapshot, limits: Limits | None = None) -> list[act.Action]:
             going_on = _stop_reason(job) is None and budget.time_for_a_round(job)
             if going_on and not _model_is_worth_a_wait(job, snapshot.slots.get(job.device_class, 0)):
                 open_jobs.append(job)
-    actions += _fill(open_jobs, snapshot, limits, load)
+    actions += _fill(open_jobs, snapshot, limits)
     return actions
 
 
@@ -164,13 +140,11 @@ def _model_is_worth_a_wait(job: JobSnapshot, slots: int) -> bool:
     return soon and (first or budget.sparing(job))
 
 
-def _fill(jobs: list[JobSnapshot], snapshot: Snapshot, limits: Limits, load: _Load) -> Iterator[act.Action]:
+def _fill(jobs: list[JobSnapshot], snapshot: Snapshot, limits: Limits) -> Iterator[act.Action]:
     """Open rounds until nothing more fits."""
-    waiting = {job.id: job for job in jobs}
-    served: dict[str, int] = {}
-    turn = 0
+    load, waiting = Load.of(snapshot, limits), {job.id: job for job in jobs}
     while waiting:
-        job = min(waiting.values(), key=lambda j: _urgency(j, served))
+        job = min(waiting.values(), key=load.urgency)
         slots = snapshot.slots.get(job.device_class, 0)
         opened = None
         if _has_place(job, slots, limits, load):
@@ -179,19 +153,11 @@ def _fill(jobs: list[JobSnapshot], snapshot: Snapshot, limits: Limits, load: _Lo
             del waiting[job.id]
             continue
         action, waiting[job.id] = opened
-        load.rounds[job.device_class] = load.rounds.get(job.device_class, 0) + 1
-        turn += 1
-        served[job.id] = turn
+        load.opened(job, action.task, action.size)
         yield action
 
 
-def _urgency(job: JobSnapshot, served: dict[str, int]) -> tuple[Any, ...]:
-    """Jobs with few rounds under way first, then those served longest ago."""
-    share = job.rounds_in_flight / 2.0 ** max(-10, min(10, job.priority))
-    return (share, -job.priority, served.get(job.id, 0), job.last_round, job.id)
-
-
-def _has_place(job: JobSnapshot, slots: int, limits: Limits, load: _Load) -> bool:
+def _has_place(job: JobSnapshot, slots: int, limits: Limits, load: Load) -> bool:
     if not slots:
         return job.rounds == 0
-    return load.rounds.get(job.device_class, 0) < limits.rounds(slots)
+    return load.rounds[job.device_class] < limits.rounds(slots)

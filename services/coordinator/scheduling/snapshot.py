@@ -16,6 +16,7 @@ class TaskSnapshot:
     Attributes:
         id: of the ``job_tasks`` row.
         history: best latency in seconds after each finished round, oldest first.
+        seconds: that a candidate took on average, in a builder and on the device; None before the first.
         in_flight: rounds under way, proposals included.
         proposing: True while one of them is being proposed.
         rounds: rounds ever opened.
@@ -32,6 +33,7 @@ class TaskSnapshot:
     untuned: float | None = None
     best: float | None = None
     history: tuple[float, ...] = ()
+    seconds: float | None = None
     in_flight: int = 0
     proposing: bool = False
     rounds: int = 0
@@ -53,6 +55,7 @@ class JobSnapshot:
     """A job that is not over.
 
     Attributes:
+        owner: the user whose job it is; users share a device class equally.
         elapsed: seconds since submission, without pauses and waits for a device.
         clock_stopped: True while that clock stands.
         trials_in_flight: trials that open rounds may still add.
@@ -68,6 +71,7 @@ class JobSnapshot:
     model_state: ModelState = ModelState.READY
     model_problem: Mapping[str, Any] | None = None
     device_class: str = ""
+    owner: str = "local"
     allocator: str = "gradient"
     cost_model: str = "none"
     seed: int = 0

@@ -142,6 +142,7 @@ class TaskBody(BaseModel):
     """A task of a job. ``share`` is its part of the model's estimated latency now, ``budget_share`` of the trials.
 
     ``verified``: the best schedule's own check; null while the default schedule is the best, or where it has none.
+    ``known_latency``: the best that earlier jobs left of this very task, which the first round measures again.
     ``alternative_of``: the workload of the direct task that this one may stand in for; of the two the model runs the
     faster one, which is ``in_use``. An alternative's ``best_latency`` is null until a schedule was found for it.
     """
@@ -158,6 +159,7 @@ class TaskBody(BaseModel):
     exhausted: bool
     trials: int
     failures: int
+    known_latency: float | None
     untuned_latency: float | None
     best_latency: float | None
     best_interval: tuple[float, float] | None = Field(description=INTERVAL)
@@ -252,14 +254,36 @@ class TrialBody(BaseModel):
 
 
 class DecisionBody(BaseModel):
-    """Why the allocator chose a round."""
+    """Why the allocator chose a round: the tasks' scores by id, and a sentence.
+
+    ``expected`` and ``saved``: seconds of the model's latency that the round was expected to save, null where the
+    allocator does not say, and that it saved; null before its end, and where it brought a task's first latency.
+    """
 
     round: int
     task: int
     task_name: str
     reason: str
     scores: dict[str, float | None]
+    expected: float | None
+    saved: float | None
     created_at: dt.datetime
+
+
+class ForecastBody(BaseModel):
+    """What is expected of a job when its budget is spent; null while that cannot be told.
+
+    ``expected``, ``low`` and ``high`` are seconds of one run of the model, as the estimate from its tasks, the last two
+    an interval that is meant to hold it with probability ``level``. ``rounds`` are those to come till then.
+    """
+
+    seconds: float | None
+    rounds: int | None
+    current: float | None
+    expected: float | None
+    low: float | None
+    high: float | None
+    level: float
 
 
 class EventBody(BaseModel):

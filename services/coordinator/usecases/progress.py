@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from db.models import JobTask, Record, WorkloadRow
+from db.models import JobTask, Record, Round, WorkloadRow
 from db.repositories import events as event_rows
 from db.repositories import views_jobs as views
 from services.coordinator import intervals, verified
@@ -85,7 +85,8 @@ def _task(
         id=task.id, name=task.name, workload=task.workload_hash, family=family or workload.family,
         weight=task.weight, alternative_of=task.alternative_of, in_use=task.id in totals.used, flops=workload.flops,
         tunable=task.tunable, exhausted=task.exhausted, trials=task.trials,
-        failures=task.failures, untuned_latency=task.untuned_seconds, best_latency=best,
+        failures=task.failures, known_latency=task.known_seconds, untuned_latency=task.untuned_seconds,
+        best_latency=best,
         best_interval=intervals.around(best, record) if best is not None and record is not None else None,
         speedup=task.untuned_seconds / best if task.untuned_seconds and best else None,
         gflops=workload.flops / best / 1e9 if best and workload.flops else None,
@@ -161,32 +162,41 @@ def rounds(context: Context, caller: Caller, job_id: str, limit: int, cursor: st
             best_before=row.best_before, best_after=row.best_after, error=row.error, created_at=row.created_at,
             finished_at=row.finished_at,
         )
-        for row, name in found
+        for row, name, _ in found
     ]  # fmt: skip
     return Page(items=items, next_cursor=more)
 
 
-def decisions(context: Context, caller: Caller, job_id: str, limit: int, cursor: str | None) -> Page[DecisionBody]:
-    """Why the allocator chose each round."""
-    found, more = _rounds(context, caller, job_id, limit, cursor)
+def decisions(
+    context: Context, caller: Caller, job_id: str, *, newest_first: bool, limit: int, cursor: str | None
+) -> Page[DecisionBody]:
+    """Why the allocator chose each round, what it expected, and what came of it."""
+    found, more = _rounds(context, caller, job_id, limit, cursor, newest_first)
     items = [
         DecisionBody(
             round=row.number, task=row.job_task_id, task_name=name, reason=str((row.reason or {}).get("reason", "")),
             scores={key: _finite(value) for key, value in (row.reason or {}).get("scores", {}).items()},
-            created_at=row.created_at,
+            expected=_finite((row.reason or {}).get("gain")), saved=_saved(row, weight), created_at=row.created_at,
         )
-        for row, name in found
+        for row, name, weight in found
     ]  # fmt: skip
     return Page(items=items, next_cursor=more)
 
 
+def _saved(row: Round, weight: int) -> float | None:
+    """Seconds of the model's latency that a round brought; None before its end, and of a task's first latency."""
+    if row.best_before is None or row.best_after is None:
+        return None
+    return weight * max(0.0, row.best_before - row.best_after)
+
+
 def _rounds(
-    context: Context, caller: Caller, job_id: str, limit: int, cursor: str | None
+    context: Context, caller: Caller, job_id: str, limit: int, cursor: str | None, descending: bool = False
 ) -> tuple[list[Any], str | None]:
     after = decode_number(cursor, 0)
     with context.reading() as session:
         visible(session, caller, job_id)
-        found = list(views.rounds(session, job_id, after=after, limit=limit + 1))
+        found = list(views.rounds(session, job_id, after=after, limit=limit + 1, descending=descending))
     return found[:limit], encode_cursor(found[limit - 1][0].number) if len(found) > limit else None
 
 

@@ -23,6 +23,7 @@ from tunesmith.budget import DEFAULT_TRIALS, check_budget
 from tunesmith.errors import (
     IdempotencyMismatch,
     InvalidInput,
+    QuotaExceeded,
     UnknownAllocator,
     UnknownCostModel,
     UnknownSearcher,
@@ -47,6 +48,7 @@ def submit(context: Context, caller: Caller, request: JobRequest, key: str | Non
         InvalidInput: or a subclass that says which field; nothing is created then.
         IdempotencyMismatch: the key came with another body before.
         ModelRejected: the model was refused by its import.
+        QuotaExceeded: the user has too many jobs under way.
     """
     check(request)
     if key is not None and not 0 < len(key) <= MAX_IDEMPOTENCY_KEY:
@@ -59,6 +61,7 @@ def submit(context: Context, caller: Caller, request: JobRequest, key: str | Non
             if job_id is not None:
                 return _shown(context, session, job_id), False
         _check_target(session, request, context.settings.device_timeout)
+        _check_quota(session, caller, context.settings.max_open_jobs)
         job = _create(session, caller, request)
         if key is not None:
             session.add(
@@ -126,6 +129,14 @@ def _check_target(session: Session, request: JobRequest, device_timeout: float) 
     known = devices.targets_of_kind(session, device_timeout, spec.kind)
     if known or spec.kind != "llvm":
         choose(spec, known)
+
+
+def _check_quota(session: Session, caller: Caller, most: int) -> None:
+    """Refuse what is beyond a user's quota. Raises QuotaExceeded."""
+    if rows.count_open_jobs(session, caller.owner) >= most:
+        raise QuotaExceeded(
+            f"{caller.owner} has {most} jobs that are not over, as many as TUNESMITH_MAX_OPEN_JOBS allows: wait for "
+            "one to end, or cancel one", limit=most)
 
 
 def _create(session: Session, caller: Caller, request: JobRequest) -> Job:

@@ -1,0 +1,21 @@
+"""What was known of a job's tasks before it began."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0007"
+down_revision = "0006"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Add the column; of jobs of before it is not known any more."""
+    op.add_column("job_tasks", sa.Column("known_seconds", sa.Float(), nullable=True))
+
+
+def downgrade() -> None:
+    """Drop the column."""
+    op.drop_column("job_tasks", "known_seconds")

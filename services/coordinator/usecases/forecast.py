@@ -1,0 +1,71 @@
+"""What a job is expected to come to, from its budget and its tasks' learning curves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from db.models import Job, JobTask, WorkloadRow
+from db.models.base import utcnow
+from db.repositories import views_jobs as views
+from services.coordinator.auth import Caller
+from services.coordinator.context import Context
+from services.coordinator.scheduling.history import History
+from services.coordinator.schemas.jobs import ForecastBody
+from services.coordinator.usecases.describe import elapsed, eta
+from services.coordinator.usecases.jobs import visible
+from tunesmith.allocate import forecast as belief
+from tunesmith.allocate.base import TaskView
+from tunesmith.alternatives import in_use
+from tunesmith.states import is_final
+
+Rows = Sequence[tuple[JobTask, WorkloadRow, str | None]]
+
+
+def forecast(context: Context, caller: Caller, job_id: str) -> ForecastBody:
+    """Of a job as it stands; of one that is over, what it came to."""
+    now = utcnow()
+    with context.reading() as session:
+        job = visible(session, caller, job_id)
+        rows = views.tasks(session, job_id)
+        history = History.of(views.finished_rounds(session, job_id))
+    trials = sum(task.trials for task, _, _ in rows)
+    seconds = eta(job, trials, elapsed(job, now), now)
+    rounds = _rounds_left(job, trials, len(history.steps), seconds, elapsed(job, now))
+    tasks = _tasks(rows, history)
+    found = None if rounds is None else belief.forecast(tasks, rounds)
+    now_at = belief.forecast(tasks, 0)
+    return ForecastBody(
+        seconds=seconds, rounds=rounds, current=now_at.expected if now_at else None,
+        expected=found.expected if found else None, low=found.low if found else None,
+        high=found.high if found else None, level=belief.LEVEL,
+    )  # fmt: skip
+
+
+def _rounds_left(job: Job, trials: int, rounds: int, seconds: float | None, tuning: float) -> int | None:
+    """Rounds until the first of the budget's limits, as large and as long as those so far; None without either."""
+    if is_final(job.state):
+        return 0
+    if not rounds or not trials:
+        return None
+    limits = []
+    if seconds is not None and tuning > 0:
+        limits.append(seconds * rounds / tuning)
+    if job.budget_trials is not None:
+        limits.append(max(0, job.budget_trials - trials) * rounds / trials)
+    return math.ceil(min(limits)) if limits else None
+
+
+def _tasks(rows: Rows, history: History) -> list[TaskView]:
+    """The tasks that the job's estimate sums up: tunable, in use as things stand, and not known to run nothing."""
+    used = in_use(views.latencies(task for task, _, _ in rows))
+    failing = {key for key, found in history.by_task.items() if math.isinf(found[-1])}
+    return [
+        TaskView(
+            id=task.id, weight=task.weight, flops=workload.flops, family=family or workload.family,
+            untuned=task.untuned_seconds, history=history.by_task.get(task.id, ()), trials=task.trials,
+            exhausted=task.exhausted,
+        )
+        for task, workload, family in rows
+        if task.tunable and task.id in used and (task.id not in failing or task.untuned_seconds is not None)
+    ]  # fmt: skip

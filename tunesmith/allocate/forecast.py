@@ -1,0 +1,81 @@
+"""What a model's latency will be when its rounds are spent, and between which bounds. Pure.
+
+The future is drawn from the belief about the tasks' learning curves (``tunesmith.allocate.jumps``): how a task's gains
+fade and how large they are by their probabilities, jumps from the process. Who gets how many of the rounds is taken for
+certain: those who are expected to save most with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tunesmith.allocate.base import TaskView
+from tunesmith.allocate.jumps import Belief, Curves, JumpOptions, belief, families
+from tunesmith.space.base import Floats, Ints
+
+LEVEL = 0.9
+"""Probability with which the interval is meant to hold what comes."""
+DRAWS = 1000
+MOST = 200
+"""Rounds that one task is thought to get at most."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Latency of the model at the end in seconds: its mean, and the interval of probability ``LEVEL``."""
+
+    expected: float
+    low: float
+    high: float
+
+
+def forecast(tasks: Sequence[TaskView], rounds: int, options: JumpOptions = JumpOptions()) -> Forecast | None:
+    """Of the sum of the tasks' latencies, times weights.
+
+    Args:
+        tasks: those that make up the model; of a pair of alternatives only the one that is in use.
+        rounds: still to come, those under way included.
+
+    Returns:
+        None while a task that may still be tuned has no valid latency.
+    """
+    curves = Curves.of([task.history for task in tasks])
+    untuned = np.array([np.inf if task.untuned is None else task.untuned for task in tasks])
+    latency = np.minimum(curves.last, untuned)
+    if not len(tasks) or not np.isfinite(latency).all():
+        return None
+    believed = belief(curves, families(tasks), options)
+    worth = latency * np.array([task.weight for task in tasks])
+    open_ = np.array([not task.exhausted for task in tasks])
+    more = _shares(believed, curves.rounds, worth * open_, rounds)
+    left = _draws(believed, curves.rounds, more) @ worth
+    low, high = np.quantile(left, ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+    return Forecast(float(left.mean()), float(low), float(high))
+
+
+def _shares(believed: Belief, done: Ints, worth: Floats, rounds: int) -> Ints:
+    """Rounds of each task where every round goes to whom it is expected to save most, int64 [tasks]."""
+    most = min(rounds, MOST)
+    left = np.stack([believed.left(done, np.full_like(done, k)) for k in range(most + 1)])  # [most + 1, tasks]
+    gains = -np.diff(left, axis=0) * worth
+    gains = np.where(worth > 0, gains, -1.0)
+    best = np.argsort(-gains, axis=None, kind="stable")[:rounds]
+    best = best[gains.ravel()[best] >= 0]
+    return np.bincount(best % len(done), minlength=len(done)).astype(np.int64)
+
+
+def _draws(believed: Belief, done: Ints, more: Ints) -> Floats:
+    """What is left of each task's latency, float64 [DRAWS, tasks]."""
+    rng = np.random.default_rng(0)
+    fading = believed.rates(int((done + more).max(initial=1)))
+    to_come = fading[np.maximum(done + more, 1) - 1] - fading[np.maximum(done, 1) - 1]  # [tasks, fadings]
+    which = (rng.random((DRAWS, len(done), 1)) > np.cumsum(believed.weight, axis=1)).sum(axis=2)
+    which = np.minimum(which, believed.weight.shape[1] - 1)
+    task = np.arange(len(done))
+    gain = rng.gamma(believed.shape[task, which], 1.0 / believed.rate[task, which])
+    jumps = rng.poisson(gain * to_come[task, which] / believed.options.size)
+    out: Floats = np.exp(-believed.options.size * jumps)
+    return out
