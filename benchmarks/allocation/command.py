@@ -1,0 +1,69 @@
+"""``tunesmith bench allocation``: allocators on learning curves of models, and ``collect``, which records them."""
+
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, invoke_without_command=True)
+MODELS = ("squeezenet", "resnet50", "densenet121", "shufflenet", "mobilenet", "encoder")
+
+
+@app.callback()
+def run(
+    context: typer.Context,
+    seeds: Annotated[int, typer.Option(help="Replays of each model and allocator.", min=2)] = 20,
+    allocator: Annotated[list[str] | None, typer.Option(help="Only this one; may be repeated.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of recordings; the shipped ones by default.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("bench-out"),
+    docs: Annotated[Path | None, typer.Option(help="Page whose section is replaced.")] = None,
+) -> None:
+    """Compare allocators on recorded learning curves of whole models, without hardware."""
+    if context.invoked_subcommand is not None:
+        return
+    from benchmarks.allocation import figures
+    from benchmarks.allocation.curves import DATA, load_all
+    from benchmarks.allocation.replay import mixed, replay
+    from benchmarks.report import check, setup, write
+    from tunesmith.allocate.registry import ALLOCATORS, check_allocator
+
+    names = dict.fromkeys([figures.RIVAL, *(check_allocator(name) for name in allocator or ALLOCATORS)])
+    check(figures.NAME, docs)
+    runs = load_all(data or DATA)
+    courses = {(model, name): [replay(mixed(found, seed), name, seed) for seed in range(seeds)]
+               for model, found in runs.items() for name in names}
+    recorded = next(iter(runs.values()))[0].facts
+    machine = f"{recorded.get('CPU', '?')}, {recorded.get('cores', '?')} cores"
+    facts = {**setup(), "seeds": str(seeds), "recorded on": machine}
+    for path in write(figures.report(courses, facts), out, functools.partial(figures.draw, courses), docs):
+        typer.echo(path)
+
+
+@app.command()
+def collect(
+    model: Annotated[list[str] | None, typer.Option(help="As of 'bench models'; repeatable (default: six).")] = None,
+    rounds: Annotated[int, typer.Option(help="Of each task.", min=2)] = 10,
+    seeds: Annotated[int, typer.Option(help="Runs of each model.", min=1)] = 2,
+    minutes: Annotated[float, typer.Option(help="For each run at most.", min=0.5)] = 30.0,
+    out: Annotated[Path | None, typer.Option(help="Folder of the recordings; the shipped one by default.")] = None,
+) -> None:
+    """Record learning curves on this machine; runs that are there are kept. Let nothing else run meanwhile."""
+    from benchmarks.allocation.collect import collect as record
+    from benchmarks.allocation.curves import DATA, file_of
+    from benchmarks.models.zoo import write_model
+    from workers.tvm_backend.deploy import local_target
+
+    folder, target = out or DATA, local_target(f"cpu:{len(os.sched_getaffinity(0))}")
+    for seed in range(seeds):
+        for name in model or MODELS:
+            if file_of(name, seed, folder).exists():
+                continue
+            with tempfile.TemporaryDirectory(prefix="tunesmith-allocation-") as scratch:
+                file = write_model(name, Path(scratch) / f"{name}.onnx")
+                curves = record(name, file, target, rounds, 60 * minutes, seed, Path(scratch))
+            typer.echo(curves.save(folder))
