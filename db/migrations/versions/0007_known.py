@@ -13,7 +13,7 @@ depends_on = None
 
 def upgrade() -> None:
     """Add the column; of jobs of before it is not known any more."""
-    op.add_column("job_tasks", sa.Column("known_seconds", sa.Float(), nullable=True))
+    op.add_column("job_tasks", sa.Column("known_seconds", sa.Double(), nullable=True))
 
 
 def downgrade() -> None:
