@@ -59,7 +59,7 @@ def store_plan(session: Session, job: Job, target_hash: str, planned: Sequence[P
     job.target_hash = target_hash
     known = _note_what_is_known(session, job) if job.warm_start else 0
     transition(
-        session, job, JobState.RUNNING, target_hash=target_hash, started_at=utcnow(),
+        session, job, JobState.RUNNING, started_at=utcnow(),
         data={"tasks": len(planned), "tunable": sum(task.tunable for task in planned), "known": known},
     )
 

@@ -27,8 +27,9 @@ OPTIONS = JumpOptions(size=0.3)
 
 @dataclass(frozen=True)
 class Forecast:
-    """Latency of the model at the end in seconds: its mean, and the interval of probability ``LEVEL``."""
+    """Latency of the model in seconds: now, and at the end its mean and the interval of probability ``LEVEL``."""
 
+    current: float
     expected: float
     low: float
     high: float
@@ -55,7 +56,7 @@ def forecast(tasks: Sequence[TaskView], rounds: int, options: JumpOptions = OPTI
     more = _shares(believed, curves.rounds, worth * open_, rounds)
     left = _draws(believed, curves.rounds, more) @ worth
     low, high = np.quantile(left, ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
-    return Forecast(float(left.mean()), float(low), float(high))
+    return Forecast(float(worth.sum()), float(left.mean()), float(low), float(high))
 
 
 def _shares(believed: Belief, done: Ints, worth: Floats, rounds: int) -> Ints:
@@ -82,12 +83,10 @@ def _greedy(believed: Belief, done: Ints, worth: Floats, rounds: int) -> Ints:
 def _draws(believed: Belief, done: Ints, more: Ints) -> Floats:
     """What is left of each task's latency, float64 [DRAWS, tasks]."""
     rng = np.random.default_rng(0)
-    fading = believed.rates(int((done + more).max(initial=1)))
-    to_come = fading[np.maximum(done + more, 1) - 1] - fading[np.maximum(done, 1) - 1]  # [tasks, fadings]
     which = (rng.random((DRAWS, len(done), 1)) > np.cumsum(believed.weight, axis=1)).sum(axis=2)
     which = np.minimum(which, believed.weight.shape[1] - 1)
     task = np.arange(len(done))
     gain = rng.gamma(believed.shape[task, which], 1.0 / believed.rate[task, which])
-    jumps = rng.poisson(gain * to_come[task, which] / believed.options.size)
+    jumps = rng.poisson(gain * believed.to_come(done, more)[task, which] / believed.options.size)
     out: Floats = np.exp(-believed.options.size * jumps)
     return out

@@ -62,10 +62,8 @@ class Belief:
             done: finished rounds, int64 [tasks].
             more: rounds from then on, int64 [tasks].
         """
-        fading = self.rates(int((done + more).max(initial=1)))
-        to_come = fading[np.maximum(done + more, 1) - 1] - fading[np.maximum(done, 1) - 1]
         size = self.options.size
-        left = (1.0 + to_come * -np.expm1(-power * size) / size / self.rate) ** -self.shape
+        left = (1.0 + self.to_come(done, more) * -np.expm1(-power * size) / size / self.rate) ** -self.shape
         out: Floats = (self.weight * left).sum(axis=1)
         return out
 
@@ -81,13 +79,16 @@ class Belief:
         first, second = (self.left(done + flying, one, power) for power in (1.0, 2.0))
         return mean, np.sqrt(np.maximum(second - first**2, 0.0))
 
-    def rates(self, rounds: int) -> Floats:
-        """Rates of the first rounds, summed up, relative to the second round's: float64 [rounds, fadings]."""
-        return _rates(rounds, self.options)
+    def to_come(self, done: Ints, more: Ints) -> Floats:
+        """Rates of ``more`` rounds after ``done`` ones, summed up: float64 [tasks, fadings]."""
+        rates = _rates(int((done + more).max(initial=1)), self.options)
+        out: Floats = rates[np.maximum(done + more, 1) - 1] - rates[np.maximum(done, 1) - 1]
+        return out
 
 
 def _rates(rounds: int, options: JumpOptions) -> Floats:
-    """See :meth:`Belief.rates`. The first round makes the curve begin: its own gain is none."""
+    """Rates of the first rounds, summed up, relative to the second round's: float64 [rounds, fadings]. The first round
+    makes the curve begin: its own gain is none."""
     k = np.arange(1, rounds + 1)[:, None]
     each: Floats = (k / 2.0) ** -np.array(options.fadings)[None, :]
     each[0] = 0.0
@@ -143,9 +144,9 @@ def belief(curves: Curves, relatives: Ints, options: JumpOptions = JumpOptions()
     Args:
         relatives: number of each task's family, int64 [tasks].
     """
-    fading = _rates(int(curves.rounds.max(initial=1)), options)
+    rates = _rates(int(curves.rounds.max(initial=1)), options)
     jumps = curves.gained[:, None] / options.size
-    rounds = fading[np.maximum(curves.rounds, 1) - 1] / options.size
+    rounds = rates[np.maximum(curves.rounds, 1) - 1] / options.size
     shape0 = options.evidence + options.shared * _others(jumps, relatives)
     rate0 = options.evidence / options.gain + options.shared * _others(rounds, relatives)
     shape, rate = shape0 + jumps, rate0 + rounds

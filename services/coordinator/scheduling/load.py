@@ -69,8 +69,7 @@ def _job(
     return JobSnapshot(
         id=job.id, state=job.state, model_state=model.state, model_problem=model.error, device_class=device_class,
         owner=job.owner, allocator=job.allocator, cost_model=job.cost_model, seed=job.seed, priority=job.priority,
-        verify=job.verify,
-        budget_trials=job.budget_trials, budget_seconds=job.budget_seconds,
+        verify=job.verify, budget_trials=job.budget_trials, budget_seconds=job.budget_seconds,
         stop_when_converged=job.stop_when_converged, elapsed=elapsed(job, now),
         clock_stopped=job.paused_at is not None, trials_in_flight=sum(row.rounds.trials for row in tasks),
         last_round=max((row.rounds.last for row in tasks), default=0),

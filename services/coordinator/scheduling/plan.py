@@ -24,8 +24,8 @@ def plan(snapshot: Snapshot, limits: Limits | None = None) -> list[act.Action]:
     """Everything that should be done now.
 
     Jobs move on as their models, spaces, budgets and checks allow; free places are filled one by one, each for the
-    user with the fewest rounds under way, for that user's job with the fewest (by priority), with the task that its
-    allocator chooses.
+    user with the least under way, for that user's job with the least (by priority), with the task that its allocator
+    chooses.
     """
     limits = limits or Limits()
     actions: list[act.Action] = []

@@ -32,13 +32,12 @@ def forecast(context: Context, caller: Caller, job_id: str) -> ForecastBody:
     trials = sum(task.trials for task, _, _ in rows)
     seconds = eta(job, trials, elapsed(job, now), now)
     rounds = _rounds_left(job, trials, len(history.steps), seconds, elapsed(job, now))
-    tasks = _tasks(rows, history)
-    found = None if rounds is None else belief.forecast(tasks, rounds)
-    now_at = belief.forecast(tasks, 0)
+    found = belief.forecast(_tasks(rows, history), rounds or 0)
+    end = found if rounds is not None else None
     return ForecastBody(
-        seconds=seconds, rounds=rounds, current=now_at.expected if now_at else None,
-        expected=found.expected if found else None, low=found.low if found else None,
-        high=found.high if found else None, level=belief.LEVEL,
+        seconds=seconds, rounds=rounds, current=found.current if found else None,
+        expected=end.expected if end else None, low=end.low if end else None, high=end.high if end else None,
+        level=belief.LEVEL,
     )  # fmt: skip
 
 
