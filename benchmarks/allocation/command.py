@@ -1,4 +1,4 @@
-"""``tunesmith bench allocation``: allocators on learning curves of models, and ``collect``, which records them."""
+"""``tunesmith bench allocation``: allocators on learning curves of models; ``collect`` records them, ``live`` tunes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Annotated
 import typer
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, invoke_without_command=True)
-MODELS = ("squeezenet", "resnet50", "densenet121", "shufflenet", "mobilenet", "encoder")
+MODELS = ("resnet50", "shufflenet", "mobilenet", "encoder", "squeezenet", "vgg19")
+LIVE_MODELS = ("light_resnet50", "encoder")
+LIVE = ("bandit", "round-robin")
 
 
 @app.callback()
@@ -67,3 +69,39 @@ def collect(
                 file = write_model(name, Path(scratch) / f"{name}.onnx")
                 curves = record(name, file, target, rounds, 60 * minutes, seed, Path(scratch))
             typer.echo(curves.save(folder))
+
+
+@app.command()
+def live(
+    model: Annotated[
+        list[str] | None, typer.Option(help="As of 'bench models'; repeatable (default: light_resnet50, encoder).")
+    ] = None,
+    allocator: Annotated[
+        list[str] | None, typer.Option(help="Beside gradient; repeatable (default: bandit, round-robin).")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=10.0, help="Wall time of each job.")] = 120.0,
+    seeds: Annotated[int, typer.Option(help="Jobs of each model and allocator.", min=1)] = 3,
+    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("bench-out"),
+    docs: Annotated[Path | None, typer.Option(help="Page whose section is replaced.")] = None,
+) -> None:
+    """Tune models with several allocators for the same time and compare the compiled models. Let nothing else run."""
+    from benchmarks.allocation import live as contest
+    from benchmarks.allocation.figures import RIVAL
+    from benchmarks.report import check, setup, teller, write
+    from tunesmith.allocate.registry import check_allocator
+    from workers.tvm_backend.deploy import local_target
+
+    names = tuple(dict.fromkeys([RIVAL, *(check_allocator(name) for name in allocator or LIVE)]))
+    check(contest.NAME, docs)
+    plan = contest.Plan(names, local_target(f"cpu:{len(os.sched_getaffinity(0))}"), seconds)
+    runs: list[contest.Run] = []
+    paths: list[Path] = []
+    for seed in range(seeds):
+        for each in model or LIVE_MODELS:
+            with tempfile.TemporaryDirectory(prefix="tunesmith-allocation-") as folder:
+                runs += contest.hold(each, seed, plan, Path(folder), teller(f"{each}, seed {seed}"))
+            # After each: all of them take an hour, and may not come to their end.
+            facts = {**setup(), "seeds": str(seed + 1), "wall time of each job": f"{seconds:g} s"}
+            paths = write(contest.report(runs, facts), out, None, docs)
+    for path in paths:
+        typer.echo(path)

@@ -19,6 +19,7 @@ from tunesmith.client import Client, EmbeddedStack
 from tunesmith.client import Job as JobView
 from tunesmith.errors import MeasurementFailed, TunesmithError, from_problem
 from tunesmith.metaschedule import DatabaseRecord, read_database
+from tunesmith.names import DEFAULT_ALLOCATOR, DEFAULT_SEARCHER, DEFAULT_SPACE
 from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.schedule_log import read_log
 from tunesmith.targets import Target
@@ -72,14 +73,16 @@ class Request:
         seconds: at most, from the submission of the job.
         space: of ``tunesmith.names.SPACES``.
         search: the searcher's name.
+        allocator: the allocator's name.
     """
 
     target: Target
     seed: int
     trials: int | None
     seconds: float
-    space: str
-    search: str
+    space: str = DEFAULT_SPACE
+    search: str = DEFAULT_SEARCHER
+    allocator: str = DEFAULT_ALLOCATOR
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,8 @@ def tunesmith_warm(model: Path, request: Request, folder: Path) -> Tuned:
         started = time.monotonic()
         job = client.submit(
             model_id=uploaded.id, target=request.target.to_json(), trials=request.trials, seconds=request.seconds,
-            seed=request.seed, space=request.space, search=request.search, verify=False, warm_start=False,
+            seed=request.seed, space=request.space, search=request.search, allocator=request.allocator, verify=False,
+            warm_start=False,
         )  # fmt: skip
         client.wait(job.id, timeout=request.seconds + GRACE)
         return _found(client, job.id, started, folder)

@@ -201,17 +201,6 @@ def test_nothing_measured_is_a_failure() -> None:
     assert [(a.new, (a.problem or {})["code"]) for a in failed] == [(JobState.FAILED, "measurement_failed")]
 
 
-def test_convergence() -> None:
-    flat = (1.0,) * 30
-    tasks = tuple(task(i, rounds=10, history=flat[:10], trials=50, untuned=1.0, best=1.0) for i in (1, 2))
-    still = replace(job(budget_trials=10_000), tasks=tasks, curve=flat)
-    assert not moves(plan(snap(still)))
-    actions = plan(snap(replace(still, stop_when_converged=True)))
-    assert [a.stop_reason for a in actions if isinstance(a, act.MoveJob)] == ["converged"]
-    falling = tuple(0.9**i for i in range(30))
-    assert not moves(plan(snap(replace(still, stop_when_converged=True, curve=falling))))
-
-
 def test_finishing_follows_the_check() -> None:
     finishing = job(state=JobState.FINISHING)
     assert act.StartEvaluation("a", CLASS) in plan(snap(finishing))

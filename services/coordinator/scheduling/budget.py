@@ -16,8 +16,6 @@ WARM_UP_SHARE = 0.5
 """Part of the budget that may go into visiting every task once."""
 GUESSED_TRIALS_PER_SECOND = 2.0
 """Used until the job's own pace is known."""
-CONVERGED_GAIN = 0.01
-"""A job has converged when its latest rounds improved the model by less than this share."""
 
 
 def trials_left(job: JobSnapshot) -> int | None:
@@ -108,13 +106,3 @@ def _expected_trials(job: JobSnapshot) -> float | None:
     if job.budget_seconds is not None:
         limits.append((job.budget_seconds - evaluation_reserve(job)) * pace(job))
     return min(limits) if limits else None
-
-
-def converged(job: JobSnapshot) -> bool:
-    """True when the latest rounds, as many as twice the tasks and at least eight, gained next to nothing."""
-    tunable = [task for task in job.tasks if task.tunable]
-    window = max(8, 2 * len(tunable))
-    if len(job.curve) <= window or any(not task.history for task in tunable):
-        return False
-    before, now = job.curve[-window - 1], job.curve[-1]
-    return before < float("inf") and before > 0 and (before - now) / before < CONVERGED_GAIN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from services.coordinator.scheduling import budget
@@ -97,13 +97,22 @@ def _with_open(job: JobSnapshot, chosen: TaskSnapshot, size: int) -> JobSnapshot
 
 
 def _allocate(job: JobSnapshot, free: set[int], size: int) -> Choice | None:
-    views = [
+    allocator = make_allocator(job.allocator, job.seed)
+    return allocator.choose(views(job, free, size), {task.id: task.in_flight for task in job.tasks if task.in_flight})
+
+
+def views(job: JobSnapshot, free: Collection[int], size: int = 1) -> list[TaskView]:
+    """The tasks as allocators see them.
+
+    Args:
+        free: those that may have a round; the others count as exhausted.
+        size: candidates of a round.
+    """
+    return [
         TaskView(
             id=task.id, weight=task.weight, flops=task.flops, family=task.family, untuned=task.untuned,
             history=task.history, trials=task.trials, seconds=size * task.seconds if task.seconds else None,
             exhausted=task.id not in free,
         )
         for task in job.tasks
-    ]
-    allocator = make_allocator(job.allocator, job.seed)
-    return allocator.choose(views, {task.id: task.in_flight for task in job.tasks if task.in_flight})
+    ]  # fmt: skip

@@ -11,7 +11,6 @@ from db.models import Evaluation, Job, Model
 from db.models.base import utcnow
 from db.repositories import devices, views_jobs
 from db.repositories import views_scheduling as rows
-from services.coordinator.curve import best_so_far
 from services.coordinator.scheduling.history import Histories, History
 from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot, TaskSnapshot, TrainingSnapshot
 from services.coordinator.usecases.describe import elapsed
@@ -64,7 +63,6 @@ def _job(
     done = sum(row.rounds.done for row in tasks)
     history = histories.of(session, job.id, done) if done and job.state is JobState.RUNNING else History()
     latencies = views_jobs.latencies(row.task for row in tasks)
-    tuned = {row.task.id: latencies[row.task.id] for row in tasks if row.task.tunable}
     evaluation = around.evaluations.get(job.id)
     return JobSnapshot(
         id=job.id, state=job.state, model_state=model.state, model_problem=model.error, device_class=device_class,
@@ -75,7 +73,6 @@ def _job(
         last_round=max((row.rounds.last for row in tasks), default=0),
         next_number=sum(row.rounds.opened for row in tasks) + 1,
         tasks=tuple(_task(row, history, latencies[row.task.id].alternative_of) for row in tasks),
-        curve=tuple(best_so_far(tuned, history.steps)) if job.stop_when_converged else (),
         training=_training(tasks, around.trainings.get(job.id, [])),
         evaluation=evaluation.state if evaluation else None,
         evaluation_problem=evaluation.error if evaluation else None, stop_reason=job.stop_reason,

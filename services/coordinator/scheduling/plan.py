@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from services.coordinator.scheduling import actions as act
 from services.coordinator.scheduling import budget
 from services.coordinator.scheduling.choose import next_round, open_tasks
+from services.coordinator.scheduling.convergence import converged
 from services.coordinator.scheduling.share import Limits, Load
 from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot
 from tunesmith.errors import MeasurementFailed
@@ -114,7 +115,7 @@ def _stop_reason(job: JobSnapshot) -> str | None:
         return "trials"
     if not open_tasks(job):
         return "exhausted"
-    if job.stop_when_converged and budget.converged(job):
+    if job.stop_when_converged and converged(job):
         return "converged"
     return None
 

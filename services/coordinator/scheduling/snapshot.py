@@ -61,7 +61,6 @@ class JobSnapshot:
         trials_in_flight: trials that open rounds may still add.
         last_round: id of the newest round, for serving jobs in turn.
         next_number: number of the next round.
-        curve: estimated model latency after each finished round, oldest first.
         evaluation: state of the end-to-end check, None while there is none.
         evaluation_problem: why it failed.
     """
@@ -86,7 +85,6 @@ class JobSnapshot:
     last_round: int = 0
     next_number: int = 1
     tasks: tuple[TaskSnapshot, ...] = ()
-    curve: tuple[float, ...] = ()
     training: TrainingSnapshot = field(default_factory=TrainingSnapshot)
     evaluation: WorkState | None = None
     evaluation_problem: Mapping[str, Any] | None = None
