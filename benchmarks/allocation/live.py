@@ -1,4 +1,4 @@
-"""The same model tuned with several allocators for the same time, each alone; then the compiled models timed in turn."""
+"""A model tuned with several allocators for the same time, each alone; then the compiled models timed in turn."""
 
 from __future__ import annotations
 

@@ -29,7 +29,8 @@ from workers.tvm_backend.runner import RpcRunner
 
 @dataclass
 class Distorted:
-    """A device whose clock lies: ``calibrating`` scales the calibration kernel's times, ``racing`` the candidates'.
+    """A device whose clock lies: ``calibrating`` scales the calibration kernel's times, ``racing`` the candidates',
+    ``confirming`` the finalists'.
 
     ``seen``: what was run, and the worker's health as others saw it then.
     """
@@ -37,6 +38,7 @@ class Distorted:
     runner: RpcRunner
     calibrating: list[float] = field(default_factory=lambda: [1.0])
     racing: float = 1.0
+    confirming: float = 1.0
     look: Callable[[], DeviceHealth] = lambda: DeviceHealth.OK
     seen: list[tuple[str, DeviceHealth]] = field(default_factory=list)
 
@@ -66,7 +68,8 @@ class Distorted:
         return [replace(o, samples=tuple(s * self.racing for s in o.samples)) for o in outcomes]
 
     def confirm(self, request: ConfirmRequest) -> list[Confirmed]:
-        return self.runner.confirm(request)
+        return [replace(found, samples=tuple(s * self.confirming for s in found.samples))
+                for found in self.runner.confirm(request)]  # fmt: skip
 
     def compare(self, request: ModelRequest) -> ModelOutcome:
         return self.runner.compare(request)
@@ -141,3 +144,15 @@ def test_times_that_cannot_be_true_are_refused(scene: Scene) -> None:
     results = scene.mailbox.results(5)
     assert {result.failure for result in results.values()} == {FailureKind.IMPLAUSIBLE}
     assert all("GFLOP/s" in result.message and result.trace is None for result in results.values())
+
+
+def test_nobody_is_crowned_with_a_time_that_cannot_be_true(scene: Scene) -> None:
+    scene.device.confirming = 1e-6
+    try:
+        scene.worker.measure(scene.gemm.batch(6, job_id="late liar"))
+    finally:
+        scene.device.confirming = 1.0
+    confirmed = [result for result in scene.mailbox.results(6).values() if result.confirmation is not None]
+    assert confirmed
+    assert {result.failure for result in confirmed} == {FailureKind.IMPLAUSIBLE}
+    assert all("when measured again" in result.message and "GFLOP/s" in result.message for result in confirmed)

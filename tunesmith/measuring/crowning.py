@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-
 LARGEST_DRIFT = 1.5
 """A device that runs this many times slower than at first is not measured with (``workers.measure.drift``); what looks
 like more is a champion that was disturbed."""
@@ -14,9 +13,10 @@ like more is a champion that was disturbed."""
 def crowned(samples: Sequence[float], champion: Sequence[float], seconds: float | None) -> float:
     """Latency in seconds of a finalist that beat the champion: the median of its samples.
 
-    Where that is no progress, because the device runs slower now than when that champion was crowned, the drift is taken
-    off: what the champion takes now over what it was crowned with, ``LARGEST_DRIFT`` at most. So a latency is never far
-    from what was measured, however many crowns went before it; and the winner is at least as fast as the champion.
+    Where that is no progress, because the device runs slower now than when that champion was crowned, the drift is
+    taken off: what the champion takes now over what it was crowned with, ``LARGEST_DRIFT`` at most. So a latency is
+    never far from what was measured, however many crowns went before it; and the winner is at least as fast as the
+    champion.
 
     Args:
         samples: of the finalist.

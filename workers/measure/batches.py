@@ -18,7 +18,7 @@ from workers.measure.poison import PoisonBook
 from workers.measure.shelf import Shelf
 from workers.measure.standing import Standing
 from workers.sandbox.pool import Pool
-from workers.tvm_backend.measuring import Built, ConfirmRequest, Runner, RunOutcome, RunRequest
+from workers.tvm_backend.measuring import Built, Confirmed, ConfirmRequest, Runner, RunOutcome, RunRequest
 
 WAVE = 16
 """Candidates that are built before any of them runs, where kernels need all of the host's cores: building and running
@@ -260,7 +260,14 @@ class BatchMeasurement:
             limits=limits,
         )  # fmt: skip
         (found,) = self._tools.runner.confirm(request)
-        return finals.conclude(item.result(), found, built.trace, built.args, limits, rival)
+        return finals.conclude(item.result(), self._checked(found, built), built.trace, built.args, limits, rival)
+
+    def _checked(self, found: Confirmed, built: Built) -> Confirmed:
+        """A failure where the device claims to be faster than it can be."""
+        if found.failure is not None or not found.samples:
+            return found
+        outcome = self._tools.check(RunOutcome(found.samples), built, self._batch)
+        return found if outcome.failure is None else replace(found, failure=outcome.failure, message=outcome.message)
 
     def _crown(self, items: list[Item], results: list[WireResult]) -> None:
         """Remember the fastest of those that won."""
