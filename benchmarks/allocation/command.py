@@ -30,6 +30,8 @@ def run(
         return
     from benchmarks.allocation import figures
     from benchmarks.allocation.curves import DATA, load_all
+    from benchmarks.allocation.hindsight import NAME as HINDSIGHT
+    from benchmarks.allocation.hindsight import hindsight
     from benchmarks.allocation.replay import mixed, replay
     from benchmarks.report import check, setup, write
     from tunesmith.allocate.registry import ALLOCATORS, check_allocator
@@ -39,6 +41,8 @@ def run(
     runs = load_all(data or DATA)
     courses = {(model, name): [replay(mixed(found, seed), name, seed) for seed in range(seeds)]
                for model, found in runs.items() for name in names}
+    courses |= {(model, HINDSIGHT): [hindsight(mixed(found, seed)) for seed in range(seeds)]
+                for model, found in runs.items()}
     recorded = next(iter(runs.values()))[0].facts
     machine = f"{recorded.get('CPU', '?')}, {recorded.get('cores', '?')} cores"
     facts = {**setup(), "seeds": str(seeds), "recorded on": machine}

@@ -7,22 +7,32 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.allocation.hindsight import NAME as HINDSIGHT
 from benchmarks.allocation.replay import Course
 from benchmarks.report import Report
 from tunesmith.space.base import Floats
 
 NAME = "allocation"
 SHARES = (0.95, 0.99)
+UNTUNED, FIRST = "untuned", "first rounds"
+MEASURES = tuple((start, share) for start in (UNTUNED, FIRST) for share in ((0.5,) if start == FIRST else ()) + SHARES)
+"""From where, and how much of the gain."""
 RIVAL = "gradient"
 DRAWS = 2000
 Courses = Mapping[tuple[str, str], Sequence[Course]]
 """By model and allocator, one for each seed."""
 
 
-def ratios(courses: Courses, allocator: str, share: float) -> Floats:
+def reached(course: Course, start: str, share: float) -> float:
+    """Seconds until so much of what can be gained from ``start`` on was there."""
+    before = course.untuned if start == UNTUNED else course.first
+    return course.reached(before - share * (before - course.best))
+
+
+def ratios(courses: Courses, allocator: str, start: str, share: float) -> Floats:
     """Logarithm of how many times as long the rival took, float64 [models, seeds]; positive: the allocator is ahead."""
     models = dict.fromkeys(model for model, _ in courses)
-    mine, other = (np.array([[course.reached(share) for course in courses[model, name]] for model in models])
+    mine, other = (np.array([[reached(course, start, share) for course in courses[model, name]] for model in models])
                    for name in (allocator, RIVAL))
     out: Floats = np.log(other / mine)
     return out
@@ -41,36 +51,38 @@ def report(courses: Courses, setup: Mapping[str, str]) -> Report:
     """One line per allocator and share: seconds, and how many times as fast as the rival."""
     models, names = (tuple(dict.fromkeys(key[i] for key in courses)) for i in (0, 1))
     rows: list[tuple[Any, ...]] = []
-    for share in SHARES:
+    for start, share in MEASURES:
         for name in names:
-            mean, low, high = (float(np.exp(value)) for value in band(ratios(courses, name, share)))
-            middle = [np.median([c.reached(share) for c in courses[model, name]]) for model in models]
-            rows.append((round(100 * share), name, round(mean, 3), round(low, 3), round(high, 3),
+            mean, low, high = (float(np.exp(value)) for value in band(ratios(courses, name, start, share)))
+            middle = [np.median([reached(c, start, share) for c in courses[model, name]]) for model in models]
+            rows.append((f"{share:.0%} from {start}", name, round(mean, 3), round(low, 3), round(high, 3),
                          *(round(float(value), 1) for value in middle)))
     seeds = len(next(iter(courses.values())))
     summary = (
         f"Jobs of {len(models)} models, {seeds} seeds each, replayed on recorded learning curves under the service's "
         "own rules; the curves are those of a job in which all tasks had as many rounds, and each seed takes every "
-        "task's from one of the recorded runs. Seconds of tuning until so much of the gain that all curves together "
-        "have was there, of all rounds where it never was. `times as fast`: the geometric mean over models and seeds "
-        f"of the time that `{RIVAL}` took over its own, with a 95 % bootstrap over seeds. Then the median seconds by "
-        "model.")
-    columns = ("gain, %", "allocator", "times as fast", "95 % from", "to", *(f"{model}, s" for model in models))
+        "task's from one of the recorded runs. Seconds of tuning until so much of a gain was there, of all rounds where "
+        f"it never was. `{UNTUNED}`: of the gain over the model without schedules, where a task without a round runs with "
+        f"its default schedule. `{FIRST}`: of what is left to gain once every task had one round, which is what an "
+        "allocator decides about. `times as fast`: the geometric mean over models and seeds of the time that "
+        f"`{RIVAL}` took over its own, with a 95 % bootstrap over seeds. Then the median seconds by model. "
+        f"`{HINDSIGHT}` is no allocator: it knows every curve to its end, and is about the best that could be done.")
+    columns = ("gain", "allocator", "times as fast", "95 % from", "to", *(f"{model}, s" for model in models))
     return Report(NAME, "Allocators on the curves of whole models", summary, columns, rows, setup)
 
 
 def draw(courses: Courses, axes: Any) -> None:
-    """The gain that is there over the share of all time, mean over models and seeds."""
+    """What was gained after the first rounds, over the share of all time, mean over models and seeds."""
     where = np.linspace(0, 1, 100)
     for name in dict.fromkeys(name for _, name in courses):
         lines = [_gain(course, where) for (_, each), found in courses.items() if each == name for course in found]
         axes.plot(100 * where, 100 * np.mean(lines, axis=0), label=name)
-    axes.set(xlabel="share of the time of all rounds, %", ylabel="of the gain that can be had, %", ylim=(50, 100))
+    axes.set(xlabel="share of the time of all rounds, %", ylabel="of the gain after the first rounds, %", ylim=(0, 100))
     axes.legend()
 
 
 def _gain(course: Course, where: Floats) -> Floats:
     at = np.searchsorted(course.seconds, where * course.seconds[-1], side="right") - 1
-    gain = (course.untuned - course.latency) / (course.untuned - course.best)
+    gain = (course.first - course.latency) / (course.first - course.best)
     out: Floats = np.where(at >= 0, np.maximum(gain[np.maximum(at, 0)], 0.0), 0.0)
     return out

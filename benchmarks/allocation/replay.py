@@ -24,18 +24,18 @@ class Course:
 
     Attributes:
         seconds: at the end of each round, float64 [rounds].
-        latency: of the model then, float64 [rounds], infinite until every task was measured.
-        untuned, best: latency before, and with the best of every curve.
+        latency: of the model then, float64 [rounds]; a task that had no round yet runs with its default schedule.
+        untuned, first, best: latency before, with the first round of every curve, and with the best.
     """
 
     seconds: Floats
     latency: Floats
     untuned: float
+    first: float
     best: float
 
-    def reached(self, share: float) -> float:
-        """Seconds until so much of the gain that can be had was there; of all rounds where it never was."""
-        goal = self.untuned - share * (self.untuned - self.best)
+    def reached(self, goal: float) -> float:
+        """Seconds until the model took ``goal`` seconds; of all rounds where it never did."""
         there = np.flatnonzero(self.latency <= goal * (1 + 1e-12))
         return float(self.seconds[there[0]]) if len(there) else float(self.seconds[-1])
 
@@ -57,7 +57,7 @@ def replay(tasks: Sequence[TaskCurve], allocator: str, seed: int) -> Course:
         order.append(action.task)
         ends.append(now)
         job = _after(job, action.task, curve, action.size)
-    return _course(tasks, order, ends)
+    return course(tasks, order, ends)
 
 
 def _job(tasks: Sequence[TaskCurve], allocator: str, seed: int) -> JobSnapshot:
@@ -89,21 +89,29 @@ def _after(job: JobSnapshot, task: int, curve: TaskCurve, size: int) -> JobSnaps
     return replace(job, tasks=tasks, trials_in_flight=0, elapsed=job.elapsed + curve.seconds[at])
 
 
-def _course(tasks: Sequence[TaskCurve], order: Sequence[int], ends: Sequence[float]) -> Course:
-    ids = range(len(tasks))
-    final = {i: TaskLatency(t.weight, t.untuned, _last(t), t.alternative_of) for i, t in zip(ids, tasks, strict=True)}
-    done, steps = dict.fromkeys(ids, 0), list[tuple[int, float | None]]()
+def course(tasks: Sequence[TaskCurve], order: Sequence[int], ends: Sequence[float]) -> Course:
+    """What rounds bring.
+
+    Args:
+        order: whose they are.
+        ends: seconds at which they end.
+    """
+    final = latencies(tasks)
+    done, steps = dict.fromkeys(range(len(tasks)), 0), list[tuple[int, float | None]]()
     for task in order:
         steps.append((task, tasks[task].bests[done[task]]))
         done[task] += 1
     latency = np.array(list(best_so_far(final, steps)))
-    seen = np.array([len(set(order[:n])) for n in range(1, len(order) + 1)])
-    latency = np.where(seen == len(set(order)), latency, np.inf)
-    known = [place for place in places(final).values() if place.known]
-    untuned = sum(place.weight * place.start for place in known)
-    best = sum(place.weight * min(place.start, place.current or np.inf) for place in known)
-    return Course(np.array(ends), latency, float(untuned), float(best))
+    untuned = sum(place.weight * place.start for place in places(final).values() if place.known)
+    return Course(np.array(ends), latency, float(untuned), _tuned(latencies(tasks, 1)), _tuned(final))
 
 
-def _last(task: TaskCurve) -> float | None:
-    return task.bests[-1] if task.bests else None
+def latencies(tasks: Sequence[TaskCurve], rounds: int | None = None) -> dict[int, TaskLatency[int]]:
+    """What tasks contribute, by place, after so many rounds of each; None: after all."""
+    return {i: TaskLatency(task.weight, task.untuned, (task.bests[:rounds] or (None,))[-1], task.alternative_of)
+            for i, task in enumerate(tasks)}  # fmt: skip
+
+
+def _tuned(found: dict[int, TaskLatency[int]]) -> float:
+    known = [place for place in places(found).values() if place.known]
+    return float(sum(place.weight * min(place.start, place.current or np.inf) for place in known))

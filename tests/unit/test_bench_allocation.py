@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from benchmarks.allocation import figures
 from benchmarks.allocation.curves import ModelCurves, TaskCurve, curves_of, load_all
+from benchmarks.allocation.hindsight import hindsight
 from benchmarks.allocation.replay import Course, mixed, replay
 from benchmarks.commands import app
 from tunesmith.errors import InvalidInput
@@ -31,22 +32,33 @@ STEEP = curve("steep", 8.0, 6.0, 4.0, 2.0, 1.0, 1.0, weight=5.0)
 
 def test_rounds_follow_the_allocator_and_time_is_theirs() -> None:
     course = replay((FLAT, STEEP), "gradient", 0)
-    assert (course.untuned, course.best) == (60.0, 9.0)
+    assert (course.untuned, course.first, course.best) == (60.0, 4.0 + 5 * 8.0, 9.0)
     assert course.seconds.tolist() == [2.0 * n for n in range(1, 13)]
-    assert np.isinf(course.latency[0]), "the other task was not measured yet"
-    assert course.latency[1] == 4.0 + 5 * 8.0
-    assert course.latency[-1] == 9.0
-    assert course.reached(0.95) == 12.0, "every round but the first of the flat task went to the steep one"
+    assert course.latency[0] == 10.0 + 5 * 8.0, "the other task still runs with its default schedule"
+    assert course.latency[1] == course.first
+    assert course.latency[-1] == course.best
+    assert course.reached(11.55) == 12.0, "every round but the first of the flat task went to the steep one"
+    assert course.reached(8.0) == course.seconds[-1]
     even = replay((FLAT, STEEP), "round-robin", 0)
-    assert even.reached(0.95) == 18.0
-    assert replay((FLAT, STEEP), "bandit", 0).reached(0.95) < even.reached(0.95)
+    assert even.reached(11.55) == 18.0
+    assert replay((FLAT, STEEP), "bandit", 0).reached(11.55) < 18.0
 
 
 def test_a_pair_counts_as_the_service_counts_it() -> None:
     direct, alternative = curve("conv", 5.0, 4.5, 4.0, 4.0), curve("winograd", 3.0, 2.0, 2.0, 2.0, alternative_of=0)
     course = replay((direct, alternative), "gradient", 0)
-    assert (course.untuned, course.best) == (10.0, 2.0)
+    assert (course.untuned, course.first, course.best) == (10.0, 3.0, 2.0)
     assert len(course.seconds) < 8, "the direct task was given up"
+
+
+def test_hindsight_takes_what_saves_most_for_a_second_and_nothing_else() -> None:
+    late = curve("late", 9.0, 9.0, 1.0, 1.0, seconds=(1.0,) * 4)
+    course = hindsight((FLAT, late))
+    # The flat one saves 6 in 2 s, the other 8 in 3 s, and one round of it alone 1 in 1 s.
+    assert course.seconds.tolist() == [2.0, 3.0, 4.0, 5.0]
+    assert course.latency.tolist() == [14.0, 13.0, 13.0, 5.0]
+    pair = hindsight((curve("conv", 5.0, 4.0), curve("winograd", 3.0, 2.0, alternative_of=0)))
+    assert pair.latency.tolist() == [3.0, 2.0]
 
 
 def test_each_seed_takes_the_curves_of_other_runs() -> None:
@@ -88,15 +100,17 @@ def test_a_job_becomes_curves() -> None:
 
 
 def test_how_many_times_as_fast() -> None:
-    def course(at: float) -> Course:
-        return Course(np.array([at, 100.0]), np.array([1.0, 1.0]), 10.0, 1.0)
+    def course(at: float, last: float = 100.0) -> Course:
+        return Course(np.array([at, last]), np.array([1.2, 1.0]), 101.0, 2.0, 1.0)
 
-    courses = {("m", "gradient"): [course(4.0), course(8.0)], ("m", "bandit"): [course(2.0), course(2.0)]}
+    courses = {("m", "gradient"): [course(4.0), course(8.0)], ("m", "bandit"): [course(2.0, 50.0), course(2.0, 50.0)]}
     rows = {(row[0], row[1]): row for row in figures.report(courses, {}).rows}
-    assert rows[95, "bandit"][2] == pytest.approx(np.sqrt(2 * 4), abs=1e-3)
-    assert rows[99, "gradient"][2:5] == (1.0, 1.0, 1.0)
-    assert rows[95, "gradient"][5] == 6.0
-    assert 2.0 <= rows[95, "bandit"][3] <= rows[95, "bandit"][2] <= rows[95, "bandit"][4] <= 4.0
+    assert rows["95% from untuned", "bandit"][2] == pytest.approx(np.sqrt(2 * 4), abs=1e-3)
+    assert rows["99% from untuned", "gradient"][2:6] == (1.0, 1.0, 1.0, 6.0)
+    assert rows["50% from first rounds", "bandit"][5] == 2.0
+    assert rows["95% from first rounds", "bandit"][2:6] == (2.0, 2.0, 2.0, 50.0)
+    spread = rows["95% from untuned", "bandit"]
+    assert 2.0 <= spread[3] <= spread[2] <= spread[4] <= 4.0
 
 
 def test_the_command_writes_its_table(tmp_path: Path) -> None:
@@ -106,4 +120,4 @@ def test_the_command_writes_its_table(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     with (tmp_path / "allocation.csv").open() as file:
-        assert {row["allocator"] for row in csv.DictReader(file)} == {"gradient", "bandit"}
+        assert {row["allocator"] for row in csv.DictReader(file)} == {"gradient", "bandit", "hindsight"}
