@@ -15,6 +15,7 @@ import numpy as np
 
 from tunesmith.allocate.base import Choice, TaskView
 from tunesmith.allocate.jumps import Curves, JumpOptions, belief, families
+from tunesmith.allocate.pairs import contenders, improvement
 from tunesmith.allocate.warmup import WarmedUpAllocator
 from tunesmith.space.base import Bools, Floats
 
@@ -36,7 +37,7 @@ class Arms:
 
     Attributes:
         ids: of the tasks.
-        known: which of them have a valid latency; the terms of the others are 0.
+        rated: which of them have a valid latency, or contend with one that has; the terms of the others are 0.
         gain: seconds of the model's latency that a task's next round is expected to save.
         deviation: of the gain, in seconds.
         bonus: for what is uncertain, in seconds.
@@ -45,7 +46,7 @@ class Arms:
     """
 
     ids: tuple[int, ...]
-    known: Bools
+    rated: Bools
     gain: Floats
     deviation: Floats
     bonus: Floats
@@ -55,7 +56,7 @@ class Arms:
     @property
     def score(self) -> Floats:
         """The upper confidence bounds, for a second of tuning."""
-        return np.where(self.known, (self.gain + self.bonus) / self.seconds, NO_RESULT - self.tried)
+        return np.where(self.rated, (self.gain + self.bonus) / self.seconds, NO_RESULT - self.tried)
 
 
 class BanditAllocator(WarmedUpAllocator):
@@ -74,23 +75,32 @@ class BanditAllocator(WarmedUpAllocator):
         scores = {task: value for task, value, open_ in zip(arms.ids, score.tolist(), eligible, strict=True) if open_}
         return Choice(arms.ids[best], scores, self._reason(arms, best), float(arms.gain[best]))
 
+    def _fresh(self, tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> list[TaskView]:
+        """Without those whose place has a tuned program already: theirs is a first round like any other."""
+        other = contenders(tasks, Curves.of([task.history for task in tasks]).last)
+        waiting = {task.id for task, best in zip(tasks, other, strict=True) if np.isfinite(best)}
+        return [task for task in super()._fresh(tasks, in_flight) if task.id not in waiting]
+
     def arms(self, tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Arms:
         """The terms of every task, exhausted ones included: their families learn from them."""
         curves = Curves.of([task.history for task in tasks])
         ids = tuple(task.id for task in tasks)
         flying = np.array([in_flight.get(task, 0) for task in ids])
         mean, deviation = belief(curves, families(tasks), self.options.jumps).saved(curves.rounds, flying)
-        known = np.isfinite(curves.last)
-        worth = np.where(known, curves.last, 0.0) * np.array([task.weight for task in tasks])
+        known, weight = np.isfinite(curves.last), np.array([task.weight for task in tasks])
+        latency, other = np.where(known, curves.last, 0.0), contenders(tasks, curves.last)
+        gain = weight * np.maximum(latency * mean - np.maximum(latency - other, 0.0), 0.0)
+        for at, value in improvement(tasks, curves.last, other).items():
+            known[at], gain[at] = not flying[at], value
         tried = np.maximum(curves.rounds + flying, 1)
         wide = self.options.exploration * np.sqrt(2.0 * np.log(tried.sum()) / tried)
+        deviation = weight * latency * deviation
         failed = np.array([len(task.history) for task in tasks]) + flying
-        return Arms(ids, known, worth * mean, worth * deviation, worth * deviation * wide, _seconds(tasks),
-                    failed.astype(np.float64))
+        return Arms(ids, known, gain, deviation, deviation * wide, _seconds(tasks), failed.astype(np.float64))
 
     @staticmethod
     def _reason(arms: Arms, best: int) -> str:
-        if not arms.known[best]:
+        if not arms.rated[best]:
             return "no task left has a valid result yet"
         return f"expected to save {arms.gain[best]:.3g} s, give or take {arms.deviation[best]:.3g} s"
 
@@ -100,7 +110,7 @@ class BanditAllocator(WarmedUpAllocator):
             return {}
         arms, names = self._arms, ("gain", "deviation", "bonus", "seconds")
         return {str(arms.ids[i]): {name: float(getattr(arms, name)[i]) for name in names}
-                for i in np.flatnonzero(arms.known)}
+                for i in np.flatnonzero(arms.rated)}
 
 
 def _seconds(tasks: Sequence[TaskView]) -> Floats:

@@ -23,6 +23,7 @@ class TaskView:
         trials: candidates measured.
         seconds: that one of its rounds takes, on average; None while unknown.
         exhausted: True when there is nothing left to propose.
+        alternative_of: id of the direct task whose place in the model it contends for; None for a direct one.
     """
 
     id: int
@@ -34,6 +35,7 @@ class TaskView:
     trials: int = 0
     seconds: float | None = None
     exhausted: bool = False
+    alternative_of: int | None = None
 
 
 @dataclass(frozen=True)

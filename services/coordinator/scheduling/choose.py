@@ -112,7 +112,7 @@ def views(job: JobSnapshot, free: Collection[int], size: int = 1) -> list[TaskVi
         TaskView(
             id=task.id, weight=task.weight, flops=task.flops, family=task.family, untuned=task.untuned,
             history=task.history, trials=task.trials, seconds=size * task.seconds if task.seconds else None,
-            exhausted=task.id not in free,
+            exhausted=task.id not in free, alternative_of=task.alternative_of,
         )
         for task in job.tasks
     ]  # fmt: skip
