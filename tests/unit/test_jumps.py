@@ -9,7 +9,7 @@ import pytest
 
 from tunesmith.allocate.bandit import NO_RESULT, BanditAllocator, BanditOptions
 from tunesmith.allocate.base import TaskView
-from tunesmith.allocate.jumps import Belief, Curves, JumpOptions
+from tunesmith.allocate.jumps import Belief, Curves, JumpOptions, behind
 from tunesmith.allocate.jumps import belief as belief_of
 from tunesmith.space.base import Ints
 
@@ -59,6 +59,30 @@ def test_relatives_count_in_part() -> None:
     assert relatives.shape[1, 0] == pytest.approx(2.0 + 0.5 * 1.0 / 0.2)
     assert relatives.rate[1, 0] == pytest.approx(2 / 0.3 + 0.5 * 1 / 0.2)
     assert relatives.shape[0, 0] == strangers.shape[0, 0]
+
+
+def test_who_is_behind_its_relatives() -> None:
+    latency = np.array([1e-3, 2e-3, 4e-3, math.inf, 5e-3, 1e-3])
+    flops = np.array([1e9, 1e9, 1e9, 1e9, 1e9, 0.0])
+    found = behind(latency, flops, np.array([0, 0, 0, 0, 1, 0]), 0.5)
+    assert found.tolist() == pytest.approx([0.0, 0.0, math.log(2), 0.0, 0.0, 0.0])
+    assert behind(latency, flops, np.array([0, 0, 0, 0, 1, 0]), 1.0)[:3].tolist() == pytest.approx(
+        [0.0, math.log(2), math.log(4)])
+    assert behind(np.array([]), np.array([]), np.array([], dtype=np.int64), 0.5).tolist() == []
+
+
+def test_who_is_behind_is_expected_to_catch_up_until_rounds_tell_otherwise() -> None:
+    options, relatives = JumpOptions(ahead=1.0), np.array([0, 0])
+
+    def saved(*histories: list[float]) -> list[float]:
+        curves = Curves.of(histories)
+        found = belief_of(curves, relatives, options, np.array([1e9, 1e9]))
+        out: list[float] = found.saved(curves.rounds, np.zeros(2, dtype=np.int64))[0].tolist()
+        return out
+
+    first, slow = saved([1e-3], [4e-3])
+    assert slow > 2 * first
+    assert saved([1e-3], [4e-3] * 6)[1] < slow / 3
 
 
 def test_foretold_savings_are_those_of_the_process() -> None:

@@ -28,6 +28,8 @@ class JumpOptions:
     Attributes:
         size: of a jump, in the logarithm of latency.
         gain: expected of a task's second round where nothing is known, likewise.
+        catch_up: part of what its relatives are ahead of a task, likewise, that is expected beside it.
+        ahead: quantile of the relatives' speeds that a task is measured by.
         evidence: jumps that this expectation counts for.
         shared: part of its relatives' jumps and rounds that counts as a task's own.
         fadings: exponents c of ``r(k) = (k / 2)**-c``; 0 never fades.
@@ -35,6 +37,8 @@ class JumpOptions:
 
     size: float = 0.1
     gain: float = 0.15
+    catch_up: float = 0.3
+    ahead: float = 0.75
     evidence: float = 1.0
     shared: float = 0.25
     fadings: tuple[float, ...] = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
@@ -138,17 +142,46 @@ def families(tasks: Sequence[TaskView]) -> Ints:
     return np.array([names.setdefault(task.family, len(names)) for task in tasks], dtype=np.int64)
 
 
-def belief(curves: Curves, relatives: Ints, options: JumpOptions = JumpOptions()) -> Belief:
+def behind(latency: Floats, flops: Floats, relatives: Ints, quantile: float) -> Floats:
+    """How far tasks are behind their relatives, in the logarithm of FLOP/s; 0 where they are not, float64 [tasks].
+
+    Ansor's objective expects the same of similar tasks (Zheng et al., OSDI 2020, section 6.2).
+
+    Args:
+        latency: present, in seconds, float64 [tasks], infinite without a valid one.
+        flops: of one run, float64 [tasks]; 0 where they are not known.
+        relatives: number of each task's family, int64 [tasks].
+        quantile: of the relatives' speeds that counts.
+    """
+    known = np.isfinite(latency) & (flops > 0)
+    speed = np.full(len(latency), -np.inf)
+    speed[known] = np.log(flops[known]) - np.log(latency[known])
+    out = np.zeros(len(latency))
+    order = np.argsort(relatives, kind="stable")
+    for group in np.split(order, np.flatnonzero(np.diff(relatives[order])) + 1):
+        there = group[known[group]]
+        if len(there) > 1:
+            out[there] = np.maximum(np.quantile(speed[there], quantile) - speed[there], 0.0)
+    return out
+
+
+def belief(
+    curves: Curves, relatives: Ints, options: JumpOptions = JumpOptions(), flops: Floats | None = None
+) -> Belief:
     """What curves tell.
 
     Args:
         relatives: number of each task's family, int64 [tasks].
+        flops: of one run, float64 [tasks]; without them, nobody is behind anybody.
     """
+    gain = np.full((len(relatives), 1), options.gain)
+    if flops is not None:
+        gain[:, 0] += options.catch_up * behind(curves.last, flops, relatives, options.ahead)
     rates = _rates(int(curves.rounds.max(initial=1)), options)
     jumps = curves.gained[:, None] / options.size
     rounds = rates[np.maximum(curves.rounds, 1) - 1] / options.size
     shape0 = options.evidence + options.shared * _others(jumps, relatives)
-    rate0 = options.evidence / options.gain + options.shared * _others(rounds, relatives)
+    rate0 = options.evidence / gain + options.shared * _others(rounds, relatives)
     shape, rate = shape0 + jumps, rate0 + rounds
     # Each jump had the rate of its round; what is the same for all fadings is left out.
     seen = -np.array(options.fadings) * curves.late[:, None] / options.size

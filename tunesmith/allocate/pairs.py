@@ -1,7 +1,7 @@
 """What a round is worth to a task that contends with another one for its place in the model. Pure.
 
-A convolution may be computed directly or by Winograd's algorithm: two tasks, of which the model runs the faster one (see
-``tunesmith.alternatives``). What the slower one gains is worth something only as far as it overtakes.
+A convolution may be computed directly or by Winograd's algorithm: two tasks, of which the model runs the faster one
+(see ``tunesmith.alternatives``). What the slower one gains is worth something only as far as it overtakes.
 """
 
 from __future__ import annotations

@@ -34,7 +34,8 @@ def converged(job: JobSnapshot) -> bool:
     total = sum(latencies[task].weight * (latencies[task].current or 0.0) for task in used)
     tasks = [view for view in views(job, open_) if view.id in used]
     curves = Curves.of([task.history for task in tasks])
-    share, _ = belief(curves, families(tasks)).saved(curves.rounds, np.zeros_like(curves.rounds))
+    flops = np.array([task.flops for task in tasks])
+    share, _ = belief(curves, families(tasks), flops=flops).saved(curves.rounds, np.zeros_like(curves.rounds))
     gains = [float(part) * task.weight * task.history[-1] for part, task in zip(share, tasks, strict=True)
              if not task.exhausted and np.isfinite(task.history[-1])]  # fmt: skip
     window = max(LEAST_ROUNDS, ROUNDS_PER_TASK * len(latencies))
