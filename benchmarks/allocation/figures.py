@@ -62,9 +62,9 @@ def report(courses: Courses, setup: Mapping[str, str]) -> Report:
         f"Jobs of {len(models)} models, {seeds} seeds each, replayed on recorded learning curves under the service's "
         "own rules; the curves are those of a job in which all tasks had as many rounds, and each seed takes every "
         "task's from one of the recorded runs. Seconds of tuning until so much of a gain was there, of all rounds "
-        f"where it never was. `{UNTUNED}`: of the gain over the model without schedules, where a task without a round runs "
-        f"with its default schedule. `{FIRST}`: of what is left to gain once every task had one round, which is what an "
-        "allocator decides about. `times as fast`: the geometric mean over models and seeds of the time that "
+        f"where it never was. `{UNTUNED}`: of the gain over the model without schedules, where a task without a round "
+        f"runs with its default schedule. `{FIRST}`: of what is left to gain once every task had one round, which is "
+        "what an allocator decides about. `times as fast`: the geometric mean over models and seeds of the time that "
         f"`{RIVAL}` took over its own, with a 95 % bootstrap over seeds. Then the median seconds by model. "
         f"`{HINDSIGHT}` is no allocator: it knows every curve to its end, and is about the best that could be done.")
     columns = ("gain", "allocator", "times as fast", "95 % from", "to", *(f"{model}, s" for model in models))
