@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from tunesmith.allocate.base import Choice, TaskView
+from tunesmith.allocate.base import Allocator, Choice, TaskView
+from tunesmith.allocate.firsts import first_gains
 from tunesmith.allocate.jumps import Curves, JumpOptions, belief, families
-from tunesmith.allocate.pairs import contenders, improvement
-from tunesmith.allocate.warmup import WarmedUpAllocator
+from tunesmith.allocate.pairs import contenders
+from tunesmith.allocate.warmup import open_tasks, rounds
 from tunesmith.space.base import Bools, Floats
 
 NO_RESULT = -1e9
@@ -37,7 +38,7 @@ class Arms:
 
     Attributes:
         ids: of the tasks.
-        rated: which of them have a valid latency, or contend with one that has; the terms of the others are 0.
+        rated: which of them something can be told of; the terms of the others are 0.
         gain: seconds of the model's latency that a task's next round is expected to save.
         deviation: of the gain, in seconds.
         bonus: for what is uncertain, in seconds.
@@ -59,27 +60,28 @@ class Arms:
         return np.where(self.rated, (self.gain + self.bonus) / self.seconds, NO_RESULT - self.tried)
 
 
-class BanditAllocator(WarmedUpAllocator):
-    """Chooses the largest upper confidence bound, which is the score."""
+class BanditAllocator(Allocator):
+    """Chooses the largest upper confidence bound, which is the score; a task's first round is an arm like any other."""
 
     def __init__(self, seed: int = 0, options: BanditOptions = BanditOptions()) -> None:
-        super().__init__(seed)
-        self.options = options
+        self.seed, self.options = seed, options
         self._arms: Arms | None = None
 
-    def _next(self, alive: Sequence[TaskView], tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice:
-        arms = self._arms = self.arms(tasks, in_flight)
+    def choose(self, tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice | None:
+        """See :class:`Allocator`; as long as nothing is known of any task, those come first that may cost most."""
         eligible = np.array([not task.exhausted for task in tasks])
+        if not eligible.any():
+            return None
+        arms = self._arms = self.arms(tasks, in_flight)
+        if not arms.rated[eligible].any():
+            fresh = open_tasks([task for task in tasks if not rounds(task, in_flight)])
+            if fresh:
+                places = {task.id: float(-i) for i, task in enumerate(fresh)}
+                return Choice(fresh[0].id, places, "first round of the task")
         score = arms.score
         best = int(np.where(eligible, score, -np.inf).argmax())
         scores = {task: value for task, value, open_ in zip(arms.ids, score.tolist(), eligible, strict=True) if open_}
         return Choice(arms.ids[best], scores, self._reason(arms, best), float(arms.gain[best]))
-
-    def _fresh(self, tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> list[TaskView]:
-        """Without those whose place has a tuned program already: theirs is a first round like any other."""
-        other = contenders(tasks, Curves.of([task.history for task in tasks]).last)
-        waiting = {task.id for task, best in zip(tasks, other, strict=True) if np.isfinite(best)}
-        return [task for task in super()._fresh(tasks, in_flight) if task.id not in waiting]
 
     def arms(self, tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Arms:
         """The terms of every task, exhausted ones included: their families learn from them."""
@@ -91,7 +93,7 @@ class BanditAllocator(WarmedUpAllocator):
         known, weight = np.isfinite(curves.last), np.array([task.weight for task in tasks])
         latency, other = np.where(known, curves.last, 0.0), contenders(tasks, curves.last)
         gain = weight * np.maximum(latency * mean - np.maximum(latency - other, 0.0), 0.0)
-        for at, value in improvement(tasks, curves.last, other).items():
+        for at, value in first_gains(tasks, curves.last).items():
             known[at], gain[at] = not flying[at], value
         tried = np.maximum(curves.rounds + flying, 1)
         wide = self.options.exploration * np.sqrt(2.0 * np.log(tried.sum()) / tried)

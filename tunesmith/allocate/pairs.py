@@ -1,4 +1,4 @@
-"""What a round is worth to a task that contends with another one for its place in the model. Pure.
+"""Tasks that contend for one place in the model. Pure.
 
 A convolution may be computed directly or by Winograd's algorithm: two tasks, of which the model runs the faster one
 (see ``tunesmith.alternatives``). What the slower one gains is worth something only as far as it overtakes.
@@ -7,15 +7,12 @@ A convolution may be computed directly or by Winograd's algorithm: two tasks, of
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from tunesmith.allocate.base import TaskView
 from tunesmith.space.base import Floats
-
-DOUBT = 0.5
-"""Standard deviation of the logarithm of a task's latency about what the speed of its relatives lets expect."""
 
 
 def contenders(tasks: Sequence[TaskView], latency: Floats) -> Floats:
@@ -36,30 +33,11 @@ def contenders(tasks: Sequence[TaskView], latency: Floats) -> Floats:
     return other
 
 
-def improvement(tasks: Sequence[TaskView], latency: Floats, other: Floats) -> Mapping[int, float]:
-    """Seconds that a first round is expected to save, by place of the tasks without one that contend with a known one.
+def expected_improvement(best: float, median: float, deviation: float) -> float:
+    """Expectation of ``max(0, best - x)`` where x is log-normal: ``median``, and the ``deviation`` of its logarithm.
 
-    The expected improvement (Jones et al., 1998) of a latency whose logarithm is normal: about the operations times the
-    median seconds an operation of the relatives take, or of all tasks where there are none.
+    After Jones et al., "Efficient global optimization", 1998.
     """
-    waiting = [at for at, task in enumerate(tasks) if math.isfinite(other[at]) and not task.history]
-    if not waiting:
-        return {}
-    flops = np.array([task.flops for task in tasks])
-    known = np.isfinite(latency) & (flops > 0)
-    pace = np.divide(latency, flops, where=known, out=np.zeros(len(tasks)))
-    families = np.array([task.family for task in tasks])
-    found = {}
-    for at in waiting:
-        relatives = known & (families == families[at])
-        like = pace[relatives if relatives.any() else known]
-        expected = float(flops[at] * np.median(like)) if len(like) and flops[at] > 0 else float(other[at])
-        found[at] = tasks[at].weight * expected_improvement(float(other[at]), expected)
-    return found
-
-
-def expected_improvement(best: float, median: float, deviation: float = DOUBT) -> float:
-    """Expectation of ``max(0, best - x)`` where x is log-normal: ``median``, and the ``deviation`` of its logarithm."""
     ahead = (math.log(best) - math.log(median)) / deviation
     return best * _below(ahead) - median * math.exp(deviation**2 / 2) * _below(ahead - deviation)
 
