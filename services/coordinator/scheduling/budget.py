@@ -60,12 +60,15 @@ def pace(job: JobSnapshot) -> float:
     return job.trials / job.elapsed if job.trials >= ROUND_SIZE and job.elapsed else GUESSED_TRIALS_PER_SECOND
 
 
-def round_size(job: JobSnapshot, warm: bool) -> int:
+def round_size(job: JobSnapshot, *, first: bool, unseen: int) -> int:
     """Trials of the next round: fewer while many tasks share a small budget, never beyond what is left.
 
-    ``warm`` is True once every task was visited; first rounds are small unless trials are few. Rounds are large when
-    the whole budget has room for ``ROUNDS_PER_TASK`` large ones of each task, from the first cost model on and until
-    the last seconds.
+    First rounds are small unless trials are few. Rounds are large when the whole budget has room for
+    ``ROUNDS_PER_TASK`` large ones of each task, from the first cost model on and until the last seconds.
+
+    Args:
+        first: whether it is the task's first one.
+        unseen: tasks that had none, this one included; something is kept back for them.
     """
     expected = _expected_trials(job)
     learnt = job.cost_model == "none" or job.training.trained_on > 0
@@ -73,10 +76,9 @@ def round_size(job: JobSnapshot, warm: bool) -> int:
     seconds = seconds_left(job)
     if seconds is not None:
         size = max(min(size, int(seconds * pace(job)) - job.trials_in_flight), ROUND_SIZE)
-    if not warm and not sparing(job):
+    if first and not sparing(job):
         size = FIRST_ROUND_SIZE
-    if not warm and expected is not None:
-        unseen = sum(1 for task in job.tasks if task.tunable and not task.rounds) or 1
+    if unseen and expected is not None:
         spare = expected * WARM_UP_SHARE - job.trials - job.trials_in_flight
         size = max(MIN_ROUND_SIZE, min(size, int(spare / unseen)))
     left = trials_left(job)

@@ -64,18 +64,19 @@ def next_round(job: JobSnapshot, slots: int) -> tuple[OpenRound, JobSnapshot] | 
     round for each of the ``slots`` devices and one more, which keeps them busy: a batch proposed still earlier would
     know less, and where trials are few not even that one is opened; and so is one that its alternative, or its direct
     task, has outrun, and a direct task whose alternative is still to have its first round. The job's allocator chooses
-    among the others; allocators visit every task once before anything else.
+    among the others.
     """
     most = max(slots, 1) + (0 if budget.sparing(job) else 1)
     full = {task.id for task in job.tasks if task.proposing or task.in_flight >= most}
     free = {task.id for task in open_tasks(job)} - full - _yielding(job.tasks)
-    size = budget.round_size(job, warm=all(task.rounds for task in job.tasks if task.tunable))
-    if not free or size < 1:
-        return None
-    choice = _allocate(job, free, size)
+    choice = _allocate(job, free) if free else None
     if choice is None:
         return None
     task = next(task for task in job.tasks if task.id == choice.task)
+    unseen = sum(1 for task in job.tasks if task.tunable and not task.rounds)
+    size = budget.round_size(job, first=not task.rounds, unseen=unseen)
+    if size < 1:
+        return None
     best = heapq.nlargest(STORED_SCORES, choice.scores.items(), key=lambda item: item[1])
     scores = {str(key): _plain(score) for key, score in best}
     action = OpenRound(
@@ -96,23 +97,18 @@ def _with_open(job: JobSnapshot, chosen: TaskSnapshot, size: int) -> JobSnapshot
     return replace(job, tasks=tasks, trials_in_flight=job.trials_in_flight + size, next_number=job.next_number + 1)
 
 
-def _allocate(job: JobSnapshot, free: set[int], size: int) -> Choice | None:
+def _allocate(job: JobSnapshot, free: set[int]) -> Choice | None:
     allocator = make_allocator(job.allocator, job.seed)
-    return allocator.choose(views(job, free, size), {task.id: task.in_flight for task in job.tasks if task.in_flight})
+    return allocator.choose(views(job, free), {task.id: task.in_flight for task in job.tasks if task.in_flight})
 
 
-def views(job: JobSnapshot, free: Collection[int], size: int = 1) -> list[TaskView]:
-    """The tasks as allocators see them.
-
-    Args:
-        free: those that may have a round; the others count as exhausted.
-        size: candidates of a round.
-    """
+def views(job: JobSnapshot, free: Collection[int]) -> list[TaskView]:
+    """The tasks as allocators see them; those that are not ``free`` to have a round count as exhausted."""
     return [
         TaskView(
             id=task.id, weight=task.weight, flops=task.flops, family=task.family, untuned=task.untuned,
-            history=task.history, trials=task.trials, seconds=size * task.seconds if task.seconds else None,
-            exhausted=task.id not in free, alternative_of=task.alternative_of,
+            history=task.history, trials=task.trials, exhausted=task.id not in free,
+            seconds=budget.ROUND_SIZE * task.seconds if task.seconds else None, alternative_of=task.alternative_of,
         )
         for task in job.tasks
     ]  # fmt: skip
