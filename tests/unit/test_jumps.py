@@ -102,7 +102,7 @@ def test_foretold_savings_are_those_of_the_process() -> None:
 
 
 def test_a_curve_that_falls_late_is_not_thought_to_fade() -> None:
-    options = JumpOptions(fadings=(0.0, 3.0))
+    options = JumpOptions(size=0.1, fadings=(0.0, 3.0))
     early, late = [1.0, 0.4, 0.4, 0.4, 0.4], [1.0, 1.0, 1.0, 1.0, 0.4]
     found = belief([early, late], np.array([0, 1]), options)
     assert found.weight[0, 1] > 0.9

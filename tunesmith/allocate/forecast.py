@@ -22,7 +22,7 @@ DRAWS = 1000
 MOST = 200
 """Rounds that one task is thought to get at most."""
 OPTIONS = JumpOptions(size=0.3, gain=0.15, evidence=1.0, shared=0.25)
-"""Larger jumps than the bandit's: with those, intervals held what came too rarely on the recorded curves."""
+"""Chosen on recorded curves: with smaller jumps, intervals held too rarely what came."""
 
 
 @dataclass(frozen=True)

@@ -35,12 +35,12 @@ class JumpOptions:
         fadings: exponents c of ``r(k) = (k / 2)**-c``; 0 never fades.
     """
 
-    size: float = 0.1
-    gain: float = 0.15
+    size: float = 0.3
+    gain: float = 0.02
     catch_up: float = 0.3
     ahead: float = 0.75
-    evidence: float = 1.0
-    shared: float = 0.25
+    evidence: float = 2.0
+    shared: float = 0.1
     fadings: tuple[float, ...] = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
 
 

@@ -11,7 +11,7 @@ from tunesmith.alternatives import TaskLatency, in_use
 
 CONVERGED_GAIN = 0.01
 """Share of the model's latency that the next rounds of a job which goes on save at least."""
-LEAST_ROUNDS = 8
+LEAST_ROUNDS = 4
 ROUNDS_PER_TASK = 2
 
 
