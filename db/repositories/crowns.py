@@ -37,7 +37,7 @@ def claim(
     session: Session, task: JobTask, job: Job, batch: Batch, result: WireResult, record_id: int, before: Reign,
     *, simulated: bool, cache: CacheState,
 ) -> None:  # fmt: skip
-    """Move the crown to a confirmed winner, or say why not.
+    """Move the crown to a confirmed winner, or say why not; the champion keeps the best that it was measured with.
 
     Args:
         result: of a finalist, whose record is ``record_id``.
@@ -50,6 +50,7 @@ def claim(
         return
     if result.failure is not None or not confirmation.won:
         reason = result.failure.value if result.failure is not None else NOT_FASTER
+        _measured_again(session, task, job, confirmation, simulated=simulated, cache=cache)
         _refuse(session, task, batch, record_id, confirmation, reason)
         return
     seconds = latency(confirmation, before)
@@ -69,9 +70,29 @@ def latency(confirmation: Confirmation, before: Reign) -> float:
 
     Against any other champion than ``before`` there is only the median to compare.
     """
-    beside = confirmation.champion
-    same = beside is not None and before.candidate == Candidate.from_json([beside.sketch, list(beside.decisions)])
+    same = _stood_beside(confirmation, before)
     return crowned(confirmation.samples, confirmation.champion_samples, before.seconds if same else None)
+
+
+def _stood_beside(confirmation: Confirmation, champion: Reign) -> bool:
+    beside = confirmation.champion
+    return beside is not None and champion.candidate == Candidate.from_json([beside.sketch, list(beside.decisions)])
+
+
+def _measured_again(
+    session: Session, task: JobTask, job: Job, confirmation: Confirmation, *, simulated: bool, cache: CacheState
+) -> None:
+    """A champion that now ran faster than when it was crowned takes that long: then the device was disturbed."""
+    now = reign(session, task)
+    if now.seconds is None or task.best_record_id is None or not _stood_beside(confirmation, now):
+        return
+    seconds = statistics.median(confirmation.champion_samples)
+    if seconds >= now.seconds:
+        return
+    task.best_seconds = seconds
+    if job.target_hash is not None:
+        schedules.measured_again(session, task.workload_hash, job.target_hash, task.best_record_id, seconds,
+                                 simulated=simulated, cache=cache)  # fmt: skip
 
 
 def _refuse(

@@ -38,6 +38,16 @@ def crown(
     return session.execute(statement.returning(Schedule.record_id)).scalar_one_or_none() is not None
 
 
+def measured_again(
+    session: Session, workload: str, target: str, record_id: int, latency: float, *, simulated: bool, cache: CacheState
+) -> None:
+    """Lower the champion's latency in seconds, if the record is still the champion."""
+    session.execute(sa.update(Schedule).values(latency=latency, updated_at=utcnow()).where(
+        Schedule.workload_hash == workload, Schedule.target_hash == target, Schedule.simulated.is_(simulated),
+        Schedule.cache == cache.value, Schedule.record_id == record_id, Schedule.latency > latency,
+    ))  # fmt: skip
+
+
 def get(
     session: Session, workload: str, target: str, *, simulated: bool = False, cache: CacheState = CacheState.WARM
 ) -> Schedule | None:

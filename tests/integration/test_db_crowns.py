@@ -149,3 +149,15 @@ def test_the_latency_of_a_winner_by_itself() -> None:
     assert crowns.latency(won, present) == pytest.approx(0.8)
     for other in (crowns.Reign(None, None), crowns.Reign(Candidate(SKETCH, (1, 2)), 1.0)):
         assert crowns.latency(won, other) == 1.2
+
+
+def test_a_champion_keeps_the_best_that_it_was_measured_with(sessions: Sessions, batch_ids: list[int]) -> None:
+    apply(sessions, batch_ids[0], finalist(1, 4.0))
+    apply(sessions, batch_ids[0], finalist(2, 3.0, 2.0, (1, 1), won=False))  # it was crowned in a slow phase
+    assert state(sessions) == (2.0, [1, 1], 2.0)
+    assert [event["seconds"] for event in told(sessions, "new_best")] == [4.0, 2.0]
+    apply(sessions, batch_ids[0], finalist(3, 3.5, 3.0, (1, 1), won=False))
+    apply(sessions, batch_ids[1], finalist(0, 3.0, 1.0, (9, 9), won=False))  # another one than the champion
+    assert state(sessions) == (2.0, [1, 1], 2.0)
+    apply(sessions, batch_ids[1], finalist(1, 1.5, 2.5, (1, 1)))
+    assert state(sessions) == (1.5, [2, 1], 1.5)
