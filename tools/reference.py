@@ -233,8 +233,8 @@ EVENTS = {
     "model_importing": "a model was uploaded, or a job needs it prepared in another way: `preparation`",
     "crown_refused": "a finalist was measured again and is not the new best: `reason` (`not_faster`, `overtaken` or a "
     "failure such as `wrong_result`), `seconds`, `champion_seconds`, `p_value`, `error`, `tolerance`",
-    "new_best": "a task has a faster schedule, confirmed beside the former one, or its schedule, measured again, is faster than "
-    "when it was crowned: `seconds`, `before`",
+    "new_best": "a task has a faster schedule, confirmed beside the former one, or its schedule, measured again, is "
+    "faster than when it was crowned: `seconds`, `before`",
     "round_finished": "a round is over: `measured`, `failed`, `best_before`, `best_after`",
     "round_opened": "the allocator chose a task: `name`, `size`, `reason`",
     "task_exhausted": "the searcher has nothing left to propose for a task",
