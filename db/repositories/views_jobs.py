@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session, defer
+from sqlalchemy.orm import Session, aliased, defer
 
 from db.models import Batch, Evaluation, Family, Job, JobTask, Model, Record, Round, TargetRow, WorkloadRow
 from tunesmith.alternatives import TaskLatency, places
@@ -85,10 +85,16 @@ def parts(session: Session, job_ids: Collection[str]) -> dict[str, JobParts]:
 
 
 def sums(session: Session, job_ids: Collection[str]) -> dict[str, TaskSums]:
-    """The sums over each job's tasks."""
+    """The sums over each job's tasks. One counts as measured where its alternative or direct task has a schedule:
+    the model's latency is known then."""
     known = sa.or_(JobTask.untuned_seconds.is_not(None), JobTask.best_seconds.is_not(None))
     ended = sa.exists().where(Round.job_task_id == JobTask.id, Round.state.in_(ENDED_ROUNDS))
-    measured = sa.and_(JobTask.tunable, sa.or_(known, ended))
+    other = aliased(JobTask)
+    stands_in = sa.exists().where(
+        other.job_id == JobTask.job_id, other.best_seconds.is_not(None),
+        sa.or_(other.alternative_of == JobTask.workload_hash, other.workload_hash == JobTask.alternative_of),
+    )  # fmt: skip
+    measured = sa.and_(JobTask.tunable, sa.or_(known, ended, stands_in))
     query = sa.select(
         JobTask.job_id,
         sa.func.count(),

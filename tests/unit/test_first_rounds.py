@@ -60,6 +60,8 @@ def test_where_there_is_a_tuned_program_that_is_to_be_beaten() -> None:
     assert worth(DIRECT, FAST, view(3, 1e-2, family="pool"))[0] == pytest.approx(better(7.5e-3))
     assert worth(view(1, flops=0.0), FAST)[0] == pytest.approx(better(2e-3))
     assert worth(view(1, 3e-3), FAST) == {}
+    brought = view(3, 1e-2, untuned=0.41, weight=2.0), view(4, 1e-2, untuned=1.01, weight=2.0)
+    assert worth(DIRECT, FAST, *brought)[0] == pytest.approx(0.8), "as little as any first round brought"
 
 
 def first(*tasks: TaskView, allocator: Any = BanditAllocator, in_flight: dict[int, int] | None = None) -> int:

@@ -23,8 +23,9 @@ def first_gains(tasks: Sequence[TaskView], latency: Floats) -> Mapping[int, floa
 
     A task is taken to gain in proportion to its operations, as much as its relatives did in the mean, or all tasks
     where there are none. Where its place has a tuned program already, that is to be beaten: what counts is the expected
-    improvement, if its latency is about its operations times what they take its relatives in the median. Of a task that
-    is not known to have any operations nothing can be told: it is taken to gain little for a first round.
+    improvement, if its latency is about its operations times what they take its relatives in the median; and no less
+    than the least that a first round brought, because without it nobody knows what the model takes untuned. Of a task
+    that is not known to have any operations nothing can be told: it is taken to gain little for a first round.
 
     Args:
         latency: present, in seconds, float64 [tasks], infinite without a valid one.
@@ -37,7 +38,7 @@ def first_gains(tasks: Sequence[TaskView], latency: Floats) -> Mapping[int, floa
     start = np.array([0.0 if task.untuned is None else task.untuned for task in tasks])
     saved = np.maximum(start - np.where(known, latency, np.inf), 0.0)
     brought = (saved * weight)[saved > 0]
-    little = float(np.quantile(brought, LITTLE)) if len(brought) else 0.0
+    least, little = np.quantile(brought, (0.0, LITTLE)).tolist() if len(brought) else (0.0, 0.0)
     relatives, other = _relatives(tasks, known & (flops > 0)), contenders(tasks, latency)
     found = {}
     for at in waiting:
@@ -45,7 +46,8 @@ def first_gains(tasks: Sequence[TaskView], latency: Floats) -> Mapping[int, floa
         told = flops[at] > 0 and len(like) > 0
         if math.isfinite(other[at]):
             expected = flops[at] * np.median(latency[like] / flops[like]) if told else other[at]
-            found[at] = float(weight[at] * expected_improvement(float(other[at]), float(expected), DOUBT))
+            better = float(weight[at] * expected_improvement(float(other[at]), float(expected), DOUBT))
+            found[at] = max(better, least)
         else:
             found[at] = float(weight[at] * flops[at] * np.mean(saved[like] / flops[like])) if told else little
     return found

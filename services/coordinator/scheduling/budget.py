@@ -7,6 +7,8 @@ from services.coordinator.scheduling.snapshot import JobSnapshot
 ROUND_SIZE = 16
 FIRST_ROUND_SIZE = 8
 """Of a task, unless trials are few: the sooner something is known, the sooner the rest can make use of it."""
+GLANCE_SIZE = 2
+"""Of a direct task whose alternative is tuned already: mostly that wins, and by how much shows in what is constructed."""
 LARGE_ROUND_SIZE = 32
 """Of a job with few tasks and a large budget: a round's fixed costs are shared by more candidates."""
 ROUNDS_PER_TASK = 6
@@ -60,7 +62,7 @@ def pace(job: JobSnapshot) -> float:
     return job.trials / job.elapsed if job.trials >= ROUND_SIZE and job.elapsed else GUESSED_TRIALS_PER_SECOND
 
 
-def round_size(job: JobSnapshot, *, first: bool, unseen: int) -> int:
+def round_size(job: JobSnapshot, *, first: bool, unseen: int, glance: bool = False) -> int:
     """Trials of the next round: fewer while many tasks share a small budget, never beyond what is left.
 
     First rounds are small unless trials are few. Rounds are large when the whole budget has room for
@@ -69,6 +71,7 @@ def round_size(job: JobSnapshot, *, first: bool, unseen: int) -> int:
     Args:
         first: whether it is the task's first one.
         unseen: tasks that had none, this one included; something is kept back for them.
+        glance: whether a program for the same place of the model is tuned already.
     """
     expected = _expected_trials(job)
     learnt = job.cost_model == "none" or job.training.trained_on > 0
@@ -77,7 +80,7 @@ def round_size(job: JobSnapshot, *, first: bool, unseen: int) -> int:
     if seconds is not None:
         size = max(min(size, int(seconds * pace(job)) - job.trials_in_flight), ROUND_SIZE)
     if first and not sparing(job):
-        size = FIRST_ROUND_SIZE
+        size = GLANCE_SIZE if glance else FIRST_ROUND_SIZE
     if unseen and expected is not None:
         spare = expected * WARM_UP_SHARE - job.trials - job.trials_in_flight
         size = max(MIN_ROUND_SIZE, min(size, int(spare / unseen)))

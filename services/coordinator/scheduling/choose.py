@@ -74,7 +74,8 @@ def next_round(job: JobSnapshot, slots: int) -> tuple[OpenRound, JobSnapshot] | 
         return None
     task = next(task for task in job.tasks if task.id == choice.task)
     unseen = sum(1 for task in job.tasks if task.tunable and not task.rounds)
-    size = budget.round_size(job, first=not task.rounds, unseen=unseen)
+    tuned = any(other.alternative_of == task.id and other.best is not None for other in job.tasks)
+    size = budget.round_size(job, first=not task.rounds, unseen=unseen, glance=tuned)
     if size < 1:
         return None
     best = heapq.nlargest(STORED_SCORES, choice.scores.items(), key=lambda item: item[1])

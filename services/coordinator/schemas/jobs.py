@@ -56,8 +56,8 @@ class JobChange(Body):
 class Progress(BaseModel):
     """How far a job is. ``seconds`` leaves out pauses and waits for a device.
 
-    ``tasks_measured`` of the ``tasks_tunable`` tasks have a latency by now, or had a first round in which nothing
-    ran; the others of the ``tasks`` leave the search nothing to decide.
+    ``tasks_measured`` of the ``tasks_tunable`` tasks have a latency by now, or an alternative that has a schedule, or
+    had a first round in which nothing ran; the others of the ``tasks`` leave the search nothing to decide.
     """
 
     trials: int

@@ -1,0 +1,44 @@
+"""Rounds that are smaller than others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from services.coordinator.scheduling.choose import next_round
+from services.coordinator.scheduling.snapshot import JobSnapshot, TaskSnapshot
+from tunesmith.states import JobState
+
+
+def task(key: int, **values: Any) -> TaskSnapshot:
+    return TaskSnapshot(**{"id": key, "weight": 1.0, "flops": 1e9, "family": "conv2d", **values})
+
+
+def job(*tasks: TaskSnapshot, **values: Any) -> JobSnapshot:
+    return JobSnapshot(**{"id": "a", "state": JobState.RUNNING, "device_class": "d", "allocator": "gradient",
+                          "budget_trials": None, "budget_seconds": 3600.0, "tasks": tasks, **values})
+
+
+def size(made: JobSnapshot) -> tuple[int, int]:
+    """Which task's round is next, and how large it is."""
+    opened = next_round(made, 1)
+    assert opened is not None
+    return opened[0].task, opened[0].size
+
+
+TUNED = task(2, alternative_of=1, rounds=1, trials=8, history=(1e-3,), best=1e-3, untuned=1.0)
+
+
+@pytest.mark.parametrize(("alternative", "expected"), [
+    pytest.param(TUNED, (1, 2), id="tuned"),
+    pytest.param(replace(TUNED, best=None, untuned=None, history=(float("inf"),)), (1, 8), id="fails"),
+])  # fmt: skip
+def test_a_direct_task_beside_a_tuned_alternative_has_a_glance(alternative: TaskSnapshot, expected: Any) -> None:
+    assert size(job(task(1), alternative)) == expected
+
+
+def test_second_rounds_are_no_glance() -> None:
+    seen = task(1, rounds=1, trials=2, history=(9e-4,), best=9e-4, untuned=1.0)
+    assert size(job(seen, replace(TUNED, exhausted=True))) == (1, 32)
