@@ -8,7 +8,7 @@ ROUND_SIZE = 16
 FIRST_ROUND_SIZE = 8
 """Of a task, unless trials are few: the sooner something is known, the sooner the rest can make use of it."""
 GLANCE_SIZE = 2
-"""Of a direct task whose alternative is tuned already: mostly that wins, and by how much shows in what is constructed."""
+"""Of a direct task whose alternative is tuned already: mostly that wins, and what is constructed shows by how much."""
 LARGE_ROUND_SIZE = 32
 """Of a job with few tasks and a large budget: a round's fixed costs are shared by more candidates."""
 ROUNDS_PER_TASK = 6
