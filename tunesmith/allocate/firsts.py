@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from tunesmith.allocate.base import TaskView
 from tunesmith.allocate.pairs import contenders, expected_improvement
-from tunesmith.space.base import Bools, Floats, Ints
+from tunesmith.space.base import Floats
 
 DOUBT = 0.5
 """Standard deviation of the logarithm of a task's latency about what the speed of its relatives lets expect."""
@@ -39,26 +41,46 @@ def first_gains(tasks: Sequence[TaskView], latency: Floats) -> Mapping[int, floa
     saved = np.maximum(start - np.where(known, latency, np.inf), 0.0)
     brought = (saved * weight)[saved > 0]
     least, little = np.quantile(brought, (0.0, LITTLE)).tolist() if len(brought) else (0.0, 0.0)
-    relatives, other = _relatives(tasks, known & (flops > 0)), contenders(tasks, latency)
+    paces, other = _paces(tasks, flops, latency, saved), contenders(tasks, latency)
     found = {}
     for at in waiting:
-        like = relatives(at)
-        told = flops[at] > 0 and len(like) > 0
+        pace = paces(tasks[at].family) if flops[at] > 0 else None
         if math.isfinite(other[at]):
-            expected = flops[at] * np.median(latency[like] / flops[like]) if told else other[at]
+            expected = pace.takes * flops[at] if pace is not None else other[at]
             better = float(weight[at] * expected_improvement(float(other[at]), float(expected), DOUBT))
             found[at] = max(better, least)
         else:
-            found[at] = float(weight[at] * flops[at] * np.mean(saved[like] / flops[like])) if told else little
+            found[at] = little if pace is None else float(weight[at] * flops[at] * pace.saved)
     return found
 
 
-def _relatives(tasks: Sequence[TaskView], counted: Bools) -> Callable[[int], Ints]:
-    """A function that tells the places of a task's relatives among those that count; of all those without any."""
-    families, everyone = np.array([task.family for task in tasks]), np.flatnonzero(counted)
+@dataclass(frozen=True)
+class _Pace:
+    """Of some tasks: seconds that an operation takes, in the median, and that the first round saved of it, in the
+    mean."""
 
-    def of(at: int) -> Ints:
-        found = np.flatnonzero(counted & (families == families[at]))
-        return found if len(found) else everyone
+    takes: float
+    saved: float
 
-    return of
+
+def _paces(
+    tasks: Sequence[TaskView], flops: Floats, latency: Floats, saved: Floats
+) -> Callable[[str], _Pace | None]:
+    """A function that tells the pace of a family: that of all tasks where none of its own is known, None without any.
+
+    Args:
+        flops, latency, saved: of the tasks, float64 [tasks].
+    """
+    everyone = np.flatnonzero(np.isfinite(latency) & (flops > 0))
+    members: dict[str, list[int]] = {}
+    for at in everyone.tolist():
+        members.setdefault(tasks[at].family, []).append(at)
+
+    @functools.cache
+    def pace(family: str) -> _Pace | None:
+        like = np.array(members.get(family, everyone), dtype=np.int64)
+        if not len(like):
+            return None
+        return _Pace(float(np.median(latency[like] / flops[like])), float(np.mean(saved[like] / flops[like])))
+
+    return pace
