@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from services.coordinator.scheduling.budget import time_for_a_round
 from services.coordinator.scheduling.choose import next_round
 from services.coordinator.scheduling.snapshot import JobSnapshot, TaskSnapshot
 from tunesmith.states import JobState
@@ -42,3 +43,12 @@ def test_a_direct_task_beside_a_tuned_alternative_has_a_glance(alternative: Task
 def test_second_rounds_are_no_glance() -> None:
     seen = task(1, rounds=1, trials=2, history=(9e-4,), best=9e-4, untuned=1.0)
     assert size(job(seen, replace(TUNED, exhausted=True))) == (1, 32)
+
+
+def test_a_slow_pace_of_small_rounds_does_not_end_a_job_early() -> None:
+    seen = [task(at, rounds=1, trials=2, history=(1e-3,), best=1e-3, untuned=1.0) for at in range(20)]
+    made = job(*seen, task(20), budget_seconds=80.0, verify=False, elapsed=54.0)
+    assert time_for_a_round(made)
+    assert not time_for_a_round(replace(made, elapsed=78.0))
+    large = [replace(one, trials=32) for one in seen]
+    assert not time_for_a_round(replace(made, tasks=(*large, task(20)), elapsed=79.0))

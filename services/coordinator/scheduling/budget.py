@@ -49,12 +49,17 @@ def seconds_left(job: JobSnapshot) -> float | None:
 
 
 def time_for_a_round(job: JobSnapshot) -> bool:
-    """False when one more round, after what is under way, would end too late. A job's first round always fits."""
+    """False when one more round, after what is under way, would end too late. A job's first round always fits.
+
+    Rounds so far tell how large one is: where they are small, the job's pace is slow because each costs something.
+    """
     left = seconds_left(job)
     if left is None:
         return True
     started = job.trials or job.rounds_in_flight
-    return left > ((job.trials_in_flight + ROUND_SIZE) / pace(job) if started else 0.0)
+    done = sum(len(task.history) for task in job.tasks)
+    usual = min(ROUND_SIZE, job.trials / done) if done else ROUND_SIZE
+    return left > ((job.trials_in_flight + usual) / pace(job) if started else 0.0)
 
 
 def pace(job: JobSnapshot) -> float:
@@ -70,7 +75,7 @@ def round_size(job: JobSnapshot, *, first: bool, unseen: int, glance: bool = Fal
 
     Args:
         first: whether it is the task's first one.
-        unseen: tasks that had none, this one included; something is kept back for them.
+        unseen: tasks that had none, this one included: first rounds leave something for them.
         glance: whether a program for the same place of the model is tuned already.
     """
     expected = _expected_trials(job)
@@ -81,7 +86,7 @@ def round_size(job: JobSnapshot, *, first: bool, unseen: int, glance: bool = Fal
         size = max(min(size, int(seconds * pace(job)) - job.trials_in_flight), ROUND_SIZE)
     if first and not sparing(job):
         size = GLANCE_SIZE if glance else FIRST_ROUND_SIZE
-    if unseen and expected is not None:
+    if first and expected is not None:
         spare = expected * WARM_UP_SHARE - job.trials - job.trials_in_flight
         size = max(MIN_ROUND_SIZE, min(size, int(spare / unseen)))
     left = trials_left(job)
