@@ -76,11 +76,11 @@ def test_as_long_as_nothing_is_known_those_come_first_that_may_cost_most() -> No
     assert first(view(1), view(2), in_flight={1: 1, 2: 1}) in (1, 2)
 
 
-def test_a_first_round_comes_when_nothing_is_worth_more() -> None:
+def test_first_rounds_go_where_they_are_expected_to_save_most_before_any_second() -> None:
     slow, fast = view(1, 8e-3, untuned=9e-3), view(2, 1e-3, untuned=9e-3)
-    assert first(slow, fast, view(3, flops=1e9)) == 3
-    assert first(slow, fast, view(3, flops=1e6)) == 1, "the slow one is expected to catch up"
-    assert first(slow, fast, view(3, flops=1e6), allocator=GradientAllocator) == 3
+    assert first(slow, fast, view(3, flops=1e6), view(4, flops=1e5, weight=20.0)) == 4
+    assert first(slow, fast, view(3, flops=1e6), view(4, flops=1e5)) == 3
+    assert first(slow, fast, view(3, flops=1e6), in_flight={3: 1}) == 1, "the slow one is expected to catch up"
 
 
 def test_a_direct_task_that_seems_outclassed_waits_and_one_that_may_win_does_not() -> None:
@@ -88,6 +88,8 @@ def test_a_direct_task_that_seems_outclassed_waits_and_one_that_may_win_does_not
     assert first(DIRECT, FAST, OTHER, allocator=GradientAllocator) == 1
     assert first(DIRECT, SLOW, OTHER) == 1
     assert first(DIRECT, SLOW, OTHER, in_flight={1: 1}) != 1, "its first round is under way"
+    begun = view(2, alternative_of=1)
+    assert first(DIRECT, begun, OTHER, in_flight={2: 1}) == 3, "the alternative's is"
 
 
 def test_it_has_its_turn_when_the_others_have_nothing_left_to_gain() -> None:

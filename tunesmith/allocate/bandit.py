@@ -16,7 +16,7 @@ import numpy as np
 from tunesmith.allocate.base import Allocator, Choice, TaskView
 from tunesmith.allocate.firsts import first_gains
 from tunesmith.allocate.jumps import Curves, JumpOptions, belief, families
-from tunesmith.allocate.pairs import contenders
+from tunesmith.allocate.pairs import awaited, contenders
 from tunesmith.allocate.warmup import open_tasks, rounds
 from tunesmith.space.base import Bools, Floats
 
@@ -44,6 +44,7 @@ class Arms:
         bonus: for what is uncertain, in seconds.
         seconds: that the round takes.
         tried: rounds that the task has had or is having.
+        unknown: whose place in the model has neither a latency nor a round under way, bool [tasks].
     """
 
     ids: tuple[int, ...]
@@ -53,6 +54,7 @@ class Arms:
     bonus: Floats
     seconds: Floats
     tried: Floats
+    unknown: Bools
 
     @property
     def score(self) -> Floats:
@@ -61,7 +63,8 @@ class Arms:
 
 
 class BanditAllocator(Allocator):
-    """Chooses the largest upper confidence bound, which is the score; a task's first round is an arm like any other."""
+    """Chooses the largest upper confidence bound, which is the score; first among the places of the model of which
+    nothing is known yet."""
 
     def __init__(self, seed: int = 0, options: BanditOptions = BanditOptions()) -> None:
         self.seed, self.options = seed, options
@@ -78,8 +81,10 @@ class BanditAllocator(Allocator):
             if fresh:
                 places = {task.id: float(-i) for i, task in enumerate(fresh)}
                 return Choice(fresh[0].id, places, "first round of the task")
-        score = arms.score
-        best = int(np.where(eligible, score, -np.inf).argmax())
+        score, candidates = arms.score, eligible
+        if (eligible & arms.unknown).any():
+            candidates = eligible & arms.unknown
+        best = int(np.where(candidates, score, -np.inf).argmax())
         scores = {task: value for task, value, open_ in zip(arms.ids, score.tolist(), eligible, strict=True) if open_}
         return Choice(arms.ids[best], scores, self._reason(arms, best), float(arms.gain[best]))
 
@@ -93,13 +98,15 @@ class BanditAllocator(Allocator):
         known, weight = np.isfinite(curves.last), np.array([task.weight for task in tasks])
         latency, other = np.where(known, curves.last, 0.0), contenders(tasks, curves.last)
         gain = weight * np.maximum(latency * mean - np.maximum(latency - other, 0.0), 0.0)
+        waits = awaited(tasks, in_flight)
         for at, value in first_gains(tasks, curves.last).items():
-            known[at], gain[at] = not flying[at], value
+            known[at], gain[at] = not flying[at] and not waits[at], value
         tried = np.maximum(curves.rounds + flying, 1)
         wide = self.options.exploration * np.sqrt(2.0 * np.log(tried.sum()) / tried)
         deviation = weight * latency * deviation
         failed = np.array([len(task.history) for task in tasks]) + flying
-        return Arms(ids, known, gain, deviation, deviation * wide, _seconds(tasks), failed.astype(np.float64))
+        unknown = (failed == 0) & ~np.isfinite(other) & ~waits
+        return Arms(ids, known, gain, deviation, deviation * wide, _seconds(tasks), failed.astype(np.float64), unknown)
 
     @staticmethod
     def _reason(arms: Arms, best: int) -> str:

@@ -7,12 +7,12 @@ A convolution may be computed directly or by Winograd's algorithm: two tasks, of
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from tunesmith.allocate.base import TaskView
-from tunesmith.space.base import Floats
+from tunesmith.space.base import Bools, Floats
 
 
 def contenders(tasks: Sequence[TaskView], latency: Floats) -> Floats:
@@ -21,16 +21,35 @@ def contenders(tasks: Sequence[TaskView], latency: Floats) -> Floats:
     Args:
         latency: present, in seconds, float64 [tasks], infinite without a valid one.
     """
+    other = np.full(len(tasks), math.inf)
+    for group in _places(tasks):
+        for at in group:
+            other[at] = min((latency[one] for one in group if one != at), default=math.inf)
+    return other
+
+
+def awaited(tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Bools:
+    """Whether another one at the task's place is having its first round, bool [tasks].
+
+    Args:
+        in_flight: rounds under way by task id.
+    """
+    first = [not task.history and in_flight.get(task.id, 0) > 0 for task in tasks]
+    out = np.zeros(len(tasks), dtype=np.bool_)
+    for group in _places(tasks):
+        for at in group:
+            out[at] = any(first[one] for one in group if one != at)
+    return out
+
+
+def _places(tasks: Sequence[TaskView]) -> list[list[int]]:
+    """Those of the tasks that contend, by their numbers."""
     members: dict[int, list[int]] = {task.alternative_of: [] for task in tasks if task.alternative_of is not None}
     for at, task in enumerate(tasks) if members else ():
         place = task.id if task.alternative_of is None else task.alternative_of
         if place in members:
             members[place].append(at)
-    other = np.full(len(tasks), math.inf)
-    for group in members.values():
-        for at in group:
-            other[at] = min((latency[one] for one in group if one != at), default=math.inf)
-    return other
+    return list(members.values())
 
 
 def expected_improvement(best: float, median: float, deviation: float) -> float:
