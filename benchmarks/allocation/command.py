@@ -45,7 +45,8 @@ def run(
                 for model, found in runs.items()}
     recorded = next(iter(runs.values()))[0].facts
     machine = f"{recorded.get('CPU', '?')}, {recorded.get('cores', '?')} cores"
-    facts = {**setup(), "seeds": str(seeds), "recorded on": machine}
+    facts = {**setup(), "seeds": str(seeds), "recorded on": machine,
+             "recorded runs of each model, at least": str(min(map(len, runs.values())))}
     for path in write(figures.report(courses, facts), out, functools.partial(figures.draw, courses), docs):
         typer.echo(path)
 
