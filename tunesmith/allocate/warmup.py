@@ -40,14 +40,10 @@ class WarmedUpAllocator(Allocator):
         alive = [t for t in tasks if not t.exhausted]
         if not alive:
             return None
-        fresh = open_tasks(self._fresh(tasks, in_flight))
+        fresh = open_tasks([t for t in alive if not rounds(t, in_flight)])
         if fresh:
             return Choice(fresh[0].id, {t.id: float(-i) for i, t in enumerate(fresh)}, "first round of the task")
         return self._next(alive, tasks, in_flight)
-
-    def _fresh(self, tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> list[TaskView]:
-        """The tasks that shall have their first round before anything else."""
-        return [t for t in tasks if not t.exhausted and not rounds(t, in_flight)]
 
     @abstractmethod
     def _next(self, alive: Sequence[TaskView], tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice:
