@@ -159,5 +159,8 @@ def test_a_champion_keeps_the_best_that_it_was_measured_with(sessions: Sessions,
     apply(sessions, batch_ids[0], finalist(3, 3.5, 3.0, (1, 1), won=False))
     apply(sessions, batch_ids[1], finalist(0, 3.0, 1.0, (9, 9), won=False))  # another one than the champion
     assert state(sessions) == (2.0, [1, 1], 2.0)
+    lies = finalist(2, 1e-6, 1e-6, (1, 1), won=False, failure=FailureKind.IMPLAUSIBLE)
+    apply(sessions, batch_ids[1], lies)  # the clock does, and the champion's time is worth as little
+    assert state(sessions) == (2.0, [1, 1], 2.0)
     apply(sessions, batch_ids[1], finalist(1, 1.5, 2.5, (1, 1)))
     assert state(sessions) == (1.5, [2, 1], 1.5)

@@ -37,7 +37,8 @@ def test_whom_a_task_contends_with() -> None:
 
 
 def worth(*tasks: TaskView) -> dict[int, float]:
-    return dict(first_gains(tasks, np.array([task.history[-1] if task.history else math.inf for task in tasks])))
+    latency = np.array([task.history[-1] if task.history else math.inf for task in tasks])
+    return dict(first_gains(tasks, latency, contenders(tasks, latency)))
 
 
 def test_a_first_round_is_worth_what_those_of_relatives_brought() -> None:

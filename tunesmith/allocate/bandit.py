@@ -99,7 +99,7 @@ class BanditAllocator(Allocator):
         latency, other = np.where(known, curves.last, 0.0), contenders(tasks, curves.last)
         gain = weight * np.maximum(latency * mean - np.maximum(latency - other, 0.0), 0.0)
         waits = awaited(tasks, in_flight)
-        for at, value in first_gains(tasks, curves.last).items():
+        for at, value in first_gains(tasks, curves.last, other).items():
             known[at], gain[at] = not flying[at] and not waits[at], value
         tried = np.maximum(curves.rounds + flying, 1)
         wide = self.options.exploration * np.sqrt(2.0 * np.log(tried.sum()) / tried)

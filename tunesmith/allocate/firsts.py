@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunesmith.allocate.base import TaskView
-from tunesmith.allocate.pairs import contenders, expected_improvement
+from tunesmith.allocate.pairs import expected_improvement
 from tunesmith.space.base import Floats
 
 DOUBT = 0.5
@@ -19,7 +19,7 @@ LITTLE = 0.25
 """Quantile of what first rounds saved that one saves of which nothing can be told."""
 
 
-def first_gains(tasks: Sequence[TaskView], latency: Floats) -> Mapping[int, float]:
+def first_gains(tasks: Sequence[TaskView], latency: Floats, other: Floats) -> Mapping[int, float]:
     """Seconds that the first round is expected to save, by place of the tasks that had none; empty while nothing is
     known of any task.
 
@@ -31,6 +31,7 @@ def first_gains(tasks: Sequence[TaskView], latency: Floats) -> Mapping[int, floa
 
     Args:
         latency: present, in seconds, float64 [tasks], infinite without a valid one.
+        other: the best of the others at each task's place, see :func:`tunesmith.allocate.pairs.contenders`.
     """
     known = np.isfinite(latency)
     waiting = [at for at, task in enumerate(tasks) if not task.history and not known[at]]
@@ -41,7 +42,7 @@ def first_gains(tasks: Sequence[TaskView], latency: Floats) -> Mapping[int, floa
     saved = np.maximum(start - np.where(known, latency, np.inf), 0.0)
     brought = (saved * weight)[saved > 0]
     least, little = np.quantile(brought, (0.0, LITTLE)).tolist() if len(brought) else (0.0, 0.0)
-    paces, other = _paces(tasks, flops, latency, saved), contenders(tasks, latency)
+    paces = _paces(tasks, flops, latency, saved)
     found = {}
     for at in waiting:
         pace = paces(tasks[at].family) if flops[at] > 0 else None
