@@ -65,7 +65,7 @@ class JobTask(Base):
     exhausted: Mapped[bool] = mapped_column(default=False)  # the searcher has nothing left to propose
     trials: Mapped[int] = mapped_column(default=0)
     failures: Mapped[int] = mapped_column(default=0)
-    known_seconds: Mapped[float | None]  # best latency that earlier jobs left, which the first round measures again
+    known_seconds: Mapped[float | None]  # of the champion that earlier jobs left, with which the task began
     untuned_seconds: Mapped[float | None]
     best_seconds: Mapped[float | None]
     best_record_id: Mapped[int | None] = mapped_column(BigId)

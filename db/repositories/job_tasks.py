@@ -11,11 +11,11 @@ from sqlalchemy.orm import Session
 
 from db.models import Batch, Family, Job, JobTask, Round, TargetRow
 from db.models.base import utcnow
-from db.repositories import models, records, sketches
+from db.repositories import inheritance, sketches
 from db.repositories.transitions import transition
 from db.repositories.upsert import insert_missing
 from tunesmith.states import JobState, WorkState
-from tunesmith.types import CacheState, Candidate
+from tunesmith.types import Candidate
 
 _OPEN = (WorkState.QUEUED, WorkState.RUNNING)
 
@@ -57,24 +57,11 @@ def store_plan(session: Session, job: Job, target_hash: str, planned: Sequence[P
         )
     session.flush()
     job.target_hash = target_hash
-    known = _note_what_is_known(session, job) if job.warm_start else 0
+    known = inheritance.inherit(session, job) if job.warm_start else 0
     transition(
         session, job, JobState.RUNNING, started_at=utcnow(),
         data={"tasks": len(planned), "tunable": sum(task.tunable for task in planned), "known": known},
     )
-
-
-def _note_what_is_known(session: Session, job: Job) -> int:
-    """Remember what other jobs found of each task; for how many of them there is something."""
-    caches, known = models.caches_of(session, job), 0
-    for task in session.scalars(sa.select(JobTask).where(JobTask.job_id == job.id, JobTask.tunable)):
-        cache = caches.get(task.workload_hash, CacheState.WARM)
-        found = records.best_elsewhere(
-            session, task.workload_hash, str(job.target_hash), task.sketches, job.id, 1, cache)
-        task.known_seconds = found[0].latency if found else None
-        known += bool(found)
-    session.flush()
-    return known
 
 
 def pending(session: Session, job_task_id: int) -> set[Candidate]:

@@ -91,6 +91,15 @@ def best_elsewhere(
     return session.scalars(query.order_by(Record.latency, Record.id).limit(limit)).all()
 
 
+def latest_baseline(session: Session, workload: str, target: str, cache: CacheState) -> Record | None:
+    """The newest record of a workload's default schedule on a target; None where it never ran in that state."""
+    query = sa.select(Record).where(
+        Record.workload_hash == workload, Record.target_hash == target, Record.latency.is_not(None),
+        Record.sketch_hash.is_(None), _real(), _streamed().is_(cache is CacheState.STREAMED),
+    )  # fmt: skip
+    return session.scalars(query.order_by(Record.id.desc()).limit(1)).first()
+
+
 def best_of_family(
     session: Session, workload: str, target: str, job_id: str, workloads: int, each: int
 ) -> list[Sequence[Record]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -109,6 +110,14 @@ def test_who_has_nothing_left_to_propose_has_had_its_rounds() -> None:
     assert outrun(pair((1.0,) * 2, (9.0,), exhausted=True)) == {2}
     assert outrun(pair((9.0,) * 4, (1.0,), exhausted=True)) == {1}
     assert outrun(pair((1.2,) * 2, (1.0,), exhausted=True)) == set()
+
+
+def test_an_earlier_jobs_rounds_count_between_the_two_of_a_pair() -> None:
+    direct, other = pair((), ())
+    assert outrun((replace(direct, known=1.4), replace(other, known=1.0))) == {1}
+    assert outrun((replace(direct, known=1.2), replace(other, known=1.0))) == set()
+    assert outrun((direct, replace(other, known=1.0))) == set()
+    assert outrun((replace(direct, known=1.2, history=(1.2,) * 2), replace(other, known=1.0, history=(1.0,) * 2))) == {1}
 
 
 @pytest.mark.parametrize("allocator", sorted(ALLOCATORS))

@@ -60,6 +60,12 @@ def test_what_is_exhausted_saves_nothing_more() -> None:
     assert stops(job(task(1, FLAT), task(2, (), exhausted=True, untuned=None)))
 
 
+def test_what_an_earlier_job_tuned_does_not_wait_for_a_first_round() -> None:
+    known = task(2, (), known=1e-6, best=1e-6)
+    assert stops(job(task(1, FLAT), known))
+    assert not stops(job(task(1, FLAT), replace(known, known=1.0, best=1.0)))
+
+
 def test_of_a_pair_the_one_in_use_decides() -> None:
     direct, alternative = task(1, FALLING[:10]), task(2, (0.1,) * 60, alternative_of=1)
     assert stops(job(direct, alternative))

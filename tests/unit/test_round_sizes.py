@@ -45,6 +45,12 @@ def test_second_rounds_are_no_glance() -> None:
     assert size(job(seen, replace(TUNED, exhausted=True))) == (1, 32)
 
 
+@pytest.mark.parametrize(("known", "expected"), [(None, 8), (1e-3, 32)])
+def test_what_an_earlier_job_tuned_has_no_first_round(known: float | None, expected: int) -> None:
+    assert size(job(task(1, known=known, best=known))) == (1, expected)
+    assert size(job(task(1, known=1e-3), task(2, known=known), task(3))) == (2 if known is None else 3, 8)
+
+
 def test_a_slow_pace_of_small_rounds_does_not_end_a_job_early() -> None:
     seen = [task(at, rounds=1, trials=2, history=(1e-3,), best=1e-3, untuned=1.0) for at in range(20)]
     made = job(*seen, task(20), budget_seconds=80.0, verify=False, elapsed=54.0)

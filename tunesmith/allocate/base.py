@@ -19,7 +19,7 @@ class TaskView:
         family: name of its family.
         untuned: latency of the default schedule in seconds, None while unknown.
         history: best latency in seconds after each finished round, oldest first; infinity before the first
-            valid result.
+            valid result. The champion of an earlier job counts as what a first round brought.
         trials: candidates measured.
         seconds: that one of its rounds takes, on average; None while unknown.
         exhausted: True when there is nothing left to propose.

@@ -98,7 +98,7 @@ def _schedules(tasks: list[dict[str, Any]]) -> str:
 
 def _effort(summary: dict[str, Any]) -> str:
     tunable = [task for task in summary["tasks"] if task["tunable"]]
-    visited = sum(task["trials"] > 0 for task in tunable)
+    visited = sum(task["trials"] > 0 or task.get("known_latency") is not None for task in tunable)
     tasks = f"{visited} tasks" if visited == len(tunable) else f"only {visited} of {len(tunable)} tasks"
     text = f"{summary['trials']} trials on {tasks} in {duration(summary['seconds'])}"
     known = sum(task.get("known_latency") is not None for task in tunable)

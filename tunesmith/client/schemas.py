@@ -135,7 +135,7 @@ class JobTask(Answer):
     """A task of a job: where the budget goes and what it found. Latencies in seconds.
 
     ``verified`` is of the best schedule; None while that is the default one, or where nothing was compared.
-    ``known_latency``: the best that earlier jobs left, which the first round measures again.
+    ``known_latency``: of the champion that earlier jobs left, with which it began.
     ``alternative_of``: the ``workload`` of the task that this one may stand in for. The model runs the faster of the
     two, which is ``in_use``.
     """

@@ -38,7 +38,7 @@ from workers.tvm_backend.warm import warm
 SEEDS = 64
 """Earlier records of a workload that a fresh searcher is told."""
 CHAMPIONS = 3
-"""The fastest of them that the task's first batch measures again, so that its figures are this job's own."""
+"""The fastest of them that the first batch of a task without a champion measures again."""
 
 NESTS, NESTS_PER_TRIAL = 16, 8
 """How many nests the static model may make for a batch, at some 40 ms each: few, while a device waits, and for each
@@ -114,7 +114,8 @@ def propose(context: Context, lease: Lease, subject: Subject, started: float) ->
     prior = _prior(context, lease, subject, space, calibration)
     scorer = Scorer(space, model, context.lease, lease.check, prior)
     first = [Candidate(None)] if subject.round.baseline else []
-    again = _champions(seeds, subject.round.size) if subject.round.baseline else []
+    heir = subject.task.best_record_id is not None  # its champion stands beside every batch
+    again = _fastest(seeds, subject.round.size) if subject.round.baseline and not heir else []
     wanted = subject.round.size - len(again)
     asked = searcher.ask(wanted, pending, scorer, prior) if wanted else []
     candidates = (*first, *again, *asked)
@@ -183,7 +184,7 @@ def _seeds(session: Session, subject: Subject, space: TraceSpace) -> list[Measur
     return [m for m, mine in zip(found, known, strict=True) if mine]
 
 
-def _champions(seeds: Sequence[Measurement], size: int) -> list[Candidate]:
+def _fastest(seeds: Sequence[Measurement], size: int) -> list[Candidate]:
     """The fastest distinct candidates among the seeds, at most a quarter of the batch but one at least."""
     most = min(CHAMPIONS, max(1, size // 4), size)
     return list(dict.fromkeys(m.candidate for m in seeds))[:most]

@@ -46,15 +46,20 @@ def outrun(tasks: Sequence[TaskSnapshot]) -> set[int]:
 
 def _yielding(tasks: Sequence[TaskSnapshot]) -> set[int | None]:
     """Direct tasks that let their alternatives go first: these are offered where they do less work, and mostly win."""
-    return {task.alternative_of for task in tasks if task.tunable and not task.exhausted and not task.rounds}
+    return {task.alternative_of for task in tasks if task.tunable and not task.exhausted and task.fresh}
 
 
 def _outrun(slow: TaskSnapshot, fast: TaskSnapshot) -> bool:
-    rounds = min(math.inf if task.exhausted else len(task.history) for task in (slow, fast))
-    mine, other = (task.history[-1] if task.history else math.inf for task in (slow, fast))
+    rounds = min(_rounds(task) for task in (slow, fast))
+    mine, other = (task.curve[-1] if task.curve else math.inf for task in (slow, fast))
     if rounds < FIRST_ROUNDS or math.isinf(other):
         return False
     return mine > other * (1.0 if rounds >= LAST_ROUNDS else HOPELESS)
+
+
+def _rounds(task: TaskSnapshot) -> float:
+    """Finished ones, an earlier job's early ones among them."""
+    return math.inf if task.exhausted else len(task.history) + (FIRST_ROUNDS if task.known is not None else 0)
 
 
 def next_round(job: JobSnapshot, slots: int) -> tuple[OpenRound, JobSnapshot] | None:
@@ -73,9 +78,9 @@ def next_round(job: JobSnapshot, slots: int) -> tuple[OpenRound, JobSnapshot] | 
     if choice is None:
         return None
     task = next(task for task in job.tasks if task.id == choice.task)
-    unseen = sum(1 for task in job.tasks if task.tunable and not task.rounds)
+    unseen = sum(1 for task in job.tasks if task.tunable and task.fresh)
     tuned = any(other.alternative_of == task.id and other.best is not None for other in job.tasks)
-    size = budget.round_size(job, first=not task.rounds, unseen=unseen, glance=tuned)
+    size = budget.round_size(job, first=task.fresh, unseen=unseen, glance=tuned)
     if size < 1:
         return None
     best = heapq.nlargest(STORED_SCORES, choice.scores.items(), key=lambda item: item[1])
@@ -108,7 +113,7 @@ def views(job: JobSnapshot, free: Collection[int]) -> list[TaskView]:
     return [
         TaskView(
             id=task.id, weight=task.weight, flops=task.flops, family=task.family, untuned=task.untuned,
-            history=task.history, trials=task.trials, exhausted=task.id not in free,
+            history=task.curve, trials=task.trials, exhausted=task.id not in free,
             seconds=budget.ROUND_SIZE * task.seconds if task.seconds else None, alternative_of=task.alternative_of,
         )
         for task in job.tasks

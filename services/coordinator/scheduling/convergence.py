@@ -24,7 +24,7 @@ def converged(job: JobSnapshot) -> bool:
     first round.
     """
     open_ = {task.id for task in open_tasks(job)}
-    if any(task.id in open_ and not task.history for task in job.tasks):
+    if any(task.id in open_ and not task.curve for task in job.tasks):
         return False
     latencies = {
         task.id: TaskLatency(task.weight, task.untuned, task.best, task.alternative_of)

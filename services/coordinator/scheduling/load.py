@@ -84,7 +84,7 @@ def _task(row: rows.TaskRow, history: History, alternative_of: int | None) -> Ta
     return TaskSnapshot(
         id=task.id, weight=task.weight, flops=row.flops, family=row.family, tunable=task.tunable,
         exhausted=task.exhausted, trials=task.trials, untuned=task.untuned_seconds, best=task.best_seconds,
-        history=history.by_task.get(task.id, ()), seconds=history.seconds.get(task.id),
+        known=task.known_seconds, history=history.by_task.get(task.id, ()), seconds=history.seconds.get(task.id),
         in_flight=total.in_flight, proposing=total.proposing > 0,
         rounds=total.opened, alternative_of=alternative_of,
     )  # fmt: skip

@@ -15,6 +15,7 @@ class TaskSnapshot:
 
     Attributes:
         id: of the ``job_tasks`` row.
+        known: latency in seconds of the champion that an earlier job left; None without one.
         history: best latency in seconds after each finished round, oldest first.
         seconds: that a candidate took on average, in a builder and on the device; None before the first.
         in_flight: rounds under way, proposals included.
@@ -32,12 +33,23 @@ class TaskSnapshot:
     trials: int = 0
     untuned: float | None = None
     best: float | None = None
+    known: float | None = None
     history: tuple[float, ...] = ()
     seconds: float | None = None
     in_flight: int = 0
     proposing: bool = False
     rounds: int = 0
     alternative_of: int | None = None
+
+    @property
+    def fresh(self) -> bool:
+        """True for one that is still to be tried for the first time, by whichever job."""
+        return not self.rounds and self.known is None
+
+    @property
+    def curve(self) -> tuple[float, ...]:
+        """The history, where an earlier job's champion counts as what a first round brought."""
+        return self.history if self.known is None else (self.known, *self.history)
 
 
 @dataclass(frozen=True)

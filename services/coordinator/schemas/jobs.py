@@ -142,7 +142,7 @@ class TaskBody(BaseModel):
     """A task of a job. ``share`` is its part of the model's estimated latency now, ``budget_share`` of the trials.
 
     ``verified``: the best schedule's own check; null while the default schedule is the best, or where it has none.
-    ``known_latency``: the best that earlier jobs left of this very task, which the first round measures again.
+    ``known_latency``: of the champion that earlier jobs left of this very task, with which it began.
     ``alternative_of``: the workload of the direct task that this one may stand in for; of the two the model runs the
     faster one, which is ``in_use``. An alternative's ``best_latency`` is null until a schedule was found for it.
     """

@@ -62,9 +62,15 @@ def _tasks(rows: Rows, history: History) -> list[TaskView]:
     return [
         TaskView(
             id=task.id, weight=task.weight, flops=workload.flops, family=family or workload.family,
-            untuned=task.untuned_seconds, history=history.by_task.get(task.id, ()), trials=task.trials,
+            untuned=task.untuned_seconds, history=_curve(task, history), trials=task.trials,
             exhausted=task.exhausted,
         )
         for task, workload, family in rows
         if task.tunable and task.id in used and (task.id not in failing or task.untuned_seconds is not None)
     ]  # fmt: skip
+
+
+def _curve(task: JobTask, history: History) -> tuple[float, ...]:
+    """The task's best latencies, where an earlier job's champion counts as what a first round brought."""
+    rounds = history.by_task.get(task.id, ())
+    return rounds if task.known_seconds is None else (task.known_seconds, *rounds)

@@ -127,7 +127,8 @@ def _total(parts: list[tuple[int, float | None]]) -> float | None:
 def curve(context: Context, caller: Caller, job_id: str, points: int = MAX_POINTS) -> CurveBody:
     """Estimated latency of the model as each finished round's best was known; none until every task was measured.
 
-    A task that never gave a latency is left out, see :func:`best_so_far`.
+    It begins with the champions that earlier jobs left, or else with the default schedules. A task that never gave a latency is
+    left out, see :func:`best_so_far`.
     """
     with context.reading() as session:
         job = visible(session, caller, job_id)
@@ -141,9 +142,11 @@ def curve(context: Context, caller: Caller, job_id: str, points: int = MAX_POINT
     if measured < len(rows) or not any(task.known for task in known.values()):
         return CurveBody(untuned=None, tasks=len(rows), tasks_measured=measured, points=[])
     began = job.started_at or job.created_at
-    line = [CurvePoint(trials=0, seconds=0.0, device_seconds=0.0, latency=start)]
+    left = [(task.id, task.known_seconds) for task in rows if task.known_seconds is not None]
+    values = best_so_far(known, [*left, *((step.task, step.best) for step in steps)])
+    begins = min((next(values) for _ in left), default=start)
+    line = [CurvePoint(trials=0, seconds=0.0, device_seconds=0.0, latency=begins)]
     trials, device = 0, 0.0
-    values = best_so_far(known, ((step.task, step.best) for step in steps))
     for step, value in zip(steps, values, strict=True):
         trials += max(0, int(step.metrics.get("measured", 0)) - step.baseline)
         device += float(step.metrics.get("run_seconds", 0.0))
