@@ -231,6 +231,8 @@ EVENTS = {
     "job_queued": "a job was submitted",
     "model_deleted": "a model was deleted",
     "model_importing": "a model was uploaded, or a job needs it prepared in another way: `preparation`",
+    "champion_adopted": "another job found a faster schedule for a task that both tune, and now it is this job's "
+    "too: `seconds`, `before`, `found_by`",
     "crown_refused": "a finalist was measured again and is not the new best: `reason` (`not_faster`, `overtaken` or a "
     "failure such as `wrong_result`), `seconds`, `champion_seconds`, `p_value`, `error`, `tolerance`",
     "new_best": "a task has a faster schedule, confirmed beside the former one, or its schedule, measured again, is "

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, aliased, defer
 
-from db.models import Batch, Evaluation, Family, Job, JobTask, Model, Record, Round, TargetRow, WorkloadRow
+from db.models import Batch, Evaluation, Event, Family, Job, JobTask, Model, Record, Round, TargetRow, WorkloadRow
 from tunesmith.alternatives import TaskLatency, places
 from tunesmith.states import JobState, RoundState
 
@@ -206,6 +206,14 @@ def finished_rounds(session: Session, job_id: str) -> list[RoundStep]:
         for task, best, metrics, baseline, finished in session.execute(query.order_by(Round.finished_at, Round.id))
         if finished is not None
     ]
+
+
+def adoptions(session: Session, job_id: str) -> list[RoundStep]:
+    """What champions of other jobs, taken over while the job ran, did to its tasks: as rounds in which nothing was
+    measured, oldest first."""
+    query = sa.select(Event).where(Event.job_id == job_id, Event.kind == "champion_adopted").order_by(Event.id)
+    return [RoundStep(row.data["task"], row.data["seconds"], {}, False, row.created_at)
+            for row in session.scalars(query)]
 
 
 def trials(

@@ -50,11 +50,12 @@ class RoundTotals:
 
 @dataclass(frozen=True)
 class TaskRow:
-    """A task with FLOPs, family and its rounds."""
+    """A task with FLOPs, family and its rounds; ``finder``: the job that found its best schedule."""
 
     task: JobTask
     flops: float
     family: str
+    finder: str | None
     rounds: RoundTotals
 
 
@@ -91,8 +92,12 @@ def tasks(session: Session, job_ids: Collection[str]) -> list[TaskRow]:
     """
     totals = _totals(job_ids)
     query = (
-        sa.select(JobTask, WorkloadRow.flops, Family.name, *(totals.c[field.name] for field in fields(RoundTotals)))
+        sa.select(
+            JobTask, WorkloadRow.flops, Family.name, Record.job_id,
+            *(totals.c[field.name] for field in fields(RoundTotals)),
+        )
         .join(WorkloadRow, JobTask.workload_hash == WorkloadRow.hash)
+        .outerjoin(Record, JobTask.best_record_id == Record.id)
         .outerjoin(Family, JobTask.family_id == Family.id)
         .outerjoin(totals, totals.c.job_task_id == JobTask.id)
         .where(JobTask.job_id.in_(job_ids))
@@ -100,8 +105,8 @@ def tasks(session: Session, job_ids: Collection[str]) -> list[TaskRow]:
         .execution_options(populate_existing=True)
     )
     found = session.execute(query.order_by(JobTask.position, JobTask.id))
-    return [TaskRow(task, flops, family or "", RoundTotals(*(int(number or 0) for number in numbers)))
-            for task, flops, family, *numbers in found]
+    return [TaskRow(task, flops, family or "", finder, RoundTotals(*(int(number or 0) for number in numbers)))
+            for task, flops, family, finder, *numbers in found]
 
 
 def _totals(job_ids: Collection[str]) -> sa.Subquery:

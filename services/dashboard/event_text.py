@@ -20,9 +20,10 @@ def shown(kind: str) -> bool:
 
 def describe(kind: str, data: dict[str, Any]) -> str:
     """An event's data in one line."""
-    if kind == "new_best":
+    if kind in ("new_best", "champion_adopted"):
         before = f" (was {fmt.latency(data['before'])})" if data.get("before") else ""
-        return f"{data.get('name')}: {fmt.latency(data.get('seconds'))}{before}"
+        finder = f", found by {data['found_by']}" if data.get("found_by") else ""
+        return f"{data.get('name')}: {fmt.latency(data.get('seconds'))}{before}{finder}"
     if kind == "crown_refused":
         return _refused(data)
     if kind == "round_finished":

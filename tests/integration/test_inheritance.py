@@ -48,9 +48,7 @@ def test_a_second_job_begins_at_the_first_ones_quality(both: Api) -> None:
     for mine, theirs in zip(tasks(both, second), tasks(both, first), strict=True):
         assert mine["known_latency"] == mine["best_latency"] == theirs["best_latency"]
         assert mine["untuned_latency"] == theirs["untuned_latency"]
-    with both.context.reading() as session:
-        told = session.scalars(sa.select(Event).where(Event.kind == "job_running", Event.job_id == second)).one().data
-    assert told["known"] == 3
+    assert [told["known"] for told in events(both, second, "job_running")] == [3]
 
 
 def test_it_goes_on_from_there(both: Api) -> None:
@@ -113,3 +111,50 @@ def test_tasks_that_are_new_come_first(api: Api) -> None:
     decided = get(api, second, "/decisions")["items"][0]
     assert decided["task"] == tasks(api, second)[2]["id"]
     assert decided["reason"] == "first round of the task"
+
+
+def test_jobs_that_tune_the_same_share_what_they_find(both: Api) -> None:
+    both.fleet.register_device()
+    first, second = (begin(both, budget={"trials": 60}, allocator=name) for name in ("gradient", "bandit"))
+    both.work(lambda: {get(both, job)["state"] for job in (first, second)} == {"succeeded"})
+    both.loop.step()
+    adopted = [event for job in (first, second) for event in events(both, job, "champion_adopted")]
+    assert {event["found_by"] for event in adopted} <= {first, second}
+    assert adopted
+    assert all(event["before"] is None or event["seconds"] < event["before"] for event in adopted)
+    for job in (first, second):
+        line = [point["latency"] for point in get(both, job, "/curve")["points"]]
+        assert line == sorted(line, reverse=True)
+        assert line[-1] == pytest.approx(get(both, job)["latency"]["current"])
+        assert get(both, job)["progress"]["trials"] == 60
+    ended = [[task["best_latency"] for task in tasks(both, job)] for job in (first, second)]
+    last = max((first, second), key=lambda job: get(both, job)["finished_at"])
+    assert min(ended) == ended[(first, second).index(last)]
+
+
+def test_what_another_job_is_trying_comes_later(api: Api) -> None:
+    api.fleet.register_device()
+    api.fleet.tasks = 8
+    first, second = (begin(api, budget={"trials": 600}) for _ in range(2))
+    api.work(lambda: bool(visited(api, second)))
+    assert 0 < len(visited(api, first)) < 8
+    assert not visited(api, first) & visited(api, second)
+
+
+def visited(api: Api, job_id: str) -> set[str]:
+    """Names of the tasks that had or are having rounds."""
+    return {each["task_name"] for each in get(api, job_id, "/rounds")["items"]}
+
+
+@pytest.mark.parametrize("values", [{"warm_start": False}, {"space": "tvm"}])
+def test_who_shares_nothing_adopts_nothing(api: Api, values: dict[str, Any]) -> None:
+    api.fleet.register_device()
+    first, second = begin(api), begin(api, **values)
+    api.work(lambda: {get(api, job)["state"] for job in (first, second)} == {"succeeded"})
+    assert not events(api, second, "champion_adopted")
+
+
+def events(api: Api, job_id: str, kind: str) -> list[dict[str, Any]]:
+    with api.context.reading() as session:
+        query = sa.select(Event).where(Event.kind == kind, Event.job_id == job_id)
+        return [event.data for event in session.scalars(query.order_by(Event.id))]

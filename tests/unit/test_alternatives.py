@@ -117,7 +117,8 @@ def test_an_earlier_jobs_rounds_count_between_the_two_of_a_pair() -> None:
     assert outrun((replace(direct, known=1.4), replace(other, known=1.0))) == {1}
     assert outrun((replace(direct, known=1.2), replace(other, known=1.0))) == set()
     assert outrun((direct, replace(other, known=1.0))) == set()
-    assert outrun((replace(direct, known=1.2, history=(1.2,) * 2), replace(other, known=1.0, history=(1.0,) * 2))) == {1}
+    assert outrun(pair((1.2,) * 3, (1.0,) * 2)) == set()
+    assert outrun(tuple(replace(task, known=1.2) for task in pair((1.2,) * 3, (1.0,) * 2))) == {1}
 
 
 @pytest.mark.parametrize("allocator", sorted(ALLOCATORS))

@@ -71,6 +71,15 @@ def test_an_alternative_has_its_first_round_before_its_direct_task() -> None:
         assert next(iter(opened(plan(snap(replace(three, tasks=pair)))))).task == 1
 
 
+def test_jobs_do_not_try_the_same_for_the_first_time() -> None:
+    alike = replace(job("a"), tasks=tuple(task(i, shared=("t", f"w{i}")) for i in (1, 2, 3)))
+    rounds = opened(plan(snap(alike, replace(alike, id="b"))))
+    assert sorted(r.task for r in rounds) == [1, 2, 3]
+    assert {r.job for r in rounds} == {"a", "b"}
+    busy = replace(alike, id="c", tasks=tuple(replace(task, in_flight=task.id == 1) for task in alike.tasks))
+    assert next(iter(opened(plan(snap(replace(alike, priority=9), busy)), "a"))).task == 2
+
+
 def test_a_task_has_one_proposal_at_a_time() -> None:
     assert len(opened(plan(snap(job(tasks=1), slots=4)))) == 1
 

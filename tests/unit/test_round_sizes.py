@@ -58,3 +58,16 @@ def test_a_slow_pace_of_small_rounds_does_not_end_a_job_early() -> None:
     assert not time_for_a_round(replace(made, elapsed=78.0))
     large = [replace(one, trials=32) for one in seen]
     assert not time_for_a_round(replace(made, tasks=(*large, task(20)), elapsed=79.0))
+
+
+@pytest.mark.parametrize(("values", "curve"), [
+    ({"history": (3.0, 2.0)}, (3.0, 2.0)),
+    ({"known": 4.0, "history": (3.0, 2.0)}, (4.0, 3.0, 2.0)),
+    ({"known": 4.0, "adopted": 4.0}, (4.0,)),
+    ({"history": (3.0, 2.0), "adopted": 1.0}, (3.0, 2.0, 1.0)),
+    ({"adopted": 1.0}, (1.0,)),
+])  # fmt: skip
+def test_what_others_found_is_a_round(values: dict[str, Any], curve: tuple[float, ...]) -> None:
+    made = task(1, **values)
+    assert made.curve == curve
+    assert not made.fresh

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from services.coordinator.scheduling import budget
 from services.coordinator.scheduling.actions import OpenRound
@@ -62,7 +63,9 @@ def _rounds(task: TaskSnapshot) -> float:
     return math.inf if task.exhausted else len(task.history) + (FIRST_ROUNDS if task.known is not None else 0)
 
 
-def next_round(job: JobSnapshot, slots: int) -> tuple[OpenRound, JobSnapshot] | None:
+def next_round(
+    job: JobSnapshot, slots: int, common: Mapping[tuple[str, str], int] = MappingProxyType({})
+) -> tuple[OpenRound, JobSnapshot] | None:
     """The next round of ``job`` and the job as it stands once that is open; None when nothing may be opened.
 
     A task that is being proposed for is left out: its next batch should know the one before. So is a task with a
@@ -70,11 +73,15 @@ def next_round(job: JobSnapshot, slots: int) -> tuple[OpenRound, JobSnapshot] | 
     know less, and where trials are few not even that one is opened; and so is one that its alternative, or its direct
     task, has outrun, and a direct task whose alternative is still to have its first round. The job's allocator chooses
     among the others.
+
+    Args:
+        slots: devices that the job could use.
+        common: rounds under way by what jobs tune in common, this job's among them.
     """
     most = max(slots, 1) + (0 if budget.sparing(job) else 1)
     full = {task.id for task in job.tasks if task.proposing or task.in_flight >= most}
     free = {task.id for task in open_tasks(job)} - full - _yielding(job.tasks)
-    choice = _allocate(job, free) if free else None
+    choice = _allocate(job, free, common) if free else None
     if choice is None:
         return None
     task = next(task for task in job.tasks if task.id == choice.task)
@@ -103,9 +110,11 @@ def _with_open(job: JobSnapshot, chosen: TaskSnapshot, size: int) -> JobSnapshot
     return replace(job, tasks=tasks, trials_in_flight=job.trials_in_flight + size, next_number=job.next_number + 1)
 
 
-def _allocate(job: JobSnapshot, free: set[int]) -> Choice | None:
+def _allocate(job: JobSnapshot, free: set[int], common: Mapping[tuple[str, str], int]) -> Choice | None:
     allocator = make_allocator(job.allocator, job.seed)
-    return allocator.choose(views(job, free), {task.id: task.in_flight for task in job.tasks if task.in_flight})
+    under_way = {task.id: common.get(task.shared, task.in_flight) if task.shared else task.in_flight
+                 for task in job.tasks}
+    return allocator.choose(views(job, free), {task: rounds for task, rounds in under_way.items() if rounds})
 
 
 def views(job: JobSnapshot, free: Collection[int]) -> list[TaskView]:

@@ -72,21 +72,24 @@ def _job(
         clock_stopped=job.paused_at is not None, trials_in_flight=sum(row.rounds.trials for row in tasks),
         last_round=max((row.rounds.last for row in tasks), default=0),
         next_number=sum(row.rounds.opened for row in tasks) + 1,
-        tasks=tuple(_task(row, history, latencies[row.task.id].alternative_of) for row in tasks),
+        tasks=tuple(_task(row, job, history, latencies[row.task.id].alternative_of) for row in tasks),
         training=_training(tasks, around.trainings.get(job.id, [])),
         evaluation=evaluation.state if evaluation else None,
         evaluation_problem=evaluation.error if evaluation else None, stop_reason=job.stop_reason,
     )  # fmt: skip
 
 
-def _task(row: rows.TaskRow, history: History, alternative_of: int | None) -> TaskSnapshot:
+def _task(row: rows.TaskRow, job: Job, history: History, alternative_of: int | None) -> TaskSnapshot:
     task, total = row.task, row.rounds
+    adopted = task.best_seconds if row.finder != task.job_id else None
     return TaskSnapshot(
         id=task.id, weight=task.weight, flops=row.flops, family=row.family, tunable=task.tunable,
         exhausted=task.exhausted, trials=task.trials, untuned=task.untuned_seconds, best=task.best_seconds,
-        known=task.known_seconds, history=history.by_task.get(task.id, ()), seconds=history.seconds.get(task.id),
+        known=task.known_seconds, adopted=adopted, history=history.by_task.get(task.id, ()),
+        seconds=history.seconds.get(task.id),
         in_flight=total.in_flight, proposing=total.proposing > 0,
         rounds=total.opened, alternative_of=alternative_of,
+        shared=(job.target_hash or "", task.workload_hash) if job.warm_start else None,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from db.engine import transact
 from db.models.base import utcnow
-from db.repositories import events
+from db.repositories import events, inheritance
 from db.repositories import views_scheduling as rows
 from services.coordinator.context import Context
 from services.coordinator.dispatch import Composer
@@ -47,6 +47,7 @@ class SchedulingLoop:
         self._reconciler = Reconciler(context.settings, self._dispatcher, context.metrics)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scheduling-loop", daemon=True)
+        self._crowned = 0
         self._seen, self._looked, self._cleaned = -1, float("-inf"), float("-inf")
         self._broker_away_until = float("-inf")
 
@@ -90,12 +91,22 @@ class SchedulingLoop:
 
     def step(self) -> None:
         """One look at everything: bring back what is overdue, act on the plan, send what is due."""
+        self._share()
         self._act()
         self._send()
         if time.monotonic() - self._cleaned > HOUSEKEEPING_SECONDS:
             self._cleaned = time.monotonic()
             self._context.write(lambda session: rows.forget_idempotency(session, utcnow() - IDEMPOTENCY_LIFE))
             self._context.blobs.sweep()
+
+    def _share(self) -> None:
+        """Jobs that tune the same take over each other's champions: looked for when there is a new one."""
+        with self._context.reading() as session:
+            newest = inheritance.last_crowned(session, self._crowned)
+            found = inheritance.offers(session) if newest != self._crowned else []
+        self._crowned = newest
+        if found:  # in a transaction of its own, in the order of the tasks: workers hold one task's row, and no other
+            transact(self._context.sessions, lambda session: [inheritance.adopt(session, offer) for offer in found])
 
     def _act(self) -> None:
         """Plan on a reader's view first: only when there is something to do is the writers' lock taken, and then

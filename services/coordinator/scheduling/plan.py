@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from services.coordinator.scheduling import actions as act
@@ -144,18 +145,32 @@ def _model_is_worth_a_wait(job: JobSnapshot, slots: int) -> bool:
 def _fill(jobs: list[JobSnapshot], snapshot: Snapshot, limits: Limits) -> Iterator[act.Action]:
     """Open rounds until nothing more fits."""
     load, waiting = Load.of(snapshot, limits), {job.id: job for job in jobs}
+    common = _common(snapshot)
     while waiting:
         job = min(waiting.values(), key=load.urgency)
         slots = snapshot.slots.get(job.device_class, 0)
         opened = None
         if _has_place(job, slots, limits, load):
-            opened = next_round(job, slots)
+            opened = next_round(job, slots, common)
         if opened is None:
             del waiting[job.id]
             continue
         action, waiting[job.id] = opened
         load.opened(job, action.task, action.size)
+        shared = next(task.shared for task in job.tasks if task.id == action.task)
+        if shared is not None:
+            common[shared] += 1
         yield action
+
+
+def _common(snapshot: Snapshot) -> Counter[tuple[str, str]]:
+    """Rounds under way by what jobs tune in common."""
+    found: Counter[tuple[str, str]] = Counter()
+    for job in snapshot.jobs:
+        for task in job.tasks:
+            if task.shared is not None and task.in_flight:
+                found[task.shared] += task.in_flight
+    return found
 
 
 def _has_place(job: JobSnapshot, slots: int, limits: Limits, load: Load) -> bool:

@@ -16,12 +16,14 @@ class TaskSnapshot:
     Attributes:
         id: of the ``job_tasks`` row.
         known: latency in seconds of the champion that an earlier job left; None without one.
+        adopted: the same of one that another job found since; None where the best one is the job's own.
         history: best latency in seconds after each finished round, oldest first.
         seconds: that a candidate took on average, in a builder and on the device; None before the first.
         in_flight: rounds under way, proposals included.
         proposing: True while one of them is being proposed.
         rounds: rounds ever opened.
         alternative_of: id of the direct task that this one may stand in for; None for a direct one.
+        shared: target and workload, which jobs may tune in common; None where this job keeps to itself.
     """
 
     id: int
@@ -34,22 +36,27 @@ class TaskSnapshot:
     untuned: float | None = None
     best: float | None = None
     known: float | None = None
+    adopted: float | None = None
     history: tuple[float, ...] = ()
     seconds: float | None = None
     in_flight: int = 0
     proposing: bool = False
     rounds: int = 0
     alternative_of: int | None = None
+    shared: tuple[str, str] | None = None
 
     @property
     def fresh(self) -> bool:
         """True for one that is still to be tried for the first time, by whichever job."""
-        return not self.rounds and self.known is None
+        return not self.rounds and not self.curve
 
     @property
     def curve(self) -> tuple[float, ...]:
-        """The history, where an earlier job's champion counts as what a first round brought."""
-        return self.history if self.known is None else (self.known, *self.history)
+        """The history, where what others found counts as a round that brought it."""
+        curve = self.history if self.known is None else (self.known, *self.history)
+        if self.adopted is None or (curve and self.adopted >= curve[-1]):
+            return curve
+        return (*curve, self.adopted)
 
 
 @dataclass(frozen=True)

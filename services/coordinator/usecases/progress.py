@@ -127,14 +127,15 @@ def _total(parts: list[tuple[int, float | None]]) -> float | None:
 def curve(context: Context, caller: Caller, job_id: str, points: int = MAX_POINTS) -> CurveBody:
     """Estimated latency of the model as each finished round's best was known; none until every task was measured.
 
-    It begins with the champions that earlier jobs left, or else with the default schedules. A task that never gave a latency is
-    left out, see :func:`best_so_far`.
+    It begins with the champions that earlier jobs left, or else with the default schedules; what other jobs find since
+    counts when it is taken over. A task that never gave a latency is left out, see :func:`best_so_far`.
     """
     with context.reading() as session:
         job = visible(session, caller, job_id)
         everything = [task for task, _, _ in views.tasks(session, job_id)]
         rows = [task for task in everything if task.tunable]
-        steps = sorted(views.finished_rounds(session, job_id), key=lambda step: step.known_at)
+        steps = [*views.finished_rounds(session, job_id), *views.adoptions(session, job_id)]
+        steps.sort(key=lambda step: step.known_at)
         measured = views.sums(session, [job_id]).get(job_id, views.TaskSums()).measured
     latencies = views.latencies(everything)
     known = {task.id: latencies[task.id] for task in rows}
