@@ -56,10 +56,10 @@ def _untuned(session: Session, task: JobTask, target: str, caches: Mapping[str, 
     return latest.latency if latest is not None else None
 
 
-def last_crowned(session: Session, after: int) -> int:
-    """Id of the newest event of a task with a new best, ``after`` if there is none after that."""
-    query = sa.select(sa.func.max(Event.id)).where(Event.id > after, Event.kind == "new_best")
-    return session.scalar(query) or after
+def something_to_offer(session: Session, after: int) -> bool:
+    """True when, in events with an id greater than ``after``, a task had a new best or a job began or went on."""
+    kinds = ("new_best", "job_running")
+    return bool(session.scalar(sa.select(sa.exists().where(Event.id > after, Event.kind.in_(kinds)))))
 
 
 def offers(session: Session) -> list[Offer]:

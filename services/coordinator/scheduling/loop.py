@@ -47,7 +47,7 @@ class SchedulingLoop:
         self._reconciler = Reconciler(context.settings, self._dispatcher, context.metrics)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scheduling-loop", daemon=True)
-        self._crowned = 0
+        self._shared = 0
         self._seen, self._looked, self._cleaned = -1, float("-inf"), float("-inf")
         self._broker_away_until = float("-inf")
 
@@ -100,13 +100,13 @@ class SchedulingLoop:
             self._context.blobs.sweep()
 
     def _share(self) -> None:
-        """Jobs that tune the same take over each other's champions: looked for when there is a new one."""
+        """Jobs that tune the same take over each other's champions: looked for when there may be a new one."""
         with self._context.reading() as session:
-            newest = inheritance.last_crowned(session, self._crowned)
-            found = inheritance.offers(session) if newest != self._crowned else []
-        self._crowned = newest
+            newest = events.last_id(session)
+            found = inheritance.offers(session) if inheritance.something_to_offer(session, self._shared) else []
         if found:  # in a transaction of its own, in the order of the tasks: workers hold one task's row, and no other
             transact(self._context.sessions, lambda session: [inheritance.adopt(session, offer) for offer in found])
+        self._shared = newest
 
     def _act(self) -> None:
         """Plan on a reader's view first: only when there is something to do is the writers' lock taken, and then
