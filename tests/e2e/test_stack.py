@@ -15,6 +15,7 @@ from tunesmith.states import JobState
 
 pytestmark = pytest.mark.stack
 GEMM = "gemm:128x128x64:float32"
+PLAIN = "gemm:64x128x96:float32"
 WAIT = 180.0
 
 
@@ -43,6 +44,21 @@ def test_two_jobs_share_the_machine_and_cancelling_one_leaves_the_other(client):
     assert kinds
     (line,) = client.best(kept.id)
     assert line["provenance"]["job"] == kept.id
+
+
+def test_a_second_job_begins_where_the_first_one_ended(client):
+    first, second = (
+        client.wait(client.submit(operator=PLAIN, target="cpu", trials=16, seed=seed).id, timeout=WAIT)
+        for seed in (1, 2)
+    )  # fmt: skip
+    assert (first.state, second.state) == (JobState.SUCCEEDED, JobState.SUCCEEDED)
+    (before,), (after,) = (client.tasks(job.id) for job in (first, second))
+    begun = client.curve(second.id)["points"][0]
+    assert before.known_latency is None
+    assert begun["latency"] == after.known_latency == before.best_latency
+    assert begun["seconds"] == begun["trials"] == 0
+    assert after.best_latency <= after.known_latency
+    assert (before.trials, after.trials) == (16, 16)
 
 
 def test_the_cli_talks_to_a_running_server(stack, capsys, tmp_path):
