@@ -19,7 +19,7 @@ SPACES: Final = (ALL_SPACE, TVM_SPACE)
 
 DEFAULT_SPACE: Final = ALL_SPACE
 DEFAULT_SEARCHER: Final = "genetic"
-DEFAULT_ALLOCATOR: Final = "gradient"
+DEFAULT_ALLOCATOR: Final = "bandit"
 DEFAULT_COST_MODEL: Final = "xgboost"
 
 CONNECTION_FILE: Final = "connection.json"
