@@ -121,6 +121,16 @@ def test_a_run_that_others_had_prepared_says_so():
     assert "400 trials on 3 tasks in 4:00; 2 of them began with what earlier jobs had found\n" in text
 
 
+def test_a_direct_task_whose_alternative_was_tuned_is_not_lacking():
+    task = {"tunable": True, "in_use": True, "best_latency": 1e-3, "untuned_latency": 2e-3, "verified": None}
+    direct = task | {"trials": 0, "workload": "w1", "alternative_of": None}
+    other = task | {"trials": 9, "workload": "w2", "alternative_of": "w1"}
+    text = summary.report(SUMMARY | {"tasks": [direct, other]}, None, None, "http://h")
+    assert "400 trials on 1 tasks in 4:00\n" in text
+    text = summary.report(SUMMARY | {"tasks": [direct, other | {"alternative_of": "w3"}]}, None, None, "http://h")
+    assert "400 trials on only 1 of 2 tasks in 4:00\n" in text
+
+
 def test_a_run_that_mostly_waited_says_so(tmp_path):
     text = summary.report(SUMMARY | {"waited_seconds": 200.0}, None, None, "http://h")
     assert "3:20 of it waiting for a device or paused" in text

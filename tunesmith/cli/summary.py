@@ -98,8 +98,10 @@ def _schedules(tasks: list[dict[str, Any]]) -> str:
 
 def _effort(summary: dict[str, Any]) -> str:
     tunable = [task for task in summary["tasks"] if task["tunable"]]
-    visited = sum(task["trials"] > 0 or task.get("known_latency") is not None for task in tunable)
-    tasks = f"{visited} tasks" if visited == len(tunable) else f"only {visited} of {len(tunable)} tasks"
+    visited = [task for task in tunable if task["trials"] > 0 or task.get("known_latency") is not None]
+    replaced = {task.get("alternative_of") for task in visited}  # their places have the faster program already
+    lacking = [task for task in tunable if task not in visited and task.get("workload") not in replaced - {None}]
+    tasks = f"only {len(visited)} of {len(tunable)} tasks" if lacking else f"{len(visited)} tasks"
     text = f"{summary['trials']} trials on {tasks} in {duration(summary['seconds'])}"
     known = sum(task.get("known_latency") is not None for task in tunable)
     if known:
