@@ -126,7 +126,7 @@ def test_a_direct_task_whose_alternative_was_tuned_is_not_lacking():
     direct = task | {"trials": 0, "workload": "w1", "alternative_of": None}
     other = task | {"trials": 9, "workload": "w2", "alternative_of": "w1"}
     text = summary.report(SUMMARY | {"tasks": [direct, other]}, None, None, "http://h")
-    assert "400 trials on 1 tasks in 4:00\n" in text
+    assert "400 trials on 1 task in 4:00\n" in text
     text = summary.report(SUMMARY | {"tasks": [direct, other | {"alternative_of": "w3"}]}, None, None, "http://h")
     assert "400 trials on only 1 of 2 tasks in 4:00\n" in text
 

@@ -101,8 +101,8 @@ def _effort(summary: dict[str, Any]) -> str:
     visited = [task for task in tunable if task["trials"] > 0 or task.get("known_latency") is not None]
     replaced = {task.get("alternative_of") for task in visited}  # their places have the faster program already
     lacking = [task for task in tunable if task not in visited and task.get("workload") not in replaced - {None}]
-    tasks = f"only {len(visited)} of {len(tunable)} tasks" if lacking else f"{len(visited)} tasks"
-    text = f"{summary['trials']} trials on {tasks} in {duration(summary['seconds'])}"
+    tasks = f"only {len(visited)} of {len(tunable)} tasks" if lacking else _count(len(visited), "task")
+    text = f"{_count(summary['trials'], 'trial')} on {tasks} in {duration(summary['seconds'])}"
     known = sum(task.get("known_latency") is not None for task in tunable)
     if known:
         text += f"; {known} of them began with what earlier jobs had found"
@@ -110,3 +110,7 @@ def _effort(summary: dict[str, Any]) -> str:
     if 2 * waited > summary["seconds"]:
         text += f", {duration(waited)} of it waiting for a device or paused: little of it was tuning"
     return text
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
