@@ -115,8 +115,11 @@ def test_tasks_that_are_new_come_first(api: Api) -> None:
 def test_jobs_that_tune_the_same_share_what_they_find(both: Api) -> None:
     both.fleet.register_device()
     first, second = (begin(both, budget={"trials": 60}, allocator=name) for name in ("gradient", "bandit"))
+    both.work(lambda: any(events(both, job, "champion_adopted") for job in (first, second)))
+    assert_foretold_from_where_it_stands(both, first, second)
     both.work(lambda: {get(both, job)["state"] for job in (first, second)} == {"succeeded"})
     both.loop.step()
+    assert_foretold_from_where_it_stands(both, first, second)
     adopted = [event for job in (first, second) for event in events(both, job, "champion_adopted")]
     assert {event["found_by"] for event in adopted} <= {first, second}
     assert adopted
@@ -129,6 +132,11 @@ def test_jobs_that_tune_the_same_share_what_they_find(both: Api) -> None:
     ended = [[task["best_latency"] for task in tasks(both, job)] for job in (first, second)]
     last = max((first, second), key=lambda job: get(both, job)["finished_at"])
     assert min(ended) == ended[(first, second).index(last)]
+
+
+def assert_foretold_from_where_it_stands(api: Api, *jobs: str) -> None:
+    for job in jobs:
+        assert get(api, job, "/forecast")["current"] == pytest.approx(get(api, job)["latency"]["current"])
 
 
 def test_what_another_job_is_trying_comes_later(api: Api) -> None:

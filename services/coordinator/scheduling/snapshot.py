@@ -52,11 +52,20 @@ class TaskSnapshot:
 
     @property
     def curve(self) -> tuple[float, ...]:
-        """The history, where what others found counts as a round that brought it."""
-        curve = self.history if self.known is None else (self.known, *self.history)
-        if self.adopted is None or (curve and self.adopted >= curve[-1]):
-            return curve
-        return (*curve, self.adopted)
+        """See :func:`learning_curve`."""
+        return learning_curve(self.history, self.known, self.adopted)
+
+
+def learning_curve(history: tuple[float, ...], known: float | None, best: float | None) -> tuple[float, ...]:
+    """A task's best latencies in seconds, oldest first, where what others found counts as a round that brought it.
+
+    Args:
+        history: after each of the job's own rounds.
+        known: of the champion with which the job began; None without one.
+        best: of the task's champion by now; None where the job's own rounds are to say.
+    """
+    curve = history if known is None else (known, *history)
+    return curve if best is None or (curve and best >= curve[-1]) else (*curve, best)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from db.repositories import views_jobs as views
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
 from services.coordinator.scheduling.history import History
+from services.coordinator.scheduling.snapshot import learning_curve
 from services.coordinator.schemas.jobs import ForecastBody
 from services.coordinator.usecases.describe import elapsed, eta
 from services.coordinator.usecases.jobs import visible
@@ -62,15 +63,9 @@ def _tasks(rows: Rows, history: History) -> list[TaskView]:
     return [
         TaskView(
             id=task.id, weight=task.weight, flops=workload.flops, family=family or workload.family,
-            untuned=task.untuned_seconds, history=_curve(task, history), trials=task.trials,
-            exhausted=task.exhausted,
+            untuned=task.untuned_seconds, trials=task.trials, exhausted=task.exhausted,
+            history=learning_curve(history.by_task.get(task.id, ()), task.known_seconds, task.best_seconds),
         )
         for task, workload, family in rows
         if task.tunable and task.id in used and (task.id not in failing or task.untuned_seconds is not None)
     ]  # fmt: skip
-
-
-def _curve(task: JobTask, history: History) -> tuple[float, ...]:
-    """The task's best latencies, where an earlier job's champion counts as what a first round brought."""
-    rounds = history.by_task.get(task.id, ())
-    return rounds if task.known_seconds is None else (task.known_seconds, *rounds)
