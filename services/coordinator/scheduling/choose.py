@@ -40,8 +40,11 @@ def outrun(tasks: Sequence[TaskSnapshot]) -> set[int]:
     stops, and after ``LAST_ROUNDS`` of both whichever is slower, by when a round improves either by a few per cent at
     most. What is left over goes to the rest of the model. Whoever has nothing left to propose has had its rounds.
     """
+    alternatives = [task for task in tasks if task.alternative_of is not None]
+    if not alternatives:
+        return set()
     known: dict[int | None, TaskSnapshot] = {task.id: task for task in tasks}
-    pairs = [(task, known[task.alternative_of]) for task in tasks if task.alternative_of in known]
+    pairs = [(task, known[task.alternative_of]) for task in alternatives if task.alternative_of in known]
     return {slow.id for a, b in pairs for slow, fast in ((a, b), (b, a)) if _outrun(slow, fast)}
 
 

@@ -70,9 +70,9 @@ def _steer_running(job: JobSnapshot, snapshot: Snapshot) -> Iterator[act.Action]
     reason = _stop_reason(job)
     if reason is None:
         return
-    if reason == "seconds" and any(task.proposing for task in job.tasks):
+    if reason == "seconds" and any(task.proposing for task in job.flying):
         yield act.CancelRounds(job.id, measuring=False)
-    if any(task.in_flight - task.proposing for task in job.tasks):
+    if any(task.in_flight - task.proposing for task in job.flying):
         return
     if reason != "seconds" and job.rounds_in_flight:
         return
@@ -167,8 +167,8 @@ def _common(snapshot: Snapshot) -> Counter[tuple[str, str]]:
     """Rounds under way by what jobs tune in common."""
     found: Counter[tuple[str, str]] = Counter()
     for job in snapshot.jobs:
-        for task in job.tasks:
-            if task.shared is not None and task.in_flight:
+        for task in job.flying:
+            if task.shared is not None:
                 found[task.shared] += task.in_flight
     return found
 

@@ -44,9 +44,13 @@ class Pace:
     @classmethod
     def of(cls, jobs: Sequence[JobSnapshot], slots: int, limits: Limits) -> Pace:
         """Of the jobs of one class."""
-        known = [(task.trials, task.seconds) for job in jobs for task in job.tasks if task.seconds]
-        trials = sum(count for count, _ in known)
-        usual = sum(count * seconds for count, seconds in known) / trials if trials else 1.0
+        trials, spent = 0, 0.0
+        for job in jobs:
+            for task in job.tasks:
+                if task.seconds:
+                    trials += task.trials
+                    spent += task.trials * task.seconds
+        usual = spent / trials if trials else 1.0
         rounds, flying = (sum(getattr(job, name) for job in jobs) for name in ("rounds_in_flight", "trials_in_flight"))
         queue = max(0.0, limits.rounds(slots) / slots - 1.0) if slots else 0.0
         return cls(usual, flying / rounds if rounds and flying else float(ROUND_SIZE), queue)
@@ -87,9 +91,8 @@ class Load:
         for job in snapshot.jobs:
             pace = load.paces[job.device_class]
             size = job.trials_in_flight / (job.rounds_in_flight or 1) or pace.size
-            for task in job.tasks:
-                if task.in_flight:
-                    load._count(job, task, task.in_flight, size)
+            for task in job.flying:
+                load._count(job, task, task.in_flight, size)
             load.newest[_user(job)] = max(load.newest.get(_user(job), 0), job.last_round)
         return load
 

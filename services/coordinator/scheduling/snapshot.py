@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from tunesmith.states import JobState, ModelState, WorkState
@@ -118,17 +119,22 @@ class JobSnapshot:
     evaluation_problem: Mapping[str, Any] | None = None
     stop_reason: str | None = None
 
-    @property
+    @cached_property
     def trials(self) -> int:
         """Candidates measured so far."""
         return sum(task.trials for task in self.tasks)
 
+    @cached_property
+    def flying(self) -> tuple[TaskSnapshot, ...]:
+        """The tasks with rounds under way."""
+        return tuple(task for task in self.tasks if task.in_flight)
+
     @property
     def rounds_in_flight(self) -> int:
         """Rounds under way."""
-        return sum(task.in_flight for task in self.tasks)
+        return sum(task.in_flight for task in self.flying)
 
-    @property
+    @cached_property
     def rounds(self) -> int:
         """Rounds ever opened."""
         return sum(task.rounds for task in self.tasks)
