@@ -7,13 +7,14 @@ import pytest
 
 from tunesmith.search.construction import construct
 from tunesmith.search.portfolio import PortfolioOptions, PortfolioSearcher, area
+from tunesmith.search.registry import make_searcher
 from tunesmith.space.base import Batch, Floats
 from tunesmith.space.space import Space
 from tunesmith.testing.simulated import measure
 from tunesmith.testing.synthetic import SyntheticTask, matmul_space, tiny_space
 from tunesmith.types import Candidate, Measurement
 
-TWO = PortfolioOptions(members=("random", "genetic"))
+TWO = PortfolioOptions(members=("random", "genetic"), patience=0)
 
 
 def shares(searcher: PortfolioSearcher) -> Floats:
@@ -32,6 +33,29 @@ def test_trials_go_to_the_better_member() -> None:
         found.append(shares(searcher)[1])
     assert min(found) > 0.7
     assert max(found) < 0.98, "the other one is tried now and then"
+
+
+def test_the_leader_has_every_trial_until_it_stalls() -> None:
+    task = SyntheticTask(matmul_space())
+    alone = make_searcher("droplet", task.space, 3)
+    searcher = PortfolioSearcher(task.space, seed=3, options=PortfolioOptions(patience=8))
+    speed = 1.0
+    for _ in range(4):
+        asked = searcher.ask(4)
+        assert asked == alone.ask(4)
+        speed /= 2
+        told = [Measurement(asked[0], (speed,)), *(Measurement(c, (2.0,)) for c in asked[1:])]
+        searcher.tell(told)
+        alone.tell(told)
+    for small_step in (0.999, 0.998):
+        assert shares(searcher).tolist() == [1.0, 0.0, 0.0]
+        searcher.tell([Measurement(c, (small_step * speed,)) for c in searcher.ask(4)])
+    asked = searcher.ask(4)
+    searcher.tell([Measurement(asked[0], (speed / 2,)), *(Measurement(c, (2.0,)) for c in asked[1:])])
+    assert (shares(searcher) > 0).sum() > 1
+    before = len(searcher.state()["credits"])
+    searcher.tell([Measurement(c, (2.0,)) for c in searcher.ask(4)])
+    assert {member for member, _ in searcher.state()["credits"][before:]} == {0}, "there was progress, whoever made it"
 
 
 def test_credit_is_what_came_near_the_best_and_later_ones_count_more() -> None:

@@ -1,12 +1,14 @@
 """Several searchers that share a task's trials, after OpenTuner (Ansel et al., PACT 2014).
 
-No searcher is the best on every space, and which one it will be shows only while it runs. A bandit gives each part of
-a batch to the member whose latest proposals were worth most, by the area under the curve of their credit, plus a bonus
-for those that were tried little. OpenTuner credits a new best alone, which is rare where a task has a hundred trials;
-here a proposal counts by how near it came to the best, so that failing to improve by little is not worth nothing.
+No searcher is the best on every space, and which one it will be shows only while it runs. A task has a hundred trials,
+and trying everybody costs a good part of them; so one member, the best on average, leads as long as it finds something
+better. When it stalls, a bandit gives each part of a batch to the member whose latest proposals were worth most, by the
+area under the curve of their credit, plus a bonus for those that were tried little. OpenTuner credits a new best alone,
+which is rare in so few trials; here a proposal counts by how near it came to the best, so that failing to improve by
+little is not worth nothing.
 
-Every member learns from every measurement and keeps off the proposals of the others. It should win where nothing is
-known about a space: it is not far behind the best member anywhere, while each of these is far behind somewhere.
+Every member learns from every measurement and keeps off the proposals of the others. What another one found is where
+the leader goes on.
 """
 
 from __future__ import annotations
@@ -29,14 +31,18 @@ class PortfolioOptions:
     """Settings of the bandit.
 
     Attributes:
-        members: names in the registry, the one that begins first.
-        parts: of an ask; each is one member's.
+        members: names in the registry, the leader first.
+        patience: measurements without progress after which the leader has stalled.
+        progress: a new best counts as such if it is faster by this share.
+        parts: of an ask then; each is one member's.
         window: latest measurements that credit is taken from.
         sharpness: a proposal's credit is the best latency over its own, to this power.
         exploration: weight of the bonus of members that were tried little.
     """
 
-    members: tuple[str, ...] = ("genetic", "droplet", "annealing")
+    members: tuple[str, ...] = ("droplet", "genetic", "annealing")
+    patience: int = 24
+    progress: float = 0.01
     parts: int = 2
     window: int = 500
     sharpness: float = 8.0
@@ -50,11 +56,12 @@ class PortfolioSearcher(Searcher):
         from tunesmith.search.registry import make_searcher  # not above: the registry knows this class
 
         self.space, self.options = space, options
-        seeds = np.random.SeedSequence(seed).generate_state(len(options.members))
+        seeds = [seed, *np.random.SeedSequence(seed).generate_state(len(options.members) - 1)]
         self._members = [make_searcher(name, space, int(s)) for name, s in zip(options.members, seeds, strict=True)]
         self._open: dict[Candidate, int | None] = {}  # proposed and not told; whose it is
         self._credits: list[tuple[int, float]] = []  # member and credit, oldest first
         self._best = math.inf
+        self._idle = 0  # measurements since there was progress
 
     def ask(
         self, n: int, pending: Collection[Candidate] = (), score: Score | None = None, prior: Prior | None = None
@@ -62,11 +69,12 @@ class PortfolioSearcher(Searcher):
         """Up to ``n`` new candidates, see :class:`tunesmith.search.base.Searcher`."""
         # What the prior constructs, and keeps for the next ask, is the first one's business and no member's merit.
         constructed = prior is not None and not math.isfinite(self._best)
-        part = n if constructed else math.ceil(n / self.options.parts)
+        leads = constructed or self._idle < self.options.patience
+        part = n if leads else math.ceil(n / self.options.parts)
         found: list[Candidate] = []
         left = list(range(len(self._members)))
         while len(found) < n and left:
-            member = left[0] if constructed else max(left, key=self._worth)
+            member = left[0] if leads else max(left, key=self._worth)
             wanted = min(part, n - len(found))
             asked = self._members[member].ask(wanted, [*pending, *self._open], score, prior)
             self._open.update(dict.fromkeys(asked, None if constructed else member))
@@ -76,7 +84,7 @@ class PortfolioSearcher(Searcher):
         return found
 
     def suggest(self, candidates: Sequence[Candidate]) -> None:
-        """The member that begins first has them, see :class:`tunesmith.search.base.Searcher`."""
+        """The leader has them, see :class:`tunesmith.search.base.Searcher`."""
         self._members[0].suggest(candidates)
 
     def _worth(self, member: int) -> float:
@@ -92,7 +100,9 @@ class PortfolioSearcher(Searcher):
         """Credit whoever proposed them, and let every member learn."""
         known = self.space.known([m.candidate for m in measurements])
         mine = [m for m, is_point in zip(measurements, known, strict=True) if is_point]
-        self._best = min([self._best, *(m.latency for m in mine)])
+        for m in mine:
+            self._idle = 0 if m.latency < (1.0 - self.options.progress) * self._best else self._idle + 1
+            self._best = min(self._best, m.latency)
         for m in mine:
             member = self._open.pop(m.candidate, None)
             if member is not None:
@@ -119,7 +129,7 @@ class PortfolioSearcher(Searcher):
                        for state in states],
             "open": [[c.to_json(), member] for c, member in self._open.items()],
             "credits": [[member, credit] for member, credit in self._credits],
-            "best": self._best if math.isfinite(self._best) else None,
+            "best": self._best if math.isfinite(self._best) else None, "idle": self._idle,
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -135,6 +145,7 @@ class PortfolioSearcher(Searcher):
         self._open = {Candidate.from_json(c): member for c, member in state["open"]}
         self._credits = [(int(member), float(credit)) for member, credit in state["credits"]]
         self._best = math.inf if state["best"] is None else float(state["best"])
+        self._idle = int(state["idle"])
 
 
 def area(credit: Floats) -> float:
