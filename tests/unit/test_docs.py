@@ -159,6 +159,29 @@ def test_every_searcher_is_explained() -> None:
     assert len(heads) == len(set(heads))
 
 
+def latencies(page: str) -> dict[str, dict[str, str]]:
+    """Milliseconds by model and runtime, as the section of ``bench models`` has them."""
+    section = text(page).partition("<!-- bench:models -->")[2].partition("<!-- /bench:models -->")[0]
+    found: dict[str, dict[str, str]] = {}
+    for model, runtime, latency in re.findall(r"^\| (\w+) \| (\w+) \| ([\d.]+) \|", section, re.MULTILINE):
+        found.setdefault(model, {})[runtime] = latency
+    return found
+
+
+def test_the_readme_has_the_figures_of_the_tables() -> None:
+    section = text("README.md").partition("## How fast")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (\w+) \| (.*) \|$", section, re.MULTILINE)[1:]
+    pages = [latencies(page) for page in ("docs/benchmarks.md", "docs/other-machines/xeon.md")]
+    assert [model for model, _ in rows] == list(pages[0])
+    assert len(rows) >= 6
+    for model, cells in rows:
+        told = cells.split(" | ")
+        for page, (other, ours) in zip(pages, (told[:2], told[2:]), strict=True):
+            latency, best = other.rstrip(")").split(" (")
+            others = [float(value) for key, value in page[model].items() if key not in ("untuned", "tunesmith")]
+            assert (latency, float(latency), ours) == (page[model][best], min(others), page[model]["tunesmith"])
+
+
 def test_decisions_are_numbered_without_gaps() -> None:
     files = sorted((DOCS / "decisions").glob("*.md"))
     assert [int(file.name[:4]) for file in files] == list(range(1, len(files) + 1))
