@@ -67,7 +67,8 @@ test: venv $(VENV)/.test
 	$(PY) -m tools.browser
 	@$(MAKE) --no-print-directory lint
 	@status=0; $(PY) -m pytest -m parallel --numprocesses logical --maxprocesses 8 --dist loadfile || status=1; \
-	  $(PY) -m pytest -m "not parallel" --numprocesses 2 --dist loadfile || status=1; exit $$status
+	  $(PY) -m pytest -m pair --numprocesses 2 --dist loadfile || status=1; \
+	  $(PY) -m pytest -m "not parallel and not pair" || status=1; exit $$status
 
 clean:
 	rm -rf $(VENV) build dist

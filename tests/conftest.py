@@ -13,15 +13,16 @@ from sqlalchemy import Engine
 from db.engine import Sessions, create_engine, session_factory
 
 TESTS = Path(__file__).parent
-PARALLEL = ("unit", "conformance")
-"""Folders whose tests may all run beside others."""
+FOLDERS = {"unit": "parallel", "conformance": "parallel", "e2e": "pair"}
+"""Marks of all tests of a folder: what may run beside them."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by their folders."""
     for item in items:
-        if item.path.relative_to(TESTS).parts[0] in PARALLEL:
-            item.add_marker("parallel")
+        mark = FOLDERS.get(item.path.relative_to(TESTS).parts[0])
+        if mark:
+            item.add_marker(mark)
 
 
 @pytest.fixture(scope="session")

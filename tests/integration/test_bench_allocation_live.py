@@ -17,6 +17,8 @@ from benchmarks.models import tuning
 from benchmarks.models.tuning import Point, Tuned
 from tunesmith.preparation import PLAIN
 
+pytestmark = pytest.mark.pair
+
 
 @pytest.fixture
 def model(tmp_path):

@@ -26,6 +26,7 @@ from workers.peers import onnxruntime
 from workers.peers.comparison import TVM_PEER, Peer, Result, check_outputs, take_turns, write_inputs
 from workers.tvm_backend.deploy import LocalModel, local_target
 
+pytestmark = pytest.mark.pair
 PROBE = Path(__file__).parents[1] / "helpers" / "metaschedule_probe.py"
 
 

@@ -25,6 +25,7 @@ from workers.peers import onnxruntime
 from workers.tvm_backend.arguments import random_array
 from workers.tvm_backend.deploy import LocalModel, local_target
 
+pytestmark = pytest.mark.pair
 SPECS = ("gemm:8x16x32", "bmm:2x8x4x16", "dense:4x8x16", "conv2d:1x4x9x9,8x4x3x3,s2,p1", "depthwise:1x8x9x9,k3,s1,p1",
          "softmax:2x3x16", "layernorm:4x16")  # fmt: skip
 CONVOLUTION = "conv2d:1x16x8x8,16x16x3x3,s1,p1:float32"

@@ -19,6 +19,7 @@ import pytest
 from services.coordinator.broker import CeleryPublisher
 from tunesmith.messages import ProposeRound
 
+pytestmark = pytest.mark.pair
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("tvm", "xgboost", "lightgbm", "torch", "onnx", "workers")
 LOADED = f"""

@@ -37,6 +37,7 @@ from tunesmith.names import FEATURES
 from tunesmith.states import JobState, ModelState, RoundState, WorkState
 from workers.core.context import Context
 
+pytestmark = pytest.mark.pair
 ROOT = Path(__file__).resolve().parents[2]
 WITHIN = 90.0
 

@@ -15,6 +15,8 @@ import pytest
 from workers.tvm_backend import cuda_compiler
 from workers.tvm_backend.linking import COMPILERS, LINKERS
 
+pytestmark = pytest.mark.pair
+
 
 def test_nvrtc_builds_with_headers_of_its_own_version(tmp_path: Path) -> None:
     tools = tmp_path / "bin"

@@ -15,6 +15,7 @@ from process_probe import CHILD_ENV, gone
 from services.embedded.lock import NAME, data_dir_lock
 from tunesmith.errors import StackFailed
 
+pytestmark = pytest.mark.pair
 WAIT = 20.0
 
 
