@@ -33,7 +33,7 @@ pytestmark = pytest.mark.parallel
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "explanation" / "fast-math.md"
 TABLES = ROOT / "workers" / "tvm_backend" / "fast_math" / "tables.py"
-LIBRARY = re.compile(r"\b_?(?:expf?|logf?|erff?|tanhf?|powf?)\b")
+LIBRARY = re.compile(r"\b_?(?:expf?|logf?|erff?|tanhf?|powf?|sqrtf?)\b")
 PATTERNS = 1 << 20
 AVX512 = Target({"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 1})
 AVX2 = Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 1})
@@ -232,12 +232,30 @@ def test_a_reader_may_move_into_a_formula(loops: str) -> None:
     np.testing.assert_allclose(run(schedule.mod, values, (64, 64)), gate * np.tanh(gate) + gate, rtol=2e-6)
 
 
-@pytest.mark.parametrize("exponent", [2.0, 3.0, 4.0])
-def test_small_powers_are_products(exponent: float) -> None:
-    mod = with_fast_math(function(lambda x: tirx.pow(x, tirx.const(exponent, "float32")), 4096))
+def powers(exponent: float, size: int = 4096) -> tvm.IRModule:
+    return function(lambda x: tirx.pow(x, tirx.const(exponent, "float32")), size)
+
+
+@pytest.mark.parametrize("exponent", [0.25, 0.5, 0.75, 1.0, 1.25, 2.0, 2.75, 3.0, 3.5, 4.0, -0.5, -0.75, -2.0, -2.75])
+def test_powers_are_products_of_roots(exponent: float) -> None:
+    mod = with_fast_math(powers(exponent))
     assert "pow(" not in str(mod)
     x = np.random.default_rng(0).normal(0, 10, 4096).astype(np.float32)
+    x = x if exponent % 1 == 0 else np.abs(x)
     assert units(run(mod, x, x.shape), x.astype(np.float64) ** exponent).max() <= documented("pow")
+
+
+@pytest.mark.parametrize("exponent", [0.25, 0.5, 0.75, 1.5, 2.0, 3.0, -0.5, -0.75, -2.0])
+def test_powers_of_special_values(exponent: float) -> None:
+    x = np.array([0.0, 1.0, math.inf, math.nan, -1.0, *[4.0] * 11], np.float32)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(run(with_fast_math(powers(exponent, 16)), x, x.shape), x**np.float32(exponent))
+
+
+@pytest.mark.parametrize("target", [AVX512, AVX2, SSE, NEON], ids=["avx512", "avx2", "sse", "neon"])
+def test_powers_are_instructions(target: Target) -> None:
+    assert LIBRARY.search(assembly(vectorised(powers(0.75, 64)), target))
+    assert not LIBRARY.search(assembly(vectorised(with_fast_math(powers(0.75, 64))), target))
 
 
 def test_the_tables_are_what_the_fit_gives() -> None:
@@ -252,7 +270,7 @@ def test_other_types_stay(name: str, dtype: str) -> None:
 
 
 def test_functions_without_such_calls_keep_their_hash() -> None:
-    mod = function(lambda x: tirx.sqrt(x) * x + tirx.pow(x, tirx.const(2.5, "float32")), 64)
+    mod = function(lambda x: tirx.sqrt(x) * x + tirx.pow(x, tirx.const(2.2, "float32")), 64)
     assert tvm_ffi.structural_hash(with_fast_math(mod)) == tvm_ffi.structural_hash(mod)
 
 

@@ -1,4 +1,4 @@
-"""Functions of a real number as TIR expressions of additions, products, quotients, minima, casts and shifts alone.
+"""Functions of a real number as TIR expressions of arithmetic, square roots, minima, casts and shifts alone.
 
 Everything is float32. What appears several times is bound to a variable (``Let``): without it the argument of ``exp``
 would stand in its formula twenty times over, and kernels took twice as long to build.
@@ -8,6 +8,8 @@ Operands of minima and maxima stand in an order that lets NaN through: TVM lower
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -30,6 +32,9 @@ SMALLEST, SMALLEST_NORMAL = 2.0**-149, 2.0**-126
 SQRT_HALF_PATTERN = int(np.float32(0.5**0.5).view(np.int32))
 INFINITY_PATTERN = int(np.float32(np.inf).view(np.int32))
 NAN_PATTERN = int(np.float32(np.nan).view(np.int32))
+
+MOST_POWER = 4.0
+"""Largest exponent that is written out."""
 
 Formula = Callable[..., Any]
 
@@ -88,14 +93,30 @@ def log(x: Any) -> Any:
 
 
 def power(x: Any, exponent: Any) -> Any | None:
-    """x raised to a constant 2, 3 or 4, as products; None for any other exponent."""
+    """x raised to a constant multiple of a quarter from -4 to 4, by products and square roots; None for any other.
+
+    Square roots are instructions, and rounded correctly. x^-a is 1 / x^a.
+    """
     value = float(exponent.value) if isinstance(exponent, tirx.FloatImm) else 0.0
-    if value not in (2.0, 3.0, 4.0):
+    whole, quarters = divmod(round(4 * abs(value)), 4)
+    if not 0.0 < abs(value) <= MOST_POWER or abs(value) != whole + quarters / 4:
         return None
     bind = _Bindings()
     x = bind("x", x)
+    factors = _whole_power(bind, x, whole)
+    if quarters:
+        root = bind("root", tirx.sqrt(x))
+        factors += [root] * (quarters >= 2) + [tirx.sqrt(root)] * (quarters % 2)
+    product = functools.reduce(operator.mul, factors)
+    return bind.around(product if value > 0.0 else tirx.Div(_real(1.0), product))
+
+
+def _whole_power(bind: _Bindings, x: Any, whole: int) -> list[Any]:
+    """Factors of x raised to a number from 0 to 4."""
+    if whole < 2:
+        return [x] * whole
     square = bind("square", x * x)
-    return bind.around(square if value == 2.0 else square * (x if value == 3.0 else square))
+    return [square] + ([x] if whole == 3 else [square] * (whole == 4))
 
 
 FORMULAS: Mapping[str, Formula] = {
