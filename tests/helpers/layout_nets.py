@@ -111,6 +111,42 @@ def groups(net: Net) -> Outputs:
     return [net.conv(net.op("Relu", net.conv(net.conv("x", 24), 24, group=2)), 16)]
 
 
+def groups_of_blocks(net: Net) -> Outputs:
+    """Groups that fill blocks, and two and four of which do."""
+    y = net.op("Relu", net.conv(net.conv("x", 64), 64, group=2, strides=[2, 1]))
+    y = net.op("Relu", net.op("Add", net.conv(y, 64, group=16), y))
+    return [net.conv(net.conv(y, 128, 5, group=8), 16)]
+
+
+def up(net: Net, y: str, out: int, kernel: int, stride: int, **attributes: object) -> str:
+    """A transposed convolution with bias."""
+    weight = net.random(net.shapes[y][1], out, kernel, kernel)
+    return net.op("ConvTranspose", y, weight, net.random(out), strides=[stride] * 2, **attributes)
+
+
+def transposed(net: Net) -> Outputs:
+    """Doubled as in a U-Net, and as generators do it, with kernels that phases do not share out evenly."""
+    below = net.op("Relu", net.conv("x", 32, strides=[2, 2]))
+    y = net.conv(net.op("Concat", net.op("Relu", up(net, below, 16, 2, 2)), "x", axis=1), 16)
+    y = net.op("Relu", net.norm(up(net, y, 20, 4, 2, pads=[1] * 4)))
+    image = net.op("Tanh", up(net, y, 3, 3, 2, pads=[1] * 4, output_padding=[1, 1]))
+    return [image, up(net, y, 16, 5, 3, pads=[0, 2, 3, 1])]
+
+
+def one_row(net: Net) -> Outputs:
+    """A temporal network."""
+    def conv(y: str, out: int, kernel: int, group: int = 1, **attributes: object) -> str:
+        return net.op("Conv", y, net.random(out, net.shapes[y][1] // group, kernel), net.random(out), group=group,
+                      **attributes)  # fmt: skip
+
+    y = net.op("Relu", net.norm(conv("x", 32, 5, pads=[2, 2])))
+    y = net.op("Add", net.op("Relu", conv(y, 32, 3, pads=[2, 2], dilations=[2])), y)
+    y = net.op("MaxPool", conv(y, 32, 3, group=32, pads=[1, 1]), kernel_shape=[2], strides=[2])
+    y = net.op("Mul", net.op("AveragePool", y, kernel_shape=[3], pads=[1, 1]), net.constant(np.float32(0.5)))
+    wide = net.op("ConvTranspose", y, net.random(32, 16, 4), net.random(16), strides=[2], pads=[1, 1])
+    return [net.op("Softmax", wide, axis=1), net.op("ReduceMean", wide, axes=[2], keepdims=0)]
+
+
 def shuffled(net: Net) -> Outputs:
     y = net.op("Relu", net.conv("x", 24, 1, group=3))
     for _ in range(2):
@@ -156,11 +192,16 @@ CASES: list[tuple[Callable[[Net], Outputs], tuple[int, ...], int, tuple[int, int
     (both_ways, (1, 16, 6, 6), 3, (0, 2)),
     (groups, (1, 16, 6, 6), 2, (0, 2)),
     (shuffled, (1, 12, 6, 5), 1, (0, 1)),
+    (groups_of_blocks, (1, 32, 6, 5), 5, (0, 1)),
+    (transposed, (1, 16, 6, 8), 6, (0, 4)),
+    (one_row, (2, 20, 30), 4, (0, 1)),
     (products, (2, 7, 10), 2, (0, 0)),
     (regrouped_rows, (2, 7, 12), 3, (0, 0)),
 ]
 
-KINDS = ("conv", "depthwise", "group", "activation", "scale", "add", "concat", "pool", "gate", "transpose")
+KINDS = (
+    "conv", "depthwise", "group", "activation", "scale", "add", "concat", "pool", "gate", "transpose", "transposed",
+)
 
 
 @st.composite
@@ -185,6 +226,10 @@ def chains(draw: st.DrawFn) -> tuple[Net, str]:
             maps.append(net.depthwise(y, strides=[draw(st.integers(1, 2))] * 2))
         elif kind == "group" and net.shapes[y][1] % 4 == 0:
             maps.append(net.conv(y, draw(st.sampled_from([8, 20, 32])), draw(st.sampled_from([1, 1, 3])), group=4))
+        elif kind == "transposed" and size < 10:
+            stride = draw(st.integers(1, 3))
+            maps.append(up(net, y, draw(channels), draw(st.integers(1, 5)), stride,
+                           output_padding=[draw(st.integers(0, stride - 1))] * 2))
         elif kind == "transpose":
             maps.append(net.op("Transpose", y, perm=[0, 1, 3, 2]))
         elif kind == "activation":

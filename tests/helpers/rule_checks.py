@@ -22,7 +22,7 @@ from tvm import relax  # noqa: E402
 from workers.tvm_backend import importing, prepare, space, tasks, tir  # noqa: E402
 from workers.tvm_backend.candidates import Replayer  # noqa: E402
 from workers.tvm_backend.host import describe  # noqa: E402
-from workers.tvm_backend.layout.compute import LANES, conv2d_blocked, matmul_packed  # noqa: E402
+from workers.tvm_backend.layout.compute import LANES, conv2d_blocked, group_conv2d_blocked, matmul_packed  # noqa: E402
 from workers.tvm_backend.layout.winograd import conv2d_winograd  # noqa: E402
 from workers.tvm_backend.rules.base import Rule  # noqa: E402
 from workers.tvm_backend.rules.machine import machine_of  # noqa: E402
@@ -89,20 +89,22 @@ def dense_packed(rows: tuple[int, ...], panels: int, depth: int, activation: str
 
 def conv_blocked(image: tuple[int, int, int, int], outs: int, kernel: tuple[int, int], stride: tuple[int, int],
                  padding: tuple[int, int, int, int], dilation: tuple[int, int] = (1, 1), activation: str = "relu",
-                 residual: bool = False, inner: int = LANES) -> Extracted:
+                 residual: bool = False, inner: int = LANES, groups: int = 1) -> Extracted:
     """A convolution in blocked layout.
 
     Args:
         image: N, blocks of input channels, H, W.
         outs: blocks of output channels.
         inner: channels of an input block.
+        groups: of blocks.
     """
     n, blocks, height, width = image
+    convolve = conv2d_blocked if groups == 1 else group_conv2d_blocked
     high, wide = ((size + before + after - gap * (k - 1) - 1) // step + 1 for size, before, after, gap, k, step in zip(
         (height, width), padding[:2], padding[2:], dilation, kernel, stride, strict=True))
     return fused(
-        [(n, blocks, height, width, inner), (outs, blocks, *kernel, inner, LANES)],
-        lambda b, x, w: b.emit_te(conv2d_blocked, x, w, stride, padding, dilation),
+        [(n, blocks, height, width, inner), (outs, blocks // groups, *kernel, inner, LANES)],
+        lambda b, x, w: b.emit_te(convolve, x, w, stride, padding, dilation),
         (1, outs, 1, 1, LANES), activation, (n, outs, high, wide, LANES) if residual else None)
 
 

@@ -13,7 +13,8 @@ import torch
 from encoders import Encoder, save
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from layout_nets import CASES, Outputs, chains, residual, separable, shuffled
+from layout_nets import CASES, Outputs, chains, groups_of_blocks, residual, separable, shuffled
+from numpy.lib.stride_tricks import sliding_window_view
 from onnx import TensorProto, helper
 from small_nets import Array, Net, bare, by_onnxruntime, calls, run
 
@@ -28,6 +29,7 @@ import tvm  # noqa: E402
 from workers.tvm_backend import folding, importing, layout, prepare, tasks, tir  # noqa: E402
 from workers.tvm_backend.layout import packing  # noqa: E402
 from workers.tvm_backend.layout.compute import LANES  # noqa: E402
+from workers.tvm_backend.layout.transposed import Axis, phase_weight  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 
@@ -106,6 +108,49 @@ def test_packed_weights_hold_every_weight_and_zeros(outs: int, channels: int, in
     assert np.count_nonzero(packed) == weight.size
 
 
+@given(st.integers(1, 3), st.sampled_from([1, 2, 4]), st.sampled_from([16, 32]), st.sampled_from([16, 48]))
+def test_groups_that_are_joined_do_not_meet(sets: int, joined: int, outs: int, channels: int) -> None:
+    groups = sets * joined
+    weight = np.arange(1, 1 + sets * outs * channels // joined * 2, dtype=np.float32)
+    weight = weight.reshape(sets * outs, channels // joined, 1, 2)
+    packed = packing.group_weight(weight, groups, joined)
+    assert packed.shape == (sets * outs // LANES, channels // LANES, 1, 2, LANES, LANES)
+    assert np.count_nonzero(packed) == weight.size
+    for o, c in ((0, 0), (sets * outs - 1, weight.shape[1] - 1)):
+        within = o // (sets * outs // groups) % joined * weight.shape[1] + c
+        assert (packed[o // LANES, within // LANES, :, :, within % LANES, o % LANES] == weight[o, c]).all()
+
+
+@given(st.tuples(*[st.integers(1, 5)] * 2), st.tuples(*[st.integers(1, 6)] * 2), st.tuples(*[st.integers(1, 4)] * 2),
+       st.data())  # fmt: skip
+def test_phases_give_what_a_transposed_convolution_does(
+    size: tuple[int, int], kernel: tuple[int, int], stride: tuple[int, int], data: st.DataObject
+) -> None:
+    rng = np.random.default_rng(0)
+    x, weight = rng.normal(size=(2, *size)), rng.normal(size=(2, 3, *kernel))
+    extra = [data.draw(st.integers(0, s - 1)) for s in stride]
+    whole = [(n - 1) * s + k + more for n, s, k, more in zip(size, stride, kernel, extra, strict=True)]
+    full = np.zeros((3, *whole))
+    for i, j in np.ndindex(*size):
+        full[:, i * stride[0]:i * stride[0] + kernel[0], j * stride[1]:j * stride[1] + kernel[1]] += np.einsum(
+            "c,cokl->okl", x[:, i, j], weight)
+    start = [data.draw(st.integers(0, extent - 1)) for extent in whole]
+    stop = [data.draw(st.integers(first + 1, extent)) for first, extent in zip(start, whole, strict=True)]
+    axes = [Axis.of(n, e - b, k, s, b) for n, b, e, k, s in zip(size, start, stop, kernel, stride, strict=True)]
+    if axes[0] is None or axes[1] is None:
+        assert any((e - 1) // s < n - 1 for e, s, n in zip(stop, stride, size, strict=True)), "inputs without outputs"
+        return
+    rows, columns = axes
+    padded = np.pad(x, ((0, 0), (rows.before, rows.after), (columns.before, columns.after)))
+    windows = sliding_window_view(padded, (rows.taps, columns.taps), (1, 2))
+    found = np.einsum("cyxkl,ockl->oyx", windows, phase_weight(weight, rows, columns))
+    assert found.shape[1:] == (rows.steps, columns.steps)
+    split = found.reshape(*stride, 3, rows.steps, columns.steps).transpose(2, 3, 0, 4, 1)
+    ours = split.reshape(3, rows.steps * stride[0], -1)[:, rows.cut:, columns.cut:]
+    theirs = full[:, start[0]:stop[0], start[1]:stop[1]]
+    np.testing.assert_allclose(ours[:, :theirs.shape[1], :theirs.shape[2]], theirs, atol=1e-12)
+
+
 @given(st.integers(1, 200))
 def test_panels_divide_the_columns(columns: int) -> None:
     lanes = packing.panel_lanes(columns)
@@ -163,6 +208,9 @@ def test_families_and_fusion(tmp_path: Path) -> None:
     assert names["fused_conv2d_blocked_add_add_relu"] == "conv2d", "bias, residual and activation join the kernel"
     assert names["fused_depthwise_conv2d_blocked_add_maximum_minimum"] == "depthwise_conv2d"
     assert tasks.family("fused_matmul_packed3_add1", ()) == "matmul"
+    net = Net(1, 32, 6, 6)
+    found = tasks.extract_tasks(prepared(net.save(path, *groups_of_blocks(net))).module)
+    assert sum(task.workload.family == "group_conv2d" for task in found) == 3
 
 
 def test_bounds_are_folded_when_a_model_is_imported(tmp_path: Path) -> None:

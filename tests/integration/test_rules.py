@@ -101,6 +101,18 @@ def test_blocked_convolutions_of_any_shape(
     assert check(task) >= 2
 
 
+@FEW
+@given(st.integers(2, 3), st.integers(1, 2), st.integers(1, 2), st.tuples(st.integers(1, 2), st.integers(5, 9)),
+       st.integers(1, 3), st.integers(1, 2))  # fmt: skip
+def test_groups_of_blocks_of_any_shape(
+    groups: int, inputs: int, outputs: int, image: tuple[int, int], kernel: int, stride: int
+) -> None:
+    task = conv_blocked((image[0], groups * inputs, image[1], 7), groups * outputs, (kernel, 2), (stride, 1),
+                        (1, 0, 1, 0), groups=groups)  # fmt: skip
+    assert fits(BlockedConvolution(), task, here()) == 2
+    assert check(task) >= 2
+
+
 @pytest.mark.parametrize("spec", ["softmax:4x16x16", "layernorm:16x32", "depthwise:1x16x14x14,k3,s1,p1"])
 def test_what_is_no_contraction_is_left_to_others(spec: str) -> None:
     assert [fits(rule, operator(spec), here()) for rule in CONTRACTIONS] == [0, 0, 0, 0]
@@ -118,6 +130,7 @@ def test_only_what_is_element_by_element_is_folded(statements: str, sketches: bo
     lambda: operator("gemm:64x256x64"), lambda: dense_packed((8, 16), 4, 64), lambda: dense_packed((197,), 4, 64),
     lambda: conv_blocked((1, 2, 14, 14), 4, (3, 3), (1, 1), (1, 1, 1, 1), residual=True),
     lambda: conv_blocked((1, 2, 7, 7), 4, (1, 1), (1, 1), (0, 0, 0, 0)),
+    lambda: conv_blocked((1, 4, 7, 7), 4, (3, 3), (1, 1), (1, 1, 1, 1), groups=4),
     lambda: operator("conv2d:1x8x14x14,32x8x3x3,s1,p1"), lambda: operator("conv2d:1x8x16x16,32x8x1x1,s1,p0"),
 ])  # fmt: skip
 @pytest.mark.parametrize(("target", "fused"), [(AVX512, "zmm"), (AVX2, "ymm"), (NEON, ".4s")])

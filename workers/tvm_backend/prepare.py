@@ -8,7 +8,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,8 @@ from workers.tvm_backend.layout.winograd import conv2d_winograd
 from workers.tvm_backend.onnx_model import first_line
 
 log = logging.getLogger("tunesmith.prepare")
+
+Rewrite = Callable[[tvm.IRModule], tvm.IRModule]
 
 INLINE_BYTES = 1024
 """Constants up to this size stay in the module; larger ones become parameters."""
@@ -63,8 +65,7 @@ def prepare(mod: tvm.IRModule, preparation: Preparation = PLAIN) -> Prepared:
     """
     names = json.loads(str(mod["main"].attrs["input_names"]))
     try:
-        simple = _simplified(mod)
-        mod = _blocked(simple, preparation) if preparation.blocked else _lower(simple, preparation)
+        mod = _blocked(mod, preparation) if preparation.blocked else _lower(_simplified(mod), preparation)
     except Exception as error:
         # Legalisation raises whatever the operator's lowering raises.
         raise ModelRejected(f"TVM cannot lower the model: {first_line(error)}", field="file") from error
@@ -77,15 +78,16 @@ def prepare(mod: tvm.IRModule, preparation: Preparation = PLAIN) -> Prepared:
     return Prepared(tir.dump_module(mod), params, inputs, preparation)
 
 
-def _blocked(simple: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
+def _blocked(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
     packed = layout.Packed()
     try:
-        mod = _lower(_laid_out(simple, False, packed), preparation)
+        simple = _simplified(mod, (layout.widen, layout.phases))
+        made = _lower(_laid_out(simple, False, packed), preparation)
     except Exception:
         # Nobody should lose a model to what is meant to make it faster.
         log.warning("blocked layouts do not fit the model, it is prepared without them", exc_info=True)
-        return _lower(simple, dataclasses.replace(preparation, blocked=False))
-    return _with_winograd(mod, simple, preparation, packed) if preparation.winograd else mod
+        return _lower(_simplified(mod), dataclasses.replace(preparation, blocked=False))
+    return _with_winograd(made, simple, preparation, packed) if preparation.winograd else made
 
 
 def _with_winograd(
@@ -116,17 +118,22 @@ def _laid_out(simple: tvm.IRModule, winograd: bool, packed: layout.Packed) -> tv
     return tvm.transform.Sequential(passes)(simple)
 
 
-def _simplified(mod: tvm.IRModule) -> tvm.IRModule:
-    """What all preparations begin with: constants folded, operators of training taken apart."""
-    passes = [
-        transform.DeadCodeElimination(),
-        tvm.transform.module_pass(lambda module, _: folding.fold(module), opt_level=0, name="tunesmith.fold"),
-        transform.CanonicalizeBindings(),
-        transform.DeadCodeElimination(),
-        transform.DecomposeOpsForInference(),
-        transform.CanonicalizeBindings(),
-    ]
+def _simplified(mod: tvm.IRModule, rephrasings: Sequence[Rewrite] = ()) -> tvm.IRModule:
+    """What all preparations begin with: constants folded, operators of training taken apart.
+
+    Args:
+        rephrasings: put operators in terms of others, and leave more to fold.
+    """
+    passes = [transform.DeadCodeElimination()]
+    for rewrite in (folding.fold, *rephrasings, *((folding.fold,) if rephrasings else ())):
+        passes += [_pass(rewrite), transform.CanonicalizeBindings(), transform.DeadCodeElimination()]
+    passes += [transform.DecomposeOpsForInference(), transform.CanonicalizeBindings()]
     return tvm.transform.Sequential(passes)(mod)
+
+
+def _pass(rewrite: Rewrite) -> Any:
+    return tvm.transform.module_pass(
+        lambda module, _: rewrite(module), opt_level=0, name=f"tunesmith.{rewrite.__name__}")
 
 
 def _lower(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:

@@ -27,8 +27,8 @@ ANCHORS = (
 )
 """Operator names that give a fused function its character, the most telling first."""
 BLOCKED = (
-    ("depthwise_conv2d", "depthwise_conv2d"), ("conv2d_blocked", "conv2d"), ("conv2d_winograd", "conv2d"),
-    ("matmul_packed", "matmul"),
+    ("depthwise_conv2d", "depthwise_conv2d"), ("group_conv2d", "group_conv2d"), ("conv2d_blocked", "conv2d"),
+    ("conv2d_winograd", "conv2d"), ("matmul_packed", "matmul"),
 )
 """The families of the functions that blocked layouts bring, by what stands in their names."""
 SMALL_BYTES = 16 << 10

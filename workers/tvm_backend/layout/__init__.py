@@ -1,6 +1,8 @@
 """Layouts across a model's graph: feature maps in blocks of channels, weights packed once."""
 
+from workers.tvm_backend.layout.one_row import widen
 from workers.tvm_backend.layout.packing import Packed
 from workers.tvm_backend.layout.rewrite import block
+from workers.tvm_backend.layout.transposed import phases
 
-__all__ = ["Packed", "block"]
+__all__ = ["Packed", "block", "phases", "widen"]

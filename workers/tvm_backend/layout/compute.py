@@ -7,6 +7,7 @@ the blocks by their structure, not by name.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tvm import te, tirx
@@ -28,8 +29,31 @@ def conv2d_blocked(x: te.Tensor, w: te.Tensor, stride: tuple[int, int], padding:
     Returns:
         [N, OB, Y, X, co].
     """
-    n, blocks, height, width, inner = (int(d) for d in x.shape)
-    outs, _, kh, kw, _, lanes = (int(d) for d in w.shape)
+    return _convolved(x, w, stride, padding, dilation, lambda _, block: block, "conv2d_blocked")
+
+
+def group_conv2d_blocked(x: te.Tensor, w: te.Tensor, stride: tuple[int, int], padding: tuple[int, int, int, int],
+                         dilation: tuple[int, int]) -> te.Tensor:
+    """Convolution of groups of whole blocks.
+
+    Args:
+        x: [N, CB, H, W, LANES].
+        w: [OB, CB / groups, KH, KW, LANES, LANES].
+
+    Returns:
+        [N, OB, Y, X, LANES].
+    """
+    blocks = int(w.shape[1])
+    share = int(w.shape[0]) * blocks // int(x.shape[1])  # output blocks of a group
+    return _convolved(x, w, stride, padding, dilation, lambda out, block: out // share * blocks + block,
+                      "group_conv2d_blocked")
+
+
+def _convolved(x: te.Tensor, w: te.Tensor, stride: tuple[int, int], padding: tuple[int, int, int, int],
+               dilation: tuple[int, int], source_of: Callable[[Any, Any], Any], name: str) -> te.Tensor:
+    """``source_of`` gives the input block for an output block and the number of a block of weights."""
+    n, _, height, width, inner = (int(d) for d in x.shape)
+    outs, blocks, kh, kw, _, lanes = (int(d) for d in w.shape)
     source = padded(x, padding)
     out_h, out_w = _extent(height, kh, stride[0], padding[0::2], dilation[0]), \
         _extent(width, kw, stride[1], padding[1::2], dilation[1])
@@ -37,10 +61,11 @@ def conv2d_blocked(x: te.Tensor, w: te.Tensor, stride: tuple[int, int], padding:
                       ((blocks, "cb"), (kh, "ky"), (kw, "kx"), (inner, "ci")))
 
     def value(b: Any, o: Any, y: Any, c: Any, lane: Any) -> Any:
-        pixel = source[b, cb, y * stride[0] + ky * dilation[0], c * stride[1] + kx * dilation[1], ci]
+        row, column = y * stride[0] + ky * dilation[0], c * stride[1] + kx * dilation[1]
+        pixel = source[b, source_of(o, cb), row, column, ci]
         return te.sum(pixel * w[o, cb, ky, kx, ci, lane], axis=[cb, ky, kx, ci])
 
-    return te.compute((n, outs, out_h, out_w, lanes), value, name="conv2d_blocked")
+    return te.compute((n, outs, out_h, out_w, lanes), value, name=name)
 
 
 def depthwise_conv2d_blocked(x: te.Tensor, w: te.Tensor, stride: tuple[int, int], padding: tuple[int, int, int, int],

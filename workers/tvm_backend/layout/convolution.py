@@ -19,6 +19,8 @@ PLAIN = ("NCHW", "OIHW", "NCHW")
 """Layouts of input, weights and output."""
 FEWEST_OUTPUTS = LANES // 2
 """With fewer output channels more than half of each block would be zeros."""
+MOST_JOINED = 4
+"""Groups that a kernel computes together at most: this many times as many multiplications, most of them with zeros."""
 CONVERSION_MACS = 32
 """Multiplications whose saved time pays for the conversion of one element, in orders of magnitude: a kernel at 45 %
 of a core's 130 G a second rather than at 90 % loses 8 ps for each, and a conversion moves 8 bytes at 20 to 40 GB/s."""
@@ -29,11 +31,12 @@ class Convolution:
     """A convolution in NCHW that has a blocked kernel.
 
     Attributes:
-        weight: [O, C, KH, KW], or [C, 1, KH, KW] of a depthwise one.
+        weight: [O, C / groups, KH, KW], or [C, 1, KH, KW] of a depthwise one.
         source: [N, C, H, W] of its input.
         stride, dilation: of height and width.
         padding: top, left, bottom, right.
-        depthwise: each channel by itself.
+        groups: of channels that are convolved by themselves.
+        joined: how many groups a kernel computes together, so that blocks are filled.
         columns: of its result.
         macs: its multiplications.
     """
@@ -43,16 +46,27 @@ class Convolution:
     stride: tuple[int, int]
     padding: tuple[int, int, int, int]
     dilation: tuple[int, int]
-    depthwise: bool
+    groups: int
+    joined: int
     columns: int
     macs: int
+
+    @property
+    def depthwise(self) -> bool:
+        """Each channel by itself."""
+        return self.weight.shape[1] == 1 and self.groups == len(self.weight) == self.source[1] > 1
+
+    @property
+    def takes_blocks(self) -> bool:
+        """Whether it takes its input in blocks alone."""
+        return self.groups > 1
 
 
 def match(call: relax.Expr) -> Convolution | None:
     """A call as a convolution with a blocked kernel; None when it has none, or is something else.
 
-    These have: constant float32 weights, static shapes, and either one group and at least FEWEST_OUTPUTS outputs or as
-    many groups as inputs and outputs.
+    These have: constant float32 weights, static shapes, and either one group and at least FEWEST_OUTPUTS outputs, or as
+    many groups as inputs and outputs, or groups of which a few fill blocks.
     """
     if operator(call) != "relax.nn.conv2d" or not isinstance(call.args[0], relax.Var) \
             or not isinstance(call.args[1], tvm.ir.GenericConst):
@@ -61,12 +75,24 @@ def match(call: relax.Expr) -> Convolution | None:
     if source is None or out is None or shape(call.args[1]) is None or _layouts(attrs) != PLAIN:
         return None
     weight, groups = folding.constant_array(call.args[1]), int(attrs.groups)
-    depthwise = groups == source[1] == out[1] and groups > 1
-    if not depthwise and (groups != 1 or out[1] < FEWEST_OUTPUTS):
+    joined = 1 if groups == 1 or groups == source[1] == out[1] else _joined(weight, groups)
+    if joined is None or (groups == 1 and out[1] < FEWEST_OUTPUTS):
         return None
     top, left, bottom, right = (int(v) for v in attrs.padding)
     return Convolution(weight, source, _pair(attrs.strides), (top, left, bottom, right), _pair(attrs.dilation),
-                       depthwise, out[3], size(call) * weight[0].size)
+                       groups, joined, out[3], size(call) * weight[0].size)
+
+
+def _joined(weight: NDArray[Any], groups: int) -> int | None:
+    """The fewest groups that fill blocks of inputs and outputs together; None for too many, and for 1×1 kernels.
+
+    The weights between different groups of them are zeros, and multiplied as any others. See ``group_product``.
+    """
+    outs, channels = len(weight) // groups, weight.shape[1]
+    if weight.shape[2:] == (1, 1):
+        return None
+    return next((count for count in range(1, MOST_JOINED + 1)
+                 if groups % count == count * outs % LANES == count * channels % LANES == 0), None)
 
 
 def block(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:
@@ -79,6 +105,9 @@ def block(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None
     if found.depthwise:
         weight = values.packed.of(call.args[1], packing.depthwise_weight)
         return values.call(compute.depthwise_conv2d_blocked, values.blocked(data), weight, *options)
+    if found.groups > 1:
+        weight = values.packed.of(call.args[1], packing.group_weight, found.groups, found.joined)
+        return values.call(compute.group_conv2d_blocked, values.blocked(data), weight, *options)
     filled = found.source[1] % LANES == 0
     if values.is_blocked(data) and (filled or not values.is_plain(data)):
         source, inner = values.blocked(data), LANES
@@ -136,7 +165,7 @@ def group_product(values: Values, call: relax.Expr) -> relax.Expr | None:
 
 def _pays(values: Values, found: Convolution, var: relax.Var, data: relax.Var) -> bool:
     """Whether the faster kernel is worth the conversions that it causes, less those that a plain one would."""
-    into = size(data) if found.depthwise and not values.is_blocked(data) else 0
+    into = size(data) if found.takes_blocks and not values.is_blocked(data) else 0
     back = 0 if values.is_plain(data) else size(data)
     return found.macs >= CONVERSION_MACS * (into + values.outlook.leaving(var) - back)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import tvm
 from tvm import relax
@@ -38,6 +39,11 @@ def size(expr: relax.Expr) -> int:
     """Elements of a float32 tensor of static shape; 0 for anything else."""
     dims = shape(expr)
     return 0 if dims is None else math.prod(dims)
+
+
+def numbers(values: Any) -> tuple[int, ...]:
+    """An attribute of several numbers."""
+    return tuple(int(value) for value in values)
 
 
 def operands(expr: relax.Expr) -> list[relax.Var]:

@@ -40,6 +40,19 @@ def conv2d_weight(weight: Array, inner: int) -> Array:
     return np.transpose(full.reshape(outs // LANES, LANES, channels // inner, inner, kh, kw), (0, 2, 4, 5, 3, 1))
 
 
+def group_weight(weight: Array, groups: int, joined: int) -> Array:
+    """[O, C / groups, KH, KW] as [O / LANES, joined * C / groups / LANES, KH, KW, LANES, LANES].
+
+    The weights between groups that are joined are zeros.
+    """
+    outs, channels, kh, kw = weight.shape
+    split = weight.reshape(groups // joined, joined, outs // groups, channels, kh, kw)
+    full = np.zeros((groups // joined, joined, outs // groups, joined, channels, kh, kw), weight.dtype)
+    for at in range(joined):
+        full[:, at, :, at] = split[:, at]
+    return conv2d_weight(full.reshape(outs, joined * channels, kh, kw), LANES)
+
+
 def depthwise_weight(weight: Array) -> Array:
     """[C, 1, KH, KW] as [ceil(C / LANES), KH, KW, LANES]; zeros are added."""
     full = _filled(weight, 0, LANES, 0.0)

@@ -76,7 +76,7 @@ def _plain(values: Values, value: relax.Expr) -> relax.Expr:
 
 def _role(value: relax.Expr) -> Role:
     found = convolution.match(value)
-    if found is not None and not found.depthwise:
+    if found is not None and not found.takes_blocks:
         return Role.EITHER
     same = found is not None or not operator(value) or operator(value) in operators.RULES
     return Role.SAME if same else Role.PLAIN

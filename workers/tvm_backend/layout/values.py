@@ -12,7 +12,7 @@ from tvm import relax
 from workers.tvm_backend import folding
 from workers.tvm_backend.layout import compute, packing
 from workers.tvm_backend.layout.compute import LANES
-from workers.tvm_backend.layout.expressions import Shape, map_shape, shape, size
+from workers.tvm_backend.layout.expressions import Shape, map_shape, operator, shape, size
 from workers.tvm_backend.layout.outlook import Outlook
 
 
@@ -149,7 +149,14 @@ class Values:
         if value is not None and value.plain is None and _is_vector(map_shape(expr)):
             found = value.blocked
         found = self.reshaped(expr) if found is None else found
-        return found if shape(found) == dims else self.builder.emit(relax.op.reshape(found, dims))
+        return found if shape(found) == dims else self.builder.emit(relax.op.reshape(self._unshaped(found), dims))
+
+    def _unshaped(self, expr: relax.Expr) -> relax.Expr:
+        """What ``expr`` is another shape of: two reshapes in a row would be a copy, one is a view."""
+        bound = self.builder.lookup_binding(expr) if isinstance(expr, relax.Var) else None
+        if isinstance(bound, relax.Var):
+            return self._unshaped(bound)
+        return self._unshaped(bound.args[0]) if bound is not None and operator(bound) == "relax.reshape" else expr
 
     def unblocked(self, blocked: relax.Expr, dims: Shape) -> relax.Expr:
         """A blocked expression of the new function as [N, C, H, W]."""

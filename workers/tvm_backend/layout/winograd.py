@@ -50,7 +50,7 @@ def fits(conv: Convolution, blocked: bool) -> int | None:
     """
     outs, channels, *kernel = conv.weight.shape
     plain = conv.stride == (1, 1) and conv.dilation == (1, 1) and kernel == [TAPS, TAPS]
-    if not plain or conv.depthwise or str(conv.weight.dtype) != "float32" or channels < LANES or channels != \
+    if not plain or conv.groups > 1 or str(conv.weight.dtype) != "float32" or channels < LANES or channels != \
             conv.source[1]:
         return None
     if not blocked and channels % LANES:

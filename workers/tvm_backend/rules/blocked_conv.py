@@ -21,10 +21,11 @@ from workers.tvm_backend.rules.convolution import MOST_COLUMNS, TiledLoops, in_t
 from workers.tvm_backend.rules.epilogue import fold, foldable
 from workers.tvm_backend.rules.machine import Machine
 from workers.tvm_backend.rules.registers import Tile, accumulators, innermost, largest_divisor, tile
+from workers.tvm_backend.rules.stages import variables_of
 
 
 class BlockedConvolution(Rule):
-    """Applies to convolutions of one group in blocked layout, with any kernel, stride, dilation and padding.
+    """Applies to convolutions in blocked layout, with any kernel, stride, dilation and padding; groups fill blocks.
 
     Sketches: output channels outside, over the whole padded input; or bands of rows outside, each thread padding its
     own. Knobs: rows, columns, blocks and registers of a block in a tile, rows of a band, the kernel's columns that are
@@ -48,7 +49,9 @@ class BlockedConvolution(Rule):
 
 @dataclass(frozen=True)
 class BlockedConv:
-    """``Y[n, o, y, x, l] += X[n, c, f(y, ky), g(x, kx), i] * W[o, c, ky, kx, i, l]``.
+    """``Y[n, o, y, x, l] += X[n, h(o, c), f(y, ky), g(x, kx), i] * W[o, c, ky, kx, i, l]``.
+
+    h(o, c) is c where there is one group.
 
     Attributes:
         block: name.
@@ -108,7 +111,10 @@ def match(sch: Schedule, handle: Any) -> BlockedConv | None:
     _, c, ky, kx, i, lane = parts.axes
     if lane != last or {c, ky, kx, i} & set(parts.out):
         return None
-    if axes_of([parts.source.indices[at] for at in (0, 1, 4)], parts.variables) != [n, c, i]:
+    number, group, *_, inner = parts.source.indices
+    of_channels = [parts.variables[o], parts.variables[c]]
+    if axes_of([number, inner], parts.variables) != [n, i] or not all(
+            any(variable.same_as(own) for own in of_channels) for variable in variables_of(group)):
         return None
     block = sch.get(handle)
     extents = tuple(int(each.dom.extent) for each in block.iter_vars)
