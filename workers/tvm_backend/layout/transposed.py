@@ -100,6 +100,8 @@ class _Phases(PyExprMutator):  # type: ignore[misc]
 
     def _between(self, found: relax.Var, rows: Axis, columns: Axis, out: Shape) -> relax.Expr:
         """The phases put between one another and cut to the extents ``out``."""
+        if map_shape(found) == out:
+            return found
         emit = self.builder_.emit
         extents = out[0], rows.stride, columns.stride, out[1], rows.steps, columns.steps
         turned = emit(relax.op.permute_dims(emit(relax.op.reshape(found, extents)), [0, 3, 4, 1, 5, 2]))
