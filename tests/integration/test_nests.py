@@ -9,6 +9,7 @@ from tunesmith.analysis.nest import Kind
 from tunesmith.analysis.running import running
 from tunesmith.analysis.shape import Shape, values_of
 from tunesmith.operators import parse_operator
+from tunesmith.preparation import Preparation
 from tunesmith.search.genetic import GeneticSearcher
 from tunesmith.space.base import Batch
 from tunesmith.targets import Target
@@ -111,6 +112,15 @@ def test_a_packed_product_is_read_as_written() -> None:
         assert update.loops[-1].kind is Kind.VECTOR
         assert [loop.reduction for loop in update.loops] == [False] * 3 + [True] * 2 + [False] * 3
         assert [loop.kind for loop in update.loops[-3:]] == [Kind.UNROLLED, Kind.UNROLLED, Kind.VECTOR]
+
+
+def test_a_formula_is_all_of_its_arithmetic() -> None:
+    mod = importing.operator_module(parse_operator("softmax:4x16x32"))
+    (task,) = tasks.extract_tasks(prepare.prepare(mod, Preparation(fast_math=True)).module)
+    program = blocks.Program(Replayer(task.module, TARGET).fresh().mod["main"].body)
+    work = {block.name: block.operations for block in program.bare}
+    assert all(block.calls == 0 for block in program.bare)
+    assert work["T_softmax_exp"] > 15 > 2 > work["T_softmax_maxelem"], work
 
 
 def test_what_is_not_understood_has_no_nest(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -277,7 +277,8 @@ def _parts(value: Any) -> list[Any]:
         return [value.true_value, value.false_value]
     if kind in ("TensorLoad", "Var"):
         return []
-    return [getattr(value, name) for name in ("a", "b", "value") if isinstance(getattr(value, name, None), Object)]
+    names = ("a", "b", "value", "body")  # the last two of a formula with variables
+    return [getattr(value, name) for name in names if isinstance(getattr(value, name, None), Object)]
 
 
 def _count(value: Any) -> dict[str, int]:
