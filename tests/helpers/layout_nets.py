@@ -133,6 +133,21 @@ def transposed(net: Net) -> Outputs:
     return [image, up(net, y, 16, 5, 3, pads=[0, 2, 3, 1])]
 
 
+def resize(net: Net, y: str, *scales: float, **attributes: object) -> str:
+    """Rows and columns interpolated."""
+    return net.op("Resize", y, net.constant(np.zeros(0)), net.constant(np.array([1.0, 1.0, *scales])), **attributes)
+
+
+def resized(net: Net) -> Outputs:
+    """As a pyramid of features does it, as a segmentation does, and on the way out."""
+    y = net.conv("x", 20)
+    for mode in ("half_pixel", "asymmetric"):
+        y = net.conv(resize(net, y, 2, 3, mode="nearest", coordinate_transformation_mode=mode), 20, strides=[2, 3])
+    y = net.conv(resize(net, y, 1.5, 2, mode="linear", coordinate_transformation_mode="align_corners"), 16, 1)
+    whole = resize(net, net.op("Softmax", y, axis=3), 3, 2, mode="nearest", nearest_mode="round_prefer_ceil")
+    return [resize(net, y, 2, 2.5, mode="cubic"), whole]
+
+
 def one_row(net: Net) -> Outputs:
     """A temporal network."""
     def conv(y: str, out: int, kernel: int, group: int = 1, **attributes: object) -> str:
@@ -194,6 +209,7 @@ CASES: list[tuple[Callable[[Net], Outputs], tuple[int, ...], int, tuple[int, int
     (shuffled, (1, 12, 6, 5), 1, (0, 1)),
     (groups_of_blocks, (1, 32, 6, 5), 5, (0, 1)),
     (transposed, (1, 16, 6, 8), 6, (0, 4)),
+    (resized, (1, 16, 6, 4), 4, (0, 2)),
     (one_row, (2, 20, 30), 4, (0, 1)),
     (products, (2, 7, 10), 2, (0, 0)),
     (regrouped_rows, (2, 7, 12), 3, (0, 0)),
@@ -201,6 +217,7 @@ CASES: list[tuple[Callable[[Net], Outputs], tuple[int, ...], int, tuple[int, int
 
 KINDS = (
     "conv", "depthwise", "group", "activation", "scale", "add", "concat", "pool", "gate", "transpose", "transposed",
+    "resize",
 )
 
 
@@ -230,6 +247,9 @@ def chains(draw: st.DrawFn) -> tuple[Net, str]:
             stride = draw(st.integers(1, 3))
             maps.append(up(net, y, draw(channels), draw(st.integers(1, 5)), stride,
                            output_padding=[draw(st.integers(0, stride - 1))] * 2))
+        elif kind == "resize" and size < 10:
+            maps.append(resize(net, y, *draw(st.sampled_from([(2, 2), (1, 3), (1.5, 2)])), mode=draw(
+                st.sampled_from(["nearest", "linear"]))))
         elif kind == "transpose":
             maps.append(net.op("Transpose", y, perm=[0, 1, 3, 2]))
         elif kind == "activation":

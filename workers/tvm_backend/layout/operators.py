@@ -78,6 +78,44 @@ def _adaptive_pool(values: Values, var: relax.Var, call: relax.Call) -> relax.Ex
     return relax.op.nn.adaptive_avg_pool2d(values.blocked(call.args[0]), target, BLOCKED)
 
 
+def _resize(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:
+    """An interpolation: in blocks its coordinates are computed once for all channels of one."""
+    if not values.is_blocked(call.args[0]) or str(call.attrs.layout) != "NCHW":
+        return None
+    return _resized(values.blocked(call.args[0]), call, BLOCKED)
+
+
+def whole_resize(values: Values, call: relax.Expr) -> relax.Expr | None:
+    """An interpolation that stays plain and repeats rows and columns; None for anything else."""
+    if operator(call) != "relax.image.resize2d" or not _repeats(call):
+        return None
+    return _resized(values.plain(call.args[0]), call, str(call.attrs.layout))
+
+
+def _resized(data: relax.Expr, call: relax.Call, layout: str) -> relax.Expr:
+    """The interpolation of ``data``; integers divide where rows and columns are repeated."""
+    attrs = call.attrs
+    mode = ("asymmetric", "floor") if _repeats(call) else (
+        str(attrs.coordinate_transformation_mode), str(attrs.rounding_method))
+    return relax.op.image.resize2d(
+        data, call.args[1], tuple(float(v) for v in attrs.roi), layout, str(attrs.method), *mode,
+        float(attrs.cubic_alpha), int(attrs.cubic_exclude), float(attrs.extrapolation_value))
+
+
+def _repeats(call: relax.Call) -> bool:
+    """Whether each row and column is repeated a whole number of times, rounded from the middles of pixels.
+
+    Pixel i comes from (i + 1/2) / s - 1/2, which is less than half a pixel away from i // s, so it does not matter how
+    a half would be rounded.
+    """
+    attrs, before, after = call.attrs, map_shape(call.args[0]), map_shape(call)
+    if before is None or after is None or str(attrs.layout) != "NCHW" or str(attrs.method) != "nearest_neighbor":
+        return False
+    whole = after[2] % before[2] == after[3] % before[3] == 0
+    rounded = str(attrs.rounding_method).startswith("round")
+    return whole and rounded and str(attrs.coordinate_transformation_mode) == "half_pixel"
+
+
 def _reduce(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:
     """A reduction over rows and columns; without them the result is plain."""
     data, axes = call.args[0], call.attrs.axis
@@ -165,5 +203,6 @@ RULES: Mapping[str, Rule] = {
     "relax.nn.avg_pool2d": _avg_pool,
     "relax.nn.adaptive_avg_pool2d": _adaptive_pool,
     "relax.concat": _concat,
+    "relax.image.resize2d": _resize,
 }
 """The rule of each operator."""

@@ -12,6 +12,9 @@ from workers.tvm_backend.layout.packing import Packed
 from workers.tvm_backend.layout.simplify import simplified
 from workers.tvm_backend.layout.values import Values
 
+PLAIN_FORMS = (convolution.pack_matmul, convolution.group_product, convolution.depthwise_rows, operators.whole_resize)
+"""Better forms of operators whose results stay plain."""
+
 
 def block(mod: tvm.IRModule, winograd: bool = False, packed: Packed | None = None) -> tvm.IRModule:
     """Rewrite ``main`` so that feature maps stay in blocks of channels from one convolution to the next.
@@ -67,10 +70,10 @@ def _plain(values: Values, value: relax.Expr) -> relax.Expr:
         return relax.TupleGetItem(values.plain(value.tuple_value), value.index)
     if not isinstance(value, relax.Call):
         return value
-    for product in (convolution.pack_matmul, convolution.group_product, convolution.depthwise_rows):
-        packed = product(values, value)
-        if packed is not None:
-            return packed
+    for form in PLAIN_FORMS:
+        made = form(values, value)
+        if made is not None:
+            return made
     return relax.Call(value.op, [values.plain(arg) for arg in value.args], value.attrs, value.ty_args)
 
 
