@@ -133,6 +133,27 @@ def transposed(net: Net) -> Outputs:
     return [image, up(net, y, 16, 5, 3, pads=[0, 2, 3, 1])]
 
 
+def pad(net: Net, y: str, *widths: int, value: float = 0.0, **attributes: object) -> str:
+    """Before and then after each axis."""
+    return net.op("Pad", y, net.constant(np.array(widths)), net.constant(np.float32(value)), **attributes)
+
+
+def padded(net: Net) -> Outputs:
+    """As other frameworks pad, and in ways that a convolution cannot."""
+    none = [0] * 4
+    y = net.op("Relu", net.conv(pad(net, "x", 0, 0, 1, 0, 0, 0, 2, 1), 16, pads=none, strides=[2, 2]))
+    wide = pad(net, y, 0, 0, 1, 1, 0, 0, 1, 1)
+    y = net.op("Add", net.depthwise(wide, pads=none), net.conv(wide, 16, pads=none))
+    odd = [pad(net, y, 0, 0, 1, 1, 0, 0, 1, 1, value=0.5), pad(net, y, 0, 0, 1, 1, 0, 0, 1, 1, mode="reflect"),
+           pad(net, y, 0, 0, -1, 1, 0, 0, 1, 1), pad(net, y, 0, 1, 0, 0, 0, 2, 0, 0)]  # fmt: skip
+    return [net.conv(each, 8, pads=none) for each in odd]
+
+
+def causal(net: Net) -> Outputs:
+    y = net.op("Relu", net.op("Conv", pad(net, "x", 0, 0, 4, 0, 0, 0), net.random(32, 20, 3), dilations=[2]))
+    return [net.op("Conv", pad(net, y, 0, 0, 2, 0, 0, 0), net.random(16, 32, 3))]
+
+
 def resize(net: Net, y: str, *scales: float, **attributes: object) -> str:
     """Rows and columns interpolated."""
     return net.op("Resize", y, net.constant(np.zeros(0)), net.constant(np.array([1.0, 1.0, *scales])), **attributes)
@@ -210,6 +231,8 @@ CASES: list[tuple[Callable[[Net], Outputs], tuple[int, ...], int, tuple[int, int
     (groups_of_blocks, (1, 32, 6, 5), 5, (0, 1)),
     (transposed, (1, 16, 6, 8), 6, (0, 4)),
     (resized, (1, 16, 6, 4), 4, (0, 2)),
+    (padded, (1, 16, 8, 8), 7, (0, 5)),
+    (causal, (1, 20, 12), 2, (0, 1)),
     (one_row, (2, 20, 30), 4, (0, 1)),
     (products, (2, 7, 10), 2, (0, 0)),
     (regrouped_rows, (2, 7, 12), 3, (0, 0)),

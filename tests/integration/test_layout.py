@@ -13,7 +13,7 @@ import torch
 from encoders import Encoder, save
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from layout_nets import CASES, Outputs, chains, groups_of_blocks, residual, separable, shuffled
+from layout_nets import CASES, Outputs, causal, chains, groups_of_blocks, padded, residual, separable, shuffled
 from numpy.lib.stride_tricks import sliding_window_view
 from onnx import TensorProto, helper
 from small_nets import Array, Net, bare, by_onnxruntime, calls, run
@@ -77,6 +77,15 @@ def test_groups_are_products_with_their_epilogues(tmp_path: Path) -> None:
     assert families["fused_group_matmul_add_relu"] == "batch_matmul"
     assert found["fused_group_matmul_add_add_relu"] == 2, found
     assert found["group_matmul"] + found["fused_group_matmul_add"] == 1, found
+
+
+@pytest.mark.parametrize(("network", "extents", "kept"), [(causal, (1, 20, 12), 0), (padded, (1, 16, 8, 8), 4)])
+def test_zeros_around_a_map_are_the_convolutions_own(
+    tmp_path: Path, network: Callable[[Net], Outputs], extents: tuple[int, ...], kept: int
+) -> None:
+    net = Net(*extents)
+    found = calls(prepared(net.save(tmp_path / "model.onnx", *network(net))).module)
+    assert sum(count for name, count in found.items() if "pad" in name) == kept, found
 
 
 def test_bounds_of_an_old_operator_set(tmp_path: Path) -> None:
