@@ -154,6 +154,16 @@ def causal(net: Net) -> Outputs:
     return [net.op("Conv", pad(net, y, 0, 0, 2, 0, 0, 0), net.random(16, 32, 3))]
 
 
+def halves(net: Net) -> Outputs:
+    """Channels that go different ways, in whole blocks and not."""
+    y = net.op("PRelu", net.conv("x", 40), net.random(40, 1, 1))
+    first, last = ([net.constant(np.array([number])) for number in numbers] for numbers in ([0, 16, 1], [16, 999, -3]))
+    kept, rest = net.op("Slice", y, *first), net.op("Slice", y, *last)
+    y = net.op("Concat", kept, net.op("PRelu", net.conv(rest, 24), net.constant(np.full((1, 1, 1), 0.2))), axis=1)
+    odd = net.op("Slice", y, *(net.constant(np.array([number])) for number in (8, 40, 1)))
+    return [net.conv(y, 16), net.conv(odd, 16), net.op("Slice", y, *(net.constant(np.array([n])) for n in (1, 5, 2)))]
+
+
 def resize(net: Net, y: str, *scales: float, **attributes: object) -> str:
     """Rows and columns interpolated."""
     return net.op("Resize", y, net.constant(np.zeros(0)), net.constant(np.array([1.0, 1.0, *scales])), **attributes)
@@ -233,6 +243,7 @@ CASES: list[tuple[Callable[[Net], Outputs], tuple[int, ...], int, tuple[int, int
     (resized, (1, 16, 6, 4), 4, (0, 2)),
     (padded, (1, 16, 8, 8), 7, (0, 5)),
     (causal, (1, 20, 12), 2, (0, 1)),
+    (halves, (1, 16, 6, 5), 4, (0, 3)),
     (one_row, (2, 20, 30), 4, (0, 1)),
     (products, (2, 7, 10), 2, (0, 0)),
     (regrouped_rows, (2, 7, 12), 3, (0, 0)),

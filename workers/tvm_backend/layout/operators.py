@@ -78,6 +78,34 @@ def _adaptive_pool(values: Values, var: relax.Var, call: relax.Call) -> relax.Ex
     return relax.op.nn.adaptive_avg_pool2d(values.blocked(call.args[0]), target, BLOCKED)
 
 
+def _prelu(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:
+    """A rectifier with slopes of its own for negative values."""
+    slopes, dims = call.args[1], map_shape(var)
+    if dims is None or not values.is_blocked(call.args[0]) or not isinstance(slopes, tvm.ir.GenericConst):
+        return None
+    array = folding.constant_array(slopes).reshape(1, -1, 1, 1)
+    if array.size > 1 and int(call.attrs.axis) % 4 != 1:
+        return None
+    slope = relax.const(float(array.item()), "float32") if array.size == 1 else \
+        folding.to_constant(packing.feature_map(array))
+    data, zero, emit = values.blocked(call.args[0]), relax.const(0.0, "float32"), values.builder.emit
+    negative = emit(relax.op.multiply(emit(relax.op.minimum(data, zero)), slope))
+    return relax.op.add(emit(relax.op.maximum(data, zero)), negative)
+
+
+def _slice(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:
+    """Whole blocks of channels, or those up to the last channel."""
+    data, dims, source = call.args[0], map_shape(var), map_shape(call.args[0])
+    axes, begins, _, *strides = ([int(field) for field in each.fields] for each in call.args[1:])
+    if dims is None or source is None or not values.is_blocked(data) or axes != [1] or strides not in ([], [[1]]):
+        return None
+    first = begins[0] % source[1]
+    last = first + dims[1]
+    if first % LANES or (last % LANES and last != source[1]):
+        return None
+    return relax.op.strided_slice(values.blocked(data), [1], [first // LANES], [-(-last // LANES)])
+
+
 def _resize(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:
     """An interpolation: in blocks its coordinates are computed once for all channels of one."""
     if not values.is_blocked(call.args[0]) or str(call.attrs.layout) != "NCHW":
@@ -204,5 +232,7 @@ RULES: Mapping[str, Rule] = {
     "relax.nn.adaptive_avg_pool2d": _adaptive_pool,
     "relax.concat": _concat,
     "relax.image.resize2d": _resize,
+    "relax.nn.prelu": _prelu,
+    "relax.strided_slice": _slice,
 }
 """The rule of each operator."""

@@ -1,4 +1,4 @@
-"""What TVM's importers leave in a function that no layout could pass: bounds lowered too early, and dropouts."""
+"""What importers leave in a function that no layout could pass: bounds lowered too early, dropouts, tuples of parts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ def simplified(module: tvm.IRModule, bindings: list[Binding], outputs: relax.Exp
     """The bindings that ``outputs`` need.
 
     Functions that bound a feature map by a constant, as which ``Clip`` is imported, become ``maximum`` or ``minimum``,
-    and dropouts, which do nothing when a model is used, the values that they take.
+    dropouts, which do nothing when a model is used, the values that they take, and the parts into which the channels of
+    a feature map are split, slices.
 
     Args:
         module: has the functions that are called.
@@ -23,7 +24,7 @@ def simplified(module: tvm.IRModule, bindings: list[Binding], outputs: relax.Exp
     """
     bound: dict[relax.Var, relax.Expr] = {}
     for var, value in bindings:
-        bound[var] = _without_dropout(bound, _bound_of(module, value))
+        bound[var] = _field(bound, _bound_of(module, value))
     live, kept = set(operands(outputs)), []
     for var, value in reversed(bound.items()):
         if var in live:
@@ -32,12 +33,19 @@ def simplified(module: tvm.IRModule, bindings: list[Binding], outputs: relax.Exp
     return kept[::-1]
 
 
-def _without_dropout(bound: dict[relax.Var, relax.Expr], value: relax.Expr) -> relax.Expr:
-    if isinstance(value, relax.TupleGetItem) and value.index == 0:
-        source = bound.get(value.tuple_value)
-        if source is not None and operator(source) == "relax.nn.dropout":
-            return source.args[0]
-    return value
+def _field(bound: dict[relax.Var, relax.Expr], value: relax.Expr) -> relax.Expr:
+    """What is taken from a dropout or a split, without them."""
+    source = bound.get(value.tuple_value) if isinstance(value, relax.TupleGetItem) else None
+    if source is None:
+        return value
+    if operator(source) == "relax.nn.dropout" and value.index == 0:
+        return source.args[0]
+    whole = map_shape(source.args[0]) if operator(source) == "relax.split" else None
+    if whole is None or int(source.attrs.axis) % 4 != 1:
+        return value
+    sizes = [int(part.shape.values[1]) for part in value.tuple_value.ty.fields]
+    first = sum(sizes[:value.index])
+    return relax.op.strided_slice(source.args[0], [1], [first], [first + sizes[value.index]])
 
 
 def _bound_of(module: tvm.IRModule, value: relax.Expr) -> relax.Expr:
