@@ -20,13 +20,14 @@ from small_nets import Array, Net, bare, by_onnxruntime, calls, run
 
 from tunesmith.operators import parse_operator
 from tunesmith.preparation import PLAIN, Preparation
+from tunesmith.targets import Target
 from workers.tvm_backend.warm import warm
 
 warm("llvm")
 
 import tvm  # noqa: E402
 
-from workers.tvm_backend import folding, importing, layout, prepare, tasks, tir  # noqa: E402
+from workers.tvm_backend import folding, importing, layout, prepare, space, tasks, tir  # noqa: E402
 from workers.tvm_backend.layout import packing  # noqa: E402
 from workers.tvm_backend.layout.compute import LANES  # noqa: E402
 from workers.tvm_backend.layout.transposed import Axis, phase_weight  # noqa: E402
@@ -269,6 +270,24 @@ def test_a_model_of_torch(tmp_path: Path) -> None:
     assert conversions(made) == (0, 2), found
     with torch.no_grad():
         close(run(made, x.numpy()), [out.numpy() for out in net(x)])
+
+
+@pytest.mark.parametrize(("norm", "shape"), [
+    (torch.nn.GroupNorm(4, 20), (2, 20, 5, 7)), (torch.nn.GroupNorm(3, 12), (1, 12, 9)),
+    (torch.nn.InstanceNorm2d(8, affine=True), (1, 8, 6, 6)), (torch.nn.InstanceNorm2d(8, affine=True), (3, 8, 6, 6)),
+])  # fmt: skip
+def test_groups_are_normalised_as_rows(tmp_path: Path, norm: torch.nn.Module, shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    for weight in norm.parameters():
+        torch.nn.init.normal_(weight)
+    net, x = torch.nn.Sequential(norm, torch.nn.ReLU()).eval(), 3.0 * torch.randn(shape) + 7.0
+    save(net, (x,), tmp_path / "net.pt2")
+    made = prepare.prepare(importing.import_model(tmp_path / "net.pt2", "pt2"), BLOCKED)
+    (task,) = [task for task in tasks.extract_tasks(made.module) if "norm" in task.workload.name]
+    target = Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2})
+    assert any(not body.postprocs for body in space.generate(task.module, target)), "a rule of our own fits"
+    with torch.no_grad():
+        close(run(made, x.numpy()), [net(x).numpy()])
 
 
 def test_a_chain_of_concatenations_is_stored_once(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ EVALUATE: Mapping[str, Callable[[relax.Call, list[Array]], Array]] = {
     "relax.expand_dims": lambda call, args: _result(call, args[0]),
     "relax.squeeze": lambda call, args: _result(call, args[0]),
     "relax.permute_dims": lambda call, args: np.transpose(args[0], _axes(call.attrs.axes)),
+    "relax.tile": lambda call, args: np.tile(args[0], _axes(call.attrs.repeats) or ()),
     "relax.full": lambda call, args: np.broadcast_to(args[0], _shape(call)),
     "relax.sqrt": lambda call, args: np.sqrt(args[0]),
     "relax.add": lambda call, args: args[0] + args[1],

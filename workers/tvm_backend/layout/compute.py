@@ -164,6 +164,34 @@ def group_matmul(w: te.Tensor, x: te.Tensor) -> te.Tensor:
                       name="group_matmul")
 
 
+def group_norm(x: te.Tensor, gamma: te.Tensor, beta: te.Tensor, epsilon: float) -> te.Tensor:
+    """Each group with mean 0 and variance 1, then scaled and shifted (Wu and He, "Group normalization", 2018).
+
+    Args:
+        x: [N, G, C, M].
+        gamma, beta: [G, C].
+
+    Returns:
+        [N, G, C, M].
+    """
+    n, groups, channels, size = (int(d) for d in x.shape)
+    share = tirx.const(1.0 / (channels * size), x.dtype)
+
+    def reduced(name: str, value: Any) -> te.Tensor:
+        c, m = te.reduce_axis((0, channels), "c"), te.reduce_axis((0, size), "m")
+        return te.compute((n, groups), lambda b, g: te.sum(value(b, g, c, m), axis=[c, m]), name=name)
+
+    total = reduced("group_sum", lambda b, g, c, m: x[b, g, c, m])
+
+    def distance(b: Any, g: Any, c: Any, m: Any) -> Any:
+        return x[b, g, c, m] - total[b, g] * share
+
+    squares = reduced("group_squares", lambda *at: distance(*at) * distance(*at))
+    return te.compute(
+        (n, groups, channels, size), lambda b, g, c, m: distance(b, g, c, m) * tirx.rsqrt(
+            squares[b, g] * share + tirx.const(epsilon, x.dtype)) * gamma[g, c] + beta[g, c], name="group_norm")
+
+
 def to_blocked(x: te.Tensor, lanes: int = LANES) -> te.Tensor:
     """[N, C, H, W] in blocks of channels; zeros beyond C."""
     n, channels, height, width = (int(d) for d in x.shape)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from workers.tvm_backend.layout import convolution, operators, reshapes
+from workers.tvm_backend.layout import convolution, norms, operators, reshapes
 from workers.tvm_backend.layout.expressions import Binding, operator
 from workers.tvm_backend.layout.outlook import Outlook, Role
 from workers.tvm_backend.layout.packing import Packed
 from workers.tvm_backend.layout.simplify import simplified
 from workers.tvm_backend.layout.values import Values
 
-PLAIN_FORMS = (convolution.pack_matmul, convolution.group_product, convolution.depthwise_rows, operators.whole_resize)
+PLAIN_FORMS = (convolution.pack_matmul, convolution.group_product, convolution.depthwise_rows, operators.whole_resize,
+               norms.group_rows)  # fmt: skip
 """Better forms of operators whose results stay plain."""
 
 
