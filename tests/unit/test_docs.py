@@ -110,7 +110,7 @@ def words(line: str) -> list[str]:
 def test_commands_in_the_docs_exist(page: str, line: str) -> None:
     parts = words(line)
     parts = parts[parts.index("tunesmith") :]
-    path = next((" ".join(parts[:n]) for n in (3, 2) if " ".join(parts[:n]) in command_tree()), None)
+    path = next((" ".join(parts[:n]) for n in (4, 3, 2) if " ".join(parts[:n]) in command_tree()), None)
     assert path is not None, line
     options = {option for p in command_tree()[path].params for option in [*p.opts, *p.secondary_opts]}
     given = [word.split("=")[0] for word in parts if word.startswith("-")]
