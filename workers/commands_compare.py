@@ -12,6 +12,7 @@ import typer
 from tunesmith.cli.checks import check_model, parse_inputs
 from tunesmith.cli.output import emit, seconds, table, times
 from tunesmith.errors import InvalidInput, MeasurementFailed
+from tunesmith.measuring.agreement import TOLERANCE
 from tunesmith.operators import looks_like_operator
 from tunesmith.schedule_log import read_log
 from workers.peers.comparison import FOREIGN, TVM_PEER, Peer, Result, check_outputs, take_turns, write_inputs
@@ -19,7 +20,6 @@ from workers.tvm_backend.deploy import LocalModel, default_preparation, local_ta
 
 MODULES = {"untuned": TVM_PEER, "tuned": TVM_PEER, **FOREIGN}
 READS = {"onnxruntime": "onnx", "openvino": "onnx", "torch": "pt2"}
-TOLERANCE = 1e-2
 
 
 def compare(

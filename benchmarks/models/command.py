@@ -86,7 +86,7 @@ def draw(axes: Any, outcomes: Sequence[Outcome]) -> None:
 
 
 def _row(outcome: Outcome, entry: Entry) -> tuple[Any, ...]:
-    from benchmarks.models.contest import TOLERANCE
+    from tunesmith.measuring.agreement import TOLERANCE
 
     result, base = entry.result, outcome.entry("untuned")
     latency = result.latency

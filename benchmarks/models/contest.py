@@ -19,8 +19,6 @@ Tell = Callable[[str], None]
 TUNERS = ("tunesmith", "metaschedule-64", "metaschedule-16")
 """MetaSchedule with its default of 64 candidates a round, and with 16, which reach every task of a model sooner."""
 PEERS = ("untuned", *TUNERS, *FOREIGN)
-TOLERANCE = 1e-2
-"""Largest difference of outputs, relative to what other inputs change: rounding in another order, and no more."""
 READERS = {
     "onnx": {**FOREIGN, "torch": "benchmarks.models.torch_onnx"},
     "pt2": {"torch": FOREIGN["torch"]},

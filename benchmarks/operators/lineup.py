@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from benchmarks.models.contest import PEERS, TOLERANCE, Tell
+from benchmarks.models.contest import PEERS, Tell
 from benchmarks.models.tuning import Tuned
 from benchmarks.operators import first, kernels, recordings
 from benchmarks.operators.cases import Case
@@ -17,6 +17,7 @@ from benchmarks.operators.onnx_models import write_operator
 from benchmarks.operators.recordings import Recording
 from benchmarks.tuners.plan import Ask
 from tunesmith.errors import MeasurementFailed, TunesmithError
+from tunesmith.measuring.agreement import TOLERANCE
 from tunesmith.metaschedule import DatabaseRecord
 from tunesmith.preparation import PLAIN
 from tunesmith.targets import Target

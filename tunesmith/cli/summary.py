@@ -79,7 +79,10 @@ def report(summary: dict[str, Any], out: Path | None, data_dir: Path | None, url
 def _outputs(error: float | None) -> str:
     if error is None:
         return "not compared with the untuned model"
-    return f"agree with the untuned model: error {error:.1e} of the signal"
+    from tunesmith.measuring.agreement import TOLERANCE  # NumPy takes its time, and not every command needs it
+
+    found = "agree with" if error <= TOLERANCE else "DIFFER from"
+    return f"{found} the untuned model: error {error:.1e} of the signal"
 
 
 def _schedules(tasks: list[dict[str, Any]]) -> str:

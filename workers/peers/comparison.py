@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tunesmith.measuring.agreement import signal_error
 from tunesmith.types import TensorSpec
 from workers.peers.timing import Job
 
@@ -128,10 +129,7 @@ def _run(result: Result, peer: Peer, folder: Path, which: int, seconds: float, t
 
 
 def _error(found: Any, expected: Any, elsewhere: Any) -> float:
-    """max|found - expected| / max|expected - elsewhere|, where elsewhere came from other random inputs."""
-    if found.shape != expected.shape:
+    """See :func:`tunesmith.measuring.agreement.signal_error`; infinite where other outputs are finite."""
+    if found.shape != expected.shape or (np.isfinite(found) != np.isfinite(expected)).any():
         return math.inf
-    wide = [np.asarray(array, dtype="float64") for array in (found, expected, elsewhere)]
-    difference = float(np.abs(wide[0] - wide[1]).max(initial=0.0))
-    signal = float(np.abs(wide[1] - wide[2]).max(initial=0.0)) or float(np.abs(wide[1]).max(initial=0.0))
-    return difference / signal if signal else difference
+    return signal_error(found, expected, elsewhere)

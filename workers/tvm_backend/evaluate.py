@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tunesmith.measuring.agreement import signal_error
 from tunesmith.types import FailureKind
 from workers.tvm_backend.arguments import random_array
 from workers.tvm_backend.measuring import ModelOutcome, ModelRequest
@@ -108,18 +109,8 @@ def compare(session: Any, device: Any, request: ModelRequest, window: Window) ->
 
 
 def output_error(found: list[NDArray[Any]], expected: list[NDArray[Any]], elsewhere: list[NDArray[Any]]) -> float:
-    """``max|found - expected| / max|expected - elsewhere|``, the worst over the outputs.
-
-    The denominator is the signal: what another random input does to the output. Where that is nothing, the
-    output's own magnitude takes its place.
-    """
-    worst = 0.0
-    for got, want, signal in zip(found, expected, elsewhere, strict=True):
-        difference = _largest(_wide(got) - _wide(want))
-        scale = _largest(_wide(want) - _wide(signal)) or _largest(_wide(want))
-        if difference > 0:
-            worst = max(worst, difference / scale if scale else difference)
-    return worst
+    """The worst error of the outputs, see :func:`tunesmith.measuring.agreement.signal_error`."""
+    return max((signal_error(*each) for each in zip(found, expected, elsewhere, strict=True)), default=0.0)
 
 
 def interleave(untuned: Timed, tuned: Timed, seconds: float, window: Window) -> list[list[float]]:
@@ -154,8 +145,3 @@ def _flat(value: Any) -> list[Any]:
 
 def _wide(array: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(array).astype("float64")
-
-
-def _largest(array: NDArray[Any]) -> float:
-    finite = np.abs(array[np.isfinite(array)])
-    return float(finite.max()) if finite.size else 0.0

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tunesmith.cli.summary import _outputs
+from tunesmith.measuring.agreement import LEAST_SIGNAL, TOLERANCE, signal_error
+
+RNG = np.random.default_rng(0)
+SHAPE = (2, 50)
+
+
+def noise(size: float) -> np.ndarray:
+    return RNG.uniform(-size, size, SHAPE)
+
+
+@pytest.mark.parametrize("constant", [0.0, 1e2])
+def test_a_large_constant_hides_no_error(constant: float) -> None:
+    right, other = constant + noise(1.0), constant + noise(1.0)
+    assert signal_error(right + noise(1e-6), right, other) < 1e-5
+    wrong = right.copy()
+    wrong[1, 7] += 0.3
+    assert signal_error(wrong, right, other) > 0.1 > TOLERANCE
+
+
+def test_rounding_is_no_error_of_a_model_that_does_nothing_with_its_inputs() -> None:
+    right = noise(1.0)
+    other = right + noise(1e-8)
+    assert signal_error(right + noise(1e-6), right, other) < TOLERANCE
+    assert signal_error(right + noise(0.1), right, other) > TOLERANCE
+    assert signal_error(right + noise(1e-6), right, right) == pytest.approx(
+        signal_error(right + noise(1e-6), right, other), rel=0.5)
+    assert LEAST_SIGNAL < TOLERANCE
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "bool"])
+def test_equal_outputs_of_any_type_have_no_error(dtype: str) -> None:
+    right, other = (noise(5.0).astype(dtype) for _ in range(2))
+    assert signal_error(right, right, other) == 0.0
+
+
+def test_nothing_to_compare_with_counts_as_it_is() -> None:
+    nothing = np.zeros(SHAPE)
+    assert signal_error(nothing + 0.25, nothing, nothing) == 0.25
+    assert signal_error(np.zeros(0), np.zeros(0), np.zeros(0)) == 0.0
+    odd = np.array([np.nan, np.inf, 1.0])
+    assert signal_error(odd, odd, np.array([np.nan, np.inf, 2.0])) == 0.0
+
+
+def test_the_summary_calls_outputs_that_differ_different() -> None:
+    assert "agree" in _outputs(1e-6)
+    assert "agree" in _outputs(TOLERANCE)
+    assert "agree" not in _outputs(0.5)
+    assert "DIFFER" in _outputs(0.5)
+    assert "not compared" in _outputs(None)

@@ -1,0 +1,37 @@
+"""How far a model's outputs lie from the right ones. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+TOLERANCE = 1e-2
+"""Largest error of right outputs: float32 is right to 1e-5 or so, Winograd's algorithm and short types to less."""
+LEAST_SIGNAL = 1e-3
+"""Part of the outputs' size that counts as their signal at least: what is far below it, rounding changes as much."""
+
+
+def signal_error(found: Array, expected: Array, elsewhere: Array) -> float:
+    """``max|found - expected|`` as a part of the signal ``max|expected - elsewhere|``; finite numbers count.
+
+    Against the outputs' size a large constant would hide an error. But a model may do next to nothing with its inputs,
+    as networks with random weights do; then the signal is taken to be a part of that size.
+
+    Args:
+        found, expected: outputs of one input, of one shape.
+        elsewhere: the right outputs of another input.
+    """
+    here, right, other = (np.asarray(array).astype("float64") for array in (found, expected, elsewhere))
+    with np.errstate(invalid="ignore"):  # infinity less infinity
+        difference = _largest(here - right)
+        signal = max(_largest(right - other), LEAST_SIGNAL * _largest(right))
+    return difference / signal if signal else difference
+
+
+def _largest(array: Array) -> float:
+    finite = np.abs(array[np.isfinite(array)])
+    return float(finite.max()) if finite.size else 0.0
