@@ -46,7 +46,7 @@ def convolution(source: tuple[int, int, int, int], outs: int, kernel: int = 3, s
     """With padding that keeps the extents of the map at stride 1."""
     channels = 1 if depthwise else source[1]
     return Convolution(np.zeros((outs, channels, kernel, kernel), dtype), source, (stride, stride),
-                       (kernel // 2,) * 4, (dilation, dilation), depthwise, source[3] // stride,
+                       (kernel // 2,) * 4, (dilation, dilation), source[1] if depthwise else 1, 1, source[3] // stride,
                        outs * channels * kernel**2)
 
 
