@@ -282,7 +282,7 @@ def chains(draw: st.DrawFn) -> tuple[Net, str]:
             maps.append(up(net, y, draw(channels), draw(st.integers(1, 5)), stride,
                            output_padding=[draw(st.integers(0, stride - 1))] * 2))
         elif kind == "resize" and size < 10:
-            maps.append(resize(net, y, *draw(st.sampled_from([(2, 2), (1, 3), (1.5, 2)])), mode=draw(
+            maps.append(resize(net, y, *draw(st.sampled_from([(2, 2), (1, 3), (3, 1)])), mode=draw(
                 st.sampled_from(["nearest", "linear"]))))
         elif kind == "transpose":
             maps.append(net.op("Transpose", y, perm=[0, 1, 3, 2]))
