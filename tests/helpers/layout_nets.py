@@ -157,7 +157,8 @@ def causal(net: Net) -> Outputs:
 def halves(net: Net) -> Outputs:
     """Channels that go different ways, in whole blocks and not."""
     y = net.op("PRelu", net.conv("x", 40), net.random(40, 1, 1))
-    first, last = ([net.constant(np.array([number])) for number in numbers] for numbers in ([0, 16, 1], [16, 999, -3]))
+    ends = [-99, 16, 1], [16, 999, -3]
+    first, last = ([net.constant(np.array([number])) for number in each] for each in ends)
     kept, rest = net.op("Slice", y, *first), net.op("Slice", y, *last)
     y = net.op("Concat", kept, net.op("PRelu", net.conv(rest, 24), net.constant(np.full((1, 1, 1), 0.2))), axis=1)
     odd = net.op("Slice", y, *(net.constant(np.array([number])) for number in (8, 40, 1)))

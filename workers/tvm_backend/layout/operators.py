@@ -96,10 +96,12 @@ def _prelu(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | Non
 def _slice(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:
     """Whole blocks of channels, or those up to the last channel."""
     data, dims, source = call.args[0], map_shape(var), map_shape(call.args[0])
-    axes, begins, _, *strides = ([int(field) for field in each.fields] for each in call.args[1:])
-    if dims is None or source is None or not values.is_blocked(data) or axes != [1] or strides not in ([], [[1]]):
+    if dims is None or source is None or not values.is_blocked(data):
         return None
-    first = begins[0] % source[1]
+    axes, begins, _, *strides = ([int(field) for field in each.fields] for each in call.args[1:])
+    if axes != [1] or strides not in ([], [[1]]):
+        return None
+    first = max(begins[0] + (source[1] if begins[0] < 0 else 0), 0)
     last = first + dims[1]
     if first % LANES or (last % LANES and last != source[1]):
         return None
