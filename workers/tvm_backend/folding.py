@@ -34,6 +34,18 @@ def to_constant(array: Array) -> tvm.ir.GenericConst:
     return relax.const(tvm.runtime.tensor(np.asarray(array, order="C")))
 
 
+def value_of(builder: relax.BlockBuilder, expr: relax.Expr) -> relax.Expr:
+    """What a variable is bound to in the function that grows; other expressions are returned as they are."""
+    bound = builder.lookup_binding(expr) if isinstance(expr, relax.Var) else None
+    return expr if bound is None else bound
+
+
+def constant_of(builder: relax.BlockBuilder, expr: relax.Expr) -> Array | None:
+    """The data of a constant, or of a variable that is bound to one; None for anything else."""
+    value = value_of(builder, expr)
+    return constant_array(value) if isinstance(value, tvm.ir.GenericConst) else None
+
+
 def _shape(expr: relax.Expr) -> tuple[int, ...]:
     return tuple(int(dim) for dim in expr.ty.shape.values)
 
@@ -112,15 +124,10 @@ class _Fold(PyExprMutator):  # type: ignore[misc]
         return item
 
     def _value(self, expr: relax.Expr) -> relax.Expr:
-        """What a variable is bound to; other expressions are returned as they are."""
-        if isinstance(expr, relax.Var):
-            bound = self.builder_.lookup_binding(expr)
-            return expr if bound is None else bound
-        return expr
+        return value_of(self.builder_, expr)
 
     def _array(self, expr: relax.Expr) -> Array | None:
-        value = self._value(expr)
-        return constant_array(value) if isinstance(value, tvm.ir.GenericConst) else None
+        return constant_of(self.builder_, expr)
 
     def _evaluate(self, name: str, call: relax.Call) -> tvm.ir.GenericConst | None:
         if name not in EVALUATE or not isinstance(call.ty, relax.TensorType):

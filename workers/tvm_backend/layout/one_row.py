@@ -92,12 +92,10 @@ class _Widen(PyExprMutator):  # type: ignore[misc]
         return value.args[0] if map_shape(value.args[0]) == (*dims[:2], 1, dims[2]) else None
 
     def _bound(self, expr: relax.Expr) -> relax.Expr:
-        bound = self.builder_.lookup_binding(expr) if isinstance(expr, relax.Var) else None
-        return expr if bound is None else bound
+        return folding.value_of(self.builder_, expr)
 
     def _constant(self, expr: relax.Expr) -> NDArray[Any] | None:
-        value = self._bound(expr)
-        return folding.constant_array(value) if isinstance(value, tvm.ir.GenericConst) else None
+        return folding.constant_of(self.builder_, expr)
 
 
 def _padding(attrs: Any) -> tuple[int, int, int, int]:

@@ -12,6 +12,7 @@ import tvm
 from tvm import relax, s_tir
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from workers.tvm_backend import folding
 from workers.tvm_backend.layout.expressions import numbers, operator, shape
 
 CONVOLUTIONS: Mapping[str, tuple[Callable[..., relax.Call], str]] = {
@@ -37,12 +38,12 @@ class _Absorb(PyExprMutator):  # type: ignore[misc]
 
     def visit_call_(self, op: relax.Call) -> relax.Expr:
         call = self.visit_expr_post_order(op)
-        if operator(call) not in CONVOLUTIONS or not isinstance(call.args[0], relax.Var):
+        if operator(call) not in CONVOLUTIONS:
             return call
         make, layout = CONVOLUTIONS[operator(call)]
-        source = self.builder_.lookup_binding(call.args[0])
-        pads = None if source is None else self._pads(source)
-        if pads is None or source is None or str(call.attrs.data_layout) != layout or any(map(any, pads[:2])):
+        source = folding.value_of(self.builder_, call.args[0])
+        pads = self._pads(source)
+        if pads is None or str(call.attrs.data_layout) != layout or any(map(any, pads[:2])):
             return call
         own, axes = numbers(call.attrs.padding), pads[2:]
         padding = [a + b for a, b in zip(own, (*(p[0] for p in axes), *(p[1] for p in axes)), strict=True)]

@@ -153,10 +153,10 @@ class Values:
 
     def _unshaped(self, expr: relax.Expr) -> relax.Expr:
         """What ``expr`` is another shape of: two reshapes in a row would be a copy, one is a view."""
-        bound = self.builder.lookup_binding(expr) if isinstance(expr, relax.Var) else None
-        if isinstance(bound, relax.Var):
-            return self._unshaped(bound)
-        return self._unshaped(bound.args[0]) if bound is not None and operator(bound) == "relax.reshape" else expr
+        value = folding.value_of(self.builder, expr)
+        if operator(value) == "relax.reshape":
+            return self._unshaped(value.args[0])
+        return expr if value is expr or not isinstance(value, relax.Var) else self._unshaped(value)
 
     def unblocked(self, blocked: relax.Expr, dims: Shape) -> relax.Expr:
         """A blocked expression of the new function as [N, C, H, W]."""
