@@ -19,6 +19,7 @@ from workers.tvm_backend.warm import warm
 
 warm("llvm")
 
+import tvm  # noqa: E402
 import tvm_ffi  # noqa: E402
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock  # noqa: E402
 
@@ -57,6 +58,25 @@ def test_tvms_space_is_what_its_generator_makes_and_a_part_of_the_whole() -> Non
     everything = [body.hash for body in space.generate(found.module, CPU)]
     assert everything[: len(theirs)] == theirs
     assert len(everything) > len(theirs)
+
+
+def test_modules_are_read_as_tvm_reads_them_and_those_of_another_version_too() -> None:
+    found = task(CONV).module
+    ours, theirs = tir.load_module(found), tvm.ir.load_json(found.decode())
+    assert found.endswith(tir.OWN.encode()), "written by this version, and recognised"
+    assert tvm_ffi.structural_equal(ours, theirs, map_free_vars=False)
+    older = json.loads(found)
+    older["metadata"]["tvm_version"] = "0.26.0"
+    for node in older["nodes"]:
+        if node["type"] == "ir.Var":
+            node["type"] = "tirx.Var"
+    assert tvm_ffi.structural_equal(tir.load_module(json.dumps(older).encode()), theirs)
+
+
+def test_spaces_generated_two_at_a_time_are_those_of_one_after_the_other() -> None:
+    some = [task(spec).module for spec in (CONV, "gemm:64x64x64", "softmax:4x16x32", "gemm:48x64x32")]
+    at_once = candidates.together(lambda module: space.generate(module, CPU), some)
+    assert at_once == [space.generate(module, CPU) for module in some]
 
 
 def test_generation_is_deterministic_and_survives_json() -> None:

@@ -148,4 +148,4 @@ def test_a_job_ends_when_only_the_outrun_could_go_on() -> None:
 def test_the_check_of_the_untuned_model_runs_the_direct_ones() -> None:
     tasks = (task(1, untuned=1.0), task(2, untuned=5.0, alternative_of=1))
     job = JobSnapshot(id="a", state=JobState.RUNNING, tasks=tasks, budget_seconds=1000.0)
-    assert evaluation_reserve(job) == pytest.approx(5.0 + 0.3 * 2 + 8.0)
+    assert evaluation_reserve(job) == pytest.approx(5.0 + 0.2 * 2 + 6.5)

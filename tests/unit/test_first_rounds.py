@@ -47,6 +47,9 @@ def test_a_first_round_is_worth_what_those_of_relatives_brought() -> None:
     assert worth(conv, pool, view(3, flops=2e9, weight=3.0)) == {2: pytest.approx(2 * 3 * gains["conv2d"])}
     assert worth(conv, pool, view(3, family="other"))[2] == pytest.approx(sum(gains.values()) / 2)
     assert worth(conv, pool, view(3, flops=0.0))[2] == pytest.approx(np.quantile([0.49, 0.598], 0.25))
+    joins = [view(key, 1e-5 * key, untuned=2e-5 * key, flops=0.0, family="concatenate") for key in (4, 5)]
+    assert worth(conv, *joins, view(3, flops=0.0, family="concatenate", weight=2.0))[3] == pytest.approx(9e-5)
+    assert worth(conv, *joins, view(3, flops=0.0, family="reshape"))[3] == pytest.approx(4.5e-5), "a quartile of gains"
     assert worth(conv, pool) == {}
     assert worth(view(1), view(2)) == {}, "nothing is known of any task"
     assert worth(view(1, 1.0), view(2)) == {1: 0.0}, "nobody gained anything"

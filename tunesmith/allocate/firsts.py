@@ -27,7 +27,8 @@ def first_gains(tasks: Sequence[TaskView], latency: Floats, other: Floats) -> Ma
     where there are none. Where its place has a tuned program already, that is to be beaten: what counts is the expected
     improvement, if its latency is about its operations times what they take its relatives in the median; and no less
     than the least that a first round brought, because without it nobody knows what the model takes untuned. Of a task
-    that is not known to have any operations nothing can be told: it is taken to gain little for a first round.
+    that is not known to have any operations others of its family tell what a first round saves, in the mean; where none
+    of them is known, it is taken to gain little for a first round.
 
     Args:
         latency: present, in seconds, float64 [tasks], infinite without a valid one.
@@ -42,7 +43,7 @@ def first_gains(tasks: Sequence[TaskView], latency: Floats, other: Floats) -> Ma
     saved = np.maximum(start - np.where(known, latency, np.inf), 0.0)
     brought = (saved * weight)[saved > 0]
     least, little = np.quantile(brought, (0.0, LITTLE)).tolist() if len(brought) else (0.0, 0.0)
-    paces = _paces(tasks, flops, latency, saved)
+    paces, idle = _paces(tasks, flops, latency, saved), _idle(tasks, flops, latency, saved)
     found = {}
     for at in waiting:
         pace = paces(tasks[at].family) if flops[at] > 0 else None
@@ -50,9 +51,21 @@ def first_gains(tasks: Sequence[TaskView], latency: Floats, other: Floats) -> Ma
             expected = pace.takes * flops[at] if pace is not None else other[at]
             better = float(weight[at] * expected_improvement(float(other[at]), float(expected), DOUBT))
             found[at] = max(better, least)
+        elif pace is not None:
+            found[at] = float(weight[at] * flops[at] * pace.saved)
+        elif tasks[at].family in idle:
+            found[at] = float(weight[at] * idle[tasks[at].family])
         else:
-            found[at] = little if pace is None else float(weight[at] * flops[at] * pace.saved)
+            found[at] = little
     return found
+
+
+def _idle(tasks: Sequence[TaskView], flops: Floats, latency: Floats, saved: Floats) -> Mapping[str, float]:
+    """Seconds that first rounds of tasks without operations saved in the mean, by family."""
+    found: dict[str, list[float]] = {}
+    for at in np.flatnonzero(np.isfinite(latency) & (flops <= 0)).tolist():
+        found.setdefault(tasks[at].family, []).append(float(saved[at]))
+    return {family: sum(each) / len(each) for family, each in found.items()}
 
 
 @dataclass(frozen=True)

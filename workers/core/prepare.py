@@ -17,6 +17,7 @@ from workers.core.context import Context
 from workers.core.leased import Lease, run_leased
 from workers.core.targets import resolve
 from workers.tvm_backend import space
+from workers.tvm_backend.candidates import together
 from workers.tvm_backend.warm import warm
 
 
@@ -29,10 +30,12 @@ def run(context: Context, message: PrepareJob) -> bool:
             tasks = models.tasks(session, job.model_id)
         target = resolve(context, job.target_spec)
         warm(target.kind)
-        planned = []
-        for task, workload in tasks:
+
+        def planned_(each: tuple[ModelTask, WorkloadRow]) -> PlannedTask:
             lease.check()
-            planned.append(plan(context, task, workload, target, job.space))
+            return plan(context, *each, target, job.space)
+
+        planned = together(planned_, tasks)
         if not any(task.tunable for task in planned):
             raise NothingToTune(
                 "no task of the model has a schedule decision to take for this target", tasks=len(planned)

@@ -43,6 +43,8 @@ CHAMPIONS = 3
 NESTS, NESTS_PER_TRIAL = 16, 8
 """How many nests the static model may make for a batch, at some 40 ms each: few, while a device waits, and for each
 candidate where trials are what there is too little of."""
+NESTS_IN_HASTE = 2
+"""For each candidate where time is: batches are small while many tasks wait for their first one."""
 
 
 @dataclass(frozen=True)
@@ -153,8 +155,12 @@ def _prior(
             yield
 
     found = Calibration.model_validate(calibration) if calibration else None
-    nests = NESTS if subject.job.budget_trials is None else max(NESTS, NESTS_PER_TRIAL * subject.round.size)
-    return prior_of(space, subject.target, found, unit, nests)
+    return prior_of(space, subject.target, found, unit, _nests(subject.round.size, subject.job.budget_trials is None))
+
+
+def _nests(size: int, timed: bool) -> int:
+    """Of a batch of ``size``, in a job that is ``timed`` or one of few trials."""
+    return min(NESTS, NESTS_IN_HASTE * size) if timed else max(NESTS, NESTS_PER_TRIAL * size)
 
 
 def _searcher(subject: Subject, space: TraceSpace) -> tuple[Searcher, int]:

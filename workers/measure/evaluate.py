@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future, wait
 from pathlib import Path
 
 from tunesmith.errors import MeasurementFailed
@@ -9,7 +10,7 @@ from tunesmith.messages import EvaluateModel, EvaluationReport, Payload, TunedWo
 from tunesmith.types import FailureKind, TensorSpec
 from workers.measure.blobs import PayloadCache
 from workers.sandbox.pool import ChildCrashed, ChildRaised, ChildTimeout, Pool
-from workers.tvm_backend.builder import CompiledPair
+from workers.tvm_backend.builder import Compiled
 from workers.tvm_backend.measuring import ModelOutcome, ModelRequest, Runner
 
 TIMING_SHARE = 0.05
@@ -27,11 +28,16 @@ def evaluate(
     """
     params = None if message.params is None else blobs.file(message.params)
     records = [_inlined(record, blobs) for record in message.records]
-    future = builders.submit(
-        "compile_model", blobs.load(message.module), params, message.target, records, folder, timeout=message.timeout
-    )
+    module = blobs.load(message.module)
+
+    def compiled(log: list[TunedWorkload] | None, name: str) -> Future[Compiled]:
+        out = folder / name
+        return builders.submit("compile_model", module, params, message.target, log, out, timeout=message.timeout)
+
+    both = [compiled(None, "untuned.so"), compiled(records, "tuned.so")]
+    wait(both)
     try:
-        pair: CompiledPair = future.result()
+        untuned, tuned = (future.result() for future in both)
     except ChildTimeout:
         return _failed(report, FailureKind.BUILD_TIMEOUT, f"compiling took more than {message.timeout:g} s")
     except ChildCrashed as error:
@@ -40,17 +46,17 @@ def evaluate(
         return _failed(report, FailureKind.BUILD_ERROR, str(error))
     try:
         runner.open(message.target)
-        outcome = runner.compare(_request(message, pair, params))
+        outcome = runner.compare(_request(message, untuned, tuned, params))
     finally:
         runner.release()
-    return _filled(report, pair, outcome)
+    return _filled(report, tuned, outcome)
 
 
-def _request(message: EvaluateModel, pair: CompiledPair, params: Path | None) -> ModelRequest:
+def _request(message: EvaluateModel, untuned: Compiled, tuned: Compiled, params: Path | None) -> ModelRequest:
     low, high = TIMING_BOUNDS
     return ModelRequest(
-        untuned=pair.untuned,
-        tuned=pair.tuned,
+        untuned=untuned.path,
+        tuned=tuned.path,
         params=params,
         inputs=tuple(TensorSpec(spec.dtype, spec.shape, spec.name) for spec in message.inputs),
         seed=message.seed,
@@ -59,13 +65,13 @@ def _request(message: EvaluateModel, pair: CompiledPair, params: Path | None) ->
     )
 
 
-def _filled(report: EvaluationReport, pair: CompiledPair, outcome: ModelOutcome) -> EvaluationReport:
+def _filled(report: EvaluationReport, tuned: Compiled, outcome: ModelOutcome) -> EvaluationReport:
     return report.model_copy(
         update={
             "untuned_samples": list(outcome.untuned),
             "tuned_samples": list(outcome.tuned),
             "error": outcome.error,
-            "applied": pair.applied,
+            "applied": tuned.applied,
             "failure": outcome.failure,
             "message": outcome.message,
         }

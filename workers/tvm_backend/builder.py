@@ -34,11 +34,10 @@ UNCHECKED = {"tirx.disable_assert": True}
 
 
 @dataclass(frozen=True)
-class CompiledPair:
-    """A model compiled without and with a log; ``applied`` counts the tasks that found a schedule."""
+class Compiled:
+    """A compiled model; ``applied`` counts the tasks that found a schedule."""
 
-    untuned: Path
-    tuned: Path
+    path: Path
     applied: int
 
 
@@ -94,8 +93,8 @@ class Builder:
             return roofline.build(kernel, target, out)
 
     def compile_model(self, module: bytes, params: Path | None, target: Mapping[str, Any],
-                      records: list[TunedWorkload], folder: Path) -> CompiledPair:
-        """Compile a model without and with ``records`` applied, parameters left as arguments of ``main``.
+                      records: list[TunedWorkload] | None, out: Path) -> Compiled:
+        """Compile a model to the library ``out``, parameters left as arguments of ``main``; untuned without records.
 
         Raises:
             MeasurementFailed, MissingDependency: see ``workers.tvm_backend.model``.
@@ -105,11 +104,12 @@ class Builder:
         made = Target(dict(target))
         warm(made.kind)
         require_compiler(made.kind)
-        log = folder / "database"
-        database.write(log, records, target)
-        untuned = model.compile_model(module, params, made, None, folder / "untuned.so", False)
-        tuned = model.compile_model(module, params, made, log, folder / "tuned.so", False)
-        return CompiledPair(untuned.path, tuned.path, len(tuned.applied))
+        log = None
+        if records is not None:
+            log = out.with_suffix(".database")
+            database.write(log, records, target)
+        done = model.compile_model(module, params, made, log, out, False)
+        return Compiled(done.path, len(done.applied))
 
     def _build(self, request: BuildRequest, started: float) -> Built:
         from tvm.s_tir.analysis import estimate_tir_flops

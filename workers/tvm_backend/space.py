@@ -46,7 +46,8 @@ def generate(module: bytes, target: Target, space: str = DEFAULT_SPACE) -> list[
     if space != TVM_SPACE:
         made += [(sch, ()) for sch in rules.schedules(replayer.fresh, target)]
     found: dict[str, SketchBody] = {}
-    for body in together(lambda each: _body(each[0], replayer, each[1]), made):
+    for sch, postprocs in made:
+        body = _body(sch, replayer, postprocs)
         found.setdefault(body.hash, body)
     return list(found.values())
 
@@ -91,7 +92,7 @@ def _location_ranges(replayer: Replayer, body: SketchBody, decisions: list[Decis
              for k, d in zip(body.knobs, decisions, strict=True)]
     for base in (decisions, whole):
         trials = [{i: value} for i in places for value in (-2, BEYOND)]
-        trials += [dict.fromkeys(places, value) for value in (-2, BEYOND)] if places else []
+        trials += [dict.fromkeys(places, value) for value in (-2, BEYOND)] if len(places) > 1 else []
         for trial in trials:
             values = [trial.get(i, d) for i, d in enumerate(base)]
             try:

@@ -30,14 +30,14 @@ def trials_left(job: JobSnapshot) -> int | None:
 def evaluation_reserve(job: JobSnapshot) -> float:
     """Seconds that a budget of seconds keeps back for the end-to-end check.
 
-    Two compilations (a share of a second per task), some eight runs of the untuned model, and a constant;
+    Two compilations at a time (a share of a second per task), some six runs of the untuned model, and a constant;
     never more than half of the budget.
     """
     if job.budget_seconds is None or not job.verify:
         return 0.0
     direct = [task for task in job.tasks if task.alternative_of is None]
     untuned = sum(task.weight * task.untuned for task in direct if task.untuned)
-    estimate = 5.0 + 0.3 * len(job.tasks) + 8.0 * untuned
+    estimate = 5.0 + 0.2 * len(job.tasks) + 6.5 * untuned
     return min(estimate, job.budget_seconds / 2)
 
 
