@@ -30,8 +30,8 @@ def run(
     quick: Annotated[bool, typer.Option(help="One model and short tuning; within ten minutes.")] = False,
     model: Annotated[
         list[str] | None,
-        typer.Option(help="An .onnx or .pt2 file, an architecture of the package onnx such as resnet50, mobilenet or "
-                     "encoder; repeatable (default: six)."),
+        typer.Option(help="An .onnx or .pt2 file, an architecture of the package onnx such as resnet50, or mobilenet, "
+                     "encoder, unet, resnext50, efficientnet; repeatable (default: six)."),
     ] = None,
     seconds: Annotated[
         float | None, typer.Option(min=1.0, help="Wall time of each tuner and model (default: 600, quick 90).")

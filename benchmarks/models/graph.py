@@ -51,6 +51,28 @@ class Graph:
         """Add a vector near ``value``: a bias, or a scale."""
         return self.constant(value + 0.1 * self._rng.standard_normal(size))
 
+    def convolution(
+        self, value: str, channels: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1,
+        gain: float = 2**0.5,
+    ) -> str:  # fmt: skip
+        """Add a square convolution with bias that keeps the size of the map but for the stride.
+
+        Args:
+            gain: of the weights, √2 where a rectifier follows (He et al., 2015).
+        """
+        inside = channels // groups
+        weight = self.weight(outputs, inside, kernel, kernel, fan_in=inside * kernel**2, gain=gain)
+        return self.node(
+            "Conv", value, weight, self.around(0.0, outputs), strides=[stride] * 2, pads=[kernel // 2] * 4,
+            group=groups, kernel_shape=[kernel] * 2,
+        )  # fmt: skip
+
+    def classified(self, value: str, channels: int, classes: int) -> str:
+        """Add the mean of each channel of a map, and a product of these with random weights."""
+        value = self.node("Flatten", self.node("GlobalAveragePool", value), axis=1)
+        weight = self.weight(classes, channels, fan_in=channels)
+        return self.node("Gemm", value, weight, self.around(0.0, classes), transB=1)
+
     def model(self, source: tuple[str, Sequence[int]], output: tuple[str, Sequence[int]]) -> onnx.ModelProto:
         """The model of one input and one output, each a name and a shape."""
         from onnx import TensorProto, helper

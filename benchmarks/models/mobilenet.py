@@ -39,8 +39,7 @@ def build(seed: int, size: int = 224, stages: Sequence[Stage] = STAGES, last: in
             value = _block(graph, value, channels, stage, stage.stride if block == 0 else 1)
             channels = stage.channels
     value = _convolution(graph, value, channels, last, 1, 1)
-    value = graph.node("Flatten", graph.node("GlobalAveragePool", value), axis=1)
-    value = graph.node("Gemm", value, graph.weight(CLASSES, last, fan_in=last), graph.around(0.0, CLASSES), transB=1)
+    value = graph.classified(value, last, CLASSES)
     return graph.model((INPUT, (1, 3, size, size)), (value, (1, CLASSES)))
 
 
@@ -56,11 +55,6 @@ def _block(graph: Graph, value: str, channels: int, stage: Stage, stride: int) -
 
 def _convolution(graph: Graph, value: str, channels: int, outputs: int, kernel: int, stride: int, groups: int = 1,
                  active: bool = True) -> str:  # fmt: skip
-    """A square convolution with bias and, when ``active``, a rectifier that ends at 6."""
-    inside = channels // groups
-    weight = graph.weight(outputs, inside, kernel, kernel, fan_in=inside * kernel**2, gain=2**0.5 if active else 1.0)
-    value = graph.node(
-        "Conv", value, weight, graph.around(0.0, outputs), strides=[stride] * 2, pads=[kernel // 2] * 4, group=groups,
-        kernel_shape=[kernel] * 2,
-    )  # fmt: skip
+    """A convolution and, when ``active``, a rectifier that ends at 6."""
+    value = graph.convolution(value, channels, outputs, kernel, stride, groups, 2**0.5 if active else 1.0)
     return graph.node("Clip", value, graph.constant(0.0), graph.constant(6.0)) if active else value

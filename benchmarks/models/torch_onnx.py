@@ -77,6 +77,7 @@ def _operators() -> dict[str, Operator]:
         "Clip": lambda a, x, low=None, high=None: x.clamp(low, high),
         "Concat": lambda a, *parts: torch.cat(parts, a["axis"]),
         "Conv": _convolution,
+        "ConvTranspose": _transposed,
         "Dropout": lambda a, x, *rest: x,
         "Erf": lambda a, x: torch.erf(x),
         "Flatten": lambda a, x: x.flatten(a.get("axis", 1)),
@@ -92,6 +93,7 @@ def _operators() -> dict[str, Operator]:
         "Relu": lambda a, x: functional.relu(x),
         "Reshape": lambda a, x, shape: x.reshape([x.shape[i] if dim == 0 else dim
                                                   for i, dim in enumerate(shape.tolist())]),
+        "Sigmoid": lambda a, x: torch.sigmoid(x),
         "Softmax": lambda a, x: x.softmax(a.get("axis", 1)),
         "Sum": lambda a, first, *rest: sum(rest, first),
         "Transpose": lambda a, x: x.permute(a["perm"]).contiguous(),
@@ -105,6 +107,15 @@ def _convolution(a: Attributes, x: Any, weight: Any, bias: Any = None) -> Any:
     x, padding = _pad(a, x, 0.0)
     return functional.conv2d(x, weight, bias, a.get("strides", [1, 1]), padding, a.get("dilations", [1, 1]),
                              a.get("group", 1))  # fmt: skip
+
+
+def _transposed(a: Attributes, x: Any, weight: Any, bias: Any = None) -> Any:
+    from torch.nn import functional
+
+    steps = tuple(a.get("strides", [1, 1]))
+    if any(a.get("pads", [])) or a.get("output_padding") or any(step > 1 for step in a.get("dilations", [])):
+        raise ValueError("the PyTorch peer knows ConvTranspose without padding and dilation alone")
+    return functional.conv_transpose2d(x, weight, bias, steps, groups=a.get("group", 1))
 
 
 def _max_pool(a: Attributes, x: Any) -> Any:

@@ -17,13 +17,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.models import encoder, mobilenet
+from benchmarks.models import efficientnet, encoder, mobilenet, resnext, unet
 from tunesmith.errors import InvalidInput, MissingDependency
 
 if TYPE_CHECKING:
     import onnx
 
-BUILT: Mapping[str, Callable[[int], onnx.ModelProto]] = {"mobilenet": mobilenet.build, "encoder": encoder.build}
+BUILT: Mapping[str, Callable[[int], onnx.ModelProto]] = {
+    "mobilenet": mobilenet.build, "encoder": encoder.build, "unet": unet.build, "resnext50": resnext.build,
+    "efficientnet": efficientnet.build,
+}  # fmt: skip
 """Models that are built here, from a seed."""
 FOLDER = "backend/test/data/light"
 PREFIX = "light_"

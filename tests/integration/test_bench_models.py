@@ -12,7 +12,19 @@ import pytest
 from onnx import TensorProto, helper
 
 from benchmarks.limits import Peak
-from benchmarks.models import command, contest, encoder, metaschedule, mobilenet, torch_onnx, tuning, zoo
+from benchmarks.models import (
+    command,
+    contest,
+    efficientnet,
+    encoder,
+    metaschedule,
+    mobilenet,
+    resnext,
+    torch_onnx,
+    tuning,
+    unet,
+    zoo,
+)
 from benchmarks.models.command import COLUMNS, build
 from benchmarks.models.contest import Entry, Outcome
 from benchmarks.peak import machine
@@ -156,7 +168,9 @@ def test_the_table_tells_shares_speed_ups_and_what_failed():
 
 @pytest.mark.parametrize(
     ("name", "source", "shape"),
-    [("mobilenet", mobilenet.INPUT, (1, 3, 224, 224)), ("encoder", encoder.INPUT, (1, 128, 768))],
+    [("mobilenet", mobilenet.INPUT, (1, 3, 224, 224)), ("encoder", encoder.INPUT, (1, 128, 768)),
+     ("unet", unet.INPUT, (1, 3, 128, 128)), ("resnext50", resnext.INPUT, (1, 3, 224, 224)),
+     ("efficientnet", efficientnet.INPUT, (1, 3, 224, 224))],
 )
 def test_a_model_that_is_built_here_is_imported_and_depends_on_its_input(name, source, shape, tmp_path):
     path = zoo.write_model(name, tmp_path / f"{name}.onnx")
@@ -173,6 +187,11 @@ def test_a_model_that_is_built_here_is_imported_and_depends_on_its_input(name, s
 SMALL = {
     "mobilenet": lambda: mobilenet.build(1, 32, (mobilenet.Stage(1, 16, 1, 1), mobilenet.Stage(6, 16, 2, 2)), 32),
     "encoder": lambda: encoder.build(1, encoder.Sizes(layers=1, tokens=8, features=32, heads=2, inside=64)),
+    "unet": lambda: unet.build(1, 16, width=4, levels=2),
+    "resnext50": lambda: resnext.build(1, 32, blocks=(2, 1), groups=4, inside=16),
+    "efficientnet": lambda: efficientnet.build(
+        1, 32, (efficientnet.Stage(1, 16, 1, 3, 1), efficientnet.Stage(6, 16, 2, 5, 2)), 32
+    ),
 }
 
 

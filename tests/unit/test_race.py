@@ -239,9 +239,16 @@ def test_done_and_failed_are_not_running() -> None:
     assert replace(left, samples=[1e-3] * 3).latency == statistics.median([1e-3] * 3)
 
 
+def test_a_default_schedule_gets_a_third_of_the_time() -> None:
+    world = World()
+    limits = FULL.model_copy(update={"max_measure_seconds": 0.18})
+    default, other = run([entry(world, "a", 0.02, limits, default=True), entry(world, "b", 0.02, limits)])
+    assert [len(outcome(each).samples) for each in (default, other)] == [3, 9]
+
+
 def test_a_long_kernel_runs_once_for_each_sample_and_once_before() -> None:
     world = World()
-    slow = entry(world, "slow", 0.25, FULL.model_copy(update={"max_measure_seconds": 1.0}), default=True)
+    slow = entry(world, "slow", 0.25, FULL.model_copy(update={"max_measure_seconds": 3.0}), default=True)
     (outcome,) = run([slow])
     assert isinstance(outcome, RunOutcome)
     assert len(outcome.samples) in (3, 4)

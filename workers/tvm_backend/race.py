@@ -33,6 +33,9 @@ LONG_SECONDS = 0.1
 """A run this long needs none before it to warm up: filling the caches is less than a hundredth of it."""
 ABORT_SECONDS = 0.5
 """No first run is cut off earlier."""
+DEFAULT_SHARE = 1 / 3
+"""Of a candidate's kernel time, what a default schedule gets: mostly nothing comes near it, and its model is timed whole."""
+
 
 class Kernel:
     """A loaded candidate on the device, and the time that it ran there.
@@ -130,9 +133,14 @@ class Entry:
         return max(1, math.ceil(self.request.limits.min_repeat_seconds / max(self.first, 1e-9)))
 
     @property
+    def allowance(self) -> float:
+        """Seconds of kernel time that it may use."""
+        return self.request.limits.max_measure_seconds * (DEFAULT_SHARE if self.request.default else 1.0)
+
+    @property
     def affordable(self) -> int:
         """Samples that its time allows."""
-        return max(1, int(self.request.limits.max_measure_seconds / (max(self.first, 1e-9) * self.number)))
+        return max(1, int(self.allowance / (max(self.first, 1e-9) * self.number)))
 
     def outcome(self) -> RunOutcome | Begun | None:
         """What came of it: a failure, its samples; or, when its session ended too early, what is known of it, if
@@ -174,7 +182,7 @@ class Race:
         self._timed(with_limit)
         first = entry.kernel.single()
         judged = racing and first >= CHEAP_SECONDS and clearly_slower(first, self._pace, COLD * limits.cutoff)
-        if not judged and first < min(LONG_SECONDS, limits.max_measure_seconds):
+        if not judged and first < min(LONG_SECONDS, entry.allowance):
             number = max(1, math.ceil(SHORT_SECONDS / max(first, 1e-8)))
             self._timed(limits.run_timeout)
             first = entry.kernel.samples(number, 1)[0] if number > 1 else min(first, entry.kernel.single())
@@ -235,7 +243,7 @@ class Race:
         if not samples:
             if clearly_slower(entry.first, bar, limits.cutoff):
                 return StopReason.RACED
-            return None if entry.first < limits.max_measure_seconds else StopReason.BUDGET
+            return None if entry.first < entry.allowance else StopReason.BUDGET
         reason = stop(samples, min_repeats=limits.min_repeats, repeats=limits.repeats, variation=limits.variation)
         spent = len(samples) >= entry.affordable
         if reason is None and (spent or len(samples) >= limits.min_repeats) and outrun(samples, bar, limits.margin):
