@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.coordinator.scheduling import actions as act
-from services.coordinator.scheduling.budget import evaluation_reserve, round_size
+from services.coordinator.scheduling.budget import evaluation_reserve
 from services.coordinator.scheduling.plan import plan
 from services.coordinator.scheduling.share import Limits
 from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot, TaskSnapshot, TrainingSnapshot
@@ -105,17 +105,6 @@ def test_first_rounds_are_small_where_there_are_many() -> None:
     assert {r.size for r in opened(plan(snap(job(tasks=1, budget_trials=None, budget_seconds=60.0))))} == {8}
 
 
-def test_rounds_are_large_where_each_task_gets_many() -> None:
-    assert round_size(job(tasks=1, budget_trials=192), first=False, unseen=0) == 32
-    assert round_size(job(tasks=1, budget_trials=191), first=False, unseen=0) == 16
-    assert round_size(job(tasks=4, budget_trials=256), first=False, unseen=0) == 16
-    assert round_size(job(tasks=1, budget_trials=None, budget_seconds=600.0), first=False, unseen=0) == 32
-    late = replace(job(tasks=1, budget_trials=None, budget_seconds=600.0), elapsed=585.0)
-    assert 16 <= round_size(late, first=False, unseen=0) < 32
-    nearly = task(1, rounds=8, trials=250, history=(1.0,) * 8)
-    assert {r.size for r in opened(plan(snap(replace(job(tasks=0, budget_trials=256), tasks=(nearly,)))))} == {6}
-
-
 def test_without_a_device_one_round_waits_and_the_clock_stands() -> None:
     actions = plan(snap(job(budget_seconds=60.0), slots=0))
     assert len(opened(actions)) == 1
@@ -169,14 +158,9 @@ def test_end_of_the_seconds_drops_proposals_but_not_measurements() -> None:
     assert moves(plan(snap(replace(late, tasks=(measuring,))))) == []
 
 
-def test_the_first_pass_keeps_the_pace_that_the_job_has() -> None:
-    tasks = (task(1, rounds=1, trials=16), *(task(key) for key in range(2, 22)))
-    fast = replace(job(budget_trials=None, budget_seconds=600.0, elapsed=4.0), tasks=tasks)
-    assert round_size(fast, first=True, unseen=len(fast.tasks)) == 8
-    slow = replace(fast, elapsed=40.0)
-    assert 2 < round_size(slow, first=True, unseen=len(fast.tasks)) < 8
-    assert round_size(replace(fast, elapsed=500.0), first=True, unseen=len(fast.tasks)) == 2
-    assert round_size(slow, first=False, unseen=0) == 16
+def test_the_last_round_has_what_is_left() -> None:
+    nearly = task(1, rounds=8, trials=250, history=(1.0,) * 8)
+    assert {r.size for r in opened(plan(snap(replace(job(tasks=0, budget_trials=256), tasks=(nearly,)))))} == {6}
 
 
 def test_no_round_is_opened_that_would_end_after_the_budget() -> None:

@@ -1,73 +1,50 @@
-"""Rounds that are smaller than others."""
+"""How large rounds are."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-import pytest
-
-from services.coordinator.scheduling.budget import time_for_a_round
-from services.coordinator.scheduling.choose import next_round
+from services.coordinator.scheduling.budget import round_size
 from services.coordinator.scheduling.snapshot import JobSnapshot, TaskSnapshot
 from tunesmith.states import JobState
 
 
-def task(key: int, **values: Any) -> TaskSnapshot:
-    return TaskSnapshot(**{"id": key, "weight": 1.0, "flops": 1e9, "family": "conv2d", **values})
+def task(key: int, **values: object) -> TaskSnapshot:
+    return TaskSnapshot(**{"id": key, "weight": 1.0, "flops": 1e9 / key, "family": "conv2d", **values})
 
 
-def job(*tasks: TaskSnapshot, **values: Any) -> JobSnapshot:
-    return JobSnapshot(**{"id": "a", "state": JobState.RUNNING, "device_class": "d", "allocator": "gradient",
-                          "budget_trials": None, "budget_seconds": 3600.0, "tasks": tasks, **values})
+def job(tasks: int = 3, **values: object) -> JobSnapshot:
+    base = {
+        "id": "a", "state": JobState.RUNNING, "device_class": "llvm-x-2", "budget_trials": 100,
+        "tasks": tuple(task(i + 1) for i in range(tasks)),
+    }
+    return JobSnapshot(**{**base, **values})
 
 
-def size(made: JobSnapshot) -> tuple[int, int]:
-    """Which task's round is next, and how large it is."""
-    opened = next_round(made, 1)
-    assert opened is not None
-    return opened[0].task, opened[0].size
+def test_rounds_are_large_where_each_task_gets_many() -> None:
+    assert round_size(job(tasks=1, budget_trials=192), first=False, unseen=0) == 32
+    assert round_size(job(tasks=1, budget_trials=191), first=False, unseen=0) == 16
+    assert round_size(job(tasks=4, budget_trials=256), first=False, unseen=0) == 16
+    assert round_size(job(tasks=1, budget_trials=None, budget_seconds=600.0), first=False, unseen=0) == 32
+    late = replace(job(tasks=1, budget_trials=None, budget_seconds=600.0), elapsed=585.0)
+    assert 16 <= round_size(late, first=False, unseen=0) < 32
 
 
-TUNED = task(2, alternative_of=1, rounds=1, trials=8, history=(1e-3,), best=1e-3, untuned=1.0)
+def test_the_first_pass_keeps_the_pace_that_the_job_has() -> None:
+    tasks = (task(1, rounds=1, trials=16), *(task(key) for key in range(2, 22)))
+    fast = replace(job(budget_trials=None, budget_seconds=600.0, elapsed=4.0), tasks=tasks)
+    assert round_size(fast, first=True, unseen=len(fast.tasks)) == 8
+    slow = replace(fast, elapsed=40.0)
+    assert 2 < round_size(slow, first=True, unseen=len(fast.tasks)) < 8
+    assert round_size(replace(fast, elapsed=500.0), first=True, unseen=len(fast.tasks)) == 2
+    assert round_size(slow, first=False, unseen=0) == 16
 
 
-@pytest.mark.parametrize(("alternative", "expected"), [
-    pytest.param(TUNED, (1, 2), id="tuned"),
-    pytest.param(replace(TUNED, best=None, untuned=None, history=(float("inf"),)), (1, 8), id="fails"),
-])  # fmt: skip
-def test_a_direct_task_beside_a_tuned_alternative_has_a_glance(alternative: TaskSnapshot, expected: Any) -> None:
-    assert size(job(task(1), alternative)) == expected
-
-
-def test_second_rounds_are_no_glance() -> None:
-    seen = task(1, rounds=1, trials=2, history=(9e-4,), best=9e-4, untuned=1.0)
-    assert size(job(seen, replace(TUNED, exhausted=True))) == (1, 32)
-
-
-@pytest.mark.parametrize(("known", "expected"), [(None, 8), (1e-3, 32)])
-def test_what_an_earlier_job_tuned_has_no_first_round(known: float | None, expected: int) -> None:
-    assert size(job(task(1, known=known, best=known))) == (1, expected)
-    assert size(job(task(1, known=1e-3), task(2, known=known), task(3))) == (2 if known is None else 3, 8)
-
-
-def test_a_slow_pace_of_small_rounds_does_not_end_a_job_early() -> None:
-    seen = [task(at, rounds=1, trials=2, history=(1e-3,), best=1e-3, untuned=1.0) for at in range(20)]
-    made = job(*seen, task(20), budget_seconds=80.0, verify=False, elapsed=54.0)
-    assert time_for_a_round(made)
-    assert not time_for_a_round(replace(made, elapsed=78.0))
-    large = [replace(one, trials=32) for one in seen]
-    assert not time_for_a_round(replace(made, tasks=(*large, task(20)), elapsed=79.0))
-
-
-@pytest.mark.parametrize(("values", "curve"), [
-    ({"history": (3.0, 2.0)}, (3.0, 2.0)),
-    ({"known": 4.0, "history": (3.0, 2.0)}, (4.0, 3.0, 2.0)),
-    ({"known": 4.0, "adopted": 4.0}, (4.0,)),
-    ({"history": (3.0, 2.0), "adopted": 1.0}, (3.0, 2.0, 1.0)),
-    ({"adopted": 1.0}, (1.0,)),
-])  # fmt: skip
-def test_what_others_found_is_a_round(values: dict[str, Any], curve: tuple[float, ...]) -> None:
-    made = task(1, **values)
-    assert made.curve == curve
-    assert not made.fresh
+def test_second_rounds_are_small_where_not_every_task_can_have_a_whole_one() -> None:
+    tasks = tuple(task(key, rounds=1, trials=2, history=(1.0,)) for key in range(1, 21))
+    timed = replace(job(budget_trials=None, budget_seconds=200.0, elapsed=20.0), tasks=tasks)
+    assert round_size(timed, first=False, unseen=0, second=True) == 16
+    late = replace(timed, budget_seconds=100.0)
+    assert round_size(late, first=False, unseen=0, second=True) == 8
+    assert round_size(late, first=False, unseen=0) == 16
+    assert round_size(replace(late, tasks=tasks[:5]), first=False, unseen=0, second=True) == 16

@@ -34,7 +34,7 @@ LONG_SECONDS = 0.1
 ABORT_SECONDS = 0.5
 """No first run is cut off earlier."""
 DEFAULT_SHARE = 1 / 3
-"""Of a candidate's kernel time, what a default schedule gets: mostly nothing comes near it, and its model is timed whole."""
+"""Of a candidate's kernel time, what a default schedule gets: mostly it is far behind, and its model is timed whole."""
 
 
 class Kernel:

@@ -67,23 +67,28 @@ def pace(job: JobSnapshot) -> float:
     return job.trials / job.elapsed if job.trials >= ROUND_SIZE and job.elapsed else GUESSED_TRIALS_PER_SECOND
 
 
-def round_size(job: JobSnapshot, *, first: bool, unseen: int, glance: bool = False) -> int:
+def round_size(job: JobSnapshot, *, first: bool, unseen: int, glance: bool = False, second: bool = False) -> int:
     """Trials of the next round: fewer while many tasks share a small budget, never beyond what is left.
 
     First rounds are small unless trials are few. Rounds are large when the whole budget has room for
-    ``ROUNDS_PER_TASK`` large ones of each task, from the first cost model on and until the last seconds.
+    ``ROUNDS_PER_TASK`` large ones of each task, from the first cost model on and until the last seconds. Second ones
+    are as small as first ones where the rest of the time has no whole one for each task.
 
     Args:
         first: whether it is the task's first one.
         unseen: tasks that had none, this one included: first rounds leave something for them.
         glance: whether a program for the same place of the model is tuned already.
+        second: whether it is the task's second one.
     """
     expected = _expected_trials(job)
     learnt = job.cost_model == "none" or job.training.trained_on > 0
     size = LARGE_ROUND_SIZE if _roomy(job) and learnt else ROUND_SIZE
     seconds = seconds_left(job)
     if seconds is not None:
-        size = max(min(size, int(seconds * pace(job)) - job.trials_in_flight), ROUND_SIZE)
+        rest = int(seconds * pace(job)) - job.trials_in_flight
+        size = max(min(size, rest), ROUND_SIZE)
+        if second and rest < ROUND_SIZE * sum(task.tunable for task in job.tasks):
+            size = FIRST_ROUND_SIZE
     if first and not sparing(job):
         size = GLANCE_SIZE if glance else FIRST_ROUND_SIZE
     if first and expected is not None:

@@ -90,7 +90,8 @@ def next_round(
     task = next(task for task in job.tasks if task.id == choice.task)
     unseen = sum(1 for task in job.tasks if task.tunable and task.fresh)
     tuned = any(other.alternative_of == task.id and other.best is not None for other in job.tasks)
-    size = budget.round_size(job, first=task.fresh, unseen=unseen, glance=tuned)
+    second = len(task.history) + task.in_flight == 1
+    size = budget.round_size(job, first=task.fresh, unseen=unseen, glance=tuned, second=second)
     if size < 1:
         return None
     best = heapq.nlargest(STORED_SCORES, choice.scores.items(), key=lambda item: item[1])

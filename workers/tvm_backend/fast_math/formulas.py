@@ -21,12 +21,12 @@ from workers.tvm_backend.fast_math import tables
 MANTISSA_BITS = 23
 BIAS = 127
 """Of the exponent field of a float32."""
-SHIFTER = 1.5 * 2.0**MANTISSA_BITS + 2 * BIAS
-"""A float32 of this size has units in its last place, so adding it rounds; twice the bias is there to be halved."""
-SHIFTER_PATTERN = int(np.float32(SHIFTER).view(np.int32))
+SHIFTER = 1.5 * 2.0**MANTISSA_BITS + BIAS - 1
+"""A float32 of this size has units in its last place, so adding it rounds; the lowest bits of the sum are n - 1 plus
+the bias, the exponent field of 2^(n-1)."""
 
-EXP_RANGE = (-104.0, 89.0)
-"""Below it exp is less than half the smallest subnormal number, above it it overflows."""
+EXP_RANGE = (-87.33, 89.0)
+"""At its lower end the exponent field is 0, and so is what is scaled by it; above its upper end exp overflows."""
 
 SMALLEST, SMALLEST_NORMAL = 2.0**-149, 2.0**-126
 SQRT_HALF_PATTERN = int(np.float32(0.5**0.5).view(np.int32))
@@ -40,19 +40,18 @@ Formula = Callable[..., Any]
 
 
 def exp(x: Any) -> Any:
-    """e^x: x = n ln 2 + f, with ln 2 in two parts (Cody and Waite, 1980), a polynomial in f, scaled by 2^n.
+    """e^x: x = n ln 2 + f, with ln 2 in two parts (Cody and Waite, 1980), twice a polynomial in f, times 2^(n-1).
 
-    The scaling is in two halves, so that neither leaves the range of normal numbers before the product does.
+    So the largest results do not overflow before they are there. The smallest, 2^-126 and a half of it more, are 0.
     """
     low, high = EXP_RANGE
     bind = _Bindings()
     x = bind("x", _at_most(high, _at_least(low, x)))
-    pattern = bind("pattern", tirx.reinterpret("int32", x * _real(tables.LOG2_E) + _real(SHIFTER)), "int32")
-    n = bind("n", tirx.Cast("float32", pattern - _integer(SHIFTER_PATTERN)))
+    shifted = bind("shifted", x * _real(tables.LOG2_E) + _real(SHIFTER))
+    n = bind("n", shifted - _real(SHIFTER))
     f = bind("f", x - n * _real(tables.LN2_HIGH) - n * _real(tables.LN2_LOW))
-    half = bind("half", tirx.shift_right(pattern, _integer(1)), "int32")
-    unscaled = _polynomial((1.0, 1.0, *tables.EXP), f)
-    return bind.around(unscaled * _power_of_two(half) * _power_of_two(pattern - half))
+    twice = _polynomial([2.0 * each for each in (1.0, 1.0, *tables.EXP)], f)
+    return bind.around(twice * _power_of_two(tirx.reinterpret("int32", shifted)))
 
 
 def sigmoid(x: Any) -> Any:
