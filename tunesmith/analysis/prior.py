@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
@@ -43,12 +44,15 @@ class StaticPrior:
         source: of their nests, which are made when they are needed and kept by the source.
         device: that they are for.
         unit: is entered for each small unit of work, some 50 ms at most, so that others can have the processor between.
+        handicap: by the hash of a sketch, what its estimates are multiplied by; 1 for others.
     """
 
     def __init__(
-        self, space: Space, source: NestSource, device: DeviceDescription, unit: Unit = contextlib.nullcontext
-    ) -> None:
+        self, space: Space, source: NestSource, device: DeviceDescription, unit: Unit = contextlib.nullcontext,
+        handicap: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
         self._space, self._source, self._device, self._unit = space, source, device, unit
+        self._handicap = handicap
 
     def __call__(self, batch: Batch) -> Floats:
         """Estimated seconds, float64 [n]: infinity for points that are not worth a try, NaN where nothing is known."""
@@ -90,7 +94,8 @@ class StaticPrior:
                     assert nest is not None
                     with self._unit():
                         costs = Costs(nest, body.knobs, batch.choice[piece], self._device)
-                        out[piece], refused[piece] = costs.seconds(), ~costs.feasible()
+                        out[piece] = self._handicap.get(body.hash, 1.0) * costs.seconds()
+                        refused[piece] = ~costs.feasible()
         return out, refused
 
     def _groups(self, rows: Ints, body: Sketch, choice: Ints) -> list[tuple[Ints, tuple[int, ...]]]:

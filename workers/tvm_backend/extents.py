@@ -55,6 +55,8 @@ class _Solver:
         for number in self._left():
             if not self._inner(number):
                 self._accept(number, Extent.of(Product(self._real[0][number])))
+            elif self._undivided(number) and self._copies(number) == [Product(self._real[0][number])]:
+                self.found[number] = Extent.of(Product(self._real[0][number]))
         before = -1
         while before < len(self.found) < len(self._tags):
             before = len(self.found)
@@ -68,14 +70,25 @@ class _Solver:
 
     def _copy(self, number: int) -> None:
         """A loop that has as many steps as a part of a tile, or always the same, and no two of these."""
-        steps = [real[number] for real in self._real]
-        guesses = [Product(steps[0]), *(Product(1, (factor,)) for factor in self._values[0])]
-        fits = [guess for guess in guesses if self._fits(number, Extent.of(guess))]
+        steps, fits = [real[number] for real in self._real], self._copies(number)
         if not fits:
             raise NotUnderstoodError(f"nothing says why loop {number} has {steps} steps")
         if len(fits) > 1 and len(steps) < ENOUGH:
             raise AmbiguousError(f"loop {number} has {steps} steps for more than one reason")
         self.found[number] = Extent.of(fits[0])
+
+    def _copies(self, number: int) -> list[Product]:
+        """What a loop's steps could be: always the same, or a part of a tile."""
+        guesses = [Product(self._real[0][number]), *(Product(1, (factor,)) for factor in self._values[0])]
+        return [guess for guess in guesses if self._fits(number, Extent.of(guess))]
+
+    def _undivided(self, number: int) -> bool:
+        """Whether a loop alone moves an axis that is summed over, as a window's do: no decision says how far it goes."""
+        return any(
+            loop.number == number and loop.reduction and len(loop.axes) == 1
+            and sum(loop.axes[0] in other.axes for other in block.loops) == 1
+            for block in self._program.bare for loop in block.loops
+        )  # fmt: skip
 
     def _left(self) -> list[int]:
         return [number for number in self._tags if number not in self.found]

@@ -126,6 +126,7 @@ class TraceSpace(Resolver):
     Attributes:
         space: the numeric side.
         nests: what the sketches make of the workload, for the static model.
+        generated: hashes of the sketches that TVM's generator made.
     """
 
     def __init__(self, module: bytes, target: Target, bodies: Sequence[SketchBody], threads: int = 1) -> None:
@@ -133,6 +134,7 @@ class TraceSpace(Resolver):
         self._bodies = {body.hash: body for body in bodies}
         self._replayer = Replayer(module, target)
         self.nests = Nests(self._replayer, bodies)
+        self.generated = frozenset(body.hash for body in bodies if body.postprocs)
         self._extractor = Extractor(self._replayer)
         self._points: collections.OrderedDict[Candidate, _Point] = collections.OrderedDict()
         self._schedules: collections.OrderedDict[Candidate, Schedule] = collections.OrderedDict()
