@@ -11,7 +11,7 @@ import numpy as np
 
 from tunesmith.search.base import Prior
 from tunesmith.search.shares import HALF, divide, shares, turn
-from tunesmith.space.base import Batch, Floats, Ints
+from tunesmith.space.base import Batch, Bools, Floats, Ints
 from tunesmith.space.space import Space, concat, first_of_each
 
 DRAWN = 16384
@@ -22,6 +22,8 @@ STEPS = 4
 """How often each of them is moved to neighbours."""
 DOUBT = float(np.log(5.0))
 """How far a prior may err between sketches, in logarithms."""
+STRANGE = 2.0
+"""How much slower than the best sketch one counts of which nothing is known."""
 APART = 2
 """Knobs in which two proposed points of a sketch differ at least, where it has so many."""
 
@@ -36,10 +38,12 @@ def construct(space: Space, prior: Prior, rng: np.random.Generator, n: int) -> B
     cost = prior(pool)
     if np.isnan(cost).all():
         return pool.take(slice(0, 0))
-    pool, cost = _best(space, pool, cost)
+    familiar = np.bincount(pool.sketch, np.isfinite(cost), minlength=len(space.sketches)) > 0
+    pool, cost = _best(space, pool, _certain(pool, cost, familiar))
     for _ in range(STEPS if space.size > DRAWN else 0):
         moved = space.neighbours(rng, pool)
-        pool, cost = _best(space, concat([pool, moved]), np.concatenate([cost, prior(moved)]))
+        found = _certain(moved, prior(moved), familiar)
+        pool, cost = _best(space, concat([pool, moved]), np.concatenate([cost, found]))
     return pool.take(_unlike(space, pool, _expected(space, pool, cost), n))
 
 
@@ -60,6 +64,12 @@ def sift(prior: Prior, batch: Batch, n: int, share: Floats | None = None, start:
     return batch.take(slice(0, n) if share is None else divide(share, batch.sketch, n, start))
 
 
+def _certain(batch: Batch, cost: Floats, familiar: Bools) -> Floats:
+    """Estimates, of which the unknown ones of a sketch with known ones count as hopeless: where those are few, the
+    unknown would stand before them."""
+    return np.where(np.isnan(cost) & familiar[batch.sketch], np.inf, cost)
+
+
 def _best(space: Space, batch: Batch, cost: Floats) -> tuple[Batch, Floats]:
     """The best ``KEPT`` distinct points of each sketch that are not hopeless, best first, and their estimates."""
     order = np.argsort(ranks(cost), kind="stable")
@@ -74,11 +84,12 @@ def _best(space: Space, batch: Batch, cost: Floats) -> tuple[Batch, Floats]:
 
 
 def _expected(space: Space, pool: Batch, cost: Floats) -> Floats:
-    """The share of each sketch; one that the prior does not know has that of the best."""
+    """The share of each sketch; one that the prior does not know has that of one ``STRANGE`` times slower than the
+    best."""
     best, known = np.full(len(space.sketches), np.inf), np.flatnonzero(~np.isnan(cost))
     np.minimum.at(best, pool.sketch[known], cost[known])
     leader = float(best.min()) if len(known) else 1.0
-    return shares(np.where(np.isfinite(best), best, leader), DOUBT)
+    return shares(np.where(np.isfinite(best), best, STRANGE * leader), DOUBT)
 
 
 def _unlike(space: Space, pool: Batch, share: Floats, n: int) -> Ints:

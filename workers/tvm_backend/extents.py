@@ -83,7 +83,7 @@ class _Solver:
         return [guess for guess in guesses if self._fits(number, Extent.of(guess))]
 
     def _undivided(self, number: int) -> bool:
-        """Whether a loop alone moves an axis that is summed over, as a window's do: no decision says how far it goes."""
+        """Whether a loop alone moves an axis that is summed over, as a window's do: no decision says how far."""
         return any(
             loop.number == number and loop.reduction and len(loop.axes) == 1
             and sum(loop.axes[0] in other.axes for other in block.loops) == 1

@@ -12,7 +12,6 @@ from workers.tvm_backend.nests import MOST
 from workers.tvm_backend.rules.machine import machine_of
 from workers.tvm_backend.space import TraceSpace
 
-
 GENERATED = 1.6
 """How much longer than ours, for the same estimate, what is picked of TVM's sketches takes: these have hundreds of
 structures, and the lowest of so many estimates is the most mistaken. Measured on convolutions of two models, of which
