@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 
 import numpy as np
 import pytest
+from small_nets import Net
 
 from tunesmith.analysis.nest import Kind
 from tunesmith.analysis.running import running
@@ -112,6 +114,25 @@ def test_a_packed_product_is_read_as_written() -> None:
         assert update.loops[-1].kind is Kind.VECTOR
         assert [loop.reduction for loop in update.loops] == [False] * 3 + [True] * 2 + [False] * 3
         assert [loop.kind for loop in update.loops[-3:]] == [Kind.UNROLLED, Kind.UNROLLED, Kind.VECTOR]
+
+
+def test_our_sketches_of_a_blocked_network_are_all_understood(tmp_path: Path) -> None:
+    net = Net(1, 16, 12, 12)
+    value = net.conv("x", 32, 3)
+    for kernel, stride in ((5, 1), (3, 2)):
+        value = net.depthwise(value, kernel, strides=[stride] * 2)
+        value = net.op("Mul", value, net.op("Sigmoid", value))
+    value = net.op("MaxPool", net.conv(value, 48, 1), kernel_shape=[3, 3], pads=[1] * 4)
+    path = net.save(tmp_path / "net.onnx", net.op("GlobalAveragePool", value))
+    made = prepare.prepare(importing.import_model(path, "onnx"), Preparation(blocked=True, fast_math=True))
+    seen = 0
+    for task in tasks.extract_tasks(made.module):
+        bodies = space.generate(task.module, TARGET)
+        nests = space.TraceSpace(task.module, TARGET, bodies).nests
+        own = [body.hash for body in bodies if not body.postprocs]
+        assert all(nests.nest(each, ()) is not None for each in own), task.workload.name
+        seen += len(own)
+    assert seen > 10
 
 
 def test_a_formula_is_all_of_its_arithmetic() -> None:

@@ -320,6 +320,13 @@ def test_a_prior_knows_what_has_a_nest() -> None:
     assert len(StaticPrior(space, source, AVX512)(batch.take(slice(0)))) == 0
 
 
+def test_estimates_of_a_sketch_may_count_for_more() -> None:
+    space = Space([Sketch("s", (*marked()[1], ComputeLocation(-1, 0)))])
+    batch = space.sample(np.random.default_rng(0), 64)
+    plain, doubted = StaticPrior(space, Source(), AVX512), StaticPrior(space, Source(), AVX512, handicap={"s": 1.5})
+    assert np.allclose(doubted(batch), 1.5 * plain(batch), equal_nan=True)
+
+
 def test_a_promise_holds_estimates_against_the_best() -> None:
     space = Space([Sketch("s", (*marked()[1], ComputeLocation(-1, 0)))])
     prior, batch = StaticPrior(space, Source(), AVX512), space.sample(np.random.default_rng(0), 64)

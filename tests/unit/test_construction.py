@@ -51,6 +51,30 @@ def test_every_sketch_has_a_turn_before_any_has_two() -> None:
     assert (made.sketch[:4] == 0).all(), "one that is expected to be far behind waits"
 
 
+def test_where_little_is_known_of_a_sketch_the_unknown_does_not_stand_before_it() -> None:
+    task = SyntheticTask(matmul_space(), seed=2)
+
+    def little(batch: Batch) -> Floats:
+        rare = task.space.keys(batch) % 20 == 0
+        return np.where((batch.sketch == 0) | rare, exact(task)(batch) * np.where(batch.sketch == 0, 1.0, 3.0), np.nan)
+
+    made = construct(task.space, little, np.random.default_rng(0), 12)
+    assert np.isfinite(little(made)).all()
+    assert made.sketch[0] == 0
+    assert len(np.unique(made.sketch)) == len(task.space.sketches)
+
+
+def test_a_sketch_of_which_nothing_is_known_has_its_turn_after_the_best_one() -> None:
+    task = SyntheticTask(matmul_space(), seed=2)
+    strange = len(task.space.sketches) - 1
+
+    def prior(batch: Batch) -> Floats:
+        return np.where(batch.sketch == 0, np.nan, exact(task)(batch) * np.where(batch.sketch == strange, 1.0, 10.0))
+
+    made = construct(task.space, prior, np.random.default_rng(0), 8)
+    assert made.sketch[:2].tolist() == [strange, 0]
+
+
 def test_a_small_space_is_taken_whole() -> None:
     task = SyntheticTask(tiny_space())
     made = construct(task.space, exact(task), np.random.default_rng(0), task.space.size + 5)

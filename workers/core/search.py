@@ -136,7 +136,8 @@ def _space(context: Context, subject: Subject) -> TraceSpace:
         with context.readers() as session:
             stored = sketches.get(session, task.sketches)
         bodies = [SketchBody.from_json(stored[key]) for key in task.sketches]
-        return TraceSpace(context.blobs.get_bytes(subject.module_blob), subject.target, bodies)
+        with context.lease.shared():
+            return TraceSpace(context.blobs.get_bytes(subject.module_blob), subject.target, bodies)
 
     key = (task.workload_hash, subject.target.hash, tuple(task.sketches))
     space: TraceSpace = context.spaces.get(key, make)
@@ -211,7 +212,8 @@ def _cost_model(session: Session, job: Job) -> CostModelRow | None:
 def _load(context: Context, row: CostModelRow) -> CostModel:
     def make() -> CostModel:
         assert row.blob is not None, "a trained model has a blob"
-        return load_cost_model(row.kind, context.blobs.get_bytes(row.blob))
+        with context.lease.shared():  # the first one loads its library, a second's work
+            return load_cost_model(row.kind, context.blobs.get_bytes(row.blob))
 
     model: CostModel = context.cost_models.get(row.id, make)
     return model

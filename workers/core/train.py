@@ -11,7 +11,7 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from costmodels.base import CostModel, TrainingSet
-from costmodels.registry import load_cost_model
+from costmodels.registry import cost_model_class, load_cost_model
 from costmodels.training import Part, assemble, assess, train
 from db.engine import transact
 from db.models import CostModelRow, Job
@@ -46,6 +46,8 @@ def run(context: Context, message: TrainCostModel) -> bool:
         if not len(data) or not np.isfinite(data.latency).any():
             raise TunesmithError("there is no measured candidate with features to train on yet")
         lease.check()
+        with context.lease.shared():  # the library, a second's work the first time
+            cost_model_class(row.kind)
         trained = train(data, row.kind, job.seed, guard=context.lease.shared)
         metrics: dict[str, Any] = {
             "programs": trained.programs, "valid": trained.valid, "own": len(own), "others": len(others),
@@ -104,9 +106,11 @@ def _previous_on_new(
 
 
 def _load(context: Context, row: CostModelRow) -> CostModel:
-    model: CostModel = context.cost_models.get(
-        row.id, lambda: load_cost_model(row.kind, context.blobs.get_bytes(str(row.blob)))
-    )
+    def make() -> CostModel:
+        with context.lease.shared():
+            return load_cost_model(row.kind, context.blobs.get_bytes(str(row.blob)))
+
+    model: CostModel = context.cost_models.get(row.id, make)
     return model
 
 
