@@ -181,7 +181,8 @@ def _registers(
         near |= run.vector[at] & bool(set(loop.axes) & along(access, NEAR_STRIDE))
         moved |= run.vector[at] & shape.moves(access, at)
     vectors, moves = elements / vector.length * vector.pieces, elements / vector.length * vector.moves
-    moves = moves + elements * _crossing(shape, access, vector, lanes)
+    if access.indices:  # a scalar lies in one line
+        moves = moves + elements * _crossing(shape, access, vector, lanes)
     shuffled = np.where(near, NEAR_STRIDE * moves, elements * GATHER)
     return np.where(moved, vectors, elements), np.where(whole, moves, np.where(moved, shuffled, elements))
 

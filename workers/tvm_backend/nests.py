@@ -79,7 +79,7 @@ class Nests:
                 self._found[key] = self._derive(body, dict(zip(places, decided, strict=True)))
             except (NotUnderstoodError, InvalidCandidate):
                 self._found[key] = None
-            except (AttributeError, TypeError, ValueError) as error:
+            except (AttributeError, LookupError, TypeError, ValueError) as error:
                 # A program of a shape that nobody thought of: the search goes on without an opinion of it.
                 log.warning("no nest of sketch %s: %s: %s", sketch[:12], type(error).__name__, error)
                 self._found[key] = None
