@@ -4,10 +4,10 @@ normalisations folded away."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarks.models.graph import Graph
+from benchmarks.models.mobilenet import Stage
 
 if TYPE_CHECKING:
     import onnx
@@ -15,19 +15,8 @@ if TYPE_CHECKING:
 INPUT, CLASSES = "image", 1000
 
 
-@dataclass(frozen=True)
-class Stage:
-    """Blocks one after another: the widening inside, output channels, how many, the kernel, the first one's stride."""
-
-    widening: int
-    channels: int
-    blocks: int
-    kernel: int
-    stride: int
-
-
-STAGES = (Stage(1, 16, 1, 3, 1), Stage(6, 24, 2, 3, 2), Stage(6, 40, 2, 5, 2), Stage(6, 80, 3, 3, 2),
-          Stage(6, 112, 3, 5, 1), Stage(6, 192, 4, 5, 2), Stage(6, 320, 1, 3, 1))  # fmt: skip
+STAGES = (Stage(1, 16, 1, 1), Stage(6, 24, 2, 2), Stage(6, 40, 2, 2, 5), Stage(6, 80, 3, 2), Stage(6, 112, 3, 1, 5),
+          Stage(6, 192, 4, 2, 5), Stage(6, 320, 1, 1))  # fmt: skip
 FIRST, LAST = 32, 1280
 """Channels before the stages and after them."""
 SQUEEZED = 4

@@ -16,12 +16,13 @@ INPUT, CLASSES = "image", 1000
 
 @dataclass(frozen=True)
 class Stage:
-    """Blocks one after another: the widening inside, output channels, how many, the first one's stride."""
+    """Blocks one after another: the widening inside, output channels, how many, the first one's stride, the kernel."""
 
     widening: int
     channels: int
     blocks: int
     stride: int
+    kernel: int = 3
 
 
 STAGES = (Stage(1, 16, 1, 1), Stage(6, 24, 2, 2), Stage(6, 32, 3, 2), Stage(6, 64, 4, 2), Stage(6, 96, 3, 1),
@@ -48,7 +49,7 @@ def _block(graph: Graph, value: str, channels: int, stage: Stage, stride: int) -
     wide, inside = channels * stage.widening, value
     if stage.widening > 1:
         inside = _convolution(graph, inside, channels, wide, 1, 1)
-    inside = _convolution(graph, inside, wide, wide, 3, stride, groups=wide)
+    inside = _convolution(graph, inside, wide, wide, stage.kernel, stride, groups=wide)
     inside = _convolution(graph, inside, wide, stage.channels, 1, 1, active=False)
     return graph.node("Add", value, inside) if stride == 1 and channels == stage.channels else inside
 

@@ -190,7 +190,7 @@ SMALL = {
     "unet": lambda: unet.build(1, 16, width=4, levels=2),
     "resnext50": lambda: resnext.build(1, 32, blocks=(2, 1), groups=4, inside=16),
     "efficientnet": lambda: efficientnet.build(
-        1, 32, (efficientnet.Stage(1, 16, 1, 3, 1), efficientnet.Stage(6, 16, 2, 5, 2)), 32
+        1, 32, (mobilenet.Stage(1, 16, 1, 1), mobilenet.Stage(6, 16, 2, 2, 5)), 32
     ),
 }
 
