@@ -160,7 +160,7 @@ def test_vectors_that_are_put_together_of_pieces_cost_more() -> None:
         return kernel(shape, running(shape, None, {}, 16), AVX512)
 
     whole, odd = inner(16), inner(14)
-    assert whole.instructions[0] == whole.operations[0] + whole.loads[0] + whole.stores[0]
+    assert whole.code[0] == whole.operations[0] + whole.loads[0] + whole.stores[0]
     assert odd.operations[0] > 1.5 * whole.operations[0]
     assert odd.cycles[0] > 1.3 * whole.cycles[0]
 
@@ -272,6 +272,19 @@ def test_compilers_vectorise_what_nobody_marked() -> None:
     inner = kernel(shape, run, AVX512)
     assert inner.operations[0] == 4 * 4
     assert inner.stores[0] == 4
+
+
+def test_a_loop_that_a_compiler_vectorised_is_as_much_code_as_one_vector() -> None:
+    """Sums of short rows: the rows become vectors of a loop, however many they are."""
+    loops = (fixed(0, 4096, 0), fixed(1, 32, 1, reduction=True))
+    row, column = (Index(((axis, 1),)) for axis in range(2))
+    block = Block("s", (4096, 32), loops, Access(0, (row,)), (Access(1, (row, column)),), 1.0, update=True)
+    buffers = (Buffer("s", (4096,), F), Buffer("x", (4096, 32), F))
+    shape = shape_of(block, buffers)
+    run = running(shape, None, {}, 16)
+    assert run.memory[0]
+    assert kernel(shape, run, AVX512).code[0] < 32 * 16 * 4
+    assert constraints(Nest((block,), buffers), (), np.zeros((1, 0), dtype=np.int64), AVX512)[0]
 
 
 def test_even_shares_and_vectors_are_estimated_faster() -> None:

@@ -51,6 +51,7 @@ class Kernel:
         needed: registers, operands included.
         loads, stores: of memory; what is moved in and out of registers less often is spread over its stay.
         cycles: of one run.
+        code: instructions; of one vector, where the straight code is the body of a loop that a compiler vectorised.
     """
 
     times: Floats
@@ -60,11 +61,7 @@ class Kernel:
     loads: Floats
     stores: Floats
     cycles: Floats
-
-    @property
-    def instructions(self) -> Floats:
-        """Of one run."""
-        return self.operations + self.loads + self.stores
+    code: Floats
 
 
 @dataclass(frozen=True)
@@ -98,8 +95,9 @@ def kernel(shape: Shape, run: Running, device: DeviceDescription) -> Kernel:
         loads = loads + fetched / np.where(kept, _stay(shape, run, access), 1.0)
         needed = np.maximum(needed, np.minimum(registers / steps, 4.0))
     stores, chain = moved / (stay if block.update else 1.0), np.zeros(shape.n)
+    pieces = np.where(run.memory, vector.pieces, 1.0)
     if block.update:
-        needed = needed + written + 1.0
+        needed = needed + written / pieces + 1.0
         spilled = np.maximum(needed - device.registers, 0.0) * steps
         loads, stores = loads + spilled + moved / stay, spilled + stores
     tests = sum((_tests(shape, run, axes, inside, vector.length) for axes in block.conditions), np.zeros(shape.n))
@@ -111,7 +109,7 @@ def kernel(shape: Shape, run: Running, device: DeviceDescription) -> Kernel:
         operations / device.pipes, loads / device.loads, stores / device.stores, instructions / device.width, chain,
     ])  # fmt: skip
     cycles = cycles + LOOP_CYCLES + inside * block.calls * device.call
-    large = instructions * INSTRUCTION_BYTES > device.code_bytes
+    large = instructions / pieces * INSTRUCTION_BYTES > device.code_bytes
     uneven = (vector.length > lanes) & (np.log2(vector.length) % 1.0 != 0) & ~run.compiled & block.update
     cycles = cycles * np.where(large, CODE_PENALTY, 1.0) * np.where(uneven, UNEVEN, 1.0)
     if block.update:
@@ -119,7 +117,8 @@ def kernel(shape: Shape, run: Running, device: DeviceDescription) -> Kernel:
         # What compilers make of a loop of many statements is hardly vectors any more.
         body = inside / vector.length
         cycles = cycles * np.where(run.compiled, np.clip(body / COMPILED, 1.0, lanes), 1.0)
-    return Kernel(shape.iterations / inside, operations, written, needed, loads, stores, cycles)
+    code = (operations + loads + stores) / pieces
+    return Kernel(shape.iterations / inside, operations, written, needed, loads, stores, cycles, code)
 
 
 def _tests(shape: Shape, run: Running, axes: tuple[int, ...], inside: Floats, length: Floats) -> Floats:

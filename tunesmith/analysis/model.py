@@ -52,7 +52,7 @@ class Costs:
         """False for what need not be built: code that takes compilers long, accumulators far beyond the registers."""
         out = np.ones(self._n, dtype=np.bool_)
         for shape, _, inner in self._parts:
-            out &= inner.instructions <= MOST_INSTRUCTIONS
+            out &= inner.code <= MOST_INSTRUCTIONS
             if shape.block.update:
                 out &= inner.needed <= MOST_SPILLED * self._device.registers
         return out
