@@ -31,11 +31,11 @@ def run(context: Context, message: PrepareJob) -> bool:
         target = resolve(context, job.target_spec)
         warm(target.kind)
 
-        def planned_(each: tuple[ModelTask, WorkloadRow]) -> PlannedTask:
+        def prepared(each: tuple[ModelTask, WorkloadRow]) -> PlannedTask:
             lease.check()
             return plan(context, *each, target, job.space)
 
-        planned = together(planned_, tasks)
+        planned = together(prepared, tasks)
         if not any(task.tunable for task in planned):
             raise NothingToTune(
                 "no task of the model has a schedule decision to take for this target", tasks=len(planned)

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 from sqlalchemy.orm import Session
 
-from costmodels.base import CostModel
-from costmodels.registry import load_cost_model
 from db.engine import transact
 from db.models import Batch, CostModelRow, Job, JobTask, Round, TargetRow, WorkloadRow
 from db.repositories import cost_models, devices, events, job_tasks, models, records, sketches
@@ -31,6 +29,7 @@ from workers.core.context import Context
 from workers.core.features import BatchFeatures
 from workers.core.leased import Lease, run_leased
 from workers.core.scoring import Scorer
+from workers.core.trained import trained_model
 from workers.tvm_backend.space import SketchBody, TraceSpace
 from workers.tvm_backend.static import prior_of
 from workers.tvm_backend.warm import warm
@@ -112,7 +111,7 @@ def propose(context: Context, lease: Lease, subject: Subject, started: float) ->
         calibration = devices.calibration(session, subject.device_class)
     searcher.suggest(similar)
     searcher.tell([*seeds, *(records.measurement(row) for row in news)])
-    model = _load(context, model_row) if model_row else None
+    model = trained_model(context, model_row) if model_row else None
     prior = _prior(context, lease, subject, space, calibration)
     scorer = Scorer(space, model, context.lease, lease.check, prior)
     first = [Candidate(None)] if subject.round.baseline else []
@@ -207,16 +206,6 @@ def _cost_model(session: Session, job: Job) -> CostModelRow | None:
     if not job.warm_start:
         return None
     return cost_models.latest_elsewhere(session, str(job.target_hash), job.cost_model, FEATURES, job.id, job.space)
-
-
-def _load(context: Context, row: CostModelRow) -> CostModel:
-    def make() -> CostModel:
-        assert row.blob is not None, "a trained model has a blob"
-        with context.lease.shared():  # the first one loads its library, a second's work
-            return load_cost_model(row.kind, context.blobs.get_bytes(row.blob))
-
-    model: CostModel = context.cost_models.get(row.id, make)
-    return model
 
 
 def _describe(

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from sqlalchemy.orm import Session
 
-from costmodels.base import CostModel, TrainingSet
-from costmodels.registry import cost_model_class, load_cost_model
+from costmodels.base import TrainingSet
+from costmodels.registry import cost_model_class
 from costmodels.training import Part, assemble, assess, train
 from db.engine import transact
 from db.models import CostModelRow, Job
@@ -24,6 +24,7 @@ from tunesmith.states import WorkState
 from workers.core.context import Context
 from workers.core.features import BatchFeatures
 from workers.core.leased import Lease, run_leased
+from workers.core.trained import trained_model
 
 LIMIT = 4000
 """Records that a model is trained on at most, the job's own first, then the newest of other jobs."""
@@ -102,16 +103,7 @@ def _previous_on_new(
     data = training_set(context, version, [row for row in own if row.id > previous.trained_through])
     if not len(data):
         return None
-    return assess(_load(context, previous), data).to_json()
-
-
-def _load(context: Context, row: CostModelRow) -> CostModel:
-    def make() -> CostModel:
-        with context.lease.shared():
-            return load_cost_model(row.kind, context.blobs.get_bytes(str(row.blob)))
-
-    model: CostModel = context.cost_models.get(row.id, make)
-    return model
+    return assess(trained_model(context, previous), data).to_json()
 
 
 def _store(
