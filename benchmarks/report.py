@@ -8,7 +8,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,19 @@ def check(name: str, docs: Path | None) -> None:
     _figure()
     if docs:
         _section(name, docs)
+
+
+def sections(names: Sequence[str], docs: Path) -> list[str]:
+    """Which of some reports a page has a section for.
+
+    Raises:
+        MissingDependency: without matplotlib.
+        InvalidInput: the page cannot be read, or has no section for any of them.
+    """
+    found = [name for name in names if docs.is_file() and f"<!-- bench:{name} -->" in docs.read_text(encoding="utf-8")]
+    for name in found or names[:1]:
+        check(name, docs)
+    return found
 
 
 def write(report: Report, out: Path, draw: Draw | None = None, docs: Path | None = None) -> list[Path]:

@@ -81,20 +81,22 @@ def tune(
     jobs: Annotated[int, typer.Option(help="Processes; 0: one for each core.", min=0)] = 0,
     data: Annotated[Path | None, typer.Option(help="Folder of recordings; the shipped ones by default.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("bench-out"),
+    docs: Annotated[Path | None, typer.Option(help="Page whose section is replaced.")] = None,
 ) -> None:
     """Tune a searcher's own settings on one half of the recorded spaces and judge them on the other one."""
     from benchmarks.replay import tuning
     from benchmarks.replay.studies import workers
     from benchmarks.replay.workloads import DATA, load_all
-    from benchmarks.report import setup, write
+    from benchmarks.report import check, setup, write
 
     plan = tuning.Plan(searcher, trials, seeds, batch)
+    check(tuning.name_of(searcher), docs)
     with workers(jobs or len(os.sched_getaffinity(0))) as pool:
         tuned = tuning.tune(plan, load_all(data or DATA), pool, typer.echo)
     report = tuning.report(plan, tuned, setup("lightgbm", "optuna"))
     settings = out / f"{report.name}.json"
     tuned.save(settings)
-    for path in (*write(report, out), settings):
+    for path in (*write(report, out, docs=docs), settings):
         typer.echo(path)
 
 

@@ -185,4 +185,9 @@ def report(plan: Plan, tuned: Tuned, setup: dict[str, str]) -> Report:
         "seeds that neither saw, on that half and on the one held out; the band of the gain is a 95 % bootstrap over "
         f"seeds. Changed: {', '.join(changed) or 'nothing'}.")
     columns = ("half", "spaces", "searcher", "P, default", "P, tuned", "gain", "95 % from", "to")
-    return Report(f"replay-tune-{plan.searcher}", f"Settings of {plan.searcher}, tuned", summary, columns, rows, setup)
+    return Report(name_of(plan.searcher), f"Settings of {plan.searcher}, tuned", summary, columns, rows, setup)
+
+
+def name_of(searcher: str) -> str:
+    """Of its report."""
+    return f"replay-tune-{searcher}"

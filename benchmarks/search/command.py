@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from benchmarks.operators.command import RUNS, threads_of
-from benchmarks.report import check, setup, table, teller, write
+from benchmarks.report import sections, setup, table, teller, write
 from tunesmith.names import DEFAULT_SEARCHER
 
 if TYPE_CHECKING:
@@ -45,11 +45,12 @@ def run(
         typer.Option("--record/--no-record", help="Make and keep runs that are missing (default: unless quick)."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for CSV files, tables and the plot.")] = Path("bench-out"),
-    docs: Annotated[Path | None, typer.Option(help="Page whose sections are replaced.")] = None,
+    docs: Annotated[Path | None, typer.Option(help="Page whose sections are replaced: those of these tables that it has.")] = None,
 ) -> None:
     """Compare the search alone: Tunesmith in TVM's design space beside MetaSchedule, trial by trial.
 
-    And how soon Tunesmith with everything on is as fast as MetaSchedule after all its trials.
+    And how soon Tunesmith with everything on is as fast as MetaSchedule after all its trials. Several searchers are also
+    compared with the first of them; that, with --seconds, needs no run of MetaSchedule.
     """
     from benchmarks.operators.cases import Case
     from benchmarks.search import figures
@@ -63,8 +64,7 @@ def run(
     wanted = operators or (QUICK_OPERATORS if quick else OPERATORS)
     made = not quick if record is None else record
     cases = [Case(parse_operator(text).canonical, cores, rivals=made) for text in wanted]
-    for name in figures.NAMES:
-        check(name, docs)
+    pages = dict.fromkeys(sections(figures.NAMES, docs), docs) if docs else {}
     plan = Plan(searchers, seconds, QUICK_SLICE if quick else SLICE, PASSES, runs)
     details = {"threads": str(cores), "searchers": ", ".join(searchers)}
     if seconds is not None:
@@ -76,7 +76,7 @@ def run(
             with tempfile.TemporaryDirectory(prefix="tunesmith-search-") as folder:
                 outcomes.append(hold(case, seed, plan, Path(folder), teller(case.name)))
             # After each operator: all of them take an hour for each seed, and may not come to their end.
-            paths = _write(outcomes, details, out, docs)
+            paths = _write(outcomes, details, out, pages)
     found = figures.reports(outcomes, {})
     for report in found:
         print(f"{report.title}\n\n{table(report.columns, report.rows)}\n")
@@ -85,15 +85,17 @@ def run(
         print(f"wrote {path}")
 
 
-def _write(outcomes: list[Outcome], details: Mapping[str, str], out: Path, docs: Path | None) -> list[Path]:
-    """Every table as far as it has come."""
+def _write(
+    outcomes: list[Outcome], details: Mapping[str, str], out: Path, pages: Mapping[str, Path | None]
+) -> list[Path]:
+    """Every table as far as it has come; ``pages`` by the name of its section."""
     from benchmarks.search import figures
 
     seeds = ", ".join(map(str, sorted({outcome.seed for outcome in outcomes})))
     paths: list[Path] = []
     for report in figures.reports(outcomes, {**setup(), **details, "seeds": seeds}):
         draw = (lambda axes: figures.draw(axes, outcomes)) if report.name == figures.SEARCH else None
-        paths += write(report, out, draw, docs)
+        paths += write(report, out, draw, pages.get(report.name))
     out.mkdir(parents=True, exist_ok=True)
     paths.append(out / "search-latencies.csv")
     with paths[-1].open("w", newline="", encoding="utf-8") as file:

@@ -30,7 +30,8 @@ class Plan:
 
     Attributes:
         searchers: names of Tunesmith's.
-        seconds: wall time of a run in the own space; None: that of MetaSchedule's longest run.
+        seconds: wall time of a run in the own space; None: that of MetaSchedule's longest run, without which nothing
+            is done.
         slice: seconds of timing per peer and pass.
         passes: processes of each peer, 2 at least.
         runs: folder of MetaSchedule's recordings.
@@ -118,6 +119,7 @@ class Outcome:
         courses, chases: by searcher; what failed is missing.
         entries: everything that was timed, or why not.
         versions: those of the recordings.
+        searchers: all that were asked, in order.
     """
 
     case: Case
@@ -127,6 +129,7 @@ class Outcome:
     chases: Mapping[str, Chase]
     entries: list[Entry]
     versions: Mapping[str, str] = field(default_factory=dict)
+    searchers: tuple[str, ...] = ()
 
     @property
     def rival(self) -> Rival | None:
@@ -135,7 +138,8 @@ class Outcome:
 
 
 def hold(case: Case, seed: int, plan: Plan, folder: Path, tell: Tell) -> Outcome:
-    """Tune and time one operator; without a run of MetaSchedule nothing is done.
+    """Tune and time one operator; nothing is done where there is nothing to compare with: no run of MetaSchedule, and
+    no other searcher.
 
     Args:
         case: the operator.
@@ -158,10 +162,10 @@ class _Contest:
     def hold(self) -> Outcome:
         """Everything."""
         known = self.lineup.enter_recorded(RIVALS, self.seed, self.plan.runs)
-        if not known:
+        wall = self.plan.seconds or max((each.outcome.elapsed for each in known.values()), default=0.0)
+        if not wall or not known and len(self.plan.searchers) == 1:
             self.tell(f"there is no run of MetaSchedule to compare with, seed {self.seed}")
             return Outcome(self.case, self.seed, [], {}, {}, list(self.lineup.entries.values()))
-        wall = self.plan.seconds or max(each.outcome.elapsed for each in known.values())
         courses = dict(self._each(TVM_SPACE, TRIALS, LIMIT))
         chases = dict(self._each(ALL_SPACE, None, wall))
         self.lineup.time(self.plan.slice, self.plan.passes)
@@ -172,7 +176,7 @@ class _Contest:
             {name: self._course(name, tuned, timed) for name, tuned in courses.items()},
             {name: Chase(tuned.curve, seconds, wall) for name, tuned in chases.items()
              if (seconds := timed[_name(name, ALL_SPACE), self.seed])},
-            list(self.lineup.entries.values()), self.lineup.versions,
+            list(self.lineup.entries.values()), self.lineup.versions, self.plan.searchers,
         )  # fmt: skip
 
     def _each(self, space: str, trials: int | None, seconds: float) -> Iterator[tuple[str, Tuned]]:

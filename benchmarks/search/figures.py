@@ -9,18 +9,20 @@ from typing import Any
 from benchmarks.operators.kernels import PROCESSES
 from benchmarks.operators.recordings import TRIALS
 from benchmarks.report import Report, cell
-from benchmarks.search.contest import COUNTS, Outcome
+from benchmarks.search.contest import COUNTS, Course, Outcome
 from benchmarks.tuners.figures import geometric_mean
 
-SEARCH, TIME = "search", "search-time"
-NAMES = (SEARCH, TIME)
-"""Every report, in the order of the page."""
+SEARCH, TIME, BESIDE = "search", "search-time", "search-beside"
+NAMES = (SEARCH, TIME, BESIDE)
+"""Every report, in the order of a page."""
 AFTER = tuple(f"after {count}" for count in COUNTS)
 SHARE, OF_TIME = "share of trials", "share of the time"
 TRIED = ("operator", "searcher", "seed", "metaschedule µs", "tunesmith µs", *AFTER, SHARE)
 TIMES = ("operator", "searcher", "seed", "metaschedule s", "tunesmith s", OF_TIME, "metaschedule µs", "tunesmith µs",
          "ratio")  # fmt: skip
-RATIOS = frozenset({*AFTER, "ratio"})
+OWN_SPACE = "everything on"
+PAIRED = ("operator", "searcher", "seed", "beside", "its µs", "µs", *AFTER, OWN_SPACE)
+RATIOS = frozenset({*AFTER, "ratio", OWN_SPACE})
 SHARES = frozenset({SHARE, OF_TIME})
 LATENCIES = ("operator", "seed", "entry", "kernels", "end to end", "output error", "failure")
 TRIED_TEXT = f"""\
@@ -41,6 +43,13 @@ imports and the making of the program. `{OF_TIME}` is one over the other; – wh
 that it had, which counts as 1 in the mean. `ratio`: latency of what Tunesmith had
 at the end of that time, conversions of layouts included, over MetaSchedule's."""
 
+NO_COURSE = Course((), {})
+BESIDE_TEXT = f"""\
+Searchers of Tunesmith's beside the one that was named first, without MetaSchedule: `after N`: latency over its latency
+with `--space tvm` after N candidates; `{OWN_SPACE}`: in the own space, after the same wall time. Below 1 the searcher is the
+better one. Everything was built and timed now, all kernels in turn, in {PROCESSES} processes; the two columns of
+microseconds are those after {TRIALS} candidates."""
+
 
 def reports(outcomes: Sequence[Outcome], details: Mapping[str, str]) -> list[Report]:
     """Every table that has rows.
@@ -54,9 +63,11 @@ def reports(outcomes: Sequence[Outcome], details: Mapping[str, str]) -> list[Rep
     setup = {**details, **recorded}
     tried = with_means([row for outcome in outcomes for row in _tried(outcome)], TRIED)
     times = with_means([row for outcome in outcomes for row in _times(outcome)], TIMES)
+    paired = with_means([row for outcome in outcomes for row in _paired(outcome)], PAIRED)
     found = [
         Report(SEARCH, "The search alone", TRIED_TEXT, TRIED, tried, setup),
         Report(TIME, "How soon it is as fast as MetaSchedule", TIME_TEXT, TIMES, times, setup),
+        Report(BESIDE, "Searchers side by side", BESIDE_TEXT, PAIRED, paired, setup),
     ]
     return [report for report in found if report.rows]
 
@@ -83,6 +94,20 @@ def _times(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
                 outcome.case.name, searcher, outcome.seed, rival.wall, reached, _over(reached, rival.wall),
                 rival.timed * 1e6, chase.timed * 1e6, chase.timed / rival.timed,
             )  # fmt: skip
+
+
+def _paired(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
+    """Every searcher but the first beside that one."""
+    first = next(iter(outcome.searchers), "")
+    base, start = outcome.courses.get(first, NO_COURSE), outcome.chases.get(first)
+    for searcher in outcome.searchers[1:]:
+        course, chase = outcome.courses.get(searcher, NO_COURSE), outcome.chases.get(searcher)
+        theirs, ours = base.timed.get(TRIALS), course.timed.get(TRIALS)
+        yield (
+            outcome.case.name, searcher, outcome.seed, first, theirs and theirs * 1e6, ours and ours * 1e6,
+            *(_over(course.timed.get(count), base.timed.get(count, math.inf)) for count in COUNTS),
+            chase and start and chase.timed / start.timed,
+        )  # fmt: skip
 
 
 def _over(ours: float | None, theirs: float) -> float | None:

@@ -81,7 +81,12 @@ def test_the_best_after_some_trials_are_timed_beside_the_recorded_winner(tmp_pat
     asked.clear()
     (tmp_path / "again").mkdir()
     without = contest.hold(Case(OPERATOR, 1), 1, plan, tmp_path / "again", print)
-    assert (without.entries, asked) == ([], []), "nothing is tuned that there is nothing to compare with"
+    assert (without.entries, asked) == ([], []), "nothing is tuned without a time, or with nothing to compare with"
+    for number, (searchers, runs) in enumerate([(("genetic",), 0), (("genetic", "random"), 4)]):
+        (tmp_path / f"more{number}").mkdir()
+        contest.hold(Case(OPERATOR, 1), 1, replace(plan, searchers=searchers, seconds=20.0), tmp_path / f"more{number}",
+                     print)  # fmt: skip
+        assert len(asked) == runs
 
 
 def test_search_side_by_side(capsys, tmp_path, monkeypatch):

@@ -163,18 +163,28 @@ def test_some_searchers_are_studied_alone(toys: list[Recording], tmp_path: Path)
     assert isinstance(wrong.exception, UnknownSearcher)
 
 
-def outcome(toy: Recording, searcher: str, value: float) -> Outcome:
+def outcome(toy: Recording, searcher: str, chosen_by: float, judged_by: float) -> Outcome:
+    """P of two seeds, the first of which chooses."""
     curves = np.full((2, 4), toy.optimum)
-    return Outcome(toy, Method(searcher, False), Runs(curves, np.ones(2), np.ones(2)), np.full((2, 4), value))
+    values = np.repeat([[chosen_by], [judged_by]], 4, axis=1)
+    return Outcome(toy, Method(searcher, False), Runs(curves, np.ones(2), np.ones(2)), values)
 
 
 def test_the_portfolio_is_held_against_the_best_of_each_space(toys: list[Recording]) -> None:
-    found = [outcome(toys[0], "random", 0.1), outcome(toys[0], "genetic", 0.5), outcome(toys[0], "portfolio", 0.4),
-             outcome(toys[1], "random", 0.3), outcome(toys[1], "genetic", 0.2), outcome(toys[1], "portfolio", 0.6)]
+    first = [("random", 0.1, 0.9), ("genetic", 0.5, 0.2), ("portfolio", 0.0, 0.4)]
+    second = [("random", 0.3, 0.1), ("genetic", 0.2, 0.8), ("portfolio", 0.9, 0.6)]
+    found = [outcome(toy, *each) for toy, group in zip(toys, (first, second), strict=False) for each in group]
     rows = [row for row in best.report(found, {}).rows if row[2] == "without a cost model"]
-    assert [row[3:] for row in rows] == [
-        ("genetic", 0.5, 0.4, 0.1, 0.1), ("random", 0.3, 0.6, -0.3, -0.4), ("genetic", 0.35, 0.5, -0.15, -0.15)]
-    assert [row[1] for row in rows] == ["tuning", "held out", None]
+    assert [(*row[3:7], row[9]) for row in rows] == [
+        ("genetic", 0.2, 0.4, -0.2, -0.2), ("random", 0.1, 0.6, -0.5, 0.2), ("genetic", 0.5, 0.5, 0.0, 0.0),
+        ("each space's own", 0.15, 0.5, -0.35, 0.0)]
+    assert all(row[7] <= row[6] <= row[8] for row in rows)
+    assert [row[1] for row in rows] == ["tuning", "held out", None, None]
+
+
+def test_without_a_portfolio_nothing_is_behind(toys: list[Recording]) -> None:
+    rows = best.report([outcome(toys[0], "random", 0.1, 0.9)], {}).rows
+    assert all(row[4:] == (0.9, None, None, None, None, None) for row in rows)
 
 
 def test_the_clock_of_a_searcher_leaves_the_scores_out(toys: list[Recording]) -> None:
