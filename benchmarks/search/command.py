@@ -45,12 +45,14 @@ def run(
         typer.Option("--record/--no-record", help="Make and keep runs that are missing (default: unless quick)."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for CSV files, tables and the plot.")] = Path("bench-out"),
-    docs: Annotated[Path | None, typer.Option(help="Page whose sections are replaced: those of these tables that it has.")] = None,
+    docs: Annotated[
+        Path | None, typer.Option(help="Page whose sections are replaced: those of these tables that it has.")
+    ] = None,
 ) -> None:
     """Compare the search alone: Tunesmith in TVM's design space beside MetaSchedule, trial by trial.
 
-    And how soon Tunesmith with everything on is as fast as MetaSchedule after all its trials. Several searchers are also
-    compared with the first of them; that, with --seconds, needs no run of MetaSchedule.
+    And how soon Tunesmith with everything on is as fast as MetaSchedule after all its trials. Several searchers are
+    also compared with the first of them; that, with --seconds, needs no run of MetaSchedule.
     """
     from benchmarks.operators.cases import Case
     from benchmarks.search import figures

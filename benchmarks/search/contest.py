@@ -163,7 +163,7 @@ class _Contest:
         """Everything."""
         known = self.lineup.enter_recorded(RIVALS, self.seed, self.plan.runs)
         wall = self.plan.seconds or max((each.outcome.elapsed for each in known.values()), default=0.0)
-        if not wall or not known and len(self.plan.searchers) == 1:
+        if not wall or (not known and len(self.plan.searchers) == 1):
             self.tell(f"there is no run of MetaSchedule to compare with, seed {self.seed}")
             return Outcome(self.case, self.seed, [], {}, {}, list(self.lineup.entries.values()))
         courses = dict(self._each(TVM_SPACE, TRIALS, LIMIT))

@@ -45,9 +45,9 @@ at the end of that time, conversions of layouts included, over MetaSchedule's.""
 
 NO_COURSE = Course((), {})
 BESIDE_TEXT = f"""\
-Searchers of Tunesmith's beside the one that was named first, without MetaSchedule: `after N`: latency over its latency
-with `--space tvm` after N candidates; `{OWN_SPACE}`: in the own space, after the same wall time. Below 1 the searcher is the
-better one. Everything was built and timed now, all kernels in turn, in {PROCESSES} processes; the two columns of
+Searchers of Tunesmith's beside the one that was named first, without MetaSchedule. `after N`: latency over that one's
+with `--space tvm` after N candidates; `{OWN_SPACE}`: in the own space, after the same wall time. Below 1 the searcher
+is the better one. Everything was built and timed now, all kernels in turn, in {PROCESSES} processes; the two columns of
 microseconds are those after {TRIALS} candidates."""
 
 

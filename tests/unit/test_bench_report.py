@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from benchmarks import commands
-from benchmarks.report import Report, check, markdown, setup, write
+from benchmarks.report import Report, check, markdown, sections, setup, write
 from tunesmith.cli import main
 from tunesmith.errors import InvalidInput, MissingDependency
 
@@ -62,6 +62,15 @@ def test_a_section_of_a_page_is_replaced_and_nothing_else(tmp_path):
         assert "old" not in text
     assert "![A demo](images/bench-demo.svg)" in text
     assert (page.parent / "images" / "bench-demo.svg").read_text() == (tmp_path / "demo.svg").read_text()
+
+
+def test_the_sections_that_a_page_has_are_told_before_the_work(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- bench:other --><!-- /bench:other -->")
+    assert sections(("demo", "other"), page) == ["other"]
+    for missing in (page, tmp_path / "none.md"):
+        with pytest.raises(InvalidInput, match=r"demo|none\.md"):
+            sections(("demo",), missing)
 
 
 @pytest.mark.parametrize("text", ["", "<!-- bench:demo -->", "<!-- bench:other --><!-- /bench:other -->"])
