@@ -177,7 +177,8 @@ def resized(net: Net) -> Outputs:
         y = net.conv(resize(net, y, 2, 3, mode="nearest", coordinate_transformation_mode=mode), 20, strides=[2, 3])
     y = net.conv(resize(net, y, 1.5, 2, mode="linear", coordinate_transformation_mode="align_corners"), 16, 1)
     whole = resize(net, net.op("Softmax", y, axis=3), 3, 2, mode="nearest", nearest_mode="round_prefer_ceil")
-    return [resize(net, y, 2, 2.5, mode="cubic"), whole]
+    ragged = net.conv(resize(net, y, 0.4, 0.4, mode="linear"), 16)
+    return [resize(net, y, 2, 2.5, mode="cubic"), whole, resize(net, ragged, 1.3, 1.7, mode="nearest")]
 
 
 def one_row(net: Net) -> Outputs:
@@ -241,7 +242,7 @@ CASES: list[tuple[Callable[[Net], Outputs], tuple[int, ...], int, tuple[int, int
     (shuffled, (1, 12, 6, 5), 1, (0, 1)),
     (groups_of_blocks, (1, 32, 6, 5), 5, (0, 1)),
     (transposed, (1, 16, 6, 8), 6, (0, 4)),
-    (resized, (1, 16, 6, 4), 4, (0, 2)),
+    (resized, (1, 16, 6, 4), 5, (0, 3)),
     (padded, (1, 16, 8, 8), 7, (0, 5)),
     (causal, (1, 20, 12), 2, (0, 1)),
     (halves, (1, 16, 6, 5), 4, (0, 3)),
@@ -283,7 +284,7 @@ def chains(draw: st.DrawFn) -> tuple[Net, str]:
             maps.append(up(net, y, draw(channels), draw(st.integers(1, 5)), stride,
                            output_padding=[draw(st.integers(0, stride - 1))] * 2))
         elif kind == "resize" and size < 10:
-            maps.append(resize(net, y, *draw(st.sampled_from([(2, 2), (1, 3), (3, 1)])), mode=draw(
+            maps.append(resize(net, y, *draw(st.sampled_from([(2, 2), (1, 3), (3, 1), (1.3, 0.7)])), mode=draw(
                 st.sampled_from(["nearest", "linear"]))))
         elif kind == "transpose":
             maps.append(net.op("Transpose", y, perm=[0, 1, 3, 2]))

@@ -6,14 +6,16 @@ import collections
 import importlib
 import json
 import warnings
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import tvm
 from tvm import relax
 
-from tunesmith.errors import InvalidInput, MissingDependency, ModelRejected, UnsupportedOperator
+from tunesmith.errors import InvalidInput, MissingDependency, ModelRejected, TunesmithError, UnsupportedOperator
 from tunesmith.model_files import check_archive
+from workers.tvm_backend import torch_resize
 from workers.tvm_backend.onnx_model import check_shape, first_line
 
 
@@ -23,12 +25,16 @@ def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     program = _load(path)
     names = _check_inputs(program, shapes)
     translator = importlib.import_module("tvm.relax.frontend.torch.exported_program_translator")
-    _check_operators(program, translator.ExportedProgramImporter())
+    own = torch_resize.converters()
+    _check_operators(program, {*translator.ExportedProgramImporter().convert_map, *own})
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            mod = translator.from_exported_program(program, unwrap_unit_return_tuple=True, run_ep_decomposition=False)
+            mod = translator.from_exported_program(program, unwrap_unit_return_tuple=True, run_ep_decomposition=False,
+                                                   custom_convert_map=dict(own))  # fmt: skip
         mod = _fix_shapes(mod, names, shapes)
+    except TunesmithError:
+        raise
     except Exception as error:
         # As with ONNX: a converter raises whatever it happens to raise.
         raise ModelRejected(f"TVM cannot import the model: {first_line(error)}", field="file") from error
@@ -68,10 +74,10 @@ def _check_inputs(program: Any, shapes: dict[str, tuple[int, ...]]) -> list[str]
     return names
 
 
-def _check_operators(program: Any, importer: Any) -> None:
+def _check_operators(program: Any, known: Collection[str]) -> None:
     missing: collections.Counter[str] = collections.Counter()
     for node in program.graph.nodes:
-        if node.op == "call_function" and node.target.__name__ not in importer.convert_map:
+        if node.op == "call_function" and node.target.__name__ not in known:
             missing[str(node.target)] += 1
     if missing:
         listed = ", ".join(f"{name} ({count}×)" for name, count in sorted(missing.items()))
