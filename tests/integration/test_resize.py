@@ -7,44 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
-import onnxruntime
 import pytest
 import torch
-import tvm
-from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
-from tvm import relax
+from one_operator import both, by_tvm, write
+from onnx import TensorProto
 
 from tunesmith.errors import UnsupportedOperator
 from workers.tvm_backend import importing
 
 pytestmark = pytest.mark.parallel
-Array = NDArray[Any]
-
-
-def write(path: Path, name: str, shape: Sequence[int], opset: int, attrs: Mapping[str, Any],
-          given: Mapping[str, Array], inputs: Sequence[str], kind: int = TensorProto.FLOAT) -> Path:  # fmt: skip
-    """A model of one node; ``given`` are constants."""
-    value = helper.make_tensor_value_info
-    node = helper.make_node(name, ["x", *inputs], ["y"], **attrs)
-    graph = helper.make_graph([node], "g", [value("x", kind, list(shape))], [value("y", kind, None)],
-                              [numpy_helper.from_array(array, key) for key, array in given.items()])  # fmt: skip
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8), path)
-    return path
-
-
-def both(path: Path, shape: Sequence[int]) -> tuple[Array, Array]:
-    """What TVM makes of it once it is imported, and onnxruntime."""
-    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-    (theirs,) = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})
-    return by_tvm(importing.import_model(path, "onnx"), x), theirs
-
-
-def by_tvm(module: tvm.IRModule, x: Array) -> Array:
-    machine: Any = relax.VirtualMachine(relax.build(module, "llvm"), tvm.cpu())
-    found = machine["main"](tvm.runtime.tensor(x))
-    return np.asarray((found if hasattr(found, "numpy") else found[0]).numpy())
 
 
 def resize(path: Path, shape: Sequence[int], scales: Sequence[float], opset: int = 18, **attrs: Any) -> Path:

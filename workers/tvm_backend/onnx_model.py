@@ -8,17 +8,15 @@ import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import onnx
 import tvm
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from tvm import relax
-from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, _get_convert_map
+from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
 from tunesmith.errors import DynamicShape, InvalidInput, ModelRejected, NotAModel, TunesmithError, UnsupportedOperator
 from tunesmith.model_files import check_onnx
-from workers.tvm_backend import resize
+from workers.tvm_backend.onnx_importer import Importer
 
 HANDLED = frozenset({"Constant", "If"})
 """Operators that TVM's importer takes without an entry in its converter table."""
@@ -41,7 +39,7 @@ def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             # Not from_onnx: it runs ONNX's checker first, which copies the model twice and only warns.
-            mod = _Importer({n: list(shape) for n, shape in shapes.items()}, "float32").from_onnx(
+            mod = Importer({n: list(shape) for n, shape in shapes.items()}, "float32").from_onnx(
                 model.graph, _opset(model))
     except TunesmithError:
         raise
@@ -50,18 +48,6 @@ def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
         raise ModelRejected(f"TVM cannot import the model: {first_line(error)}", field="file") from error
     mod["main"] = mod["main"].with_attr("input_names", json.dumps(names))
     return mod
-
-
-class _Importer(ONNXGraphImporter):  # type: ignore[misc]
-    """TVM's, but for what it would import as something else than ONNX says."""
-
-    def _convert_operator(self, op_name: str, inputs: list[Any], attrs: dict[str, Any], opset: int) -> relax.Expr:
-        if op_name in {"Resize", "Upsample"}:
-            op_name, (inputs, attrs) = "Resize", resize.modern(op_name, inputs, attrs, opset)
-            found = resize.by_products(self.bb, inputs, attrs, [self._nodes, self._params])
-            if found is not None:
-                return found
-        return super()._convert_operator(op_name, inputs, attrs, opset)
 
 
 def first_line(error: BaseException) -> str:

@@ -1,0 +1,61 @@
+"""Operators that TVM's own importer takes for something else: against onnxruntime, or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from one_operator import both, write
+
+from tunesmith.errors import UnsupportedOperator
+from workers.tvm_backend import importing
+
+pytestmark = pytest.mark.parallel
+SHAPE = (1, 4, 9, 11)
+
+
+@pytest.mark.parametrize("padding", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize(("kernel", "stride"), [(2, 1), (2, 2), (3, 2), (3, 3), (4, 3)])
+def test_pools_padded_to_the_same_size(tmp_path: Path, kernel: int, stride: int, padding: str) -> None:
+    attrs = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "auto_pad": padding}
+    ours, theirs = both(write(tmp_path / "m.onnx", "MaxPool", SHAPE, 17, attrs, {}, []), SHAPE)
+    np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("attrs", [
+    {"strides": [2, 2], "output_shape": [18, 22]},
+    {"strides": [2, 2], "output_shape": [18, 21], "auto_pad": "SAME_UPPER"},
+    {"strides": [2, 3], "output_shape": [17, 30], "auto_pad": "SAME_LOWER"},
+    {"strides": [3, 3], "output_shape": [27, 33], "output_padding": [1, 0]},
+    {"strides": [2, 2], "output_shape": [19, 22], "dilations": [2, 1]},
+], ids=str)  # fmt: skip
+def test_transposed_convolutions_of_a_given_size(tmp_path: Path, attrs: dict[str, Any]) -> None:
+    weight = np.random.default_rng(1).standard_normal((4, 3, 3, 3), np.float32)
+    ours, theirs = both(write(tmp_path / "m.onnx", "ConvTranspose", SHAPE, 17, attrs, {"w": weight}, ["w"]), SHAPE)
+    assert ours.shape == theirs.shape
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+def test_regions_between_pixels(tmp_path: Path) -> None:
+    regions = {"rois": np.array([[1, 1, 6, 5], [0, 2, 7, 7]], np.float32), "batch": np.array([0, 0])}
+    attrs = {"coordinate_transformation_mode": "output_half_pixel", "output_height": 3, "output_width": 2}
+    ours, theirs = both(write(tmp_path / "m.onnx", "RoiAlign", SHAPE, 16, attrs, regions, list(regions)), SHAPE)
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    for wrong, match in (({"coordinate_transformation_mode": "half_pixel"}, "half_pixel"), ({"mode": "max"}, "max")):
+        path = write(tmp_path / "m.onnx", "RoiAlign", SHAPE, 16, attrs | wrong, regions, list(regions))
+        with pytest.raises(UnsupportedOperator, match=f"RoiAlign.*{match}"):
+            importing.import_model(path, "onnx")
+
+
+@pytest.mark.parametrize(("name", "attrs", "given"), [
+    ("IsInf", {"detect_negative": 0}, {}),
+    ("ConvTranspose", {"output_shape": [30, 40]}, {"w": np.zeros((4, 3, 3, 3), np.float32)}),
+])  # fmt: skip
+def test_what_would_be_wrong_is_refused(
+    tmp_path: Path, name: str, attrs: dict[str, Any], given: dict[str, np.ndarray[Any, Any]]
+) -> None:
+    path = write(tmp_path / "m.onnx", name, SHAPE, 17, attrs, given, list(given))
+    with pytest.raises(UnsupportedOperator, match=name):
+        importing.import_model(path, "onnx")

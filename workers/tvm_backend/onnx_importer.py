@@ -1,0 +1,89 @@
+"""TVM's ONNX importer, but for operators that it would import as something else than ONNX says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import relax
+from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
+
+from tunesmith.errors import UnsupportedOperator
+from workers.tvm_backend import resize
+
+Attributes = dict[str, Any]
+SAME = (b"SAME_UPPER", b"SAME_LOWER")
+OUTPUT_HALF = b"output_half_pixel"
+
+
+class Importer(ONNXGraphImporter):  # type: ignore[misc]
+    """Raises UnsupportedOperator for what neither TVM nor this imports rightly."""
+
+    def _convert_operator(self, op_name: str, inputs: list[Any], attrs: Attributes, opset: int) -> relax.Expr:
+        if op_name in {"Resize", "Upsample"}:
+            op_name, (inputs, attrs) = "Resize", resize.modern(op_name, inputs, attrs, opset)
+            found = resize.by_products(self.bb, inputs, attrs, [self._nodes, self._params])
+            if found is not None:
+                return found
+        elif op_name == "MaxPool" and attrs.get("auto_pad") in SAME:
+            attrs = _padded_pool(_spatial(inputs[0]), attrs)
+        elif op_name == "ConvTranspose" and "output_shape" in attrs:
+            attrs = _padded_transpose(_spatial(inputs[0]), _spatial(inputs[1]), attrs)
+        else:
+            _refuse(op_name, attrs, opset)
+        return super()._convert_operator(op_name, inputs, attrs, opset)
+
+
+def _spatial(x: Any) -> list[int]:
+    return [int(extent) for extent in x.ty.shape][2:]
+
+
+def _padded_pool(shape: Sequence[int], attrs: Attributes) -> Attributes:
+    """With the padding written out: TVM takes a size too little where it stands before."""
+    kernel = _spans(attrs["kernel_shape"], attrs)
+    strides = attrs.get("strides", [1] * len(shape))
+    total = [max((-(-extent // stride) - 1) * stride + span - extent, 0)
+             for extent, stride, span in zip(shape, strides, kernel, strict=True)]
+    return _with_pads(attrs, total)
+
+
+def _padded_transpose(shape: Sequence[int], kernel: Sequence[int], attrs: Attributes) -> Attributes:
+    """With the padding that makes ``output_shape``, which TVM passes over."""
+    ones = [1] * len(shape)
+    strides, more = attrs.get("strides", ones), attrs.get("output_padding", [0 for _ in shape])
+    total = [stride * (extent - 1) + extra + span - wanted
+             for stride, extent, extra, span, wanted in zip(
+                 strides, shape, more, _spans(kernel, attrs), attrs["output_shape"][-len(shape):], strict=True)]
+    if min(total) < 0:
+        raise UnsupportedOperator("ConvTranspose has an output_shape larger than what its input makes; export it with "
+                                  "output_padding instead", field="file", operators={"ConvTranspose": 1})
+    return _with_pads(attrs, total)
+
+
+def _spans(kernel: Sequence[int], attrs: Attributes) -> list[int]:
+    """How far each axis of a window reaches."""
+    dilations = attrs.get("dilations", [1] * len(kernel))
+    return [(extent - 1) * dilation + 1 for extent, dilation in zip(kernel, dilations, strict=True)]
+
+
+def _with_pads(attrs: Attributes, total: Sequence[int]) -> Attributes:
+    """The larger half of each axis' padding stands behind with ``SAME_UPPER``, else before."""
+    less = [each // 2 for each in total]
+    more = [each - half for each, half in zip(total, less, strict=True)]
+    pads = [*less, *more] if attrs.get("auto_pad") == SAME[0] else [*more, *less]
+    return {**{name: value for name, value in attrs.items() if name not in {"auto_pad", "output_shape"}}, "pads": pads}
+
+
+def _refuse(name: str, attrs: Attributes, opset: int) -> None:
+    """What TVM imports, and wrongly."""
+    if name == "IsInf" and not (attrs.get("detect_negative", 1) and attrs.get("detect_positive", 1)):
+        raise _wrong(name, "one sign alone")
+    if name == "RoiAlign" and attrs.get("mode", b"avg") != b"avg":
+        raise _wrong(name, f"the mode {attrs['mode'].decode()}")
+    if name == "RoiAlign" and opset >= 16 and attrs.get("coordinate_transformation_mode", b"half_pixel") != OUTPUT_HALF:
+        raise _wrong(name, "coordinates by half_pixel")
+
+
+def _wrong(name: str, what: str) -> UnsupportedOperator:
+    return UnsupportedOperator(f"{name} is not supported with {what}; export the model without it", field="file",
+                               operators={name: 1})  # fmt: skip
