@@ -15,7 +15,7 @@ from tvm import relax
 
 from tunesmith.errors import InvalidInput, MissingDependency, ModelRejected, TunesmithError, UnsupportedOperator
 from tunesmith.model_files import check_archive
-from workers.tvm_backend import torch_resize
+from workers.tvm_backend import torch_graph, torch_operators
 from workers.tvm_backend.onnx_model import check_shape, first_line
 
 
@@ -25,7 +25,8 @@ def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     program = _load(path)
     names = _check_inputs(program, shapes)
     translator = importlib.import_module("tvm.relax.frontend.torch.exported_program_translator")
-    own = torch_resize.converters()
+    own = torch_operators.converters()
+    torch_graph.made_explicit(program)
     _check_operators(program, {*translator.ExportedProgramImporter().convert_map, *own})
     try:
         with warnings.catch_warnings():

@@ -1,0 +1,79 @@
+"""Operators of PyTorch's that TVM's own importer takes for something else, or lacks: against PyTorch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from one_operator import by_tvm
+from torch import Tensor
+
+from tunesmith.errors import UnsupportedOperator
+from workers.tvm_backend import importing
+
+pytestmark = pytest.mark.parallel
+
+
+class Function(torch.nn.Module):
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+def imported(path: Path, function: Callable[[Tensor], Tensor], x: Tensor, **options: Any) -> Any:
+    torch.export.save(torch.export.export(Function(function), (x,), **options), path)
+    return importing.import_model(path, "pt2")
+
+
+NUMBERS = torch.tensor([-7, 3, 8])
+OF_NUMBERS: dict[str, Callable[[Tensor], Tensor]] = {
+    "product": lambda x: x * 0.5, "sum": lambda x: x + 0.5, "difference": lambda x: 0.5 - x,
+    "quotient": lambda x: x / 2, "inverse": lambda x: 1.5 / x, "power": lambda x: x.abs() ** 0.5,
+    "compare": lambda x: x > 2.5, "root": torch.exp, "clamp": lambda x: x.clamp(max=2.5),
+    "mask": lambda x: (x > 0) * 1.5, "count": lambda x: (x > 0).cumsum(0),
+    "constant": lambda x: x + torch.arange(3) * 0.25, "twice": lambda x: torch.add(x, x, alpha=2),
+    "angles": lambda x: torch.outer(x.float(), 1 / (10000 ** (torch.arange(0, 4, 2) / 4))),
+}  # fmt: skip
+IMAGE = torch.randn(1, 4, 5, 6, generator=torch.Generator().manual_seed(0))
+OF_IMAGES: dict[str, Callable[[Tensor], Tensor]] = {
+    "add": lambda x: torch.add(x, x * x, alpha=0.3), "sub": lambda x: torch.sub(x, x * x, alpha=0.3),
+    "rsub": lambda x: torch.rsub(x, 1.0, alpha=2), "selu": F.selu, "celu": lambda x: F.celu(x, 0.6), "elu": F.elu,
+    "behind": lambda x: x[:, :, torch.tensor([0, 3, -1])], "both": lambda x: x[:, :, [0, -1], [-2, 3]],
+    "apart": lambda x: x[:, [0, -1], :, [-2, 3]], "inner": lambda x: x[:, [0, 1, 2], [-2, 3, 1]],
+    "crossed": lambda x: x[:, [[0], [-1]], [-2, 3, 1]], "spread": lambda x: x[:, [[0], [1]], :, [[2, 3, 1], [0, 0, 1]]],
+    "mask": lambda x: torch.where(x > 0, x, 0.0), "amax": lambda x: x.amax((1, 2)), "amin": lambda x: x.amin(-1, True),
+    "largest": lambda x: x.amax(), "prod": lambda x: x.prod(1), "logsumexp": lambda x: x.logsumexp(1),
+    "grid": lambda x: F.grid_sample(x, torch.tanh(x[..., :2]).reshape(1, 5, 4, 2), align_corners=False),
+    "nearest": lambda x: F.grid_sample(x, torch.tanh(x[..., :2]).reshape(1, 5, 4, 2), "nearest", "border", True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "x"), [
+    *(pytest.param(function, NUMBERS, id=f"numbers-{name}") for name, function in OF_NUMBERS.items()),
+    *(pytest.param(function, IMAGE, id=f"images-{name}") for name, function in OF_IMAGES.items()),
+])  # fmt: skip
+def test_as_pytorch(tmp_path: Path, function: Callable[[Tensor], Tensor], x: Tensor) -> None:
+    ours = torch.from_numpy(by_tvm(imported(tmp_path / "m.pt2", function, x), x.numpy()))
+    torch.testing.assert_close(ours, function(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_pools_own_divisor_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedOperator, match="divisor_override"):
+        imported(tmp_path / "m.pt2", lambda x: F.avg_pool2d(x, 2, divisor_override=3), IMAGE)
+
+
+def test_indices_of_a_dimension_that_is_fixed_later(tmp_path: Path) -> None:
+    torch.export.save(torch.export.export(
+        Function(lambda x: x[:, [0, -1]] * math.pi), (torch.zeros(3, 4),),
+        dynamic_shapes=({0: torch.export.Dim("rows", min=2, max=9)},)), tmp_path / "m.pt2")  # fmt: skip
+    x = torch.arange(20.0).reshape(5, 4)
+    ours = by_tvm(importing.import_model(tmp_path / "m.pt2", "pt2", {"x": (5, 4)}), x.numpy())
+    torch.testing.assert_close(torch.from_numpy(ours), x[:, [0, -1]] * math.pi)

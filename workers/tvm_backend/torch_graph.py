@@ -1,0 +1,148 @@
+"""What PyTorch's operators do on the way, as nodes of their own: TVM's importer knows operators without it.
+
+PyTorch computes in the type that all operands have in common, multiplies by ``alpha``, counts indices from behind and
+takes those of several axes together. TVM's importer silently gives constants the type of the tensor (``arange(4) *
+0.25`` is 0), and passes over the rest.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tunesmith.errors import UnsupportedOperator
+
+COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+ARITHMETIC = frozenset({
+    "add", "sub", "rsub", "mul", "div", "pow", "maximum", "minimum", "clamp", "fmod", "remainder", "atan2",
+    "reciprocal", "exp", "log", "sin", "cos", "tan", "tanh", "sigmoid", "sqrt", "rsqrt", "erf",
+    "cumsum", "sum", "prod", "mean",
+})  # fmt: skip
+"""Operators that compute in the type of their result."""
+POOLS = frozenset({"avg_pool2d", "avg_pool3d"})
+DIVISOR = 6
+"""Where pools have the divisor that takes the place of the window's size."""
+
+Rewrite = Callable[[Any, Any], None]
+
+
+def made_explicit(program: Any) -> None:
+    """Rewrite the graph of a ``torch.export.ExportedProgram`` in place.
+
+    Raises:
+        UnsupportedOperator: for what TVM's importer would take for something else, and this does not know either.
+    """
+    graph = program.graph_module.graph
+    for node in list(graph.nodes):
+        if node.op != "call_function" or not hasattr(node.target, "overloadpacket"):
+            continue
+        name = node.target.overloadpacket.__name__
+        if name in POOLS and len(node.args) > DIVISOR and node.args[DIVISOR] is not None:
+            raise UnsupportedOperator(f"{node.target} has a divisor_override, which TVM passes over; export the model "
+                                      "without it", field="file", operators={str(node.target): 1})  # fmt: skip
+        if name in REWRITES:
+            REWRITES[name](graph, node)
+        if name in COMPARISONS | ARITHMETIC:
+            _promote(graph, node, name in COMPARISONS)
+
+
+def _before(graph: Any, node: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+    """A new node in front of another one, with the value that its users may ask for."""
+    with graph.inserting_before(node):
+        made = graph.call_function(target, args, kwargs)
+    values = [arg.meta["val"] if hasattr(arg, "meta") else arg for arg in args]
+    made.meta["val"] = target(*values, **kwargs)
+    return made
+
+
+def _aten() -> Any:
+    return importlib.import_module("torch").ops.aten
+
+
+def _promote(graph: Any, node: Any, compares: bool) -> None:
+    """Operands of another type than the operator computes in are converted."""
+    torch = importlib.import_module("torch")
+    tensors = [arg for arg in node.args if hasattr(arg, "meta") and hasattr(arg.meta.get("val"), "dtype")]
+    if not tensors or not hasattr(node.meta.get("val"), "dtype"):
+        return
+    wanted = node.meta["val"].dtype
+    if compares:
+        wanted = torch.result_type(*(arg.meta["val"] if hasattr(arg, "meta") else arg for arg in node.args[:2]))
+    made = {arg: _before(graph, node, _aten()._to_copy.default, arg, dtype=wanted)
+            for arg in dict.fromkeys(tensors) if arg.meta["val"].dtype != wanted}  # fmt: skip
+    node.args = tuple(made.get(arg, arg) if hasattr(arg, "meta") else arg for arg in node.args)
+
+
+def _split_factor(graph: Any, node: Any) -> None:
+    """``alpha`` of a sum or a difference becomes a product."""
+    alpha = node.kwargs.get("alpha", node.args[2] if len(node.args) > 2 else 1)
+    if alpha != 1:
+        at = 0 if node.target.overloadpacket.__name__ == "rsub" else 1
+        args = list(node.args[:2])
+        args[at] = (_before(graph, node, _aten().mul.Tensor, args[at], alpha) if hasattr(args[at], "meta")
+                    else args[at] * alpha)  # fmt: skip
+        node.args, node.kwargs = tuple(args), {}
+
+
+def _split_elu(graph: Any, node: Any) -> None:
+    """``elu`` with ``scale`` and ``input_scale`` becomes one between two products."""
+    x, alpha, scale, inner = list(node.args) + [1] * (4 - len(node.args))
+    if (scale, inner) == (1, 1):
+        return
+    aten = _aten()
+    found = _before(graph, node, aten.elu.default, _before(graph, node, aten.mul.Tensor, x, inner), alpha * inner)
+    node.target, node.args = aten.mul.Tensor, (found, scale / inner)
+
+
+def _count_from_front(graph: Any, node: Any) -> None:
+    """Indices below 0 are counted from behind."""
+    shape = node.args[0].meta["val"].shape
+    indices = [_before(graph, node, _aten().remainder.Scalar, index, extent)
+               if _is_number(index) and isinstance(extent, int) else index
+               for index, extent in zip(node.args[1], shape, strict=False)]  # fmt: skip
+    node.args = (node.args[0], indices, *node.args[2:])
+    axes = [axis for axis, index in enumerate(indices) if index is not None]
+    if len(axes) < len(indices) and all(map(_is_number, (indices[axis] for axis in axes))) and not _crossed(
+        [list(indices[axis].meta["val"].shape) for axis in axes]
+    ):
+        _take_together(graph, node, axes)
+
+
+def _crossed(shapes: list[list[int]]) -> bool:
+    """Whether indices of several axes run over dimensions of their own, in order: TVM takes them one by one then."""
+    count = len(shapes)
+    padded = [[1] * (count - len(shape)) + shape for shape in shapes]
+    return count < 2 or all(len(shape) == count and {*shape[:at], *shape[at + 1:]} <= {1}
+                            for at, shape in enumerate(padded))  # fmt: skip
+
+
+def _take_together(graph: Any, node: Any, axes: list[int]) -> None:
+    """Indices of several axes, one for each: those axes come first for TVM, and back to where they were."""
+    x, indices = node.args[:2]
+    aten, rank = _aten(), x.meta["val"].ndim
+    moved = _before(graph, node, aten.permute.default, x, [*axes, *(i for i in range(rank) if i not in axes)])
+    with graph.inserting_before(node):
+        taken = graph.call_function(aten.index.Tensor, (moved, [indices[axis] for axis in axes]))
+    made, kept = node.meta["val"].ndim - (rank - len(axes)), axes[0] if axes[-1] - axes[0] < len(axes) else 0
+    order = [*range(made, made + kept), *range(made), *range(made + kept, node.meta["val"].ndim)]
+    taken.meta["val"] = node.meta["val"].permute([order.index(i) for i in range(len(order))])
+    node.target, node.args = aten.permute.default, (taken, order)
+
+
+def _is_number(index: Any) -> bool:
+    """Whether an index counts, and is neither missing nor a mask."""
+    torch = importlib.import_module("torch")
+    return index is not None and index.meta["val"].dtype in {torch.int64, torch.int32}
+
+
+def _coordinates_first(graph: Any, node: Any) -> None:
+    """A grid's two coordinates are TVM's second axis."""
+    grid = _before(graph, node, _aten().permute.default, node.args[1], [0, 3, 1, 2])
+    node.args = (node.args[0], grid, *node.args[2:])
+
+
+REWRITES: Mapping[str, Rewrite] = {
+    "add": _split_factor, "sub": _split_factor, "rsub": _split_factor, "elu": _split_elu, "index": _count_from_front,
+    "grid_sampler_2d": _coordinates_first,
+}  # fmt: skip
