@@ -39,6 +39,7 @@ OF_NUMBERS: dict[str, Callable[[Tensor], Tensor]] = {
     "quotient": lambda x: x / 2, "inverse": lambda x: 1.5 / x, "power": lambda x: x.abs() ** 0.5,
     "compare": lambda x: x > 2.5, "root": torch.exp, "clamp": lambda x: x.clamp(max=2.5),
     "mask": lambda x: (x > 0) * 1.5, "count": lambda x: (x > 0).cumsum(0),
+    "floor": lambda x: x // 2, "cut": lambda x: torch.div(x, 2, rounding_mode="trunc"),
     "constant": lambda x: x + torch.arange(3) * 0.25, "twice": lambda x: torch.add(x, x, alpha=2),
     "angles": lambda x: torch.outer(x.float(), 1 / (10000 ** (torch.arange(0, 4, 2) / 4))),
 }  # fmt: skip
@@ -49,8 +50,10 @@ OF_IMAGES: dict[str, Callable[[Tensor], Tensor]] = {
     "behind": lambda x: x[:, :, torch.tensor([0, 3, -1])], "both": lambda x: x[:, :, [0, -1], [-2, 3]],
     "apart": lambda x: x[:, [0, -1], :, [-2, 3]], "inner": lambda x: x[:, [0, 1, 2], [-2, 3, 1]],
     "crossed": lambda x: x[:, [[0], [-1]], [-2, 3, 1]], "spread": lambda x: x[:, [[0], [1]], :, [[2, 3, 1], [0, 0, 1]]],
-    "mask": lambda x: torch.where(x > 0, x, 0.0), "amax": lambda x: x.amax((1, 2)), "amin": lambda x: x.amin(-1, True),
+    "mask": lambda x: torch.where(x > 0, x, 0.0), "groups": lambda x: F.group_norm(x, 2),
+    "amax": lambda x: x.amax((1, 2)), "amin": lambda x: x.amin(-1, True),
     "largest": lambda x: x.amax(), "prod": lambda x: x.prod(1), "logsumexp": lambda x: x.logsumexp(1),
+    "causal": lambda x: (x + torch.full((5, 6), -math.inf).triu(1)).softmax(-1),
     "grid": lambda x: F.grid_sample(x, torch.tanh(x[..., :2]).reshape(1, 5, 4, 2), align_corners=False),
     "nearest": lambda x: F.grid_sample(x, torch.tanh(x[..., :2]).reshape(1, 5, 4, 2), "nearest", "border", True),
 }  # fmt: skip

@@ -8,6 +8,7 @@ takes those of several axes together. TVM's importer silently gives constants th
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -142,7 +143,33 @@ def _coordinates_first(graph: Any, node: Any) -> None:
     node.args = (node.args[0], grid, *node.args[2:])
 
 
+def _expand_infinity(graph: Any, node: Any) -> None:
+    """A tensor full of infinity or of no number, over which TVM's compiler stumbles, is one number for all places."""
+    value = node.args[1]
+    if isinstance(value, float) and not math.isfinite(value):
+        found = node.meta["val"]
+        one = _before(graph, node, _aten().scalar_tensor.default, value, dtype=found.dtype)
+        node.target, node.args, node.kwargs = _aten().expand.default, (one, list(found.shape)), {}
+
+
+def _scale_by_one(graph: Any, node: Any) -> None:
+    """Group normalisation without weights has those that do nothing."""
+    x, *given = node.args
+    channels, made = x.meta["val"].shape[1], x.meta["val"].dtype
+    for at, neutral in ((0, 1.0), (1, 0.0)):
+        given[at] = given[at] or _before(graph, node, _aten().full.default, [channels], neutral, dtype=made)
+    node.args = (x, *given)
+
+
+def _divide_by_tensor(graph: Any, node: Any) -> None:
+    """A whole number that whole numbers are divided by, and the result rounded, has their type."""
+    x, divisor = node.args[:2]
+    if "rounding_mode" in node.kwargs and isinstance(divisor, int) and not x.meta["val"].dtype.is_floating_point:
+        node.args = (x, _before(graph, node, _aten().full_like.default, x, divisor))
+
+
 REWRITES: Mapping[str, Rewrite] = {
     "add": _split_factor, "sub": _split_factor, "rsub": _split_factor, "elu": _split_elu, "index": _count_from_front,
-    "grid_sampler_2d": _coordinates_first,
+    "grid_sampler_2d": _coordinates_first, "full": _expand_infinity, "full_like": _expand_infinity,
+    "native_group_norm": _scale_by_one, "div": _divide_by_tensor,
 }  # fmt: skip
