@@ -124,6 +124,16 @@ def test_interpolation_of_pytorch(tmp_path: Path, how: dict[str, Any]) -> None:
     np.testing.assert_allclose(ours, network(x).numpy(), atol=2e-5)
 
 
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_maps_whose_size_is_fixed_later(tmp_path: Path, mode: str) -> None:
+    x, network = torch.from_numpy(np.random.default_rng(0).standard_normal((1, 2, 7, 9), np.float32)), Interpolated(
+        {"size": (5, 12), "mode": mode})  # fmt: skip
+    rows = {2: torch.export.Dim("rows", min=4, max=16)}
+    torch.export.save(torch.export.export(network, (x,), dynamic_shapes=(rows,)), tmp_path / "m.pt2")
+    ours = by_tvm(importing.import_model(tmp_path / "m.pt2", "pt2", {"x": (1, 2, 7, 9)}), x.numpy())
+    np.testing.assert_allclose(ours, network(x).numpy(), atol=2e-5)
+
+
 def test_corners_cannot_be_aligned_and_smoothed(tmp_path: Path) -> None:
     network = Interpolated({"size": (4, 5), "mode": "bilinear", "antialias": True, "align_corners": True})
     torch.export.save(torch.export.export(network, (torch.zeros(1, 2, 7, 9),)), tmp_path / "m.pt2")

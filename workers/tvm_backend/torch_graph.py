@@ -114,7 +114,7 @@ def _crossed(shapes: list[list[int]]) -> bool:
     """Whether indices of several axes run over dimensions of their own, in order: TVM takes them one by one then."""
     count = len(shapes)
     padded = [[1] * (count - len(shape)) + shape for shape in shapes]
-    return count < 2 or all(len(shape) == count and {*shape[:at], *shape[at + 1:]} <= {1}
+    return count < 2 or all(len(shape) == count and all(extent == 1 for extent in (*shape[:at], *shape[at + 1:]))
                             for at, shape in enumerate(padded))  # fmt: skip
 
 
@@ -145,9 +145,9 @@ def _coordinates_first(graph: Any, node: Any) -> None:
 
 def _expand_infinity(graph: Any, node: Any) -> None:
     """A tensor full of infinity or of no number, over which TVM's compiler stumbles, is one number for all places."""
-    value = node.args[1]
-    if isinstance(value, float) and not math.isfinite(value):
-        found = node.meta["val"]
+    value, found = node.args[1], node.meta["val"]
+    fixed = all(isinstance(extent, int) for extent in found.shape)
+    if fixed and isinstance(value, float) and not math.isfinite(value):
         one = _before(graph, node, _aten().scalar_tensor.default, value, dtype=found.dtype)
         node.target, node.args, node.kwargs = _aten().expand.default, (one, list(found.shape)), {}
 

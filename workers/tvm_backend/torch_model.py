@@ -26,9 +26,9 @@ def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     names = _check_inputs(program, shapes)
     translator = importlib.import_module("tvm.relax.frontend.torch.exported_program_translator")
     own = torch_operators.converters()
-    torch_graph.made_explicit(program)
-    _check_operators(program, {*translator.ExportedProgramImporter().convert_map, *own})
     try:
+        torch_graph.made_explicit(program)
+        _check_operators(program, {*translator.ExportedProgramImporter().convert_map, *own})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             mod = translator.from_exported_program(program, unwrap_unit_return_tuple=True, run_ep_decomposition=False,

@@ -7,9 +7,9 @@ from typing import Any
 
 from tvm import relax
 
-from workers.tvm_backend.resize import Stretch, stretched, unsupported
+from workers.tvm_backend.resize import OLD, Stretch, stretched, unsupported
 
-NEAREST = {"mode": b"nearest", "coordinate_transformation_mode": b"asymmetric", "nearest_mode": b"floor"}
+NEAREST = {"mode": b"nearest", **OLD}
 LINEAR = {"mode": b"linear", "coordinate_transformation_mode": b"half_pixel"}
 CUBIC = {"mode": b"cubic", "coordinate_transformation_mode": b"half_pixel", "cubic_coeff_a": -0.5}
 """With anti-aliasing PyTorch takes Pillow's coefficient."""
@@ -27,20 +27,26 @@ def converters() -> Mapping[str, Convert]:
 
 def _nearest(node: Any, importer: Any) -> relax.Var:
     x, size, scales = _arguments(node, importer, 3)
-    found = _stretches(x, size, scales)
-    if not all(each.whole for each in found):
-        return importer.block_builder.emit(stretched(importer.block_builder, x, found, NEAREST))
-    return _by_tvm(importer, x, found, method="nearest_neighbor", coordinate_transformation_mode="asymmetric",
-                   rounding_method="floor")  # fmt: skip
+    return _resized(importer, x, size, scales, NEAREST, method="nearest_neighbor",
+                    coordinate_transformation_mode="asymmetric", rounding_method="floor")  # fmt: skip
 
 
 def _bilinear(node: Any, importer: Any) -> relax.Var:
     x, size, corners, scales = _arguments(node, importer, 4)
-    found = _stretches(x, size, scales)
-    if not corners and not all(each.whole for each in found):
-        return importer.block_builder.emit(stretched(importer.block_builder, x, found, LINEAR))
-    return _by_tvm(importer, x, found, method="linear",
-                   coordinate_transformation_mode="align_corners" if corners else "half_pixel")  # fmt: skip
+    return _resized(importer, x, size, scales, None if corners else LINEAR, method="linear",
+                    coordinate_transformation_mode="align_corners" if corners else "half_pixel")  # fmt: skip
+
+
+def _resized(
+    importer: Any, x: relax.Expr, size: Sequence[int] | None, scales: Sequence[float] | None,
+    attrs: Mapping[str, Any] | None, **by_size: str,
+) -> relax.Var:  # fmt: skip
+    """By TVM's operator, which knows sizes, unless scales say something else; without ``attrs`` they never do."""
+    found = [] if size else _stretches(x, None, scales)
+    if attrs and not all(each.whole for each in found):
+        return importer.block_builder.emit(stretched(importer.block_builder, x, found, attrs))
+    wanted = tuple(size or (each.after for each in found))
+    return importer.block_builder.emit(relax.op.image.resize2d(x, wanted, layout="NCHW", **by_size))
 
 
 def _smooth(attrs: Mapping[str, Any]) -> Convert:
@@ -65,8 +71,3 @@ def _stretches(x: relax.Expr, size: Sequence[int] | None, scales: Sequence[float
     factors: Sequence[float | None] = scales or (None, None)
     after = size or [int(extent * factor) for extent, factor in zip(before, factors, strict=True) if factor]
     return [Stretch(*each) for each in zip(SPATIAL, before, map(int, after), factors, strict=True)]
-
-
-def _by_tvm(importer: Any, x: relax.Expr, stretches: Sequence[Stretch], **how: str) -> relax.Var:
-    size = tuple(each.after for each in stretches)
-    return importer.block_builder.emit(relax.op.image.resize2d(x, size, layout="NCHW", **how))
