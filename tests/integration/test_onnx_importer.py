@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from one_operator import both, write
+from small_nets import calls
 
 from tunesmith.errors import UnsupportedOperator
-from workers.tvm_backend import importing
+from tunesmith.preparation import Preparation
+from workers.tvm_backend import importing, prepare
 
 pytestmark = pytest.mark.parallel
 SHAPE = (1, 4, 9, 11)
@@ -36,6 +38,16 @@ def test_transposed_convolutions_of_a_given_size(tmp_path: Path, attrs: dict[str
     ours, theirs = both(write(tmp_path / "m.onnx", "ConvTranspose", SHAPE, 17, attrs, {"w": weight}, ["w"]), SHAPE)
     assert ours.shape == theirs.shape
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [SHAPE, (2, 4, 7), (1, 4, 3, 4, 5)], ids=str)
+def test_normalisations_of_single_channels(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    given = {"s": np.array([1, -2, 3, 0.5], np.float32), "b": np.array([0, 1, 2, -1], np.float32)}
+    path = write(tmp_path / "m.onnx", "InstanceNormalization", shape, 17, {"epsilon": 1e-3}, given, ["s", "b"])
+    ours, theirs = both(path, shape)
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)
+    found = calls(prepare.prepare(importing.import_model(path, "onnx"), Preparation(blocked=True)).module)
+    assert set(found) == {"group_norm", "reshape"}, "a function that has a rule"
 
 
 def test_regions_between_pixels(tmp_path: Path) -> None:

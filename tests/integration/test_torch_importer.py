@@ -39,6 +39,7 @@ OF_NUMBERS: dict[str, Callable[[Tensor], Tensor]] = {
     "quotient": lambda x: x / 2, "inverse": lambda x: 1.5 / x, "power": lambda x: x.abs() ** 0.5,
     "compare": lambda x: x > 2.5, "root": torch.exp, "clamp": lambda x: x.clamp(max=2.5),
     "mask": lambda x: (x > 0) * 1.5, "count": lambda x: (x > 0).cumsum(0),
+    "above": lambda x: x.clamp(min=0), "below": lambda x: x.clamp(max=5), "bounds": lambda x: x.clamp(-1, 5),
     "floor": lambda x: x // 2, "cut": lambda x: torch.div(x, 2, rounding_mode="trunc"),
     "constant": lambda x: x + torch.arange(3) * 0.25, "twice": lambda x: torch.add(x, x, alpha=2),
     "angles": lambda x: torch.outer(x.float(), 1 / (10000 ** (torch.arange(0, 4, 2) / 4))),
@@ -53,6 +54,27 @@ OF_IMAGES: dict[str, Callable[[Tensor], Tensor]] = {
     "mask": lambda x: torch.where(x > 0, x, 0.0), "groups": lambda x: F.group_norm(x, 2),
     "amax": lambda x: x.amax((1, 2)), "amin": lambda x: x.amin(-1, True),
     "largest": lambda x: x.amax(), "prod": lambda x: x.prod(1), "logsumexp": lambda x: x.logsumexp(1),
+    "pool": lambda x: F.max_pool2d(x, 2, ceil_mode=True), "mean": lambda x: F.avg_pool2d(x, 3, ceil_mode=True),
+    "volume": lambda x: F.max_pool3d(x, 2, ceil_mode=True), "average": lambda x: F.avg_pool3d(x[None], 2, padding=1),
+    "row": lambda x: F.avg_pool1d(x[0], 2, ceil_mode=True), "line": lambda x: F.max_pool1d(x[0], 2, ceil_mode=True),
+    "up": lambda x: F.conv_transpose3d(x[None], x[0, :1, None, None, :4].repeat(1, 2, 2, 2, 1), x[0, 0, 0, :2], 2, 1),
+    "windows": lambda x: F.adaptive_max_pool2d(x, (2, 4)), "halves": lambda x: F.adaptive_max_pool2d(x, (5, 3)),
+    "whole": lambda x: F.adaptive_max_pool2d(x, 1), "lines": lambda x: F.adaptive_max_pool1d(x[0], 4),
+    "cubes": lambda x: F.adaptive_max_pool3d(x, 2), "slide": lambda x: x.unfold(2, 3, 2),
+    "frames": lambda x: x.unfold(-1, 4, 1), "variance": lambda x: torch.var_mean(x, (2, 3))[0],
+    "biased": lambda x: torch.var_mean(x, 1, correction=0, keepdim=True)[0],
+    "all": lambda x: torch.var_mean(x)[0], "middle": lambda x: torch.var_mean(x, (0, 2))[1],
+    "distance": lambda x: torch.cdist(x, x + 1), "taxi": lambda x: torch.cdist(x, x[:, :, :2] * 2, p=1),
+    "chess": lambda x: torch.cdist(x, x[:, :1] * 2, p=math.inf),
+    "bags": lambda x: F.embedding_bag(torch.tensor([1, 0, 4, 4, 2]), x[0, 0], torch.tensor([0, 2, 2, 4]), mode="sum"),
+    "means": lambda x: F.embedding_bag(torch.tensor([[1, 0, 4], [4, 2, 3]]), x[0, 0]),
+    "ends": lambda x: F.embedding_bag(torch.tensor([1, 0, 4]), x[0, 0], torch.tensor([0, 1, 3]), mode="sum",
+                                      include_last_offset=True, per_sample_weights=torch.tensor([0.5, 2.0, 3.0])),
+    "left": lambda x: F.embedding_bag(torch.tensor([[1, 0, 4], [4, 4, 4]]), x[0, 0], padding_idx=4),
+    "double": lambda x: F.interpolate(x[None], scale_factor=2),
+    "linear": lambda x: F.interpolate(x[0], scale_factor=2, mode="linear"),
+    "trilinear": lambda x: F.interpolate(x[None], size=(3, 8, 9), mode="trilinear"),
+    "corners": lambda x: F.interpolate(x[None], size=(3, 8, 9), mode="trilinear", align_corners=True),
     "causal": lambda x: (x + torch.full((5, 6), -math.inf).triu(1)).softmax(-1),
     "grid": lambda x: F.grid_sample(x, torch.tanh(x[..., :2]).reshape(1, 5, 4, 2), align_corners=False),
     "nearest": lambda x: F.grid_sample(x, torch.tanh(x[..., :2]).reshape(1, 5, 4, 2), "nearest", "border", True),
@@ -71,6 +93,23 @@ def test_as_pytorch(tmp_path: Path, function: Callable[[Tensor], Tensor], x: Ten
 def test_a_pools_own_divisor_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedOperator, match="divisor_override"):
         imported(tmp_path / "m.pt2", lambda x: F.avg_pool2d(x, 2, divisor_override=3), IMAGE)
+
+
+@pytest.mark.parametrize(("function", "message"), [
+    (lambda x: torch.cdist(x, x, p=3), "the norm 3"),
+    (lambda x: F.embedding_bag(torch.tensor([[1, 0]]), x[0, 0], mode="max"), "maxima"),
+])  # fmt: skip
+def test_what_is_refused_says_so(tmp_path: Path, function: Callable[[Tensor], Tensor], message: str) -> None:
+    with pytest.raises(UnsupportedOperator, match=message):
+        imported(tmp_path / "m.pt2", function, IMAGE)
+
+
+def test_an_extent_that_is_needed_and_fixed_later_is_refused(tmp_path: Path) -> None:
+    rows = torch.export.Dim("rows", min=3, max=9)
+    torch.export.save(torch.export.export(Function(lambda x: x.unfold(0, 2, 1)), (torch.zeros(3, 4),),
+                                          dynamic_shapes=({0: rows},)), tmp_path / "m.pt2")  # fmt: skip
+    with pytest.raises(UnsupportedOperator, match="fixed later"):
+        importing.import_model(tmp_path / "m.pt2", "pt2", {"x": (3, 4)})
 
 
 def test_indices_of_a_dimension_that_is_fixed_later(tmp_path: Path) -> None:

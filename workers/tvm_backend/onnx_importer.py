@@ -29,6 +29,10 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
             attrs = _padded_pool(_spatial(inputs[0]), attrs)
         elif op_name == "ConvTranspose" and "output_shape" in attrs:
             attrs = _padded_transpose(_spatial(inputs[0]), _spatial(inputs[1]), attrs)
+        elif op_name == "InstanceNormalization":
+            # TVM makes it of six operators, two of which pass over the map; as one it has a rule.
+            axes = list(range(2, inputs[0].ty.ndim))
+            return relax.op.nn.instance_norm(*inputs, channel_axis=1, axes=axes, epsilon=attrs.get("epsilon", 1e-5))
         else:
             _refuse(op_name, attrs, opset)
         return super()._convert_operator(op_name, inputs, attrs, opset)

@@ -81,7 +81,7 @@ def prepare(mod: tvm.IRModule, preparation: Preparation = PLAIN) -> Prepared:
 def _blocked(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
     packed = layout.Packed()
     try:
-        simple = _simplified(mod, (layout.absorb_pads, layout.widen, layout.phases))
+        simple = _simplified(mod, (layout.absorb_pads, layout.widen, layout.slice_maps, layout.phases))
         made = _lower(_laid_out(simple, False, packed), preparation)
     except Exception:
         # Nobody should lose a model to what is meant to make it faster.

@@ -108,6 +108,9 @@ def _count_from_front(graph: Any, node: Any) -> None:
         [list(indices[axis].meta["val"].shape) for axis in axes]
     ):
         _take_together(graph, node, axes)
+    elif len(axes) > 1 and all(map(_is_number, (indices[axis] for axis in axes))):
+        flat = {axis: _before(graph, node, _aten().view.default, indices[axis], [-1]) for axis in axes}
+        node.args = (node.args[0], [flat.get(axis) for axis in range(len(indices))], *node.args[2:])
 
 
 def _crossed(shapes: list[list[int]]) -> bool:
@@ -168,8 +171,27 @@ def _divide_by_tensor(graph: Any, node: Any) -> None:
         node.args = (x, _before(graph, node, _aten().full_like.default, x, divisor))
 
 
+def _bound_of_numbers(graph: Any, node: Any) -> None:
+    """Whole numbers with a bound on one side alone: TVM's other one would be infinite."""
+    x, low, high = [*node.args, None, None][:3]
+    low, high = node.kwargs.get("min", low), node.kwargs.get("max", high)
+    value = x.meta["val"]
+    if (low is None) == (high is None) or value.dtype.is_floating_point or not isinstance(low or high or 0, int):
+        return
+    bound = _before(graph, node, _aten().full.default, [], high if low is None else low, dtype=value.dtype)
+    node.target = _aten().minimum.default if low is None else _aten().maximum.default
+    node.args, node.kwargs = (x, bound), {}
+
+
+def _stride_of_window(graph: Any, node: Any) -> None:
+    """A pool whose stride is empty has its window's."""
+    if len(node.args) > 2 and not node.args[2]:
+        node.args = (*node.args[:2], node.args[1], *node.args[3:])
+
+
 REWRITES: Mapping[str, Rewrite] = {
+    **dict.fromkeys((*POOLS, "avg_pool1d", "max_pool2d_with_indices", "max_pool3d_with_indices"), _stride_of_window),
     "add": _split_factor, "sub": _split_factor, "rsub": _split_factor, "elu": _split_elu, "index": _count_from_front,
     "grid_sampler_2d": _coordinates_first, "full": _expand_infinity, "full_like": _expand_infinity,
-    "native_group_norm": _scale_by_one, "div": _divide_by_tensor,
+    "native_group_norm": _scale_by_one, "clamp": _bound_of_numbers, "div": _divide_by_tensor,
 }  # fmt: skip

@@ -192,6 +192,33 @@ def group_norm(x: te.Tensor, gamma: te.Tensor, beta: te.Tensor, epsilon: float) 
             squares[b, g] * share + tirx.const(epsilon, x.dtype)) * gamma[g, c] + beta[g, c], name="group_norm")
 
 
+def gathered_slices(
+    x: te.Tensor, depth: int, size: int, stride: int, dilation: int, front: int, back: int
+) -> te.Tensor:
+    """The slices that a window covers, beside one another as channels; zeros where it covers none.
+
+    Args:
+        x: [N depth, C, H, W] or [N depth, CB, H, W, LANES].
+        size, stride, dilation: of the window, along the depth.
+        front, back: slices added.
+
+    Returns:
+        [N windows, size C, H, W] or [N windows, size CB, H, W, LANES].
+    """
+    slices, channels, *rest = (int(d) for d in x.shape)
+    windows = _extent(depth, size, stride, (front, back), dilation)
+
+    def value(b: Any, k: Any, *at: Any) -> Any:
+        source = b % windows * stride + k // channels * dilation - front
+        place = (b // windows * depth + source, k % channels, *at)
+        pixel = x[place]
+        if not front and not back:
+            return pixel
+        return tirx.if_then_else(tirx.all(source >= 0, source < depth), pixel, tirx.const(0, x.dtype))
+
+    return te.compute((slices // depth * windows, size * channels, *rest), value, name="gathered_slices")
+
+
 def to_blocked(x: te.Tensor, lanes: int = LANES) -> te.Tensor:
     """[N, C, H, W] in blocks of channels; zeros beyond C."""
     n, channels, height, width = (int(d) for d in x.shape)

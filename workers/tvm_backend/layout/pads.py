@@ -17,6 +17,7 @@ from workers.tvm_backend.layout.expressions import numbers, operator, shape
 
 CONVOLUTIONS: Mapping[str, tuple[Callable[..., relax.Call], str]] = {
     "relax.nn.conv1d": (relax.op.nn.conv1d, "NCW"), "relax.nn.conv2d": (relax.op.nn.conv2d, "NCHW"),
+    "relax.nn.conv3d": (relax.op.nn.conv3d, "NCDHW"),
 }
 """What makes a convolution, and the layout of its map."""
 Pads = tuple[tuple[int, int], ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from workers.tvm_backend.layout import convolution, norms, operators, reshapes
+from workers.tvm_backend.layout import convolution, norms, operators, reshapes, slices
 from workers.tvm_backend.layout.expressions import Binding, operator
 from workers.tvm_backend.layout.outlook import Outlook, Role
 from workers.tvm_backend.layout.packing import Packed
@@ -62,6 +62,8 @@ def _rebuild(values: Values, bindings: list[Binding]) -> None:
 def _laid_out(values: Values, var: relax.Var, value: relax.Expr) -> relax.Expr | None:
     """``value`` in another layout than ``var`` has; None when it stays plain."""
     rule = operators.RULES.get(operator(value))
+    if slices.gathers(value):
+        return slices.gather(values, value)
     blocked = convolution.block(values, var, value) if rule is None else rule(values, var, value)
     return reshapes.keep(values, var, value) if blocked is None else blocked
 
@@ -82,7 +84,7 @@ def _role(value: relax.Expr) -> Role:
     found = convolution.match(value)
     if found is not None and not found.takes_blocks:
         return Role.EITHER
-    same = found is not None or not operator(value) or operator(value) in operators.RULES
+    same = found is not None or not operator(value) or operator(value) in operators.RULES or slices.gathers(value)
     return Role.SAME if same else Role.PLAIN
 
 
