@@ -9,7 +9,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from tunesmith.errors import UnsupportedOperator
-from workers.tvm_backend import resize
+from workers.tvm_backend import onnx_recurrent, resize
 
 Attributes = dict[str, Any]
 SAME = (b"SAME_UPPER", b"SAME_LOWER")
@@ -18,6 +18,9 @@ OUTPUT_HALF = b"output_half_pixel"
 
 class Importer(ONNXGraphImporter):  # type: ignore[misc]
     """Raises UnsupportedOperator for what neither TVM nor this imports rightly."""
+
+    def _check_for_unsupported_ops(self, graph: Any) -> None:
+        """The reader has checked them, before anything else."""
 
     def _convert_operator(self, op_name: str, inputs: list[Any], attrs: Attributes, opset: int) -> relax.Expr:
         if op_name in {"Resize", "Upsample"}:
@@ -29,6 +32,8 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
             attrs = _padded_pool(_spatial(inputs[0]), attrs)
         elif op_name == "ConvTranspose" and "output_shape" in attrs:
             attrs = _padded_transpose(_spatial(inputs[0]), _spatial(inputs[1]), attrs)
+        elif op_name in onnx_recurrent.CELLS:
+            return onnx_recurrent.converted(self.bb, op_name, inputs, attrs, [self._nodes, self._params])
         elif op_name == "InstanceNormalization":
             # TVM makes it of six operators, two of which pass over the map; as one it has a rule.
             axes = list(range(2, inputs[0].ty.ndim))

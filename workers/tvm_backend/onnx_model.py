@@ -16,10 +16,11 @@ from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
 from tunesmith.errors import DynamicShape, InvalidInput, ModelRejected, NotAModel, TunesmithError, UnsupportedOperator
 from tunesmith.model_files import check_onnx
+from workers.tvm_backend import onnx_recurrent
 from workers.tvm_backend.onnx_importer import Importer
 
-HANDLED = frozenset({"Constant", "If"})
-"""Operators that TVM's importer takes without an entry in its converter table."""
+HANDLED = frozenset({"Constant", "If", *onnx_recurrent.CELLS})
+"""Operators that TVM's importer takes without an entry in its converter table, and those that are converted here."""
 
 
 def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:

@@ -1,0 +1,84 @@
+"""Recurrent layers of ONNX: what onnxruntime computes, with as few functions as a step has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from small_nets import Array, run
+
+from tunesmith.errors import UnsupportedOperator
+from tunesmith.preparation import PLAIN, Preparation
+from workers.tvm_backend import importing, prepare, tir
+
+pytestmark = pytest.mark.parallel
+WIDTH, HIDDEN = 12, 8
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+BLOCKED = Preparation(blocked=True, fast_math=True)
+
+
+def layer(path: Path, name: str, steps: int = 5, batch: int = 2, bias: bool = True, first: bool = False,
+          lengths: Any = None, peepholes: bool = False, **attrs: Any) -> Path:  # fmt: skip
+    """A model of one layer."""
+    rng, gates = np.random.default_rng(0), GATES[name]
+    ways = 2 if attrs.get("direction") == "bidirectional" else 1
+    given = {"w": (ways, gates * HIDDEN, WIDTH), "r": (ways, gates * HIDDEN, HIDDEN), "b": (ways, 2 * gates * HIDDEN),
+             "h": (ways, batch, HIDDEN), "c": (ways, batch, HIDDEN), "p": (ways, 3 * HIDDEN)}
+    weights = {key: 0.5 * rng.standard_normal(shape, np.float32) for key, shape in given.items()}
+    if lengths is not None:
+        weights["n"] = np.array(lengths, np.int32)
+    inputs = ["x", "w", "r", "b" if bias else "", "" if lengths is None else "n", "h" if first else ""]
+    if name == "LSTM":
+        inputs += ["c" if first else "", "p" if peepholes else ""]
+    outputs = ["y", "yh", "yc"][:3 if name == "LSTM" else 2]
+    node = helper.make_node(name, inputs, outputs, hidden_size=HIDDEN, **attrs)
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [node], "g", [value("x", TensorProto.FLOAT, [steps, batch, WIDTH])],
+        [value(out, TensorProto.FLOAT, None) for out in outputs],
+        [numpy_helper.from_array(weights[key], key) for key in weights if key in inputs])  # fmt: skip
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8), path)
+    return path
+
+
+def both(path: Path, steps: int, batch: int, preparation: Preparation) -> tuple[list[Array], list[Array]]:
+    x = np.random.default_rng(1).standard_normal((steps, batch, WIDTH), np.float32)
+    theirs = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    return run(prepare.prepare(importing.import_model(path, "onnx"), preparation), x), theirs
+
+
+@pytest.mark.parametrize("preparation", [PLAIN, BLOCKED], ids=["plain", "blocked"])
+@pytest.mark.parametrize(("name", "options"), [
+    ("LSTM", {}), ("LSTM", {"direction": "bidirectional", "first": True, "steps": 19}),
+    ("LSTM", {"direction": "reverse", "bias": False, "lengths": [5, 5]}), ("GRU", {"linear_before_reset": 1}),
+    ("GRU", {"direction": "bidirectional", "first": True, "steps": 17}), ("GRU", {"direction": "reverse", "steps": 1}),
+    ("RNN", {"batch": 1, "steps": 33}), ("RNN", {"direction": "bidirectional", "activations": ["Tanh", "Tanh"]}),
+], ids=str)  # fmt: skip
+def test_as_onnxruntime(tmp_path: Path, name: str, options: dict[str, Any], preparation: Preparation) -> None:
+    ours, theirs = both(layer(tmp_path / "m.onnx", name, **options), options.get("steps", 5), options.get("batch", 2),
+                        preparation)  # fmt: skip
+    for a, b in zip(ours, theirs, strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_steps_share_their_functions(tmp_path: Path, name: str) -> None:
+    few, many = (len(tir.load_module(prepare.prepare(importing.import_model(
+        layer(tmp_path / f"{steps}.onnx", name, steps), "onnx"), BLOCKED).module).functions) for steps in (32, 96))
+    assert few == many
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"lengths": [5, 3]}, "differing lengths"), ({"peepholes": True}, "peepholes"), ({"clip": 3.0}, "clip = 3"),
+    ({"steps": 600}, "600 steps"), ({"activations": ["Sigmoid", "Relu", "Tanh"]}, "Sigmoid, Relu, Tanh"),
+    ({"input_forget": 1}, "input_forget"),
+], ids=str)  # fmt: skip
+def test_what_is_refused_says_so(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnsupportedOperator, match=message):
+        importing.import_model(layer(tmp_path / "m.onnx", "LSTM", **options), "onnx")
