@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
-from one_operator import both, write
+from one_operator import both, by_tvm, write
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 from small_nets import calls
 
 from tunesmith.errors import UnsupportedOperator
@@ -16,6 +19,7 @@ from workers.tvm_backend import importing, prepare
 
 pytestmark = pytest.mark.parallel
 SHAPE = (1, 4, 9, 11)
+SCALES = np.array([2.0, 0.5, -1.0], np.float32)
 
 
 @pytest.mark.parametrize("padding", ["SAME_UPPER", "SAME_LOWER"])
@@ -48,6 +52,41 @@ def test_normalisations_of_single_channels(tmp_path: Path, shape: tuple[int, ...
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
     found = calls(prepare.prepare(importing.import_model(path, "onnx"), Preparation(blocked=True)).module)
     assert set(found) == {"group_norm", "reshape"}, "a function that has a rule"
+
+
+@pytest.mark.parametrize(("name", "opset", "attrs"),
+                         [("Celu", 12, {"alpha": 0.6}), ("Celu", 17, {}), ("Swish", 24, {})])  # fmt: skip
+def test_operators_that_onnx_defines_by_others(tmp_path: Path, name: str, opset: int, attrs: dict[str, Any]) -> None:
+    path = write(tmp_path / "m.onnx", name, SHAPE, opset, attrs, {}, [])
+    x = np.random.default_rng(0).standard_normal(SHAPE, np.float32)
+    (theirs,) = ReferenceEvaluator(str(path)).run(None, {"x": x})
+    np.testing.assert_allclose(by_tvm(importing.import_model(path, "onnx"), x), theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize(("attrs", "shape"), [
+    ({"value_float": 0.5}, ()), ({"value_floats": [0.5, -1.0]}, (2,)),
+    ({"value": numpy_helper.from_array(SCALES)}, (3,)),
+], ids=["float", "floats", "tensor"])  # fmt: skip
+def test_constants_in_the_graph(tmp_path: Path, attrs: dict[str, Any], shape: tuple[int, ...]) -> None:
+    value, dims = helper.make_tensor_value_info, (4, *shape)
+    nodes = [helper.make_node("Constant", [], ["c"], **attrs), helper.make_node("Constant", [], ["s"], value_ints=dims),
+             helper.make_node("Mul", ["x", "c"], ["m"]), helper.make_node("Reshape", ["m", "s"], ["y"])]
+    graph = helper.make_graph(nodes, "g", [value("x", TensorProto.FLOAT, dims)], [value("y", TensorProto.FLOAT, None)])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    ours, theirs = both(tmp_path / "m.onnx", dims)
+    np.testing.assert_array_equal(ours, theirs)
+
+
+def test_functions_of_a_models_own(tmp_path: Path) -> None:
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    body = [helper.make_node("Relu", ["a"], ["b"]), helper.make_node("Add", ["a", "b"], ["c"])]
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph([helper.make_node("twice", ["x"], ["y"], domain="own")], "g",
+                              [value("x", TensorProto.FLOAT, SHAPE)], [value("y", TensorProto.FLOAT, SHAPE)])
+    function = helper.make_function("own", "twice", ["a"], ["c"], body, opsets[:1])
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8, functions=[function]), tmp_path / "m.onnx")
+    ours, theirs = both(tmp_path / "m.onnx", SHAPE)
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
 def test_regions_between_pixels(tmp_path: Path) -> None:

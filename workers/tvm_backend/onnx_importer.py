@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
@@ -13,6 +14,8 @@ from workers.tvm_backend import onnx_recurrent, resize
 
 Attributes = dict[str, Any]
 SAME = (b"SAME_UPPER", b"SAME_LOWER")
+CONSTANTS = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}
+"""What TVM's importer does not take beside a whole tensor, by the attribute."""
 OUTPUT_HALF = b"output_half_pixel"
 
 
@@ -32,6 +35,9 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
             attrs = _padded_pool(_spatial(inputs[0]), attrs)
         elif op_name == "ConvTranspose" and "output_shape" in attrs:
             attrs = _padded_transpose(_spatial(inputs[0]), _spatial(inputs[1]), attrs)
+        elif op_name == "Constant" and (kinds := CONSTANTS.keys() & attrs.keys()):
+            (kind,) = kinds
+            return relax.const(np.array(attrs[kind], CONSTANTS[kind]))
         elif op_name in onnx_recurrent.CELLS:
             return onnx_recurrent.converted(self.bb, op_name, inputs, attrs, [self._nodes, self._params])
         elif op_name == "InstanceNormalization":

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
+import onnx.inliner
 import tvm
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
@@ -22,6 +23,9 @@ from workers.tvm_backend.onnx_importer import Importer
 HANDLED = frozenset({"Constant", "If", *onnx_recurrent.CELLS})
 """Operators that TVM's importer takes without an entry in its converter table, and those that are converted here."""
 
+STANDARD = ("", "ai.onnx")
+"""Names of ONNX's own domain."""
+
 
 def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     """Import an ONNX file; see :func:`workers.tvm_backend.importing.import_model`."""
@@ -32,6 +36,7 @@ def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
         raise NotAModel(f"the file does not parse as an ONNX model: {error}", field="file") from error
     if len(model.functions):
         model = onnx.inliner.inline_local_functions(model)
+    model = _spelled_out(model)
     _check_weights(model.graph)
     _check_operators(model)
     names = _check_inputs(model.graph, shapes)
@@ -74,17 +79,43 @@ def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 
 
 def _opset(model: onnx.ModelProto) -> int:
-    return next((int(o.version) for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+    return next((int(o.version) for o in model.opset_import if o.domain in STANDARD), 1)
 
 
-def _check_operators(model: onnx.ModelProto) -> None:
+def _spelled_out(model: onnx.ModelProto) -> onnx.ModelProto:
+    """With operators that are missing, and that ONNX itself defines by others, as those others."""
+    opset = _opset(model)
+    schemas = {name: onnx.defs.get_schema(name, opset) for name in _missing(model) if onnx.defs.has(name, opset)}
+    defined = {name: schema for name, schema in schemas.items()
+               if schema.has_function or schema.has_context_dependent_function}  # fmt: skip
+    if not defined:
+        return model
+    for node in _nodes(model.graph):
+        given = {attribute.name for attribute in node.attribute}
+        defaults = defined[node.op_type].attributes if node.op_type in defined else {}
+        node.attribute.extend(each.default_value for name, each in defaults.items()
+                              if name not in given and each.default_value.name)  # fmt: skip
+    try:
+        names = [(STANDARD[0], name) for name in defined]
+        return onnx.inliner.inline_selected_functions(model, names, inline_schema_functions=True)
+    except RuntimeError:
+        return model  # it has to know a type that the model does not state: the operator is refused
+
+
+def _missing(model: onnx.ModelProto) -> collections.Counter[str]:
+    """How often the model uses each operator that is not known; those of other domains with their domain."""
     opset, known = _opset(model), _get_convert_map()
     missing: collections.Counter[str] = collections.Counter()
     for node in _nodes(model.graph):
         if node.op_type in HANDLED:
             continue
         if node.op_type not in known or not _has_version(known[node.op_type], opset):
-            missing[node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"] += 1
+            missing[node.op_type if node.domain in STANDARD else f"{node.domain}.{node.op_type}"] += 1
+    return missing
+
+
+def _check_operators(model: onnx.ModelProto) -> None:
+    opset, missing = _opset(model), _missing(model)
     if missing:
         listed = ", ".join(f"{name} ({count}×)" for name, count in sorted(missing.items()))
         raise UnsupportedOperator(f"TVM's importer lacks operators of this model (opset {opset}): {listed}; "
