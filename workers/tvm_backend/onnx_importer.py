@@ -11,6 +11,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from tunesmith.errors import UnsupportedOperator
 from workers.tvm_backend import onnx_recurrent, resize
+from workers.tvm_backend.refusals import unsupported
 
 Attributes = dict[str, Any]
 SAME = (b"SAME_UPPER", b"SAME_LOWER")
@@ -92,13 +93,8 @@ def _with_pads(attrs: Attributes, total: Sequence[int]) -> Attributes:
 def _refuse(name: str, attrs: Attributes, opset: int) -> None:
     """What TVM imports, and wrongly."""
     if name == "IsInf" and not (attrs.get("detect_negative", 1) and attrs.get("detect_positive", 1)):
-        raise _wrong(name, "one sign alone")
+        raise unsupported(name, "one sign alone")
     if name == "RoiAlign" and attrs.get("mode", b"avg") != b"avg":
-        raise _wrong(name, f"the mode {attrs['mode'].decode()}")
+        raise unsupported(name, f"the mode {attrs['mode'].decode()}")
     if name == "RoiAlign" and opset >= 16 and attrs.get("coordinate_transformation_mode", b"half_pixel") != OUTPUT_HALF:
-        raise _wrong(name, "coordinates by half_pixel")
-
-
-def _wrong(name: str, what: str) -> UnsupportedOperator:
-    return UnsupportedOperator(f"{name} is not supported with {what}; export the model without it", field="file",
-                               operators={name: 1})  # fmt: skip
+        raise unsupported(name, "coordinates by half_pixel")

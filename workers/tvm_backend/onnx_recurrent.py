@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import get_constant
 
-from tunesmith.errors import UnsupportedOperator
 from workers.tvm_backend import folding
+from workers.tvm_backend.refusals import fixed_extents, unsupported
 
 Array = NDArray[Any]
 Emit = Callable[[relax.Expr], relax.Var]
@@ -87,7 +87,7 @@ def converted(
     cell, emit = CELLS[name], builder.emit
     given: list[Any] = [*inputs, *[None] * (INPUTS - len(inputs))]
     x, rest = given[0], given[1:]
-    steps, batch, _ = _extents(name, x)
+    steps, batch, _ = fixed_extents(name, x)
     _check(name, cell, rest, attrs, known, steps)
     weights = _weights(name, rest[:3], cell, known)
     ways = WAYS[_text(attrs, "direction", "forward")]
@@ -200,7 +200,7 @@ def _weights(name: str, given: Sequence[Any], cell: Cell, known: Any) -> list[We
     """Of each direction."""
     constants = [None if each is None else get_constant(each, known) for each in given]
     if not all(each is None or isinstance(each, tvm.ir.GenericConst) for each in constants):
-        raise _unsupported(name, "weights that are computed")
+        raise unsupported(name, "weights that are computed")
     kernel, recurrent, bias = (None if each is None else folding.constant_array(each) for each in constants)
     assert kernel is not None  # ONNX's checker has seen them
     assert recurrent is not None
@@ -216,30 +216,19 @@ def _check(name: str, cell: Cell, rest: Sequence[Any], attrs: Mapping[str, Any],
     lengths = None if rest[3] is None else get_constant(rest[3], known)
     if lengths is not None and not (isinstance(lengths, tvm.ir.GenericConst)
                                     and (folding.constant_array(lengths) == steps).all()):  # fmt: skip
-        raise _unsupported(name, "sequences of differing lengths")
+        raise unsupported(name, "sequences of differing lengths")
     if rest[6] is not None:
-        raise _unsupported(name, "peepholes")
+        raise unsupported(name, "peepholes")
     for attribute in ("clip", "input_forget", "layout"):
         if attrs.get(attribute):
-            raise _unsupported(name, f"{attribute} = {attrs[attribute]:g}")
+            raise unsupported(name, f"{attribute} = {attrs[attribute]:g}")
     names = [each.decode() if isinstance(each, bytes) else str(each) for each in attrs.get("activations", ())]
     if any(each.lower() != cell.activations[at % len(cell.activations)].lower() for at, each in enumerate(names)):
-        raise _unsupported(name, f"the activations {', '.join(names)}")
+        raise unsupported(name, f"the activations {', '.join(names)}")
     if steps > MOST_STEPS:
-        raise _unsupported(name, f"{steps} steps, of which {MOST_STEPS} are the most")
+        raise unsupported(name, f"{steps} steps, of which {MOST_STEPS} are the most")
 
 
 def _text(attrs: Mapping[str, Any], name: str, default: str) -> str:
     value = attrs.get(name, default)
     return value.decode() if isinstance(value, bytes) else str(value)
-
-
-def _extents(name: str, x: relax.Expr) -> list[int]:
-    if not all(isinstance(extent, tvm.tirx.IntImm) for extent in x.ty.shape):
-        raise _unsupported(name, "extents that the importer cannot tell")
-    return [int(extent) for extent in x.ty.shape]
-
-
-def _unsupported(name: str, what: str) -> UnsupportedOperator:
-    return UnsupportedOperator(f"{name} is not supported with {what}; export the model without it", field="file",
-                               operators={name: 1})  # fmt: skip

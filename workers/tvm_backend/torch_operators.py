@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import relax
 
-from tunesmith.errors import UnsupportedOperator
 from workers.tvm_backend import torch_resize
+from workers.tvm_backend.refusals import fixed_extents, unsupported
 
 
 def converters() -> Mapping[str, torch_resize.Convert]:
@@ -37,7 +36,7 @@ def _convolution(node: Any, importer: Any) -> relax.Var:
 def _adaptive_max(node: Any, importer: Any) -> relax.Var:
     """Maxima of as many windows along each axis as are asked for; their places, a second result, are not computed."""
     x, wanted = importer.env[node.args[0]], [int(extent) for extent in node.args[1]]
-    emit, extents = importer.block_builder.emit, _extents(node, x)
+    emit, extents = importer.block_builder.emit, fixed_extents(str(node.target), x)
     first = len(extents) - len(wanted)
     window = [extent // count for extent, count in zip(extents[first:], wanted, strict=True)]
     divides = [size * count for size, count in zip(window, wanted, strict=True)] == extents[first:]
@@ -65,7 +64,7 @@ def _windows(node: Any, importer: Any) -> relax.Var:
     data = importer.env[x]
     rank = data.ty.ndim
     axis %= rank
-    starts = np.arange(0, _extents(node, data)[axis] - size + 1, step)
+    starts = np.arange(0, fixed_extents(str(node.target), data)[axis] - size + 1, step)
     found = emit(relax.op.take(data, relax.const(starts[:, None] + np.arange(size), "int64"), axis))
     order = [at for at in range(rank + 1) if at != axis + 1]
     return emit(relax.op.permute_dims(found, [*order, axis + 1]))
@@ -76,7 +75,7 @@ def _variance(node: Any, importer: Any) -> relax.Var:
     x, axes = importer.env[node.args[0]], node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
     keep, less = bool(node.kwargs.get("keepdim", False)), node.kwargs.get("correction", 1)
     along = list(axes) if axes else list(range(x.ty.ndim))
-    extents = _extents(node, x)
+    extents = fixed_extents(str(node.target), x)
     count = math.prod(extents[axis] for axis in along)
     left = count - (1 if less is None else less)
     factor = relax.const(count / left if left > 0 else math.nan, str(x.ty.dtype))
@@ -97,7 +96,7 @@ def _distances(node: Any, importer: Any) -> relax.Var:
         return emit(relax.op.sqrt(emit(relax.op.sum(emit(relax.op.multiply(apart, apart)), [-1]))))
     if power == 1.0:
         return emit(relax.op.sum(apart, [-1]))
-    raise _unsupported(node, f"the norm {power:g}")
+    raise unsupported(str(node.target), f"the norm {power:g}")
 
 
 SUM, MEAN = 0, 1
@@ -113,9 +112,9 @@ def _bags(node: Any, importer: Any) -> relax.Var:
     given = list(node.args)
     weight, indices, offsets, _, mode, _, factors, last, padding = given + BAGS[len(given):]
     if mode not in (SUM, MEAN):
-        raise _unsupported(node, "maxima")
+        raise unsupported(str(node.target), "maxima")
     emit, env = importer.block_builder.emit, importer.env
-    _extents(node, env[indices]), _extents(node, env[offsets])
+    fixed_extents(str(node.target), env[indices]), fixed_extents(str(node.target), env[offsets])
     inside = _members(emit, env[indices], env[offsets], bool(last), padding)
     share = emit(relax.op.astype(inside, str(env[weight].ty.dtype)))
     rows = emit(relax.op.take(env[weight], env[indices], 0))
@@ -149,17 +148,6 @@ def _members(
         counts = emit(relax.op.not_equal(indices, relax.const(padding, str(indices.ty.dtype))))
         inside = emit(relax.op.logical_and(inside, counts))
     return inside
-
-
-def _extents(node: Any, x: relax.Expr) -> list[int]:
-    if not all(isinstance(extent, tvm.tirx.IntImm) for extent in x.ty.shape):
-        raise _unsupported(node, "extents that are fixed later")
-    return [int(extent) for extent in x.ty.shape]
-
-
-def _unsupported(node: Any, what: str) -> UnsupportedOperator:
-    return UnsupportedOperator(f"{node.target} is not supported with {what}; export the model without it", field="file",
-                               operators={str(node.target): 1})  # fmt: skip
 
 
 def _reduced(op: Callable[..., relax.Expr]) -> torch_resize.Convert:
