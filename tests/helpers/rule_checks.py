@@ -46,7 +46,7 @@ def operator(spec: str) -> Extracted:
 
 
 def fused(shapes: Sequence[tuple[int, ...]], anchor: Any, bias: tuple[int, ...], activation: str,
-          residual: tuple[int, ...] | None) -> Extracted:
+          residual: tuple[int, ...] | None, wrapped: bool = False) -> Extracted:
     """``anchor`` with bias, activation and residual behind it, as one task.
 
     Args:
@@ -54,9 +54,10 @@ def fused(shapes: Sequence[tuple[int, ...]], anchor: Any, bias: tuple[int, ...],
         anchor: from a block builder and variables to what the builder emitted.
         bias, residual: their shapes; a residual is added last.
         activation: of ``relax.op.nn``.
+        wrapped: the residual comes with one axis more, of a single element.
     """
     builder = relax.BlockBuilder()
-    every = [*shapes, bias, *([residual] if residual else [])]
+    every = [*shapes, bias, *([(1, *residual) if wrapped else residual] if residual else [])]
     names = [f"a{at}" for at in range(len(every))]
     inputs = [relax.Var(name, relax.TensorType(list(shape), "float32"))
               for name, shape in zip(names, every, strict=True)]
@@ -64,7 +65,10 @@ def fused(shapes: Sequence[tuple[int, ...]], anchor: Any, bias: tuple[int, ...],
         with builder.dataflow():
             y = builder.emit(relax.op.add(anchor(builder, *inputs[:len(shapes)]), inputs[len(shapes)]))
             y = builder.emit(getattr(relax.op.nn, activation)(y))
-            y = builder.emit_output(builder.emit(relax.op.add(y, inputs[-1])) if residual else y)
+            if residual:
+                last = builder.emit(relax.op.squeeze(inputs[-1], [0])) if wrapped else inputs[-1]
+                y = builder.emit(relax.op.add(y, last))
+            y = builder.emit_output(y)
         builder.emit_func_output(y)
     mod = builder.get()
     mod["main"] = mod["main"].with_attr("input_names", json.dumps(names))
@@ -72,11 +76,11 @@ def fused(shapes: Sequence[tuple[int, ...]], anchor: Any, bias: tuple[int, ...],
     return found
 
 
-def dense(rows: tuple[int, ...], columns: int, depth: int, activation: str = "relu", residual: bool = False
-          ) -> Extracted:
+def dense(rows: tuple[int, ...], columns: int, depth: int, activation: str = "relu", residual: bool = False,
+          wrapped: bool = False) -> Extracted:
     """A dense layer, weights plain."""
     return fused([(*rows, depth), (depth, columns)], lambda b, x, w: b.emit(relax.op.matmul(x, w)), (columns,),
-                 activation, (*rows, columns) if residual else None)
+                 activation, (*rows, columns) if residual else None, wrapped)
 
 
 def dense_packed(rows: tuple[int, ...], panels: int, depth: int, activation: str = "relu", residual: bool = False,

@@ -42,6 +42,13 @@ def test_dense_layers_whose_weights_are_packed(
     assert check(dense_packed(rows, panels, depth, activation, residual)) >= 1
 
 
+@pytest.mark.parametrize("rows", [1, 13])
+def test_what_only_the_residual_is_made_of_is_computed_on_the_way(rows: int) -> None:
+    task = dense((rows,), 40, 24, residual=True, wrapped=True)
+    assert task.workload.name.count("squeeze") == 1, "one function"
+    assert check(task, each=1) >= fits(PackedMatmul(), task, here()) >= 1
+
+
 @pytest.mark.parametrize("lanes", [4, 8])
 @pytest.mark.parametrize("rows", [1, 5])
 def test_narrow_panels_are_products_too(rows: int, lanes: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tvm.s_tir import Schedule
@@ -23,6 +24,8 @@ def fold(sch: Schedule, block: Any) -> str | None:
     ``foldable`` tells whether that can be done.
     """
     outputs = [str(sch.get(each).name_hint) for each in sch.get_output_blocks(sch.get_sblock("root"))]
+    for name in _beside(sch, block):
+        sch.compute_inline(sch.get_sblock(name))
     last = None
     for name in _consumers(sch, block):
         if name in outputs:
@@ -32,16 +35,30 @@ def fold(sch: Schedule, block: Any) -> str | None:
     return last
 
 
+def _beside(sch: Schedule, block: Any) -> list[str]:
+    """Names of the blocks that only what follows reads, such as the reshape of a residual."""
+    followers = _consumers(sch, block)
+    known = {str(sch.get(block).name_hint), *followers, *_reached(sch, block, sch.get_producers)}
+    found = dict.fromkeys(name for follower in followers for name in _reached(
+        sch, sch.get_sblock(follower), sch.get_producers))
+    return [name for name in found if name not in known]
+
+
 def _consumers(sch: Schedule, block: Any) -> list[str]:
     """Names of the blocks that follow, directly or not."""
+    return _reached(sch, block, sch.get_consumers)
+
+
+def _reached(sch: Schedule, block: Any, step: Callable[[Any], Iterable[Any]]) -> list[str]:
+    """Names of the blocks that some steps from one block lead to."""
     found: dict[str, None] = {}
-    left = list(sch.get_consumers(block))
+    left = list(step(block))
     while left:
         first = left.pop(0)
         name = str(sch.get(first).name_hint)
         if name not in found:
             found[name] = None
-            left += sch.get_consumers(first)
+            left += step(first)
     return list(found)
 
 
