@@ -31,7 +31,7 @@ def run(
     model: Annotated[
         list[str] | None,
         typer.Option(help="An .onnx or .pt2 file, an architecture of the package onnx such as resnet50, or mobilenet, "
-                     "encoder, unet, resnext50, efficientnet; repeatable (default: six)."),
+                     "encoder, unet, resnext50, efficientnet, unet3d, r3d18; repeatable (default: six)."),
     ] = None,
     seconds: Annotated[
         float | None, typer.Option(min=1.0, help="Wall time of each tuner and model (default: 600, quick 90).")

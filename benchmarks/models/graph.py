@@ -53,18 +53,19 @@ class Graph:
 
     def convolution(
         self, value: str, channels: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1,
-        gain: float = 2**0.5,
+        gain: float = 2**0.5, axes: int = 2,
     ) -> str:  # fmt: skip
-        """Add a square convolution with bias that keeps the size of the map but for the stride.
+        """Add a convolution with bias, as long along each axis, that keeps the size of the map but for the stride.
 
         Args:
             gain: of the weights, √2 where a rectifier follows (He et al., 2015).
+            axes: of the map beside its channels.
         """
-        inside = channels // groups
-        weight = self.weight(outputs, inside, kernel, kernel, fan_in=inside * kernel**2, gain=gain)
+        inside, window = channels // groups, [kernel] * axes
+        weight = self.weight(outputs, inside, *window, fan_in=inside * kernel**axes, gain=gain)
         return self.node(
-            "Conv", value, weight, self.around(0.0, outputs), strides=[stride] * 2, pads=[kernel // 2] * 4,
-            group=groups, kernel_shape=[kernel] * 2,
+            "Conv", value, weight, self.around(0.0, outputs), strides=[stride] * axes, pads=[kernel // 2] * 2 * axes,
+            group=groups, kernel_shape=window,
         )  # fmt: skip
 
     def classified(self, value: str, channels: int, classes: int) -> str:

@@ -82,7 +82,7 @@ def _operators() -> dict[str, Operator]:
         "Erf": lambda a, x: torch.erf(x),
         "Flatten": lambda a, x: x.flatten(a.get("axis", 1)),
         "Gemm": _gemm,
-        "GlobalAveragePool": lambda a, x: functional.adaptive_avg_pool2d(x, 1),
+        "GlobalAveragePool": lambda a, x: x.mean(tuple(range(2, x.ndim)), keepdim=True),
         "LayerNormalization": lambda a, x, scale, shift=None: functional.layer_norm(
             x, x.shape[a.get("axis", -1):], scale, shift, a.get("epsilon", 1e-5)),
         "LRN": lambda a, x: functional.local_response_norm(
@@ -105,25 +105,27 @@ def _convolution(a: Attributes, x: Any, weight: Any, bias: Any = None) -> Any:
     from torch.nn import functional
 
     x, padding = _pad(a, x, 0.0)
-    return functional.conv2d(x, weight, bias, a.get("strides", [1, 1]), padding, a.get("dilations", [1, 1]),
-                             a.get("group", 1))  # fmt: skip
+    convolve, ones = {4: functional.conv2d, 5: functional.conv3d}[x.ndim], [1] * (x.ndim - 2)
+    return convolve(x, weight, bias, a.get("strides", ones), padding, a.get("dilations", ones), a.get("group", 1))
 
 
 def _transposed(a: Attributes, x: Any, weight: Any, bias: Any = None) -> Any:
     from torch.nn import functional
 
-    steps = tuple(a.get("strides", [1, 1]))
+    steps = tuple(a.get("strides", [1] * (x.ndim - 2)))
     if any(a.get("pads", [])) or a.get("output_padding") or any(step > 1 for step in a.get("dilations", [])):
         raise ValueError("the PyTorch peer knows ConvTranspose without padding and dilation alone")
-    return functional.conv_transpose2d(x, weight, bias, steps, groups=a.get("group", 1))
+    convolve = {4: functional.conv_transpose2d, 5: functional.conv_transpose3d}[x.ndim]
+    return convolve(x, weight, bias, steps, groups=a.get("group", 1))
 
 
 def _max_pool(a: Attributes, x: Any) -> Any:
     from torch.nn import functional
 
     x, padding = _pad(a, x, float("-inf"))
-    return functional.max_pool2d(x, a["kernel_shape"], a.get("strides", [1, 1]), padding,
-                                 ceil_mode=bool(a.get("ceil_mode", 0)))  # fmt: skip
+    pool = {4: functional.max_pool2d, 5: functional.max_pool3d}[x.ndim]
+    return pool(x, a["kernel_shape"], a.get("strides", [1] * (x.ndim - 2)), padding,
+                ceil_mode=bool(a.get("ceil_mode", 0)))  # fmt: skip
 
 
 def _average_pool(a: Attributes, x: Any) -> Any:
@@ -144,10 +146,13 @@ def _pad(a: Attributes, x: Any, value: float) -> tuple[Any, list[int]]:
     """``x`` and the padding left to the operator, which knows symmetric padding alone."""
     from torch.nn import functional
 
-    top, left, bottom, right = a.get("pads", [0, 0, 0, 0])
-    if (top, left) == (bottom, right):
-        return x, [top, left]
-    return functional.pad(x, (left, right, top, bottom), value=value), [0, 0]
+    axes = x.ndim - 2
+    pads = list(a.get("pads", [0] * 2 * axes))
+    before, after = pads[:axes], pads[axes:]
+    if before == after:
+        return x, before
+    each = [width for pair in zip(reversed(before), reversed(after), strict=True) for width in pair]
+    return functional.pad(x, each, value=value), [0] * axes
 
 
 def _gemm(a: Attributes, x: Any, y: Any, bias: Any = None) -> Any:

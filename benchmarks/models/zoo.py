@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.models import efficientnet, encoder, mobilenet, resnext, unet
+from benchmarks.models import efficientnet, encoder, mobilenet, r3d, resnext, unet
 from tunesmith.errors import InvalidInput, MissingDependency
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 BUILT: Mapping[str, Callable[[int], onnx.ModelProto]] = {
     "mobilenet": mobilenet.build, "encoder": encoder.build, "unet": unet.build, "resnext50": resnext.build,
-    "efficientnet": efficientnet.build,
+    "efficientnet": efficientnet.build, "unet3d": unet.volumes, "r3d18": r3d.build,
 }  # fmt: skip
 """Models that are built here, from a seed."""
 FOLDER = "backend/test/data/light"

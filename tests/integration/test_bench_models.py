@@ -19,6 +19,7 @@ from benchmarks.models import (
     encoder,
     metaschedule,
     mobilenet,
+    r3d,
     resnext,
     torch_onnx,
     tuning,
@@ -170,7 +171,7 @@ def test_the_table_tells_shares_speed_ups_and_what_failed():
     ("name", "source", "shape"),
     [("mobilenet", mobilenet.INPUT, (1, 3, 224, 224)), ("encoder", encoder.INPUT, (1, 128, 768)),
      ("unet", unet.INPUT, (1, 3, 128, 128)), ("resnext50", resnext.INPUT, (1, 3, 224, 224)),
-     ("efficientnet", efficientnet.INPUT, (1, 3, 224, 224))],
+     ("efficientnet", efficientnet.INPUT, (1, 3, 224, 224)), ("unet3d", unet.INPUT, (1, 3, 48, 48, 48))],
 )
 def test_a_model_that_is_built_here_is_imported_and_depends_on_its_input(name, source, shape, tmp_path):
     path = zoo.write_model(name, tmp_path / f"{name}.onnx")
@@ -192,6 +193,7 @@ SMALL = {
     "efficientnet": lambda: efficientnet.build(
         1, 32, (mobilenet.Stage(1, 16, 1, 1), mobilenet.Stage(6, 16, 2, 2, 5)), 32
     ),
+    "unet3d": lambda: unet.build(1, 8, width=8, levels=1, axes=3), "r3d18": lambda: r3d.build(1, 4, 16, (8, 16)),
 }
 
 
