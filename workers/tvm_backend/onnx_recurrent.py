@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tvm
 from numpy.typing import NDArray
-from tvm import relax
+from tvm import relax, topi
 from tvm.relax.frontend.onnx.onnx_frontend import get_constant
 
 from workers.tvm_backend import folding
@@ -25,6 +25,8 @@ MOST_STEPS = 512
 """Of a sequence: each is a few calls of the compiled model."""
 PARTS = 16
 """Operands of a concatenation and results of a split at most: more make functions that are slow to compile."""
+OPAQUE = 8
+"""TVM's pattern of a function that is not fused with any other."""
 INPUTS = 8
 WAYS: Mapping[str, tuple[bool, ...]] = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 """Whether each direction begins at the end."""
@@ -94,7 +96,7 @@ def converted(
     firsts = [_firsts(emit, rest[4 + at], len(ways), batch, weights[0].hidden) for at in range(cell.states)]
     runs = [_run(emit, x, cell, weights[at], tuple(first[at] for first in firsts), attrs, back)
             for at, back in enumerate(ways)]  # fmt: skip
-    every = _joined(emit, [_stacked(emit, [state[0] for state in states]) for states in runs], 1)
+    every = _joined(emit, [_stacked(builder, [state[0] for state in states]) for states in runs], 1)
     lasts = [states[0 if back else -1] for states, back in zip(runs, ways, strict=True)]
     return relax.Tuple([every, *(
         _joined(emit, [emit(relax.op.expand_dims(last[at], 0)) for last in lasts], 0) for at in range(cell.states))])
@@ -163,10 +165,20 @@ def _gate(emit: Emit, gates: relax.Expr, at: int, width: int) -> relax.Var:
     return emit(relax.op.strided_slice(gates, [1], [at * width], [(at + 1) * width]))
 
 
-def _stacked(emit: Emit, outputs: Sequence[relax.Expr]) -> relax.Var:
-    """Outputs of all steps, each [batch, hidden], as [steps, 1, batch, hidden]."""
+def _stacked(builder: relax.BlockBuilder, outputs: Sequence[relax.Expr]) -> relax.Var:
+    """Outputs of all steps, each [batch, hidden], as [steps, 1, batch, hidden].
+
+    Those of some steps each are put together by a function of their own: fused, it would have as many arguments as
+    there are steps, and look through all of them for each row.
+    """
     rows, width = (int(extent) for extent in outputs[0].ty.shape)
-    return emit(relax.op.reshape(_joined(emit, outputs, 0), (len(outputs), 1, rows, width)))
+    parts: Sequence[relax.Expr] = outputs
+    if len(outputs) > PARTS:
+        groups = [outputs[at:at + PARTS] for at in range(0, len(outputs), PARTS)]
+        parts = [builder.emit_te(topi.concatenate, list(group), 0, primfunc_attrs={"op_pattern": OPAQUE})
+                 for group in groups]
+    whole = _joined(builder.emit, parts, 0)
+    return builder.emit(relax.op.reshape(whole, (len(outputs), 1, rows, width)))
 
 
 def _parted(emit: Emit, products: relax.Expr) -> list[relax.Expr]:

@@ -24,6 +24,7 @@ from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.types import TensorSpec
 from workers.tvm_backend import alternatives, folding, layout, tir
 from workers.tvm_backend.fast_math.rewrite import with_fast_math
+from workers.tvm_backend.layout.expressions import operator
 from workers.tvm_backend.layout.winograd import conv2d_winograd
 from workers.tvm_backend.onnx_model import first_line
 
@@ -94,6 +95,9 @@ def _with_winograd(
     mod: tvm.IRModule, simple: tvm.IRModule, preparation: Preparation, packed: layout.Packed
 ) -> tvm.IRModule:
     """``mod`` with Winograd convolutions as alternatives; as it is where there are none or they fit in nowhere."""
+    bindings = (binding for block in simple["main"].body.blocks for binding in block.bindings)
+    if not any(operator(binding.value) == "relax.nn.conv2d" for binding in bindings):
+        return mod
     try:
         other = _laid_out(simple, True, packed)
         if not any(conv2d_winograd.__name__ in str(var.name_hint) for var in other.functions):

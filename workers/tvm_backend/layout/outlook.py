@@ -36,17 +36,24 @@ class Outlook:
             role: of what a variable is bound to.
         """
         self._leaving: dict[relax.Var, int] = {}
+        self._sizes: dict[relax.Var, int] = {}
         for used in operands(outputs):
-            self._note(used, size(used))
+            self._note(used, self._size(used))
         for var, value in reversed(bindings):
             kind = role(value)
             for used in operands(value) if kind is not Role.EITHER else ():
-                self._note(used, self.leaving(var) if kind is Role.SAME else size(used))
+                self._note(used, self.leaving(var) if kind is Role.SAME else self._size(used))
 
     def leaving(self, var: relax.Var) -> int:
         """Elements that somebody needs plain after ``var``."""
         return self._leaving.get(var, 0)
 
     def _note(self, var: relax.Var, elements: int) -> None:
-        most = size(var) or elements  # a tuple has no size of its own
+        most = self._size(var) or elements  # a tuple has no size of its own
         self._leaving[var] = max(min(elements, most), self.leaving(var))
+
+    def _size(self, var: relax.Var) -> int:
+        """Asked once: TVM takes its time to answer, and models have thousands of uses."""
+        if var not in self._sizes:
+            self._sizes[var] = size(var)
+        return self._sizes[var]
