@@ -55,7 +55,7 @@ def claim(
         _refuse(session, task, batch, record_id, confirmation, reason)
         return
     seconds = latency(confirmation, before)
-    if task.best_seconds is not None and seconds > task.best_seconds:
+    if task.best_seconds is not None and seconds >= task.best_seconds:
         _refuse(session, task, batch, record_id, confirmation, OVERTAKEN)
         return
     task.best_seconds, task.best_record_id = seconds, record_id
