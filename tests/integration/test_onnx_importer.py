@@ -11,11 +11,9 @@ import pytest
 from one_operator import both, by_tvm, write
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
-from small_nets import calls
 
 from tunesmith.errors import UnsupportedOperator
-from tunesmith.preparation import Preparation
-from workers.tvm_backend import importing, prepare
+from workers.tvm_backend import importing
 
 pytestmark = pytest.mark.parallel
 SHAPE = (1, 4, 9, 11)
@@ -48,10 +46,9 @@ def test_transposed_convolutions_of_a_given_size(tmp_path: Path, attrs: dict[str
 def test_normalisations_of_single_channels(tmp_path: Path, shape: tuple[int, ...]) -> None:
     given = {"s": np.array([1, -2, 3, 0.5], np.float32), "b": np.array([0, 1, 2, -1], np.float32)}
     path = write(tmp_path / "m.onnx", "InstanceNormalization", shape, 17, {"epsilon": 1e-3}, given, ["s", "b"])
-    ours, theirs = both(path, shape)
-    np.testing.assert_allclose(ours, theirs, atol=1e-4)
-    found = calls(prepare.prepare(importing.import_model(path, "onnx"), Preparation(blocked=True)).module)
-    assert set(found) == {"group_norm", "reshape"}, "a function that has a rule"
+    x = 100.0 + np.random.default_rng(0).standard_normal(shape, np.float32)  # a sum of squares would lose the variance
+    (theirs,) = ReferenceEvaluator(str(path)).run(None, {"x": x})
+    np.testing.assert_allclose(by_tvm(importing.import_model(path, "onnx"), x), theirs, atol=1e-3)
 
 
 @pytest.mark.parametrize(("name", "opset", "attrs"),
