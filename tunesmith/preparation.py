@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 from tunesmith.names import DEFAULT_SPACE, TVM_SPACE
 
-PIPELINE = "tunesmith.prepare/5"
+PIPELINE = "tunesmith.prepare/6"
 """Version of the preparing passes. A module prepared by other passes has other structural hashes."""
 BLOCKED, FAST_MATH, WINOGRAD = "blocked", "fast-math", "winograd"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 
@@ -272,22 +273,42 @@ def test_a_model_of_torch(tmp_path: Path) -> None:
         close(run(made, x.numpy()), [out.numpy() for out in net(x)])
 
 
-@pytest.mark.parametrize(("norm", "shape"), [
+NORMS = pytest.mark.parametrize(("norm", "shape"), [
     (torch.nn.GroupNorm(4, 20), (2, 20, 5, 7)), (torch.nn.GroupNorm(3, 12), (1, 12, 9)),
     (torch.nn.InstanceNorm2d(8, affine=True), (1, 8, 6, 6)), (torch.nn.InstanceNorm2d(8, affine=True), (3, 8, 6, 6)),
 ])  # fmt: skip
-def test_groups_are_normalised_as_rows(tmp_path: Path, norm: torch.nn.Module, shape: tuple[int, ...]) -> None:
+
+
+def normalised(
+    norm: torch.nn.Module, shape: tuple[int, ...], mean: float, folder: Path, choice: Preparation
+) -> tuple[prepare.Prepared, list[Array], list[Array]]:
+    """What is prepared of ``norm``, and what it and PyTorch make of numbers about ``mean``."""
     torch.manual_seed(0)
     for weight in norm.parameters():
         torch.nn.init.normal_(weight)
-    net, x = torch.nn.Sequential(norm, torch.nn.ReLU()).eval(), 3.0 * torch.randn(shape) + 7.0
-    save(net, (x,), tmp_path / "net.pt2")
-    made = prepare.prepare(importing.import_model(tmp_path / "net.pt2", "pt2"), BLOCKED)
+    net, x = torch.nn.Sequential(norm, torch.nn.ReLU()).eval(), 3.0 * torch.randn(shape) + mean
+    save(net, (x,), folder / "net.pt2")
+    made = prepare.prepare(importing.import_model(folder / "net.pt2", "pt2"), choice)
+    with torch.no_grad():
+        return made, run(made, x.numpy()), [copy.deepcopy(net).double()(x.double()).numpy()]
+
+
+@NORMS
+def test_groups_are_normalised_as_rows(tmp_path: Path, norm: torch.nn.Module, shape: tuple[int, ...]) -> None:
+    made, ours, theirs = normalised(norm, shape, 7.0, tmp_path, BLOCKED)
     (task,) = [task for task in tasks.extract_tasks(made.module) if "norm" in task.workload.name]
     target = Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2})
     assert any(not body.postprocs for body in space.generate(task.module, target)), "a rule of our own fits"
-    with torch.no_grad():
-        close(run(made, x.numpy()), [net(x).numpy()])
+    close(ours, theirs)
+
+
+@pytest.mark.parametrize("choice", [PLAIN, BLOCKED])
+@NORMS
+def test_groups_far_from_zero_keep_their_variance(
+    tmp_path: Path, norm: torch.nn.Module, shape: tuple[int, ...], choice: Preparation
+) -> None:
+    _, ours, theirs = normalised(norm, shape, 3000.0, tmp_path, choice)
+    np.testing.assert_allclose(ours[0], theirs[0], atol=1e-2)
 
 
 def test_a_chain_of_concatenations_is_stored_once(tmp_path: Path) -> None:

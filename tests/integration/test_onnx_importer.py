@@ -11,9 +11,11 @@ import pytest
 from one_operator import both, by_tvm, write
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+from small_nets import calls, run
 
 from tunesmith.errors import UnsupportedOperator
-from workers.tvm_backend import importing
+from tunesmith.preparation import Preparation
+from workers.tvm_backend import importing, prepare
 
 pytestmark = pytest.mark.parallel
 SHAPE = (1, 4, 9, 11)
@@ -48,7 +50,10 @@ def test_normalisations_of_single_channels(tmp_path: Path, shape: tuple[int, ...
     path = write(tmp_path / "m.onnx", "InstanceNormalization", shape, 17, {"epsilon": 1e-3}, given, ["s", "b"])
     x = 100.0 + np.random.default_rng(0).standard_normal(shape, np.float32)  # a sum of squares would lose the variance
     (theirs,) = ReferenceEvaluator(str(path)).run(None, {"x": x})
-    np.testing.assert_allclose(by_tvm(importing.import_model(path, "onnx"), x), theirs, atol=1e-3)
+    for blocked in (False, True):
+        made = prepare.prepare(importing.import_model(path, "onnx"), Preparation(blocked))
+        np.testing.assert_allclose(run(made, x)[0], theirs, atol=1e-3)
+    assert set(calls(made.module)) == {"group_norm", "reshape"}, "a function that has a rule"
 
 
 @pytest.mark.parametrize(("name", "opset", "attrs"),

@@ -41,6 +41,10 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
             return relax.const(np.array(attrs[kind], CONSTANTS[kind]))
         elif op_name in onnx_recurrent.CELLS:
             return onnx_recurrent.converted(self.bb, op_name, inputs, attrs, [self._nodes, self._params])
+        elif op_name == "InstanceNormalization":
+            # TVM makes it of six operators; as one it has a rule.
+            axes = list(range(2, inputs[0].ty.ndim))
+            return relax.op.nn.instance_norm(*inputs, channel_axis=1, axes=axes, epsilon=attrs.get("epsilon", 1e-5))
         else:
             _refuse(op_name, attrs, opset)
         return super()._convert_operator(op_name, inputs, attrs, opset)

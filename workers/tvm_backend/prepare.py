@@ -22,7 +22,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tunesmith.errors import ModelRejected
 from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.types import TensorSpec
-from workers.tvm_backend import alternatives, folding, layout, tir
+from workers.tvm_backend import alternatives, folding, layout, legalize, tir
 from workers.tvm_backend.fast_math.rewrite import with_fast_math
 from workers.tvm_backend.layout.expressions import operator
 from workers.tvm_backend.layout.winograd import conv2d_winograd
@@ -144,7 +144,7 @@ def _lower(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
     """Operators as functions, fused."""
     views = [transform.RewriteDataflowReshape(), transform.DeadCodeElimination()]  # no kernels, so no tasks
     passes = [
-        transform.LegalizeOps(),
+        transform.LegalizeOps(legalize.OURS),
         transform.AnnotateTIROpPattern(),
         transform.FoldConstant(),
         transform.FuseOps(),
