@@ -30,6 +30,8 @@ from tunesmith.states import JobState, RoundState, WorkState, is_final
 
 _LOCK = 0x7363_6865
 """Key of the PostgreSQL advisory lock that lets one loop act at a time."""
+_QUOTA_LOCK = 0x7175_6F74
+"""First key of the PostgreSQL advisory lock that lets one submission of a user act at a time."""
 OPEN_JOBS = tuple(state for state in JobState if not is_final(state))
 OPEN_ROUNDS = (RoundState.PROPOSING, RoundState.MEASURING)
 OPEN_WORK = (WorkState.QUEUED, WorkState.RUNNING)
@@ -79,7 +81,9 @@ def open_jobs(session: Session) -> Sequence[tuple[Job, Model, str | None]]:
 
 
 def count_open_jobs(session: Session, owner: str) -> int:
-    """Jobs of a user that are not over."""
+    """Jobs of a user that are not over; until the transaction ends nobody else who asks gets an answer."""
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(sa.select(sa.func.pg_advisory_xact_lock(_QUOTA_LOCK, sa.func.hashtext(owner))))
     query = sa.select(sa.func.count()).select_from(Job).where(Job.owner == owner, Job.state.in_(OPEN_JOBS))
     return session.scalar(query) or 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,16 @@ def test_a_user_may_have_so_many_jobs_and_no_more(tmp_path: Path, database_url: 
     assert api.client.post("/v1/jobs", json=GEMM, headers=ben).status_code == 202
     assert api.client.post(f"/v1/jobs/{jobs[0]}/cancel", headers=ann).json()["state"] == "cancelled"
     assert api.client.post("/v1/jobs", json=GEMM, headers=ann).status_code == 202
+    api.close()
+
+
+def test_submissions_at_the_same_moment_keep_to_the_quota(tmp_path: Path, database_url: str) -> None:
+    api = Api(Folder(tmp_path, database_url), admin_key="first-key", max_open_jobs=3)
+    ann = key(api, "ann")
+    with ThreadPoolExecutor(6) as threads:
+        found = list(threads.map(lambda _: api.client.post("/v1/jobs", json=GEMM, headers=ann).status_code, range(12)))
+    assert Counter(found) == {202: 3, 429: 9}
+    assert api.count(Job) == 3
     api.close()
 
 
