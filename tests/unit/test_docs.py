@@ -14,6 +14,7 @@ import pytest
 from tools import reference
 from tunesmith.client import Client
 from tunesmith.errors import catalogue
+from tunesmith.operators import FORMS
 from tunesmith.search.registry import SEARCHERS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,6 +54,11 @@ def test_every_variable_that_the_code_names_is_documented() -> None:
 def test_every_error_code_is_documented() -> None:
     page = text("docs/reference/errors.md")
     assert [code for code in catalogue() if f"`{code}`" not in page] == []
+
+
+def test_every_operator_is_documented() -> None:
+    page = text("docs/reference/models.md")
+    assert [form for form in FORMS.values() if f"`{form}`" not in page] == []
 
 
 def test_every_event_kind_is_documented() -> None:

@@ -58,6 +58,14 @@ def _result(call: relax.Call, value: Array) -> Array:
     return np.asarray(value).reshape(_shape(call))
 
 
+def _dequantized(axis: int, data: Array, scale: Array, zero: Array) -> Array:
+    """The float32 numbers that whole ones stand for; scale and zero point are scalars or vectors along ``axis``."""
+    spread = [1] * data.ndim
+    spread[axis] = -1
+    scale, zero = (each.reshape(() if each.size == 1 else spread) for each in (scale, zero))
+    return (data.astype(np.int32) - zero.astype(np.int32)).astype(np.float32) * scale
+
+
 EVALUATE: Mapping[str, Callable[[relax.Call, list[Array]], Array]] = {
     "relax.broadcast_to": lambda call, args: np.broadcast_to(args[0], _shape(call)),
     "relax.reshape": lambda call, args: _result(call, args[0]),
@@ -73,9 +81,13 @@ EVALUATE: Mapping[str, Callable[[relax.Call, list[Array]], Array]] = {
     "relax.divide": lambda call, args: args[0] / args[1],
     "relax.isnan": lambda call, args: np.isnan(args[0]),
     "relax.where": lambda call, args: np.where(*args),
+    "relax.astype": lambda call, args: args[0].astype(np.float32),
+    "relax.dequantize": lambda call, args: _dequantized(int(call.attrs.axis), *args),
 }
-MIXED = frozenset({"relax.isnan", "relax.where"})
+MIXED = frozenset({"relax.isnan", "relax.where", "relax.astype", "relax.dequantize"})
 """Operators whose operands and result need not be of one type."""
+WHOLE = frozenset({"relax.astype", "relax.dequantize"})
+"""Operators that are evaluated where they make float32 numbers of whole ones."""
 
 
 @visitor
@@ -136,6 +148,8 @@ class _Fold(PyExprMutator):  # type: ignore[misc]
         if not arrays or any(array is None for array in arrays) or not _is_static(call):
             return None
         if name not in MIXED and any(str(array.dtype) != str(call.ty.dtype) for array in arrays if array is not None):
+            return None
+        if name in WHOLE and (arrays[0] is None or arrays[0].dtype.kind not in "iu" or str(call.ty.dtype) != "float32"):
             return None
         if name == "relax.divide" and arrays[0] is not None and arrays[0].dtype.kind != "f":
             return None  # TVM truncates, NumPy would not

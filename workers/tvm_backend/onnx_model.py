@@ -17,7 +17,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
 from tunesmith.errors import DynamicShape, InvalidInput, ModelRejected, NotAModel, TunesmithError, UnsupportedOperator
 from tunesmith.model_files import check_onnx
-from workers.tvm_backend import onnx_recurrent
+from workers.tvm_backend import onnx_quantized, onnx_recurrent
 from workers.tvm_backend.onnx_importer import Importer
 
 HANDLED = frozenset({"Constant", "If", *onnx_recurrent.CELLS})
@@ -36,6 +36,7 @@ def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
         raise NotAModel(f"the file does not parse as an ONNX model: {error}", field="file") from error
     if len(model.functions):
         model = onnx.inliner.inline_local_functions(model)
+    onnx_quantized.in_floats(model.graph)
     model = _spelled_out(model)
     _check_weights(model.graph)
     _check_operators(model)

@@ -22,7 +22,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tunesmith.errors import ModelRejected
 from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.types import TensorSpec
-from workers.tvm_backend import alternatives, folding, layout, legalize, tir
+from workers.tvm_backend import alternatives, folding, layout, legalize, quantized, tir
 from workers.tvm_backend.fast_math.rewrite import with_fast_math
 from workers.tvm_backend.layout.expressions import operator
 from workers.tvm_backend.layout.winograd import conv2d_winograd
@@ -82,7 +82,8 @@ def prepare(mod: tvm.IRModule, preparation: Preparation = PLAIN) -> Prepared:
 def _blocked(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
     packed = layout.Packed()
     try:
-        simple = _simplified(mod, (layout.absorb_pads, layout.widen, layout.slice_maps, layout.phases))
+        simple = _simplified(mod, (
+            quantized.rounded, layout.absorb_pads, layout.widen, layout.slice_maps, layout.phases))
         made = _lower(_laid_out(simple, False, packed), preparation)
     except Exception:
         # Nobody should lose a model to what is meant to make it faster.

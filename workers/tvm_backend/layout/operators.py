@@ -216,7 +216,7 @@ def _operand(values: Values, arg: relax.Expr, channels: int, fill: float) -> rel
 
 FINITE = (
     "relax.nn.relu", "relax.nn.relu6", "relax.nn.leakyrelu", "relax.nn.silu", "relax.nn.gelu", "relax.nn.gelu_tanh",
-    "relax.clip", "relax.sigmoid", "relax.tanh", "relax.erf", "relax.abs", "relax.negative",
+    "relax.clip", "relax.sigmoid", "relax.tanh", "relax.erf", "relax.abs", "relax.negative", "relax.round",
 )
 """Elementwise operators that are finite wherever their operand is."""
 STEEP = ("relax.exp", "relax.log", "relax.sqrt", "relax.rsqrt")
