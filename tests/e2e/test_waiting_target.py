@@ -60,7 +60,7 @@ def test_a_waiting_job_goes_on_when_a_simulated_device_joins(stack, client, stac
     assert queues[queue]["waiting"] == 1
     assert client.job(job.id).progress.trials == 0
 
-    other = client.submit(operator=GEMM, target="nvidia/nvidia-h100", trials=4)
+    other = client.submit(operator=GEMM, target="nvidia/nvidia-h100", trials=4, search="random", cost_model="none")
     wait_for(lambda: client.job(other.id).waiting_for == {"device_class": CLASS}, "the other job to wait", WAIT)
     client.cancel(other.id)
     assert client.wait(other.id, timeout=WAIT).state is JobState.CANCELLED
