@@ -58,6 +58,7 @@ def both(path: Path, steps: int, batch: int, preparation: Preparation) -> tuple[
     ("LSTM", {"direction": "reverse", "bias": False, "lengths": [5, 5]}), ("GRU", {"linear_before_reset": 1}),
     ("GRU", {"direction": "bidirectional", "first": True, "steps": 17}), ("GRU", {"direction": "reverse", "steps": 1}),
     ("RNN", {"batch": 1, "steps": 33}), ("RNN", {"direction": "bidirectional", "activations": ["Tanh", "Tanh"]}),
+    ("RNN", {"direction": "bidirectional", "activations": ["Relu", "Relu"], "bias": False}),
 ], ids=str)  # fmt: skip
 def test_as_onnxruntime(tmp_path: Path, name: str, options: dict[str, Any], preparation: Preparation) -> None:
     ours, theirs = both(layer(tmp_path / "m.onnx", name, **options), options.get("steps", 5), options.get("batch", 2),

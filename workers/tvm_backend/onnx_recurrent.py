@@ -28,6 +28,8 @@ PARTS = 16
 OPAQUE = 8
 """TVM's pattern of a function that is not fused with any other."""
 INPUTS = 8
+RECTIFIED = "Relu"
+"""What an ``RNN`` may have instead of its usual activation."""
 WAYS: Mapping[str, tuple[bool, ...]] = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 """Whether each direction begins at the end."""
 
@@ -64,7 +66,7 @@ class Cell:
     Attributes:
         gates: weights of how many gates each matrix has.
         states: that a step leaves.
-        activations: the only ones that are known.
+        activations: the usual ones.
         step: from the products of one step's inputs, and the state before, to the state.
     """
 
@@ -143,7 +145,8 @@ def _gru(emit: Emit, product: relax.Expr, state: State, weights: Weights, attrs:
 
 
 def _rnn(emit: Emit, product: relax.Expr, state: State, weights: Weights, attrs: Mapping[str, Any]) -> State:
-    return (emit(relax.op.tanh(emit(relax.op.add(product, _recurrent(emit, state[0], weights, slice(None)))))),)
+    activation = relax.op.nn.relu if RECTIFIED in _activations(attrs) else relax.op.tanh
+    return (emit(activation(emit(relax.op.add(product, _recurrent(emit, state[0], weights, slice(None)))))),)
 
 
 CELLS: Mapping[str, Cell] = {
@@ -234,11 +237,18 @@ def _check(name: str, cell: Cell, rest: Sequence[Any], attrs: Mapping[str, Any],
     for attribute in ("clip", "input_forget", "layout"):
         if attrs.get(attribute):
             raise unsupported(name, f"{attribute} = {attrs[attribute]:g}")
-    names = [each.decode() if isinstance(each, bytes) else str(each) for each in attrs.get("activations", ())]
-    if any(each.lower() != cell.activations[at % len(cell.activations)].lower() for at, each in enumerate(names)):
+    names = _activations(attrs)
+    usual = all(each == cell.activations[at % len(cell.activations)] for at, each in enumerate(names))
+    if not usual and not (name == "RNN" and set(names) == {RECTIFIED}):
         raise unsupported(name, f"the activations {', '.join(names)}")
     if steps > MOST_STEPS:
         raise unsupported(name, f"{steps} steps, of which {MOST_STEPS} are the most")
+
+
+def _activations(attrs: Mapping[str, Any]) -> list[str]:
+    """Those that are given, all directions' behind one another."""
+    return [(each.decode() if isinstance(each, bytes) else str(each)).capitalize()
+            for each in attrs.get("activations", ())]  # fmt: skip
 
 
 def _text(attrs: Mapping[str, Any], name: str, default: str) -> str:
