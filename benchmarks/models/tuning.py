@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import statistics
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,6 +36,19 @@ FAILED_SECONDS = 1e9
 
 
 @dataclass(frozen=True)
+class Crown:
+    """How a candidate became the champion of its function.
+
+    Attributes:
+        latency: seconds as it was measured again, in turn with the champion before it.
+        beside: that champion; None for the first one.
+    """
+
+    latency: float
+    beside: Candidate | None
+
+
+@dataclass(frozen=True)
 class Measured:
     """A candidate of Tunesmith's.
 
@@ -42,11 +56,13 @@ class Measured:
         workload: structural hash of the function that it is a schedule of.
         candidate: the schedule; without a sketch it is the default one, which no searcher proposed.
         latency: seconds as the tuner measured it; None when it failed.
+        crown: of one that became champion.
     """
 
     workload: str
     candidate: Candidate
     latency: float | None
+    crown: Crown | None = None
 
 
 @dataclass(frozen=True)
@@ -181,9 +197,20 @@ def curve_of(job: JobView, points: Iterable[Mapping[str, Any]]) -> tuple[Point, 
 def measured_of(trials: Iterable[Mapping[str, Any]]) -> tuple[Measured, ...]:
     """A job's trials as the API has them."""
     return tuple(
-        Measured(str(trial["workload"]), Candidate.from_json([trial["sketch"], trial["decisions"]]), trial["latency"])
+        Measured(str(trial["workload"]), _candidate(trial), trial["latency"], _crown(trial.get("confirmation")))
         for trial in trials
     )
+
+
+def _candidate(found: Mapping[str, Any]) -> Candidate:
+    return Candidate.from_json([found["sketch"], found["decisions"]])
+
+
+def _crown(confirmation: Mapping[str, Any] | None) -> Crown | None:
+    if confirmation is None or not confirmation["won"] or not confirmation["samples"]:
+        return None
+    beside = confirmation["champion"]
+    return Crown(statistics.median(confirmation["samples"]), beside and _candidate(beside))
 
 
 def metaschedule(module: bytes, target: Target, seconds: float, per_round: int, seed: int, folder: Path) -> Tuned:

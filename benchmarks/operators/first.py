@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 
-from benchmarks.models.tuning import Measured
+from benchmarks.models.tuning import Crown, Measured
 from tunesmith.metaschedule import DatabaseRecord
 from tunesmith.targets import Target
 from tunesmith.types import Candidate
@@ -32,6 +32,32 @@ def best_of_first(measured: Sequence[Measured], count: int = COUNT) -> dict[str,
         if one.latency is not None and seen[one.workload] <= count and one.latency < known:
             best[one.workload] = one.candidate, one.latency
     return best
+
+
+def champions_of_first(measured: Sequence[Measured], count: int) -> dict[str, tuple[Candidate, float]]:
+    """By workload, the champion when so many candidates had been measured, and its latency in seconds.
+
+    A champion was measured again in turn with the one before it, and was faster; that latency counts. Where a job
+    measured nothing again, its fastest candidate.
+
+    Args:
+        measured: oldest first.
+        count: candidates of each workload; failed ones count, the default schedule does not.
+    """
+    found = best_of_first(measured, count)
+    seen: collections.Counter[str] = collections.Counter()
+    crowned: dict[str, list[tuple[Candidate, Crown]]] = {}
+    for one in measured:
+        seen[one.workload] += one.candidate.sketch is not None
+        if one.crown is not None:
+            found.pop(one.workload, None)
+            if seen[one.workload] <= count:
+                crowned.setdefault(one.workload, []).append((one.candidate, one.crown))
+    for workload, champions in crowned.items():
+        former = {crown.beside for _, crown in champions}
+        *_, (candidate, crown) = [each for each in champions if each[0] not in former] or champions
+        found[workload] = candidate, crown.latency
+    return found
 
 
 def records(module: bytes, target: Target, best: Mapping[str, tuple[Candidate, float]]) -> list[DatabaseRecord]:

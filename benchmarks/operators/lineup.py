@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from tunesmith.measuring.agreement import TOLERANCE
 from tunesmith.metaschedule import DatabaseRecord
 from tunesmith.preparation import PLAIN
 from tunesmith.targets import Target
+from tunesmith.types import Candidate
 from workers.peers.comparison import TVM_PEER, Peer, Result, check_outputs, take_turns, write_inputs
 from workers.tvm_backend.deploy import LocalModel, local_target
 
@@ -143,10 +144,10 @@ class Lineup:
         peer, _ = self._compile(name, self._prepared(name, tuned), tuned.records)
         return replace(self.entries[name], candidates=tuned.candidates, tuned_seconds=tuned.seconds), peer
 
-    def of_first(self, name: str, tuned: Tuned, count: int) -> tuple[Entry, Peer]:
-        """What the run would have found, had it ended after ``count`` candidates of each function."""
+    def of_best(self, name: str, tuned: Tuned, best: Mapping[str, tuple[Candidate, float]]) -> tuple[Entry, Peer]:
+        """Some of a run's candidates, by workload, as :mod:`benchmarks.operators.first` chooses them."""
         local = self._prepared(name, tuned)
-        records = first.records(local.module, self.target, first.best_of_first(tuned.measured, count))
+        records = first.records(local.module, self.target, best)
         peer, _ = self._compile(name, local, records)
         return self.entries[name], peer
 

@@ -73,7 +73,7 @@ class Course:
     """One of Tunesmith's runs in TVM's space.
 
     Attributes:
-        bests: seconds, the best after each trial by its own measurements; infinite until one succeeds.
+        bests: seconds, the champion after each trial by its own measurements; infinite until there is one.
         timed: seconds now, of the best after each of ``COUNTS``; what failed or is wrong is missing.
     """
 
@@ -189,7 +189,8 @@ class _Contest:
             for tuned in found:
                 for count, name in _names(search, tuned.measured).items() if trials else ():
                     if count < TRIALS and name == _name(search, space, count):
-                        make = partial(self.lineup.of_first, tuned=tuned, count=count)
+                        best = first.champions_of_first(tuned.measured, count)
+                        make = partial(self.lineup.of_best, tuned=tuned, best=best)
                         self.lineup.enter(name, self.seed, make)
                 yield search, tuned
 
@@ -197,7 +198,8 @@ class _Contest:
         folder = self.folder / name
         folder.mkdir()
         tuned = tuning.tunesmith_warm(self.lineup.file, request, folder)
-        made = self.lineup.of_first(name, tuned, TRIALS) if request.trials else self.lineup.of_tuned(name, tuned)
+        made = self.lineup.of_best(name, tuned, first.champions_of_first(tuned.measured, TRIALS)) if request.trials \
+            else self.lineup.of_tuned(name, tuned)
         found.append(tuned)
         return made
 
@@ -216,9 +218,15 @@ def rival_of(recording: Recording, timed: float | None) -> Rival | None:
 
 
 def bests_of(measured: Sequence[Measured]) -> tuple[float, ...]:
-    """The best after each of the first ``TRIALS`` candidates in seconds; the default schedule is none of them."""
-    latencies = [one.latency for one in measured if one.candidate.sketch is not None][:TRIALS]
-    return tuple(_best(latencies[:count]) for count in range(1, len(latencies) + 1))
+    """The champion's latency after each of the first ``TRIALS`` candidates in seconds, infinite before there is one.
+
+    The default schedule is none of them.
+    """
+    mine = [one for one in measured if one.candidate.sketch is not None]
+    return tuple(
+        _best([latency for _, latency in first.champions_of_first(mine, count).values()])
+        for count in range(1, min(TRIALS, len(mine)) + 1)
+    )
 
 
 def _best(latencies: Sequence[float | None]) -> float:
@@ -236,6 +244,6 @@ def _name(search: str, space: str, count: int = TRIALS) -> str:
 
 def _names(search: str, measured: Sequence[Measured]) -> dict[int, str]:
     """For each of ``COUNTS`` the entry of its best in TVM's space: that of the last count with the same one."""
-    bests = {count: first.best_of_first(measured, count) for count in COUNTS}
+    bests = {count: first.champions_of_first(measured, count) for count in COUNTS}
     last = {count: next(one for one in reversed(COUNTS) if bests[one] == bests[count]) for count in COUNTS}
     return {count: _name(search, TVM_SPACE, one) for count, one in last.items()}

@@ -29,9 +29,10 @@ TRIED_TEXT = f"""\
 Tunesmith with `--space tvm`, so that the program and its design space are those of MetaSchedule, beside MetaSchedule's
 `tune_tir` at 16 and at 64 a round, {TRIALS} candidates each. `after N`: Tunesmith's latency over that of the better
 MetaSchedule after N trials; below 1 Tunesmith is faster. What each thought best after {TRIALS}, and Tunesmith after 32
-and 64 as well, was built and timed now, all kernels in turn, in {PROCESSES} processes. MetaSchedule's runs are
+and 64 as well, was built and timed now, all kernels in turn, in {PROCESSES} processes: MetaSchedule's fastest
+measurement, and Tunesmith's champion, which was measured again beside the one before it. MetaSchedule's runs are
 recorded, and a recording has the winner's trace alone: after 32 and 64 trials its latency is the recorded one times
-what its winner takes now over what was recorded for it. `{SHARE}`: trials of Tunesmith's until it knew a schedule as
+what its winner takes now over what was recorded for it. `{SHARE}`: trials of Tunesmith's until its champion was as
 fast as the better MetaSchedule's winner, over {TRIALS}, by its own measurements scaled likewise; – where it found none,
 which counts as 1 in the mean, and is too little. Failed candidates count as trials. Warm start is off."""
 TIME_TEXT = f"""\

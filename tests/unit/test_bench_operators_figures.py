@@ -183,3 +183,21 @@ def test_failed_candidates_count_among_the_first_and_the_default_schedule_does_n
     found = first.best_of_first(measured_of(trials), 4)
     assert found == {"a": (Candidate("s", (3, (2, 4))), 5.0), "b": (Candidate(None), 1.0)}
     assert first.best_of_first([Measured("a", Candidate("s"), None)]) == {}
+
+
+def test_a_champion_is_what_was_measured_again_and_won():
+    def trial(at, latency, samples=(), won=True, champion=None):
+        beside = champion and {"index": 0, "sketch": "s", "decisions": champion}
+        again = {"samples": list(samples), "won": won, "champion": beside}
+        return {"workload": "a", "sketch": "s", "decisions": [at], "latency": latency,
+                "confirmation": again if samples else None}  # fmt: skip
+
+    trials = [
+        trial(0, 5.0), trial(1, 3.0, [4.0, 3.5, 4.5]), trial(2, 1.0, [9.0, 9.0, 9.0], won=False, champion=[1]),
+        trial(3, 3.0, [2.5, 2.0, 2.6], champion=[4]), trial(4, 2.0, [3.0], champion=[1]), trial(5, 1.9),
+    ]  # fmt: skip
+    found = [first.champions_of_first(measured_of(trials), count).get("a") for count in (1, 2, 3, 6)]
+    second, last = (Candidate("s", (1,)), 4.0), (Candidate("s", (3,)), 2.5)
+    assert found == [None, second, second, last], "the later one of a batch stood beside the other"
+    unconfirmed = measured_of([trial(0, 5.0), trial(1, 3.0)])
+    assert first.champions_of_first(unconfirmed, 2) == first.best_of_first(unconfirmed, 2)
