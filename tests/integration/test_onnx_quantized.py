@@ -123,6 +123,13 @@ def test_a_zero_point_for_each_row(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ours, rows[:, None] * CONSTANTS["m"].astype(np.int32).sum(axis=0))
 
 
+def test_a_tensor_of_zeros_is_quantised(tmp_path: Path) -> None:
+    node = helper.make_node("DynamicQuantizeMatMul", ["x", "m", "ws", "wz", "f"], ["r"], domain=OWN)
+    path = quantised(tmp_path / "m.onnx", [node], ROWS, AS_IT_IS)
+    (ours,) = run(prepare.prepare(importing.import_model(path, "onnx"), BLOCKED), np.zeros(ROWS, np.float32))
+    np.testing.assert_array_equal(ours, np.broadcast_to(CONSTANTS["f"], ours.shape))
+
+
 def test_a_quantised_network_stays_in_blocks(tmp_path: Path) -> None:
     """Quantising, a pool of whole numbers and dequantising are no reason to lay a map out anew."""
     nodes = [

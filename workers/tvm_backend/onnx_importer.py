@@ -45,9 +45,22 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
             # TVM makes it of six operators; as one it has a rule.
             axes = list(range(2, inputs[0].ty.ndim))
             return relax.op.nn.instance_norm(*inputs, channel_axis=1, axes=axes, epsilon=attrs.get("epsilon", 1e-5))
+        elif op_name == "DynamicQuantizeLinear":
+            return _quantized(inputs[0])
         else:
             _refuse(op_name, attrs, opset)
         return super()._convert_operator(op_name, inputs, attrs, opset)
+
+
+def _quantized(x: relax.Expr) -> relax.Tuple:
+    """As ``DynamicQuantizeLinear``; TVM's scale of a tensor of zeros is 0, by which it divides."""
+    zero, steps = relax.const(0.0, "float32"), relax.const(255.0, "float32")
+    low, high = relax.op.minimum(relax.op.min(x), zero), relax.op.maximum(relax.op.max(x), zero)
+    step = relax.op.divide(relax.op.subtract(high, low), steps)
+    scale = relax.op.where(relax.op.greater(step, zero), step, relax.const(1.0, "float32"))
+    origin = relax.op.clip(relax.op.round(relax.op.divide(relax.op.negative(low), scale)), 0.0, 255.0)
+    point = relax.op.astype(origin, "uint8")
+    return relax.Tuple([relax.op.quantize(x, scale, point, axis=0, out_dtype="uint8"), scale, point])
 
 
 def _spatial(x: Any) -> list[int]:
