@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -21,6 +22,7 @@ warm("llvm")
 
 import tvm  # noqa: E402
 import tvm_ffi  # noqa: E402
+from tvm.s_tir import TensorIntrin  # noqa: E402
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock  # noqa: E402
 
 from workers.tvm_backend import candidates, features, importing, prepare, space, tasks, tir  # noqa: E402
@@ -171,6 +173,13 @@ def test_default_schedules() -> None:
     assert plain.trace is None
     assert tvm_ffi.structural_equal(plain.mod, tir.load_module(found.module))
     assert 'thread="threadIdx.x"' in candidates.schedule(found.module, H100, None, ()).mod.script()
+
+
+def test_intrinsics_are_imported_once_and_registered() -> None:
+    warm("cuda")
+    module = sys.modules["tvm.s_tir.tensor_intrin.cuda"]
+    assert importlib.import_module(module.__name__) is module
+    assert TensorIntrin.get(module.LDMATRIX_f16_A_INTRIN) is not None
 
 
 def chosen(spec: str, target: Target, seed: int) -> tuple[str, str, Candidate, str, str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.abc
+import importlib.util
 import os
 import platform
 import sys
@@ -24,7 +25,7 @@ def warm(target_kind: str = "llvm", triple: str = "") -> None:
 
     ``tvm.s_tir.tensor_intrin`` parses the TVMScript intrinsics of every back end (ten seconds), and the first tuning
     context imports it. A stub package takes its place and the part that is needed is imported into it: 0.2 s for a
-    CPU, six seconds for CUDA. Thread counts that the environment leaves open are fixed, because TVM takes half of
+    CPU, two seconds for CUDA. Thread counts that the environment leaves open are fixed, because TVM takes half of
     the visible cores on x86 and reads them only once.
 
     Calls after the first are free; a process may warm several kinds. ``triple`` is LLVM's, of a CPU that is not this
@@ -37,10 +38,30 @@ def warm(target_kind: str = "llvm", triple: str = "") -> None:
     machine = triple.partition("-")[0] or platform.machine()
     part = PARTS.get(machine if target_kind == "llvm" else target_kind)
     if part is not None and f"{INTRINSICS}.{part}" not in sys.modules:
-        # TVMScript looks at every frame of the stack for each intrinsic, and at every module for each frame: a new
-        # thread has a short one. Under a deep stack CUDA's intrinsics take a minute.
+        # TVMScript looks at every frame of the stack for each intrinsic: a new thread has a short one. Under a deep
+        # stack CUDA's intrinsics take a minute.
         with ThreadPoolExecutor(1) as thread:
-            thread.submit(importlib.import_module, f"{INTRINSICS}.{part}").result()
+            thread.submit(_run, part).result()
+
+
+def _run(part: str) -> None:
+    """Import a part of the intrinsics, without the import system's own frames on the stack.
+
+    They have no file, so for each of them, and each intrinsic, TVMScript would look at every module that there is.
+    """
+    name = f"{INTRINSICS}.{part}"
+    spec = importlib.util.find_spec(name)
+    assert spec is not None
+    assert isinstance(spec.loader, importlib.abc.InspectLoader)
+    code = spec.loader.get_code(name)
+    assert code is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        exec(code, module.__dict__)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    setattr(sys.modules[INTRINSICS], part, module)
 
 
 def _install_stub() -> None:
