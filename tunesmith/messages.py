@@ -269,6 +269,8 @@ class EvaluationReport(Message):
     tuned_samples: list[float] = []
     error: float | None = None
     """max|tuned - untuned| / max|untuned(x) - untuned(x')| over two random inputs."""
+    tolerance: float | None = None
+    """Largest error that counts as right; None: ``agreement.TOLERANCE``."""
     applied: int = 0
     failure: FailureKind | None = None
     message: str = ""

@@ -131,6 +131,7 @@ class Evaluation(Base, Created, Leased):
     untuned_samples: Mapped[list[Any] | None]
     tuned_samples: Mapped[list[Any] | None]
     output_error: Mapped[float | None]
+    output_tolerance: Mapped[float | None]
     applied: Mapped[int | None]
     environment: Mapped[dict[str, Any] | None]
     finished_at: Mapped[dt.datetime | None]

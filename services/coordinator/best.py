@@ -50,13 +50,13 @@ class Line:
 
 @dataclass(frozen=True)
 class Best:
-    """Everything that both forms are written from."""
+    """Everything that both forms are written from. ``verified``: the check of the whole model; None before it."""
 
     job: Job
     model: Model
     target: dict[str, Any]
     lines: tuple[Line, ...]
-    error: float | None
+    verified: Verified | None
 
     @property
     def tvm(self) -> str:
@@ -79,7 +79,7 @@ def collect(session: Session, job: Job) -> Best:
         for task, workload, _ in tasks if workload.hash in found
     )
     model = session.get_one(Model, job.model_id)
-    return Best(job, model, target.json, lines, evaluation.output_error if evaluation else None)
+    return Best(job, model, target.json, lines, verified.of_model(evaluation))
 
 
 def _line(
@@ -105,7 +105,7 @@ def json_lines(best: Best, blobs: BlobStore) -> Iterator[bytes]:
 def _body(best: Best, line: Line, blobs: BlobStore) -> dict[str, Any]:
     record, task = line.record, line.task
     shown = record if record is not None else line.baseline
-    model = verified.of_model(best.error) if line.checked else None
+    model = best.verified if line.checked else None
     return {
         "schema": SCHEMA,
         "task": task.name,

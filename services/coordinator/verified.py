@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from db.models import Evaluation
 from services.coordinator.schemas.jobs import Verified
 from tunesmith.messages import Confirmation
 
@@ -23,11 +24,12 @@ def of_schedule(confirmation: dict[str, Any] | None) -> Verified | None:
     )  # fmt: skip
 
 
-def of_model(error: float | None) -> Verified | None:
-    """The check of the compiled model, from its evaluation; None before it."""
-    if error is None:
+def of_model(evaluation: Evaluation | None) -> Verified | None:
+    """The check of the compiled model; None before it."""
+    if evaluation is None or evaluation.output_error is None:
         return None
     return Verified(
-        error=error, definition="max|tuned(x) - untuned(x)| / max|untuned(x) - untuned(x')|",
+        error=evaluation.output_error, tolerance=evaluation.output_tolerance,
+        definition="max|tuned(x) - untuned(x)| / max|untuned(x) - untuned(x')|",
         reference="the whole model with default schedules, same inputs",
     )  # fmt: skip

@@ -22,7 +22,8 @@ SHAPE = (64, 64)
 ARGS = (TensorSpec("float32", SHAPE), TensorSpec("float32", SHAPE))
 BYTES = 4 * SHAPE[0] * SHAPE[1]
 LIMITS = MeasureLimits(run_timeout=2.0, confirm_repeats=6, min_repeat_seconds=0.001)
-KINDS = ("copy", "nearly", "off", "idle", "short", "spoils", "nan", "slow", "crash", "hang")
+KINDS = ("copy", "nearly", "off", "idle", "short", "spoils", "nan", "slow", "crash", "hang", "steps",
+         "other steps", "wrong steps")  # fmt: skip
 
 
 def build(folder: Path, kind: str) -> Path:
@@ -34,6 +35,8 @@ def build(folder: Path, kind: str) -> Path:
     formulas = {
         "copy": lambda x: x, "nearly": lambda x: x * 1.00001, "off": lambda x: x * 1.01,
         "nan": lambda x: tirx.if_then_else(x > 0.999, tirx.const(float("nan"), "float32"), x),
+        "steps": lambda x: tirx.round(x * 64.0), "other steps": lambda x: tirx.round(x * 64.0006),
+        "wrong steps": lambda x: tirx.round(x * 64.6),
     }  # fmt: skip
 
     def calls(ins: list[Any], outs: list[Any]) -> Any:
@@ -122,6 +125,16 @@ def test_an_input_that_changed_is_wrong_as_well(device: RpcDevice, kernels: dict
 def test_not_a_number_where_a_number_should_be(device: RpcDevice, kernels: dict[str, RunRequest]) -> None:
     found = ask(device, request(kernels, "nan", "copy"))
     assert [(one.failure, one.error) for one in found] == [(FailureKind.WRONG_RESULT, None), (None, 0.0)]
+
+
+@pytest.mark.parametrize(("kind", "right"), [("other steps", True), ("wrong steps", False)])
+def test_who_rounds_may_fall_on_the_other_side_where_the_default_schedule_might(
+    device: RpcDevice, kernels: dict[str, RunRequest], kind: str, right: bool
+) -> None:
+    wanted = ConfirmRequest((kernels[kind],), None, kernels["steps"], LIMITS, tolerance=1e-4)
+    (found,) = ask(device, wanted)
+    assert found.error == pytest.approx(1 / 64)
+    assert found.unsteady == (2 * found.error if right else 0.0)
 
 
 def test_slow_samples_are_few(device: RpcDevice, kernels: dict[str, RunRequest], monkeypatch: Any) -> None:

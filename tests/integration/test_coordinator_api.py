@@ -28,6 +28,7 @@ def test_everything_about_a_finished_job(both: Api) -> None:
     assert job["progress"]["eta_seconds"] == 0
     assert job["latency"] == {
         "untuned": 0.3, "current": 0.1, "speedup": pytest.approx(3), "source": "measured", "output_error": 1e-6,
+        "output_tolerance": None,
     }  # fmt: skip
     tasks = get(f"/v1/jobs/{job_id}/tasks").json()["items"]
     assert sum(task["trials"] for task in tasks) == 40

@@ -260,7 +260,15 @@ def test_wrong_outputs_fail_the_job(sqlite_context: Context) -> None:
     assert job.state is JobState.FAILED
     assert job.error["code"] == "measurement_failed"
     assert "0.5" in job.error["detail"]
-    assert row(sqlite_context, Evaluation).output_error == 0.5
+    evaluation = row(sqlite_context, Evaluation)
+    assert (evaluation.output_error, evaluation.output_tolerance) == (0.5, 0.01)
+
+
+def test_outputs_may_jump_as_the_untuned_models_do(sqlite_context: Context) -> None:
+    core_flow.import_and_prepare(sqlite_context)
+    _evaluate(sqlite_context, error=0.5, tolerance=0.6)
+    assert row(sqlite_context, Job, "j1").state is JobState.SUCCEEDED
+    assert row(sqlite_context, Evaluation).output_tolerance == 0.6
 
 
 def test_an_evaluation_that_loses_its_device_is_tried_again(sqlite_context: Context) -> None:

@@ -57,9 +57,9 @@ def test_what_a_run_changed_is_seen(arrays: DeviceArrays) -> None:
     tensors[2].copyfrom(spoilt)
     changed = arrays.changed(tensors, before)
     assert changed[2] is not None
-    assert difference(*completed(untouched, untouched, ARGS, 0)) == 0.0
-    assert difference(*completed(changed, untouched, ARGS, 0)) > 0.0
-    assert difference(*completed(untouched, changed, ARGS, 0)) > 0.0
+    assert difference(*completed([untouched, untouched], ARGS, 0)) == 0.0
+    assert difference(*completed([changed, untouched], ARGS, 0)) > 0.0
+    assert difference(*completed([untouched, changed], ARGS, 0)) > 0.0
 
 
 def test_inputs_stay_where_they_are_when_they_are_what_they_were() -> None:

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from tunesmith.allocate.bandit import BanditAllocator
 from tunesmith.allocate.base import TaskView
 from tunesmith.allocate.familyseer import FamilySeerAllocator
 from tunesmith.allocate.gradient import NO_RESULT, GradientAllocator, GradientOptions
@@ -64,6 +65,30 @@ def test_a_task_without_any_result_comes_last() -> None:
     alone = allocator.choose([task(1, (INF,))], {})
     assert alone is not None
     assert "valid" in alone.reason
+
+
+def test_the_bandit_tries_a_task_without_any_result_again_now_and_then() -> None:
+    """Two tasks have results and the third, the longest, none: of 64 rounds it has as many as their logarithm."""
+    tasks = [task(1, (0.9,)), task(2, (0.9,)), task(3, (INF,), untuned=50.0)]
+    tries = []
+    for number in range(61):
+        choice = BanditAllocator().choose(tasks, {})
+        assert choice is not None
+        if choice.task == 3:
+            tries.append(number + 3)
+            assert "another try" in choice.reason
+        at = choice.task - 1
+        tasks[at] = dataclasses.replace(tasks[at], history=(*tasks[at].history, tasks[at].history[-1]))
+    assert tries == [3, 6, 12, 24, 48]
+
+
+def test_a_task_without_any_result_waits_where_its_place_has_a_program_or_it_is_being_tried() -> None:
+    place = [task(1, (0.9, 0.9, 0.9, 0.9)), task(2, (INF,), alternative_of=1)]
+    busy = [task(1, (0.9, 0.9, 0.9, 0.9)), task(2, (INF,))]
+    for tasks, flying in ((place, {}), (busy, {2: 1})):
+        choice = BanditAllocator().choose(tasks, flying)
+        assert choice is not None
+        assert choice.task == 1
 
 
 def test_warm_up_takes_the_most_important_first() -> None:

@@ -75,7 +75,7 @@ def test_lines_come_when_something_changes_and_not_too_often(capsys):
 
 SUMMARY = {
     "job": "j-1", "trials": 400, "seconds": 240.0, "waited_seconds": 0.0, "untuned_seconds": 0.2, "speedup": 40.0,
-    "tuned_seconds": 0.005, "latency_source": "measured", "output_error": 2e-6,
+    "tuned_seconds": 0.005, "latency_source": "measured", "output_error": 2e-6, "output_tolerance": 0.01,
     "tasks": [
         {"tunable": True, "in_use": True, "trials": 400, "best_latency": 1e-3, "untuned_latency": 2e-3,
          "verified": {"error": 2.4e-7}},
@@ -95,6 +95,10 @@ def test_the_result_names_latencies_check_log_and_dashboard(tmp_path):
     assert "1 better than the default ones, each with the same outputs: error 2.4e-07" in schedules
     assert "400 trials on only 1 of 2 tasks in 4:00" in effort
     assert "waiting" not in effort
+    rounding = SUMMARY | {"output_error": 0.03, "output_tolerance": 0.08}
+    assert "agree with the untuned model: error 3.0e-02 of the signal, which jumps by 8.0e-02" in summary.report(
+        rounding, None, None, "http://h")
+    assert "DIFFER" in summary.report(rounding | {"output_tolerance": 0.01}, None, None, "http://h")
     assert str(tmp_path / "best.jsonl") in log
     assert f"tunesmith up --data-dir {tmp_path / 'data'}" in dashboard
     assert ":1/" not in dashboard  # that stack has ended

@@ -131,6 +131,14 @@ def test_no_time_at_all_is_implausible(samples: tuple[float, ...]) -> None:
     assert found.failure is FailureKind.IMPLAUSIBLE
 
 
+def test_what_the_default_schedule_jumps_itself_is_right() -> None:
+    found = concluded(Confirmed(TEN, (), 0.004, unsteady=0.005))
+    assert found.failure is None
+    assert found.confirmation is not None
+    assert (found.confirmation.error, found.confirmation.tolerance) == (0.004, 0.005)
+    assert concluded(Confirmed(TEN, (), 0.006, unsteady=0.005)).failure is FailureKind.WRONG_RESULT
+
+
 def test_the_tolerance_is_that_of_the_coarsest_floating_point() -> None:
     def of(*dtypes: str) -> float:
         return tolerance([TensorSpec(dtype, (1,)) for dtype in dtypes])

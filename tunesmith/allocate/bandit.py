@@ -17,11 +17,13 @@ from tunesmith.allocate.base import Allocator, Choice, TaskView
 from tunesmith.allocate.firsts import first_gains
 from tunesmith.allocate.jumps import Curves, JumpOptions, belief, families
 from tunesmith.allocate.pairs import awaited, contenders
+from tunesmith.allocate.retries import due, most_important
 from tunesmith.allocate.warmup import open_tasks, rounds
 from tunesmith.space.base import Bools, Floats
 
 NO_RESULT = -1e9
-"""Score of a task without any valid latency, less its rounds: those come last, and take turns."""
+"""Score of a task without any valid latency, less its rounds: between its tries (``tunesmith.allocate.retries``) it
+comes last."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Arms:
         seconds: that the round takes.
         tried: rounds that the task has had or is having.
         unknown: whose place in the model has neither a latency nor a round under way, bool [tasks].
+        due: to be tried again though no round of theirs had a valid result, bool [tasks].
     """
 
     ids: tuple[int, ...]
@@ -55,6 +58,7 @@ class Arms:
     seconds: Floats
     tried: Floats
     unknown: Bools
+    due: Bools
 
     @property
     def score(self) -> Floats:
@@ -85,6 +89,9 @@ class BanditAllocator(Allocator):
         if (eligible & arms.unknown).any():
             candidates = eligible & arms.unknown
         best = int(np.where(candidates, score, -np.inf).argmax())
+        again = eligible & arms.due
+        if again.any() and not arms.unknown[best]:
+            best = most_important(tasks, again)
         scores = {task: value for task, value, open_ in zip(arms.ids, score.tolist(), eligible, strict=True) if open_}
         return Choice(arms.ids[best], scores, self._reason(arms, best), float(arms.gain[best]))
 
@@ -106,10 +113,13 @@ class BanditAllocator(Allocator):
         deviation = weight * latency * deviation
         failed = np.array([len(task.history) for task in tasks]) + flying
         unknown = (failed == 0) & ~np.isfinite(other) & ~waits
-        return Arms(ids, known, gain, deviation, deviation * wide, _seconds(tasks), failed.astype(np.float64), unknown)
+        return Arms(ids, known, gain, deviation, deviation * wide, _seconds(tasks), failed.astype(np.float64), unknown,
+                    due(tasks, curves.last, other, in_flight))
 
     @staticmethod
     def _reason(arms: Arms, best: int) -> str:
+        if arms.due[best]:
+            return "none of its rounds had a valid result: another try"
         if not arms.rated[best]:
             return "no task left has a valid result yet"
         return f"expected to save {arms.gain[best]:.3g} s, give or take {arms.deviation[best]:.3g} s"

@@ -39,6 +39,7 @@ def summarise(client: Client, job: Job, model: str, target: str, spent: float) -
         "speedup": job.latency.speedup,
         "latency_source": job.latency.source,
         "output_error": job.latency.output_error,
+        "output_tolerance": job.latency.output_tolerance,
         "stop_reason": job.stop_reason,
         "tasks": [task.model_dump(mode="json") for task in client.tasks(job.id)],
     }
@@ -66,7 +67,7 @@ def report(summary: dict[str, Any], out: Path | None, data_dir: Path | None, url
     rows = [
         ("latency", f"{seconds(summary['untuned_seconds'])} untuned -> {seconds(summary['tuned_seconds'])} tuned: "
                     f"{times(summary['speedup'])} faster ({how})"),
-        ("outputs", _outputs(summary["output_error"])),
+        ("outputs", _outputs(summary["output_error"], summary["output_tolerance"])),
         ("schedules", _schedules(summary["tasks"])),
         ("effort", _effort(summary)),
         ("log", f"{again}tunesmith best {summary['job']}" if out is None
@@ -76,13 +77,15 @@ def report(summary: dict[str, Any], out: Path | None, data_dir: Path | None, url
     return "\n".join(f"{name:10} {text}" for name, text in rows)
 
 
-def _outputs(error: float | None) -> str:
+def _outputs(error: float | None, tolerance: float | None) -> str:
     if error is None:
         return "not compared with the untuned model"
     from tunesmith.measuring.agreement import TOLERANCE  # NumPy takes its time, and not every command needs it
 
-    found = "agree with" if error <= TOLERANCE else "DIFFER from"
-    return f"{found} the untuned model: error {error:.1e} of the signal"
+    allowed = TOLERANCE if tolerance is None else tolerance
+    found = "agree with" if error <= allowed else "DIFFER from"
+    text = f"{found} the untuned model: error {error:.1e} of the signal"
+    return text if allowed <= TOLERANCE else f"{text}, which jumps by {allowed:.1e} where it rounds"
 
 
 def _schedules(tasks: list[dict[str, Any]]) -> str:

@@ -37,7 +37,8 @@ class Latency(Answer):
     """Latency of the whole model in seconds: estimated while tuning, measured end to end at the end.
 
     None until every tunable task was measured. ``source`` is ``estimate``, ``measured``, or ``simulated`` when the
-    figures are invented. ``output_error`` is the tuned model's error against the signal.
+    figures are invented. ``output_error`` is the tuned model's error against the signal, ``output_tolerance`` the
+    largest that counts as right.
     """
 
     untuned: float | None = None
@@ -45,6 +46,7 @@ class Latency(Answer):
     speedup: float | None = None
     source: str = "estimate"
     output_error: float | None = None
+    output_tolerance: float | None = None
 
 
 class Forecast(Answer):

@@ -15,6 +15,7 @@ from db.models import Batch, Evaluation, Job, Round
 from db.repositories import devices, outcomes, records, results, work
 from db.repositories.work import transition, utcnow
 from tunesmith.errors import MeasurementFailed
+from tunesmith.measuring.agreement import TOLERANCE
 from tunesmith.messages import BatchReport, DeviceReport, EvaluationReport
 from tunesmith.states import JobState, WorkState, is_final
 from tunesmith.types import FailureKind
@@ -22,8 +23,6 @@ from workers.core.context import Context
 
 log = structlog.get_logger(__name__)
 
-MAX_OUTPUT_ERROR = 1e-2
-"""Largest normalised difference between the tuned and the untuned model's outputs that counts as agreement."""
 TRANSIENT = frozenset(
     {FailureKind.DEVICE_LOST, FailureKind.CRASH, FailureKind.BUILD_TIMEOUT, FailureKind.RUN_TIMEOUT}
 )
@@ -101,17 +100,19 @@ def _sign_of_life(context: Context, session: Session, row: Evaluation, report: E
 
 def _finish(session: Session, row: Evaluation, report: EvaluationReport) -> None:
     row.untuned_samples, row.tuned_samples = report.untuned_samples, report.tuned_samples
-    row.output_error, row.applied, row.environment = report.error, report.applied, report.environment
+    allowed = TOLERANCE if report.tolerance is None else report.tolerance
+    row.output_error, row.output_tolerance = report.error, None if report.error is None else allowed
+    row.applied, row.environment = report.applied, report.environment
     if report.environment.get("simulated"):
         session.get_one(Job, row.job_id).simulated = True
     session.flush()
-    wrong = report.error is not None and not report.error <= MAX_OUTPUT_ERROR  # a NaN is wrong, too
+    wrong = report.error is not None and not report.error <= allowed  # a NaN is wrong, too
     if wrong or not report.untuned_samples or not report.tuned_samples:
         detail = "the evaluation measured nothing"
         if wrong:
             detail = (
                 f"the tuned model's outputs differ from the untuned model's by {report.error:.3g} of their range, "
-                f"more than {MAX_OUTPUT_ERROR:g}"
+                f"more than {allowed:g}"
             )
         failure = FailureKind.WRONG_RESULT if wrong else FailureKind.RUN_ERROR
         outcomes.fail_evaluation(session, row, MeasurementFailed(detail, failure=failure.value).problem())

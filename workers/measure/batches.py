@@ -257,7 +257,7 @@ class BatchMeasurement:
             finalists=(self._request(item),),
             champion=None if champion is None or rival is None else self._request(Item(rival, champion)),
             reference=None if reference is None else self._request(Item(DEFAULT, reference)),
-            limits=limits,
+            limits=limits, tolerance=finals.tolerance(built.args),
         )  # fmt: skip
         (found,) = self._tools.runner.confirm(request)
         return finals.conclude(item.result(), self._checked(found, built), built.trace, built.args, limits, rival)

@@ -71,6 +71,7 @@ def _filled(report: EvaluationReport, tuned: Compiled, outcome: ModelOutcome) ->
             "untuned_samples": list(outcome.untuned),
             "tuned_samples": list(outcome.tuned),
             "error": outcome.error,
+            "tolerance": outcome.tolerance,
             "applied": tuned.applied,
             "failure": outcome.failure,
             "message": outcome.message,

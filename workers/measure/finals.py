@@ -63,7 +63,7 @@ def conclude(
     }
     if confirmed.failure is FailureKind.DEVICE_LOST:
         return result.model_copy(update=changed)
-    allowed = tolerance(args)
+    allowed = max(tolerance(args), confirmed.unsteady)
     failure, message = _verdict(confirmed, allowed)
     p_value = None if failure else faster(confirmed.samples, confirmed.champion_samples)
     won = failure is None and (p_value is None or p_value < limits.significance)

@@ -53,13 +53,17 @@ class DeviceArrays:
         return [None if same else tensor.numpy() for same, tensor in zip(kept, tensors, strict=True)]
 
 
-def completed(found: Changed, other: Changed, args: tuple[TensorSpec, ...], seed: int) -> tuple[list[Any], list[Any]]:
-    """Pairs of arrays to compare: what neither run has changed is left out, what only one has is made again."""
-    ours, theirs = [], []
-    for index, (a, b) in enumerate(zip(found, other, strict=True)):
-        if a is None and b is None:
+def completed(runs: Sequence[Changed], args: tuple[TensorSpec, ...], seed: int) -> list[list[Any]]:
+    """Arrays to compare, a list for each run: what none of them has changed is left out, what some have is made again.
+
+    Raises:
+        ValueError: runs of different numbers of arguments.
+    """
+    found: list[list[Any]] = [[] for _ in runs]
+    for index, arrays in enumerate(zip(*runs, strict=True)):
+        if all(array is None for array in arrays):
             continue
-        unchanged = initial(args, index, seed) if a is None or b is None else None
-        ours.append(unchanged if a is None else a)
-        theirs.append(unchanged if b is None else b)
-    return ours, theirs
+        unchanged = initial(args, index, seed) if any(array is None for array in arrays) else None
+        for one, array in zip(found, arrays, strict=True):
+            one.append(unchanged if array is None else array)
+    return found

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from tunesmith.measuring.agreement import TOLERANCE
 from tunesmith.messages import MeasureLimits, ModelWeights
 from tunesmith.types import Decision, FailureKind, Isolation, StopReason, TensorSpec
 
@@ -130,6 +132,7 @@ class ConfirmRequest:
         reference: the default schedule, or one that rounds like it, whose outputs count as right; None: outputs are not
             compared.
         seed: of the random inputs.
+        tolerance: beyond this error the default schedule is asked how steady its own outputs are.
     """
 
     finalists: tuple[RunRequest, ...]
@@ -137,6 +140,7 @@ class ConfirmRequest:
     reference: RunRequest | None
     limits: MeasureLimits
     seed: int = 0
+    tolerance: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,8 @@ class Confirmed:
     Attributes:
         error: None when there is nothing to compare with; ``message`` then says why.
         seconds, device_seconds: as in ``RunOutcome``.
+        unsteady: error of the reference itself when its inputs are off by the tolerance, as far as that excuses the
+            ``error``; see ``references.excuse``.
     """
 
     samples: tuple[float, ...] = ()
@@ -155,6 +161,7 @@ class Confirmed:
     message: str = ""
     seconds: float = 0.0
     device_seconds: float = 0.0
+    unsteady: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -179,11 +186,12 @@ class ModelRequest:
 
 @dataclass(frozen=True)
 class ModelOutcome:
-    """Latencies of both in seconds, and the error of the outputs (``EvaluationReport.error``)."""
+    """Latencies of both in seconds, the error of the outputs and the largest right one (``EvaluationReport``)."""
 
     untuned: tuple[float, ...] = ()
     tuned: tuple[float, ...] = ()
     error: float | None = None
+    tolerance: float = TOLERANCE
     failure: FailureKind | None = None
     message: str = ""
 

@@ -18,6 +18,9 @@ BLOCK = 1 << 20
 UNWRITTEN = 77
 """No output of the inputs in [-1, 1) is likely to be it, and each of the element types can hold it."""
 
+FREEDOM = 2.0
+"""Times as many outputs, and as far, as those of inputs that are a little off: both are drawn by lot."""
+
 Changed = list[NDArray[Any] | None]
 """Arguments after a run; None: it holds what it held before."""
 Key = tuple[str, tuple[TensorSpec, ...], int]
@@ -75,6 +78,55 @@ def difference(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]]) 
     NaN equals NaN, and an infinity one of its sign. Where all of b is zero the difference itself counts.
     """
     return max((_difference(a, b) for a, b in zip(found, expected, strict=True)), default=0.0)
+
+
+def excuse(
+    found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]], shifted: Sequence[NDArray[Any]], tolerance: float
+) -> float:
+    """Largest error that ``found`` may have because right results have it as well; 0 where that is no excuse for it.
+
+    A kernel that rounds to whole numbers jumps where a sum falls on the other side of a half. Rounding errors of its
+    sums are not larger than those of inputs that are off by the ``tolerance``; such inputs ought to move about as many
+    of the outputs beyond it, and about as far. Backward error: Higham, Accuracy and Stability of Numerical Algorithms,
+    2002, §1.5.
+
+    Args:
+        expected: the right outputs.
+        shifted: the right ones of inputs that are off by the ``tolerance``; see :func:`nudged`.
+    """
+    if any(_beyond(a, b, tolerance) > FREEDOM * _beyond(c, b, tolerance)
+           for a, b, c in zip(found, expected, shifted, strict=True)):  # fmt: skip
+        return 0.0
+    worst = FREEDOM * difference(shifted, expected)
+    return worst if math.isfinite(worst) else 0.0
+
+
+def nudged(array: NDArray[Any], share: float, seed: int) -> NDArray[Any]:
+    """Floating point whose elements are off by the ``share`` at most, at random; others as they are."""
+    if array.dtype.kind in "iub":
+        return array
+    rng = np.random.default_rng(seed)
+    made = np.empty(array.size, array.dtype)
+    given_ = array.reshape(-1)
+    for start in range(0, array.size, BLOCK):
+        part = given_[start : start + BLOCK]
+        made[start : start + BLOCK] = (part * (1 + share * rng.uniform(-1, 1, part.size))).astype(array.dtype)
+    return made.reshape(array.shape)
+
+
+def _beyond(found: NDArray[Any], expected: NDArray[Any], tolerance: float) -> int:
+    """Elements that are further off than the ``tolerance`` of the largest one."""
+    ours, theirs = found.reshape(-1), expected.reshape(-1)
+    blocks = [slice(start, start + BLOCK) for start in range(0, theirs.size, BLOCK)]
+    scale, count = 0.0, 0
+    for block in blocks:
+        b = theirs[block].astype(np.float64)
+        scale = max(scale, float(np.abs(b[np.isfinite(b)]).max(initial=0.0)))
+    for block in blocks:
+        with np.errstate(invalid="ignore"):  # infinity less infinity
+            off = np.abs(ours[block].astype(np.float64) - theirs[block].astype(np.float64))
+        count += int((off > tolerance * scale).sum())
+    return count
 
 
 def _difference(found: NDArray[Any], expected: NDArray[Any]) -> float:

@@ -79,7 +79,9 @@ class Latency(BaseModel):
     ``source`` is ``estimate`` (weighted sum over the tunable tasks; null until every one of them was measured, because
     part of the sum is no latency of the model; those of which nothing ever ran are left out), ``measured`` (the
     compiled model, end to end) or ``simulated`` (a simulated device invented it). ``output_error`` is
-    max|tuned - untuned| / max|untuned(x) - untuned(x')|; null where no outputs were compared.
+    max|tuned - untuned| / max|untuned(x) - untuned(x')|; null where no outputs were compared. ``output_tolerance`` is
+    the largest that counts as right: 0.01, or more in models that round, whose untuned outputs jump when inputs and
+    weights are off by a ten-thousandth.
     """
 
     untuned: float | None
@@ -87,6 +89,7 @@ class Latency(BaseModel):
     speedup: float | None
     source: Literal["estimate", "measured", "simulated"]
     output_error: float | None = None
+    output_tolerance: float | None = None
 
 
 class JobBody(BaseModel):

@@ -112,7 +112,7 @@ def _latency(sums: views.TaskSums, evaluation: Evaluation | None) -> Latency:
         if tuned is not None:
             return Latency(
                 untuned=untuned, current=tuned, speedup=_ratio(untuned, tuned), source="measured",
-                output_error=evaluation.output_error,
+                output_error=evaluation.output_error, output_tolerance=evaluation.output_tolerance,
             )
     if sums.measured < sums.tunable:
         return Latency(untuned=None, current=None, speedup=None, source="estimate")

@@ -1,0 +1,21 @@
+"""The largest error that counted as right when a tuned model was compared with the untuned one."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0008"
+down_revision = "0007"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Add the column; evaluations of before it had 0.01."""
+    op.add_column("evaluations", sa.Column("output_tolerance", sa.Double(), nullable=True))
+
+
+def downgrade() -> None:
+    """Drop the column."""
+    op.drop_column("evaluations", "output_tolerance")
