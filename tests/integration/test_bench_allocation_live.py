@@ -44,7 +44,7 @@ def test_every_allocator_has_a_job_and_its_model_is_timed(monkeypatch, model, tm
 
     monkeypatch.setattr(tuning, "tunesmith_warm", tune)
     monkeypatch.setattr(live, "SLICE", 0.05)
-    monkeypatch.setattr(live, "PASSES", 2)
+    monkeypatch.setattr(live, "PASSES", 1)
     done = CliRunner().invoke(app, ["allocation", "live", "--model", str(model), "--allocator", "bandit", "--seconds",
                                     "10", "--seeds", "2", "--out", str(tmp_path)])  # fmt: skip
     assert done.exit_code == 0, done.output

@@ -5,7 +5,9 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+import numerics
 import numpy as np
 import onnx
 import pytest
@@ -36,7 +38,8 @@ from tunesmith.errors import InvalidInput
 from tunesmith.metaschedule import read_database
 from tunesmith.preparation import PLAIN, Preparation
 from workers.peers import onnxruntime
-from workers.peers.comparison import TVM_PEER, Peer, Result, check_outputs, take_turns, write_inputs
+from workers.peers.comparison import Result
+from workers.tvm_backend.arguments import random_array
 from workers.tvm_backend.deploy import LocalModel, local_target
 
 pytestmark = pytest.mark.pair
@@ -200,13 +203,15 @@ SMALL = {
 @pytest.mark.parametrize("preparation", [PLAIN, Preparation(blocked=True, fast_math=True)])
 @pytest.mark.parametrize("name", SMALL)
 def test_a_small_one_computes_on_tvm_what_it_does_on_onnxruntime(name, preparation, tmp_path):
+    import tvm
+    from tvm import relax
+
     path = tmp_path / f"{name}.onnx"
     onnx.save(SMALL[name](), path)
     local = LocalModel(str(path), {}, tmp_path, preparation)
     local.compile(tmp_path / "model.so", local_target("cpu:1"), None)
-    write_inputs(local.inputs, tmp_path)
-    peers = [Peer("tvm", TVM_PEER, tmp_path / "model.so"), contest.foreign("onnxruntime", path)]
-    results = take_turns(peers, tmp_path, 0.01, 1)
-    check_outputs(results, tmp_path)
-    assert [result.failure for result in results] == ["", ""]
-    assert results[0].error < 1e-4
+    inputs, others = ({spec.name: random_array(spec, seed) for spec in local.inputs} for seed in range(2))
+    theirs, elsewhere = numerics.references(path, inputs, others)
+    machine_: Any = relax.VirtualMachine(tvm.runtime.load_module(str(tmp_path / "model.so")), tvm.cpu())
+    ours = machine_["main"](*map(tvm.runtime.tensor, inputs.values()))
+    assert numerics.error(ours.numpy(), theirs, elsewhere) < 1e-4

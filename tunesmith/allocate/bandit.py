@@ -111,10 +111,11 @@ class BanditAllocator(Allocator):
         tried = np.maximum(curves.rounds + flying, 1)
         wide = self.options.exploration * np.sqrt(2.0 * np.log(tried.sum()) / tried)
         deviation = weight * latency * deviation
-        failed = np.array([len(task.history) for task in tasks]) + flying
-        unknown = (failed == 0) & ~np.isfinite(other) & ~waits
-        return Arms(ids, known, gain, deviation, deviation * wide, _seconds(tasks), failed.astype(np.float64), unknown,
-                    due(tasks, curves.last, other, in_flight))
+        had = np.array([len(task.history) for task in tasks], dtype=np.float64)
+        lacking = ~np.isfinite(curves.last) & ~np.isfinite(other)
+        unknown = (had + flying == 0) & ~np.isfinite(other) & ~waits
+        return Arms(ids, known, gain, deviation, deviation * wide, _seconds(tasks), had + flying, unknown,
+                    due(had, flying, lacking))
 
     @staticmethod
     def _reason(arms: Arms, best: int) -> str:
