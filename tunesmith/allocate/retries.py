@@ -25,8 +25,9 @@ def due(had: Floats, flying: Floats, lacking: Bools) -> Bools:
         had, flying: rounds that each task has had, and is having, [tasks].
         lacking: whose place in the model has no valid program, bool [tasks].
     """
-    again = lacking & (had > 0) & (flying == 0)
-    return again & (had.mean() >= 2.0 ** np.minimum(had - 1.0, MOST)) if again.any() else again
+    ripe = 2.0 ** np.minimum(had - 1.0, MOST) <= had.sum() / max(len(had), 1)
+    found: Bools = lacking & (had > 0) & (flying == 0) & ripe
+    return found
 
 
 def most_important(tasks: Sequence[TaskView], which: Bools) -> int:
