@@ -82,10 +82,11 @@ def test_the_bandit_tries_a_task_without_any_result_again_now_and_then() -> None
     assert tries == [3, 6, 12, 24, 48]
 
 
-def test_a_task_without_any_result_waits_where_its_place_has_a_program_or_it_is_being_tried() -> None:
+def test_a_task_without_any_result_waits_where_nothing_depends_on_it() -> None:
     place = [task(1, (0.9, 0.9, 0.9, 0.9)), task(2, (INF,), alternative_of=1)]
     busy = [task(1, (0.9, 0.9, 0.9, 0.9)), task(2, (INF,))]
-    for tasks, flying in ((place, {}), (busy, {2: 1})):
+    small = [task(1, (0.9, 0.8, 0.7, 0.6)), task(2, (INF,), untuned=1e-6)]
+    for tasks, flying in ((place, {}), (busy, {2: 1}), (small, {})):
         choice = BanditAllocator().choose(tasks, flying)
         assert choice is not None
         assert choice.task == 1

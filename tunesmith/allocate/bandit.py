@@ -17,7 +17,7 @@ from tunesmith.allocate.base import Allocator, Choice, TaskView
 from tunesmith.allocate.firsts import first_gains
 from tunesmith.allocate.jumps import Curves, JumpOptions, belief, families
 from tunesmith.allocate.pairs import awaited, contenders
-from tunesmith.allocate.retries import due, most_important
+from tunesmith.allocate.retries import due, hope
 from tunesmith.allocate.warmup import open_tasks, rounds
 from tunesmith.space.base import Bools, Floats
 
@@ -47,7 +47,8 @@ class Arms:
         seconds: that the round takes.
         tried: rounds that the task has had or is having.
         unknown: whose place in the model has neither a latency nor a round under way, bool [tasks].
-        due: to be tried again though no round of theirs had a valid result, bool [tasks].
+        hope: seconds of the model's latency that a task without any valid result may save for a second of tuning when
+            it is due to be tried again, 0 for all others; see ``tunesmith.allocate.retries``.
     """
 
     ids: tuple[int, ...]
@@ -58,7 +59,7 @@ class Arms:
     seconds: Floats
     tried: Floats
     unknown: Bools
-    due: Bools
+    hope: Floats
 
     @property
     def score(self) -> Floats:
@@ -89,9 +90,9 @@ class BanditAllocator(Allocator):
         if (eligible & arms.unknown).any():
             candidates = eligible & arms.unknown
         best = int(np.where(candidates, score, -np.inf).argmax())
-        again = eligible & arms.due
-        if again.any() and not arms.unknown[best]:
-            best = most_important(tasks, again)
+        again = int(np.where(eligible, arms.hope, 0.0).argmax())
+        if arms.hope[again] > max(score[best], 0.0) and eligible[again] and not arms.unknown[best]:
+            best = again
         scores = {task: value for task, value, open_ in zip(arms.ids, score.tolist(), eligible, strict=True) if open_}
         return Choice(arms.ids[best], scores, self._reason(arms, best), float(arms.gain[best]))
 
@@ -112,14 +113,14 @@ class BanditAllocator(Allocator):
         wide = self.options.exploration * np.sqrt(2.0 * np.log(tried.sum()) / tried)
         deviation = weight * latency * deviation
         had = np.array([len(task.history) for task in tasks], dtype=np.float64)
-        lacking = ~np.isfinite(curves.last) & ~np.isfinite(other)
         unknown = (had + flying == 0) & ~np.isfinite(other) & ~waits
-        return Arms(ids, known, gain, deviation, deviation * wide, _seconds(tasks), had + flying, unknown,
-                    due(had, flying, lacking))
+        lacking, seconds = ~np.isfinite(curves.last) & ~np.isfinite(other), _seconds(tasks)
+        return Arms(ids, known, gain, deviation, deviation * wide, seconds, had + flying, unknown,
+                    hope(tasks, due(had, flying, lacking)) / seconds)
 
     @staticmethod
     def _reason(arms: Arms, best: int) -> str:
-        if arms.due[best]:
+        if arms.hope[best]:
             return "none of its rounds had a valid result: another try"
         if not arms.rated[best]:
             return "no task left has a valid result yet"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from tunesmith.allocate.base import TaskView
-from tunesmith.allocate.warmup import importance
 from tunesmith.space.base import Bools, Floats
 
 MOST = 60.0
@@ -19,7 +19,8 @@ def due(had: Floats, flying: Floats, lacking: Bools) -> Bools:
 
     Nothing tells what another round would bring, and the model may take as long as this one task does; or nothing of
     its space runs, and every round is lost. The k-th try is due when the job has had ``2^(k-2)`` rounds for each of its
-    tasks: so a hopeless task has as many rounds as the logarithm of the job's.
+    tasks: so a hopeless task has as many rounds as the logarithm of the job's. And it is tried only where all that it
+    may save, :func:`hope`, is more than what others are expected to.
 
     Args:
         had, flying: rounds that each task has had, and is having, [tasks].
@@ -30,8 +31,13 @@ def due(had: Floats, flying: Floats, lacking: Bools) -> Bools:
     return found
 
 
-def most_important(tasks: Sequence[TaskView], which: Bools) -> int:
-    """Place of the one of ``which``, one at least, that may cost the model most; the first of equal ones."""
-    places = [int(at) for at in np.flatnonzero(which)]
-    costs = importance([tasks[at] for at in places])
-    return max(places, key=lambda at: (costs[tasks[at].id], -at))
+def hope(tasks: Sequence[TaskView], which: Bools) -> Floats:
+    """Seconds of the model's latency that tasks may save at most, float64 [tasks]: all of their default schedules'.
+
+    Infinite where that is not known, 0 for all but ``which``.
+    """
+    found = np.zeros(len(tasks))
+    for at in np.flatnonzero(which).tolist():
+        untuned = tasks[at].untuned
+        found[at] = math.inf if untuned is None else tasks[at].weight * untuned
+    return found
