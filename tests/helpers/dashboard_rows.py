@@ -72,7 +72,8 @@ def fill(data_dir: Path, rounds: int = 48) -> None:
         session.add(
             Evaluation(
                 job_id="done", device_class="llvm-znver4-2", state=WorkState.DONE, untuned_samples=[0.2317, 0.2321],
-                tuned_samples=[0.00541, 0.00545], output_error=2.1e-6, applied=7, finished_at=utcnow(),
+                tuned_samples=[0.00541, 0.00545], output_error=2.1e-6, output_tolerance=0.01, applied=7,
+                finished_at=utcnow(),
             )
         )
         problem = {

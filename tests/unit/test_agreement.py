@@ -48,8 +48,9 @@ def test_nothing_to_compare_with_counts_as_it_is() -> None:
 
 
 def test_the_summary_calls_outputs_that_differ_different() -> None:
-    assert "agree" in _outputs(1e-6)
-    assert "agree" in _outputs(TOLERANCE)
-    assert "agree" not in _outputs(0.5)
-    assert "DIFFER" in _outputs(0.5)
-    assert "not compared" in _outputs(None)
+    for allowed in (TOLERANCE, None):
+        assert "agree" in _outputs(1e-6, allowed)
+        assert "agree" in _outputs(TOLERANCE, allowed)
+        assert "agree" not in _outputs(0.5, allowed)
+        assert "DIFFER" in _outputs(0.5, allowed)
+    assert "not compared" in _outputs(None, None)

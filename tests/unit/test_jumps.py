@@ -139,11 +139,11 @@ def test_the_bandit_counts_what_a_round_takes() -> None:
     assert allocator.explain()["1"]["gain"] == pytest.approx(allocator.explain()["2"]["gain"])
 
 
-def test_tasks_without_any_result_come_last_and_take_turns() -> None:
-    failing = [task(1, (math.inf,)), task(2, (math.inf, math.inf))]
+def test_tasks_without_any_result_come_last_between_their_tries_and_take_turns() -> None:
+    failing = [task(1, (math.inf,) * 3), task(2, (math.inf,) * 4)]
     choice = BanditAllocator().choose([*failing, task(3, (1e-9, 1e-9))], {})
     assert choice is not None
     assert choice.task == 3
     alone = BanditAllocator().choose(failing, {})
     assert alone is not None
-    assert (alone.task, alone.scores[1]) == (1, NO_RESULT - 1)
+    assert (alone.task, alone.scores[1]) == (1, NO_RESULT - 3)
