@@ -11,6 +11,8 @@ from tunesmith.cli.main import run
 from workers import commands_compare
 from workers.commands_compare import Result
 
+pytestmark = pytest.mark.pair
+
 
 @pytest.fixture
 def model(tmp_path):

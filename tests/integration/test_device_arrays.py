@@ -13,6 +13,8 @@ from workers.tvm_backend.device_functions import digest, fill
 from workers.tvm_backend.references import difference, given
 from workers.tvm_backend.warm import warm
 
+pytestmark = pytest.mark.parallel
+
 ARGS = (
     TensorSpec("float32", (3, BLOCK // 2)),
     TensorSpec("bfloat16", (4, 5)),

@@ -7,6 +7,8 @@ import pytest
 from tunesmith.cli.main import run
 from workers import commands_doctor
 
+pytestmark = pytest.mark.pair
+
 
 def test_this_machine_passes(capsys):
     assert run(["doctor", "--json"]) == 0

@@ -13,6 +13,8 @@ from workers.tvm_backend import linking
 from workers.tvm_backend.evaluate import compare
 from workers.tvm_backend.measuring import ModelOutcome, ModelRequest
 
+pytestmark = pytest.mark.pair
+
 SHAPE = (256, 256)
 
 

@@ -17,6 +17,8 @@ from tunesmith.testing.replay import Recording
 from tunesmith.types import FailureKind
 from workers.tvm_backend.measuring import Built
 
+pytestmark = pytest.mark.pair
+
 RULES = Rules(points=12, pilot=4, chunk=8, unsteady=math.inf, slowed=math.inf, passes=2, ceiling=1e-4)
 """Lenient: other tests may be busy on this machine."""
 

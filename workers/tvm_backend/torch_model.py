@@ -15,7 +15,7 @@ from tvm import relax
 
 from tunesmith.errors import InvalidInput, MissingDependency, ModelRejected, TunesmithError, UnsupportedOperator
 from tunesmith.model_files import check_archive
-from workers.tvm_backend import torch_graph, torch_operators
+from workers.tvm_backend import torch_graph, torch_operators, torch_quantized
 from workers.tvm_backend.onnx_model import check_shape, first_line
 
 
@@ -53,6 +53,7 @@ def _load(path: Path) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch deprecates its own calls
+            importlib.import_module(torch_quantized.OPERATORS)
             return torch.export.load(path).run_decompositions()
     except Exception as error:
         # torch raises its own, pickle's, zip's and schema errors here.

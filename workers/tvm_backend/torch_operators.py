@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from workers.tvm_backend import torch_resize
+from workers.tvm_backend import torch_quantized, torch_resize
 from workers.tvm_backend.refusals import fixed_extents, unsupported
 
 
 def converters() -> Mapping[str, torch_resize.Convert]:
     """For TVM's importer of exported programs, by the operator's name."""
-    return {**torch_resize.converters(), "amax.default": _reduced(relax.op.max), "amin.default": _reduced(relax.op.min),
+    return {**torch_resize.converters(), **torch_quantized.converters(),
+            "amax.default": _reduced(relax.op.max), "amin.default": _reduced(relax.op.min),
             "prod.dim_int": _reduced(relax.op.prod), "convolution.default": _convolution,
             "adaptive_max_pool2d.default": _adaptive_max, "adaptive_max_pool3d.default": _adaptive_max,
             "unfold.default": _windows, "var_mean.correction": _variance, "_cdist_forward.default": _distances,

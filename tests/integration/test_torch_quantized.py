@@ -1,0 +1,126 @@
+"""PyTorch's operators on quantised tensors: what PyTorch computes, but for a step where a rounding falls otherwise."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from small_nets import Array, run
+from torch import Tensor
+
+from tunesmith.preparation import PLAIN, Preparation
+from workers.tvm_backend import importing, prepare, tir, torch_quantized
+
+pytestmark = pytest.mark.parallel
+importlib.import_module(torch_quantized.OPERATORS)
+OPS: Any = torch.ops.quantized_decomposed
+BLOCKED = Preparation(blocked=True)
+Function = Callable[[Tensor], Tensor]
+
+
+def there_and_back(
+    x: Tensor, scale: float, zero: int = 0, least: int = -128, most: int = 127, kind: torch.dtype = torch.int8
+) -> Tensor:
+    q = OPS.quantize_per_tensor(x, scale, zero, least, most, kind)
+    return OPS.dequantize_per_tensor(q, scale, zero, least, most, kind)
+
+
+class Net(torch.nn.Module):
+    """What PT2E quantisation makes of two convolutions, a pool and a linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        rng = torch.Generator().manual_seed(0)
+
+        def whole(*shape: int) -> Tensor:
+            return torch.randint(-127, 128, shape, generator=rng, dtype=torch.int8)
+
+        for name, value in {
+            "first": whole(16, 4, 3, 3), "second": whole(16, 16, 3, 3), "last": whole(10, 16),
+            "scales": torch.rand(16, generator=rng) * 0.003 + 0.001, "zeros": torch.zeros(16, dtype=torch.int64),
+            "fine": torch.rand(16, generator=rng, dtype=torch.float64) * 0.003 + 0.001,
+        }.items():  # fmt: skip
+            self.register_buffer(name, value)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = there_and_back(x, 0.02, 120, 0, 255, torch.uint8)
+        w = OPS.dequantize_per_channel(self.first, self.scales, self.zeros, 0, -127, 127, torch.int8)
+        x = there_and_back(F.relu(F.conv2d(x, w, padding=1)), 0.01, 0, 0, 127, torch.uint8)
+        x = there_and_back(F.max_pool2d(x, 2), 0.01, 0, 0, 127, torch.uint8)
+        w = OPS.dequantize_per_channel(self.second, self.fine, None, 0, -127, 127, torch.int8)
+        x = there_and_back(F.conv2d(x, w).mean((2, 3)), 0.02, 3)
+        w = OPS.dequantize_per_tensor(self.last, 0.01, 0, -127, 127, torch.int8)
+        return there_and_back(F.linear(x, w), 0.02, -5)
+
+
+class Of(torch.nn.Module):
+    def __init__(self, function: Function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+def both(folder: Path, model: torch.nn.Module, x: Tensor, preparation: Preparation) -> tuple[str, Array, Array]:
+    """The prepared program, its output and PyTorch's."""
+    torch.export.save(torch.export.export(model, (x,)), folder / "m.pt2")
+    made = prepare.prepare(importing.import_model(folder / "m.pt2", "pt2"), preparation)
+    (ours,) = run(made, x.numpy())
+    return tir.load_module(made.module).script(), ours, model(x).numpy()
+
+
+@pytest.mark.parametrize("preparation", [PLAIN, BLOCKED], ids=["plain", "blocked"])
+def test_a_network(tmp_path: Path, preparation: Preparation) -> None:
+    x = torch.randn(1, 4, 12, 12, generator=torch.Generator().manual_seed(1))
+    program, ours, theirs = both(tmp_path, Net(), x, preparation)
+    assert np.abs(ours - theirs).max() <= 0.0201
+    assert np.ptp(theirs) > 0.2
+    assert "int8" not in program, "nothing is made a whole number, and weights are dequantised beforehand"
+
+
+def dynamic(choose: Callable[..., tuple[Tensor, Tensor]], least: int, most: int, kind: torch.dtype) -> Function:
+    def function(x: Tensor) -> Tensor:
+        scale, zero = choose(x, least, most, 1e-6, kind)
+        q = OPS.quantize_per_tensor.tensor(x, scale, zero, least, most, kind)
+        return OPS.dequantize_per_tensor.tensor(q, scale, zero, least, most, kind)
+
+    return function
+
+
+SCALES, ZEROS = torch.tensor([0.5, 0.25, 1.0, 2.0]), torch.tensor([0, 3, -4, 1])
+FUNCTIONS: dict[str, Function] = {
+    "steps": lambda x: OPS.quantize_per_tensor(x, 1.0, 0, -128, 127, torch.int8),
+    "range": lambda x: OPS.quantize_per_tensor(x, 0.5, 7, 0, 15, torch.uint8),
+    "channels": lambda x: OPS.quantize_per_channel(x, SCALES, ZEROS, 1, -8, 7, torch.int8),
+    "last": lambda x: OPS.dequantize_per_channel(
+        OPS.quantize_per_channel(x, SCALES, ZEROS, 2, -128, 127, torch.int8), SCALES, ZEROS, 2, -128, 127, torch.int8),
+    "other": lambda x: OPS.dequantize_per_tensor(
+        OPS.quantize_per_tensor(x, 1.0, 0, -128, 127, torch.int8), 0.5, 3, -128, 127, torch.int8),
+    "view": lambda x: OPS.dequantize_per_tensor(
+        OPS.quantize_per_tensor(x, 1.0, 2, -128, 127, torch.int8).reshape(-1), 1.0, 2, -128, 127, torch.int8),
+    "asymmetric": dynamic(OPS.choose_qparams.tensor, -128, 127, torch.int8),
+    "unsigned": dynamic(OPS.choose_qparams.tensor, 0, 127, torch.uint8),
+    "symmetric": dynamic(OPS.choose_qparams_symmetric.tensor, -127, 127, torch.int8),
+    "middle": dynamic(OPS.choose_qparams_symmetric.tensor, 0, 255, torch.uint8),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_operators_agree_with_pytorch(tmp_path: Path, name: str) -> None:
+    """Halves, which are rounded to even, and what the range cuts off among them."""
+    x = torch.arange(-24, 24).reshape(3, 4, 4) / 2
+    _, ours, theirs = both(tmp_path, Of(FUNCTIONS[name]), x, PLAIN)
+    assert ours.dtype == theirs.dtype
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
+
+
+def test_nothing_at_all_has_a_scale(tmp_path: Path) -> None:
+    _, ours, _ = both(tmp_path, Of(FUNCTIONS["asymmetric"]), torch.zeros(3, 4, 4), PLAIN)
+    assert not ours.any()
