@@ -10,7 +10,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from tunesmith.errors import UnsupportedOperator
-from workers.tvm_backend import onnx_recurrent, resize
+from workers.tvm_backend import onnx_fused, onnx_recurrent, resize
 from workers.tvm_backend.refusals import unsupported
 
 Attributes = dict[str, Any]
@@ -27,6 +27,11 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
         """The reader has checked them, before anything else."""
 
     def _convert_operator(self, op_name: str, inputs: list[Any], attrs: Attributes, opset: int) -> relax.Expr:
+        found = self._converted(op_name, inputs, attrs, opset)
+        # The next operator may ask for its type.
+        return self.bb.normalize(found) if isinstance(found, relax.Expr) else found
+
+    def _converted(self, op_name: str, inputs: list[Any], attrs: Attributes, opset: int) -> relax.Expr:
         if op_name in {"Resize", "Upsample"}:
             op_name, (inputs, attrs) = "Resize", resize.modern(op_name, inputs, attrs, opset)
             found = resize.by_products(self.bb, inputs, attrs, [self._nodes, self._params])
@@ -45,6 +50,13 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
             # TVM makes it of six operators; as one it has a rule.
             axes = list(range(2, inputs[0].ty.ndim))
             return relax.op.nn.instance_norm(*inputs, channel_axis=1, axes=axes, epsilon=attrs.get("epsilon", 1e-5))
+        elif op_name == "LayerNormalization" and attrs["tvm_custom"]["num_outputs"] > 1:
+            # TVM has zeros for the other results.
+            x, gamma, beta = [*inputs, None][:3]
+            return relax.Tuple(onnx_fused.normalised(
+                self.bb.emit, x, gamma, beta, attrs.get("axis", -1), attrs.get("epsilon", 1e-5)))
+        elif op_name in onnx_fused.CONVERTED:
+            return onnx_fused.CONVERTED[op_name](self, inputs, attrs, opset)
         elif op_name == "DynamicQuantizeLinear":
             return _quantized(inputs[0])
         else:

@@ -17,14 +17,11 @@ from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
 from tunesmith.errors import DynamicShape, InvalidInput, ModelRejected, NotAModel, TunesmithError, UnsupportedOperator
 from tunesmith.model_files import check_onnx
-from workers.tvm_backend import onnx_quantized, onnx_recurrent
+from workers.tvm_backend import onnx_fused, onnx_quantized, onnx_recurrent
 from workers.tvm_backend.onnx_importer import Importer
 
-HANDLED = frozenset({"Constant", "If", *onnx_recurrent.CELLS})
+HANDLED = frozenset({"Constant", "If", *onnx_recurrent.CELLS, *onnx_fused.CONVERTED})
 """Operators that TVM's importer takes without an entry in its converter table, and those that are converted here."""
-
-STANDARD = ("", "ai.onnx")
-"""Names of ONNX's own domain."""
 
 
 def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
@@ -37,6 +34,7 @@ def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     if len(model.functions):
         model = onnx.inliner.inline_local_functions(model)
     onnx_quantized.in_floats(model.graph)
+    onnx_fused.qualify(list(_nodes(model.graph)))
     model = _spelled_out(model)
     _check_weights(model.graph)
     _check_operators(model)
@@ -80,7 +78,7 @@ def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 
 
 def _opset(model: onnx.ModelProto) -> int:
-    return next((int(o.version) for o in model.opset_import if o.domain in STANDARD), 1)
+    return next((int(o.version) for o in model.opset_import if o.domain in onnx_fused.STANDARD), 1)
 
 
 def _spelled_out(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -97,21 +95,22 @@ def _spelled_out(model: onnx.ModelProto) -> onnx.ModelProto:
         node.attribute.extend(each.default_value for name, each in defaults.items()
                               if name not in given and each.default_value.name)  # fmt: skip
     try:
-        names = [(STANDARD[0], name) for name in defined]
+        names = [(onnx_fused.STANDARD[0], name) for name in defined]
         return onnx.inliner.inline_selected_functions(model, names, inline_schema_functions=True)
     except RuntimeError:
         return model  # it has to know a type that the model does not state: the operator is refused
 
 
 def _missing(model: onnx.ModelProto) -> collections.Counter[str]:
-    """How often the model uses each operator that is not known; those of other domains with their domain."""
+    """How often the model uses each operator that is not known."""
     opset, known = _opset(model), _get_convert_map()
     missing: collections.Counter[str] = collections.Counter()
     for node in _nodes(model.graph):
-        if node.op_type in HANDLED:
+        name = node.op_type
+        if name in HANDLED:
             continue
-        if node.op_type not in known or not _has_version(known[node.op_type], opset):
-            missing[node.op_type if node.domain in STANDARD else f"{node.domain}.{node.op_type}"] += 1
+        if name in onnx_fused.NOT_ONNX or name not in known or not _has_version(known[name], opset):
+            missing[name] += 1
     return missing
 
 
