@@ -14,7 +14,7 @@ from tvm import relax
 
 from workers.tvm_backend.onnx_attention import CONVERTED as ATTENTION
 from workers.tvm_backend.onnx_attention import PREFIX, Attributes, Emit
-from workers.tvm_backend.refusals import unsupported
+from workers.tvm_backend.refusals import fixed_extents, unsupported
 
 STANDARD = ("", "ai.onnx")
 """Names of ONNX's own domain."""
@@ -49,21 +49,51 @@ def _skip_normalised(importer: Any, inputs: Any, attrs: Attributes, opset: int) 
 
 def _skip_simplified(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.Expr:
     emit, total = _summed(importer, inputs[0], inputs[1], inputs[3])
-    found, inverse = _by_root(emit, total, inputs[2], attrs.get("epsilon", 1e-5))
+    found, inverse = _by_root(emit, total, inputs[2], -1, attrs.get("epsilon", 1e-5))
     return relax.Tuple([found, inverse, inverse, total])
 
 
 def _simplified(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.Expr:
-    if attrs.get("axis", -1) not in (-1, inputs[0].ty.ndim - 1):
-        raise unsupported("SimplifiedLayerNormalization", "more than the last axis")
-    return relax.Tuple(_by_root(importer.bb.emit, inputs[0], inputs[1], attrs.get("epsilon", 1e-5)))
+    """``SimplifiedLayerNormalization``, and ONNX's ``RMSNormalization``, which has one result."""
+    found = _by_root(importer.bb.emit, inputs[0], inputs[1], attrs.get("axis", -1), attrs.get("epsilon", 1e-5))
+    return found[0] if attrs["tvm_custom"]["num_outputs"] == 1 else relax.Tuple(found)
 
 
-def _by_root(emit: Emit, x: relax.Expr, gamma: relax.Expr, epsilon: float) -> list[relax.Expr]:
-    """``x`` over the root of its mean square, and that root's inverse."""
-    square = emit(relax.op.mean(emit(relax.op.multiply(x, x)), [-1], keepdims=True))
+def _by_root(emit: Emit, x: relax.Expr, gamma: relax.Expr, axis: int, epsilon: float) -> list[relax.Expr]:
+    """``x`` over the root of its mean square from ``axis`` on, and that root's inverse."""
+    axes = list(range(axis % x.ty.ndim, x.ty.ndim))
+    square = emit(relax.op.mean(emit(relax.op.multiply(x, x)), axes, keepdims=True))
     inverse = emit(relax.op.rsqrt(emit(relax.op.add(square, relax.const(epsilon, str(x.ty.dtype))))))
-    return [emit(relax.op.nn.rms_norm(x, gamma, [-1], epsilon)), inverse]
+    if len(axes) == 1 and gamma.ty.ndim == 1:
+        return [emit(relax.op.nn.rms_norm(x, gamma, axes, epsilon)), inverse]
+    return [emit(relax.op.multiply(emit(relax.op.multiply(x, inverse)), gamma)), inverse]
+
+
+def _norm(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.Expr:
+    """``LpNormalization``: along an axis, of all absolute values or of squares; zeros stay zeros."""
+    emit, x, axis = importer.bb.emit, inputs[0], attrs.get("axis", -1)
+    if attrs.get("p", 2) == 1:
+        length = emit(relax.op.sum(emit(relax.op.abs(x)), [axis], keepdims=True))
+    else:
+        length = emit(relax.op.sqrt(emit(relax.op.sum(emit(relax.op.multiply(x, x)), [axis], keepdims=True))))
+    zero = emit(relax.op.equal(length, _of_kind(0.0, x)))
+    return relax.op.divide(x, emit(relax.op.where(zero, _of_kind(1.0, x), length)))
+
+
+def _reversed(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.Expr:
+    """``ReverseSequence``: the first steps of each sequence, as many as it has."""
+    emit, (x, lengths) = importer.bb.emit, inputs[:2]
+    time, batch = attrs.get("time_axis", 0), attrs.get("batch_axis", 1)
+    extents = fixed_extents("ReverseSequence", x)
+    places = relax.const(np.arange(extents[time])[:, None], "int64")
+    lengths = emit(relax.op.expand_dims(emit(relax.op.astype(lengths, "int64")), 0))
+    back = emit(relax.op.subtract(emit(relax.op.subtract(lengths, relax.const(1, "int64"))), places))
+    source = emit(relax.op.where(emit(relax.op.less(places, lengths)), back, places))  # [steps, sequences]
+    if time > batch:
+        source = emit(relax.op.permute_dims(source, [1, 0]))
+    shape = [extent if at in (time, batch) else 1 for at, extent in enumerate(extents)]
+    wide = emit(relax.op.broadcast_to(emit(relax.op.reshape(source, shape)), extents))
+    return relax.op.gather_elements(x, wide, time)
 
 
 def _summed(importer: Any, x: relax.Expr, skip: relax.Expr, bias: relax.Expr | None) -> tuple[Emit, relax.Expr]:
@@ -140,7 +170,8 @@ def _as_tvm(name: str) -> Convert:
 
 
 CONVERTED: Mapping[str, Convert] = {
-    "SimplifiedLayerNormalization": _simplified, PREFIX + "SkipLayerNormalization": _skip_normalised,
+    "SimplifiedLayerNormalization": _simplified, "RMSNormalization": _simplified, "LpNormalization": _norm,
+    "ReverseSequence": _reversed, PREFIX + "SkipLayerNormalization": _skip_normalised,
     PREFIX + "SkipSimplifiedLayerNormalization": _skip_simplified, PREFIX + "FusedConv": _convolution,
     PREFIX + "FusedGemm": _product, PREFIX + "FusedMatMul": _matmul, PREFIX + "QuickGelu": _quick_gelu,
     PREFIX + "Gelu": lambda importer, inputs, attrs, opset: relax.op.nn.gelu(inputs[0]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from tunesmith.errors import UnsupportedOperator
-from workers.tvm_backend import onnx_fused, onnx_recurrent, resize
+from workers.tvm_backend import onnx_fused, onnx_recurrent, onnx_shapes, resize
 from workers.tvm_backend.refusals import unsupported
 
 Attributes = dict[str, Any]
@@ -27,7 +27,11 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
         """The reader has checked them, before anything else."""
 
     def _convert_operator(self, op_name: str, inputs: list[Any], attrs: Attributes, opset: int) -> relax.Expr:
-        found = self._converted(op_name, inputs, attrs, opset)
+        found = onnx_shapes.folded(op_name, inputs, attrs, opset)
+        if found is None and op_name == "Shape":
+            found = onnx_shapes.shape_of(inputs[0], attrs)
+        if found is None:
+            found = self._converted(op_name, inputs, attrs, opset)
         # The next operator may ask for its type.
         return self.bb.normalize(found) if isinstance(found, relax.Expr) else found
 
@@ -43,7 +47,7 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
             attrs = _padded_transpose(_spatial(inputs[0]), _spatial(inputs[1]), attrs)
         elif op_name == "Constant" and (kinds := CONSTANTS.keys() & attrs.keys()):
             (kind,) = kinds
-            return relax.const(np.array(attrs[kind], CONSTANTS[kind]))
+            return relax.const(np.array(attrs[kind], CONSTANTS[kind]), CONSTANTS[kind])  # else int32
         elif op_name in onnx_recurrent.CELLS:
             return onnx_recurrent.converted(self.bb, op_name, inputs, attrs, [self._nodes, self._params])
         elif op_name == "InstanceNormalization":
@@ -55,6 +59,8 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
             x, gamma, beta = [*inputs, None][:3]
             return relax.Tuple(onnx_fused.normalised(
                 self.bb.emit, x, gamma, beta, attrs.get("axis", -1), attrs.get("epsilon", 1e-5)))
+        elif op_name == "Pow":
+            return _power(self.bb.emit, *inputs)
         elif op_name in onnx_fused.CONVERTED:
             return onnx_fused.CONVERTED[op_name](self, inputs, attrs, opset)
         elif op_name == "DynamicQuantizeLinear":
@@ -73,6 +79,15 @@ def _quantized(x: relax.Expr) -> relax.Tuple:
     origin = relax.op.clip(relax.op.round(relax.op.divide(relax.op.negative(low), scale)), 0.0, 255.0)
     point = relax.op.astype(origin, "uint8")
     return relax.Tuple([relax.op.quantize(x, scale, point, axis=0, out_dtype="uint8"), scale, point])
+
+
+def _power(emit: Callable[[relax.Expr], relax.Expr], x: relax.Expr, y: relax.Expr) -> relax.Expr:
+    """In the type of the base, and of whole numbers by way of floating-point ones: TVM takes two of one such type."""
+    kind = str(x.ty.dtype)
+    wide = kind if kind.startswith("float") else "float64"
+    x, y = (each if str(each.ty.dtype) == wide else emit(relax.op.astype(each, wide)) for each in (x, y))
+    found = emit(relax.op.power(x, y))
+    return found if wide == kind else emit(relax.op.astype(emit(relax.op.round(found)), kind))
 
 
 def _spatial(x: Any) -> list[int]:
@@ -119,6 +134,10 @@ def _refuse(name: str, attrs: Attributes, opset: int) -> None:
     """What TVM imports, and wrongly."""
     if name == "IsInf" and not (attrs.get("detect_negative", 1) and attrs.get("detect_positive", 1)):
         raise unsupported(name, "one sign alone")
+    if name == "SpaceToDepth" and attrs.get("mode", b"DCR") != b"DCR":
+        raise unsupported(name, f"the mode {attrs['mode'].decode()}")
+    if name == "BatchNormalization" and attrs.get("training_mode") and attrs["tvm_custom"]["num_outputs"] > 1:
+        raise unsupported(name, "running statistics as results")
     if name == "RoiAlign" and attrs.get("mode", b"avg") != b"avg":
         raise unsupported(name, f"the mode {attrs['mode'].decode()}")
     if name == "RoiAlign" and opset >= 16 and attrs.get("coordinate_transformation_mode", b"half_pixel") != OUTPUT_HALF:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import onnx
 import onnx.inliner
+import onnx.shape_inference
 import tvm
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
@@ -22,6 +23,9 @@ from workers.tvm_backend.onnx_importer import Importer
 
 HANDLED = frozenset({"Constant", "If", *onnx_recurrent.CELLS, *onnx_fused.CONVERTED})
 """Operators that TVM's importer takes without an entry in its converter table, and those that are converted here."""
+
+DEPTH = 4
+"""How often definitions are spelled out that may have other such operators in them."""
 
 
 def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
@@ -83,22 +87,38 @@ def _opset(model: onnx.ModelProto) -> int:
 
 def _spelled_out(model: onnx.ModelProto) -> onnx.ModelProto:
     """With operators that are missing, and that ONNX itself defines by others, as those others."""
-    opset = _opset(model)
-    schemas = {name: onnx.defs.get_schema(name, opset) for name in _missing(model) if onnx.defs.has(name, opset)}
-    defined = {name: schema for name, schema in schemas.items()
-               if schema.has_function or schema.has_context_dependent_function}  # fmt: skip
-    if not defined:
-        return model
-    for node in _nodes(model.graph):
-        given = {attribute.name for attribute in node.attribute}
-        defaults = defined[node.op_type].attributes if node.op_type in defined else {}
-        node.attribute.extend(each.default_value for name, each in defaults.items()
-                              if name not in given and each.default_value.name)  # fmt: skip
-    try:
-        names = [(onnx_fused.STANDARD[0], name) for name in defined]
-        return onnx.inliner.inline_selected_functions(model, names, inline_schema_functions=True)
-    except RuntimeError:
-        return model  # it has to know a type that the model does not state: the operator is refused
+    for _ in range(DEPTH):
+        opset = _opset(model)
+        schemas = {name: onnx.defs.get_schema(name, opset) for name in _missing(model) if onnx.defs.has(name, opset)}
+        defined = {name: schema for name, schema in schemas.items()
+                   if schema.has_function or schema.has_context_dependent_function}  # fmt: skip
+        if not defined:
+            break
+        for node in _nodes(model.graph):
+            given = {attribute.name for attribute in node.attribute}
+            defaults = defined[node.op_type].attributes if node.op_type in defined else {}
+            node.attribute.extend(each.default_value for name, each in defaults.items()
+                                  if name not in given and each.default_value.name)  # fmt: skip
+        _state_types(model)
+        try:
+            names = [(onnx_fused.STANDARD[0], name) for name in defined]
+            model = onnx.inliner.inline_selected_functions(model, names, inline_schema_functions=True)
+        except RuntimeError:
+            break  # it has to know a type that cannot be told: the operator is refused
+    return model
+
+
+def _state_types(model: onnx.ModelProto) -> None:
+    """State the types of weights and of what is computed, which some definitions depend on."""
+    graph = model.graph
+    known = {value.name for value in (*graph.input, *graph.output, *graph.value_info)}
+    weights = [onnx.helper.make_tensor_value_info(each.name, each.data_type, each.dims) for each in graph.initializer
+               if each.name not in known]  # fmt: skip
+    without = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
+    for field, values in (("node", graph.node), ("input", [*graph.input, *weights]), ("output", graph.output)):
+        getattr(without.graph, field).extend(values)
+    inferred = onnx.shape_inference.infer_shapes(without).graph.value_info
+    graph.value_info.extend(value for value in (*weights, *inferred) if value.name not in known)
 
 
 def _missing(model: onnx.ModelProto) -> collections.Counter[str]:
