@@ -1,6 +1,7 @@
 """onnxruntime's own operators on float32, which the models have that it optimised and saved: what it fused, as parts.
 
-TVM fuses by itself, and knows the parts. Their definitions are those of ``ContribOperators.md`` of onnxruntime.
+TVM fuses by itself, and knows the parts. Their definitions are those of ``ContribOperators.md`` of onnxruntime. With
+them a few of ONNX's that TVM's importer lacks, or does for the last axis alone.
 """
 
 from __future__ import annotations
