@@ -40,7 +40,7 @@ class Kernels:
 
 
 def measure(libraries: Mapping[str, Path], mains: Mapping[str, Set[str]], inputs: Path, threads: int, folder: Path,
-            repeats: int = REPEATS, processes: int = PROCESSES) -> dict[str, Kernels]:  # fmt: skip
+            repeats: int = REPEATS, *, processes: int) -> dict[str, Kernels]:  # fmt: skip
     """Time the kernels of all libraries in turn, in some processes one after another.
 
     Args:

@@ -101,7 +101,7 @@ def test_a_convolution_by_winograd_is_the_operator_too(tmp_path):
 def test_kernels_of_something_that_is_no_library_are_a_failure(tmp_path):
     np.savez(tmp_path / "inputs.npz", x=np.ones(1))
     with pytest.raises(MeasurementFailed, match="could not be timed"):
-        kernels.measure({"x": tmp_path / "no.so"}, {"x": {"main"}}, tmp_path / "inputs.npz", 1, tmp_path)
+        kernels.measure({"x": tmp_path / "no.so"}, {"x": {"main"}}, tmp_path / "inputs.npz", 1, tmp_path, processes=1)
 
 
 # The contest

@@ -11,9 +11,9 @@ from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from tunesmith.errors import UnsupportedOperator
 from workers.tvm_backend import onnx_fused, onnx_recurrent, onnx_shapes, resize
+from workers.tvm_backend.onnx_attention import Attributes
 from workers.tvm_backend.refusals import unsupported
 
-Attributes = dict[str, Any]
 SAME = (b"SAME_UPPER", b"SAME_LOWER")
 CONSTANTS = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}
 """What TVM's importer does not take beside a whole tensor, by the attribute."""

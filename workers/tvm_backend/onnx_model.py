@@ -99,11 +99,11 @@ def _spelled_out(model: onnx.ModelProto) -> onnx.ModelProto:
             defaults = defined[node.op_type].attributes if node.op_type in defined else {}
             node.attribute.extend(each.default_value for name, each in defaults.items()
                                   if name not in given and each.default_value.name)  # fmt: skip
-        _state_types(model)
         try:
+            _state_types(model)
             names = [(onnx_fused.STANDARD[0], name) for name in defined]
             model = onnx.inliner.inline_selected_functions(model, names, inline_schema_functions=True)
-        except RuntimeError:
+        except (RuntimeError, onnx.shape_inference.InferenceError):
             break  # it has to know a type that cannot be told: the operator is refused
     return model
 

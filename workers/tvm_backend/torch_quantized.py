@@ -16,6 +16,7 @@ from workers.tvm_backend import torch_resize
 
 OPERATORS = "torch.ao.quantization.fx._decomposed"
 """The module that registers the operators, without which PyTorch cannot load a model that has them."""
+QUANTISING = ("quantize_per_tensor.default", "quantize_per_tensor.tensor", "quantize_per_channel.default")
 DEFAULT_ZERO = {"uint8": 128}
 """Zero points of symmetric scales, by type; 0 for others."""
 
@@ -23,9 +24,7 @@ DEFAULT_ZERO = {"uint8": 128}
 def converters() -> Mapping[str, torch_resize.Convert]:
     """For TVM's importer of exported programs, by the operator's name."""
     return {
-        **dict.fromkeys(("quantize_per_tensor.default", "quantize_per_tensor.tensor"), _quantised),
-        **dict.fromkeys(("dequantize_per_tensor.default", "dequantize_per_tensor.tensor"), _dequantised),
-        "quantize_per_channel.default": _quantised, "dequantize_per_channel.default": _dequantised,
+        **dict.fromkeys(QUANTISING, _quantised), **dict.fromkeys((f"de{name}" for name in QUANTISING), _dequantised),
         "choose_qparams.tensor": _chosen, "choose_qparams_symmetric.tensor": _chosen,
     }  # fmt: skip
 
@@ -90,17 +89,13 @@ def _quantised(node: Any, importer: Any) -> relax.Var:
 def _dequantised(node: Any, importer: Any) -> relax.Var:
     emit, steps = importer.block_builder.emit, _steps(node, importer)
     source = node.args[0]
-    alike = _is_quantised(source) and source.args[1:] == node.args[1:]
+    alike = getattr(source.target, "__name__", "") in QUANTISING and source.args[1:] == node.args[1:]
     found = _whole(source, importer) if alike else _single(emit, importer.env[source])
     if steps.zero is not None:
         found = emit(relax.op.subtract(found, steps.zero))
     made = emit(relax.op.multiply(found, steps.scale))
     wanted = _name(node.kwargs.get("out_dtype") or "float32")
     return made if wanted == "float32" else emit(relax.op.astype(made, wanted))
-
-
-def _is_quantised(node: Any) -> bool:
-    return converters().get(getattr(node.target, "__name__", "")) is _quantised
 
 
 def _chosen(node: Any, importer: Any) -> relax.Var:
