@@ -104,11 +104,11 @@ def _count_from_front(graph: Any, node: Any) -> None:
                for index, extent in zip(node.args[1], shape, strict=False)]  # fmt: skip
     node.args = (node.args[0], indices, *node.args[2:])
     axes = [axis for axis, index in enumerate(indices) if index is not None]
-    if len(axes) < len(indices) and all(map(_is_number, (indices[axis] for axis in axes))) and not _crossed(
-        [list(indices[axis].meta["val"].shape) for axis in axes]
-    ):
+    if len(axes) == len(indices) or not all(_is_number(indices[axis]) for axis in axes):
+        return
+    if not _crossed([list(indices[axis].meta["val"].shape) for axis in axes]):
         _take_together(graph, node, axes)
-    elif len(axes) > 1 and all(map(_is_number, (indices[axis] for axis in axes))):
+    elif len(axes) > 1:
         flat = {axis: _before(graph, node, _aten().view.default, indices[axis], [-1]) for axis in axes}
         node.args = (node.args[0], [flat.get(axis) for axis in range(len(indices))], *node.args[2:])
 
@@ -165,9 +165,9 @@ def _scale_by_one(graph: Any, node: Any) -> None:
 
 
 def _divide_by_tensor(graph: Any, node: Any) -> None:
-    """A whole number that whole numbers are divided by, and the result rounded, has their type."""
+    """A whole number that others are divided by, and the result rounded, has their type."""
     x, divisor = node.args[:2]
-    if "rounding_mode" in node.kwargs and isinstance(divisor, int) and not x.meta["val"].dtype.is_floating_point:
+    if "rounding_mode" in node.kwargs and isinstance(divisor, int):
         node.args = (x, _before(graph, node, _aten().full_like.default, x, divisor))
 
 

@@ -15,7 +15,7 @@ from tvm import relax
 
 from tunesmith.errors import InvalidInput, MissingDependency, ModelRejected, TunesmithError, UnsupportedOperator
 from tunesmith.model_files import check_archive
-from workers.tvm_backend import torch_graph, torch_operators, torch_quantized
+from workers.tvm_backend import torch_constants, torch_graph, torch_operators, torch_quantized
 from workers.tvm_backend.onnx_model import check_shape, first_line
 
 
@@ -27,6 +27,7 @@ def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     translator = importlib.import_module("tvm.relax.frontend.torch.exported_program_translator")
     own = torch_operators.converters()
     try:
+        torch_constants.fold(program)
         torch_graph.made_explicit(program)
         _check_operators(program, {*translator.ExportedProgramImporter().convert_map, *own})
         with warnings.catch_warnings():
