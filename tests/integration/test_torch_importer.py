@@ -102,20 +102,3 @@ def test_a_pools_own_divisor_is_refused(tmp_path: Path) -> None:
 def test_what_is_refused_says_so(tmp_path: Path, function: Callable[[Tensor], Tensor], message: str) -> None:
     with pytest.raises(UnsupportedOperator, match=message):
         imported(tmp_path / "m.pt2", function, IMAGE)
-
-
-def test_an_extent_that_is_needed_and_fixed_later_is_refused(tmp_path: Path) -> None:
-    rows = torch.export.Dim("rows", min=3, max=9)
-    torch.export.save(torch.export.export(Function(lambda x: x.unfold(0, 2, 1)), (torch.zeros(3, 4),),
-                                          dynamic_shapes=({0: rows},)), tmp_path / "m.pt2")  # fmt: skip
-    with pytest.raises(UnsupportedOperator, match="fixed later"):
-        importing.import_model(tmp_path / "m.pt2", "pt2", {"x": (3, 4)})
-
-
-def test_indices_of_a_dimension_that_is_fixed_later(tmp_path: Path) -> None:
-    torch.export.save(torch.export.export(
-        Function(lambda x: x[:, [0, -1]] * math.pi), (torch.zeros(3, 4),),
-        dynamic_shapes=({0: torch.export.Dim("rows", min=2, max=9)},)), tmp_path / "m.pt2")  # fmt: skip
-    x = torch.arange(20.0).reshape(5, 4)
-    ours = by_tvm(importing.import_model(tmp_path / "m.pt2", "pt2", {"x": (5, 4)}), x.numpy())
-    torch.testing.assert_close(torch.from_numpy(ours), x[:, [0, -1]] * math.pi)

@@ -6,12 +6,11 @@ import collections
 import importlib
 import json
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import tvm
-from tvm import relax
 
 from tunesmith.errors import InvalidInput, MissingDependency, ModelRejected, TunesmithError, UnsupportedOperator
 from tunesmith.model_files import check_archive
@@ -24,6 +23,7 @@ def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     check_archive(path)
     program = _load(path)
     names = _check_inputs(program, shapes)
+    program = _decomposed(_with_extents(program, names, shapes))
     translator = importlib.import_module("tvm.relax.frontend.torch.exported_program_translator")
     own = torch_operators.converters()
     try:
@@ -34,7 +34,6 @@ def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
             warnings.simplefilter("ignore")
             mod = translator.from_exported_program(program, unwrap_unit_return_tuple=True, run_ep_decomposition=False,
                                                    custom_convert_map=dict(own))  # fmt: skip
-        mod = _fix_shapes(mod, names, shapes)
     except TunesmithError:
         raise
     except Exception as error:
@@ -55,14 +54,15 @@ def _load(path: Path) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch deprecates its own calls
             importlib.import_module(torch_quantized.OPERATORS)
-            return torch.export.load(path).run_decompositions()
+            return torch.export.load(path)
     except Exception as error:
         # torch raises its own, pickle's, zip's and schema errors here.
         raise ModelRejected(f"torch cannot load the exported program: {first_line(error)}", field="file") from error
 
 
 def _check_inputs(program: Any, shapes: dict[str, tuple[int, ...]]) -> list[str]:
-    names = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
+    names = [spec.arg.name for spec in program.graph_signature.input_specs
+             if spec.kind.name == "USER_INPUT" and not hasattr(spec.arg, "value")]  # fmt: skip
     for name in shapes:
         if name not in names:
             raise InvalidInput(f"the model has no input {name!r}, it has {', '.join(map(repr, names)) or 'none'}",
@@ -88,12 +88,58 @@ def _check_operators(program: Any, known: Collection[str]) -> None:
                                   "without them", field="file", operators=dict(sorted(missing.items())))
 
 
-def _fix_shapes(mod: tvm.IRModule, names: list[str], shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
-    """Bind each symbolic dimension of an input to what its given shape says."""
+def _with_extents(program: Any, names: list[str], shapes: dict[str, tuple[int, ...]]) -> Any:
+    """The program for inputs of the given shapes alone, traced anew where one had a dimension without a number.
+
+    Extents that a program computes are numbers then, and what depends on them alone is a constant.
+    """
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
     bound: dict[str, int] = {}
-    for name, var in zip(names, mod["main"].params, strict=False):
-        for dim, given in zip(var.ty.shape.values, shapes.get(name, ()), strict=False):
-            if isinstance(dim, tvm.tirx.Var) and bound.setdefault(str(dim.name), given) != given:
-                raise InvalidInput(f"input {name!r}: the dimension {dim.name} is {bound[str(dim.name)]} elsewhere and "
-                                   f"{given} here", field="inputs", value=list(shapes[name]))
-    return relax.transform.BindSymbolicVars(bound, "main")(mod) if bound else mod
+    for name in names:
+        for dim, given in zip(values[name].shape, shapes.get(name, ()), strict=False):
+            if not str(dim).isdecimal() and bound.setdefault(str(dim), given) != given:
+                raise InvalidInput(f"input {name!r}: the dimension {dim} is {bound[str(dim)]} elsewhere and {given} "
+                                   "here", field="inputs", value=list(shapes[name]))
+    if not bound and len(names) == program.call_spec.in_spec.num_leaves:
+        return program
+    extents = {name: [int(extent) for extent in shapes.get(name, values[name].shape)] for name in names}
+    try:
+        return _traced(program, {name: values[name].new_zeros(extents[name]) for name in names})
+    except Exception as error:
+        # Tracing runs the model's operators on shapes, which raise what they happen to raise.
+        raise InvalidInput(f"torch cannot run the program on inputs of these shapes: {first_line(error)}",
+                           field="inputs", value=extents) from error
+
+
+def _traced(program: Any, inputs: Mapping[str, Any]) -> Any:
+    """The program traced anew, as one that takes nothing but tensors."""
+    torch = importlib.import_module("torch")
+    given = [spec.arg for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
+    module, tree = program.module(check_guards=False), torch.utils._pytree
+    base: Any = torch.nn.Module
+
+    class Alone(base):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = module
+
+        def forward(self, *tensors: Any) -> Any:
+            known = dict(zip(inputs, tensors, strict=True))
+            leaves = [known.get(each.name, getattr(each, "value", None)) for each in given]
+            args, kwargs = tree.tree_unflatten(leaves, program.call_spec.in_spec)
+            return self.module(*args, **kwargs)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.export.export(Alone(), tuple(inputs.values()))
+
+
+def _decomposed(program: Any) -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return program.run_decompositions()
+    except Exception as error:
+        # Decompositions raise what they happen to raise.
+        raise ModelRejected(f"torch cannot decompose the exported program: {first_line(error)}",
+                            field="file") from error

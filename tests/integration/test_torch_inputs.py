@@ -1,0 +1,92 @@
+"""What PyTorch programs take: dimensions that are fixed when they are submitted, and arguments that are no tensors."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from one_operator import by_tvm
+from torch import Tensor
+from torch.export import Dim
+
+from tunesmith.errors import InvalidInput
+from workers.tvm_backend import importing
+
+pytestmark = pytest.mark.parallel
+
+X = torch.arange(20.0).reshape(5, 4)
+
+
+class Function(torch.nn.Module):
+    def __init__(self, function: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, *, scale: float = 2.0,
+                more: tuple[Tensor, ...] = ()) -> Tensor:  # fmt: skip
+        return self.function(x * scale, mask, *more)
+
+
+def exported(path: Path, function: Callable[..., Tensor], *args: Any, dynamic: Mapping[str, Any] | None = None,
+             **options: Any) -> Path:  # fmt: skip
+    torch.export.save(torch.export.export(Function(function), args, options, dynamic_shapes=dynamic), path)
+    return path
+
+
+def visible(x: Tensor, _: object) -> Tensor:
+    at = torch.arange(x.shape[0])
+    return x.T @ torch.where(at[None] <= at[:, None], x @ x.T, 0.0) / x.shape[0]
+
+
+@pytest.mark.parametrize("function", [
+    lambda x, _: x.unfold(0, 2, 1), lambda x, _: x[:, [0, -1]] * math.pi, lambda x, _: x[[0, -1]], visible,
+    lambda x, _: x + torch.arange(x.shape[0])[:, None], lambda x, _: x.reshape(x.shape[0] * 2, -1),
+    lambda x, _: x.expand(3, -1, -1), lambda x, _: x.mean(0), lambda x, _: x[: x.shape[0] // 2],
+], ids=["windows", "columns", "rows", "mask", "positions", "halves", "copies", "mean", "first"])
+def test_a_dimension_is_fixed_when_the_model_is_submitted(tmp_path: Path, function: Callable[..., Tensor]) -> None:
+    path = exported(tmp_path / "m.pt2", function, X[:4], dynamic={"x": {0: Dim("rows", min=4, max=9)}})
+    ours = by_tvm(importing.import_model(path, "pt2", {"x": (5, 4)}), X.numpy())
+    torch.testing.assert_close(torch.from_numpy(ours), function(X * 2, None))
+
+
+@pytest.mark.parametrize(("args", "options", "names"), [
+    ((X, None), {"scale": 3.0}, ["x"]), ((X, X), {}, ["x", "mask"]),
+    ((X, None), {"more": (X, X + 1)}, ["x", "more_0", "more_1"]),
+])  # fmt: skip
+@pytest.mark.parametrize("fixed", [True, False])
+def test_arguments_that_are_no_tensors_are_what_they_were(
+    tmp_path: Path, args: tuple[Any, ...], options: dict[str, Any], names: list[str], fixed: bool
+) -> None:
+    def total(x: Tensor, mask: Tensor | None, *more: Tensor) -> Tensor:
+        return torch.stack([x, *([] if mask is None else [mask]), *more]).sum(0)
+
+    dynamic = {"x": {0: Dim.AUTO}, "mask": None if args[1] is None else {0: Dim.AUTO}}
+    dynamic |= {name: None if name == "scale" else tuple({0: Dim.AUTO} for _ in value)
+                for name, value in options.items()}  # fmt: skip
+    path = exported(tmp_path / "m.pt2", total, *args, dynamic=None if fixed else dynamic, **options)
+    module = importing.import_model(path, "pt2", {} if fixed else dict.fromkeys(names, (5, 4)))
+    assert json.loads(str(module["main"].attrs["input_names"])) == names
+    assert len(module["main"].params) == len(names)
+    if len(names) == 1:
+        torch.testing.assert_close(torch.from_numpy(by_tvm(module, X.numpy())), X * 3)
+
+
+def test_shapes_that_do_not_fit_each_other_are_refused(tmp_path: Path) -> None:
+    path = exported(tmp_path / "m.pt2", lambda x, mask: x @ mask, X, X.T,
+                    dynamic={"x": {1: Dim("inner")}, "mask": {0: Dim("inner")}})  # fmt: skip
+    with pytest.raises(InvalidInput, match=r"'mask': the dimension .* is 6 elsewhere and 3 here") as caught:
+        importing.import_model(path, "pt2", {"x": (5, 6), "mask": (3, 5)})
+    assert caught.value.field == "inputs"
+
+
+def test_shapes_that_the_program_cannot_run_on_are_refused(tmp_path: Path) -> None:
+    path = exported(tmp_path / "m.pt2", lambda x, _: x.reshape(-1, 2, 2), X[:4],
+                    dynamic={"x": {0: Dim.AUTO, 1: Dim.AUTO}})  # fmt: skip
+    with pytest.raises(InvalidInput, match="torch cannot run the program on inputs of these shapes") as caught:
+        importing.import_model(path, "pt2", {"x": (5, 3)})
+    assert caught.value.value == {"x": [5, 3]}
