@@ -27,7 +27,6 @@ class Net(torch.nn.Module):
         super().__init__()
         self.function = function
         self.weight = torch.nn.Parameter(torch.linspace(-1, 2, 4 * 3 * 3 * 3).reshape(4, 3, 3, 3))
-        self.register_buffer("steps", torch.zeros(()))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.function(self, x)
@@ -107,15 +106,6 @@ def test_a_large_constant_of_small_ones_is_left(monkeypatch: pytest.MonkeyPatch)
 
 def test_weights_that_are_only_moved_are_left() -> None:
     assert folded(Net(lambda net, x: x[0, 0, :, :3] @ net.weight[0, 0].T), X)[1].count("permute") == 1
-
-
-def test_what_runs_change_is_no_constant() -> None:
-    class Counting(Net):
-        def forward(self, x: Tensor) -> Tensor:
-            self.steps += 1
-            return x * (self.steps * 2)
-
-    assert folded(Counting(masked), X)[1].count("mul") == 2
 
 
 def test_what_is_drawn_is_no_constant() -> None:

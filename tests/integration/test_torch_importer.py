@@ -75,15 +75,35 @@ OF_IMAGES: dict[str, Callable[[Tensor], Tensor]] = {
     "linear": lambda x: F.interpolate(x[0], scale_factor=2, mode="linear"),
     "trilinear": lambda x: F.interpolate(x[None], size=(3, 8, 9), mode="trilinear"),
     "corners": lambda x: F.interpolate(x[None], size=(3, 8, 9), mode="trilinear", align_corners=True),
+    "joined": lambda x: torch.cat([torch.tensor([]), x, x], 2), "none": lambda x: torch.cat([x[0, 0, 0, :0]] * 2),
     "causal": lambda x: (x + torch.full((5, 6), -math.inf).triu(1)).softmax(-1),
     "grid": lambda x: F.grid_sample(x, torch.tanh(x[..., :2]).reshape(1, 5, 4, 2), align_corners=False),
     "nearest": lambda x: F.grid_sample(x, torch.tanh(x[..., :2]).reshape(1, 5, 4, 2), "nearest", "border", True),
 }  # fmt: skip
 
 
+def written(x: Tensor, at: Any, values: Any) -> Tensor:
+    made = x.clone()
+    made[at] = values
+    return made
+
+
+AT, TO = torch.tensor([3, 1]), torch.tensor([[0], [1]])
+PUT: dict[str, Callable[[Tensor], Tensor]] = {
+    "rows": lambda x: written(x, TO[:1, 0], x * 2), "axis": lambda x: x.index_copy(2, AT, -x[:, :, :2]),
+    "cells": lambda x: written(x, (slice(None), TO, slice(None), AT), x[0, :2, :2, 0, None, None] * torch.ones(5)),
+    "side": lambda x: written(x, (slice(None), TO, AT - 5), x[:, :2, :2]),
+    "scalar": lambda x: x.index_fill(3, AT, 5.0), "add": lambda x: x.index_add(1, AT, x[:, :2]),
+    "sum": lambda x: x[0, 0].index_put((torch.tensor([1, 1, 2]),), x[0, 0, :3], accumulate=True),
+    "mask": lambda x: written(x, x > 0, 3.0),
+    "maps": lambda x: x.index_put((x.mean((2, 3)) > 0,), torch.tensor([3.0]), accumulate=True),
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(("function", "x"), [
     *(pytest.param(function, NUMBERS, id=f"numbers-{name}") for name, function in OF_NUMBERS.items()),
     *(pytest.param(function, IMAGE, id=f"images-{name}") for name, function in OF_IMAGES.items()),
+    *(pytest.param(function, IMAGE, id=f"put-{name}") for name, function in PUT.items()),
 ])  # fmt: skip
 def test_as_pytorch(tmp_path: Path, function: Callable[[Tensor], Tensor], x: Tensor) -> None:
     ours = torch.from_numpy(by_tvm(imported(tmp_path / "m.pt2", function, x), x.numpy()))
@@ -98,6 +118,7 @@ def test_a_pools_own_divisor_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("function", "message"), [
     (lambda x: torch.cdist(x, x, p=3), "the norm 3"),
     (lambda x: F.embedding_bag(torch.tensor([[1, 0]]), x[0, 0], mode="max"), "maxima"),
+    (lambda x: x.index_put((x > 0,), x[0, 0, 0, :1].expand(60)), "a mask with a value for each place"),
 ])  # fmt: skip
 def test_what_is_refused_says_so(tmp_path: Path, function: Callable[[Tensor], Tensor], message: str) -> None:
     with pytest.raises(UnsupportedOperator, match=message):

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 import torch
+import tvm
 from one_operator import by_tvm
 from torch import Tensor
 from torch.export import Dim
+from tvm import relax
 
 from tunesmith.errors import InvalidInput
 from workers.tvm_backend import importing
@@ -90,3 +92,38 @@ def test_shapes_that_the_program_cannot_run_on_are_refused(tmp_path: Path) -> No
     with pytest.raises(InvalidInput, match="torch cannot run the program on inputs of these shapes") as caught:
         importing.import_model(path, "pt2", {"x": (5, 3)})
     assert caught.value.value == {"x": [5, 3]}
+
+
+class Caching(torch.nn.Module):
+    """Keeps what it was given, in a buffer that is saved and in one that is not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kept", torch.zeros(6, 4))
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64), persistent=False)
+        self.register_buffer("factor", torch.full((4,), 2.0), persistent=False)
+        self.kept: Tensor
+        self.count: Tensor
+        self.factor: Tensor
+
+    def forward(self, x: Tensor, at: Tensor) -> Tensor:
+        self.kept.index_copy_(0, at, x * self.factor)
+        self.count += 1
+        return self.kept.sum(0) * self.count
+
+
+def test_buffers_that_a_program_changes_are_inputs_and_outputs(tmp_path: Path) -> None:
+    at = torch.tensor([3])
+    torch.export.save(torch.export.export(Caching(), (X[:1], at)), tmp_path / "m.pt2")
+    module = importing.import_model(tmp_path / "m.pt2", "pt2")
+    assert sorted(json.loads(str(module["main"].attrs["input_names"]))[2:]) == ["count", "kept"]
+    names = json.loads(str(module["main"].attrs["input_names"]))[2:]
+    machine, net = relax.VirtualMachine(relax.build(module, "llvm"), tvm.cpu()), Caching()
+    states = [getattr(net, name).clone() for name in names]
+    for row in (1, 2):
+        x = X[row : row + 1].contiguous()
+        found, *states = (torch.from_numpy(each.numpy()) for each in machine["main"](
+            *(tvm.runtime.tensor(each.numpy()) for each in (x, at + row, *states))))
+        torch.testing.assert_close(found, net(x, at + row))
+        for name, state in zip(names, states, strict=True):
+            torch.testing.assert_close(state, getattr(net, name))

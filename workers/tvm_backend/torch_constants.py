@@ -37,12 +37,9 @@ def fold(program: Any) -> None:
 
 
 def _constants(program: Any) -> dict[Any, Any]:
-    """Values of the placeholders that no run changes."""
-    signature = program.graph_signature
+    """Values of the placeholders that are no inputs."""
     held = {**program.constants, **program.state_dict}
-    for name in signature.buffers_to_mutate.values():
-        held.pop(name, None)
-    targets = {spec.arg.name: spec.target for spec in signature.input_specs if spec.kind.name != "USER_INPUT"}
+    targets = {spec.arg.name: spec.target for spec in program.graph_signature.input_specs}
     return {node: held[targets[node.name]] for node in graph_inputs(program) if targets.get(node.name) in held}
 
 

@@ -183,6 +183,12 @@ def _bound_of_numbers(graph: Any, node: Any) -> None:
     node.args, node.kwargs = (x, bound), {}
 
 
+def _without_empty(graph: Any, node: Any) -> None:
+    """Vectors without elements are joined to anything."""
+    parts = [part for part in node.args[0] if tuple(part.meta["val"].shape) != (0,)]
+    node.args = (parts or node.args[0], *node.args[1:])
+
+
 def _stride_of_window(graph: Any, node: Any) -> None:
     """A pool whose stride is empty has its window's."""
     if len(node.args) > 2 and not node.args[2]:
@@ -194,4 +200,5 @@ REWRITES: Mapping[str, Rewrite] = {
     "add": _split_factor, "sub": _split_factor, "rsub": _split_factor, "elu": _split_elu, "index": _count_from_front,
     "grid_sampler_2d": _coordinates_first, "full": _expand_infinity, "full_like": _expand_infinity,
     "native_group_norm": _scale_by_one, "clamp": _bound_of_numbers, "div": _divide_by_tensor,
+    "cat": _without_empty,
 }  # fmt: skip

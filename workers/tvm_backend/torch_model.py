@@ -14,7 +14,7 @@ import tvm
 
 from tunesmith.errors import InvalidInput, MissingDependency, ModelRejected, TunesmithError, UnsupportedOperator
 from tunesmith.model_files import check_archive
-from workers.tvm_backend import torch_constants, torch_graph, torch_operators, torch_quantized
+from workers.tvm_backend import torch_constants, torch_graph, torch_operators, torch_quantized, torch_state
 from workers.tvm_backend.onnx_model import check_shape, first_line
 
 
@@ -24,6 +24,7 @@ def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     program = _load(path)
     names = _check_inputs(program, shapes)
     program = _decomposed(_with_extents(program, names, shapes))
+    names += torch_state.expose(program)
     translator = importlib.import_module("tvm.relax.frontend.torch.exported_program_translator")
     own = torch_operators.converters()
     try:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from workers.tvm_backend import torch_quantized, torch_resize
+from workers.tvm_backend import torch_put, torch_quantized, torch_resize
 from workers.tvm_backend.refusals import fixed_extents, unsupported
 
 
@@ -20,6 +20,7 @@ def converters() -> Mapping[str, torch_resize.Convert]:
             "prod.dim_int": _reduced(relax.op.prod), "convolution.default": _convolution,
             "adaptive_max_pool2d.default": _adaptive_max, "adaptive_max_pool3d.default": _adaptive_max,
             "unfold.default": _windows, "var_mean.correction": _variance, "_cdist_forward.default": _distances,
+            "index_put.default": torch_put.put,
             "_embedding_bag_forward_only.default": _bags, "_embedding_bag.default": _bags}
 
 
