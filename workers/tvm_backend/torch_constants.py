@@ -83,7 +83,7 @@ def _repeatable(node: Any) -> bool:
 def _is_worth(node: Any) -> bool:
     """Whether its value can be a constant, and takes no more memory than it should."""
     found = node.meta.get("val")
-    if not node.all_input_nodes or _name(node) == "expand" or not hasattr(found, "dtype") or found.dtype.is_complex:
+    if not node.all_input_nodes or _name(node) == "expand" or not hasattr(found, "dtype"):
         return False
     return bool(found.nbytes <= max(MOST_BYTES, sum(each.meta["val"].nbytes for each in node.all_input_nodes
                                                     if hasattr(each.meta.get("val"), "nbytes"))))  # fmt: skip

@@ -14,7 +14,14 @@ import tvm
 
 from tunesmith.errors import InvalidInput, MissingDependency, ModelRejected, TunesmithError, UnsupportedOperator
 from tunesmith.model_files import check_archive
-from workers.tvm_backend import torch_constants, torch_graph, torch_operators, torch_quantized, torch_state
+from workers.tvm_backend import (
+    torch_complex,
+    torch_constants,
+    torch_graph,
+    torch_operators,
+    torch_quantized,
+    torch_state,
+)
 from workers.tvm_backend.onnx_model import check_shape, first_line
 
 
@@ -29,6 +36,9 @@ def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     own = torch_operators.converters()
     try:
         torch_constants.fold(program)
+        if torch_complex.is_complex(program):
+            program = torch_complex.made_real(program)
+            torch_constants.fold(program)
         torch_graph.made_explicit(program)
         _check_operators(program, {*translator.ExportedProgramImporter().convert_map, *own})
         with warnings.catch_warnings():
