@@ -13,7 +13,8 @@ CHOSEN = (
     "attention_4d_with_past", "attention_4d_causal", "attention_3d_gqa", "attention_local_window", "nan_robustness",
     "with_qk_matmul_softcap", "rms_normalization_3d", "l1normalization", "l2normalization", "lpnormalization",
     "reversesequence", "test_rotary_embedding", "center_crop_pad", "swiglu", "test_pow", "test_shape", "spacetodepth",
-    "batchnorm", "layer_normalization_3d_axis1_epsilon_expanded",
+    "batchnorm", "layer_normalization_3d_axis1_epsilon_expanded", "test_dft",
+    "test_stft",
 )  # fmt: skip
 """Parts of the names."""
 REFUSED = ("nonpad", "ext_cache", "crd_mode", "training_mode")

@@ -79,6 +79,25 @@ def test_constants_in_the_graph(tmp_path: Path, attrs: dict[str, Any], shape: tu
     np.testing.assert_array_equal(ours, theirs)
 
 
+def test_masks_are_made_while_a_model_is_imported(tmp_path: Path) -> None:
+    """Nothing of a window's size is cut off, which TVM cannot lower."""
+    value, dims = helper.make_tensor_value_info, [50, 60]
+    given = {"mask": np.arange(3000, dtype=np.float32).reshape(dims), "from": np.array([0]), "to": np.array([-50])}
+    nodes = [helper.make_node("Slice", ["mask", "from", "to"], ["none"]),
+             helper.make_node("Concat", ["none", "mask"], ["all"], axis=0),
+             helper.make_node("Greater", ["all", "limit"], ["later"]),
+             helper.make_node("Where", ["later", "all", "limit"], ["bound"]),
+             helper.make_node("Add", ["x", "bound"], ["y"])]  # fmt: skip
+    graph = helper.make_graph(
+        nodes, "g", [value("x", TensorProto.FLOAT, dims)], [value("y", TensorProto.FLOAT, dims)],
+        [numpy_helper.from_array(array, name) for name, array in (*given.items(), ("limit", np.float32([70.0])))])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    script = importing.import_model(tmp_path / "m.onnx", "onnx").script()
+    assert [name for name in ("where", "concat", "strided_slice", "add") if f"R.{name}(" in script] == ["add"]
+    ours, theirs = both(tmp_path / "m.onnx", dims)
+    np.testing.assert_array_equal(ours, theirs)
+
+
 def test_functions_of_a_models_own(tmp_path: Path) -> None:
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
     body = [helper.make_node("Relu", ["a"], ["b"]), helper.make_node("Add", ["a", "b"], ["c"])]

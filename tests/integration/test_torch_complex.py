@@ -78,7 +78,7 @@ def test_as_pytorch(tmp_path: Path, function: Callable[[Any, Tensor], Tensor]) -
 @pytest.mark.parametrize(("function", "message"), [
     (lambda net, x: torch.fft.fft(x), "an output of complex numbers"),
     (lambda net, x: torch.fft.fft(x).tanh().real, "aten.tanh.default of complex numbers"),
-    (lambda net, x: torch.fft.fft(x, n=4096).real, "a Fourier transform of 4096 elements"),
+    (lambda net, x: torch.fft.fft(x, n=4096).real, "4096 elements along an axis"),
 ])  # fmt: skip
 def test_what_is_refused_says_so(tmp_path: Path, function: Callable[[Any, Tensor], Tensor], message: str) -> None:
     with pytest.raises(UnsupportedOperator, match=message):

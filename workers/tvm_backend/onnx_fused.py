@@ -15,6 +15,7 @@ from tvm import relax
 
 from workers.tvm_backend.onnx_attention import CONVERTED as ATTENTION
 from workers.tvm_backend.onnx_attention import PREFIX, Attributes, Emit
+from workers.tvm_backend.onnx_fourier import CONVERTED as FOURIER
 from workers.tvm_backend.refusals import fixed_extents, unsupported
 
 STANDARD = ("", "ai.onnx")
@@ -177,7 +178,7 @@ CONVERTED: Mapping[str, Convert] = {
     PREFIX + "FusedGemm": _product, PREFIX + "FusedMatMul": _matmul, PREFIX + "QuickGelu": _quick_gelu,
     PREFIX + "Gelu": lambda importer, inputs, attrs, opset: relax.op.nn.gelu(inputs[0]),
     **{PREFIX + name: _as_tvm(name) for name in ("BiasGelu", "EmbedLayerNormalization", "FastGelu", "MatMulInteger16")},
-    **ATTENTION,
+    **ATTENTION, **FOURIER,
 }  # fmt: skip
 """How each is converted, by its name with its domain."""
 NOT_ONNX = frozenset({

@@ -16,7 +16,7 @@ import tvm
 from onnx.reference import ReferenceEvaluator
 from tvm import relax
 
-LARGEST = 1024
+LARGEST = 1 << 16
 """Elements of what is computed here, operands and result alike: weights are folded later."""
 DRAWN = frozenset({"Bernoulli", "Dropout", "Multinomial", "RandomNormalLike", "RandomUniformLike"})
 """Operators that have another result each time."""

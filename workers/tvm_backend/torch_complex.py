@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tunesmith.errors import UnsupportedOperator
+from workers.tvm_backend import fourier
 
-LONGEST = 2048
-"""Elements of an axis along which a Fourier transform may be a product: the matrix has four times their square."""
+NAME = "aten.fft"
+"""Of Fourier transforms, for refusals."""
 BY_ROOT, BY_COUNT = 1, 2
 """How PyTorch numbers the ways to scale a Fourier transform; 0 is not at all."""
 
@@ -195,22 +196,10 @@ def _fourier(torch: Any, z: Any, axis: int, forward: bool, scale: float, count: 
     """
     parts = z.parts if isinstance(z, Pair) else z.unsqueeze(-1)
     moved = parts.movedim(axis, -2)
-    length = count or int(moved.shape[-2])
-    if length > LONGEST:
-        raise _unsupported(f"a Fourier transform of {length} elements")
-    turns = torch.outer(torch.arange(moved.shape[-2]), torch.arange(length)) % length
-    angle = turns.double() * ((-2 if forward else 2) * math.pi / length)
-    cosine, sine = angle.cos() * scale, angle.sin() * scale
-    if count is not None:
-        twice = torch.full((int(moved.shape[-2]), 1), 2.0).double()
-        twice[0] = 1.0
-        if count % 2 == 0:
-            twice[-1] = 1.0
-        matrix = torch.stack([cosine * twice, -sine * twice], 1)
-    else:
-        matrix = torch.stack([torch.stack([cosine, sine], -1), torch.stack([-sine, cosine], -1)], 1)
-    matrix = matrix[:, : parts.shape[-1]].flatten(0, 1).flatten(1).to(parts.dtype)
-    found = moved.flatten(-2) @ matrix
+    length = int(moved.shape[-2])
+    matrix = (fourier.to_complex(NAME, length, forward, int(parts.shape[-1])) if count is None
+              else fourier.to_real(NAME, count)) * scale  # fmt: skip
+    found = moved.flatten(-2) @ torch.from_numpy(matrix).to(parts.dtype)
     if count is not None:
         return found.movedim(-1, axis)
     return Pair(found.unflatten(-1, (length, 2)).movedim(-2, axis))
