@@ -59,6 +59,7 @@ FUNCTIONS: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "back": lambda net, x: torch.fft.ifft(torch.fft.fft(x, dim=2), dim=2).real,
     "shorter": lambda net, x: torch.fft.irfft(torch.fft.rfft(x, n=12), n=6),
     "frames": lambda net, x: torch.stft(x[0, 0], 4, 2, window=torch.hann_window(4), return_complex=True).abs(),
+    "shifted": lambda net, x: torch.fft.ifft(x * 1j + (2 - 1j)).imag,
     "quotient": lambda net, x: (torch.fft.fft(x) / net.weight[0, 0, 0, 0]).abs(),
 }  # fmt: skip
 

@@ -104,6 +104,16 @@ def test_a_large_constant_of_small_ones_is_left(monkeypatch: pytest.MonkeyPatch)
     assert folded(Net(far), X)[1] == ["mul", "add"]
 
 
+def test_long_chains_of_constants_are_computed() -> None:
+    def stepped(net: Net, x: Tensor) -> Tensor:
+        at = torch.arange(8.0) / 8
+        for _ in range(1200):
+            at = at + 0.5
+        return x + at
+
+    assert folded(Net(stepped), X)[1] == ["add"]
+
+
 def test_weights_that_are_only_moved_are_left() -> None:
     assert folded(Net(lambda net, x: x[0, 0, :, :3] @ net.weight[0, 0].T), X)[1].count("permute") == 1
 

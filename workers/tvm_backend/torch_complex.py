@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tunesmith.errors import UnsupportedOperator
-from workers.tvm_backend import fourier
+from workers.tvm_backend import fourier, torch_constants
 
 NAME = "aten.fft"
 """Of Fourier transforms, for refusals."""
@@ -69,7 +69,7 @@ def _wrapped(program: Any) -> tuple[Any, list[Any]]:
     held = {**program.constants, **program.state_dict}
     specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
     names = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
-    order = [node for node in program.graph_module.graph.nodes if node.op == "placeholder"]
+    order = torch_constants.graph_inputs(program)
     for node in order:
         if node.name in names and _is_complex(node):
             raise _unsupported("an input of complex numbers")
@@ -138,8 +138,8 @@ def _parts(torch: Any, value: Any) -> Any:
 
 
 def _product(torch: Any, x: Any, y: Any) -> Pair:
-    if not isinstance(x, Pair):
-        x, y = y, x
+    x, y = (x, y) if isinstance(x, Pair) else (y, x)
+    x = x if isinstance(x, Pair) else Pair(_parts(torch, x))  # a number and a tensor of real ones
     if not isinstance(y, (Pair, complex)):
         return Pair(x.parts * (y.unsqueeze(-1) if hasattr(y, "ndim") else y))
     (a, b), (c, d) = x.parts.unbind(-1), _parts(torch, y).unbind(-1)
@@ -171,13 +171,13 @@ def _turned(torch: Any, size: Any, angle: Any) -> Pair:
     return Pair(torch.stack([size * torch.cos(angle), size * torch.sin(angle)], -1))
 
 
-def _moved(method: str, first: int = 1, more: int = 0) -> Callable[..., Pair]:
-    """An operator whose argument ``first`` names axes, as a number or a list: the pairs' axis is none of them."""
+def _moved(method: str, more: int = 0) -> Callable[..., Pair]:
+    """An operator whose first argument names axes, as a number or a list: the pairs' axis is none of them."""
 
-    def run(torch: Any, z: Pair, *args: Any) -> Pair:
-        axes, rank = (args[first - 1] if len(args) >= first else 0), z.rank + more
+    def run(torch: Any, z: Pair, axes: Any = 0, *args: Any) -> Pair:
+        rank = z.rank + more
         front = [axis % rank for axis in axes] if isinstance(axes, (list, tuple)) else axes % rank
-        return Pair(getattr(torch.ops.aten, method)(z.parts, *args[: first - 1], front, *args[first:]))
+        return Pair(getattr(torch.ops.aten, method)(z.parts, front, *args))
 
     return run
 

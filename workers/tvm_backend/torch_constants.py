@@ -30,7 +30,7 @@ def fold(program: Any) -> None:
     torch = importlib.import_module("torch")
     graph, values = program.graph_module.graph, _constants(program)
     with torch.no_grad():
-        found = {node: _value(node, values).contiguous() for node in _ends(graph, frozenset(values))}
+        found = _evaluated(graph, list(_ends(graph, frozenset(values))), values)
     for number, (node, value) in enumerate(found.items()):
         _replace(program, node, value, f"folded_{number}")
     graph.eliminate_dead_code()
@@ -89,14 +89,19 @@ def _is_worth(node: Any) -> bool:
                                                     if hasattr(each.meta.get("val"), "nbytes"))))  # fmt: skip
 
 
-def _value(node: Any, values: dict[Any, Any]) -> Any:
-    """The tensor, and all that it is made of, computed where it is not known."""
+def _evaluated(graph: Any, wanted: list[Any], values: dict[Any, Any]) -> dict[Any, Any]:
+    """Tensors of the wanted nodes; those of all that they are made of are added to ``values``."""
     torch = importlib.import_module("torch")
-    for each in node.all_input_nodes:
-        if each not in values:
-            values[each] = _value(each, values)
-    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
-    return node.target(*args, **{**kwargs, **({"device": "cpu"} if kwargs.get("device") else {})})
+    needed, waiting = set(wanted), list(wanted)
+    while waiting:
+        more = [each for each in waiting.pop().all_input_nodes if each not in needed]
+        needed.update(more)
+        waiting += more
+    for node in graph.nodes:
+        if node in needed and node not in values:
+            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+            values[node] = node.target(*args, **{**kwargs, **({"device": "cpu"} if kwargs.get("device") else {})})
+    return {node: values[node].contiguous() for node in wanted}
 
 
 def _replace(program: Any, node: Any, value: Any, name: str) -> None:
