@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import replay_probe
 
 from tunesmith.errors import InvalidCandidate
+from tunesmith.names import DEFAULT_SPACE, TVM_SPACE
 from tunesmith.operators import parse_operator
 from tunesmith.space.knobs import ComputeLocation
 from tunesmith.targets import Target, parse_target
@@ -25,7 +27,7 @@ import tvm_ffi  # noqa: E402
 from tvm.s_tir import TensorIntrin  # noqa: E402
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock  # noqa: E402
 
-from workers.tvm_backend import candidates, features, importing, prepare, space, tasks, tir  # noqa: E402
+from workers.tvm_backend import candidates, features, importing, prepare, space, tasks, tir, vectors  # noqa: E402
 from workers.tvm_backend.tasks import Extracted  # noqa: E402
 
 pytestmark = pytest.mark.parallel
@@ -60,6 +62,26 @@ def test_tvms_space_is_what_its_generator_makes_and_a_part_of_the_whole() -> Non
     everything = [body.hash for body in space.generate(found.module, CPU)]
     assert everything[: len(theirs)] == theirs
     assert len(everything) > len(theirs)
+
+
+@pytest.mark.parametrize(("spec", "steps"), [("gemm:32x16x64", 16), ("gemm:32x48x64", 48), ("gemm:32x20x64", 64)])
+def test_vectors_of_tvms_sketches_take_in_no_axis_beside_one_that_fills_registers(spec: str, steps: int) -> None:
+    module = task(spec).module
+    for name, expected in ((TVM_SPACE, 64), (DEFAULT_SPACE, steps)):
+        bodies = [body for body in space.generate(module, CPU, name) if body.postprocs]
+        assert {widest for body in bodies for widest in vectors_of(body)} == {expected}
+    found, bodies = space.TraceSpace(module, CPU, bodies), {body.hash: body for body in bodies}
+    replayer, points = candidates.Replayer(module, CPU), found.space.sample(np.random.default_rng(0), 8)
+    for candidate in found.space.candidates(found.resolve(points)[0]):
+        done = replayer.replay(bodies[str(candidate.sketch)], candidate.decisions)
+        lanes = [int(text) for text in re.findall(r"T\.vectorized\((?:T\.int64\()?(\d+)", done.mod.script())]
+        assert max(lanes, default=1) <= steps
+
+
+def vectors_of(body: space.SketchBody) -> list[int]:
+    """The most steps that a sketch's notes would have fused."""
+    notes = [each for each in json.loads(body.trace) if each[:1] == ["Annotate"]]
+    return [inputs[1] for _, inputs, attributes, _ in notes if attributes == [vectors.VECTORIZE]]
 
 
 def test_modules_are_read_as_tvm_reads_them_and_those_of_another_version_too() -> None:

@@ -19,11 +19,12 @@ from tunesmith.space.knobs import Categorical, ComputeLocation, Knob, PerfectTil
 from tunesmith.space.space import Space
 from tunesmith.targets import Target
 from tunesmith.types import Candidate, Decision
-from workers.tvm_backend import rules, tir
+from workers.tvm_backend import rules, tir, vectors
 from workers.tvm_backend.candidates import Replayer, decisions_of, together
 from workers.tvm_backend.features import Extractor
 from workers.tvm_backend.nests import Nests
 from workers.tvm_backend.sketch import SketchBody
+from workers.tvm_backend.tasks import arguments
 
 __all__ = ["SketchBody", "TraceSpace", "generate", "tunable"]
 
@@ -37,17 +38,20 @@ CACHED_SCHEDULES = 256
 def generate(module: bytes, target: Target, space: str = DEFAULT_SPACE) -> list[SketchBody]:
     """The sketches that TVM's rules for the target's kind, and ours beside them, make of a workload.
 
-    With the ``space`` that is TVM's there are none of ours.
+    With the ``space`` that is TVM's there are none of ours, and TVM's are as it makes them.
 
     Deterministic. A workload without anything to decide has one sketch without knobs.
     """
     replayer = Replayer(module, target)
     made = [(sch, replayer.postprocs) for sch in replayer.context.generate_design_space()]
+    widest = None
     if space != TVM_SPACE:
         made += [(sch, ()) for sch in rules.schedules(replayer.fresh, target)]
+        args = arguments(replayer.mod)
+        widest = vectors.widest(args[-1], target) if args else None
     found: dict[str, SketchBody] = {}
     for sch, postprocs in made:
-        body = _body(sch, replayer, postprocs)
+        body = _body(sch, replayer, postprocs, widest)
         found.setdefault(body.hash, body)
     return list(found.values())
 
@@ -57,9 +61,9 @@ def tunable(bodies: Sequence[SketchBody]) -> bool:
     return sum(math.prod(knob.size for knob in body.knobs) for body in bodies) > 1
 
 
-def _body(sch: Schedule, replayer: Replayer, postprocs: tuple[str, ...]) -> SketchBody:
+def _body(sch: Schedule, replayer: Replayer, postprocs: tuple[str, ...], widest: int | None) -> SketchBody:
     trace = sch.trace
-    instructions = tir.canonical_json(tir.plain(trace.as_json())[0])
+    instructions = tir.canonical_json(vectors.limited(tir.plain(trace.as_json())[0], widest))
     sampling = [i for i in trace.insts if tir.is_knob(i)]
     decisions = [tir.plain_decision(trace.decisions[i]) for i in sampling]
     knobs = [_knob(i, d) for i, d in zip(sampling, decisions, strict=True)]
