@@ -103,7 +103,7 @@ def test_a_right_finalist_has_as_many_samples_as_the_champion(
 
 def test_without_a_champion_there_are_samples_only(device: RpcDevice, kernels: dict[str, RunRequest]) -> None:
     (found,) = ask(device, request(kernels, "copy"))
-    assert (len(found.samples), found.champion_samples, found.error) == (LIMITS.confirm_repeats, (), 0.0)
+    assert (len(found.samples), found.champion_samples, found.error) == (MIN_PAIRS, (), 0.0)
 
 
 @pytest.mark.parametrize(

@@ -123,9 +123,7 @@ def kernel(shape: Shape, run: Running, device: DeviceDescription) -> Kernel:
 
 def _tests(shape: Shape, run: Running, axes: tuple[int, ...], inside: Floats, length: Floats) -> Floats:
     """Instructions for a condition on some axes: one for a whole vector, unless its elements differ in them."""
-    differ = np.zeros(shape.n, dtype=np.bool_)
-    for at, loop in enumerate(shape.block.loops):
-        differ |= run.vector[at] & bool(set(loop.axes) & set(axes))
+    differ = (run.vector & shape.along(axes)).any(axis=0)
     return np.where(differ, inside * CONDITION, inside / length)
 
 
@@ -174,11 +172,8 @@ def _registers(
     dimension, vectors shuffled together from near strides, single values that are spread over a register, or elements
     gathered one by one."""
     elements = shape.footprint(access, ranges).elements
-    whole, near, moved = (np.zeros(shape.n, dtype=np.bool_) for _ in range(3))
-    for at, loop in enumerate(shape.block.loops):
-        whole |= run.vector[at] & bool(set(loop.axes) & along(access))
-        near |= run.vector[at] & bool(set(loop.axes) & along(access, NEAR_STRIDE))
-        moved |= run.vector[at] & shape.moves(access, at)
+    rows = (shape.along(along(access)), shape.along(along(access, NEAR_STRIDE)), shape.moves(access))
+    whole, near, moved = ((run.vector & row).any(axis=0) for row in rows)
     vectors, moves = elements / vector.length * vector.pieces, elements / vector.length * vector.moves
     if access.indices:  # a scalar lies in one line
         moves = moves + elements * _crossing(shape, access, vector, lanes)
@@ -197,10 +192,7 @@ def _crossing(shape: Shape, access: Access, vector: _Vector, lanes: int) -> Floa
 
 def _stay(shape: Shape, run: Running, access: Access) -> Floats:
     """Runs of the straight code during which what an access touches stays the same."""
-    out, open_ = np.ones(shape.n), np.ones(shape.n, dtype=np.bool_)
-    for at in reversed(range(len(shape.block.loops))):
-        outside = ~run.kernel[at]
-        if shape.moves(access, at):
-            open_ = open_ & ~(outside & (shape.extents[at] > 1))
-        out = np.where(open_ & outside, out * shape.extents[at], out)
-    return out
+    outside = ~run.kernel
+    ends = shape.moves(access) & outside & (shape.extents > 1)
+    ended = np.logical_or.accumulate(ends[::-1], axis=0)[::-1]
+    return _multiplied(shape, outside & ~ended)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tunesmith.analysis.nest import Access, Kind, Marks
 from tunesmith.analysis.shape import Shape, Values, product
@@ -93,25 +95,26 @@ def _instructions(shape: Shape, vector: Bools, lanes: int) -> Floats:
     length = np.where(vector, shape.extents, 1.0).prod(axis=0)
     pieces, out = np.ceil(length / lanes), np.ones(shape.n)
     for access in shape.block.reads:
-        whole, moved = np.zeros(shape.n, dtype=np.bool_), np.zeros(shape.n, dtype=np.bool_)
-        for at, loop in enumerate(shape.block.loops):
-            whole |= vector[at] & bool(set(loop.axes) & along(access))
-            moved |= vector[at] & shape.moves(access, at)
+        whole, moved = ((vector & row).any(axis=0) for row in (shape.along(along(access)), shape.moves(access)))
         out = out + np.where(whole, pieces, np.where(moved, 2.0 * length, 1.0))
     return np.asarray(out + pieces * shape.block.operations)
 
 
 def _kernel(shape: Shape, parallel: Bools, vector: Bools, unrolled: Bools, steps: Floats) -> Bools:
     """Inner loops up to the first that stays a loop; unasked, loops are unrolled while they have few steps together."""
-    out = np.zeros_like(vector)
-    open_, body, depth = np.ones(shape.n, dtype=np.bool_), np.ones(shape.n), np.zeros(shape.n)
-    for at in reversed(range(len(shape.block.loops))):
-        trips = shape.extents[at]
-        body = np.where(vector[at], body, body * trips)
-        straight = vector[at] | (trips == 1) | unrolled[at] | ((body <= steps) & (depth < MOST_DEPTH))
-        open_ = open_ & straight & ~(parallel[at] & (trips > 1))
-        depth += ~vector[at] & (trips > 1)
-        out[at] = open_
+    if not len(vector):
+        return np.zeros_like(vector)
+    trips = shape.extents
+    turns = ~vector & (trips > 1)
+    body = _inwards(np.multiply, np.where(vector, 1.0, trips))
+    depth = _inwards(np.add, turns.astype(np.float64)) - turns
+    straight = vector | (trips == 1) | unrolled | ((body <= steps) & (depth < MOST_DEPTH))
+    return _inwards(np.logical_and, straight & ~(parallel & (trips > 1)))
+
+
+def _inwards(what: np.ufunc, rows: NDArray[Any]) -> NDArray[Any]:
+    """For each loop, all from it inwards taken together."""
+    out: NDArray[Any] = what.accumulate(rows[::-1], axis=0)[::-1]
     return out
 
 

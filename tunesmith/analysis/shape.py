@@ -6,7 +6,7 @@ Arrays hold one number per candidate, float64 [n]; nothing loops over candidates
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,9 +40,9 @@ def values_of(nest: Nest, knobs: Sequence[Knob], choice: Ints) -> Values:
 
 def product(values: Values, wanted: Product, n: int) -> Floats:
     """The product, float64 [n]."""
-    out = np.full(n, float(wanted.scale))
-    for factor in wanted.factors:
-        out *= values[factor]
+    out = np.full(n, float(wanted.scale)) if wanted.scale != 1 or not wanted.factors else values[wanted.factors[0]]
+    for factor in wanted.factors[0 if wanted.scale != 1 else 1:]:
+        out = out * values[factor]
     return out
 
 
@@ -109,10 +109,10 @@ class Shape:
         Args:
             inside: bool [loops, n], the loops.
         """
-        out = np.ones((len(self.block.axes), self.n))
+        out, counted = np.ones((len(self.block.axes), self.n)), np.where(inside, self.extents, 1.0)
         for at, loop in enumerate(self.block.loops):
             for axis in loop.axes:
-                out[axis] *= np.where(inside[at], self.extents[at], 1.0)
+                out[axis] *= counted[at]
         return np.minimum(out, self._limits)
 
     @functools.cached_property
@@ -142,6 +142,8 @@ class Shape:
         buffer, alike = self.buffers[access.buffer], (*ranges.shape[:-2], self.n)
         elements, outer, run, whole = np.ones(alike), np.ones(alike), np.ones(alike), np.ones(alike, np.bool_)
         for index, size in zip(reversed(access.indices), reversed(buffer.shape), strict=True):
+            if size == 1:
+                continue
             distance, count = spans(index, ranges, size or np.inf)
             elements = elements * count
             run = np.where(whole, run * distance, run)
@@ -150,10 +152,14 @@ class Shape:
         lines = np.ceil(run * buffer.element_bytes / LINE)
         return Footprint(elements, outer * lines * LINE)
 
-    def moves(self, access: Access, at: int) -> bool:
-        """Whether a loop changes what an access touches."""
-        axes = {axis for index in access.indices for axis, _ in index.strides}
-        return bool(axes & set(self.block.loops[at].axes))
+    def moves(self, access: Access) -> Bools:
+        """Which loops change what an access touches, bool [loops, 1]."""
+        return self.along({axis for index in access.indices for axis, _ in index.strides})
+
+    def along(self, axes: Collection[int]) -> Bools:
+        """Which loops move one of some axes, bool [loops, 1]."""
+        rows = [not set(axes).isdisjoint(loop.axes) for loop in self.block.loops]
+        return np.array(rows, dtype=np.bool_).reshape(-1, 1)
 
     @functools.cached_property
     def loaded(self) -> list[tuple[Floats, Floats]]:
@@ -165,9 +171,9 @@ class Shape:
         out = []
         for access in (self.block.write, *self.block.reads):
             times = np.ones_like(self.before)
-            for at in range(len(self.block.loops)):
-                anew = self.moves(access, at) & (self.extents[at] > 1)
-                times[at + 1] = np.where(anew, self.before[at + 1], times[at])
+            anew = self.moves(access) & (self.extents > 1)
+            # The product of all loops outside only grows inwards: the largest one is the innermost.
+            np.maximum.accumulate(np.where(anew, self.before[1:], 1.0), axis=0, out=times[1:])
             out.append((self.footprint(access, self.nested).bytes, times))
         return out
 

@@ -24,7 +24,7 @@ def random_array(spec: TensorSpec, seed: int) -> NDArray[Any]:
         return rng.integers(0, 2, spec.shape).astype("bool")
     if spec.dtype.startswith(("int", "uint")):
         return rng.integers(0, SMALL_INTEGERS, spec.shape).astype(spec.dtype)
-    dtype = _float_dtype(spec.dtype)
+    dtype = dtype_of(spec.dtype)
     count = int(np.prod(spec.shape, dtype=np.int64))
     block = (rng.random(min(count, BLOCK), dtype=np.float32) * 2 - 1).astype(dtype)
     found = np.empty(count, dtype)
@@ -34,7 +34,8 @@ def random_array(spec: TensorSpec, seed: int) -> NDArray[Any]:
     return found.reshape(spec.shape)
 
 
-def _float_dtype(name: str) -> np.dtype[Any]:
+def dtype_of(name: str) -> np.dtype[Any]:
+    """NumPy's element type of that name, or that of ``ml_dtypes``."""
     try:
         return np.dtype(name)
     except TypeError:

@@ -183,11 +183,15 @@ class _Confirming:
         return excuse(ours, right, moved, self._request.tolerance)
 
     def _pairs(self, ours: Kernel, theirs: Kernel | None) -> tuple[list[float], list[float]]:
-        """Samples of the finalist, and the champion's taken in turn; the order within a pair alternates."""
+        """Samples of the finalist, and the champion's taken in turn; the order within a pair alternates.
+
+        Without a champion there is no difference to make sure of: ``MIN_PAIRS`` samples tell the latency.
+        """
         kernels = [ours] if theirs is None else [ours, theirs]
         plans = [(kernel, *self._runs(kernel)) for kernel in kernels]
         each = sum(seconds for *_, seconds in plans)
-        count = max(MIN_PAIRS, min(self._limits.confirm_repeats, int(PAIRS_SECONDS / each)))
+        most = self._limits.confirm_repeats if theirs is not None else MIN_PAIRS
+        count = max(MIN_PAIRS, min(most, int(PAIRS_SECONDS / each)))
         at_once = min(MIN_PAIRS, max(1, int(WINDOW_SECONDS / each)))
         found: list[list[float]] = [[] for _ in plans]
         while len(found[0]) < count and not settled(found):

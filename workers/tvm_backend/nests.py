@@ -9,8 +9,10 @@ replay is taken for it (a reduction that was factored has such copies). What a r
 from __future__ import annotations
 
 import collections
+import functools
+import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -87,34 +89,30 @@ class Nests:
 
     def _derive(self, body: SketchBody, fixed: dict[int, int]) -> Nest:
         replays = self._replays(body, fixed)
-        while True:
-            try:
-                return _nest(body, replays)
-            except AmbiguousError:
-                if len(replays) == MORE_REPLAYS:
-                    raise
-                replays = self._replays(body, fixed, MORE_REPLAYS)
+        try:
+            return _nest(body, next(replays))
+        except AmbiguousError:
+            return _nest(body, next(replays))
 
-    def _replays(self, body: SketchBody, fixed: dict[int, int], wanted: int = REPLAYS) -> list[_Replay]:
-        """Some that apply and put their blocks at the wanted places, or, where these seem not to exist, at the places
-        that most are moved to."""
-        rng, exact = np.random.default_rng(0), tuple(fixed.values())
-        columns = [knob.decisions(_telling(rng, knob, TRIALS * wanted)) for knob in body.knobs]
-        vectors = [[fixed.get(at, each) for at, each in enumerate(drawn)] for drawn in zip(*columns, strict=True)]
+    def _replays(self, body: SketchBody, fixed: dict[int, int]) -> Iterator[list[_Replay]]:
+        """``REPLAYS``, then ``MORE_REPLAYS``, the first ones among them, that apply and put their blocks at the wanted
+        places, or, where these seem not to exist, at the places that most are moved to."""
+        exact, tried = tuple(fixed.values()), 0
         found: dict[tuple[Decision, ...], list[_Replay]] = {exact: []}
-        tried = 0
-        while tried < len(vectors):
-            some = vectors[tried:tried + wanted - len(found[exact])]
-            tried += len(some)
-            for replay in together(lambda vector: self._replay(body, vector), some):
-                if replay is not None:
-                    found.setdefault(tuple(replay.decisions[at] for at in fixed), []).append(replay)
-            if len(found[exact]) == wanted:
-                return found[exact]
-            usual = max(found.values(), key=len)
-            if tried > PATIENCE and not found[exact] and len(usual) >= wanted:
-                return usual[:wanted]
-        raise NotUnderstoodError("too few vectors of decisions apply alike")
+        vectors = _vectors(body, fixed)
+        for wanted in (REPLAYS, MORE_REPLAYS):
+            alike = found[exact]
+            while len(alike) < wanted and tried < TRIALS * wanted:
+                some = list(itertools.islice(vectors, wanted - len(found[exact])))
+                tried += len(some)
+                for replay in together(lambda vector: self._replay(body, vector), some):
+                    if replay is not None:
+                        found.setdefault(tuple(replay.decisions[at] for at in fixed), []).append(replay)
+                usual = max(found.values(), key=len)
+                alike = usual if tried > PATIENCE and not found[exact] else found[exact]
+            if len(alike) < wanted:
+                raise NotUnderstoodError("too few vectors of decisions apply alike")
+            yield alike[:wanted]
 
     def _replay(self, body: SketchBody, decisions: Sequence[Decision]) -> _Replay | None:
         try:
@@ -133,9 +131,17 @@ def _telling(rng: np.random.Generator, knob: Knob, n: int) -> Ints:
     return both.reshape(-1)[:n].astype(np.int64)
 
 
+def _vectors(body: SketchBody, fixed: dict[int, int]) -> Iterator[list[Decision]]:
+    """Vectors of decisions that tell much, with what is ``fixed``."""
+    rng = np.random.default_rng(0)
+    columns = [knob.decisions(_telling(rng, knob, TRIALS * MORE_REPLAYS)) for knob in body.knobs]
+    for drawn in zip(*columns, strict=True):
+        yield [fixed.get(at, each) for at, each in enumerate(drawn)]
+
+
 def _nest(body: SketchBody, replays: Sequence[_Replay]) -> Nest:
     tags = Tags.of(replays[0].sch)
-    programs = [read(replay.sch) for replay in replays]
+    programs = [replay.program for replay in replays]
     extents = resolve(programs, tags, [replay.decisions for replay in replays])
     first = programs[0]
     nest = Nest(
@@ -150,6 +156,10 @@ def _nest(body: SketchBody, replays: Sequence[_Replay]) -> Nest:
 class _Replay:
     sch: Schedule
     decisions: tuple[Decision, ...]
+
+    @functools.cached_property
+    def program(self) -> Program:
+        return read(self.sch)
 
 
 def _marks(program: Program, tags: Tags) -> Marks | None:

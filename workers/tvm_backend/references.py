@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunesmith.types import TensorSpec
-from workers.tvm_backend.arguments import random_array
+from workers.tvm_backend.arguments import dtype_of, random_array
 
 KEPT_BYTES = 256 << 20
 BLOCK = 1 << 20
@@ -68,8 +68,7 @@ def initial(args: tuple[TensorSpec, ...], index: int, seed: int) -> NDArray[Any]
 
 def prefilled(spec: TensorSpec, seed: int) -> NDArray[Any]:
     """An output before the run: a value that stands out where the kernel leaves it."""
-    array = random_array(spec, seed)
-    return array if spec.dtype == "bool" else np.full_like(array, UNWRITTEN)
+    return random_array(spec, seed) if spec.dtype == "bool" else np.full(spec.shape, UNWRITTEN, dtype_of(spec.dtype))
 
 
 def difference(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]]) -> float:
