@@ -91,6 +91,7 @@ def test_the_result_names_latencies_check_log_and_dashboard(tmp_path):
     latency, outputs, schedules, effort, log, dashboard = text.splitlines()
     assert "200 ms untuned -> 5 ms tuned: 40x faster" in latency
     assert "measured end to end" in latency
+    assert "tuned: 1.25x SLOWER (" in summary.report(SUMMARY | {"speedup": 0.8}, None, None, "http://h")
     assert "2.0e-06" in outputs
     assert "1 better than the default ones, each with the same outputs: error 2.4e-07" in schedules
     assert "400 trials on only 1 of 2 tasks in 4:00" in effort

@@ -66,7 +66,7 @@ def report(summary: dict[str, Any], out: Path | None, data_dir: Path | None, url
     again = "" if data_dir is None else f"tunesmith up --data-dir {data_dir}, then "
     rows = [
         ("latency", f"{seconds(summary['untuned_seconds'])} untuned -> {seconds(summary['tuned_seconds'])} tuned: "
-                    f"{times(summary['speedup'])} faster ({how})"),
+                    f"{_change(summary['speedup'])} ({how})"),
         ("outputs", _outputs(summary["output_error"], summary["output_tolerance"])),
         ("schedules", _schedules(summary["tasks"])),
         ("effort", _effort(summary)),
@@ -75,6 +75,13 @@ def report(summary: dict[str, Any], out: Path | None, data_dir: Path | None, url
         ("dashboard", f"{again}{url if data_dir is None else 'http://127.0.0.1:8700'}/jobs/{summary['job']}"),
     ]  # fmt: skip
     return "\n".join(f"{name:10} {text}" for name, text in rows)
+
+
+def _change(speedup: float | None) -> str:
+    """In words; models of a few microseconds may be slower, because the virtual machine's calls are most of them."""
+    if speedup is None or speedup >= 1:
+        return f"{times(speedup)} faster"
+    return f"{times(1 / speedup)} SLOWER"
 
 
 def _outputs(error: float | None, tolerance: float | None) -> str:
