@@ -5,8 +5,11 @@ from __future__ import annotations
 from services.coordinator.scheduling.snapshot import JobSnapshot
 
 ROUND_SIZE = 16
-FIRST_ROUND_SIZE = 8
-"""Of a task, unless trials are few: the sooner something is known, the sooner the rest can make use of it."""
+FIRST_ROUND_SIZE = 4
+"""Of a task, unless trials are few, while others wait for theirs: these still run their default schedules, and what is
+constructed first is mostly near the best."""
+ONLY_ROUND_SIZE = 8
+"""The same where nobody waits: enough for a first cost model."""
 GLANCE_SIZE = 2
 """Of a direct task whose alternative is tuned already: mostly that wins, and what is constructed shows by how much."""
 LARGE_ROUND_SIZE = 32
@@ -90,7 +93,8 @@ def round_size(job: JobSnapshot, *, first: bool, unseen: int, glance: bool = Fal
         if second and rest < ROUND_SIZE * sum(task.tunable for task in job.tasks):
             size = FIRST_ROUND_SIZE
     if first and not sparing(job):
-        size = GLANCE_SIZE if glance else FIRST_ROUND_SIZE
+        usual = FIRST_ROUND_SIZE if unseen > 1 else ONLY_ROUND_SIZE
+        size = GLANCE_SIZE if glance else usual
     if first and expected is not None:
         spare = expected * WARM_UP_SHARE - job.trials - job.trials_in_flight
         size = max(MIN_ROUND_SIZE, min(size, int(spare / unseen)))
