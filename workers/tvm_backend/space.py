@@ -61,7 +61,7 @@ def tunable(bodies: Sequence[SketchBody]) -> bool:
     return sum(math.prod(knob.size for knob in body.knobs) for body in bodies) > 1
 
 
-def _body(sch: Schedule, replayer: Replayer, postprocs: tuple[str, ...], widest: int | None) -> SketchBody:
+def _body(sch: Schedule, replayer: Replayer, postprocs: tuple[str, ...], widest: int | None = None) -> SketchBody:
     trace = sch.trace
     instructions = tir.canonical_json(vectors.limited(tir.plain(trace.as_json())[0], widest))
     sampling = [i for i in trace.insts if tir.is_knob(i)]
