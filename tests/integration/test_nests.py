@@ -161,3 +161,14 @@ def test_what_is_not_understood_has_no_nest(monkeypatch: pytest.MonkeyPatch) -> 
         points = made.space.sample(np.random.default_rng(0), 64)
         assert np.isnan(prior(points)).all()
         assert len(GeneticSearcher(made.space, seed=0).ask(8, prior=prior)) == 8
+
+
+def test_a_sketch_with_nothing_to_decide_has_no_nest() -> None:
+    (task,) = tasks.extract_tasks(prepare.prepare(importing.operator_module(parse_operator("gemm:8x8x8"))).module)
+    replayer = Replayer(task.module, TARGET)
+    body = space.SketchBody(trace="[]", knobs=(), postprocs=replayer.postprocs)
+    made = space.TraceSpace(task.module, TARGET, [body])
+    assert made.nests.nest(body.hash, ()) is None
+    prior = prior_of(made, TARGET, None)
+    assert prior is not None
+    assert np.isnan(prior(made.space.at(np.zeros(1, dtype=np.int64)))).all()

@@ -104,6 +104,8 @@ class Nests:
             alike = found[exact]
             while len(alike) < wanted and tried < TRIALS * wanted:
                 some = list(itertools.islice(vectors, wanted - len(found[exact])))
+                if not some:  # nothing to decide
+                    break
                 tried += len(some)
                 for replay in together(lambda vector: self._replay(body, vector), some):
                     if replay is not None:
