@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.models.tuning import Crown, Measured
 from tunesmith.metaschedule import DatabaseRecord
+from tunesmith.names import SPACES
 from tunesmith.targets import Target
 from tunesmith.types import Candidate
 
@@ -79,7 +80,8 @@ def records(module: bytes, target: Target, best: Mapping[str, tuple[Candidate, f
     for task in extract_tasks(module):
         candidate, latency = best.get(task.workload.hash, (Candidate(None), 0.0))
         if candidate.sketch is not None:
-            bodies = {body.hash: body for body in generate(task.module, target)}
+            # TVM's sketches are not the same in both.
+            bodies = {body.hash: body for name in SPACES for body in generate(task.module, target, name)}
             made = schedule(task.module, target, bodies[candidate.sketch], candidate.decisions)
             assert made.trace is not None
             key, encoded = json.loads(task.metaschedule)
