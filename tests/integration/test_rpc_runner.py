@@ -14,6 +14,7 @@ from rpc_device import RpcDevice
 
 from tunesmith.errors import DeviceLost
 from tunesmith.types import FailureKind, Isolation, StopReason
+from workers.tvm_backend.confirming import MIN_PAIRS
 from workers.tvm_backend.measuring import ConfirmRequest, RunOutcome, RunRequest
 from workers.tvm_backend.runner import RpcRunner
 
@@ -165,7 +166,7 @@ def test_finalist_that_crashes_when_confirmed_leaves_the_other(runner: RpcRunner
     finalists = request(library["crash"]), request(library["parallel"])
     crashed, other = runner.confirm(ConfirmRequest(finalists, None, request(library["good"]), LIMITS))
     assert crashed.failure is FailureKind.CRASH
-    assert (other.failure, other.error, len(other.samples)) == (None, 0.0, 6)
+    assert (other.failure, other.error, len(other.samples)) == (None, 0.0, MIN_PAIRS)
 
 
 def test_two_runners_take_turns_on_one_device(
