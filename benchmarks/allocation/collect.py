@@ -42,4 +42,4 @@ def _run(
         allocator="round-robin", verify=False, warm_start=False)
     client.wait(job.id, timeout=limit + IMPORT_LIMIT)
     found = [task.model_dump(mode="json") for task in client.tasks(job.id)]
-    return curves_of(model, seed, found, list(client.rounds(job.id)), setup())
+    return curves_of(model, seed, found, list(client.rounds(job.id)), client.trials(job.id), setup())

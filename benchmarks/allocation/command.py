@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import functools
 import os
+import statistics
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from benchmarks.allocation.curves import ModelCurves
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, invoke_without_command=True)
 MODELS = ("resnet50", "shufflenet", "mobilenet", "encoder", "squeezenet", "vgg19")
@@ -41,14 +46,23 @@ def run(
     runs = load_all(data or DATA)
     courses = {(model, name): [replay(mixed(found, seed), name, seed) for seed in range(seeds)]
                for model, found in runs.items() for name in names}
+    courses |= {(model, f"{name}, {figures.EQUAL}"): [replay(mixed(found, seed), name, seed, equal=True)
+                                                      for seed in range(seeds)]
+                for model, found in runs.items() for name in names if ALLOCATORS[name](seed=0).small_first_rounds}
     courses |= {(model, HINDSIGHT): [hindsight(mixed(found, seed)) for seed in range(seeds)]
                 for model, found in runs.items()}
     recorded = next(iter(runs.values()))[0].facts
     machine = f"{recorded.get('CPU', '?')}, {recorded.get('cores', '?')} cores"
     facts = {**setup(), "seeds": str(seeds), "recorded on": machine,
-             "recorded runs of each model, at least": str(min(map(len, runs.values())))}
+             "recorded runs of each model, at least": str(min(map(len, runs.values()))),
+             "recorded candidates of a task, mean": f"{_candidates(runs):.0f}"}
     for path in write(figures.report(courses, facts), out, functools.partial(figures.draw, courses), docs):
         typer.echo(path)
+
+
+def _candidates(runs: Mapping[str, Sequence[ModelCurves]]) -> float:
+    """Of all recorded tasks, the mean."""
+    return statistics.fmean(len(task.bests) for found in runs.values() for run in found for task in run.tasks)
 
 
 @app.command()

@@ -1,17 +1,21 @@
-"""Learning curves of a model's tasks, recorded once: what each round of a task brought, and what it took."""
+"""Learning curves of a model's tasks, recorded once: what each candidate of a task brought, and what it took."""
 
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tunesmith.errors import InvalidInput
 
-FORMAT = 1
+FORMAT = 2
+BUILDERS = 2
+"""Of a round, at the least."""
 DATA = Path(__file__).parent / "data"
 
 
@@ -26,9 +30,10 @@ class TaskCurve:
         flops: of one run.
         untuned: seconds of the default schedule; None where that does not run.
         alternative_of: place of the direct task among the model's, for an alternative.
-        bests: best latency in seconds after each round; None before the first valid one.
-        seconds: wall time of each round, from the end of the job's round before to its own.
-        sizes: candidates of each round.
+        bests: best latency in seconds after each candidate; None before the first valid one.
+        seconds: of each candidate's own, in builders and on the device.
+        sizes: candidates of each recorded round.
+        overheads: seconds of each recorded round that are not its candidates' own.
     """
 
     name: str
@@ -40,6 +45,18 @@ class TaskCurve:
     bests: tuple[float | None, ...]
     seconds: tuple[float, ...]
     sizes: tuple[int, ...]
+    overheads: tuple[float, ...]
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Candidates up to the end of each recorded round."""
+        return tuple(itertools.accumulate(self.sizes))
+
+    def took(self, begin: int, end: int) -> float:
+        """Wall time of a round of the candidates from ``begin`` to before ``end``, however rounds were cut when they
+        were recorded: their own, and once what the next recorded round took besides."""
+        begun = next((at for at, size in enumerate(self.sizes) if begin <= self.ends[at] - size), len(self.sizes) - 1)
+        return self.overheads[begun] + sum(self.seconds[begin:end])
 
 
 @dataclass(frozen=True)
@@ -102,13 +119,17 @@ def load_all(folder: Path) -> Mapping[str, Sequence[ModelCurves]]:
 
 def curves_of(
     model: str, seed: int, tasks: Sequence[Mapping[str, Any]], rounds: Sequence[Mapping[str, Any]],
-    facts: Mapping[str, str],
+    trials: Iterable[Mapping[str, Any]], facts: Mapping[str, str],
 ) -> ModelCurves:  # fmt: skip
     """From a finished job as the API shows it.
+
+    A round takes from the end of the job's round before to its own. Its candidates' own part of that is what they took
+    on the device and, as there are two builders at least, half of what they took to build.
 
     Args:
         tasks: of ``GET /v1/jobs/{id}/tasks``.
         rounds: of ``GET /v1/jobs/{id}/rounds``.
+        trials: of ``GET /v1/jobs/{id}/trials``.
     """
     tunable = [task for task in tasks if task["tunable"]]
     place = {task["workload"]: at for at, task in enumerate(tunable)}
@@ -116,16 +137,65 @@ def curves_of(
     ends = [_seconds(r["finished_at"]) for r in done]
     starts = [_seconds(done[0]["created_at"]), *ends[:-1]] if done else []
     took = {r["number"]: end - start for r, start, end in zip(done, starts, ends, strict=True)}
-    own = {task["id"]: [r for r in done if r["task"] == task["id"]] for task in tunable}
-    return ModelCurves(model, seed, tuple(
-        TaskCurve(
+    measured: dict[int, list[Mapping[str, Any]]] = {task["id"]: [] for task in tunable}
+    for trial in trials:
+        measured.get(trial["task"], []).append(trial)
+    found = []
+    for task in tunable:
+        own = [r for r in done if r["task"] == task["id"]]
+        pieces = _pieces(own, measured[task["id"]], took)
+        found.append(TaskCurve(
             name=task["name"], family=task["family"], weight=task["weight"], flops=task["flops"],
             untuned=task["untuned_latency"], alternative_of=place.get(task["alternative_of"]),
-            bests=tuple(r["best_after"] for r in own[task["id"]]),
-            seconds=tuple(took[r["number"]] for r in own[task["id"]]), sizes=tuple(r["size"] for r in own[task["id"]]),
-        )
-        for task in tunable
-    ), facts)  # fmt: skip
+            bests=tuple(best for piece in pieces for best in piece.bests),
+            seconds=tuple(each for piece in pieces for each in piece.seconds),
+            sizes=tuple(len(piece.bests) for piece in pieces), overheads=tuple(piece.overhead for piece in pieces),
+        ))  # fmt: skip
+    return ModelCurves(model, seed, tuple(found), facts)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """What one round brought and took; see :class:`TaskCurve`."""
+
+    bests: tuple[float | None, ...]
+    seconds: tuple[float, ...]
+    overhead: float
+
+
+def _pieces(
+    rounds: Sequence[Mapping[str, Any]], trials: Sequence[Mapping[str, Any]], took: Mapping[int, float]
+) -> list[_Piece]:
+    """Of the rounds of one task those that measured anything; what the others took is the next one's."""
+    found, at, best, left_over = list[_Piece](), 0, None, 0.0
+    for done in rounds:
+        mine = []
+        while at < len(trials) and _seconds(trials[at]["created_at"]) <= _seconds(done["finished_at"]):
+            mine.append(trials[at])
+            at += 1
+        wall = took[done["number"]] + left_over
+        if not any(trial["sketch"] for trial in mine):
+            left_over = wall
+            continue
+        found.append(_piece(mine, best, done["best_after"], wall))
+        best, left_over = done["best_after"], 0.0
+    return found
+
+
+def _piece(trials: Sequence[Mapping[str, Any]], before: float | None, after: float | None, wall: float) -> _Piece:
+    """A round's wall time shared out; the default schedule's run, which is none of the candidates, to the first."""
+    candidates = sorted((trial for trial in trials if trial["sketch"]), key=lambda trial: int(trial["index"]))
+    own = [trial["build_seconds"] / BUILDERS + trial["run_seconds"] for trial in candidates]
+    own[0] += sum(trial["build_seconds"] / BUILDERS + trial["run_seconds"] for trial in trials if not trial["sketch"])
+    part = min(1.0, wall / sum(own)) if sum(own) else 1.0
+    bests, lowest = list[float | None](), math.inf
+    for trial in candidates:
+        lowest = min(lowest, math.inf if trial["latency"] is None else trial["latency"])
+        # What a latency is worth that looked better than it was, a comparison with the champion said at the end.
+        here = math.inf if after is None else max(lowest, after)
+        bests.append(before if math.isinf(here) else min(here, math.inf if before is None else before))
+    bests[-1] = after
+    return _Piece(tuple(bests), tuple(part * each for each in own), wall - part * sum(own))
 
 
 def _seconds(moment: Any) -> float:
@@ -133,5 +203,5 @@ def _seconds(moment: Any) -> float:
 
 
 def _task(body: Mapping[str, Any]) -> TaskCurve:
-    lists = {name: tuple(body[name]) for name in ("bests", "seconds", "sizes")}
+    lists = {name: tuple(body[name]) for name in ("bests", "seconds", "sizes", "overheads")}
     return TaskCurve(**{**body, **lists})

@@ -10,10 +10,12 @@ import numpy as np
 from benchmarks.allocation.hindsight import NAME as HINDSIGHT
 from benchmarks.allocation.replay import Course
 from benchmarks.report import Report
+from services.coordinator.scheduling.budget import ROUND_SIZE
 from tunesmith.space.base import Floats
 
 NAME = "allocation"
 SHARES = (0.95, 0.99)
+EQUAL = f"rounds of {ROUND_SIZE}"
 UNTUNED, FIRST = "untuned", "first rounds"
 MEASURES = tuple((start, share) for start in (UNTUNED, FIRST) for share in ((0.5,) if start == FIRST else ()) + SHARES)
 """From where, and how much of the gain."""
@@ -61,10 +63,14 @@ def report(courses: Courses, setup: Mapping[str, str]) -> Report:
     summary = (
         f"Jobs of {len(models)} models, {seeds} seeds each, replayed on recorded learning curves under the service's "
         "own rules; the curves are those of a job in which all tasks had as many rounds, and each seed takes every "
-        "task's from one of the recorded runs. Seconds of tuning until so much of a gain was there, of all rounds "
+        "task's from one of the recorded runs. The bandit begins with first rounds of few candidates; the others' "
+        f"rounds are all of {ROUND_SIZE}, as their authors' are of 64, and so are those of `bandit, {EQUAL}`, so that "
+        "what the order brings and what the sizes bring can be told apart. A round that begins or ends where no "
+        "recorded one did takes what its candidates took, and what the next recorded round took besides. Seconds of "
+        "tuning until so much of a gain was there, of all rounds "
         f"where it never was. `{UNTUNED}`: of the gain over the model without schedules, where a task without a round "
-        f"runs with its default schedule. `{FIRST}`: of what is left to gain once every task had one round, which is "
-        "what an allocator decides about. `times as fast`: the geometric mean over models and seeds of the time that "
+        f"runs with its default schedule. `{FIRST}`: of what is left to gain once every task had its first recorded "
+        "round. `times as fast`: the geometric mean over models and seeds of the time that "
         f"`{RIVAL}` took over its own, with a 95 % bootstrap over seeds. Then the median seconds by model. "
         f"`{HINDSIGHT}` is no allocator: it knows every curve to its end, and is about the best that could be done.")
     columns = ("gain", "allocator", "times as fast", "95 % from", "to", *(f"{model}, s" for model in models))

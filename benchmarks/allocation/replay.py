@@ -9,6 +9,7 @@ import numpy as np
 
 from benchmarks.allocation.curves import ModelCurves, TaskCurve
 from services.coordinator.curve import best_so_far
+from services.coordinator.scheduling.budget import ROUND_SIZE
 from services.coordinator.scheduling.choose import next_round
 from services.coordinator.scheduling.snapshot import JobSnapshot, TaskSnapshot
 from tunesmith.alternatives import TaskLatency, places
@@ -25,7 +26,7 @@ class Course:
     Attributes:
         seconds: at the end of each round, float64 [rounds].
         latency: of the model then, float64 [rounds]; a task that had no round yet runs with its default schedule.
-        untuned, first, best: latency before, with the first round of every curve, and with the best.
+        untuned, first, best: latency before, with the first recorded round of every curve, and with the best.
     """
 
     seconds: Floats
@@ -46,17 +47,24 @@ def mixed(runs: Sequence[ModelCurves], seed: int) -> tuple[TaskCurve, ...]:
     return tuple(runs[int(rng.integers(len(runs)))].tasks[i] for i in range(len(runs[0].tasks)))
 
 
-def replay(tasks: Sequence[TaskCurve], allocator: str, seed: int) -> Course:
-    """Give rounds away, one after the other, until every curve has come to its end."""
+def replay(tasks: Sequence[TaskCurve], allocator: str, seed: int, equal: bool = False) -> Course:
+    """Give rounds away, one after the other, until every curve has come to its end.
+
+    Args:
+        equal: rounds of one size, whatever the allocator wants.
+    """
     job = _job(tasks, allocator, seed)
-    now, order, ends = 0.0, list[int](), list[float]()
+    now, order, ends = 0.0, list[tuple[int, int]](), list[float]()
     while (opened := next_round(job, SLOTS)) is not None:
         action, job = opened
-        curve, at = tasks[action.task], len(job.tasks[action.task].history)
-        now += curve.seconds[at]
-        order.append(action.task)
+        curve, begin = tasks[action.task], job.tasks[action.task].trials
+        # The budget is far away, so that it decides nothing; rounds would be large for it.
+        end = min(begin + (ROUND_SIZE if equal else min(action.size, ROUND_SIZE)), len(curve.bests))
+        took = curve.took(begin, end)
+        now += took
+        order.append((action.task, end))
         ends.append(now)
-        job = _after(job, action.task, curve, action.size)
+        job = _after(job, action.task, curve, end, took)
     return course(tasks, order, ends)
 
 
@@ -68,48 +76,44 @@ def _job(tasks: Sequence[TaskCurve], allocator: str, seed: int) -> JobSnapshot:
         )
         for i, task in enumerate(tasks)
     )  # fmt: skip
-    seconds = sum(sum(task.seconds) for task in tasks)
+    seconds = sum(sum(task.seconds) + sum(task.overheads) for task in tasks)
     return JobSnapshot(
         id="replay", state=JobState.RUNNING, allocator=allocator, seed=seed, budget_seconds=10 * seconds, verify=False,
         tasks=made)
 
 
-def _after(job: JobSnapshot, task: int, curve: TaskCurve, size: int) -> JobSnapshot:
-    """The job when a round of the task is over."""
+def _after(job: JobSnapshot, task: int, curve: TaskCurve, end: int, took: float) -> JobSnapshot:
+    """The job when a round of the task is over, which ended with its candidate before ``end``."""
     before = job.tasks[task]
-    at = len(before.history)
-    best = curve.bests[at]
+    best = curve.bests[end - 1]
     done = replace(
-        before, in_flight=0, proposing=False, trials=before.trials + size, untuned=curve.untuned, best=best,
+        before, in_flight=0, proposing=False, trials=end, untuned=curve.untuned, best=best,
         history=(*before.history, np.inf if best is None else best),
-        seconds=sum(curve.seconds[:at + 1]) / sum(curve.sizes[:at + 1]),
-        exhausted=at + 1 >= len(curve.bests),
+        seconds=((before.seconds or 0.0) * before.trials + took) / end, exhausted=end >= len(curve.bests),
     )  # fmt: skip
     tasks = (*job.tasks[:task], done, *job.tasks[task + 1:])
-    return replace(job, tasks=tasks, trials_in_flight=0, elapsed=job.elapsed + curve.seconds[at])
+    return replace(job, tasks=tasks, trials_in_flight=0, elapsed=job.elapsed + took)
 
 
-def course(tasks: Sequence[TaskCurve], order: Sequence[int], ends: Sequence[float]) -> Course:
+def course(tasks: Sequence[TaskCurve], order: Sequence[tuple[int, int]], ends: Sequence[float]) -> Course:
     """What rounds bring.
 
     Args:
-        order: whose they are.
+        order: whose they are, and how many candidates the task had by then.
         ends: seconds at which they end.
     """
     final = latencies(tasks)
-    done, steps = dict.fromkeys(range(len(tasks)), 0), list[tuple[int, float | None]]()
-    for task in order:
-        steps.append((task, tasks[task].bests[done[task]]))
-        done[task] += 1
+    steps = [(task, tasks[task].bests[had - 1]) for task, had in order]
     latency = np.array(list(best_so_far(final, steps)))
     untuned = sum(place.weight * place.start for place in places(final).values() if place.known)
-    return Course(np.array(ends), latency, float(untuned), _tuned(latencies(tasks, 1)), _tuned(final))
+    return Course(np.array(ends), latency, float(untuned), _tuned(latencies(tasks, first=True)), _tuned(final))
 
 
-def latencies(tasks: Sequence[TaskCurve], rounds: int | None = None) -> dict[int, TaskLatency[int]]:
-    """What tasks contribute, by place, after so many rounds of each; None: after all."""
-    return {i: TaskLatency(task.weight, task.untuned, (task.bests[:rounds] or (None,))[-1], task.alternative_of)
-            for i, task in enumerate(tasks)}  # fmt: skip
+def latencies(tasks: Sequence[TaskCurve], first: bool = False) -> dict[int, TaskLatency[int]]:
+    """What tasks contribute, by place, at the ends of their curves, or of the first recorded round of each."""
+    known = [task.bests[:task.sizes[0]] if first and task.sizes else task.bests for task in tasks]
+    return {i: TaskLatency(task.weight, task.untuned, (bests or (None,))[-1], task.alternative_of)
+            for i, (task, bests) in enumerate(zip(tasks, known, strict=True))}  # fmt: skip
 
 
 def _tuned(found: dict[int, TaskLatency[int]]) -> float:

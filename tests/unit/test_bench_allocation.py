@@ -19,10 +19,12 @@ from benchmarks.commands import app
 from tunesmith.errors import InvalidInput
 
 
-def curve(name: str, *bests: float | None, weight: float = 1.0, **values: Any) -> TaskCurve:
+def curve(name: str, *rounds: float | None, weight: float = 1.0, overhead: float = 1.0, **values: Any) -> TaskCurve:
+    """Rounds of 16 whose first candidate already brings what the round does, of 2 s each."""
     return TaskCurve(**{
         "name": name, "family": name[:1], "weight": weight, "flops": 1e9, "untuned": 10.0, "alternative_of": None,
-        "bests": bests, "seconds": (2.0,) * len(bests), "sizes": (16,) * len(bests), **values,
+        "bests": tuple(best for best in rounds for _ in range(16)), "seconds": (1 / 16,) * 16 * len(rounds),
+        "sizes": (16,) * len(rounds), "overheads": (overhead,) * len(rounds), **values,
     })  # fmt: skip
 
 
@@ -44,6 +46,25 @@ def test_rounds_follow_the_allocator_and_time_is_theirs() -> None:
     assert replay((FLAT, STEEP), "bandit", 0).reached(11.55) < 18.0
 
 
+def test_small_first_rounds_pay_for_each_round() -> None:
+    even = replay((FLAT, STEEP), "bandit", 0, equal=True)
+    small = replay((FLAT, STEEP), "bandit", 0)
+    assert even.seconds[:2].tolist() == [2.0, 4.0]
+    # Four candidates of a sixteenth of a second; the last task's has eight. What a round takes besides is a second.
+    assert small.seconds[:2].tolist() == [1.25, 2.75]
+    assert small.latency[1] == small.first
+    rounds = len(small.seconds)
+    assert small.seconds[-1] == pytest.approx(rounds * 1.0 + 12 * 1.0), "all candidates, and rounds cut anew"
+    assert rounds == 14
+
+
+def test_a_round_cut_anew_takes_what_the_next_one_took_besides() -> None:
+    task = curve("a", 3.0, 2.0, overheads=(5.0, 1.0))
+    assert task.took(0, 4) == 5.25
+    assert task.took(4, 20) == 2.0
+    assert task.took(20, 32) == 1.75
+
+
 def test_a_pair_counts_as_the_service_counts_it() -> None:
     direct, alternative = curve("conv", 5.0, 4.5, 4.0, 4.0), curve("winograd", 3.0, 2.0, 2.0, 2.0, alternative_of=0)
     course = replay((direct, alternative), "gradient", 0)
@@ -52,11 +73,12 @@ def test_a_pair_counts_as_the_service_counts_it() -> None:
 
 
 def test_hindsight_takes_what_saves_most_for_a_second_and_nothing_else() -> None:
-    late = curve("late", 9.0, 9.0, 1.0, 1.0, seconds=(1.0,) * 4)
+    late = curve("late", 9.0, 9.0, 1.0, 1.0, overhead=0.0)
     course = hindsight((FLAT, late))
-    # The flat one saves 6 in 2 s, the other 8 in 3 s, and one round of it alone 1 in 1 s.
-    assert course.seconds.tolist() == [2.0, 3.0, 4.0, 5.0]
-    assert course.latency.tolist() == [14.0, 13.0, 13.0, 5.0]
+    # The late one's first candidate saves 1 in 1/16 s, the flat one's 6 in 17/16 s with what its round takes besides,
+    # and the late one's next 32 save 8 in 2 s.
+    assert course.seconds.tolist() == [0.0625, 1.125, 3.125]
+    assert course.latency.tolist() == [19.0, 13.0, 5.0]
     pair = hindsight((curve("conv", 5.0, 4.0), curve("winograd", 3.0, 2.0, alternative_of=0)))
     assert pair.latency.tolist() == [3.0, 2.0]
 
@@ -90,13 +112,25 @@ def test_a_job_becomes_curves() -> None:
         return {"number": number, "task": task_id, "state": "done", "size": 8, "best_after": best,
                 "created_at": "2026-01-01T00:00:00Z", "finished_at": f"2026-01-01T00:00:{second:02d}Z", **values}
 
+    def trial(task_id: int, second: int, index: int, latency: float | None, **values: Any) -> dict[str, Any]:
+        return {"task": task_id, "index": index, "latency": latency, "sketch": "s", "build_seconds": 1.0,
+                "run_seconds": 0.25, "created_at": f"2026-01-01T00:00:{second:02d}Z", **values}
+
     tasks = [task(7, tunable=False), task(8), task(9, alternative_of="w8")]
     rounds = [ended(2, 9, 9, None), ended(1, 8, 4, 0.5), ended(3, 8, 10, 0.25), ended(4, 9, 11, 1.0, state="cancelled")]
-    found = curves_of("m", 0, tasks, rounds, {})
+    rounds.append(ended(5, 8, 12, 0.25))
+    trials = [
+        trial(8, 3, 1, 0.4), trial(8, 3, 0, 0.75), trial(8, 3, 2, None), trial(8, 2, 3, 9.0, sketch=None),
+        trial(7, 3, 0, 0.1), trial(9, 8, 0, None), trial(8, 9, 0, 0.6), trial(8, 9, 1, 0.2),
+    ]
+    found = curves_of("m", 0, tasks, rounds, trials, {})
     assert [t.name for t in found.tasks] == ["t8", "t9"]
-    assert found.tasks[0].bests == (0.5, 0.25)
-    assert found.tasks[0].seconds == (4.0, 1.0)
-    assert (found.tasks[1].bests, found.tasks[1].seconds, found.tasks[1].alternative_of) == ((None,), (5.0,), 0)
+    first, other = found.tasks
+    assert first.bests == (0.75, 0.5, 0.5, 0.5, 0.25), "0.4 was not confirmed; none of a later round is worse"
+    assert first.sizes == (3, 2)
+    assert first.seconds == pytest.approx((1.5, 0.75, 0.75, 0.5, 0.5)), "the default schedule's run is the first one's"
+    assert first.overheads == pytest.approx((1.0, 0.0)), "two candidates of 0.75 s in a second overlapped"
+    assert (other.bests, other.sizes, other.overheads, other.alternative_of) == ((None,), (1,), (4.25,), 0)
 
 
 def test_how_many_times_as_fast() -> None:
@@ -120,4 +154,5 @@ def test_the_command_writes_its_table(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     with (tmp_path / "allocation.csv").open() as file:
-        assert {row["allocator"] for row in csv.DictReader(file)} == {"gradient", "bandit", "hindsight"}
+        shown = {row["allocator"] for row in csv.DictReader(file)}
+    assert shown == {"gradient", "bandit", "bandit, rounds of 16", "hindsight"}

@@ -100,9 +100,11 @@ def test_small_budgets_are_spread_over_many_tasks() -> None:
     assert {r.size for r in opened(plan(snap(job(tasks=1, budget_trials=64))))} == {16}
 
 
-def test_first_rounds_are_small_where_there_are_many() -> None:
-    assert {r.size for r in opened(plan(snap(job(tasks=1, budget_trials=192))))} == {8}
-    assert {r.size for r in opened(plan(snap(job(tasks=1, budget_trials=None, budget_seconds=60.0))))} == {8}
+def test_first_rounds_are_small_where_there_are_many_and_the_allocator_wants_them() -> None:
+    timed: dict[str, object] = {"budget_trials": None, "budget_seconds": 60.0}
+    assert {r.size for r in opened(plan(snap(job(tasks=1, allocator="bandit", budget_trials=192))))} == {8}
+    assert {r.size for r in opened(plan(snap(job(tasks=1, allocator="bandit", **timed))))} == {8}
+    assert {r.size for r in opened(plan(snap(job(tasks=1, allocator="gradient", **timed))))} == {16}
 
 
 def test_without_a_device_one_round_waits_and_the_clock_stands() -> None:

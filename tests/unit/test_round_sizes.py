@@ -49,3 +49,13 @@ def test_second_rounds_are_small_where_not_every_task_can_have_a_whole_one() -> 
     assert round_size(late, first=False, unseen=0, second=True) == 4
     assert round_size(late, first=False, unseen=0) == 16
     assert round_size(replace(late, tasks=tasks[:5]), first=False, unseen=0, second=True) == 16
+
+
+def test_allocators_with_rounds_of_one_size_have_whole_first_ones() -> None:
+    timed = replace(job(tasks=20, budget_trials=None, budget_seconds=800.0), elapsed=10.0)
+    assert round_size(timed, first=True, unseen=20, small=False) == 16
+    assert round_size(timed, first=True, unseen=1, small=False) == 16
+    assert round_size(timed, first=True, unseen=20, glance=True, small=False) == 2
+    late = replace(timed, budget_seconds=60.0)
+    assert round_size(late, first=False, unseen=0, second=True, small=False) == 16
+    assert round_size(late, first=True, unseen=20, small=False) < 4, "each task has a first round"

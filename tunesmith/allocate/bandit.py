@@ -71,6 +71,8 @@ class BanditAllocator(Allocator):
     """Chooses the largest upper confidence bound, which is the score; first among the places of the model of which
     nothing is known yet."""
 
+    small_first_rounds = True
+
     def __init__(self, seed: int = 0, options: BanditOptions = BanditOptions()) -> None:
         self.seed, self.options = seed, options
         self._arms: Arms | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,13 @@ class Allocator(ABC):
 
     Contract, checked by ``tunesmith.testing.allocators.AllocatorConformance``: built as ``cls(seed=int)``;
     deterministic given its inputs; never chooses an exhausted task; ``None`` when none is left.
+
+    Attributes:
+        small_first_rounds: whether a task's first round has few candidates, while others wait for theirs; else all
+            rounds have one size, as published allocators' do.
     """
+
+    small_first_rounds: ClassVar[bool] = False
 
     @abstractmethod
     def choose(self, tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice | None:

@@ -6,8 +6,8 @@ from services.coordinator.scheduling.snapshot import JobSnapshot
 
 ROUND_SIZE = 16
 FIRST_ROUND_SIZE = 4
-"""Of a task, unless trials are few, while others wait for theirs: these still run their default schedules, and what is
-constructed first is mostly near the best."""
+"""Of a task, where the allocator wants them small and trials are not few, while others wait for theirs: these still run
+their default schedules, and what is constructed first is mostly near the best."""
 ONLY_ROUND_SIZE = 8
 """The same where nobody waits: enough for a first cost model."""
 GLANCE_SIZE = 2
@@ -70,18 +70,22 @@ def pace(job: JobSnapshot) -> float:
     return job.trials / job.elapsed if job.trials >= ROUND_SIZE and job.elapsed else GUESSED_TRIALS_PER_SECOND
 
 
-def round_size(job: JobSnapshot, *, first: bool, unseen: int, glance: bool = False, second: bool = False) -> int:
+def round_size(
+    job: JobSnapshot, *, first: bool, unseen: int, glance: bool = False, second: bool = False, small: bool = True
+) -> int:
     """Trials of the next round: fewer while many tasks share a small budget, never beyond what is left.
 
-    First rounds are small unless trials are few. Rounds are large when the whole budget has room for
-    ``ROUNDS_PER_TASK`` large ones of each task, from the first cost model on and until the last seconds. Second ones
-    are as small as first ones where the rest of the time has no whole one for each task.
+    First rounds are small unless trials are few, or the allocator's rounds are all of one size; then second ones are as
+    small as first ones where the rest of the time has no whole one for each task. Rounds are large when the whole
+    budget has room for ``ROUNDS_PER_TASK`` large ones of each task, from the first cost model on and until the last
+    seconds.
 
     Args:
         first: whether it is the task's first one.
         unseen: tasks that had none, this one included: first rounds leave something for them.
         glance: whether a program for the same place of the model is tuned already.
         second: whether it is the task's second one.
+        small: whether the allocator wants first rounds small.
     """
     expected = _expected_trials(job)
     learnt = job.cost_model == "none" or job.training.trained_on > 0
@@ -90,10 +94,10 @@ def round_size(job: JobSnapshot, *, first: bool, unseen: int, glance: bool = Fal
     if seconds is not None:
         rest = int(seconds * pace(job)) - job.trials_in_flight
         size = max(min(size, rest), ROUND_SIZE)
-        if second and rest < ROUND_SIZE * sum(task.tunable for task in job.tasks):
+        if small and second and rest < ROUND_SIZE * sum(task.tunable for task in job.tasks):
             size = FIRST_ROUND_SIZE
     if first and not sparing(job):
-        usual = FIRST_ROUND_SIZE if unseen > 1 else ONLY_ROUND_SIZE
+        usual = (FIRST_ROUND_SIZE if unseen > 1 else ONLY_ROUND_SIZE) if small else size
         size = GLANCE_SIZE if glance else usual
     if first and expected is not None:
         spare = expected * WARM_UP_SHARE - job.trials - job.trials_in_flight

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from services.coordinator.scheduling import budget
 from services.coordinator.scheduling.actions import OpenRound
 from services.coordinator.scheduling.snapshot import JobSnapshot, TaskSnapshot
-from tunesmith.allocate.base import Choice, TaskView
+from tunesmith.allocate.base import Allocator, Choice, TaskView
 from tunesmith.allocate.registry import make_allocator
 
 FIRST_ROUNDS = 2
@@ -84,14 +84,16 @@ def next_round(
     most = max(slots, 1) + (0 if budget.sparing(job) else 1)
     full = {task.id for task in job.tasks if task.proposing or task.in_flight >= most}
     free = {task.id for task in open_tasks(job)} - full - _yielding(job.tasks)
-    choice = _allocate(job, free, common) if free else None
+    allocator = make_allocator(job.allocator, job.seed)
+    choice = _allocate(allocator, job, free, common) if free else None
     if choice is None:
         return None
     task = next(task for task in job.tasks if task.id == choice.task)
     unseen = sum(1 for task in job.tasks if task.tunable and task.fresh)
     tuned = any(other.alternative_of == task.id and other.best is not None for other in job.tasks)
     second = len(task.history) + task.in_flight == 1
-    size = budget.round_size(job, first=task.fresh, unseen=unseen, glance=tuned, second=second)
+    size = budget.round_size(job, first=task.fresh, unseen=unseen, glance=tuned, second=second,
+                             small=allocator.small_first_rounds)
     if size < 1:
         return None
     best = heapq.nlargest(STORED_SCORES, choice.scores.items(), key=lambda item: item[1])
@@ -114,8 +116,9 @@ def _with_open(job: JobSnapshot, chosen: TaskSnapshot, size: int) -> JobSnapshot
     return replace(job, tasks=tasks, trials_in_flight=job.trials_in_flight + size, next_number=job.next_number + 1)
 
 
-def _allocate(job: JobSnapshot, free: set[int], common: Mapping[tuple[str, str], int]) -> Choice | None:
-    allocator = make_allocator(job.allocator, job.seed)
+def _allocate(
+    allocator: Allocator, job: JobSnapshot, free: set[int], common: Mapping[tuple[str, str], int]
+) -> Choice | None:
     under_way = {task.id: common.get(task.shared, task.in_flight) if task.shared else task.in_flight
                  for task in job.tasks}
     return allocator.choose(views(job, free), {task: rounds for task, rounds in under_way.items() if rounds})
