@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.allocation.curves import TaskCurve
 from benchmarks.allocation.replay import Course, course, latencies
-from services.coordinator.scheduling.budget import ROUND_SIZE
+from services.coordinator.scheduling.snapshot import ROUND_SIZE
 from tunesmith.alternatives import in_use
 from tunesmith.space.base import Floats
 

@@ -9,9 +9,8 @@ import numpy as np
 
 from benchmarks.allocation.curves import ModelCurves, TaskCurve
 from services.coordinator.curve import best_so_far
-from services.coordinator.scheduling.budget import ROUND_SIZE
 from services.coordinator.scheduling.choose import next_round
-from services.coordinator.scheduling.snapshot import JobSnapshot, TaskSnapshot
+from services.coordinator.scheduling.snapshot import ROUND_SIZE, JobSnapshot, TaskSnapshot
 from tunesmith.alternatives import TaskLatency, places
 from tunesmith.space.base import Floats
 from tunesmith.states import JobState

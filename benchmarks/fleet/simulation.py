@@ -98,8 +98,8 @@ class Fleet:
         self._events: list[tuple[float, int, _Round]] = []
         self._proposed: set[int] = set()
         self._now, self._number, self._newest = 0.0, 0, 0
-        self._jobs = {f"job-{i}": self._job(f"job-{i}", demand, i) for i, demand in enumerate(demands)}
-        self._tasks = {job.id: list(job.tasks) for job in self._jobs.values()}
+        self._jobs = {f"job-{i}": _job(f"job-{i}", demand, i) for i, demand in enumerate(demands)}
+        self._tasks = {key: self._new_tasks(demand.tasks) for key, demand in zip(self._jobs, demands, strict=True)}
         self._pace = {key: demand.pace * ROUND * self._rng.lognormal(0.0, SPREAD, demand.tasks)
                       for key, demand in zip(self._jobs, demands, strict=True)}
 
@@ -120,14 +120,10 @@ class Fleet:
                 self._look(outcome if self._now >= warm_up else None)
         return outcome
 
-    def _job(self, key: str, demand: Demand, number: int) -> JobSnapshot:
-        weights = self._rng.integers(1, 9, demand.tasks)
-        flops = self._rng.lognormal(18.0, 1.5, demand.tasks)
-        tasks = tuple(TaskSnapshot(id=i, weight=float(weights[i]), flops=float(flops[i]), family=f"family {i % 25}")
-                      for i in range(demand.tasks))
-        return JobSnapshot(
-            id=key, state=JobState.RUNNING, device_class=CLASS, owner=demand.owner, allocator=demand.allocator,
-            seed=number, budget_trials=10**9, tasks=tasks)
+    def _new_tasks(self, count: int) -> list[TaskSnapshot]:
+        weights, flops = self._rng.integers(1, 9, count), self._rng.lognormal(18.0, 1.5, count)
+        return [TaskSnapshot(id=i, weight=float(weights[i]), flops=float(flops[i]), family=f"family {i % 25}")
+                for i in range(count)]
 
     def _look(self, outcome: Outcome | None) -> None:
         """One look of the scheduler, and what it asks for."""
@@ -191,6 +187,11 @@ class Fleet:
         self._number += 1
         heapq.heappush(self._events, (self._now + seconds, self._number, round_))
         return self._number
+
+
+def _job(key: str, demand: Demand, number: int) -> JobSnapshot:
+    return JobSnapshot(id=key, state=JobState.RUNNING, device_class=CLASS, owner=demand.owner,
+                       allocator=demand.allocator, seed=number, budget_trials=10**9)
 
 
 def ten_jobs(tasks: int) -> list[Demand]:

@@ -166,3 +166,10 @@ def test_the_publisher_outlives_its_broker(tmp_path: Path) -> None:
         assert publisher.send(message, queue="search", task_id="a") is False
         assert publisher.depths(["search"]) == {"search": None}
     publisher.close()
+
+
+def test_what_start_up_made_is_not_looked_through_again(tmp_path: Path) -> None:
+    permanent = "import gc; from services.coordinator.main import settle; settle(); print(gc.get_freeze_count())"
+    found = subprocess.run([sys.executable, "-c", permanent], cwd=tmp_path, env=environment(tmp_path), check=True,
+                           capture_output=True, text=True, timeout=60)
+    assert int(found.stdout) > 10_000

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from tunesmith.allocate.bandit import BanditAllocator
@@ -19,7 +17,7 @@ INF = float("inf")
 
 def task(number: int, history: tuple[float, ...] = (), **changes: object) -> TaskView:
     view = TaskView(number, weight=1.0, flops=1e9, family="f", untuned=1.0, history=history)
-    return dataclasses.replace(view, **changes)  # type: ignore[arg-type]
+    return view._replace(**changes)  # type: ignore[arg-type]
 
 
 def test_the_gradient_by_hand() -> None:
@@ -78,7 +76,7 @@ def test_the_bandit_tries_a_task_without_any_result_again_now_and_then() -> None
             tries.append(number + 3)
             assert "another try" in choice.reason
         at = choice.task - 1
-        tasks[at] = dataclasses.replace(tasks[at], history=(*tasks[at].history, tasks[at].history[-1]))
+        tasks[at] = tasks[at]._replace(history=(*tasks[at].history, tasks[at].history[-1]))
     assert tries == [3, 6, 12, 24, 48]
 
 
@@ -139,7 +137,7 @@ def test_every_fifth_round_goes_to_the_last_of_the_leaders_family() -> None:
     three = [leader, sibling, stranger]
     chosen = [FamilySeerAllocator().choose(three, {3: flying}) for flying in range(6)]
     assert [choice.task for choice in chosen if choice is not None] == [2, 1, 1, 1, 1, 2]
-    alone = FamilySeerAllocator().choose([leader, dataclasses.replace(sibling, family="h"), stranger], {})
+    alone = FamilySeerAllocator().choose([leader, sibling._replace(family="h"), stranger], {})
     assert alone is not None
     assert alone.task == 1
 

@@ -13,6 +13,7 @@ from tunesmith.allocate.base import TaskView
 from tunesmith.allocate.firsts import DOUBT, first_gains
 from tunesmith.allocate.gradient import GradientAllocator
 from tunesmith.allocate.pairs import contenders, expected_improvement
+from tunesmith.allocate.table import Table
 
 
 def view(key: int, *history: float, **values: Any) -> TaskView:
@@ -38,7 +39,8 @@ def test_whom_a_task_contends_with() -> None:
 
 def worth(*tasks: TaskView) -> dict[int, float]:
     latency = np.array([task.history[-1] if task.history else math.inf for task in tasks])
-    return dict(first_gains(tasks, latency, contenders(tasks, latency)))
+    at, gain = first_gains(Table.of(tasks), latency, contenders(tasks, latency))
+    return dict(zip(at.tolist(), gain.tolist(), strict=True))
 
 
 def test_a_first_round_is_worth_what_those_of_relatives_brought() -> None:

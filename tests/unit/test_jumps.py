@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -9,7 +8,7 @@ import pytest
 
 from tunesmith.allocate.bandit import NO_RESULT, BanditAllocator, BanditOptions
 from tunesmith.allocate.base import TaskView
-from tunesmith.allocate.jumps import Belief, Curves, JumpOptions, behind
+from tunesmith.allocate.jumps import Belief, Curves, JumpOptions, behind, quantiles
 from tunesmith.allocate.jumps import belief as belief_of
 from tunesmith.space.base import Ints
 
@@ -19,7 +18,7 @@ OPTIONS = JumpOptions(size=0.2, gain=0.3, evidence=2.0, shared=0.5, fadings=(1.0
 
 def task(number: int, history: tuple[float, ...] = (), **changes: object) -> TaskView:
     view = TaskView(number, weight=1.0, flops=1e9, family="f", untuned=1.0, history=history)
-    return dataclasses.replace(view, **changes)  # type: ignore[arg-type]
+    return view._replace(**changes)  # type: ignore[arg-type]
 
 
 def belief(histories: Sequence[Sequence[float]], relatives: Ints, options: JumpOptions = JumpOptions()) -> Belief:
@@ -69,6 +68,15 @@ def test_who_is_behind_its_relatives() -> None:
     assert behind(latency, flops, np.array([0, 0, 0, 0, 1, 0]), 1.0)[:3].tolist() == pytest.approx(
         [0.0, math.log(2), math.log(4)])
     assert behind(np.array([]), np.array([]), np.array([], dtype=np.int64), 0.5).tolist() == []
+
+
+def test_the_mark_is_the_quantile_of_each_family() -> None:
+    rng = np.random.default_rng(0)
+    values, groups = rng.normal(size=200), rng.integers(0, 30, 200)
+    groups[groups == 7] = 8  # a number that nobody has
+    for quantile in (0.0, 0.3, 0.5, 0.75, 1.0):
+        expected = [np.quantile(values[groups == group], quantile) for group in groups]
+        assert quantiles(values, groups, quantile).tolist() == pytest.approx(expected)
 
 
 def test_who_is_behind_is_expected_to_catch_up_until_rounds_tell_otherwise() -> None:
@@ -122,7 +130,7 @@ def test_the_bandit_takes_what_weighs_and_still_falls() -> None:
     strangers = {"family": "a"}, {"family": "b"}
     pair = [task(1, flat, **strangers[0]), task(2, falling, **strangers[1])]
     assert allocator.choose(pair, {}).task == 2  # type: ignore[union-attr]
-    heavy = [dataclasses.replace(pair[0], weight=100.0), pair[1]]
+    heavy = [pair[0]._replace(weight=100.0), pair[1]]
     assert allocator.choose(heavy, {}).task == 1  # type: ignore[union-attr]
     assert set(allocator.explain()) == {"1", "2"}
     assert allocator.choose([task(1, falling), task(2, falling)], {1: 3}).task == 2  # type: ignore[union-attr]

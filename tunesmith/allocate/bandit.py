@@ -7,6 +7,7 @@ families share (FamilySeer, Zhang et al., arXiv 2201.00194, 2022).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,9 +16,10 @@ import numpy as np
 
 from tunesmith.allocate.base import Allocator, Choice, TaskView
 from tunesmith.allocate.firsts import first_gains
-from tunesmith.allocate.jumps import Curves, JumpOptions, belief, families
+from tunesmith.allocate.jumps import Curves, JumpOptions, belief
 from tunesmith.allocate.pairs import awaited, contenders
 from tunesmith.allocate.retries import due, hope
+from tunesmith.allocate.table import Table
 from tunesmith.allocate.warmup import open_tasks, rounds
 from tunesmith.space.base import Bools, Floats
 
@@ -40,6 +42,7 @@ class Arms:
 
     Attributes:
         ids: of the tasks.
+        eligible: which of them may have a round, bool [tasks].
         rated: which of them something can be told of; the terms of the others are 0.
         gain: seconds of the model's latency that a task's next round is expected to save.
         deviation: of the gain, in seconds.
@@ -52,6 +55,7 @@ class Arms:
     """
 
     ids: tuple[int, ...]
+    eligible: Bools
     rated: Bools
     gain: Floats
     deviation: Floats
@@ -79,10 +83,10 @@ class BanditAllocator(Allocator):
 
     def choose(self, tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice | None:
         """See :class:`Allocator`; as long as nothing is known of any task, those come first that may cost most."""
-        eligible = np.array([not task.exhausted for task in tasks])
-        if not eligible.any():
+        if all(task.exhausted for task in tasks):
             return None
         arms = self._arms = self.arms(tasks, in_flight)
+        eligible = arms.eligible
         if not arms.rated[eligible].any():
             fresh = open_tasks([task for task in tasks if not rounds(task, in_flight)])
             if fresh:
@@ -95,30 +99,30 @@ class BanditAllocator(Allocator):
         again = int(np.where(eligible, arms.hope, 0.0).argmax())
         if arms.hope[again] > max(score[best], 0.0) and eligible[again] and not arms.unknown[best]:
             best = again
-        scores = {task: value for task, value, open_ in zip(arms.ids, score.tolist(), eligible, strict=True) if open_}
+        there = eligible.tolist()
+        scores = dict(itertools.compress(zip(arms.ids, score.tolist(), strict=True), there))
         return Choice(arms.ids[best], scores, self._reason(arms, best), float(arms.gain[best]))
 
     def arms(self, tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Arms:
         """The terms of every task, exhausted ones included: their families learn from them."""
-        curves = Curves.of([task.history for task in tasks])
-        ids = tuple(task.id for task in tasks)
-        flying = np.array([in_flight.get(task, 0) for task in ids])
-        flops = np.array([task.flops for task in tasks])
-        mean, deviation = belief(curves, families(tasks), self.options.jumps, flops).saved(curves.rounds, flying)
-        known, weight = np.isfinite(curves.last), np.array([task.weight for task in tasks])
-        latency, other = np.where(known, curves.last, 0.0), contenders(tasks, curves.last)
-        gain = weight * np.maximum(latency * mean - np.maximum(latency - other, 0.0), 0.0)
-        waits = awaited(tasks, in_flight)
-        for at, value in first_gains(tasks, curves.last, other).items():
-            known[at], gain[at] = not flying[at] and not waits[at], value
+        table = Table.of(tasks)
+        curves = Curves.of(table.histories)
+        flying = np.array([in_flight.get(task, 0) for task in table.ids], dtype=np.int64)
+        mean, deviation = belief(curves, table.family, self.options.jumps, table.flops).saved(curves.rounds, flying)
+        known, other = np.isfinite(curves.last), contenders(tasks, curves.last)
+        latency = np.where(known, curves.last, 0.0)
+        gain = table.weight * np.maximum(latency * mean - np.maximum(latency - other, 0.0), 0.0)
+        waits, rated = awaited(tasks, in_flight), known.copy()
+        first, value = first_gains(table, curves.last, other)
+        rated[first], gain[first] = (flying[first] == 0) & ~waits[first], value
         tried = np.maximum(curves.rounds + flying, 1)
         wide = self.options.exploration * np.sqrt(2.0 * np.log(tried.sum()) / tried)
-        deviation = weight * latency * deviation
-        had = np.array([len(task.history) for task in tasks], dtype=np.float64)
-        unknown = (had + flying == 0) & ~np.isfinite(other) & ~waits
-        lacking, seconds = ~np.isfinite(curves.last) & ~np.isfinite(other), _seconds(tasks)
-        return Arms(ids, known, gain, deviation, deviation * wide, seconds, had + flying, unknown,
-                    hope(tasks, due(had, flying, lacking)) / seconds)
+        deviation = table.weight * latency * deviation
+        had = np.array(list(map(len, table.histories)), dtype=np.float64)
+        lacking = ~known & ~np.isfinite(other)
+        unknown = (had + flying == 0) & lacking & ~waits
+        return Arms(table.ids, ~table.exhausted, rated, gain, deviation, deviation * wide, table.seconds, had + flying,
+                    unknown, hope(table, due(had, flying.astype(np.float64), lacking)) / table.seconds)
 
     @staticmethod
     def _reason(arms: Arms, best: int) -> str:
@@ -135,10 +139,3 @@ class BanditAllocator(Allocator):
         arms, names = self._arms, ("gain", "deviation", "bonus", "seconds")
         return {str(arms.ids[i]): {name: float(getattr(arms, name)[i]) for name in names}
                 for i in np.flatnonzero(arms.rated)}
-
-
-def _seconds(tasks: Sequence[TaskView]) -> Floats:
-    """Of each task's next round, the mean of the others' where its own is unknown, float64 [tasks]."""
-    known = [task.seconds for task in tasks if task.seconds]
-    usual = sum(known) / len(known) if known else 1.0
-    return np.array([task.seconds or usual for task in tasks])

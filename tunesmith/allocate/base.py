@@ -5,12 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 
-@dataclass(frozen=True)
-class TaskView:
-    """What an allocator may know about a task.
+class TaskView(NamedTuple):
+    """What an allocator may know about a task. A tuple, because a decision may be about thousands of them.
 
     Attributes:
         id: stable id within the job.

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunesmith.allocate.base import TaskView
-from tunesmith.allocate.jumps import Belief, Curves, JumpOptions, belief, families
+from tunesmith.allocate.jumps import Belief, Curves, JumpOptions, belief
+from tunesmith.allocate.table import Table
 from tunesmith.space.base import Floats, Ints
 
 LEVEL = 0.9
@@ -45,15 +46,14 @@ def forecast(tasks: Sequence[TaskView], rounds: int, options: JumpOptions = OPTI
     Returns:
         None while a task that may still be tuned has no valid latency.
     """
-    curves = Curves.of([task.history for task in tasks])
-    untuned = np.array([np.inf if task.untuned is None else task.untuned for task in tasks])
-    latency = np.minimum(curves.last, untuned)
+    table = Table.of(tasks)
+    curves = Curves.of(table.histories)
+    latency = np.minimum(curves.last, table.untuned)
     if not len(tasks) or not np.isfinite(latency).all():
         return None
-    believed = belief(curves, families(tasks), options)
-    worth = latency * np.array([task.weight for task in tasks])
-    open_ = np.array([not task.exhausted for task in tasks])
-    more = _shares(believed, curves.rounds, worth * open_, rounds)
+    believed = belief(curves, table.family, options)
+    worth = latency * table.weight
+    more = _shares(believed, curves.rounds, worth * ~table.exhausted, rounds)
     left = _draws(believed, curves.rounds, more) @ worth
     low, high = np.quantile(left, ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
     return Forecast(float(worth.sum()), float(left.mean()), float(low), float(high))

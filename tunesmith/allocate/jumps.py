@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tunesmith.allocate.base import TaskView
 from tunesmith.space.base import Floats, Ints
 
 
@@ -78,10 +77,16 @@ class Belief:
             done: finished rounds, int64 [tasks].
             flying: rounds under way, whose savings are expected to have come by then, int64 [tasks].
         """
-        mean = self.left(done, flying) - self.left(done, flying + 1)
         one = np.ones_like(done)
         first, second = (self.left(done + flying, one, power) for power in (1.0, 2.0))
+        mean, busy = 1.0 - first, np.flatnonzero(flying)
+        some, had, under_way = self.of(busy), done[busy], flying[busy]
+        mean[busy] = some.left(had, under_way) - some.left(had, under_way + 1)
         return mean, np.sqrt(np.maximum(second - first**2, 0.0))
+
+    def of(self, tasks: Ints) -> Belief:
+        """About some of the tasks, by their numbers."""
+        return Belief(self.shape[tasks], self.rate[tasks], self.weight[tasks], self.options)
 
     def to_come(self, done: Ints, more: Ints) -> Floats:
         """Rates of ``more`` rounds after ``done`` ones, summed up: float64 [tasks, fadings]."""
@@ -130,16 +135,12 @@ class Curves:
         last = np.full(n, np.inf)
         last[known] = flat[ends[known] - 1]
         gains = np.where(number > 1, np.maximum(-np.diff(log, prepend=0.0), 0.0), 0.0)
-        gained, late = np.zeros(n), np.zeros(n)
-        np.add.at(gained, task, gains)
-        np.add.at(late, task, gains * np.log(number / 2.0))
-        return cls(rounds, last, gained, late)
+        return cls(rounds, last, _sums(task, gains, n), _sums(task, gains * np.log(number / 2.0), n))
 
 
-def families(tasks: Sequence[TaskView]) -> Ints:
-    """Number of each task's family, int64 [tasks]."""
-    names = dict[str, int]()
-    return np.array([names.setdefault(task.family, len(names)) for task in tasks], dtype=np.int64)
+def _sums(task: Ints, values: Floats, tasks: int) -> Floats:
+    """Sums of what belongs to each task, float64 [tasks]."""
+    return np.bincount(task, weights=values, minlength=tasks).astype(np.float64)
 
 
 def behind(latency: Floats, flops: Floats, relatives: Ints, quantile: float) -> Floats:
@@ -157,11 +158,25 @@ def behind(latency: Floats, flops: Floats, relatives: Ints, quantile: float) -> 
     speed = np.full(len(latency), -np.inf)
     speed[known] = np.log(flops[known]) - np.log(latency[known])
     out = np.zeros(len(latency))
-    order = np.argsort(relatives, kind="stable")
-    for group in np.split(order, np.flatnonzero(np.diff(relatives[order])) + 1):
-        there = group[known[group]]
-        if len(there) > 1:
-            out[there] = np.maximum(np.quantile(speed[there], quantile) - speed[there], 0.0)
+    if known.any():
+        out[known] = np.maximum(quantiles(speed[known], relatives[known], quantile) - speed[known], 0.0)
+    return out
+
+
+def quantiles(values: Floats, groups: Ints, quantile: float) -> Floats:
+    """The quantile of each value's group, as ``np.quantile`` has it, float64 [values].
+
+    Args:
+        values: float64 [values], one at least.
+        groups: number of each value's group, int64 [values].
+    """
+    order = np.lexsort((values, groups))
+    sorted_, size = values[order], np.bincount(groups)
+    at = np.cumsum(size) - size + np.maximum(size - 1, 0) * quantile
+    low = np.minimum(at.astype(np.int64), len(values) - 1)
+    part, high = at - low, np.minimum(low + 1, len(values) - 1)
+    # The value above may be another group's: then it has no part.
+    out: Floats = np.where(part > 0, sorted_[low] + part * (sorted_[high] - sorted_[low]), sorted_[low])[groups]
     return out
 
 

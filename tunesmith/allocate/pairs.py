@@ -34,11 +34,11 @@ def awaited(tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Bools:
     Args:
         in_flight: rounds under way by task id.
     """
-    first = [not task.history and in_flight.get(task.id, 0) > 0 for task in tasks]
     out = np.zeros(len(tasks), dtype=np.bool_)
     for group in _places(tasks):
+        first = [at for at in group if not tasks[at].history and in_flight.get(tasks[at].id, 0) > 0]
         for at in group:
-            out[at] = any(first[one] for one in group if one != at)
+            out[at] = any(one != at for one in first)
     return out
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
 import numpy as np
 
-from tunesmith.allocate.base import TaskView
+from tunesmith.allocate.table import Table
 from tunesmith.space.base import Bools, Floats
 
 MOST = 60.0
@@ -31,13 +28,9 @@ def due(had: Floats, flying: Floats, lacking: Bools) -> Bools:
     return found
 
 
-def hope(tasks: Sequence[TaskView], which: Bools) -> Floats:
+def hope(tasks: Table, which: Bools) -> Floats:
     """Seconds of the model's latency that tasks may save at most, float64 [tasks]: all of their default schedules'.
 
     Infinite where that is not known, 0 for all but ``which``.
     """
-    found = np.zeros(len(tasks))
-    for at in np.flatnonzero(which).tolist():
-        untuned = tasks[at].untuned
-        found[at] = math.inf if untuned is None else tasks[at].weight * untuned
-    return found
+    return np.where(which, tasks.weight * tasks.untuned, 0.0)

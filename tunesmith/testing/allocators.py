@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Callable
@@ -71,7 +70,7 @@ class AllocatorConformance:
 
     def test_every_task_gets_a_first_round(self) -> None:
         """With all rounds in flight, no task is chosen twice before each was chosen once."""
-        tasks = [dataclasses.replace(t, exhausted=False, history=()) for t in
+        tasks = [t._replace(exhausted=False, history=()) for t in
                  random_tasks(np.random.default_rng(3), 9)]
         allocator, flying = self.make(), dict.fromkeys((t.id for t in tasks), 0)
         for _ in tasks:
@@ -88,6 +87,6 @@ class AllocatorConformance:
             choice = allocator.choose(tasks, {})
             assert choice is not None
             counts[choice.task] += 1
-            tasks = [dataclasses.replace(t, history=(*t.history, 0.5 / (1 + len(t.history))))
+            tasks = [t._replace(history=(*t.history, 0.5 / (1 + len(t.history))))
                      if t.id == choice.task else t for t in tasks]
         assert min(counts.values()) >= 5

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from services.coordinator.scheduling.snapshot import JobSnapshot
+from services.coordinator.scheduling.snapshot import ROUND_SIZE, JobSnapshot
 
-ROUND_SIZE = 16
 FIRST_ROUND_SIZE = 4
 """Of a task, where the allocator wants them small and trials are not few, while others wait for theirs: these still run
 their default schedules, and what is constructed first is mostly near the best."""
@@ -94,7 +93,7 @@ def round_size(
     if seconds is not None:
         rest = int(seconds * pace(job)) - job.trials_in_flight
         size = max(min(size, rest), ROUND_SIZE)
-        if small and second and rest < ROUND_SIZE * sum(task.tunable for task in job.tasks):
+        if small and second and rest < ROUND_SIZE * job.tunable:
             size = FIRST_ROUND_SIZE
     if first and not sparing(job):
         usual = (FIRST_ROUND_SIZE if unseen > 1 else ONLY_ROUND_SIZE) if small else size
@@ -117,8 +116,7 @@ def sparing(job: JobSnapshot) -> bool:
 def _roomy(job: JobSnapshot) -> bool:
     """True where each task gets ``ROUNDS_PER_TASK`` large rounds."""
     expected = _expected_trials(job)
-    tunable = sum(task.tunable for task in job.tasks) or 1
-    return expected is not None and expected >= ROUNDS_PER_TASK * LARGE_ROUND_SIZE * tunable
+    return expected is not None and expected >= ROUNDS_PER_TASK * LARGE_ROUND_SIZE * (job.tunable or 1)
 
 
 def _expected_trials(job: JobSnapshot) -> float | None:

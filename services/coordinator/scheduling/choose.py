@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from operator import itemgetter
 from types import MappingProxyType
 
 from services.coordinator.scheduling import budget
@@ -25,13 +25,13 @@ STORED_SCORES = 256
 """Of a decision, the largest: a round of a job with thousands of tasks would be a large row else."""
 
 
-def open_tasks(job: JobSnapshot) -> list[TaskSnapshot]:
+def open_tasks(job: JobSnapshot) -> Iterator[TaskSnapshot]:
     """The tasks that may get another round, now or later."""
-    lost = outrun(job.tasks)
-    return [task for task in job.tasks if task.tunable and not task.exhausted and task.id not in lost]
+    lost = outrun(job)
+    return (task for task in job.tasks if task.tunable and not task.exhausted and task.id not in lost)
 
 
-def outrun(tasks: Sequence[TaskSnapshot]) -> set[int]:
+def outrun(job: JobSnapshot) -> set[int]:
     """Tasks that get no more rounds because the other one of their pair, the direct task or its alternative, wins.
 
     The model runs the faster of the two, so a round of the slower one gains nothing unless it overtakes. An allocator,
@@ -40,17 +40,16 @@ def outrun(tasks: Sequence[TaskSnapshot]) -> set[int]:
     stops, and after ``LAST_ROUNDS`` of both whichever is slower, by when a round improves either by a few per cent at
     most. What is left over goes to the rest of the model. Whoever has nothing left to propose has had its rounds.
     """
-    alternatives = [task for task in tasks if task.alternative_of is not None]
-    if not alternatives:
+    if not job.alternatives:
         return set()
-    known: dict[int | None, TaskSnapshot] = {task.id: task for task in tasks}
-    pairs = [(task, known[task.alternative_of]) for task in alternatives if task.alternative_of in known]
+    known: dict[int | None, TaskSnapshot] = {task.id: task for task in job.tasks}
+    pairs = [(task, known[task.alternative_of]) for task in job.alternatives if task.alternative_of in known]
     return {slow.id for a, b in pairs for slow, fast in ((a, b), (b, a)) if _outrun(slow, fast)}
 
 
-def _yielding(tasks: Sequence[TaskSnapshot]) -> set[int | None]:
+def _yielding(job: JobSnapshot) -> set[int | None]:
     """Direct tasks that let their alternatives go first: these are offered where they do less work, and mostly win."""
-    return {task.alternative_of for task in tasks if task.tunable and not task.exhausted and task.fresh}
+    return {task.alternative_of for task in job.alternatives if task.tunable and not task.exhausted and task.fresh}
 
 
 def _outrun(slow: TaskSnapshot, fast: TaskSnapshot) -> bool:
@@ -82,21 +81,22 @@ def next_round(
         common: rounds under way by what jobs tune in common, this job's among them.
     """
     most = max(slots, 1) + (0 if budget.sparing(job) else 1)
-    full = {task.id for task in job.tasks if task.proposing or task.in_flight >= most}
-    free = {task.id for task in open_tasks(job)} - full - _yielding(job.tasks)
+    yielding = _yielding(job)
+    free = {task.id for task in open_tasks(job)
+            if not task.proposing and task.in_flight < most and task.id not in yielding}
     allocator = make_allocator(job.allocator, job.seed)
     choice = _allocate(allocator, job, free, common) if free else None
     if choice is None:
         return None
     task = next(task for task in job.tasks if task.id == choice.task)
-    unseen = sum(1 for task in job.tasks if task.tunable and task.fresh)
-    tuned = any(other.alternative_of == task.id and other.best is not None for other in job.tasks)
+    unseen = sum(1 for other in job.tasks if other.tunable and other.fresh) if task.fresh else 0
+    tuned = any(other.alternative_of == task.id and other.best is not None for other in job.alternatives)
     second = len(task.history) + task.in_flight == 1
     size = budget.round_size(job, first=task.fresh, unseen=unseen, glance=tuned, second=second,
                              small=allocator.small_first_rounds)
     if size < 1:
         return None
-    best = heapq.nlargest(STORED_SCORES, choice.scores.items(), key=lambda item: item[1])
+    best = sorted(choice.scores.items(), key=itemgetter(1), reverse=True)[:STORED_SCORES]
     scores = {str(key): _plain(score) for key, score in best}
     action = OpenRound(
         job=job.id, task=task.id, number=job.next_number, size=size, baseline=task.rounds == 0,
@@ -119,18 +119,11 @@ def _with_open(job: JobSnapshot, chosen: TaskSnapshot, size: int) -> JobSnapshot
 def _allocate(
     allocator: Allocator, job: JobSnapshot, free: set[int], common: Mapping[tuple[str, str], int]
 ) -> Choice | None:
-    under_way = {task.id: common.get(task.shared, task.in_flight) if task.shared else task.in_flight
-                 for task in job.tasks}
-    return allocator.choose(views(job, free), {task: rounds for task, rounds in under_way.items() if rounds})
+    under_way = {task.id: rounds for task in job.tasks
+                 if (rounds := common.get(task.shared, task.in_flight) if task.shared else task.in_flight)}
+    return allocator.choose(views(job, free), under_way)
 
 
 def views(job: JobSnapshot, free: Collection[int]) -> list[TaskView]:
     """The tasks as allocators see them; those that are not ``free`` to have a round count as exhausted."""
-    return [
-        TaskView(
-            id=task.id, weight=task.weight, flops=task.flops, family=task.family, untuned=task.untuned,
-            history=task.curve, trials=task.trials, exhausted=task.id not in free,
-            seconds=budget.ROUND_SIZE * task.seconds if task.seconds else None, alternative_of=task.alternative_of,
-        )
-        for task in job.tasks
-    ]  # fmt: skip
+    return [task.view(task.id in free) for task in job.tasks]

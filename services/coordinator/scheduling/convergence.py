@@ -6,7 +6,8 @@ import numpy as np
 
 from services.coordinator.scheduling.choose import open_tasks, views
 from services.coordinator.scheduling.snapshot import JobSnapshot
-from tunesmith.allocate.jumps import Curves, belief, families
+from tunesmith.allocate.jumps import Curves, belief
+from tunesmith.allocate.table import Table
 from tunesmith.alternatives import TaskLatency, in_use
 
 CONVERGED_GAIN = 0.01
@@ -32,11 +33,10 @@ def converged(job: JobSnapshot) -> bool:
     }  # fmt: skip
     used = in_use(latencies)
     total = sum(latencies[task].weight * (latencies[task].current or 0.0) for task in used)
-    tasks = [view for view in views(job, open_) if view.id in used]
-    curves = Curves.of([task.history for task in tasks])
-    flops = np.array([task.flops for task in tasks])
-    share, _ = belief(curves, families(tasks), flops=flops).saved(curves.rounds, np.zeros_like(curves.rounds))
-    gains = [float(part) * task.weight * task.history[-1] for part, task in zip(share, tasks, strict=True)
-             if not task.exhausted and np.isfinite(task.history[-1])]  # fmt: skip
+    table = Table.of([view for view in views(job, open_) if view.id in used])
+    curves = Curves.of(table.histories)
+    share, _ = belief(curves, table.family, flops=table.flops).saved(curves.rounds, np.zeros_like(curves.rounds))
+    counts = ~table.exhausted & np.isfinite(curves.last)
+    gains = share[counts] * table.weight[counts] * curves.last[counts]
     window = max(LEAST_ROUNDS, ROUNDS_PER_TASK * len(latencies))
-    return total > 0 and window * max(gains, default=0.0) < CONVERGED_GAIN * total
+    return total > 0 and window * float(gains.max(initial=0.0)) < CONVERGED_GAIN * total

@@ -114,7 +114,7 @@ def _stop_reason(job: JobSnapshot) -> str | None:
         return "seconds"
     if budget.trials_left(job) == 0:
         return "trials"
-    if not open_tasks(job):
+    if next(open_tasks(job), None) is None:
         return "exhausted"
     if job.stop_when_converged and converged(job):
         return "converged"

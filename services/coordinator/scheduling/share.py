@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from services.coordinator.scheduling.budget import ROUND_SIZE
-from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot, TaskSnapshot
+from services.coordinator.scheduling.snapshot import ROUND_SIZE, JobSnapshot, Snapshot, TaskSnapshot
 
 
 @dataclass(frozen=True)
@@ -47,9 +46,10 @@ class Pace:
         trials, spent = 0, 0.0
         for job in jobs:
             for task in job.tasks:
-                if task.seconds:
-                    trials += task.trials
-                    spent += task.trials * task.seconds
+                if seconds := task.seconds:
+                    count = task.trials
+                    trials += count
+                    spent += count * seconds
         usual = spent / trials if trials else 1.0
         rounds, flying = (sum(getattr(job, name) for job in jobs) for name in ("rounds_in_flight", "trials_in_flight"))
         queue = max(0.0, limits.rounds(slots) / slots - 1.0) if slots else 0.0
@@ -92,13 +92,14 @@ class Load:
             pace = load.paces[job.device_class]
             size = job.trials_in_flight / (job.rounds_in_flight or 1) or pace.size
             for task in job.flying:
-                load._count(job, task, task.in_flight, size)
+                load._count(job, task.in_flight, task.in_flight * pace.weight(task, size))
             load.newest[_user(job)] = max(load.newest.get(_user(job), 0), job.last_round)
         return load
 
     def opened(self, job: JobSnapshot, task_id: int, size: int) -> None:
         """One more round, of ``size`` candidates, for a task of ``job``."""
-        self._count(job, next(task for task in job.tasks if task.id == task_id), 1, size)
+        task = next(task for task in job.tasks if task.id == task_id)
+        self._count(job, 1, self.paces[job.device_class].weight(task, size))
         self.turns[_user(job)] = self.turns[(job.id,)] = 1 + max(self.turns.values(), default=0)
 
     def urgency(self, job: JobSnapshot) -> tuple[Any, ...]:
@@ -110,8 +111,7 @@ class Load:
         return (self.users[user], self.turns.get(user, 0), self.newest.get(user, 0), share, -job.priority,
                 self.turns.get((job.id,), 0), job.last_round, job.id)
 
-    def _count(self, job: JobSnapshot, task: TaskSnapshot, rounds: int, size: float) -> None:
-        weight = rounds * self.paces[job.device_class].weight(task, size)
+    def _count(self, job: JobSnapshot, rounds: int, weight: float) -> None:
         self.rounds[job.device_class] += rounds
         self.users[_user(job)] += weight
         self.jobs[job.id] += weight

@@ -7,10 +7,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from tunesmith.allocate.base import TaskView
 from tunesmith.states import JobState, ModelState, WorkState
 
+ROUND_SIZE = 16
+"""Candidates of a usual round."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, slots=True)
 class TaskSnapshot:
     """A task of a job.
 
@@ -49,12 +53,20 @@ class TaskSnapshot:
     @property
     def fresh(self) -> bool:
         """True for one that is still to be tried for the first time, by whichever job."""
-        return not self.rounds and not self.curve
+        return not (self.rounds or self.history) and self.known is None and self.adopted is None
 
     @property
     def curve(self) -> tuple[float, ...]:
         """See :func:`learning_curve`."""
         return learning_curve(self.history, self.known, self.adopted)
+
+    def view(self, free: bool) -> TaskView:
+        """The task as allocators see it; one that is not ``free`` to have a round counts as exhausted."""
+        seconds = ROUND_SIZE * self.seconds if self.seconds else None
+        curve = self.history if self.known is None and self.adopted is None else self.curve
+        # By position, and without a call that is not needed: a plan makes thousands.
+        return TaskView(self.id, self.weight, self.flops, self.family, self.untuned, curve, self.trials, seconds,
+                        not free, self.alternative_of)
 
 
 def learning_curve(history: tuple[float, ...], known: float | None, best: float | None) -> tuple[float, ...]:
@@ -125,11 +137,21 @@ class JobSnapshot:
         return sum(task.trials for task in self.tasks)
 
     @cached_property
+    def alternatives(self) -> tuple[TaskSnapshot, ...]:
+        """The tasks that may stand in for a direct one."""
+        return tuple(task for task in self.tasks if task.alternative_of is not None)
+
+    @cached_property
+    def tunable(self) -> int:
+        """Tasks that there is anything to tune of."""
+        return sum(task.tunable for task in self.tasks)
+
+    @cached_property
     def flying(self) -> tuple[TaskSnapshot, ...]:
         """The tasks with rounds under way."""
         return tuple(task for task in self.tasks if task.in_flight)
 
-    @property
+    @cached_property
     def rounds_in_flight(self) -> int:
         """Rounds under way."""
         return sum(task.in_flight for task in self.flying)
