@@ -7,6 +7,7 @@ gets SQLITE_BUSY at once, whatever the busy timeout; plain ``BEGIN`` for readers
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -57,7 +58,7 @@ def _configure_sqlite(engine: Engine, foreign_keys: bool) -> None:
     def connect(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # the driver must not begin transactions of its own
         connection.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT * 1000)}")
-        connection.execute("PRAGMA journal_mode = WAL")
+        _use_wal(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
 
@@ -66,6 +67,26 @@ def _configure_sqlite(engine: Engine, foreign_keys: bool) -> None:
         read_only = bool(connection.get_execution_options().get(READ_ONLY))
         connection.exec_driver_sql(f"PRAGMA query_only = {'ON' if read_only else 'OFF'}")
         connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+
+def _use_wal(connection: Any) -> None:
+    """Switch to WAL, which the file remembers.
+
+    A new file is switched under an exclusive lock, and there SQLite does not wait for the busy timeout: whoever opens
+    the file beside another is told at once that it is locked.
+
+    Raises:
+        sqlite3.OperationalError: the file was locked for ``BUSY_TIMEOUT`` seconds, or cannot be written.
+    """
+    deadline = time.monotonic() + BUSY_TIMEOUT
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def session_factory(engine: Engine, *, read_only: bool = False) -> Sessions:

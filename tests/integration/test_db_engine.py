@@ -59,6 +59,21 @@ def test_several_processes_migrate_at_once(tmp_path: Path) -> None:
     engine.dispose()
 
 
+def test_a_new_file_is_opened_by_many_at_once(tmp_path: Path) -> None:
+    """The switch to WAL is refused at once while another makes it, whatever the busy timeout."""
+    for number in range(50):
+        url = f"sqlite:///{tmp_path / f'{number}.db'}"
+
+        def opened(_: int, url: str = url) -> str:
+            engine = create_engine(url)
+            with engine.begin() as connection:
+                mode = connection.exec_driver_sql("PRAGMA journal_mode").scalar()
+            engine.dispose()
+            return str(mode)
+
+        assert at_once(8, opened) == ["wal"] * 8
+
+
 def test_sqlite_is_configured(sqlite_url: str) -> None:
     engine = create_engine(sqlite_url)
     with engine.connect() as connection:

@@ -1,4 +1,9 @@
-"""Operators on quantised tensors: what onnxruntime computes, but for a step where a rounding falls the other way."""
+"""Operators on quantised tensors: what onnxruntime computes, but for a step where a rounding falls the other way.
+
+The int8 weights are of seven bits (``w``, ``v``, ``m``, ``t``). On an x64 processor without VNNI onnxruntime adds two
+products of uint8 and int8 in 16 bits, which saturate from 2 * 255 * 65 on: there it is onnxruntime that is wrong about
+weights of eight bits, so those are compared with numpy.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +31,14 @@ RNG = np.random.default_rng(0)
 CONSTANTS: dict[str, Array] = {
     "xs": np.array(0.02, np.float32), "xz": np.array(120, np.uint8), "ys": np.array(STEP, np.float32),
     "yz": np.array(100, np.uint8), "zs": np.array(1 / 256, np.float32), "zz": np.array(0, np.uint8),
-    "w": RNG.integers(-127, 128, (6, 4, 3, 3)).astype(np.int8), "ws": np.array(0.003, np.float32),
+    "w": RNG.integers(-64, 65, (6, 4, 3, 3)).astype(np.int8), "ws": np.array(0.006, np.float32),
     "wv": np.array([0.003], np.float32), "xr": np.array([120, 7, 255], np.uint8),
-    "wz": np.array(0, np.int8), "wc": RNG.uniform(0.001, 0.004, 6).astype(np.float32), "wo": np.zeros(6, np.int8),
+    "wz": np.array(0, np.int8), "wc": RNG.uniform(0.002, 0.008, 6).astype(np.float32), "wo": np.zeros(6, np.int8),
     "b": RNG.integers(-9000, 9000, 6).astype(np.int32),
     "u": RNG.integers(0, 256, (16, 4, 3, 3)).astype(np.uint8), "uz": np.array(131, np.uint8),
-    "v": RNG.integers(-127, 128, (16, 16, 3, 3)).astype(np.int8),
-    "m": RNG.integers(-127, 128, (11, 6)).astype(np.int8), "t": RNG.integers(-127, 128, (6, 11)).astype(np.int8),
+    "v": RNG.integers(-64, 65, (16, 16, 3, 3)).astype(np.int8),
+    "m": RNG.integers(-64, 65, (11, 6)).astype(np.int8), "t": RNG.integers(-64, 65, (6, 11)).astype(np.int8),
+    "all": RNG.integers(-128, 128, (11, 6)).astype(np.int8),
     "k": RNG.integers(0, 256, MAPS).astype(np.uint8), "f": RNG.standard_normal(6).astype(np.float32),
 }  # fmt: skip
 OWN = "com.microsoft"
@@ -115,6 +121,17 @@ def test_products_of_whole_numbers(
     agree(quantised(tmp_path / "m.onnx", [node], shape, CAST), shape, BLOCKED, 0.0)
 
 
+@pytest.mark.parametrize("preparation", [PLAIN, BLOCKED], ids=["plain", "blocked"])
+def test_products_of_eight_bits_are_exact(tmp_path: Path, preparation: Preparation) -> None:
+    node = helper.make_node("MatMulInteger", ["q", "all", "xz", "wz"], ["r"])
+    path = quantised(tmp_path / "m.onnx", [node], ROWS, CAST)
+    x = np.full(ROWS, 10, np.float32)  # beyond the range of q: 255 in the first row, 0 in the last
+    x[1:] *= np.array([[1 / 7], [-1]], np.float32)
+    (ours,) = run(prepare.prepare(importing.import_model(path, "onnx"), preparation), x)
+    q = np.clip(np.rint(x / CONSTANTS["xs"]) + 120, 0, 255).astype(np.int32)
+    np.testing.assert_array_equal(ours, (q - 120) @ CONSTANTS["all"].astype(np.int32))
+
+
 def test_a_zero_point_for_each_row(tmp_path: Path) -> None:
     node, x = helper.make_node("MatMulInteger", ["q", "m", "xr"], ["r"]), np.zeros(ROWS, np.float32)
     path = quantised(tmp_path / "m.onnx", [node], ROWS, CAST)
@@ -133,7 +150,7 @@ def test_a_tensor_of_zeros_is_quantised(tmp_path: Path) -> None:
 def test_a_quantised_network_stays_in_blocks(tmp_path: Path) -> None:
     """Quantising, a pool of whole numbers and dequantising are no reason to lay a map out anew."""
     nodes = [
-        helper.make_node("QLinearConv", ["q", "xs", "xz", "u", "ws", "uz", "ys", "yz"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("QLinearConv", ["q", "xs", "xz", "u", "wv", "uz", "ys", "yz"], ["a"], pads=[1, 1, 1, 1]),
         helper.make_node("MaxPool", ["a"], ["p"], kernel_shape=[3, 3], strides=[2, 2]),
         helper.make_node("QLinearConv", ["p", "ys", "yz", "v", "ws", "wz", "ys", "yz"], ["r"], pads=[1, 1, 1, 1]),
     ]  # fmt: skip
