@@ -152,7 +152,7 @@ def setup(*packages: str) -> dict[str, str]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     system = platform.freedesktop_os_release().get("PRETTY_NAME", "") if Path("/etc/os-release").exists() else ""
     found = {
-        "CPU": _processor(),
+        "CPU": processor(),
         "cores": str(cores),
         "memory": f"{memory:.0f} GiB",
         "OS": f"{system or platform.system()}, kernel {platform.release()}",
@@ -166,11 +166,13 @@ def setup(*packages: str) -> dict[str, str]:
     return found
 
 
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text("utf-8", errors="replace").splitlines() if info.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
+def processor(info: Path = Path("/proc/cpuinfo")) -> str:
+    """What the processor calls itself, and its model: guests are often told no more than a maker's brand."""
+    first = info.read_text("utf-8", errors="replace").partition("\n\n")[0] if info.exists() else ""
+    fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
+    numbers = [f"{key.removeprefix('cpu ')} {fields[key]}" for key in ("cpu family", "model") if key in fields]
+    name = fields.get("model name", platform.machine())
+    return f"{name} ({', '.join(numbers)})" if numbers else name
 
 
 def _line(cells: tuple[Any, ...]) -> str:

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import builtins
 import csv
+import platform
 import sys
 
 import pytest
 
 from benchmarks import commands
-from benchmarks.report import Report, check, markdown, sections, setup, write
+from benchmarks.report import Report, check, markdown, processor, sections, setup, write
 from tunesmith.cli import main
 from tunesmith.errors import InvalidInput, MissingDependency
 
@@ -134,6 +135,15 @@ def test_the_setup_names_the_machine_and_not_its_owner():
     text = " ".join(found.values())
     assert socket.gethostname() not in text
     assert os.path.expanduser("~") not in text
+
+
+def test_the_processor_is_told_from_others_of_its_brand(tmp_path):
+    info = tmp_path / "cpuinfo"
+    one = "processor\t: 0\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\nflags\t\t: fpu"
+    info.write_text(f"{one}\n\n{one.replace('25', '26')}\n")
+    assert processor(info) == "AMD EPYC (family 25, model 17)"
+    info.write_text("processor\t: 0\nBogoMIPS\t: 50.00\n")  # as on aarch64
+    assert processor(info) == processor(tmp_path / "missing") == platform.machine()
 
 
 def test_help_lists_the_benchmarks(capsys):
