@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -175,6 +176,23 @@ def test_a_window_is_read_across_lines() -> None:
         return float(kernel(shape, running(shape, Marks(), {}, 16), AVX512).loads[0])
 
     assert loads(True) > 1.5 * loads(False)
+
+
+@pytest.mark.parametrize(("columns", "elements"), [(8, 0), (16, 0), (32, 32), (64, 64), (24, 24)])
+def test_a_vector_that_runs_into_the_next_panel_is_fetched_element_by_element(columns: int, elements: int) -> None:
+    block, buffers = product_block(64, 192, 128, (4, columns))
+    panels = Access(2, (Index(((1, 1),), divide=16), Index(((2, 1),)), Index(((1, 1),), modulo=16)))
+    packed = replace(block, reads=(block.reads[0], panels))
+    alike = (*buffers[:2], Buffer("B", (12, 128, 16), F))
+    plain, apart = (
+        kernel(shape, running(shape, None, {}, 16), AVX512) for shape in (shape_of(block, buffers), shape_of(packed, alike)))
+    if elements:
+        assert apart.loads[0] > 4 + 2 * elements
+        assert apart.code[0] > 1.5 * plain.code[0]
+        assert apart.cycles[0] > 1.5 * plain.cycles[0]
+    else:
+        assert apart.loads[0] == plain.loads[0]
+        assert apart.cycles[0] == plain.cycles[0]
 
 
 def test_what_is_refused() -> None:

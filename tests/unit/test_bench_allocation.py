@@ -50,8 +50,8 @@ def test_small_first_rounds_pay_for_each_round() -> None:
     even = replay((FLAT, STEEP), "bandit", 0, equal=True)
     small = replay((FLAT, STEEP), "bandit", 0)
     assert even.seconds[:2].tolist() == [2.0, 4.0]
-    # Four candidates of a sixteenth of a second; the last task's has eight. What a round takes besides is a second.
-    assert small.seconds[:2].tolist() == [1.25, 2.75]
+    # Three candidates of a sixteenth of a second; the last task's has eight. What a round takes besides is a second.
+    assert small.seconds[:2].tolist() == [1.1875, 2.6875]
     assert small.latency[1] == small.first
     rounds = len(small.seconds)
     assert small.seconds[-1] == pytest.approx(rounds * 1.0 + 12 * 1.0), "all candidates, and rounds cut anew"

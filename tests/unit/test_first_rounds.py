@@ -12,7 +12,7 @@ from tunesmith.allocate.bandit import BanditAllocator
 from tunesmith.allocate.base import TaskView
 from tunesmith.allocate.firsts import DOUBT, first_gains
 from tunesmith.allocate.gradient import GradientAllocator
-from tunesmith.allocate.pairs import contenders, expected_improvement
+from tunesmith.allocate.pairs import contenders, expected_improvement, of_place
 from tunesmith.allocate.table import Table
 
 
@@ -37,6 +37,24 @@ def test_whom_a_task_contends_with() -> None:
     assert other.tolist() == [1e-3, 1e-3, math.inf, 2e-3]
 
 
+def test_the_first_program_of_a_place_replaces_the_default_one_whichever_it_is() -> None:
+    tasks, waiting = [DIRECT, view(2, flops=4e8, alternative_of=1), OTHER], np.array([0, 1])
+    gains, nobody = np.array([3.0, 1.0]), np.array([math.inf, math.inf, 1e-2])
+    assert of_place(tasks, waiting, gains, nobody).tolist() == [3.0, 3.0]
+    assert of_place(tasks, waiting, gains[::-1], nobody).tolist() == [3.0, 3.0]
+    known = np.array([math.inf, 2e-3, 1e-2])
+    assert of_place(tasks, waiting[:1], gains[:1], known).tolist() == [3.0]
+    assert of_place([DIRECT, FAST], waiting, gains, known[:2]).tolist() == [3.0, 1.0], "one is known"
+
+
+def test_an_alternative_comes_as_soon_as_its_direct_task_would() -> None:
+    known = view(4, 1e-2, untuned=0.3), view(5, 1e-2, untuned=0.04, flops=4e8, family="winograd")
+    direct, alternative, middle = view(1, exhausted=True), view(2, flops=4e8, family="winograd", alternative_of=1), \
+        view(3, flops=8e8)
+    assert first(direct, alternative, middle, *known) == 2
+    assert first(view(2, flops=4e8, family="winograd"), middle, *known) == 3
+
+
 def worth(*tasks: TaskView) -> dict[int, float]:
     latency = np.array([task.history[-1] if task.history else math.inf for task in tasks])
     at, gain = first_gains(Table.of(tasks), latency, contenders(tasks, latency))
@@ -52,6 +70,8 @@ def test_a_first_round_is_worth_what_those_of_relatives_brought() -> None:
     joins = [view(key, 1e-5 * key, untuned=2e-5 * key, flops=0.0, family="concatenate") for key in (4, 5)]
     assert worth(conv, *joins, view(3, flops=0.0, family="concatenate", weight=2.0))[3] == pytest.approx(9e-5)
     assert worth(conv, *joins, view(3, flops=0.0, family="reshape"))[3] == pytest.approx(4.5e-5), "a quartile of gains"
+    small = view(4, flops=1e7, weight=2.0)
+    assert worth(conv, pool, small, view(3, flops=0.0))[3] == pytest.approx(2e-2 * 0.49), "no more than the small one"
     assert worth(conv, pool) == {}
     assert worth(view(1), view(2)) == {}, "nothing is known of any task"
     assert worth(view(1, 1.0), view(2)) == {1: 0.0}, "nobody gained anything"

@@ -17,7 +17,7 @@ import numpy as np
 from tunesmith.allocate.base import Allocator, Choice, TaskView
 from tunesmith.allocate.firsts import first_gains
 from tunesmith.allocate.jumps import Curves, JumpOptions, belief
-from tunesmith.allocate.pairs import awaited, contenders
+from tunesmith.allocate.pairs import awaited, contenders, of_place
 from tunesmith.allocate.retries import due, hope
 from tunesmith.allocate.table import Table
 from tunesmith.allocate.warmup import open_tasks, rounds
@@ -114,7 +114,8 @@ class BanditAllocator(Allocator):
         gain = table.weight * np.maximum(latency * mean - np.maximum(latency - other, 0.0), 0.0)
         waits, rated = awaited(tasks, in_flight), known.copy()
         first, value = first_gains(table, curves.last, other)
-        rated[first], gain[first] = (flying[first] == 0) & ~waits[first], value
+        rated[first] = (flying[first] == 0) & ~waits[first]
+        gain[first] = of_place(tasks, first, value, curves.last)
         tried = np.maximum(curves.rounds + flying, 1)
         wide = self.options.exploration * np.sqrt(2.0 * np.log(tried.sum()) / tried)
         deviation = table.weight * latency * deviation

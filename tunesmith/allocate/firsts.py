@@ -23,7 +23,7 @@ def first_gains(tasks: Table, latency: Floats, other: Floats) -> tuple[Ints, Flo
     improvement, if its latency is about its operations times what they take its relatives in the median; and no less
     than the least that a first round brought, because without it nobody knows what the model takes untuned. Of a task
     that is not known to have any operations others of its family tell what a first round saves, in the mean; where none
-    of them is known, it is taken to gain little for a first round.
+    of them is known, it is taken to gain little for a first round, also of those that are expected of tasks with operations.
 
     Args:
         latency: present, in seconds, float64 [tasks], infinite without a valid one.
@@ -47,6 +47,7 @@ def first_gains(tasks: Table, latency: Floats, other: Floats) -> tuple[Ints, Flo
     if paced.any():
         takes, each = (pace[family] for pace in _paces(tasks, latency, saved, busy))
         found = np.where(paced, weight * flops * each, found)
+        found = np.where(paced | ~np.isnan(idle), found, np.minimum(found, np.quantile(found[paced], LITTLE)))
     for at in np.flatnonzero(np.isfinite(other[waiting])).tolist():
         best = float(other[waiting[at]])
         expected = float(takes[at] * flops[at]) if paced[at] else best

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tunesmith.allocate.base import TaskView
-from tunesmith.space.base import Bools, Floats
+from tunesmith.space.base import Bools, Floats, Ints
 
 
 def contenders(tasks: Sequence[TaskView], latency: Floats) -> Floats:
@@ -39,6 +39,23 @@ def awaited(tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Bools:
         first = [at for at in group if not tasks[at].history and in_flight.get(tasks[at].id, 0) > 0]
         for at in group:
             out[at] = any(one != at for one in first)
+    return out
+
+
+def of_place(tasks: Sequence[TaskView], waiting: Ints, gains: Floats, latency: Floats) -> Floats:
+    """What first rounds are expected to save, where no program of a place is known as much as the one that saves most:
+    whichever is the first, it replaces the default schedule of the direct one.
+
+    Args:
+        waiting: numbers of the tasks that had no round, int64 [waiting].
+        gains: in seconds, float64 [waiting].
+        latency: see :func:`contenders`.
+    """
+    out, at = gains.copy(), {task: number for number, task in enumerate(waiting.tolist())}
+    for group in _places(tasks):
+        here = [at[task] for task in group if task in at]
+        if here and not np.isfinite(latency[group]).any():
+            out[here] = gains[here].max()
     return out
 
 

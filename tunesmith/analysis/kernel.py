@@ -14,7 +14,7 @@ import numpy as np
 
 from tunesmith.analysis.device import DeviceDescription
 from tunesmith.analysis.nest import Access
-from tunesmith.analysis.running import Running, along
+from tunesmith.analysis.running import Running, along, unbroken
 from tunesmith.analysis.shape import LINE, Shape
 from tunesmith.space.base import Bools, Floats
 
@@ -174,6 +174,8 @@ def _registers(
     elements = shape.footprint(access, ranges).elements
     rows = (shape.along(along(access)), shape.along(along(access, NEAR_STRIDE)), shape.moves(access))
     whole, near, moved = ((run.vector & row).any(axis=0) for row in rows)
+    unbroken_ = unbroken(access, vector.length)
+    whole, near = whole & unbroken_, near & unbroken_
     vectors, moves = elements / vector.length * vector.pieces, elements / vector.length * vector.moves
     if access.indices:  # a scalar lies in one line
         moves = moves + elements * _crossing(shape, access, vector, lanes)

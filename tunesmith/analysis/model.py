@@ -22,8 +22,8 @@ SHARE = 0.75
 """Of a cache that one working set can have; the rest goes to conflicts and to what else is read."""
 OVERLAP = 0.35
 """Part of the shorter times that the longest one does not hide."""
-MOST_INSTRUCTIONS = 6000.0
-"""Of straight code; beyond it compilation takes many seconds."""
+MOST_INSTRUCTIONS = 3000.0
+"""Of straight code; LLVM takes a thousandth of a second for each, or somewhat more."""
 MOST_SPILLED = 1.5
 """Registers that a kernel may want, in registers that there are."""
 

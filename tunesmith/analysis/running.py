@@ -58,6 +58,13 @@ def along(access: Access, most: int = 1) -> set[int]:
     return {axis for axis, stride in access.indices[-1].strides if 1 <= stride <= most} if access.indices else set()
 
 
+def unbroken(access: Access, length: Floats) -> Bools:
+    """Whether a vector of ``length`` elements along the last dimension stays within one panel of a packed buffer, bool
+    [n]; of one that runs into the next panel TVM fetches element by element."""
+    panel = access.indices[-1].modulo if access.indices else 0
+    return np.asarray(panel % length == 0)
+
+
 def _of_kind(shape: Shape, kind: Kind) -> Bools:
     rows = [np.full(shape.n, loop.kind is kind) for loop in shape.block.loops]
     return np.stack(rows) if rows else np.zeros((0, shape.n), dtype=np.bool_)
@@ -96,6 +103,7 @@ def _instructions(shape: Shape, vector: Bools, lanes: int) -> Floats:
     pieces, out = np.ceil(length / lanes), np.ones(shape.n)
     for access in shape.block.reads:
         whole, moved = ((vector & row).any(axis=0) for row in (shape.along(along(access)), shape.moves(access)))
+        whole = whole & unbroken(access, length)
         out = out + np.where(whole, pieces, np.where(moved, 2.0 * length, 1.0))
     return np.asarray(out + pieces * shape.block.operations)
 

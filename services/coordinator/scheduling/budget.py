@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from services.coordinator.scheduling.snapshot import ROUND_SIZE, JobSnapshot
 
-FIRST_ROUND_SIZE = 4
+FIRST_ROUND_SIZE = 3
 """Of a task, where the allocator wants them small and trials are not few, while others wait for theirs: these still run
 their default schedules, and what is constructed first is mostly near the best."""
 ONLY_ROUND_SIZE = 8
