@@ -223,6 +223,20 @@ def test_training_follows_the_records() -> None:
     assert act.StartTraining("a") not in plan(snap(job(training=TrainingSnapshot(records=99))))
 
 
+def test_no_model_is_fitted_while_nothing_but_first_batches_is_proposed() -> None:
+    def trains(waiting: int, rounds: int = 1, **values: bool) -> bool:
+        had = task(1, rounds=rounds, history=(1.0,) * rounds)
+        tasks = (had, *(task(key + 2, **values) for key in range(waiting)))
+        learned = replace(job(tasks=0, cost_model="xgboost", training=TrainingSnapshot(records=64)), tasks=tasks)
+        return act.StartTraining("a") in plan(snap(learned))
+
+    assert not trains(4)
+    assert trains(3), "it is there for second rounds"
+    assert trains(4, rounds=2), "the allocator does not wait for first ones"
+    assert trains(4, tunable=False)
+    assert trains(4, exhausted=True)
+
+
 def test_the_first_cost_model_is_waited_for_while_the_device_is_busy() -> None:
     def rounds(in_flight: int, slots: int = 1, **values: int | bool) -> list[act.OpenRound]:
         alone = task(1, rounds=4, history=(1.0,) * 2, in_flight=in_flight)

@@ -254,3 +254,14 @@ def test_a_long_kernel_runs_once_for_each_sample_and_once_before() -> None:
     assert len(outcome.samples) in (3, 4)
     assert world.now == pytest.approx(0.25 * (1 + len(outcome.samples)))
     assert outcome.device_seconds == pytest.approx(world.now)
+
+
+def test_a_default_schedule_of_some_hundredths_of_a_second_needs_no_run_to_warm_up() -> None:
+    def runs(default: bool) -> tuple[int, int]:
+        world = World()
+        limits = FULL.model_copy(update={"max_measure_seconds": 0.3 if default else 0.1})
+        (found,) = run([entry(world, "a", 0.04, limits, default=default)])
+        return round(world.now / 0.04), len(outcome(found).samples)
+
+    assert runs(default=True) == (3, 2)
+    assert runs(default=False) == (5, 2)

@@ -31,6 +31,8 @@ CHEAP_SECONDS = 0.005
 take a hundred times as long when it runs first."""
 LONG_SECONDS = 0.1
 """A run this long needs none before it to warm up: filling the caches is less than a hundredth of it."""
+LONG_DEFAULT_SECONDS = 0.03
+"""The same for a default schedule, of which nobody asks for more than a few per cent."""
 ABORT_SECONDS = 0.5
 """No first run is cut off earlier."""
 DEFAULT_SHARE = 1 / 3
@@ -133,6 +135,11 @@ class Entry:
         return max(1, math.ceil(self.request.limits.min_repeat_seconds / max(self.first, 1e-9)))
 
     @property
+    def long(self) -> float:
+        """Seconds of a run from which on it needs none before it."""
+        return LONG_DEFAULT_SECONDS if self.request.default else LONG_SECONDS
+
+    @property
     def allowance(self) -> float:
         """Seconds of kernel time that it may use."""
         return self.request.limits.max_measure_seconds * (DEFAULT_SHARE if self.request.default else 1.0)
@@ -182,7 +189,7 @@ class Race:
         self._timed(with_limit)
         first = entry.kernel.single()
         judged = racing and first >= CHEAP_SECONDS and clearly_slower(first, self._pace, COLD * limits.cutoff)
-        if not judged and first < min(LONG_SECONDS, entry.allowance):
+        if not judged and first < min(entry.long, entry.allowance):
             number = max(1, math.ceil(SHORT_SECONDS / max(first, 1e-8)))
             self._timed(limits.run_timeout)
             first = entry.kernel.samples(number, 1)[0] if number > 1 else min(first, entry.kernel.single())
@@ -212,7 +219,7 @@ class Race:
         limits, started = entry.request.limits, time.perf_counter()
         left = min(limits.repeats, entry.affordable) - len(entry.samples)
         self._timed(limits.run_timeout)
-        if entry.first >= LONG_SECONDS:
+        if entry.first >= entry.long:
             entry.samples.append(entry.kernel.single())
         else:
             entry.samples += entry.kernel.samples(entry.number, min(left, 2 if entry.number == 1 else 1))

@@ -19,6 +19,8 @@ FIRST_TRAINING_RECORDS = 8
 MIN_TRAINING_RECORDS = 12
 """New ones for every further model."""
 TRAINING_GROWTH = 0.2
+LAST_FIRST_ROUNDS = 3
+"""Tasks that wait for their first round by when the first cost model is fitted: it is there for second rounds."""
 MAX_TRAINING_FAILURES = 3
 
 
@@ -127,8 +129,16 @@ def _train(job: JobSnapshot) -> Iterator[act.Action]:
         return
     fresh = training.records - training.trained_on
     least = MIN_TRAINING_RECORDS if training.trained_on else FIRST_TRAINING_RECORDS
-    if fresh >= max(least, TRAINING_GROWTH * training.trained_on):
+    if fresh >= max(least, TRAINING_GROWTH * training.trained_on) and not _first_pass(job):
         yield act.StartTraining(job.id)
+
+
+def _first_pass(job: JobSnapshot) -> bool:
+    """True while nothing but first batches is proposed, and for a while to come. These are constructed without a cost
+    model, and a fit would take processor time from them."""
+    if any(task.rounds > 1 for task in job.tasks):
+        return False
+    return sum(task.tunable and not task.exhausted and task.fresh for task in job.tasks) > LAST_FIRST_ROUNDS
 
 
 def _model_is_worth_a_wait(job: JobSnapshot, slots: int) -> bool:
