@@ -184,8 +184,8 @@ def test_a_vector_that_runs_into_the_next_panel_is_fetched_element_by_element(co
     panels = Access(2, (Index(((1, 1),), divide=16), Index(((2, 1),)), Index(((1, 1),), modulo=16)))
     packed = replace(block, reads=(block.reads[0], panels))
     alike = (*buffers[:2], Buffer("B", (12, 128, 16), F))
-    plain, apart = (
-        kernel(shape, running(shape, None, {}, 16), AVX512) for shape in (shape_of(block, buffers), shape_of(packed, alike)))
+    shapes = shape_of(block, buffers), shape_of(packed, alike)
+    plain, apart = (kernel(shape, running(shape, None, {}, 16), AVX512) for shape in shapes)
     if elements:
         assert apart.loads[0] > 4 + 2 * elements
         assert apart.code[0] > 1.5 * plain.code[0]

@@ -23,7 +23,8 @@ def first_gains(tasks: Table, latency: Floats, other: Floats) -> tuple[Ints, Flo
     improvement, if its latency is about its operations times what they take its relatives in the median; and no less
     than the least that a first round brought, because without it nobody knows what the model takes untuned. Of a task
     that is not known to have any operations others of its family tell what a first round saves, in the mean; where none
-    of them is known, it is taken to gain little for a first round, also of those that are expected of tasks with operations.
+    of them is known, it is taken to gain little for a first round, also of those that are expected of tasks with
+    operations.
 
     Args:
         latency: present, in seconds, float64 [tasks], infinite without a valid one.

@@ -51,7 +51,8 @@ def of_place(tasks: Sequence[TaskView], waiting: Ints, gains: Floats, latency: F
         gains: in seconds, float64 [waiting].
         latency: see :func:`contenders`.
     """
-    out, at = gains.copy(), {task: number for number, task in enumerate(waiting.tolist())}
+    out: Floats = gains.copy()
+    at = {task: number for number, task in enumerate(waiting.tolist())}
     for group in _places(tasks):
         here = [at[task] for task in group if task in at]
         if here and not np.isfinite(latency[group]).any():
