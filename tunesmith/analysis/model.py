@@ -22,7 +22,7 @@ SHARE = 0.75
 """Of a cache that one working set can have; the rest goes to conflicts and to what else is read."""
 OVERLAP = 0.35
 """Part of the shorter times that the longest one does not hide."""
-MOST_INSTRUCTIONS = 3000.0
+MOST_INSTRUCTIONS = 4000.0
 """Of straight code; LLVM takes a thousandth of a second for each, or somewhat more."""
 MOST_SPILLED = 1.5
 """Registers that a kernel may want, in registers that there are."""
