@@ -12,7 +12,7 @@ from tunesmith.allocate.bandit import BanditAllocator
 from tunesmith.allocate.base import TaskView
 from tunesmith.allocate.firsts import DOUBT, first_gains
 from tunesmith.allocate.gradient import GradientAllocator
-from tunesmith.allocate.pairs import contenders, expected_improvement, of_place
+from tunesmith.allocate.pairs import contenders, expected_improvement, of_place, places
 from tunesmith.allocate.table import Table
 
 
@@ -33,18 +33,18 @@ def test_the_expected_improvement_is_that_of_draws() -> None:
 
 def test_whom_a_task_contends_with() -> None:
     tasks = [DIRECT, FAST, OTHER, view(4, 1e-3, alternative_of=1)]
-    other = contenders(tasks, np.array([math.inf, 2e-3, 1e-2, 1e-3]))
+    other = contenders(places(tasks), np.array([math.inf, 2e-3, 1e-2, 1e-3]))
     assert other.tolist() == [1e-3, 1e-3, math.inf, 2e-3]
 
 
 def test_the_first_program_of_a_place_replaces_the_default_one_whichever_it_is() -> None:
     tasks, waiting = [DIRECT, view(2, flops=4e8, alternative_of=1), OTHER], np.array([0, 1])
     gains, nobody = np.array([3.0, 1.0]), np.array([math.inf, math.inf, 1e-2])
-    assert of_place(tasks, waiting, gains, nobody).tolist() == [3.0, 3.0]
-    assert of_place(tasks, waiting, gains[::-1], nobody).tolist() == [3.0, 3.0]
+    assert of_place(places(tasks), waiting, gains, nobody).tolist() == [3.0, 3.0]
+    assert of_place(places(tasks), waiting, gains[::-1], nobody).tolist() == [3.0, 3.0]
     known = np.array([math.inf, 2e-3, 1e-2])
-    assert of_place(tasks, waiting[:1], gains[:1], known).tolist() == [3.0]
-    assert of_place([DIRECT, FAST], waiting, gains, known[:2]).tolist() == [3.0, 1.0], "one is known"
+    assert of_place(places(tasks), waiting[:1], gains[:1], known).tolist() == [3.0]
+    assert of_place(places([DIRECT, FAST]), waiting, gains, known[:2]).tolist() == [3.0, 1.0], "one is known"
 
 
 def test_an_alternative_comes_as_soon_as_its_direct_task_would() -> None:
@@ -57,7 +57,7 @@ def test_an_alternative_comes_as_soon_as_its_direct_task_would() -> None:
 
 def worth(*tasks: TaskView) -> dict[int, float]:
     latency = np.array([task.history[-1] if task.history else math.inf for task in tasks])
-    at, gain = first_gains(Table.of(tasks), latency, contenders(tasks, latency))
+    at, gain = first_gains(Table.of(tasks), latency, contenders(places(tasks), latency))
     return dict(zip(at.tolist(), gain.tolist(), strict=True))
 
 

@@ -36,6 +36,7 @@ def test_the_first_pass_keeps_the_pace_that_the_job_has() -> None:
     assert round_size(fast, first=True, unseen=len(fast.tasks)) == 3
     assert round_size(fast, first=True, unseen=1) == 8
     slow = replace(fast, elapsed=50.0)
+    assert 2 < round_size(slow, first=True, unseen=len(fast.tasks)) < 4
     assert round_size(replace(fast, elapsed=500.0), first=True, unseen=len(fast.tasks)) == 2
     assert round_size(slow, first=False, unseen=0) == 16
 

@@ -17,7 +17,7 @@ import numpy as np
 from tunesmith.allocate.base import Allocator, Choice, TaskView
 from tunesmith.allocate.firsts import first_gains
 from tunesmith.allocate.jumps import Curves, JumpOptions, belief
-from tunesmith.allocate.pairs import awaited, contenders, of_place
+from tunesmith.allocate.pairs import awaited, contenders, of_place, places
 from tunesmith.allocate.retries import due, hope
 from tunesmith.allocate.table import Table
 from tunesmith.allocate.warmup import open_tasks, rounds
@@ -109,13 +109,14 @@ class BanditAllocator(Allocator):
         curves = Curves.of(table.histories)
         flying = np.array([in_flight.get(task, 0) for task in table.ids], dtype=np.int64)
         mean, deviation = belief(curves, table.family, self.options.jumps, table.flops).saved(curves.rounds, flying)
-        known, other = np.isfinite(curves.last), contenders(tasks, curves.last)
+        place = places(tasks)
+        known, other = np.isfinite(curves.last), contenders(place, curves.last)
         latency = np.where(known, curves.last, 0.0)
         gain = table.weight * np.maximum(latency * mean - np.maximum(latency - other, 0.0), 0.0)
-        waits, rated = awaited(tasks, in_flight), known.copy()
+        waits, rated = awaited(place, tasks, in_flight), known.copy()
         first, value = first_gains(table, curves.last, other)
         rated[first] = (flying[first] == 0) & ~waits[first]
-        gain[first] = of_place(tasks, first, value, curves.last)
+        gain[first] = of_place(place, first, value, curves.last)
         tried = np.maximum(curves.rounds + flying, 1)
         wide = self.options.exploration * np.sqrt(2.0 * np.log(tried.sum()) / tried)
         deviation = table.weight * latency * deviation

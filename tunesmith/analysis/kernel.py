@@ -174,8 +174,8 @@ def _registers(
     elements = shape.footprint(access, ranges).elements
     rows = (shape.along(along(access)), shape.along(along(access, NEAR_STRIDE)), shape.moves(access))
     whole, near, moved = ((run.vector & row).any(axis=0) for row in rows)
-    unbroken_ = unbroken(access, vector.length)
-    whole, near = whole & unbroken_, near & unbroken_
+    inside = unbroken(access, vector.length)
+    whole, near = whole & inside, near & inside
     vectors, moves = elements / vector.length * vector.pieces, elements / vector.length * vector.moves
     if access.indices:  # a scalar lies in one line
         moves = moves + elements * _crossing(shape, access, vector, lanes)

@@ -15,7 +15,7 @@ from tunesmith.errors import MeasurementFailed
 from tunesmith.states import JobState, ModelState, WorkState
 
 FIRST_TRAINING_RECORDS = 8
-"""As many as two first rounds bring. So few suffice because the static model's promise is among the features."""
+"""As many as three first rounds bring. So few suffice because the static model's promise is among the features."""
 MIN_TRAINING_RECORDS = 12
 """New ones for every further model."""
 TRAINING_GROWTH = 0.2
