@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -136,12 +137,13 @@ def _summary(together: Mapping[tuple[str, int], Sequence[Run]], times: Mapping[i
         f"`{RIVAL}`; all of the time where that never was. Before the end a model is not compiled: what it would have "
         "taken is the sum of its kernels then, times what the compiled model takes over that sum at the end."
     ]
-    for name in dict.fromkeys(run.allocator for group in together.values() for run in group if run.allocator != RIVAL):
-        pairs = [(_of(name, group), _of(RIVAL, group)) for group in together.values()]
-        ratios = [_spread([rival.latency / mine.latency for mine, rival in pairs])]
-        ratios += [_spread([times[id(rival)][at] / times[id(mine)][at] for mine, rival in pairs])
+    names = dict.fromkeys(run.allocator for group in together.values() for run in group if run.allocator != RIVAL)
+    for name, other in combinations((*names, RIVAL), 2):
+        pairs = [(_of(name, group), _of(other, group)) for group in together.values()]
+        ratios = [_spread([theirs.latency / mine.latency for mine, theirs in pairs])]
+        ratios += [_spread([times[id(theirs)][at] / times[id(mine)][at] for mine, theirs in pairs])
                    for at in range(len(SHARES) + 1)]
-        lines.append(f"**{name}** beside `{RIVAL}`, geometric mean of {len(pairs)} pairs (lowest to highest): models "
+        lines.append(f"**{name}** beside `{other}`, geometric mean of {len(pairs)} pairs (lowest to highest): models "
                      f"{ratios[0]} times as fast; {', '.join(f'{share:.0%}' for share in SHARES)} of the gain, and "
                      f"the end of `{RIVAL}`, {', '.join(ratios[1:])} times as soon.")  # fmt: skip
     return "\n\n".join(lines)
