@@ -57,7 +57,7 @@ def chosen(operators: Sequence[str] | None, quick: bool, threads: int | None, co
     """
     count = threads or cores
     if operators:
-        return [Case(parse_operator(text).canonical, count, rivals=True) for text in operators]
+        return [_asked(parse_operator(text).canonical, count) for text in operators]
     if quick:
         return [Case(text, count) for text in QUICK_OPERATORS]
     alone = [Case(ONE_THREAD, 1)] if threads is None and cores > 1 else []
@@ -66,3 +66,7 @@ def chosen(operators: Sequence[str] | None, quick: bool, threads: int | None, co
         *(Case(text, count) for text in FURTHER), *alone,
         *(Case(text, count, table=RAGGED) for text in RAGGED_OPERATORS),
     ]  # fmt: skip
+
+
+def _asked(operator: str, threads: int) -> Case:
+    return Case(operator, threads, rivals=True, table=RAGGED if operator in RAGGED_OPERATORS else MAIN)

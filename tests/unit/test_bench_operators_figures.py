@@ -157,6 +157,8 @@ def test_by_default_all_operators_run_and_one_of_them_on_one_thread_too():
 
 def test_what_is_asked_for_meets_metaschedule_and_quick_meets_recordings_alone():
     assert chosen(["gemm:8x8x8"], False, None, 4) == [Case("gemm:8x8x8:float32", 4, rivals=True)]
+    ragged = cases.RAGGED_OPERATORS[1]
+    assert chosen([ragged], False, 2, 4) == [Case(ragged, 2, rivals=True, table=RAGGED)]
     quick = chosen(None, True, None, 4)
     assert len(quick) == 2
     assert not any(case.rivals for case in quick)
