@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tunesmith.errors import StackFailed
-from workers.tvm_backend.warm import visible_cores
+from workers.tvm_backend.warm import import_tvm, visible_cores
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class Host:
 
 def describe() -> Host:
     """Ask TVM; for processes that import it anyway."""
+    import_tvm()
     import tvm
     from tvm.target import codegen
 

@@ -28,12 +28,13 @@ def warm(target_kind: str = "llvm", triple: str = "") -> None:
     CPU, two seconds for CUDA. Thread counts that the environment leaves open are fixed, because TVM takes half of
     the visible cores on x86 and reads them only once.
 
-    Calls after the first are free; a process may warm several kinds. ``triple`` is LLVM's, of a CPU that is not this
-    host's: TVM's rules for it ask for its intrinsics.
+    PyTorch is left out, see :func:`import_tvm`. Calls after the first are free; a process may warm several kinds.
+    ``triple`` is LLVM's, of a CPU that is not this host's: TVM's rules for it ask for its intrinsics.
     """
     os.environ.setdefault("TVM_NUM_THREADS", str(visible_cores()))
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
+    import_tvm()
     _install_stub()
     machine = triple.partition("-")[0] or platform.machine()
     part = PARTS.get(machine if target_kind == "llvm" else target_kind)
@@ -42,6 +43,20 @@ def warm(target_kind: str = "llvm", triple: str = "") -> None:
         # stack CUDA's intrinsics take a minute.
         with ThreadPoolExecutor(1) as thread:
             thread.submit(_run, part).result()
+
+
+def import_tvm() -> None:
+    """Import TVM without PyTorch.
+
+    Its FFI imports PyTorch first wherever that is installed, and so do all of its processes: two and a half of three
+    seconds. Whoever needs PyTorch imports it afterwards, as ever.
+    """
+    if not {"tvm_ffi", "torch"} & set(sys.modules):
+        sys.modules["torch"] = None  # type: ignore[assignment]  # an import of it fails, as if it were not there
+        try:
+            importlib.import_module("tvm")
+        finally:
+            del sys.modules["torch"]
 
 
 def _run(part: str) -> None:
