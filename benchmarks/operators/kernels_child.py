@@ -65,10 +65,10 @@ def measure(job: Job) -> dict[str, list[tuple[str, list[float]]]]:
     """
     os.environ["TVM_NUM_THREADS"] = str(job.threads)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job.threads])
-    import tvm  # noqa: F401  # brings the function that binds threads
-
     from workers.tvm_backend.device_functions import bind
+    from workers.tvm_backend.warm import import_tvm
 
+    import_tvm()  # brings the function that binds threads
     bind(job.threads)
     with np.load(job.inputs) as file:
         inputs = [file[name] for name in file.files]

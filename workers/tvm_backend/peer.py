@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from workers.peers.timing import Run, serve
 from workers.tvm_backend.device_functions import bind
+from workers.tvm_backend.warm import import_tvm
 
 
 def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> Run:
     """A library whose ``main`` takes the model's inputs, on the Relax VM."""
     os.environ["TVM_NUM_THREADS"] = str(threads)
+    import_tvm()
     import tvm
     from tvm import relax
 
