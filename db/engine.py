@@ -19,12 +19,16 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, event
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session, sessionmaker
+
+from db.outages import is_away
 
 BUSY_TIMEOUT = 30.0
 """Seconds that a SQLite writer waits for another."""
 READ_ONLY = "tunesmith_read_only"
+PATIENCE = {"connect_timeout": 5, "keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
+"""Seconds after which PostgreSQL counts as away where nothing answers; the URL's own parameters take precedence."""
 _MIGRATION_LOCK = 0x7475_6E65
 """Key of the PostgreSQL advisory lock that lets one process migrate at a time."""
 _RETRIED_SQLSTATES = frozenset({"40001", "40P01", "55P03"})  # serialisation failure, deadlock, lock not available
@@ -43,7 +47,8 @@ def create_engine(url: str, *, foreign_keys: bool = True, pool_size: int = 20) -
     parsed = sa.make_url(url)
     if parsed.get_backend_name() == "postgresql":
         parsed = parsed.set(drivername="postgresql+psycopg")
-        return sa.create_engine(parsed, pool_size=pool_size, max_overflow=10, pool_pre_ping=True)
+        given = {name: value for name, value in PATIENCE.items() if name not in parsed.query}
+        return sa.create_engine(parsed, pool_size=pool_size, max_overflow=10, pool_pre_ping=True, connect_args=given)
     if parsed.get_backend_name() != "sqlite":
         raise ValueError(f"unsupported database {parsed.get_backend_name()!r}: use sqlite or postgresql")
     if parsed.database and parsed.database != ":memory:":
@@ -99,23 +104,38 @@ def session_factory(engine: Engine, *, read_only: bool = False) -> Sessions:
     return sessionmaker(engine, expire_on_commit=False)
 
 
-def is_transient(error: OperationalError) -> bool:
+def is_transient(error: DBAPIError) -> bool:
     """True when the same transaction may succeed on a second try (deadlock, lock timeout)."""
     state = getattr(error.orig, "sqlstate", None)
     return state in _RETRIED_SQLSTATES or "database is locked" in str(error.orig)
 
 
-def transact(sessions: Sessions, work: Callable[[Session], Result], *, tries: int = 5) -> Result:
+def transact(
+    sessions: Sessions, work: Callable[[Session], Result], *, tries: int = 5, repeatable: bool = False
+) -> Result:
     """Run ``work`` in one transaction; begin again, up to ``tries`` times, when the database says to.
 
-    ``work`` must have no effect outside its session.
+    A connection that breaks is no reason to fail either: the next try opens another, half a second in all. Only when
+    it breaks in the commit, whether that took effect is not known.
+
+    Args:
+        work: what to do; it must have no effect outside its session.
+        repeatable: doing ``work`` twice is as good as once, so a commit of unknown outcome is tried again, too.
+
+    Raises:
+        sqlalchemy.exc.DBAPIError: the last try's, for which :func:`db.outages.is_away` may be true.
     """
     for attempt in range(1, tries + 1):
+        committing = False
         try:
             with sessions.begin() as session:
-                return work(session)
-        except OperationalError as error:
-            if attempt == tries or not is_transient(error):
+                result = work(session)
+                session.flush()
+                committing = True
+            return result
+        except DBAPIError as error:
+            broken = is_away(error) and (repeatable or not committing)
+            if attempt == tries or not (broken or is_transient(error)):
                 raise
             time.sleep(0.02 * 2**attempt)
     raise AssertionError("unreachable")

@@ -12,6 +12,7 @@ from kombu import Queue
 from tunesmith.messages import CORE_QUEUES, INGEST, SEARCH, measure_queue
 from workers import logs
 from workers.core import tasks
+from workers.core.ending import Ending
 from workers.sandbox.parent_death import die_with_parent
 from workers.settings import MEASURE, Settings
 
@@ -62,7 +63,7 @@ def create_app(settings: Settings) -> Celery:
     )
     logs.configure(settings.log_level)
     _follow_children(app, settings)
-    tasks.register(app, settings.core_queues, _context_factory(settings))
+    tasks.register(app, settings.core_queues, _context_factory(settings, _ending()))
     if settings.measures:
         from workers.measure.tasks import register
 
@@ -88,14 +89,22 @@ def queue_names(settings: Settings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _context_factory(settings: Settings) -> Any:
+def _ending() -> Ending:
+    """Set when this worker is told to end; its pool's processes, which are told nothing, see it."""
+    ending = Ending()
+    signals.worker_shutting_down.connect(lambda **_: ending.set(), weak=False, dispatch_uid="tunesmith.ending")
+    return ending
+
+
+def _context_factory(settings: Settings, ending: Ending) -> Any:
     """Makes this process's context when the first task asks for it, which is after the fork."""
 
     @functools.lru_cache(maxsize=1)
     def context() -> Any:
         from workers.core.context import make_context
+        from workers.core.patience import Patience
 
-        return make_context(settings)
+        return make_context(settings, Patience(ending))
 
     return context
 

@@ -10,12 +10,16 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from sqlalchemy.orm import Session
+
 from db.blobs import BlobStore
-from db.engine import Sessions, create_engine, session_factory
+from db.engine import Sessions, create_engine, session_factory, transact
+from workers.core.patience import Patience
 from workers.sandbox.lease import HostLease
 from workers.settings import Settings
 
 Value = TypeVar("Value")
+Result = TypeVar("Result")
 
 
 class Cache(Generic[Value]):
@@ -45,6 +49,7 @@ class Context:
         spaces: design spaces by workload, target and sketches: their warmth is most of a proposal's speed.
         cost_models: loaded models by id.
         features: features of measured batches by blob.
+        patience: waits while the database is away.
     """
 
     settings: Settings
@@ -56,9 +61,20 @@ class Context:
     spaces: Cache[Any] = field(default_factory=lambda: Cache(64))
     cost_models: Cache[Any] = field(default_factory=lambda: Cache(4))
     features: Cache[Any] = field(default_factory=lambda: Cache(2048))
+    patience: Patience = field(default_factory=Patience)
+
+    def write(self, work: Callable[[Session], Result], limit: float = float("inf")) -> Result:
+        """Run ``work`` in one transaction, and wait up to ``limit`` seconds for a database that is away.
+
+        Whatever a worker writes may be written twice: claims, results and ends look at the row's state first.
+
+        Raises:
+            sqlalchemy.exc.SQLAlchemyError: the database is away for longer, or the worker is to end.
+        """
+        return self.patience.wait(lambda: transact(self.sessions, work, repeatable=True), limit)
 
 
-def make_context(settings: Settings) -> Context:
+def make_context(settings: Settings, patience: Patience | None = None) -> Context:
     """The context of this process; opens no connection yet."""
     engine = create_engine(settings.url())
     return Context(
@@ -68,4 +84,5 @@ def make_context(settings: Settings) -> Context:
         blobs=BlobStore(settings.blobs()),
         lease=HostLease(settings.lease_file),
         worker=f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}",
+        patience=patience or Patience(),
     )

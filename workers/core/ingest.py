@@ -8,7 +8,6 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from db.engine import transact
 from db.models import Model
 from db.repositories import models
 from db.repositories.models import Imported, ImportedTask
@@ -36,7 +35,7 @@ def run(context: Context, message: IngestModel) -> bool:
         mod = load(context, model)
         lease.check()
         imported = split(context, mod, preparation)
-        transact(context.sessions, lambda session: _store(session, lease, imported))
+        context.write(lambda session: _store(session, lease, imported))
 
     timeout = context.settings.ingest_timeout
     return run_leased(context, Model, message.model_id, message.attempt, timeout, work)

@@ -11,7 +11,6 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from db.engine import transact
 from db.repositories import outcomes, work
 from db.repositories.transitions import Work
 from db.repositories.work import ACTIVE, Row
@@ -86,13 +85,19 @@ def run_leased(
     def claim(session: Session) -> bool:
         return work.claim(session, kind, row_id, attempt, context.worker, timeout) is not None
 
-    if not transact(context.sessions, claim):
+    if not context.write(claim):
         logger.info("stale or doubled message")
         return False
     lease = Lease(context, kind, row_id, attempt, timeout)
+
+    def again() -> None:
+        """The work from its beginning, where the database went away in the middle of it."""
+        lease.check()
+        task(lease)
+
     try:
         with lease:
-            task(lease)
+            context.patience.wait(again)
     except (LeaseLost, IllegalTransition) as error:
         logger.info("work given up by others", error=str(error))
     except TunesmithError as error:
@@ -118,4 +123,4 @@ def _end(context: Context, lease: Lease, problem: dict[str, Any], attempts: int)
         else:
             outcomes.give_up(session, row, problem)
 
-    transact(context.sessions, end)
+    context.write(end)

@@ -6,7 +6,6 @@ import json
 
 from sqlalchemy.orm import Session
 
-from db.engine import transact
 from db.models import Job, ModelTask, WorkloadRow
 from db.repositories import job_tasks, models
 from db.repositories.job_tasks import PlannedTask
@@ -40,7 +39,7 @@ def run(context: Context, message: PrepareJob) -> bool:
             raise NothingToTune(
                 "no task of the model has a schedule decision to take for this target", tasks=len(planned)
             )
-        transact(context.sessions, lambda session: _store(session, lease, target, planned))
+        context.write(lambda session: _store(session, lease, target, planned))
 
     timeout = context.settings.ingest_timeout
     return run_leased(context, Job, message.job_id, message.attempt, timeout, work)

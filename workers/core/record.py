@@ -10,7 +10,6 @@ import structlog
 from sqlalchemy.orm import Session
 
 from costmodels.metrics import evaluate
-from db.engine import transact
 from db.models import Batch, Evaluation, Job, Round
 from db.repositories import devices, outcomes, records, results, work
 from db.repositories.work import transition, utcnow
@@ -27,6 +26,8 @@ TRANSIENT = frozenset(
     {FailureKind.DEVICE_LOST, FailureKind.CRASH, FailureKind.BUILD_TIMEOUT, FailureKind.RUN_TIMEOUT}
 )
 """Failures of an evaluation that another attempt may not have."""
+PATIENCE_SECONDS = 60.0
+"""How long one report waits for a database that is away; then it goes back to the end of its queue."""
 
 
 def batch(context: Context, report: BatchReport) -> None:
@@ -47,7 +48,7 @@ def batch(context: Context, report: BatchReport) -> None:
             _retry(context, session, row, MeasurementFailed(reason[:1000]).problem())
         return applied.finished
 
-    finished = transact(context.sessions, work_)
+    finished = context.write(work_, PATIENCE_SECONDS)
     log.info("results", batch=report.batch_id, attempt=report.attempt, results=len(report.results), finished=finished)
 
 
@@ -87,7 +88,7 @@ def evaluation(context: Context, report: EvaluationReport) -> None:
         elif report.attempt == row.attempt:
             _failed(context, session, row, report)
 
-    transact(context.sessions, work_)
+    context.write(work_, PATIENCE_SECONDS)
 
 
 def _sign_of_life(context: Context, session: Session, row: Evaluation, report: EvaluationReport) -> None:
@@ -138,4 +139,4 @@ def _failed(context: Context, session: Session, row: Evaluation, report: Evaluat
 def device(context: Context, report: DeviceReport) -> None:
     """The task ``tunesmith.record_device``."""
     timeout = context.settings.device_timeout
-    transact(context.sessions, lambda session: devices.report(session, report, timeout))
+    context.write(lambda session: devices.report(session, report, timeout), PATIENCE_SECONDS)

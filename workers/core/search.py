@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from sqlalchemy.orm import Session
 
-from db.engine import transact
 from db.models import Batch, CostModelRow, Job, JobTask, Round, TargetRow, WorkloadRow
 from db.repositories import cost_models, devices, events, job_tasks, models, records, sketches
 from db.repositories.work import transition, utcnow
@@ -81,7 +80,7 @@ def run(context: Context, message: ProposeRound) -> bool:
             subject = _subject(session, message.round_id)
         warm(subject.target.kind)
         proposal = propose(context, lease, subject, started)
-        transact(context.sessions, lambda session: _store(session, lease, subject, proposal))
+        context.write(lambda session: _store(session, lease, subject, proposal))
 
     timeout = context.settings.work_timeout
     return run_leased(context, Round, message.round_id, message.attempt, timeout, work)

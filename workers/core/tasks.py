@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+import structlog
 from celery import Celery
 
 from tunesmith.messages import (
@@ -22,6 +23,8 @@ from tunesmith.messages import (
     ProposeRound,
     TrainCostModel,
 )
+
+log = structlog.get_logger(__name__)
 
 
 class CoreTask(NamedTuple):
@@ -63,9 +66,23 @@ def register(app: Celery, queues: Iterable[str], context: Callable[[], Any]) -> 
 
 def _register(app: Celery, task: CoreTask, context: Callable[[], Any]) -> None:
     def run(body: dict[str, Any]) -> None:
-        perform(task, context(), task.message.model_validate(body))
+        message = task.message.model_validate(body)
+        try:
+            perform(task, context(), message)
+        except Exception as error:
+            if isinstance(message, LEASED) or not _is_away(error):
+                raise
+            # A report holds what was measured, and nobody would send it again before the work's deadline.
+            log.warning("the database is away, the report goes back to its queue", task=task.message.task)
+            app.send_task(task.message.task, args=[body], queue=task.queue, ignore_result=True)
 
     app.task(name=task.message.task, shared=False, time_limit=task.limit)(run)
+
+
+def _is_away(error: Exception) -> bool:
+    from db.outages import is_away  # here, because a worker's parent does without the database's library
+
+    return is_away(error)
 
 
 def perform(task: CoreTask, context: Any, message: Message) -> None:

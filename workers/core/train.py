@@ -13,7 +13,6 @@ from sqlalchemy.orm import Session
 from costmodels.base import TrainingSet
 from costmodels.registry import cost_model_class
 from costmodels.training import Part, assemble, assess, train
-from db.engine import transact
 from db.models import CostModelRow, Job
 from db.repositories import cost_models, records
 from db.repositories.records import TrainingRow
@@ -57,7 +56,7 @@ def run(context: Context, message: TrainCostModel) -> bool:
             "seconds": round(time.perf_counter() - started, 3),
         }
         blob = context.blobs.put_bytes(trained.model.save())
-        transact(context.sessions, lambda session: _store(session, lease, own, valid, blob, metrics))
+        context.write(lambda session: _store(session, lease, own, valid, blob, metrics))
 
     timeout = context.settings.work_timeout
     return run_leased(context, CostModelRow, message.cost_model_id, message.attempt, timeout, work)

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from db.engine import transact
 from db.models.base import utcnow
+from db.outages import is_away
 from db.repositories import events, inheritance
 from db.repositories import views_scheduling as rows
 from services.coordinator.context import Context
@@ -30,6 +31,8 @@ FULL_LOOK_SECONDS = 1.0
 HOUSEKEEPING_SECONDS = 3600.0
 IDEMPOTENCY_LIFE = dt.timedelta(hours=24)
 BACKOFF_SECONDS = 2.0
+AWAY_SECONDS = 0.25
+"""Pause before a database that is away is asked again."""
 
 
 class SchedulingLoop:
@@ -70,7 +73,8 @@ class SchedulingLoop:
                 pause = self._context.settings.loop_seconds
             except SQLAlchemyError as error:
                 log.error("the database does not answer, looking again soon: %s", error)
-                pause = BACKOFF_SECONDS
+                pause = AWAY_SECONDS if is_away(error) else BACKOFF_SECONDS
+                self._looked = float("-inf")  # what this look was about is still to be done
             except Exception:
                 log.exception("a look failed, looking again soon")
                 self._context.metrics.loop_failures.inc()
