@@ -18,7 +18,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
 from tunesmith.errors import DynamicShape, InvalidInput, ModelRejected, NotAModel, TunesmithError, UnsupportedOperator
 from tunesmith.model_files import check_onnx
-from workers.tvm_backend import onnx_fused, onnx_quantized, onnx_recurrent
+from workers.tvm_backend import onnx_counts, onnx_fused, onnx_order, onnx_quantized, onnx_recurrent, onnx_tensors
 from workers.tvm_backend.onnx_importer import Importer
 
 HANDLED = frozenset({"Constant", "If", *onnx_recurrent.CELLS, *onnx_fused.CONVERTED})
@@ -33,28 +33,34 @@ def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     check_onnx(path)
     try:
         model = onnx.load(os.fspath(path), load_external_data=False)
-    except DecodeError as error:
-        raise NotAModel(f"the file does not parse as an ONNX model: {error}", field="file") from error
+    except (DecodeError, ValueError) as error:
+        raise NotAModel(f"the file does not parse as an ONNX model: {first_line(error)}", field="file") from error
+    onnx_tensors.check_tensors(model)
+    onnx_counts.check_counts(model)
+    onnx_order.check_order(model)
+    try:
+        return _imported(model, shapes)
+    except TunesmithError:
+        raise
+    except Exception as error:
+        # ONNX and TVM's importer raise whatever the operator at hand makes them raise.
+        raise ModelRejected(f"TVM cannot import the model: {first_line(error)}", field="file") from error
+
+
+def _imported(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     if len(model.functions):
         model = onnx.inliner.inline_local_functions(model)
     onnx_quantized.in_floats(model.graph)
     onnx_fused.qualify(list(_nodes(model.graph)))
     model = _spelled_out(model)
-    _check_weights(model.graph)
     _check_operators(model)
     names = _check_inputs(model.graph, shapes)
     _split_sums(model.graph)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            # Not from_onnx: it runs ONNX's checker first, which copies the model twice and only warns.
-            mod = Importer({n: list(shape) for n, shape in shapes.items()}, "float32").from_onnx(
-                model.graph, _opset(model))
-    except TunesmithError:
-        raise
-    except Exception as error:
-        # The importer raises whatever the converter of the operator at hand happens to raise.
-        raise ModelRejected(f"TVM cannot import the model: {first_line(error)}", field="file") from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # Not from_onnx: it runs ONNX's checker first, which copies the model twice and only warns.
+        mod = Importer({n: list(shape) for n, shape in shapes.items()}, "float32").from_onnx(
+            model.graph, _opset(model))
     mod["main"] = mod["main"].with_attr("input_names", json.dumps(names))
     return mod
 
@@ -65,20 +71,11 @@ def first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0][:500]}" if lines else type(error).__name__
 
 
-def _check_weights(graph: onnx.GraphProto) -> None:
-    outside = [t.name for t in graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL]
-    if outside:
-        raise ModelRejected(
-            f"{len(outside)} weights are stored outside the file ({outside[0]!r} first); save the model as one file, "
-            "for example with onnx.save(onnx.load(path), new_path)", field="file", weights=len(outside))
-
-
 def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
     for node in graph.node:
         yield node
-        for attribute in node.attribute:
-            for inner in ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs):
-                yield from _nodes(inner)
+        for inner in onnx_counts.subgraphs(node):
+            yield from _nodes(inner)
 
 
 def _opset(model: onnx.ModelProto) -> int:
