@@ -23,6 +23,7 @@ BENCHMARKS = {
     "replay": "Compare searchers, allocators and cost models on recorded data, without hardware.",
     "allocation": "Compare allocators on recorded learning curves of whole models, without hardware.",
     "fleet": "Check fair shares, busy devices and the time of decisions, on a simulated fleet.",
+    "faults": "Check that faults of database and workers cost no result: PostgreSQL, Redis, invented devices.",
     "measure": "Check what measurements are worth: order, intervals, racing and adaptive stop.",
 }
 

@@ -1,0 +1,1 @@
+"""What faults cost: real servers and workers, invented devices."""

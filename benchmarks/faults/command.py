@@ -1,0 +1,46 @@
+"""``tunesmith bench faults``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+CAPACITY_SECONDS = 10.0
+
+
+def run(
+    scenario: Annotated[
+        list[str] | None, typer.Option(help="A scenario; may be given several times (default: all).")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=1.0, help="Of each of the three phases of a run.")] = 15.0,
+    runs: Annotated[int, typer.Option(min=1, help="Of each scenario; the median counts.")] = 3,
+    load: Annotated[float, typer.Option(min=0.05, max=1.0, help="Share of the capacity that devices offer.")] = 0.5,
+    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("bench-out"),
+    docs: Annotated[Path | None, typer.Option(help="Page whose section is replaced.")] = None,
+) -> None:
+    """Restart the database, kill connections and workers under load, and see whether the rate comes back.
+
+    And whether each candidate has one result.
+    """
+    from benchmarks.faults import figures
+    from benchmarks.faults.contest import Plan, contest
+    from benchmarks.faults.scenarios import SCENARIOS
+    from benchmarks.report import check, markdown, setup, teller, write
+    from tunesmith.errors import InvalidInput
+
+    unknown = set(scenario or ()) - set(SCENARIOS)
+    if unknown:
+        raise InvalidInput(
+            f"no scenario {sorted(unknown)[0]!r}: there are {', '.join(SCENARIOS)}", field="scenario",
+            value=sorted(unknown)[0],
+        )  # fmt: skip
+    if docs:
+        check(figures.NAME, docs)
+    plan = Plan(tuple(scenario or SCENARIOS), seconds, runs, load, min(CAPACITY_SECONDS, seconds))
+    found, facts = contest(plan, teller("faults"))
+    report = figures.faults(found, {**setup("sqlalchemy", "celery", "redis", "psycopg"), **facts})
+    typer.echo(markdown(report))
+    for path in write(report, out, docs=docs):
+        typer.echo(path)

@@ -1,0 +1,41 @@
+"""From trials to a table. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from benchmarks.faults.scenarios import SCENARIOS
+from benchmarks.faults.trial import Trial
+from benchmarks.report import Report
+
+NAME = "faults"
+COLUMNS = ("scenario", "before /s", "during /s", "after /s", "recovery", "of all runs", "first result after s",
+           "attempts > 1", "lost", "doubled", "abandoned")  # fmt: skip
+
+
+def median(trials: Sequence[Trial]) -> Trial:
+    """The run whose recovery is the median; of an even number the lower one."""
+    return sorted(trials, key=lambda trial: trial.recovery)[(len(trials) - 1) // 2]
+
+
+def faults(found: Mapping[str, Sequence[Trial]], facts: Mapping[str, str]) -> Report:
+    """One line per scenario: the median run, and what all of its runs lost."""
+    rows = []
+    for name, trials in found.items():
+        chosen = median(trials)
+        rows.append((
+            name, round(chosen.before, 1), round(chosen.during, 1), round(chosen.after, 1), round(chosen.recovery, 3),
+            ", ".join(f"{trial.recovery:.2f}" for trial in trials),
+            None if chosen.first is None else round(chosen.first, 1),
+            *(sum(getattr(trial, key) for trial in trials) for key in ("again", "lost", "doubled", "abandoned")),
+        ))  # fmt: skip
+    told = "; ".join(f"`{name}`: {SCENARIOS[name].what}" for name in found)
+    summary = (
+        "PostgreSQL, Redis and two replicas each of the coordinator and of the workers `record` and `search` are real. "
+        "Devices are invented: they answer real messages with real reports, and offer at least half of what the "
+        "service was seen to take. A run has three phases of the same length: before, fault, after. 'After' begins "
+        "when the fault ends, and recovery is its rate over the rate before. The median of the runs counts. "
+        "Recovery above 1 is work that had waited. Attempts, lost, doubled and abandoned are sums over all "
+        f"runs, counted in the database.\n\n{told}."
+    )
+    return Report(NAME, "Faults", summary, COLUMNS, rows, facts)
