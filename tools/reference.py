@@ -144,7 +144,7 @@ def rest() -> str:
     rows, tags = [], {}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            answers = [status for status in operation["responses"] if status != "default"]
+            answers = [status for status, answer in operation["responses"].items() if "$ref" not in answer]
             query = [f"`{p['name']}`" for p in operation.get("parameters", []) if p["in"] == "query"]
             summary = (operation.get("description") or operation.get("summary") or "").strip().splitlines()
             row = [f"`{method.upper()} {path}`", ", ".join(query), ", ".join(answers), summary[0] if summary else ""]

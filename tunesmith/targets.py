@@ -15,9 +15,16 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from tunesmith.errors import TargetUnavailable, UnknownTarget
+from tunesmith import strict_json
+from tunesmith.errors import InvalidInput, TargetUnavailable, UnknownTarget
 
 MAX_CORES = 4096
+MAX_SPEC = 2000
+"""Characters of a target as it is given."""
+MAX_TEXT = 200
+"""Characters of one option of a target."""
+MAX_CLASS = 100
+"""Characters of a device class, which is part of a queue's name."""
 CHECKS: Mapping[str, type] = {"int": int, "str": str, "bool": bool}
 ACCEPTED = 'cpu, cpu:N, cuda, a TVM tag such as "nvidia/nvidia-h100", or target JSON such as ' \
            '{"kind": "llvm", "mcpu": "znver4", "num-cores": 8}'
@@ -140,11 +147,13 @@ def parse_target(spec: str | Mapping[str, Any]) -> TargetSpec:
     if not isinstance(spec, str):
         return _from_object(spec)
     text = spec.strip()
+    if len(text) > MAX_SPEC:
+        raise _unknown(f"the target is longer than {MAX_SPEC} characters", spec[:MAX_TEXT])
     if text.startswith("{"):
         try:
-            value = json.loads(text)
-        except ValueError as error:
-            raise _unknown(f"the target JSON does not parse ({error})", spec) from error
+            value = strict_json.loads(text, "target")
+        except InvalidInput as error:
+            raise _unknown(error.detail, spec[:MAX_TEXT]) from error
         return _from_object(value)
     if text == "cuda":
         return TargetSpec(text, None, "cuda")
@@ -174,7 +183,7 @@ def _from_object(given: Mapping[str, Any]) -> TargetSpec:
         raise _unknown("the target must be a string or an object", given)
     body = dict(given)
     if body.get("tag"):
-        if body["tag"] not in _table()["tags"]:
+        if not isinstance(body["tag"], str) or body["tag"] not in _table()["tags"]:
             raise _unknown(f"there is no tag {body['tag']!r}", given)
         base = _table()["tags"][body["tag"]]
         if body.get("kind", base["kind"]) != base["kind"]:
@@ -185,17 +194,21 @@ def _from_object(given: Mapping[str, Any]) -> TargetSpec:
     _check_options(body, given)
     _check_complete(body, given)
     target = Target(body)
+    if len(target.device_class) > MAX_CLASS:
+        raise _unknown(f"the target's device class would be longer than {MAX_CLASS} characters", given)
     bare = set(given) == {"tag"}
     return TargetSpec(str(body["tag"]) if bare else target.canonical, target, target.kind)
 
 
 def _check_options(body: Mapping[str, Any], given: Any) -> None:
     kinds = _table()["kinds"]
-    if body.get("kind") not in kinds:
+    if not isinstance(body.get("kind"), str) or body["kind"] not in kinds:
         raise _unknown(f"target kind {body.get('kind')!r} is not one of {', '.join(sorted(kinds))}", given)
     options = kinds[body["kind"]]["options"]
     for name, value in body.items():
-        if name.startswith("feature."):
+        if name.startswith("feature."):  # what TVM finds out about a target: flags and short texts
+            if not isinstance(value, str | int) or len(str(value)) > MAX_TEXT or len(name) > MAX_TEXT:
+                raise _unknown(f"{name[:MAX_TEXT]!r} must be a flag, a number or a short text", given)
             continue
         if name not in options:
             raise _unknown(f"target kind {body['kind']!r} has no option {name!r}, "
@@ -210,11 +223,13 @@ def _check_type(name: str, value: Any, kind: str, given: Any) -> None:
             return
         ok = isinstance(value, str)
     elif kind.startswith("Array"):
-        ok = isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+        ok = isinstance(value, list | tuple) and all(isinstance(item, str) and len(item) <= MAX_TEXT for item in value)
+    elif kind == "str":
+        ok = isinstance(value, str) and len(value) <= MAX_TEXT
     else:
         ok = isinstance(value, CHECKS[kind]) and (kind == "bool" or not isinstance(value, bool))
     if not ok:
-        raise _unknown(f"option {name!r} must be of type {kind}, not {value!r}", given)
+        raise _unknown(f"option {name!r} must be of type {kind}, not {str(value)[:MAX_TEXT]!r}", given)
 
 
 def _check_complete(body: Mapping[str, Any], given: Any) -> None:

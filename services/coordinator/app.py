@@ -15,8 +15,10 @@ from db.engine import create_engine, migrate, session_factory, transact
 from services.coordinator import auth, problems
 from services.coordinator.broker import CeleryPublisher, Publisher
 from services.coordinator.context import Context
+from services.coordinator.document import openapi
 from services.coordinator.lazy import Elsewhere, LazyApp
 from services.coordinator.limits import BodyLimit
+from services.coordinator.methods import Methods, Paths
 from services.coordinator.metrics import Metrics
 from services.coordinator.origins import OwnPages
 from services.coordinator.routers import best, blobs, events, failures, fleet, health, jobs, models, progress
@@ -24,6 +26,7 @@ from services.coordinator.scheduling.loop import SchedulingLoop
 from services.coordinator.settings import Settings
 from services.coordinator.urls import BlobUrls
 from services.coordinator.usecases.health import gauges
+from services.coordinator.wellformed import WellFormed
 from tunesmith import __version__
 
 log = logging.getLogger(__name__)
@@ -76,6 +79,10 @@ def create_app(
         title="Tunesmith", version=__version__, description=DESCRIPTION, lifespan=_lifespan, redoc_url=None
     )
     app.state.context, app.state.run_loop = context, run_loop
+    app.openapi = lambda: openapi(app, keys=context.settings.admin_key is not None)  # type: ignore[method-assign]
+    app.state.paths = Paths(app.openapi)
+    app.add_middleware(Methods, paths=app.state.paths)
+    app.add_middleware(WellFormed)
     if context.settings.admin_key is None:
         app.add_middleware(OwnPages)
     problems.install(app)

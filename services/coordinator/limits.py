@@ -24,9 +24,8 @@ class BodyLimit:
 
 def _counted(scope: Scope, receive: Receive) -> Receive:
     """``receive`` that raises, inside of the route that reads, when more than the limit is announced or comes."""
-    declared = dict(scope["headers"]).get(b"content-length", b"")
-    size = int(declared) if declared.isdigit() else 0
-    known, came = size > MAX_BODY_BYTES, 0
+    declared = dict(scope["headers"]).get(b"content-length", b"").decode("latin-1")
+    known, came = announced(declared) > MAX_BODY_BYTES, 0
 
     async def limited() -> Message:
         nonlocal came
@@ -39,6 +38,11 @@ def _counted(scope: Scope, receive: Receive) -> Receive:
         return message
 
     return limited
+
+
+def announced(declared: str) -> int:
+    """Bytes that a header ``Content-Length`` speaks of, 0 where it makes no sense."""
+    return int(declared) if declared.isascii() and declared.isdigit() and len(declared) < 20 else 0
 
 
 def _too_large() -> HTTPException:

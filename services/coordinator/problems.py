@@ -9,7 +9,6 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.openapi.utils import get_openapi
 from fastapi.responses import Response
 from sqlalchemy.exc import DataError
 from starlette.exceptions import HTTPException
@@ -79,7 +78,10 @@ async def _on_error(request: Request, error: Exception) -> Response:
 
 async def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return response(request, http_problem(error.status_code, str(error.detail)), dict(error.headers or {}))
+    headers = dict(error.headers or {})
+    if error.status_code == 405:  # the router names the methods of the first route of that path alone
+        headers["Allow"] = request.app.state.paths.allow(request.url.path) or headers.get("Allow", "")
+    return response(request, http_problem(error.status_code, str(error.detail)), headers)
 
 
 async def _on_validation(request: Request, error: Exception) -> Response:
@@ -119,49 +121,10 @@ async def _on_bug(request: Request, error: Exception) -> Response:
 
 
 def install(app: FastAPI) -> None:
-    """Handlers, request ids and the problem schema in the OpenAPI document."""
+    """Handlers and request ids."""
     app.add_exception_handler(TunesmithError, _on_error)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(RequestValidationError, _on_validation)
     app.add_exception_handler(DataError, _on_data)
     app.add_exception_handler(Exception, _on_bug)
     app.add_middleware(RequestIds)
-    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
-
-
-PROBLEM_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "description": "RFC 9457 problem object. `code` is stable.",
-    "required": ["type", "title", "status", "detail", "code"],
-    "properties": {
-        "type": {"type": "string", "format": "uri"}, "title": {"type": "string"}, "status": {"type": "integer"},
-        "detail": {"type": "string"}, "instance": {"type": "string"},
-        "code": {"type": "string", "enum": []}, "request_id": {"type": "string"},
-        "errors": {"type": "array", "items": {"type": "object", "properties": {
-            "field": {"type": "string"}, "value": {}, "detail": {"type": "string"}}}},
-    },
-}  # fmt: skip
-
-
-def _openapi(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document, in which every operation may answer with a problem."""
-    if app.openapi_schema:
-        return app.openapi_schema
-    document = get_openapi(
-        title=app.title, version=app.version, description=app.description, routes=app.routes, tags=app.openapi_tags
-    )
-    codes = sorted({*catalogue(), *HTTP_CODES.values()})
-    members = {**PROBLEM_SCHEMA["properties"], "code": {"type": "string", "enum": codes}}
-    problem = {**PROBLEM_SCHEMA, "properties": members}
-    schemas = document.setdefault("components", {}).setdefault("schemas", {})
-    schemas["Problem"] = problem
-    for unused in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(unused, None)
-    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    for path in document.get("paths", {}).values():
-        for operation in path.values():
-            if isinstance(operation, dict) and "responses" in operation:
-                operation["responses"].pop("422", None)
-                operation["responses"]["default"] = {"description": "A problem", "content": content}
-    app.openapi_schema = document
-    return document

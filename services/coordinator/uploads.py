@@ -15,6 +15,8 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect
 
 from db.blobs import BlobStore, BlobWriter
+from services.coordinator.limits import announced
+from tunesmith import strict_json
 from tunesmith.errors import InvalidInput, PayloadTooLarge
 
 MAX_FIELD_BYTES = 64 * 1024
@@ -82,12 +84,12 @@ class _Form:
 
     def _headers_done(self) -> None:
         _, options = parse_options_header(self._headers.get(b"content-disposition", b""))
-        name = options.get(b"name", b"").decode("utf-8", "replace")
+        name = _text(options.get(b"name", b""), "name of a part")
         if b"filename" in options or name == "file":
             if self.has_file:
                 raise InvalidInput("send one file a request", field="file")
             self.has_file = True
-            self.upload.filename = options.get(b"filename", b"").decode("utf-8", "replace")
+            self.upload.filename = _text(options.get(b"filename", b""), "filename")
             return
         self._fields += 1
         if self._fields > MAX_FIELDS:
@@ -104,10 +106,20 @@ class _Form:
 
     def _end(self) -> None:
         if self._field is not None:
-            self.upload.fields.setdefault(self._field, []).append(self._text.decode("utf-8", "replace"))
+            self.upload.fields.setdefault(self._field, []).append(_text(self._text, self._field))
 
     def _done(self) -> None:
         self.finished = True
+
+
+def _text(data: bytes | bytearray, field: str) -> str:
+    """A text of the form. Raises InvalidInput when it is none that a database holds."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise InvalidInput(f"the {field} is not UTF-8", field=field) from None
+    strict_json.check_text(text, field)
+    return text
 
 
 async def receive(request: Request, blobs: BlobStore, limit: int, check: Callable[[Upload], None]) -> Upload:
@@ -120,14 +132,11 @@ async def receive(request: Request, blobs: BlobStore, limit: int, check: Callabl
         PayloadTooLarge: the file has more than ``limit`` bytes.
         InvalidInput: not a form, or a form without a file.
     """
-    kind, options = parse_options_header(request.headers.get("content-type", ""))
-    if kind != b"multipart/form-data" or b"boundary" not in options:
-        raise InvalidInput("send the model as multipart/form-data with a part `file`", field="file")
-    declared = request.headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > limit + MAX_FIELDS * MAX_FIELD_BYTES:
-        raise _too_large(limit, int(declared))
     form = _Form()
-    parser = MultipartParser(options[b"boundary"], form.callbacks())  # type: ignore[arg-type]
+    parser = _parser(request, form)
+    declared = announced(request.headers.get("content-length", ""))
+    if declared > limit + MAX_FIELDS * MAX_FIELD_BYTES:
+        raise _too_large(limit, declared)
     writer = blobs.writer()
     await run_in_threadpool(writer.__enter__)
     try:
@@ -143,6 +152,16 @@ async def receive(request: Request, blobs: BlobStore, limit: int, check: Callabl
     await run_in_threadpool(writer.__exit__, None, None, None)
     form.upload.sha256, form.upload.size = writer.sha, writer.size
     return form.upload
+
+
+def _parser(request: Request, form: _Form) -> MultipartParser:
+    kind, options = parse_options_header(request.headers.get("content-type", ""))
+    if kind != b"multipart/form-data" or not options.get(b"boundary"):
+        raise InvalidInput("send the model as multipart/form-data with a part `file`", field="file")
+    try:
+        return MultipartParser(options[b"boundary"], form.callbacks())  # type: ignore[arg-type]
+    except FormParserError as error:  # the boundary is too long
+        raise InvalidInput(f"the form is malformed: {error}", field="file") from error
 
 
 async def _pump(request: Request, parser: MultipartParser, form: _Form, writer: BlobWriter, limit: int) -> None:

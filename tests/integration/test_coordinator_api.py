@@ -212,8 +212,8 @@ def test_openapi_lists_problems_and_routes(api: Api) -> None:
     assert {"invalid_budget", "method_not_allowed", "payload_too_large", "unsupported_operator"} <= set(codes)
     for path, operations in document["paths"].items():
         for operation in operations.values():
-            assert "application/problem+json" in operation["responses"]["default"]["content"], path
-            assert "422" not in operation["responses"]
+            refused = operation["responses"]["422"]["$ref"].rpartition("/")[2]
+            assert "application/problem+json" in document["components"]["responses"][refused]["content"], path
     assert {"/v1/models", "/v1/jobs/{job_id}/events", "/v1/blobs/{sha}", "/livez"} <= set(document["paths"])
     assert api.client.get("/docs").status_code == 200
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import stat
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from services.coordinator.curve import TaskLatency, best_so_far, down_sample
 from services.coordinator.problems import HTTP_CODES, http_problem
-from services.coordinator.schemas.common import decode_cursor, encode_cursor
+from services.coordinator.schemas.common import decode_number, decode_place, decode_time, encode_place
 from services.coordinator.schemas.jobs import BudgetBody, JobRequest
 from services.coordinator.settings import Settings, is_loopback
 from services.coordinator.urls import BlobUrls
@@ -104,11 +105,14 @@ def test_other_than_loopback_needs_a_key() -> None:
 
 
 def test_cursors_round_trip_and_strangers_are_refused() -> None:
-    assert decode_cursor(encode_cursor(3, "x"), 2) == [3, "x"]
-    assert decode_cursor(None, 2) is None
-    for bad in ("", "x", encode_cursor(1), "é", "////"):
+    at = dt.datetime(2026, 11, 26, 3, 4, 5, 678901, tzinfo=dt.timezone.utc)
+    assert decode_time(encode_place(at, "j-1")) == (at, "j-1")
+    assert decode_place(encode_place(3, "x")) == (3, "x")
+    assert decode_time(None) is decode_place(None) is None
+    assert (decode_number("7", 1), decode_number(None, 1)) == (7, 1)
+    for bad in ("", "x", "-1", "~x", "x~1", "é", "////", "9" * 19, "\u0661"):
         with pytest.raises(InvalidInput):
-            decode_cursor(bad, 2)
+            decode_place(bad)
 
 
 @pytest.mark.parametrize(

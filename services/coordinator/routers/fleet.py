@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 
 from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
-from services.coordinator.schemas.common import Cursor, Limit, Page
+from services.coordinator.schemas.common import Limit, Page, PlaceCursor
 from services.coordinator.schemas.fleet import (
     CostModelBody,
     DeviceBody,
@@ -60,7 +60,7 @@ def workload_best(
 
 @router.get("/costmodels")
 def list_cost_models(
-    context: InContext, _: InCaller, job: str | None = None, limit: Limit = 50, cursor: Cursor = None
+    context: InContext, _: InCaller, job: str | None = None, limit: Limit = 50, cursor: PlaceCursor = None
 ) -> Page[CostModelBody]:
     """Cost models, newest first."""
     return fleet.cost_models(context, job, limit, cursor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Response
+from fastapi.responses import PlainTextResponse
 
 from services.coordinator.context import InContext
 from services.coordinator.schemas.fleet import Health
@@ -18,7 +19,7 @@ async def livez() -> Health:
     return Health(status="ok", version=__version__)
 
 
-@router.get("/readyz")
+@router.get("/readyz", responses={503: {"model": Health, "description": "Something is missing"}})
 def readyz(context: InContext, response: Response) -> Health:
     """Everything that work needs is there; 503 when not."""
     found = health.ready(context)
@@ -27,7 +28,7 @@ def readyz(context: InContext, response: Response) -> Health:
     return found
 
 
-@router.get("/metrics", response_class=Response)
+@router.get("/metrics", response_class=PlainTextResponse)
 def metrics(context: InContext) -> Response:
     """Prometheus exposition."""
     return Response(context.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query, Response
 
 from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
-from services.coordinator.schemas.common import Cursor, Limit, Page
+from services.coordinator.schemas.common import Limit, Page, PlaceCursor
 from services.coordinator.schemas.jobs import JobBody, JobChange, JobRequest
 from services.coordinator.usecases import jobs, submit
 from tunesmith.states import JobState
@@ -31,8 +31,10 @@ def submit_job(
 def list_jobs(
     context: InContext, caller: InCaller, state: JobState | None = None,
     target: Annotated[str | None, Query(description="As submitted, or the resolved target's hash.")] = None,
-    sort: Annotated[str, Query(description="created_at or priority; a minus sign for descending.")] = "-created_at",
-    limit: Limit = 50, cursor: Cursor = None,
+    sort: Annotated[
+        Literal["created_at", "-created_at", "priority", "-priority"], Query(description="A minus sign for descending.")
+    ] = "-created_at",
+    limit: Limit = 50, cursor: PlaceCursor = None,
 ) -> Page[JobBody]:  # fmt: skip
     """Jobs, newest first unless asked otherwise."""
     return jobs.page(context, caller, state=state, target=target, sort=sort, limit=limit, cursor=cursor)

@@ -7,7 +7,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
-from services.coordinator.schemas.common import Cursor, Limit, Page
+from services.coordinator.schemas.common import Cursor, Limit, Page, PlaceCursor
 from services.coordinator.schemas.models import ModelBody, ModelTaskBody
 from services.coordinator.uploads import receive
 from services.coordinator.usecases import models
@@ -18,19 +18,23 @@ FORM = {
     "requestBody": {
         "required": True,
         "content": {"multipart/form-data": {"schema": {
-            "type": "object", "required": ["file"],
+            "type": "object", "required": ["file"], "additionalProperties": False,
             "properties": {
-                "file": {"type": "string", "format": "binary", "description": "An .onnx or .pt2 file."},
+                "file": {"type": "string", "format": "binary", "minLength": 1, "description": "An .onnx or .pt2 file."},
                 "name": {"type": "string"},
-                "inputs": {"type": "array", "items": {"type": "string"}, "description":
-                           "Shapes of dynamic inputs: name=1,3,224,224 (repeated), or one JSON object."},
+                "inputs": {
+                    "type": "array", "items": {"type": "string", "pattern": "^\\s*$|=|^\\s*\\{"},
+                    "description": "Shapes of dynamic inputs: name=1,3,224,224 (repeated), or one JSON object.",
+                },
             },
         }}},
     }
 }  # fmt: skip
 
 
-@router.post("", status_code=201, openapi_extra=FORM, responses={200: {"description": "Known already"}})
+@router.post(
+    "", status_code=201, openapi_extra=FORM, responses={200: {"model": ModelBody, "description": "Known already"}}
+)
 async def upload_model(request: Request, response: Response, context: InContext, caller: InCaller) -> ModelBody:
     """Upload a model. The same file (and shapes) again is the same model, with 200. A worker imports it."""
     limit = context.settings.max_upload_bytes
@@ -42,7 +46,9 @@ async def upload_model(request: Request, response: Response, context: InContext,
 
 
 @router.get("")
-def list_models(context: InContext, caller: InCaller, limit: Limit = 50, cursor: Cursor = None) -> Page[ModelBody]:
+def list_models(
+    context: InContext, caller: InCaller, limit: Limit = 50, cursor: PlaceCursor = None
+) -> Page[ModelBody]:
     """Models, newest first."""
     return models.page(context, caller, limit, cursor)
 

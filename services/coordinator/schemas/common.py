@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import datetime as dt
-import json
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict
@@ -19,7 +16,12 @@ MAX_ID = 2**63 - 1
 """The largest integer that a database column holds."""
 
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Items of a page.")]
-Cursor = Annotated[str | None, Query(max_length=500, description="`next_cursor` of the page before.")]
+_PAGE_BEFORE = "`next_cursor` of the page before."
+Cursor = Annotated[str | None, Query(pattern="^[0-9]{1,18}$", description=_PAGE_BEFORE)]
+"""Of a list in order of a number."""
+PlaceCursor = Annotated[str | None, Query(pattern="^[0-9]{1,16}~[0-9A-Za-z_-]{1,64}$", description=_PAGE_BEFORE)]
+"""Of a list in order of a time or a number, and of ids where that is equal."""
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
 class Body(BaseModel):
@@ -35,40 +37,34 @@ class Page(BaseModel, Generic[Item]):
     next_cursor: str | None = None
 
 
-def encode_cursor(*values: Any) -> str:
-    """An opaque cursor that remembers ``values``."""
-    plain = [value.isoformat() if isinstance(value, dt.datetime) else value for value in values]
-    return base64.urlsafe_b64encode(json.dumps(plain).encode()).decode().rstrip("=")
+def encode_place(value: dt.datetime | int, key: str) -> str:
+    """A :data:`PlaceCursor`; a number must not be negative."""
+    number = (value - EPOCH) // dt.timedelta(microseconds=1) if isinstance(value, dt.datetime) else value
+    return f"{number}~{key}"
 
 
-def decode_cursor(cursor: str | None, size: int) -> list[Any] | None:
-    """Inverse of :func:`encode_cursor`. Raises InvalidInput."""
+def decode_place(cursor: str | None) -> tuple[int, str] | None:
+    """Inverse of :func:`encode_place`; of a time, microseconds since 1970. Raises InvalidInput."""
     if cursor is None:
         return None
-    try:
-        values = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-    except (ValueError, binascii.Error):
-        values = None
-    if not isinstance(values, list) or len(values) != size:
-        raise foreign_cursor(cursor)
-    return values
+    number, _, key = cursor.partition("~")
+    return _whole(number, cursor), key
+
+
+def decode_time(cursor: str | None) -> tuple[dt.datetime, str] | None:
+    """Inverse of :func:`encode_place` for times. Raises InvalidInput."""
+    at = decode_place(cursor)
+    return None if at is None else (EPOCH + dt.timedelta(microseconds=at[0]), at[1])
 
 
 def decode_number(cursor: str | None, default: int) -> int:
-    """The one integer that a cursor remembers, ``default`` without a cursor. Raises InvalidInput."""
-    values = decode_cursor(cursor, 1)
-    return default if values is None else whole(values[0], cursor)
+    """The number that a :data:`Cursor` stands for, ``default`` without a cursor. Raises InvalidInput."""
+    return default if cursor is None else _whole(cursor, cursor)
 
 
-def whole(value: Any, cursor: str | None) -> int:
-    """``value`` of a cursor as an integer that a database holds. Raises InvalidInput."""
-    if type(value) is not int or abs(value) > MAX_ID:
-        raise foreign_cursor(cursor)
-    return value
-
-
-def foreign_cursor(cursor: str | None) -> InvalidInput:
-    """The error for a cursor that this API did not make."""
-    return InvalidInput(
-        "the cursor is not one of ours: take `next_cursor` of the page before", field="cursor", value=cursor
-    )
+def _whole(digits: str, cursor: str) -> int:
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
+        raise InvalidInput(
+            "the cursor is not one of ours: take `next_cursor` of the page before", field="cursor", value=cursor[:100]
+        )
+    return int(digits)

@@ -3,52 +3,87 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterable
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
 
 from services.coordinator.schemas.common import Body
-from tunesmith.budget import DEFAULT_TRIALS, MAX_TRIALS
+from tunesmith.allocate.registry import ALLOCATORS
+from tunesmith.budget import DEFAULT_TRIALS, MAX_SECONDS, MAX_TRIALS
 from tunesmith.messages import Confirmation
-from tunesmith.names import DEFAULT_ALLOCATOR, DEFAULT_COST_MODEL, DEFAULT_SEARCHER, DEFAULT_SPACE
+from tunesmith.names import (
+    COST_MODELS,
+    DEFAULT_ALLOCATOR,
+    DEFAULT_COST_MODEL,
+    DEFAULT_SEARCHER,
+    DEFAULT_SPACE,
+    SPACES,
+)
+from tunesmith.operators import FORMS
+from tunesmith.search.registry import SEARCHERS
 from tunesmith.states import JobState, RoundState
 from tunesmith.types import StopReason
 
+MIN_PRIORITY, MAX_PRIORITY = -10, 10
 INTERVAL = "Seconds: where the median of a second measurement would lie, nineteen times of twenty."
 
 
 class BudgetBody(Body):
     """When the job ends: whichever limit is reached first. Bounds are checked by the use case."""
 
-    trials: int | None = Field(None, description=f"1 to {MAX_TRIALS}; {DEFAULT_TRIALS} when no limit is given.")
-    seconds: float | None = Field(None, description="Wall-clock seconds from submission, up to 30 days.")
+    trials: int | None = Field(
+        None, description=f"1 to {MAX_TRIALS}; {DEFAULT_TRIALS} when no limit is given.",
+        json_schema_extra={"minimum": 1, "maximum": MAX_TRIALS},
+    )
+    seconds: float | None = Field(
+        None, description="Wall-clock seconds from submission, up to 30 days.",
+        json_schema_extra={"exclusiveMinimum": 0, "maximum": MAX_SECONDS},
+    )
     stop_when_converged: bool = False
+
+
+def _one_of(names: Iterable[str]) -> dict[str, Any]:
+    """For the document alone: a name that is not there has an error of its own."""
+    return {"enum": sorted(names)}
+
+
+ONE_SOURCE: JsonDict = {"oneOf": [
+    {"required": ["model_id"], "properties": {"model_id": {"type": "string"}, "operator": {"type": "null"}}},
+    {"required": ["operator"], "properties": {"operator": {"type": "string"}, "model_id": {"type": "null"}}},
+]}  # fmt: skip
 
 
 class JobRequest(Body):
     """A job to submit: a model (or an operator spec) and a target."""
 
+    model_config = ConfigDict(json_schema_extra=ONE_SOURCE)
+
     model_id: str | None = Field(None, max_length=40)
-    operator: str | None = Field(None, max_length=500)
+    operator: str | None = Field(None, max_length=500, description=f"Such as {', '.join(FORMS.values())}.")
     target: str | dict[str, Any] = "cpu"
     budget: BudgetBody = Field(default_factory=BudgetBody)
-    search: str = Field(DEFAULT_SEARCHER, max_length=60)
-    cost_model: str = Field(DEFAULT_COST_MODEL, max_length=60)
-    allocator: str = Field(DEFAULT_ALLOCATOR, max_length=60)
-    priority: int = Field(0, ge=-10, le=10)
+    search: str = Field(DEFAULT_SEARCHER, max_length=60, json_schema_extra=_one_of(SEARCHERS))
+    cost_model: str = Field(DEFAULT_COST_MODEL, max_length=60, json_schema_extra=_one_of(COST_MODELS))
+    allocator: str = Field(DEFAULT_ALLOCATOR, max_length=60, json_schema_extra=_one_of(ALLOCATORS))
+    priority: int = Field(0, ge=MIN_PRIORITY, le=MAX_PRIORITY)
     seed: int = Field(0, ge=0, lt=2**31)
     warm_start: bool = True
     verify: bool = Field(True, description="Compile the model at the end, check its outputs and time it.")
     fast_math: bool = Field(True, description="Allow polynomials for exp, erf, tanh, sigmoid where the target gains.")
     winograd: bool = Field(True, description="Allow Winograd's algorithm where it is the faster convolution.")
-    space: str = Field(DEFAULT_SPACE, max_length=60, description="`tvm`: only what TVM's own generator makes.")
+    space: str = Field(
+        DEFAULT_SPACE, max_length=60, description="`tvm`: only what TVM's own generator makes.",
+        json_schema_extra=_one_of(SPACES),
+    )
     name: str = Field("", max_length=200)
 
 
 class JobChange(Body):
     """What may be changed while a job is under way; absent members stay."""
 
-    priority: int | None = Field(None, ge=-10, le=10)
+    priority: int | None = Field(None, ge=MIN_PRIORITY, le=MAX_PRIORITY)
     budget: BudgetBody | None = None
     name: str | None = Field(None, max_length=200)
 

@@ -10,7 +10,7 @@ from db.repositories import devices as device_rows
 from db.repositories import views_fleet as views
 from services.coordinator.auth import Caller, digest, new_key
 from services.coordinator.context import Context
-from services.coordinator.schemas.common import Page, decode_cursor, encode_cursor
+from services.coordinator.schemas.common import Page, decode_time, encode_place
 from services.coordinator.schemas.fleet import (
     CostModelBody,
     DeviceBody,
@@ -22,7 +22,6 @@ from services.coordinator.schemas.fleet import (
     WorkerBody,
     WorkloadBest,
 )
-from services.coordinator.times import parse_time
 from tunesmith.errors import NotFound
 from tunesmith.messages import measure_queue
 from tunesmith.targets import Target
@@ -103,11 +102,10 @@ def queues(context: Context) -> Page[QueueBody]:
 
 def cost_models(context: Context, job_id: str | None, limit: int, cursor: str | None) -> Page[CostModelBody]:
     """Cost models, newest first."""
-    at = decode_cursor(cursor, 2)
-    before = (parse_time(at[0], "cursor"), str(at[1])) if at else None
+    before = decode_time(cursor)
     with context.reading() as session:
         rows = views.cost_models(session, job_id=job_id, before=before, limit=limit + 1)
-    more = encode_cursor(rows[limit - 1].created_at, rows[limit - 1].id) if len(rows) > limit else None
+    more = encode_place(rows[limit - 1].created_at, rows[limit - 1].id) if len(rows) > limit else None
     return Page(items=[_cost_model(row) for row in rows[:limit]], next_cursor=more)
 
 

@@ -14,9 +14,8 @@ from db.repositories import views_scheduling as rows
 from db.repositories.transitions import transition
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
-from services.coordinator.schemas.common import Page, decode_cursor, encode_cursor, whole
-from services.coordinator.schemas.jobs import JobBody, JobChange
-from services.coordinator.times import parse_time
+from services.coordinator.schemas.common import Page, decode_place, decode_time, encode_place
+from services.coordinator.schemas.jobs import MAX_PRIORITY, MIN_PRIORITY, JobBody, JobChange
 from services.coordinator.usecases.describe import describe
 from tunesmith.budget import check_budget
 from tunesmith.errors import Conflict, InvalidInput, NotFound
@@ -43,13 +42,7 @@ def page(
 ) -> Page[JobBody]:  # fmt: skip
     """Jobs in order of ``sort``: ``created_at`` or ``priority``, descending after a minus sign."""
     column, descending = sort.removeprefix("-"), sort.startswith("-")
-    if column not in views.SORTS:
-        raise InvalidInput(f"sort by {', '.join(views.SORTS)}, with a minus sign for descending", field="sort",
-                           value=sort)
-    at = decode_cursor(cursor, 2)
-    after: tuple[Any, str] | None = None
-    if at:
-        after = (parse_time(at[0], "cursor") if column == "created_at" else whole(at[0], cursor), str(at[1]))
+    after: tuple[Any, str] | None = decode_time(cursor) if column == "created_at" else _after_priority(cursor)
     with context.reading() as session:
         ids = views.page(
             session, owner=caller.filter, state=state, target=target, sort=column, descending=descending,
@@ -58,8 +51,15 @@ def page(
         more = None
         if len(ids) > limit:
             last = views.get(session, ids[limit - 1])
-            more = encode_cursor(getattr(last, column), ids[limit - 1])
+            assert last is not None
+            place = last.created_at if column == "created_at" else last.priority - MIN_PRIORITY
+            more = encode_place(place, last.id)
         return Page(items=describe(session, ids[:limit], context.settings.device_timeout), next_cursor=more)
+
+
+def _after_priority(cursor: str | None) -> tuple[int, str] | None:
+    at = decode_place(cursor)
+    return None if at is None else (min(at[0], MAX_PRIORITY - MIN_PRIORITY + 1) + MIN_PRIORITY, at[1])
 
 
 def cancel(context: Context, caller: Caller, job_id: str) -> JobBody:

@@ -16,16 +16,16 @@ from db.repositories import views_models as views
 from db.repositories.transitions import identity, transition
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
-from services.coordinator.schemas.common import Page, decode_cursor, decode_number, encode_cursor
+from services.coordinator.schemas.common import Page, decode_number, decode_time, encode_place
 from services.coordinator.schemas.models import ModelBody, ModelTaskBody, TensorBody
-from services.coordinator.times import parse_time
 from services.coordinator.uploads import Upload
 from services.coordinator.usecases.shapes import inputs_key, parse_inputs
-from tunesmith.errors import Conflict, NotFound
+from tunesmith.errors import Conflict, InvalidInput, NotFound
 from tunesmith.operators import parse_operator
 from tunesmith.preparation import Preparation, for_target
 from tunesmith.states import ModelState
 
+FORM_FIELDS = frozenset({"name", "inputs"})
 DEFAULT_KIND = "llvm"
 """The kind of target that a model is prepared for before anybody has named one."""
 
@@ -54,6 +54,10 @@ def register(context: Context, upload: Upload, owner: str) -> tuple[ModelBody, b
 
 def check_form(upload: Upload) -> None:
     """Refuse a form before its file is kept. Raises InvalidInput."""
+    unknown = sorted(set(upload.fields) - FORM_FIELDS)
+    if unknown:
+        name = unknown[0][:100]
+        raise InvalidInput(f"the form has no field {name!r}; known are file, name, inputs", field=name)
     parse_inputs(upload.fields.get("inputs", []))
 
 
@@ -142,11 +146,10 @@ def visible(session: Session, caller: Caller, model_id: str) -> Model:
 
 def page(context: Context, caller: Caller, limit: int, cursor: str | None) -> Page[ModelBody]:
     """Models, newest first."""
-    at = decode_cursor(cursor, 2)
-    before = (parse_time(at[0], "cursor"), str(at[1])) if at else None
+    before = decode_time(cursor)
     with context.reading() as session:
         rows = views.page(session, owner=caller.filter, before=before, limit=limit + 1)
-        more = encode_cursor(rows[limit - 1].created_at, rows[limit - 1].id) if len(rows) > limit else None
+        more = encode_place(rows[limit - 1].created_at, rows[limit - 1].id) if len(rows) > limit else None
         return Page(items=describe(session, rows[:limit]), next_cursor=more)
 
 
@@ -164,7 +167,7 @@ def tasks(context: Context, caller: Caller, model_id: str, limit: int, cursor: s
             )
             for task, workload in rows[:limit]
         ]
-        return Page(items=items, next_cursor=encode_cursor(rows[limit - 1][0].position) if len(rows) > limit else None)
+        return Page(items=items, next_cursor=str(rows[limit - 1][0].position) if len(rows) > limit else None)
 
 
 def delete(context: Context, caller: Caller, model_id: str) -> None:

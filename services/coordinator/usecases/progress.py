@@ -16,7 +16,7 @@ from services.coordinator import intervals, verified
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
 from services.coordinator.curve import MAX_POINTS, best_so_far, down_sample
-from services.coordinator.schemas.common import Page, decode_number, encode_cursor
+from services.coordinator.schemas.common import Page, decode_number
 from services.coordinator.schemas.jobs import (
     CurveBody,
     CurvePoint,
@@ -201,7 +201,7 @@ def _rounds(
     with context.reading() as session:
         visible(session, caller, job_id)
         found = list(views.rounds(session, job_id, after=after, limit=limit + 1, descending=descending))
-    return found[:limit], encode_cursor(found[limit - 1][0].number) if len(found) > limit else None
+    return found[:limit], str(found[limit - 1][0].number) if len(found) > limit else None
 
 
 def trials(
@@ -224,7 +224,7 @@ def trials(
         )
         for row in found[:limit]
     ]  # fmt: skip
-    return Page(items=items, next_cursor=encode_cursor(found[limit - 1].id) if len(found) > limit else None)
+    return Page(items=items, next_cursor=str(found[limit - 1].id) if len(found) > limit else None)
 
 
 def events(context: Context, caller: Caller, job_id: str, after: int, limit: int) -> Page[EventBody]:

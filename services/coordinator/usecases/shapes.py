@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from tunesmith import strict_json
 from tunesmith.errors import InvalidInput
 
 MAX_RANK = 16
@@ -38,10 +39,10 @@ def inputs_key(shapes: dict[str, list[int]]) -> str:
 
 
 def _from_json(text: str) -> list[tuple[str, Any]]:
-    try:
-        return list(json.loads(text).items())
-    except ValueError as error:
-        raise _refused(text) from error
+    given = strict_json.loads(text, "inputs")
+    if not given:
+        raise _refused(text)
+    return list(given.items())
 
 
 def _from_text(text: str) -> tuple[str, Any]:

@@ -35,7 +35,7 @@ from tunesmith.operators import parse_operator
 from tunesmith.preparation import for_target
 from tunesmith.search.registry import SEARCHERS
 from tunesmith.states import JobState, ModelState
-from tunesmith.targets import choose, parse_target
+from tunesmith.targets import MAX_SPEC, choose, parse_target
 
 ROUTE = "POST /v1/jobs"
 MAX_IDEMPOTENCY_KEY = 200
@@ -145,8 +145,8 @@ def _create(session: Session, caller: Caller, request: JobRequest) -> Job:
     if trials is None and seconds is None:
         trials = DEFAULT_TRIALS
     spec = request.target if isinstance(request.target, str) else json.dumps(request.target, sort_keys=True)
-    if len(spec) > 2000:
-        raise InvalidInput("the target is longer than 2000 characters", field="target")
+    if len(spec) > MAX_SPEC:
+        raise InvalidInput(f"the target is longer than {MAX_SPEC} characters", field="target")
     job = Job(
         id=f"j-{uuid.uuid4().hex[:16]}", name=request.name, owner=caller.owner, model_id=model.id, target_spec=spec,
         state=JobState.QUEUED, budget_trials=trials, budget_seconds=seconds,
