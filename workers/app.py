@@ -6,11 +6,13 @@ import functools
 import os
 from typing import Any
 
+from billiard.process import current_process
 from celery import Celery, signals
 from kombu import Queue
 
 from tunesmith.messages import CORE_QUEUES, INGEST, SEARCH, measure_queue
 from workers import logs
+from workers.broker import GuardedTransport, restrict_remote_control
 from workers.core import tasks
 from workers.core.ending import Ending
 from workers.sandbox.parent_death import die_with_parent
@@ -37,6 +39,7 @@ def create_app(settings: Settings) -> Celery:
     app = Celery("tunesmith", set_as_current=False)
     app.conf.update(
         broker_url=settings.broker_url.get_secret_value(),
+        broker_transport=f"{GuardedTransport.__module__}:{GuardedTransport.__qualname__}",
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_transport_options={
@@ -110,14 +113,18 @@ def _context_factory(settings: Settings, ending: Ending) -> Any:
 
 
 def _follow_children(app: Celery, settings: Settings) -> None:
-    """Each child of the pool ends with its parent and loads TVM before its first task, if its tasks need it."""
-    needs_tvm = bool({INGEST, SEARCH} & set(settings.core_queues))
+    """Each child of the pool ends with its parent and loads TVM before its first task, if its tasks need it.
+
+    Of importers only the first does: the others are there for further users, and a laptop may have none.
+    """
+    queues = set(settings.core_queues)
 
     def start(**_: Any) -> None:
         die_with_parent()
-        if needs_tvm:
+        if SEARCH in queues or (INGEST in queues and getattr(current_process(), "index", 0) == 0):
             from workers.tvm_backend.warm import warm
 
             warm()
 
     signals.worker_process_init.connect(start, weak=False, dispatch_uid="tunesmith.start")
+    signals.celeryd_init.connect(lambda **_: restrict_remote_control(), weak=False, dispatch_uid="tunesmith.control")

@@ -24,6 +24,7 @@ from db.models import (
     TargetRow,
     WorkloadRow,
 )
+from db.repositories import imports
 from db.repositories.transitions import Work, changed_rows
 from db.repositories.work import ACTIVE
 from tunesmith.states import JobState, RoundState, WorkState, is_final
@@ -206,8 +207,8 @@ def get_idempotency(session: Session, owner: str, route: str, key: str) -> Idemp
 
 
 def any_due(session: Session) -> bool:
-    """True when some row waits to be published."""
-    return _any(session, lambda kind: kind.dispatched < kind.attempt)
+    """True when some row waits to be published, what waits for an importer aside: users take turns there."""
+    return _any(session, lambda kind: kind.dispatched < kind.attempt, without=imports.KINDS)
 
 
 def any_overdue(session: Session, now: dt.datetime) -> bool:
@@ -215,8 +216,9 @@ def any_overdue(session: Session, now: dt.datetime) -> bool:
     return _any(session, lambda kind: sa.and_(kind.dispatched >= kind.attempt, kind.deadline < now))
 
 
-def _any(session: Session, condition: Callable[[Any], sa.ColumnElement[bool]]) -> bool:
-    found = sa.or_(
-        *(sa.exists().where(kind.state.in_(states), condition(kind)) for kind, states in ACTIVE.items())  # type: ignore[attr-defined]
-    )
+def _any(
+    session: Session, condition: Callable[[Any], sa.ColumnElement[bool]], without: Collection[type] = ()
+) -> bool:
+    kinds: list[tuple[Any, Any]] = [(kind, states) for kind, states in ACTIVE.items() if kind not in without]
+    found = sa.or_(*(sa.exists().where(kind.state.in_(states), condition(kind)) for kind, states in kinds))
     return bool(session.scalar(sa.select(found)))

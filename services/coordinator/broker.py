@@ -84,7 +84,10 @@ class CeleryPublisher:
         try:
             with self._app.connection_for_read() as connection:
                 client = connection.default_channel.client
-                return {queue: int(client.llen(queue)) for queue in queues}
+                with client.pipeline(transaction=False) as asked:
+                    for queue in queues:
+                        asked.llen(queue)
+                    return {queue: int(length) for queue, length in zip(queues, asked.execute(), strict=True)}
         except _away():
             return dict.fromkeys(queues)
 

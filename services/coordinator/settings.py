@@ -41,6 +41,10 @@ class Settings(BaseSettings):
     max_open_jobs: int = Field(
         1000, ge=1, description="Jobs that one user may have that are not over; a further one is refused."
     )
+    imports_per_user: int = Field(
+        1, ge=1, description="Imports and preparations of jobs that one user may have with the importers at once; the "
+        "others wait for their turn. Keep it below the number of importers.",
+    )
     work_timeout: float = Field(
         45.0, gt=0, description="Seconds without a sign of life after which work is handed out anew."
     )

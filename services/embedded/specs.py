@@ -21,7 +21,8 @@ ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 @dataclass(frozen=True)
 class StackOptions:
-    """What the user chose. ``workers``: processes that propose, half of them, and that import and train."""
+    """What the user chose. ``workers``: processes that propose, half of them, and as many as are left for each of
+    imports and trainings; there are two importers at least."""
 
     data_dir: Path
     host: str = "127.0.0.1"
@@ -58,6 +59,7 @@ def children(options: StackOptions, temporary: Path) -> list[ChildSpec]:
 
     tunesmith = module("tunesmith.cli")
     searchers = max(1, options.workers // 2)
+    others = max(1, options.workers - searchers)
     device_env = {key: value for key, value in env.items() if key not in ONE_THREAD}
     return [
         ChildSpec(
@@ -75,8 +77,11 @@ def children(options: StackOptions, temporary: Path) -> list[ChildSpec]:
         # A search remembers the points that it looked at: its processes are few, and do nothing else.
         ChildSpec("search", (*tunesmith, "worker", "--queues", SEARCH, "--concurrency", str(searchers)), env,
                   may_start=coordinator_up),
-        ChildSpec("core", (*tunesmith, "worker", "--queues", f"{INGEST},{TRAIN}", "--concurrency",
-                           str(max(1, options.workers - searchers))), env, may_start=coordinator_up),
+        # A user has one import under way (`imports_per_user`), so that the second importer is there for the others.
+        ChildSpec("ingest", (*tunesmith, "worker", "--queues", INGEST, "--concurrency", str(max(2, others))), env,
+                  may_start=coordinator_up),
+        ChildSpec("train", (*tunesmith, "worker", "--queues", TRAIN, "--concurrency", str(others)), env,
+                  may_start=coordinator_up),
     ]  # fmt: skip
 
 

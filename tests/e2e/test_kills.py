@@ -20,7 +20,7 @@ TRIALS, FEW = 128, 48
 WAIT = 240.0
 
 
-VICTIMS = ("measure", "device", "core", "search", "record", "redis", "coordinator")
+VICTIMS = ("measure", "device", "ingest", "train", "search", "record", "redis", "coordinator")
 
 
 def trials(client, job_id):

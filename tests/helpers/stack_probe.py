@@ -35,7 +35,8 @@ WORDS = {
     "tracker": "workers.tvm_backend.tracker",
     "measure": "--queues measure",
     "record": "--queues record",
-    "core": "--queues ingest,train",
+    "ingest": "--queues ingest",
+    "train": "--queues train",
     "search": "--queues search",
 }
 

@@ -68,7 +68,7 @@ def test_compose_file_follows_the_compose_specification() -> None:
 
 def test_every_part_of_the_stack_is_a_service() -> None:
     assert set(compose()["services"]) == {
-        "coordinator", "core", "record", "measure", "tracker", "device", "redis", "postgres",
+        "coordinator", "core", "ingest", "record", "measure", "tracker", "device", "redis", "postgres",
     }  # fmt: skip
 
 
@@ -88,7 +88,7 @@ def test_each_service_restarts_stops_gracefully_and_is_watched(name: str) -> Non
 
 def test_only_core_services_and_the_coordinator_know_the_database() -> None:
     knows = {n for n, s in compose()["services"].items() if "TUNESMITH_DATABASE_URL" in s.get("environment", {})}
-    assert knows == {"coordinator", "core", "record"}
+    assert knows == {"coordinator", "core", "ingest", "record"}
     blobs = {n for n, s in compose()["services"].items() if any(v.startswith("blobs:") for v in s.get("volumes", []))}
     assert blobs == knows
 

@@ -57,7 +57,7 @@ def children(tmp_path):
 
 
 def test_no_secret_is_in_an_argument_list(children):
-    url = children["core"].env["TUNESMITH_BROKER_URL"]
+    url = children["ingest"].env["TUNESMITH_BROKER_URL"]
     password = url.split(":")[2].partition("@")[0]
     assert len(password) > 20
     assert f"requirepass {password}\n".encode() in children["redis"].stdin
@@ -70,7 +70,7 @@ def test_recording_has_a_process_of_its_own(children):
 
 
 def test_redis_outlives_those_who_use_it(children):
-    assert children["redis"].wave > max(children[name].wave for name in ("core", "record", "measure", "coordinator"))
+    assert children["redis"].wave > max(children[name].wave for name in ("ingest", "train", "record", "measure", "coordinator"))
 
 
 @pytest.mark.parametrize(("host", "url"), [("127.0.0.1", "http://127.0.0.1:1"), ("0.0.0.0", "http://127.0.0.1:1"),
@@ -109,13 +109,21 @@ def test_the_host_lease_is_not_the_stacks(children, tmp_path):
 
 
 def test_a_worker_joins_with_what_the_stack_wrote(children, tmp_path):
-    with connection_file(tmp_path, children["core"].env) as path:
+    with connection_file(tmp_path, children["ingest"].env) as path:
         assert path.stat().st_mode & 0o777 == 0o600
         facts = joined(tmp_path)
         assert facts["data_dir"] == tmp_path
-        assert facts["broker_url"] == children["core"].env["TUNESMITH_BROKER_URL"]
-        assert facts["tracker"] == children["core"].env["TUNESMITH_TRACKER"]
+        assert facts["broker_url"] == children["ingest"].env["TUNESMITH_BROKER_URL"]
+        assert facts["tracker"] == children["ingest"].env["TUNESMITH_TRACKER"]
         assert Settings(**facts).broker_url.get_secret_value() == facts["broker_url"]
     assert not list(tmp_path.glob("*connection*"))
     with pytest.raises(InvalidInput, match="tunesmith up"):
         joined(tmp_path)
+
+
+def test_imports_have_processes_of_their_own_and_two_at_least(tmp_path):
+    for workers, importers in ((1, 2), (2, 2), (8, 4)):
+        options = specs.StackOptions(tmp_path, port=4711, workers=workers, env={"PATH": os.environ["PATH"]})
+        commands = {spec.name: spec.command for spec in specs.children(options, tmp_path / "temporary")}
+        assert [name for name, command in commands.items() if "ingest" in ",".join(command[2:])] == ["ingest"]
+        assert commands["ingest"][-4:] == ("--queues", "ingest", "--concurrency", str(importers))

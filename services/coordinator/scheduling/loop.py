@@ -136,7 +136,7 @@ class SchedulingLoop:
         if time.monotonic() < self._broker_away_until:
             return
         with context.reading() as session:
-            if not rows.any_due(session):
+            if not self._dispatcher.anything(session):
                 return
         marked = transact(context.sessions, self._dispatcher.mark)
         with context.reading() as session:

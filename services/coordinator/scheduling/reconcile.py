@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from db.models import Batch, CostModelRow, Device, Evaluation, Job, Model, Round
 from db.models.base import utcnow
-from db.repositories import devices, outcomes, work
+from db.repositories import devices, imports, outcomes, work
 from db.repositories import views_scheduling as rows
 from db.repositories.transitions import NOUNS, Work
 from services.coordinator.broker import Publisher
@@ -57,13 +57,16 @@ class Dispatcher:
 
     def mark(self, session: Session) -> list[Work]:
         """Mark everything that is due as sent."""
-        marked: list[Work] = []
+        rows.lock(session)  # two loops at once would each give a user his share of the importers
         now = utcnow()
-        for kind in KINDS:
-            for row in work.due(session, kind, limit=BURST):
-                if work.mark_dispatched(session, row, self.claim_wait(row, now), now):
-                    marked.append(row)
-        return marked
+        waiting: list[Work] = [*imports.due(session, self._settings.imports_per_user, limit=BURST)]
+        for kind in (kind for kind in KINDS if kind not in imports.KINDS):
+            waiting += work.due(session, kind, limit=BURST)
+        return [row for row in waiting if work.mark_dispatched(session, row, self.claim_wait(row, now), now)]
+
+    def anything(self, session: Session) -> bool:
+        """True when :meth:`mark` would find something to send."""
+        return rows.any_due(session) or imports.any_due(session, self._settings.imports_per_user)
 
     def compose(self, session: Session, marked: Sequence[Work]) -> tuple[list[Outgoing], list[Unsendable]]:
         """The messages of rows, and the rows without one: a blob is gone."""

@@ -27,6 +27,11 @@ from tunesmith.messages import measure_queue
 from tunesmith.targets import Target
 from tunesmith.types import CacheState, DeviceHealth
 
+SHOWN_QUEUES = 1000
+"""Queues without work are left out of the list beyond these."""
+SHOWN_CLASSES = 32
+"""The same of one device."""
+
 
 def targets(context: Context) -> Page[TargetBody]:
     """Targets that something was tuned for, and those of devices, each once."""
@@ -85,12 +90,13 @@ def workers(context: Context) -> Page[WorkerBody]:
 
 
 def queues(context: Context) -> Page[QueueBody]:
-    """Every queue with work or a device."""
+    """Every queue with work or a device; of what devices claim to serve only so much that the answer stays short."""
     with context.reading() as session:
         backlogs = views.backlogs(session)
         for device in device_rows.live(session, context.settings.device_timeout):
-            for device_class in device.device_classes:
-                backlogs.setdefault(measure_queue(device_class), views.Backlog())
+            for device_class in device.device_classes[:SHOWN_CLASSES]:
+                if len(backlogs) < SHOWN_QUEUES:
+                    backlogs.setdefault(measure_queue(device_class), views.Backlog())
     depths = context.publisher.depths(sorted(backlogs))
     return Page(
         items=[

@@ -1,0 +1,104 @@
+"""Garbage in every queue of a real Redis: the workers drop it and do the work that comes after it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import core_flow
+import garbage
+import pytest
+import redis
+from redis_process import redis_server
+from stack_probe import wait_for
+
+from db.models import Device, Model
+from services.coordinator.broker import CeleryPublisher
+from tunesmith.messages import INGEST, RECORD, SEARCH, TRAIN, IngestModel, MeasureBatch, measure_queue
+from tunesmith.states import ModelState
+from workers.core.context import Context
+from workers.core.tasks import CORE_TASKS
+
+pytestmark = pytest.mark.pair
+ROOT = Path(__file__).resolve().parents[2]
+CLASS = "llvm-garbage-1"
+PREFIX = "tunesmith:"
+TASKS = {task.queue: task.message.task for task in CORE_TASKS} | {measure_queue(CLASS): MeasureBatch.task}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with redis_server(tmp_path_factory.mktemp("redis")) as url:
+        yield url
+
+
+@pytest.fixture
+def context(tmp_path: Path, database_url: str) -> Iterator[Context]:
+    context = core_flow.core_context(tmp_path, database_url)
+    yield context
+    context.sessions.kw["bind"].dispose()
+
+
+@pytest.fixture
+def worker(tmp_path: Path, database_url: str, broker: str) -> Iterator[subprocess.Popen]:
+    env = {
+        **os.environ, "TUNESMITH_DATA_DIR": str(tmp_path), "TUNESMITH_DATABASE_URL": database_url,
+        "TUNESMITH_BROKER_URL": broker, "TUNESMITH_LEASE_FILE": str(tmp_path / "host.lease"),
+        "TUNESMITH_SIMULATE": "1", "TUNESMITH_DEVICE_CLASSES": CLASS,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
+    }
+    queues = ",".join((INGEST, SEARCH, TRAIN, RECORD, "measure"))
+    with (tmp_path / "worker.log").open("wb") as out:
+        command = [sys.executable, "-m", "tunesmith.cli", "worker", "--queues", queues]
+        process = subprocess.Popen(command, env=env, cwd=ROOT, stdout=out, stderr=out)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(timeout=10)
+        sys.stdout.write((tmp_path / "worker.log").read_text()[-30_000:])
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_garbage_in_every_queue_ends_no_worker(context: Context, worker: subprocess.Popen, broker: str) -> None:
+    client, publisher = redis.Redis.from_url(broker), CeleryPublisher(broker)
+
+    def reached(question, what: str) -> None:
+        def alive_and_reached() -> bool:
+            assert worker.poll() is None, "the worker ended"
+            with context.readers() as session:
+                return bool(question(session))
+
+        wait_for(alive_and_reached, what, 90.0)
+
+    def import_operator(name: str) -> None:
+        core_flow.add_operator(context, name, f"gemm:8x8x{len(name) * 8}:float32")
+        assert publisher.send(IngestModel(model_id=name, attempt=1), queue=INGEST, task_id=f"{name}-{time.time_ns()}")
+        reached(lambda session: session.get(Model, name).state is ModelState.READY, f"{name} to be imported")
+
+    reached(lambda session: session.query(Device).count(), "the device's report")
+    for queue, task in TASKS.items():
+        for item in garbage.items(task).values():
+            client.lpush(PREFIX + queue, item)
+    for text in (b"no JSON", b"[1, 2, 3]", b"{}", b"[" * 100_000):
+        client.publish(f"{PREFIX}/0.celery.pidbox", text)
+    import_operator("m")
+    reached(lambda _: not any(client.llen(PREFIX + queue) for queue in TASKS), "empty queues")
+    before = client.hlen(f"{PREFIX}unacked")
+    assert before == 0, "garbage waits to be delivered again"
+    control = publisher._app.control
+    for command in ("shutdown", "pool_shrink", "cancel_consumer", "rate_limit", "time_limit", "pool_restart"):
+        control.broadcast(command, arguments={"n": 1, "queue": INGEST})
+    control.revoke(["x"], terminate=True, signal="KILL")
+    assert control.ping(timeout=5.0, limit=1), "nobody answers a ping"
+    import_operator("mm")
+    publisher.close()
+    client.close()

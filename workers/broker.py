@@ -1,0 +1,133 @@
+"""Redis as the workers read it: what is no message of ours is logged and dropped, and ends nobody.
+
+kombu parses what it pops within Celery's event loop, where an exception ends the worker. Whatever may be in a list, so
+two places are guarded: a popped item that is no message at all, and a message that Celery's handler cannot deal with.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Callable
+from queue import Empty
+from typing import Any, Final
+
+from celery.worker.control import Panel
+from kombu.transport import redis
+
+log = logging.getLogger("tunesmith.broker")
+MAX_MESSAGE_BYTES: Final = 64_000_000
+"""Encoded length above which a message is dropped unread; ours have some megabytes at most."""
+SHOWN = 200
+MAX_NAME = 255
+TEXTS = ("content-type", "content-encoding")
+PIDBOX = ".pidbox"
+"""End of the names of the queues for Celery's remote control."""
+TIMES = ("eta", "expires")
+
+
+class GuardedChannel(redis.Channel):
+    """A channel that outlives everything it is given."""
+
+    def basic_consume(self, queue: str, no_ack: bool, callback: Callable[[Any], Any], *args: Any, **values: Any) -> Any:
+        """Consume; a message that ``callback`` fails at is taken off the queue."""
+
+        def guarded(message: Any) -> Any:
+            try:
+                return callback(message)
+            except (*self.connection_errors, Empty):
+                raise
+            except Exception as error:
+                log.error("a message of queue %s was dropped: %s: %s", queue, type(error).__name__, _short(error))
+                if not no_ack and not message.acknowledged:
+                    message.ack()
+                return None
+
+        return super().basic_consume(queue, no_ack, guarded, *args, **values)
+
+    def _brpop_read(self, **options: Any) -> Any:
+        return self._outliving(super()._brpop_read, **options)
+
+    def _receive(self) -> Any:
+        return self._outliving(super()._receive)
+
+    def _outliving(self, read: Callable[..., Any], **options: Any) -> Any:
+        """``read()``, or Empty where the item cannot be parsed: it is off its list by then."""
+        try:
+            return read(**options)
+        except (*self.connection_errors, *self.connection.channel_errors, Empty):
+            raise
+        except Exception as error:
+            log.error("something that is no message was dropped: %s: %s", type(error).__name__, _short(error))
+            raise Empty from error
+
+
+class GuardedTransport(redis.Transport):
+    """kombu's Redis transport with guarded channels."""
+
+    Channel = GuardedChannel
+
+    def _deliver(self, message: Any, queue: str) -> None:
+        reason = defect(message) or ("" if queue.endswith(PIDBOX) else foreign(message.get("headers") or {}))
+        if reason:
+            log.error("an item of queue %s was dropped: %s: %s", queue, reason, _short(message))
+            return
+        super()._deliver(message, queue)
+
+
+def defect(item: Any) -> str:
+    """Why a parsed item is no message of kombu's; empty when it is one."""
+    if not isinstance(item, dict):
+        return "it is no object"
+    properties, headers = item.get("properties"), item.get("headers")
+    if not isinstance(properties, dict) or not isinstance(properties.get("delivery_tag"), str):
+        return "it has no properties with a delivery tag"
+    if not isinstance(properties.get("delivery_info"), dict):
+        return "it has no delivery information"
+    if headers is not None and not isinstance(headers, dict):
+        return "its headers are no object"
+    if not isinstance(item.get("body", ""), str) or not all(isinstance(item.get(key, ""), str) for key in TEXTS):
+        return "its body or its content type is no text"
+    if len(item.get("body", "")) > MAX_MESSAGE_BYTES:
+        return f"it is longer than {MAX_MESSAGE_BYTES} bytes"
+    return ""
+
+
+def foreign(headers: dict[str, Any]) -> str:
+    """Why the headers are none that Celery sends with a task; empty when they are.
+
+    Celery reserves a place in the pool before it looks at these, and a message that breaks it there keeps the place.
+    """
+    if not all(isinstance(headers.get(key), str) and len(headers[key]) <= MAX_NAME for key in ("task", "id")):
+        return "its headers name no task"
+    if not isinstance(headers.get("retries", 0), int):
+        return "its headers count no retries"
+    limits = headers.get("timelimit") or [None, None]
+    numbers = isinstance(limits, list) and all(each is None or isinstance(each, int | float) for each in limits)
+    if not numbers or len(limits) != 2:
+        return "its time limits are no pair of numbers"
+    return next((f"its {key} is no time" for key in TIMES if not _is_time(headers.get(key))), "")
+
+
+def _is_time(value: object) -> bool:
+    try:
+        return value is None or (isinstance(value, str) and bool(dt.datetime.fromisoformat(value)))
+    except ValueError:
+        return False
+
+
+def restrict_remote_control(panel: type[Panel] = Panel) -> None:
+    """Of what Celery lets anybody at the broker ask of a worker, keep ``ping`` and ``revoke`` without its kill."""
+    revoke = panel.data["revoke"]
+
+    def hint(state: Any, task_id: Any, **_: Any) -> Any:
+        ids = [task_id] if isinstance(task_id, str) else [one for one in task_id if isinstance(one, str)]
+        return revoke(state, ids, terminate=False)
+
+    kept = {"ping": panel.data["ping"], "revoke": hint}
+    panel.data.clear()
+    panel.data.update(kept)
+
+
+def _short(value: object) -> str:
+    return repr(value)[:SHOWN]
