@@ -26,7 +26,7 @@ PIDBOX = ".pidbox"
 TIMES = ("eta", "expires")
 
 
-class GuardedChannel(redis.Channel):
+class GuardedChannel(redis.Channel):  # type: ignore[misc]  # kombu has no types
     """A channel that outlives everything it is given."""
 
     def basic_consume(self, queue: str, no_ack: bool, callback: Callable[[Any], Any], *args: Any, **values: Any) -> Any:
@@ -62,7 +62,7 @@ class GuardedChannel(redis.Channel):
             raise Empty from error
 
 
-class GuardedTransport(redis.Transport):
+class GuardedTransport(redis.Transport):  # type: ignore[misc]
     """kombu's Redis transport with guarded channels."""
 
     Channel = GuardedChannel

@@ -97,7 +97,8 @@ def test_another_users_job_is_prepared_while_a_slow_import_runs(context: Context
     wait_for(running, "the other user's job to be prepared", 90.0)
     rows = slow()
     assert [row.state for row in rows] == [ModelState.IMPORTING] * 3, rows[0].error
-    assert rows[0].worker is not None and rows[0].attempt == 1, "the slow import does not run any more"
+    assert rows[0].worker, "the slow import does not run any more"
+    assert rows[0].attempt == 1
     assert [row.dispatched for row in rows[1:]] == [0, 0], "a user has more than one import under way"
     with context.reading() as session:
         (mine,) = session.query(Model).filter_by(owner="bob", state=ModelState.READY)

@@ -70,7 +70,8 @@ def test_recording_has_a_process_of_its_own(children):
 
 
 def test_redis_outlives_those_who_use_it(children):
-    assert children["redis"].wave > max(children[name].wave for name in ("ingest", "train", "record", "measure", "coordinator"))
+    users = ("ingest", "train", "record", "measure", "coordinator")
+    assert children["redis"].wave > max(children[name].wave for name in users)
 
 
 @pytest.mark.parametrize(("host", "url"), [("127.0.0.1", "http://127.0.0.1:1"), ("0.0.0.0", "http://127.0.0.1:1"),
