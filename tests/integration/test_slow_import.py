@@ -86,7 +86,8 @@ def test_another_users_job_is_prepared_while_a_slow_import_runs(context: Context
             return [session.get_one(Model, f"slow{number}") for number in range(3)]
 
     wait_for(lambda: slow()[0].worker, "the slow import to begin", 60.0)
-    request = JobRequest(operator="gemm:16x16x16:float32", target=TARGET, budget=BudgetBody(trials=8), cost_model="none")
+    budget = BudgetBody(trials=8)
+    request = JobRequest(operator="gemm:16x16x16:float32", target=TARGET, budget=budget, cost_model="none")
     job_id = submit(context, Caller("bob", frozenset({"user"})), request, None)[0].id
 
     def running() -> bool:
