@@ -19,7 +19,7 @@ def up(
     data_dir: Annotated[Path, typer.Option(help="Database, blobs and logs.", envvar="TUNESMITH_DATA_DIR")] = Path(
         ".tunesmith"
     ),
-    workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that propose (half), import (two or more) and train.")] = 2,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that propose (half), import and train.")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     with_parent: Annotated[
         bool, typer.Option("--with-parent", hidden=True, help="Stop when standard input ends.")
