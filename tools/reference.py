@@ -201,6 +201,28 @@ def _option(option: Any) -> list[str]:
     return [names, "required" if option.required else shown, option.help or ""]
 
 
+def access() -> str:
+    """``access.md``: which scope opens which route, and what strangers see."""
+    from services.coordinator.access import RULES, SCOPES
+
+    rows = []
+    for (method, path), rule in RULES.items():
+        marks = ["yes" if rule.scopes is None or scope in rule.scopes else "403" for scope in SCOPES]
+        without = "yes" if rule.scopes is None else "401"
+        rows.append([f"`{method} {path}`", without, *marks, rule.sight.value, rule.note])
+    return "\n".join([
+        "# Access\n", MARK,
+        "With `TUNESMITH_ADMIN_KEY` set, a key opens a route when it has one of the scopes with a *yes*. No key, an "
+        "unknown one and a revoked one get 401, another scope 403. Without an admin key the one local user may do "
+        "everything.\n",
+        "*Stranger* is what a permitted key gets for what another user owns: `404` as for what does not exist, `own "
+        "rows only` in a list, `the same` for what users share. Operators see everything. A test calls every route "
+        "with every scope, as owner and as stranger, and compares the answers with this table. The dashboard's pages "
+        "act with the key that their visitor logged in with.\n",
+        table(["route", "no key", *(f"`{scope}`" for scope in SCOPES), "stranger", ""], rows),
+    ])  # fmt: skip
+
+
 def metrics() -> str:
     """``metrics.md``: what ``/metrics`` tells Prometheus."""
     from services.coordinator.metrics import Metrics
@@ -213,7 +235,8 @@ def metrics() -> str:
     ]
     return "\n".join([
         "# Metrics\n", MARK,
-        "`GET /metrics` answers in the Prometheus text format; it needs no key.\n",
+        "`GET /metrics` answers in the Prometheus text format. Where keys are asked for, it needs one with the scope "
+        "`monitor` or `operator`.\n",
         table(["metric", "type", "meaning"], rows),
     ])  # fmt: skip
 
@@ -299,6 +322,7 @@ def events() -> str:
 PAGES = {
     "settings.md": settings, "errors.md": errors, "states.md": states, "rest.md": rest, "cli.md": cli,
     "metrics.md": metrics, "events.md": events,
+    "access.md": access,
 }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -49,3 +50,9 @@ def latest_elsewhere(
     if space != DEFAULT_SPACE:
         query = query.where(CostModelRow.job_id.in_(sa.select(Job.id).where(Job.space == space)))
     return session.scalars(query.order_by(CostModelRow.created_at.desc(), CostModelRow.id).limit(1)).first()
+
+
+def owned(session: Session, ids: Collection[str], owner: str) -> set[str]:
+    """Which of the cost models belong to jobs of ``owner``."""
+    query = sa.select(CostModelRow.id).join(Job, CostModelRow.job_id == Job.id)
+    return set(session.scalars(query.where(CostModelRow.id.in_(ids), Job.owner == owner)))

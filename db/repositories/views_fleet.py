@@ -42,9 +42,14 @@ class Backlog:
     running: int = 0
 
 
-def targets(session: Session) -> Sequence[TargetRow]:
-    """Every target that something was tuned for."""
-    return session.scalars(sa.select(TargetRow).order_by(TargetRow.created_at, TargetRow.hash)).all()
+def targets(session: Session, *, owner: str | None = None) -> Sequence[TargetRow]:
+    """Targets that something was tuned for; with ``owner`` only those of its jobs and those that have champions."""
+    query = sa.select(TargetRow).order_by(TargetRow.created_at, TargetRow.hash)
+    if owner is not None:
+        own = sa.select(Job.target_hash).where(Job.owner == owner, Job.target_hash.is_not(None))
+        champions = sa.select(Schedule.target_hash)
+        query = query.where(sa.or_(TargetRow.hash.in_(own), TargetRow.hash.in_(champions)))
+    return session.scalars(query).all()
 
 
 def devices(session: Session) -> Sequence[Device]:
@@ -86,11 +91,13 @@ def _more(old: Backlog, taken: bool, number: int) -> Backlog:
 
 
 def cost_models(
-    session: Session, *, job_id: str | None, before: tuple[dt.datetime, str] | None, limit: int
+    session: Session, *, owner: str | None, job_id: str | None, before: tuple[dt.datetime, str] | None, limit: int
 ) -> Sequence[CostModelRow]:
-    """Cost models, newest first."""
+    """Cost models, newest first; with ``owner`` only those of its jobs."""
     row = CostModelRow
     query = sa.select(row).order_by(row.created_at.desc(), row.id.desc()).limit(limit)
+    if owner is not None:
+        query = query.where(row.job_id.in_(sa.select(Job.id).where(Job.owner == owner)))
     if job_id is not None:
         query = query.where(row.job_id == job_id)
     if before is not None:

@@ -51,6 +51,16 @@ def get(session: Session, job_id: str, *, lock: bool = False) -> Job | None:
     return session.get(Job, job_id, populate_existing=True, with_for_update=lock or None)
 
 
+def owner_of(session: Session, job_id: str | None) -> str | None:
+    """Who owns a job; None for none, and for one that is gone."""
+    return None if job_id is None else session.scalar(sa.select(Job.owner).where(Job.id == job_id))
+
+
+def owned(session: Session, job_ids: Collection[str], owner: str) -> set[str]:
+    """Which of the jobs belong to ``owner``."""
+    return set(session.scalars(sa.select(Job.id).where(Job.id.in_(job_ids), Job.owner == owner)))
+
+
 def page(
     session: Session, *, owner: str | None, state: JobState | None, target: str | None, sort: str, descending: bool,
     after: tuple[Any, str] | None, limit: int,

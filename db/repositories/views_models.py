@@ -66,8 +66,9 @@ def tasks_page(
     return [(task, row) for task, row in session.execute(query.order_by(ModelTask.position).limit(limit))]
 
 
-def jobs_of(session: Session, model_id: str, limit: int = 5) -> Sequence[str]:
-    """Ids of some jobs that use a model or a variant of it, oldest first."""
-    query = sa.select(Job.id).join(Model, Job.model_id == Model.id)
+def jobs_of(session: Session, model_id: str, limit: int = 5) -> Sequence[tuple[str, str]]:
+    """Ids and owners of some jobs that use a model or a variant of it, those of its owner and the oldest first."""
+    query = sa.select(Job.id, Job.owner).join(Model, Job.model_id == Model.id)
     query = query.where(sa.or_(Model.id == model_id, Model.variant_of == model_id))
-    return session.scalars(query.order_by(Job.created_at, Job.id).limit(limit)).all()
+    found = session.execute(query.order_by(Job.owner != Model.owner, Job.created_at, Job.id).limit(limit))
+    return [(job, owner) for job, owner in found]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import secrets
 import uuid
 from dataclasses import dataclass
@@ -14,10 +15,13 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy.orm import Session
 
 from db.models import ApiKey
+from db.repositories import api_keys
+from services.coordinator import access
+from services.coordinator.access import SCOPES
 from services.coordinator.context import InContext
 from tunesmith.errors import TunesmithError, Unauthorized
 
-SCOPES = ("viewer", "user", "operator", "worker")
+log = logging.getLogger(__name__)
 ADMIN_ID = "admin"
 LOCAL = "local"
 bearer = HTTPBearer(auto_error=False, description="An API key: `Authorization: Bearer …`")
@@ -35,10 +39,11 @@ class Caller:
 
     owner: str
     scopes: frozenset[str]
+    key_id: str | None = None
 
-    def sees(self, owner: str) -> bool:
-        """True when a thing of ``owner`` may be shown."""
-        return "operator" in self.scopes or owner == self.owner
+    def sees(self, owner: str | None) -> bool:
+        """True when a thing of ``owner`` may be shown; what lost its owner is for operators."""
+        return "operator" in self.scopes or (owner is not None and owner == self.owner)
 
     @property
     def filter(self) -> str | None:
@@ -72,12 +77,25 @@ def key_id_of(key: str) -> str:
 
 
 def store_admin_key(session: Session, key: str) -> None:
-    """Make ``key`` the first bearer key, in place of an earlier one."""
+    """Make ``key`` the first bearer key, in place of an earlier one.
+
+    A key that was revoked stays so while another operator can act; without one the service would be locked for good.
+    """
     row = session.get(ApiKey, ADMIN_ID)
     if row is None:
         session.add(ApiKey(id=ADMIN_ID, sha256=digest(key), owner=LOCAL, scopes=list(SCOPES)))
-    else:
-        row.sha256, row.revoked = digest(key), False
+        return
+    same = hmac.compare_digest(row.sha256, digest(key))
+    if same and row.revoked and api_keys.operators(session):
+        log.warning("the key in TUNESMITH_ADMIN_KEY was revoked and stays so: set another one, or unset it once other "
+                    "keys are made")  # fmt: skip
+        return
+    if row.revoked:
+        log.warning("the admin key was revoked and is valid again: TUNESMITH_ADMIN_KEY %s",
+                    "is the only key of an operator" if same else "has a new value")  # fmt: skip
+    elif not same:
+        log.info("TUNESMITH_ADMIN_KEY has a new value; the former admin key is not valid any more")
+    row.sha256, row.revoked, row.scopes = digest(key), False, list(SCOPES)
 
 
 def verify(session: Session, key: str) -> Caller:
@@ -86,26 +104,41 @@ def verify(session: Session, key: str) -> Caller:
         row = session.get(ApiKey, key_id)
         stored = row.sha256 if row is not None else "0" * 64
         if hmac.compare_digest(stored, digest(key)) and row is not None and not row.revoked:
-            return Caller(row.owner, frozenset(row.scopes))
+            return Caller(row.owner, frozenset(row.scopes), row.id)
     raise Unauthorized("the key is not valid: send `Authorization: Bearer KEY`")
 
 
-def caller(
-    request: Request, context: InContext, given: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
-) -> Caller:
-    """Dependency of every route under ``/v1``."""
+def still_valid(session: Session, caller: Caller) -> bool:
+    """False once the key that ``caller`` came with is revoked or gone."""
+    if caller.key_id is None:
+        return True
+    row = session.get(ApiKey, caller.key_id, populate_existing=True)
+    return row is not None and not row.revoked
+
+
+Given = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
+
+
+def visitor(context: InContext, given: Given) -> Caller | None:
+    """Who asks, None for somebody without a key. Raises Unauthorized for a key that is not valid."""
     if context.settings.admin_key is None:
         return ANYBODY
     if given is None:
-        raise Unauthorized("a key is needed: send `Authorization: Bearer KEY`")
+        return None
     with context.reading() as session:
-        found = verify(session, given.credentials)
-    if request.method not in ("GET", "HEAD"):
-        found.require("user", "operator")
-    else:
-        found.require("viewer", "user", "operator")
+        return verify(session, given.credentials)
+
+
+InVisitor = Annotated[Caller | None, Depends(visitor)]
+
+
+def caller(request: Request, found: InVisitor) -> Caller:
+    """Dependency of every route that asks for a key. Raises Unauthorized, Forbidden."""
+    if found is None:
+        raise Unauthorized("a key is needed: send `Authorization: Bearer KEY`")
+    if found is not ANYBODY:
+        found.require(*sorted(access.scopes_of(request)))
     return found
 
 
 InCaller = Annotated[Caller, Depends(caller)]
-

@@ -16,6 +16,7 @@ from db.models import Evaluation, Job, JobTask, Model, Record, Schedule, TargetR
 from db.repositories import views_jobs
 from db.repositories import views_scheduling as rows
 from services.coordinator import champions, intervals, verified
+from services.coordinator.auth import Caller
 from services.coordinator.schemas.jobs import Verified
 from tunesmith import metaschedule
 from tunesmith.errors import Conflict
@@ -57,6 +58,7 @@ class Best:
     target: dict[str, Any]
     lines: tuple[Line, ...]
     verified: Verified | None
+    caller: Caller
 
     @property
     def tvm(self) -> str:
@@ -65,8 +67,8 @@ class Best:
         return next((str(version) for version in versions if version), TVM_VERSION)
 
 
-def collect(session: Session, job: Job) -> Best:
-    """The job's champions as of now. Raises Conflict while its tasks are not known."""
+def collect(session: Session, job: Job, caller: Caller) -> Best:
+    """The job's champions as of now, for ``caller``. Raises Conflict while its tasks are not known."""
     target = session.get(TargetRow, job.target_hash) if job.target_hash else None
     if target is None:
         raise Conflict(f"the job is {job.state.value} and has no tasks yet", state=job.state.value)
@@ -79,7 +81,7 @@ def collect(session: Session, job: Job) -> Best:
         for task, workload, _ in tasks if workload.hash in found
     )
     model = session.get_one(Model, job.model_id)
-    return Best(job, model, target.json, lines, verified.of_model(evaluation))
+    return Best(job, model, target.json, lines, verified.of_model(evaluation), caller)
 
 
 def _line(
@@ -149,12 +151,15 @@ def _json(found: Verified | None) -> dict[str, Any] | None:
 def _provenance(best: Best, line: Line, record: Record | None) -> dict[str, Any]:
     finder = line.finder or best.job
     environment = record.environment if record is not None else {}
+    job = record.job_id if record is not None else best.job.id
+    # Whose job found a champion, and how it was set up, is its owner's business; the schedule is shared.
+    stranger = line.finder is not None and not best.caller.sees(line.finder.owner)
     return {
-        "job": record.job_id if record is not None else best.job.id,
-        "searcher": finder.search if line.champion is not None else None,
+        "job": None if stranger else job,
+        "searcher": finder.search if line.champion is not None and not stranger else None,
         "space": finder.space,
         "trials": line.task.trials,
-        "seed": finder.seed,
+        "seed": None if stranger else finder.seed,
         "preparation": best.model.preparation,
         "tvm": environment.get("tvm", best.tvm),
         "device": environment.get("device", ""),

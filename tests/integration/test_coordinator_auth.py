@@ -29,8 +29,9 @@ def test_an_admin_key_is_required_everywhere(tmp_path: Path, sqlite_url: str) ->
                 response = api.client.request(method, url, headers=headers)
                 problem(response, 401, "unauthorized")
                 assert response.headers["www-authenticate"] == "Bearer"
-    for open_path in ("/livez", "/readyz", "/metrics", "/docs", "/openapi.json"):
+    for open_path in ("/livez", "/readyz", "/docs", "/openapi.json"):
         assert api.client.get(open_path).status_code == 200
+    problem(api.client.get("/metrics"), 401, "unauthorized")
     assert api.client.get("/v1/jobs", headers=admin).status_code == 200
     with api.context.reading() as session:
         assert "first-key" not in {key.sha256 for key in session.query(ApiKey)}
@@ -67,6 +68,25 @@ def test_keys_have_scopes_and_owners(tmp_path: Path, sqlite_url: str) -> None:
     problem(again.client.get("/v1/jobs", headers=admin), 401, "unauthorized")
     assert again.client.get("/v1/jobs", headers={"authorization": "Bearer second-key"}).status_code == 200
     again.close()
+
+
+def test_strangers_learn_of_readiness_only_which_parts_work(tmp_path: Path, sqlite_url: str) -> None:
+    api = Api(Folder(tmp_path, sqlite_url), admin_key="first-key")
+    admin = {"authorization": "Bearer first-key"}
+    api.broker.alive = False
+    told = api.client.get("/readyz")
+    assert told.status_code == 503
+    checks = told.json()["checks"]
+    assert {name: check["ok"] for name, check in checks.items()}["broker"] is False
+    assert {(check["detail"], check["ms"]) for check in checks.values()} == {("", 0.0)}
+    assert told.json()["version"] == ""
+    key = api.client.post("/v1/keys", json={"scopes": ["monitor"]}, headers=admin).json()["key"]
+    monitor = {"authorization": f"Bearer {key}"}
+    for headers in (admin, monitor):
+        assert api.client.get("/readyz", headers=headers).json()["checks"]["broker"]["detail"]
+        assert api.client.get("/metrics", headers=headers).status_code == 200
+    problem(api.client.get("/v1/jobs", headers=monitor), 403, "forbidden")
+    api.close()
 
 
 def test_a_public_address_without_a_key_is_refused(tmp_path: Path, sqlite_url: str) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import base64
+import json
 import sys
 from pathlib import Path
 
@@ -177,3 +179,24 @@ def test_without_torch_the_extra_is_named(encoder: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingDependency, match="extra 'torch'"):
         importing.import_model(encoder, "pt2")
+
+
+def test_names_of_a_model_stay_out_of_the_programs_that_users_share(tmp_path: Path) -> None:
+    weight = onnx.numpy_helper.from_array(np.ones((64, 64), np.float32), "secret_weight")
+    value = helper.make_tensor_value_info
+    nodes = [
+        helper.make_node("MatMul", ["secret_input", "secret_weight"], ["secret_mid"], name="secret_node"),
+        helper.make_node("Relu", ["secret_mid"], ["secret_output"]),
+    ]
+    graph = helper.make_graph(
+        nodes, "secret_graph", [value("secret_input", TensorProto.FLOAT, [8, 64])],
+        [value("secret_output", TensorProto.FLOAT, [8, 64])], [weight],
+    )  # fmt: skip
+    path = tmp_path / "secret_file.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    made = prepare.prepare(importing.import_model(path, "onnx"))
+    assert [spec.name for spec in made.inputs] == ["secret_input"]
+    for task in tasks.extract_tasks(made.module):
+        shared = task.module + task.metaschedule + base64.b64decode(json.loads(task.metaschedule)[1])
+        assert b"secret" not in shared
+        assert "secret" not in task.workload.name

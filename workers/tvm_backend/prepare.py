@@ -65,6 +65,7 @@ def prepare(mod: tvm.IRModule, preparation: Preparation = PLAIN) -> Prepared:
         ModelRejected: TVM cannot lower the model.
     """
     names = json.loads(str(mod["main"].attrs["input_names"]))
+    mod = _with_numbered_inputs(mod)
     try:
         mod = _blocked(mod, preparation) if preparation.blocked else _lower(_simplified(mod), preparation)
     except Exception as error:
@@ -77,6 +78,16 @@ def prepare(mod: tvm.IRModule, preparation: Preparation = PLAIN) -> Prepared:
         for name, var in zip(names, mod["main"].params, strict=False)
     )
     return Prepared(tir.dump_module(mod), params, inputs, preparation)
+
+
+def _with_numbered_inputs(mod: tvm.IRModule) -> tvm.IRModule:
+    """The inputs' variables named by number: fused functions take over their names, and users share those functions."""
+    main = mod["main"]
+    params = [relax.Var(f"input_{index}", var.ty) for index, var in enumerate(main.params)]
+    body = main.bind_params(dict(zip(main.params, params, strict=True))).body
+    made = tvm.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
+    made["main"] = relax.Function(params, body, main.ret_ty, main.is_pure, main.attrs)
+    return made
 
 
 def _blocked(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:

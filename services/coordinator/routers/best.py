@@ -24,7 +24,7 @@ def job_best(
 ) -> StreamingResponse:
     """The best schedules so far: one JSON object a line, or a zip that compiles with TVM alone."""
     with context.reading() as session:
-        found = best.collect(session, visible(session, caller, job_id))
+        found = best.collect(session, visible(session, caller, job_id), caller)
     if format == "jsonl":
         return StreamingResponse(best.json_lines(found, context.blobs), media_type="application/x-ndjson")
     headers = {"Content-Disposition": f'attachment; filename="{job_id}-metaschedule.zip"'}

@@ -13,7 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import EventSourceResponse, format_sse_event
 from starlette.responses import Response
 
-from services.coordinator.auth import Caller, InCaller
+from services.coordinator.auth import Caller, InCaller, still_valid
 from services.coordinator.context import Context, InContext
 from services.coordinator.schemas.common import MAX_ID, Limit, Page
 from services.coordinator.schemas.jobs import EventBody
@@ -26,6 +26,8 @@ POLL_SECONDS = 0.5
 PING_SECONDS = 15.0
 LIFE_SECONDS = 600.0
 """A stream ends after this long; clients reconnect and go on where they were."""
+KEY_SECONDS = 2.0
+"""A stream whose key is revoked ends after this long at most."""
 BATCH = 200
 
 
@@ -52,10 +54,15 @@ async def job_events(
 
 
 async def _tail(context: Context, caller: Caller, job_id: str, after: int) -> AsyncIterator[bytes]:
-    """Events from ``after`` on, a comment now and then, the end once the job is over and all was said."""
-    began = heard = time.monotonic()
+    """Events from ``after`` on, a comment now and then, the end once the job is over and all was said, or the caller's
+    key is revoked."""
+    began = heard = asked = time.monotonic()
     yield format_sse_event(retry=1000, comment="events of one job")
     while time.monotonic() - began < LIFE_SECONDS:
+        if time.monotonic() - asked > KEY_SECONDS:
+            asked = time.monotonic()
+            if not await run_in_threadpool(_may_go_on, context, caller):
+                return
         try:
             over = is_final((await run_in_threadpool(jobs.show, context, caller, job_id)).state)
             page = await run_in_threadpool(progress.events, context, caller, job_id, after, BATCH)
@@ -72,3 +79,8 @@ async def _tail(context: Context, caller: Caller, job_id: str, after: int) -> As
             yield format_sse_event(comment="ping")
             heard = time.monotonic()
         await asyncio.sleep(POLL_SECONDS)
+
+
+def _may_go_on(context: Context, caller: Caller) -> bool:
+    with context.reading() as session:
+        return still_valid(session, caller)

@@ -26,9 +26,9 @@ router = APIRouter(prefix="/v1", tags=["fleet"])
 
 
 @router.get("/targets")
-def list_targets(context: InContext, _: InCaller) -> Page[TargetBody]:
-    """Targets that something was tuned for, and those of live devices."""
-    return fleet.targets(context)
+def list_targets(context: InContext, caller: InCaller) -> Page[TargetBody]:
+    """Targets of live devices, those that have champions, and those of the caller's jobs."""
+    return fleet.targets(context, caller)
 
 
 @router.get("/devices")
@@ -51,25 +51,25 @@ def list_queues(context: InContext, _: InCaller) -> Page[QueueBody]:
 
 @router.get("/workloads/{workload}/best")
 def workload_best(
-    context: InContext, _: InCaller, workload: str,
+    context: InContext, caller: InCaller, workload: str,
     target: Annotated[str | None, Query(max_length=200, description="Target hash, device class or tag.")] = None,
 ) -> WorkloadBest:  # fmt: skip
     """The fastest known schedule of a workload on a target."""
-    return fleet.workload_best(context, workload, target)
+    return fleet.workload_best(context, caller, workload, target)
 
 
 @router.get("/costmodels")
 def list_cost_models(
-    context: InContext, _: InCaller, job: str | None = None, limit: Limit = 50, cursor: PlaceCursor = None
+    context: InContext, caller: InCaller, job: str | None = None, limit: Limit = 50, cursor: PlaceCursor = None
 ) -> Page[CostModelBody]:
-    """Cost models, newest first."""
-    return fleet.cost_models(context, job, limit, cursor)
+    """Cost models of the caller's jobs, newest first."""
+    return fleet.cost_models(context, caller, job, limit, cursor)
 
 
 @router.get("/costmodels/{key}")
-def show_cost_model(context: InContext, _: InCaller, key: str) -> CostModelBody:
+def show_cost_model(context: InContext, caller: InCaller, key: str) -> CostModelBody:
     """One cost model."""
-    return fleet.cost_model(context, key)
+    return fleet.cost_model(context, caller, key)
 
 
 @router.post("/keys", status_code=201)

@@ -1,10 +1,12 @@
-"""Life, readiness and metrics; none of them asks for a key."""
+"""Life and readiness, which need no key, and metrics."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter, Response
 from fastapi.responses import PlainTextResponse
 
+from services.coordinator.access import MONITOR
+from services.coordinator.auth import InCaller, InVisitor
 from services.coordinator.context import InContext
 from services.coordinator.schemas.fleet import Health
 from services.coordinator.usecases import health
@@ -20,15 +22,17 @@ async def livez() -> Health:
 
 
 @router.get("/readyz", responses={503: {"model": Health, "description": "Something is missing"}})
-def readyz(context: InContext, response: Response) -> Health:
-    """Everything that work needs is there; 503 when not."""
+def readyz(context: InContext, visitor: InVisitor, response: Response) -> Health:
+    """Everything that work needs is there; 503 when not. What is wrong is told to operators and monitors."""
     found = health.ready(context)
+    if visitor is None or not visitor.scopes.intersection(MONITOR):
+        found = health.without_details(found)
     if found.status != "ok":
         response.status_code = 503
     return found
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
-def metrics(context: InContext) -> Response:
-    """Prometheus exposition."""
+def metrics(context: InContext, _: InCaller) -> Response:
+    """Prometheus exposition; where keys are asked for, one with the scope `monitor` or `operator`."""
     return Response(context.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")

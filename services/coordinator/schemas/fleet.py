@@ -7,12 +7,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from services.coordinator.access import Scope
 from services.coordinator.schemas.common import Body
 from tunesmith.messages import Calibration
 from tunesmith.states import WorkState
 from tunesmith.types import CacheState, DeviceHealth
-
-Scope = Literal["viewer", "user", "operator", "worker"]
 
 
 class TargetBody(BaseModel):
@@ -81,7 +80,10 @@ class CostModelBody(BaseModel):
 
 
 class WorkloadBest(BaseModel):
-    """The champion of a workload on a target; ``cache``: where its runs found their arguments."""
+    """The champion of a workload on a target; ``cache``: where its runs found their arguments.
+
+    ``record`` and ``job`` are null where another user's job found it.
+    """
 
     workload: str
     name: str
@@ -89,7 +91,7 @@ class WorkloadBest(BaseModel):
     latency: float
     cache: CacheState
     trace: list[Any]
-    record: int
+    record: int | None
     job: str | None
     updated_at: dt.datetime
 

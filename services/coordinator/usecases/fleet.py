@@ -6,8 +6,10 @@ from sqlalchemy.orm import Session
 
 from db.models import ApiKey, CostModelRow
 from db.models.base import utcnow
+from db.repositories import api_keys
 from db.repositories import devices as device_rows
 from db.repositories import views_fleet as views
+from db.repositories.views_jobs import owner_of as owner_of_job
 from services.coordinator.auth import Caller, digest, new_key
 from services.coordinator.context import Context
 from services.coordinator.schemas.common import Page, decode_time, encode_place
@@ -22,7 +24,7 @@ from services.coordinator.schemas.fleet import (
     WorkerBody,
     WorkloadBest,
 )
-from tunesmith.errors import NotFound
+from tunesmith.errors import Conflict, NotFound
 from tunesmith.messages import measure_queue
 from tunesmith.targets import Target
 from tunesmith.types import CacheState, DeviceHealth
@@ -33,10 +35,10 @@ SHOWN_CLASSES = 32
 """The same of one device."""
 
 
-def targets(context: Context) -> Page[TargetBody]:
-    """Targets that something was tuned for, and those of devices, each once."""
+def targets(context: Context, caller: Caller) -> Page[TargetBody]:
+    """Targets that have champions or that the caller tunes for, and those of devices, each once."""
     with context.reading() as session:
-        rows = views.targets(session)
+        rows = views.targets(session, owner=caller.filter)
         live = device_rows.live(session, context.settings.device_timeout)
     found = {
         row.hash: TargetBody(hash=row.hash, json_=row.json, device_class=row.device_class, live_devices=0)
@@ -106,20 +108,22 @@ def queues(context: Context) -> Page[QueueBody]:
     )
 
 
-def cost_models(context: Context, job_id: str | None, limit: int, cursor: str | None) -> Page[CostModelBody]:
-    """Cost models, newest first."""
+def cost_models(
+    context: Context, caller: Caller, job_id: str | None, limit: int, cursor: str | None
+) -> Page[CostModelBody]:
+    """Cost models of the caller's jobs, newest first; operators see all."""
     before = decode_time(cursor)
     with context.reading() as session:
-        rows = views.cost_models(session, job_id=job_id, before=before, limit=limit + 1)
+        rows = views.cost_models(session, owner=caller.filter, job_id=job_id, before=before, limit=limit + 1)
     more = encode_place(rows[limit - 1].created_at, rows[limit - 1].id) if len(rows) > limit else None
     return Page(items=[_cost_model(row) for row in rows[:limit]], next_cursor=more)
 
 
-def cost_model(context: Context, key: str) -> CostModelBody:
-    """One cost model. Raises NotFound."""
+def cost_model(context: Context, caller: Caller, key: str) -> CostModelBody:
+    """One cost model. Raises NotFound, also for one of a job that the caller may not see."""
     with context.reading() as session:
         row = session.get(CostModelRow, key)
-        if row is None:
+        if row is None or not caller.sees(owner_of_job(session, row.job_id)):
             raise NotFound(f"there is no cost model {key}", field="id", value=key)
         return _cost_model(row)
 
@@ -132,7 +136,7 @@ def _cost_model(row: CostModelRow) -> CostModelBody:
     )  # fmt: skip
 
 
-def workload_best(context: Context, workload: str, target: str | None) -> WorkloadBest:
+def workload_best(context: Context, caller: Caller, workload: str, target: str | None) -> WorkloadBest:
     """The champion of a workload on a target (hash, device class or tag; the fastest of all without one).
 
     Raises:
@@ -141,10 +145,12 @@ def workload_best(context: Context, workload: str, target: str | None) -> Worklo
     with context.reading() as session:
         for schedule, row, about, job in views.champions(session, workload):
             if target is None or target in (row.hash, row.device_class, row.json.get("tag")):
+                known = caller.sees(owner_of_job(session, job))
                 return WorkloadBest(
                     workload=about.hash, name=about.name, target=row.json, latency=schedule.latency,
-                    cache=CacheState(schedule.cache), trace=schedule.trace, record=schedule.record_id, job=job,
-                    updated_at=schedule.updated_at,
+                    cache=CacheState(schedule.cache), trace=schedule.trace,
+                    record=schedule.record_id if known else None,
+                    job=job if known else None, updated_at=schedule.updated_at,
                 )
     where = f" on {target}" if target else ""
     raise NotFound(f"no schedule of workload {workload} is known{where}", field="hash", value=workload)
@@ -172,13 +178,19 @@ def keys(context: Context, caller: Caller) -> Page[KeyBody]:
 
 
 def revoke_key(context: Context, caller: Caller, key_id: str) -> None:
-    """A revoked key opens nothing any more. Raises Forbidden, NotFound."""
+    """A revoked key opens nothing any more. Raises Forbidden, NotFound, Conflict for the last key of an operator."""
     caller.require("operator")
 
     def work(session: Session) -> None:
+        operators = [row.id for row in api_keys.operators(session, lock=True)]
         row = session.get(ApiKey, key_id)
         if row is None:
             raise NotFound(f"there is no key {key_id}", field="id", value=key_id)
+        if operators == [row.id]:
+            raise Conflict(
+                f"{key_id} is the last key with the scope operator, without which nobody could make another: make a "
+                "new one first, or set another TUNESMITH_ADMIN_KEY and restart", field="id", value=key_id,
+            )  # fmt: skip
         row.revoked = True
 
     context.write(work)

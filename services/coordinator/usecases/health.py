@@ -24,6 +24,12 @@ def ready(context: Context) -> Health:
     return Health(status="ok" if ok else "degraded", version=__version__, checks=checks)
 
 
+def without_details(found: Health) -> Health:
+    """What strangers are told: which parts work, no reasons, which name hosts and versions, and no durations."""
+    checks = {name: Check(ok=check.ok, ms=0.0) for name, check in found.checks.items()}
+    return found.model_copy(update={"checks": checks, "version": ""})
+
+
 def _timed(check: Callable[[], str]) -> Check:
     began = time.perf_counter()
     try:

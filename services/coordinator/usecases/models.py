@@ -177,7 +177,9 @@ def delete(context: Context, caller: Caller, model_id: str) -> None:
         model = visible(session, caller, model_id)
         jobs = views.jobs_of(session, model.id)
         if jobs:
-            raise Conflict(f"jobs use the model, delete them first: {', '.join(jobs)}", jobs=list(jobs))
+            own = [job for job, owner in jobs if caller.sees(owner)]
+            which = ", ".join(own) or "those of an operator; ask for their removal"
+            raise Conflict(f"jobs use the model, delete them first: {which}", jobs=own)
         session.delete(model)
         events.append(session, "model_deleted", None, id=model.id, name=model.name)
 

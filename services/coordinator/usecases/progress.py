@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from db.models import JobTask, Record, Round, WorkloadRow
+from db.repositories import cost_models
 from db.repositories import events as event_rows
 from db.repositories import views_jobs as views
 from services.coordinator import intervals, verified
@@ -159,16 +160,26 @@ def curve(context: Context, caller: Caller, job_id: str, points: int = MAX_POINT
 def rounds(context: Context, caller: Caller, job_id: str, limit: int, cursor: str | None) -> Page[RoundBody]:
     """Rounds by number."""
     found, more = _rounds(context, caller, job_id, limit, cursor)
+    models = _visible_models(context, caller, {row.cost_model_id for row, _, _ in found if row.cost_model_id})
     items = [
         RoundBody(
             id=row.id, number=row.number, task=row.job_task_id, task_name=name, state=row.state, size=row.size,
-            baseline=row.baseline, attempt=row.attempt, cost_model_id=row.cost_model_id, metrics=row.metrics,
+            baseline=row.baseline, attempt=row.attempt,
+            cost_model_id=row.cost_model_id if row.cost_model_id in models else None, metrics=row.metrics,
             best_before=row.best_before, best_after=row.best_after, error=row.error, created_at=row.created_at,
             finished_at=row.finished_at,
         )
         for row, name, _ in found
     ]  # fmt: skip
     return Page(items=items, next_cursor=more)
+
+
+def _visible_models(context: Context, caller: Caller, found: set[str]) -> set[str]:
+    """Those of the cost models that the caller may see: a first round may use one that another user's job left."""
+    if caller.filter is None or not found:
+        return found
+    with context.reading() as session:
+        return cost_models.owned(session, found, caller.filter)
 
 
 def decisions(
@@ -232,8 +243,19 @@ def events(context: Context, caller: Caller, job_id: str, after: int, limit: int
     with context.reading() as session:
         visible(session, caller, job_id)
         found = event_rows.page(session, after=after, job_id=job_id, limit=limit + 1)
+        finders = {str(row.data["found_by"]) for row in found if row.data.get("found_by")}
+        known = finders if caller.filter is None else views.owned(session, finders, caller.filter)
     items = [
-        EventBody(id=row.id, job_id=row.job_id, kind=row.kind, data=row.data, created_at=row.created_at)
+        EventBody(
+            id=row.id, job_id=row.job_id, kind=row.kind, data=_without_strangers(row.data, known),
+            created_at=row.created_at,
+        )
         for row in found[:limit]
-    ]
+    ]  # fmt: skip
     return Page(items=items, next_cursor=str(items[-1].id) if len(found) > limit else None)
+
+
+def _without_strangers(data: dict[str, Any], known: set[str]) -> dict[str, Any]:
+    """An event's data; whose job found a champion stays out unless the job is in ``known``."""
+    finder = data.get("found_by")
+    return data if finder is None or finder in known else {**data, "found_by": None, "record": None}

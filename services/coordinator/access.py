@@ -1,0 +1,111 @@
+"""Who may call what: one table of every route. The check of keys reads it, and so do the reference page and its test.
+
+Shared among users: hashes of workloads, their schedules and latencies, targets, device classes, devices and queues.
+Private: models, jobs, names, weights, owners, records by job, cost models by job. A stranger is told 404, the same as
+for what does not exist.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+from starlette.requests import Request
+
+Scope = Literal["viewer", "user", "operator", "worker", "monitor"]
+SCOPES: tuple[Scope, ...] = ("viewer", "user", "operator", "worker", "monitor")
+READ: frozenset[str] = frozenset({"viewer", "user", "operator"})
+WRITE: frozenset[str] = frozenset({"user", "operator"})
+OPERATE: frozenset[str] = frozenset({"operator"})
+MONITOR: frozenset[str] = frozenset({"monitor", "operator"})
+
+
+class Sight(Enum):
+    """What a permitted key sees of what another user owns."""
+
+    NOT_FOUND = "404"
+    OWN_ROWS = "own rows only"
+    SHARED = "the same"
+    UNOWNED = "–"  # nothing on this route belongs to a user
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Access to one route.
+
+    Attributes:
+        scopes: a key needs one of them; None where no key is asked for.
+        sight: what strangers see; operators see everything.
+        note: for the reference page.
+    """
+
+    scopes: frozenset[str] | None
+    sight: Sight
+    note: str = ""
+
+
+OPEN = Rule(None, Sight.UNOWNED)
+OWN, CHANGE = Rule(READ, Sight.NOT_FOUND), Rule(WRITE, Sight.NOT_FOUND)
+LIST, MAKE = Rule(READ, Sight.OWN_ROWS), Rule(WRITE, Sight.UNOWNED)
+SHARED, ADMIN = Rule(READ, Sight.SHARED), Rule(OPERATE, Sight.UNOWNED)
+_SUBMIT = Rule(WRITE, Sight.NOT_FOUND, "a model of another user is answered with 404")
+_BEST = Rule(READ, Sight.SHARED, "`job` and `record` are null where the finder is not the caller")
+_LOG = Rule(READ, Sight.NOT_FOUND, "`provenance` names no job of another user")
+_EVENTS = Rule(READ, Sight.NOT_FOUND, "`found_by` names no job of another user; a stream ends with its key")
+_COST_MODEL = Rule(READ, Sight.NOT_FOUND, "belongs to the owner of its job, to operators once the job is deleted")
+_TARGETS = Rule(READ, Sight.SHARED, "those of live devices, of champions, and of the caller's jobs")
+_BLOB = Rule(None, Sight.UNOWNED, "needs the signature that a message to a worker carries; without it 401")
+_READY = Rule(None, Sight.UNOWNED, "reasons and durations for `operator` and `monitor`, and where no key is set")
+_METRICS = Rule(MONITOR, Sight.UNOWNED)
+
+RULES: dict[tuple[str, str], Rule] = {
+    ("GET", "/livez"): OPEN,
+    ("GET", "/readyz"): _READY,
+    ("GET", "/metrics"): _METRICS,
+    ("GET", "/docs"): OPEN,
+    ("GET", "/docs/oauth2-redirect"): OPEN,
+    ("GET", "/openapi.json"): OPEN,
+    ("POST", "/v1/models"): MAKE,
+    ("GET", "/v1/models"): LIST,
+    ("GET", "/v1/models/{model_id}"): OWN,
+    ("GET", "/v1/models/{model_id}/tasks"): OWN,
+    ("DELETE", "/v1/models/{model_id}"): CHANGE,
+    ("POST", "/v1/jobs"): _SUBMIT,
+    ("GET", "/v1/jobs"): LIST,
+    ("GET", "/v1/jobs/{job_id}"): OWN,
+    ("PATCH", "/v1/jobs/{job_id}"): CHANGE,
+    ("DELETE", "/v1/jobs/{job_id}"): CHANGE,
+    ("POST", "/v1/jobs/{job_id}/cancel"): CHANGE,
+    ("POST", "/v1/jobs/{job_id}/pause"): CHANGE,
+    ("POST", "/v1/jobs/{job_id}/resume"): CHANGE,
+    ("GET", "/v1/jobs/{job_id}/tasks"): OWN,
+    ("GET", "/v1/jobs/{job_id}/families"): OWN,
+    ("GET", "/v1/jobs/{job_id}/curve"): OWN,
+    ("GET", "/v1/jobs/{job_id}/forecast"): OWN,
+    ("GET", "/v1/jobs/{job_id}/rounds"): OWN,
+    ("GET", "/v1/jobs/{job_id}/trials"): OWN,
+    ("GET", "/v1/jobs/{job_id}/decisions"): OWN,
+    ("GET", "/v1/jobs/{job_id}/failures"): OWN,
+    ("GET", "/v1/jobs/{job_id}/events"): _EVENTS,
+    ("GET", "/v1/jobs/{job_id}/best"): _LOG,
+    ("GET", "/v1/targets"): _TARGETS,
+    ("GET", "/v1/devices"): SHARED,
+    ("GET", "/v1/workers"): SHARED,
+    ("GET", "/v1/queues"): SHARED,
+    ("GET", "/v1/workloads/{workload}/best"): _BEST,
+    ("GET", "/v1/costmodels"): LIST,
+    ("GET", "/v1/costmodels/{key}"): _COST_MODEL,
+    ("POST", "/v1/keys"): ADMIN,
+    ("GET", "/v1/keys"): ADMIN,
+    ("DELETE", "/v1/keys/{key_id}"): ADMIN,
+    ("GET", "/v1/blobs/{sha}"): _BLOB,
+}
+"""Every route of the API. One that is missing here is for operators alone, and a test fails."""
+
+
+def scopes_of(request: Request) -> frozenset[str]:
+    """The scopes of which a key needs one for this request."""
+    method = "GET" if request.method == "HEAD" else request.method
+    rule = RULES.get((method, getattr(request.scope.get("route"), "path", "")), ADMIN)
+    return frozenset(SCOPES) if rule.scopes is None else rule.scopes
