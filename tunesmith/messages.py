@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import base64
 import zlib
-from typing import Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from tunesmith.types import DeviceHealth, FailureKind, StopReason
 
@@ -20,6 +20,10 @@ INLINE_LIMIT = 1_000_000
 """Bytes of encoded payload above which it travels as a blob."""
 
 INGEST, SEARCH, TRAIN, RECORD = "ingest", "search", "train", "record"
+Name = Annotated[str, StringConstraints(max_length=200)]
+Samples = Annotated[list[float], Field(max_length=1000)]
+"""Seconds, one per repeat."""
+
 CORE_QUEUES = (INGEST, SEARCH, TRAIN, RECORD)
 
 
@@ -183,8 +187,8 @@ class Confirmation(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True)
-    samples: list[float]
-    champion_samples: list[float] = []
+    samples: Samples
+    champion_samples: Samples = []
     champion: WireCandidate | None = None
     """Whom the samples stand beside."""
     p_value: float | None = None
@@ -201,7 +205,7 @@ class WireResult(BaseModel):
 
     model_config = ConfigDict(frozen=True)
     index: int
-    samples: list[float] = []
+    samples: Samples = []
     failure: FailureKind | None = None
     message: str = ""
     build_seconds: float = 0.0
@@ -221,9 +225,9 @@ class BatchReport(Message):
     task: ClassVar[str] = "tunesmith.record_batch"
     batch_id: int
     attempt: int
-    worker: str
+    worker: Name
     environment: dict[str, Any] = {}
-    results: list[WireResult] = []
+    results: list[WireResult] = Field([], max_length=4096)
     final: bool = False
     error: str = ""
     """Why the batch as a whole could not be measured; the batch is tried again."""
@@ -263,10 +267,10 @@ class EvaluationReport(Message):
     task: ClassVar[str] = "tunesmith.record_evaluation"
     evaluation_id: int
     attempt: int
-    worker: str
+    worker: Name
     environment: dict[str, Any] = {}
-    untuned_samples: list[float] = []
-    tuned_samples: list[float] = []
+    untuned_samples: list[float] = Field([], max_length=100_000)
+    tuned_samples: list[float] = Field([], max_length=100_000)
     error: float | None = None
     """max|tuned - untuned| / max|untuned(x) - untuned(x')| over two random inputs."""
     tolerance: float | None = None
@@ -294,7 +298,7 @@ class Calibration(BaseModel):
     """ISO 8601, UTC: when ``latest_seconds`` was taken."""
     drift: float
     """``latest_seconds / reference_seconds``: 1 is none, 1.2 means that everything runs a fifth slower."""
-    cache_sizes: tuple[int, ...] = ()
+    cache_sizes: Annotated[tuple[int, ...], Field(max_length=16)] = ()
     """Bytes of data cache that one core can use, level 1 first; empty where the system does not tell."""
 
 
@@ -302,17 +306,21 @@ class DeviceReport(Message):
     """A measure worker's sign of life, every few seconds. Queue ``record``."""
 
     task: ClassVar[str] = "tunesmith.record_device"
-    worker: str
+    worker: Name
     """Unique per process life: host, pid and a random part."""
-    name: str
+    name: Name
     """Stable name of the device: host and key."""
-    host: str
-    device_classes: list[str]
+    host: Name
+    device_classes: Annotated[
+        list[Annotated[str, StringConstraints(min_length=1, max_length=100)]], Field(max_length=1024)
+    ]
     target: dict[str, Any]
-    cores: int
+    cores: int = Field(ge=0, le=65536)
     simulated: bool = False
     environment: dict[str, Any] = {}
     health: DeviceHealth = DeviceHealth.OK
     calibration: Calibration | None = None
+    calibrated: str = Field("", max_length=100)
+    """The device class that ``calibration`` is for: a device of many cores is one for each number of them."""
     busy: bool = False
     stopping: bool = False

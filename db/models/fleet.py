@@ -34,9 +34,19 @@ class Device(Base, Created):
     environment: Mapped[dict[str, Any]]
     health: Mapped[str] = mapped_column(String(20), default="ok")  # DeviceHealth
     calibration: Mapped[dict[str, Any] | None]  # messages.Calibration
+    calibrations: Mapped[dict[str, Any]] = mapped_column(default=dict)  # by class: first [FLOP/s, bytes/s], latest
     busy: Mapped[bool] = mapped_column(Boolean, default=False)
     stopped: Mapped[bool] = mapped_column(Boolean, default=False)
     seen_at: Mapped[dt.datetime]
+
+
+class ReportRefusal(Base):
+    """How many reports were refused for a reason."""
+
+    __tablename__ = "report_refusals"
+    reason: Mapped[str] = mapped_column(String(40), primary_key=True)
+    count: Mapped[int]
+    last_at: Mapped[dt.datetime]
 
 
 class ApiKey(Base, Created):

@@ -13,7 +13,7 @@ from db.models import Device
 from db.models.base import utcnow
 from db.repositories import events
 from db.repositories.upsert import insert_for
-from tunesmith.messages import DeviceReport
+from tunesmith.messages import Calibration, DeviceReport
 from tunesmith.types import DeviceHealth
 
 
@@ -29,11 +29,16 @@ def report(session: Session, message: DeviceReport, timeout: float, now: dt.date
     found = message.calibration
     # A worker that starts has none yet: what is known of the device stays.
     calibration = found.model_dump(mode="json") if found is not None else (old.calibration if old is not None else None)
+    known = dict(old.calibrations) if old is not None else {}
+    if calibration is not None and found is not None and message.calibrated:
+        first = first_calibration(old, message.calibrated) or (found.peak_flops, found.bandwidth)
+        known[message.calibrated] = {"first": list(first), "latest": calibration}
     values = {
         "worker": message.worker, "host": message.host, "device_classes": message.device_classes,
         "target": message.target, "cores": message.cores, "simulated": message.simulated,
         "environment": message.environment, "busy": message.busy, "stopped": message.stopping, "seen_at": now,
         "health": message.health.value, "calibration": calibration,
+        "calibrations": known,
     }
     statement = insert_for(session, Device).values(name=message.name, created_at=now, **values)
     session.execute(statement.on_conflict_do_update(index_elements=["name"], set_=values))
@@ -44,6 +49,24 @@ def report(session: Session, message: DeviceReport, timeout: float, now: dt.date
         drift = found.drift if found is not None else None
         change: dict[str, Any] = {"from": before, "to": message.health.value, "drift": drift}
         events.append(session, "device_health", name=message.name, **change)
+
+
+def first_calibration(device: Device | None, device_class: str) -> tuple[float, float] | None:
+    """FLOP/s and bytes/s of a device's first calibration for a class; None before there is one."""
+    known = device.calibrations.get(device_class) if device is not None else None
+    return (float(known["first"][0]), float(known["first"][1])) if known else None
+
+
+def calibration_of(device: Device, device_class: str) -> Calibration | None:
+    """What a device's latest calibration for a class found; None before there is one."""
+    known = device.calibrations.get(device_class)
+    return Calibration.model_validate(known["latest"]) if known else None
+
+
+def of_worker(session: Session, worker: str) -> Device | None:
+    """The device that a worker reported last; None when it reported none."""
+    query = sa.select(Device).where(Device.worker == worker).order_by(Device.seen_at.desc()).limit(1)
+    return session.scalars(query.execution_options(populate_existing=True)).first()
 
 
 def is_live(device: Device, timeout: float, now: dt.datetime | None = None) -> bool:
@@ -80,5 +103,7 @@ def targets_of_kind(session: Session, timeout: float, kind: str) -> list[dict[st
 def calibration(session: Session, device_class: str) -> dict[str, Any] | None:
     """What calibration found of the device of a class that was seen last, live or not; None before there is any."""
     query = sa.select(Device).where(~Device.simulated).order_by(Device.seen_at.desc())
-    found = (row.calibration for row in session.scalars(query) if device_class in row.device_classes)
-    return next((dict(each) for each in found if each is not None), None)
+    able = [row for row in session.scalars(query) if device_class in row.device_classes]
+    exact = (row.calibrations[device_class]["latest"] for row in able if device_class in row.calibrations)
+    found = next(exact, None) or next((row.calibration for row in able if row.calibration is not None), None)
+    return dict(found) if found is not None else None

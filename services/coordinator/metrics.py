@@ -14,6 +14,7 @@ GAUGES = {
     "models": ("tunesmith_models", "Models by state; variants are not counted.", "state"),
     "rounds": ("tunesmith_rounds_in_flight", "Rounds under way by state.", "state"),
     "trials": ("tunesmith_trials", "Measured candidates by failure, `ok` for those that ran.", "failure"),
+    "refused": ("tunesmith_reports_refused", "Reports of measure workers that were not believed.", "reason"),
     "devices": ("tunesmith_devices", "Devices: alive, of them in quarantine, and gone.", "state"),
     "drift": ("tunesmith_device_drift", "Latency of a device's calibration kernel over that at first.", "device"),
     "noise_floor": ("tunesmith_device_noise_floor", "Share by which two medians of one kernel may differ.", "device"),

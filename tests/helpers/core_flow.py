@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
 from db.models import Batch, Job, JobTask, Model, Round
+from db.repositories import sketches
 from tunesmith.messages import BatchReport, Confirmation, IngestModel, PrepareJob, ProposeRound, WireResult
 from tunesmith.preparation import for_target
 from tunesmith.states import JobState, ModelState
@@ -107,8 +109,20 @@ def results_of(batch: Batch) -> list[WireResult]:
     return found
 
 
+def traced(context: Context, batch: Batch, result: WireResult) -> WireResult:
+    """The result with a trace as its candidate has, in the place of an invented one."""
+    sketch, decisions = batch.candidates[result.index]
+    if result.trace is None or sketch is None:
+        return result
+    with context.readers() as session:
+        body = sketches.get(session, [sketch])[sketch]
+    knobs = [i for i, instruction in enumerate(body["trace"]) if instruction[0].startswith("Sample")]
+    trace = [body["trace"], [[at, decision] for at, decision in zip(knobs, decisions, strict=True)]]
+    return result.model_copy(update={"trace": json.dumps(trace)})
+
+
 def report(context: Context, batch: Batch, results: list[WireResult] | None = None, **values: Any) -> None:
     """Report a batch as a measure worker would."""
     given = {"attempt": batch.attempt, "worker": "measure-1", "environment": {"cpu": "x"}, "final": True, **values}
-    found = results_of(batch) if results is None else results
+    found = [traced(context, batch, result) for result in (results_of(batch) if results is None else results)]
     record.batch(context, BatchReport(batch_id=batch.id, results=found, **given))

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tunesmith.measuring.pairs import faster
 from tunesmith.messages import MeasureLimits, WireCandidate, WireResult
 from tunesmith.types import FailureKind, StopReason, TensorSpec
-from workers.measure.finals import NEAR, choose, conclude, faster, lasting, settled, tolerance
+from workers.measure.finals import NEAR, choose, conclude, lasting, settled, tolerance
 from workers.tvm_backend.measuring import Confirmed, RunOutcome
 from workers.tvm_backend.references import BLOCK, UNWRITTEN, References, difference, prefilled
 

@@ -18,6 +18,7 @@ from tunesmith.measuring.agreement import TOLERANCE
 from tunesmith.messages import BatchReport, DeviceReport, EvaluationReport
 from tunesmith.states import JobState, WorkState, is_final
 from tunesmith.types import FailureKind
+from workers.core import acceptance, intake
 from workers.core.context import Context
 
 log = structlog.get_logger(__name__)
@@ -26,8 +27,6 @@ TRANSIENT = frozenset(
     {FailureKind.DEVICE_LOST, FailureKind.CRASH, FailureKind.BUILD_TIMEOUT, FailureKind.RUN_TIMEOUT}
 )
 """Failures of an evaluation that another attempt may not have."""
-PATIENCE_SECONDS = 60.0
-"""How long one report waits for a database that is away; then it goes back to the end of its queue."""
 
 
 def batch(context: Context, report: BatchReport) -> None:
@@ -38,9 +37,10 @@ def batch(context: Context, report: BatchReport) -> None:
         if row is None:
             log.info("report of an unknown batch", batch=report.batch_id)
             return False
+        believed = acceptance.batch(session, row, report)
         results.sign_of_life(session, row, report.worker, report.attempt)
         work.extend(session, Batch, row.id, report.attempt, context.settings.work_timeout)
-        applied = results.apply(session, row, report.results, report.environment)
+        applied = results.apply(session, row, believed, report.environment)
         if applied.finished:
             _rank(session, row)
         elif (report.final or report.error) and report.attempt == row.attempt and not is_final(row.state):
@@ -48,7 +48,7 @@ def batch(context: Context, report: BatchReport) -> None:
             _retry(context, session, row, MeasurementFailed(reason[:1000]).problem())
         return applied.finished
 
-    finished = context.write(work_, PATIENCE_SECONDS)
+    finished = intake.believing(context, report, report.batch_id, work_)
     log.info("results", batch=report.batch_id, attempt=report.attempt, results=len(report.results), finished=finished)
 
 
@@ -81,6 +81,7 @@ def evaluation(context: Context, report: EvaluationReport) -> None:
         if row is None or is_final(row.state):
             log.info("report of an unknown or finished evaluation", evaluation=report.evaluation_id)
             return
+        acceptance.evaluation(session, row, report)
         if not report.final:
             _sign_of_life(context, session, row, report)
         elif report.failure is None:
@@ -88,7 +89,7 @@ def evaluation(context: Context, report: EvaluationReport) -> None:
         elif report.attempt == row.attempt:
             _failed(context, session, row, report)
 
-    context.write(work_, PATIENCE_SECONDS)
+    intake.believing(context, report, report.evaluation_id, work_)
 
 
 def _sign_of_life(context: Context, session: Session, row: Evaluation, report: EvaluationReport) -> None:
@@ -138,5 +139,9 @@ def _failed(context: Context, session: Session, row: Evaluation, report: Evaluat
 
 def device(context: Context, report: DeviceReport) -> None:
     """The task ``tunesmith.record_device``."""
-    timeout = context.settings.device_timeout
-    context.write(lambda session: devices.report(session, report, timeout), PATIENCE_SECONDS)
+
+    def work_(session: Session) -> None:
+        acceptance.device(session, report)
+        devices.report(session, report, context.settings.device_timeout)
+
+    intake.believing(context, report, report.name, work_)

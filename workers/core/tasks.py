@@ -66,17 +66,31 @@ def register(app: Celery, queues: Iterable[str], context: Callable[[], Any]) -> 
 
 def _register(app: Celery, task: CoreTask, context: Callable[[], Any]) -> None:
     def run(body: dict[str, Any]) -> None:
-        message = task.message.model_validate(body)
+        perform(task, context(), task.message.model_validate(body))
+
+    def take(body: Any) -> None:
         try:
-            perform(task, context(), message)
+            take_in(task, context(), body)
         except Exception as error:
-            if isinstance(message, LEASED) or not _is_away(error):
+            if not _is_away(error):
                 raise
             # A report holds what was measured, and nobody would send it again before the work's deadline.
             log.warning("the database is away, the report goes back to its queue", task=task.message.task)
             app.send_task(task.message.task, args=[body], queue=task.queue, ignore_result=True)
 
-    app.task(name=task.message.task, shared=False, time_limit=task.limit)(run)
+    if task.queue == RECORD:
+        app.task(name=task.message.task, shared=False, time_limit=task.limit, Strategy="workers.gate:bounded")(take)
+    else:
+        app.task(name=task.message.task, shared=False, time_limit=task.limit)(run)
+
+
+def take_in(task: CoreTask, context: Any, body: Any) -> None:
+    """Do what a report asks for, unless it is refused before it is one."""
+    from workers.core import intake
+
+    report = intake.read(context, task.message, body)  # type: ignore[arg-type]
+    if report is not None:
+        perform(task, context, report)
 
 
 def _is_away(error: Exception) -> bool:

@@ -150,6 +150,11 @@ class Calibrator:
         """Health and calibration for the target that the device was used for last."""
         return self._known_of(self._latest) if self._latest is not None else (DeviceHealth.OK, None)
 
+    @property
+    def calibrated(self) -> str:
+        """The device class that :meth:`current` is about; empty before the device was used."""
+        return self._latest.device_class if self._latest is not None else ""
+
     def close(self) -> None:
         """End a wait that another thread is in."""
         self._closed.set()

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from scipy.stats import wilcoxon
-
+from tunesmith.measuring.pairs import faster
 from tunesmith.messages import Confirmation, MeasureLimits, WireCandidate, WireResult
 from tunesmith.types import FailureKind, TensorSpec
 from workers.tvm_backend.measuring import Confirmed, RunOutcome
@@ -68,8 +67,9 @@ def conclude(
     p_value = None if failure else faster(confirmed.samples, confirmed.champion_samples)
     won = failure is None and (p_value is None or p_value < limits.significance)
     confirmation = Confirmation(
-        samples=list(confirmed.samples), champion_samples=list(confirmed.champion_samples),
-        champion=champion if confirmed.champion_samples else None, p_value=p_value, error=confirmed.error,
+        samples=_possible(confirmed.samples), champion_samples=_possible(confirmed.champion_samples),
+        champion=champion if confirmed.champion_samples else None, p_value=p_value,
+        error=confirmed.error if confirmed.error is None or math.isfinite(confirmed.error) else None,
         tolerance=None if confirmed.error is None else allowed, won=won,
     )  # fmt: skip
     if failure is not None:
@@ -100,18 +100,9 @@ def tolerance(args: Sequence[TensorSpec]) -> float:
     return max((TOLERANCES.get(dtype, SHORT_FLOAT) for dtype in floats), default=0.0)
 
 
-def faster(samples: Sequence[float], champion: Sequence[float]) -> float | None:
-    """One-sided p-value of "not faster than the champion": Wilcoxon's signed-rank test (1945) of the pairs.
-
-    It asks for no distribution, and a hiccup in one pair counts as one rank. None without a champion; with fewer than
-    five pairs no difference is significant at 0.05.
-    """
-    if not champion:
-        return None
-    pairs = [theirs - ours for ours, theirs in zip(samples, champion, strict=True)]
-    if not any(pairs):
-        return 1.0
-    return float(wilcoxon(pairs, alternative="greater").pvalue)
+def _possible(samples: Sequence[float]) -> list[float]:
+    """The samples, or none of them where the device's clock told nonsense: a report holds times that can be."""
+    return list(samples) if all(0 < sample < math.inf for sample in samples) else []
 
 
 def _verdict(confirmed: Confirmed, allowed: float) -> tuple[FailureKind | None, str]:
@@ -120,6 +111,6 @@ def _verdict(confirmed: Confirmed, allowed: float) -> tuple[FailureKind | None, 
     if confirmed.error is not None and not confirmed.error <= allowed:
         text = f"outputs differ from the default schedule's by {confirmed.error:.3g} of their largest value"
         return FailureKind.WRONG_RESULT, f"{text}, more than {allowed:g}"
-    if not confirmed.samples or not all(0 < sample < math.inf for sample in confirmed.samples):
+    if not confirmed.samples or not _possible([*confirmed.samples, *confirmed.champion_samples]):
         return FailureKind.IMPLAUSIBLE, "when measured again, the device gave no time that can be"
     return None, ""

@@ -20,11 +20,11 @@ class Presence:
 
     def __init__(self, send: Send, compose: Callable[[], DeviceReport], interval: float = INTERVAL_SECONDS) -> None:
         self._send, self._compose = send, compose
-        self._ticker = Ticker(interval, self._beat, "presence")
+        self._ticker = Ticker(interval, self.beat, "presence")
 
     def start(self) -> None:
         """Report at once, then every few seconds."""
-        self._beat()
+        self.beat()
         self._ticker.start()
 
     def stop(self) -> None:
@@ -32,5 +32,6 @@ class Presence:
         self._ticker.stop()
         self._send(self._compose().model_copy(update={"stopping": True, "busy": False}))
 
-    def _beat(self) -> None:
+    def beat(self) -> None:
+        """Report now."""
         self._send(self._compose())

@@ -106,7 +106,7 @@ class MeasureWorker:
         return DeviceReport(
             worker=it.worker, name=it.name, host=it.host, device_classes=list(it.classes), target=it.target,
             cores=it.cores, simulated=it.simulated, environment=self.environment(), busy=self._busy,
-            health=health, calibration=calibration,
+            health=health, calibration=calibration, calibrated=self._calibrator.calibrated,
         )  # fmt: skip
 
     def environment(self, batch: MeasureBatch | None = None) -> dict[str, Any]:
@@ -160,7 +160,10 @@ class MeasureWorker:
         Raises:
             DeviceLost: it is gone, or too slow for too long.
         """
+        before = self._calibrator.current(), self._calibrator.calibrated
         self._calibrator.refresh(target)
+        if before != (self._calibrator.current(), self._calibrator.calibrated):
+            self._presence.beat()  # results are held against the calibration: it must be known before they come
         if not self._calibrator.wait_until_healthy(self._patience):
             raise DeviceLost("the device is in quarantine: its calibration kernel runs far slower than at first")
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from db.engine import current_revision, head_revision
-from db.repositories import devices, views_fleet
+from db.repositories import devices, refusals, views_fleet
 from services.coordinator.context import Context
 from services.coordinator.schemas.fleet import Check, Health
 from tunesmith import __version__
@@ -55,12 +55,14 @@ def gauges(context: Context) -> dict[str, dict[str, float]]:
     """What the database knows, for the metrics page."""
     with context.reading() as session:
         found = views_fleet.counts(session)
+        refused = refusals.counts(session)
         known = len(views_fleet.devices(session))
         alive = devices.live(session, context.settings.device_timeout)
     figures = {device.name: Calibration.model_validate(device.calibration) for device in alive if device.calibration}
     quarantined = sum(not devices.is_measurable(device) for device in alive)
     return {
         **found,
+        "refused": refused,
         "devices": {"alive": len(alive), "gone": known - len(alive), "quarantined": quarantined},
         "drift": {name: it.drift for name, it in figures.items()},
         "noise_floor": {name: it.noise_floor for name, it in figures.items()},

@@ -1,0 +1,130 @@
+"""Whether a measured time can be true: no device is faster than its arithmetic and its loads and stores allow. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+
+from tunesmith.messages import Calibration
+from tunesmith.types import TensorSpec
+
+MARGIN = 2.0
+"""How far beyond the measured peak a kernel may be: the peak may have been taken on a busy machine."""
+BYTES_PER_FLOP = 4.0
+"""Bytes that a core stores at most for each FLOP of its peak: with as many stores as multiply-adds of a vector in a
+cycle it is 2, and 1 on most."""
+SPEED: Mapping[str, float] = {
+    "float64": 0.5, "float32": 1.0, "int64": 1.0, "int32": 1.0, "uint32": 1.0, "uint64": 1.0, "float16": 16.0,
+    "bfloat16": 16.0, "int16": 4.0, "uint16": 4.0,
+}  # fmt: skip
+"""Peak of an element type over float32's, with a matrix unit (AMX, SME) where one exists for it."""
+NARROW_SPEED = 32.0
+"""The same for types of eight bits and fewer."""
+BYTES: Mapping[str, int] = {"64": 8, "32": 4, "16": 2}
+
+LEAST_SECONDS = 1e-9
+"""No call of a function returns sooner, whatever it computes."""
+CORE_FLOPS = 5e11
+"""Float32 FLOP/s that no core of a CPU exceeds: two 512-bit multiply-adds a cycle at 6 GHz are 3.8e11."""
+CHIP_FLOPS = 1e15
+"""The same for a device of another kind, matrix units left out (``SPEED`` adds them)."""
+CHIP_BANDWIDTH = 5e13
+"""Bytes/s that no device reads from its memory."""
+HISTORY = 8.0
+"""A later calibration finds at most so many times the speed of the first one, which may have been disturbed."""
+DRIFTS = (0.1, 100.0)
+"""Between which a device may have become faster or slower since its first calibration."""
+
+
+def impossible(
+    samples: Sequence[float], flops: float, args: Sequence[TensorSpec], calibration: Calibration | None
+) -> str | None:
+    """Why the samples cannot be true, with the numbers; None where they can.
+
+    A time must be positive and finite; with a calibration, the median must leave time for ``flops`` at ``MARGIN``
+    times the peak of the fastest element type among ``args``, and for storing the output, their last.
+    Redundant operations that a compiler may leave out count as well, which is one more reason for the margin.
+
+    Args:
+        samples: seconds.
+        flops: floating-point operations of one run, 0 when unknown.
+        calibration: of the device; None checks signs alone.
+    """
+    odd = next((value for value in samples if not (math.isfinite(value) and value > 0)), None)
+    if odd is not None or not samples:
+        return f"the device measured {'no time at all' if not odd else f'{odd:g} s'}"
+    if calibration is None:
+        return None
+    latency = statistics.median(samples)
+    peak = MARGIN * calibration.peak_flops / min(1.0, calibration.drift)
+    speed = max((_speed(spec.dtype) for spec in args), default=1.0)
+    if flops > latency * peak * speed:
+        return (
+            f"{latency:.3g} s for {flops:.4g} FLOP are {flops / latency / 1e9:.4g} GFLOP/s; the device does at most "
+            f"{peak * speed / 1e9:.4g} ({MARGIN:g} times its measured peak, for {_fastest(args)})"
+        )
+    stored = _bytes(args[-1]) if args else 0
+    if stored > latency * peak * BYTES_PER_FLOP:
+        return (
+            f"{latency:.3g} s for storing {stored} bytes are {stored / latency / 1e9:.4g} GB/s; the device's cores "
+            f"store at most {peak * BYTES_PER_FLOP / 1e9:.4g}"
+        )
+    return None
+
+
+def fastest_device(kind: str, cores: int) -> Calibration:
+    """What no device of a kind exceeds, for one whose calibration is not known.
+
+    Args:
+        kind: of the target, for example ``llvm``.
+        cores: of a CPU.
+    """
+    flops = CORE_FLOPS * max(1, cores) if kind == "llvm" else CHIP_FLOPS
+    return Calibration(
+        peak_flops=flops, bandwidth=CHIP_BANDWIDTH, noise_floor=0.0, reference_seconds=1.0, latest_seconds=1.0,
+        measured_at="", drift=1.0,
+    )  # fmt: skip
+
+
+def impossible_calibration(
+    found: Calibration, kind: str, cores: int, first: tuple[float, float] | None = None
+) -> str | None:
+    """Why a calibration cannot be true; None where it can.
+
+    Args:
+        found: the calibration.
+        kind: of the device's target.
+        cores: of a CPU.
+        first: FLOP/s and bytes/s that the device's first calibration found; None: this is the first.
+    """
+    limit = fastest_device(kind, cores)
+    bounds = {
+        "peak_flops": (0.0, limit.peak_flops), "bandwidth": (0.0, limit.bandwidth), "noise_floor": (-1.0, 10.0),
+        "reference_seconds": (LEAST_SECONDS, 1e3), "latest_seconds": (LEAST_SECONDS, 1e5), "drift": DRIFTS,
+    }  # fmt: skip
+    for name, (low, high) in bounds.items():
+        value = getattr(found, name)
+        if not low < value <= high:
+            return f"{name} {value:g} lies outside of {max(low, 0.0):g} to {high:g}"
+    ratio = found.latest_seconds / found.reference_seconds
+    if not math.isclose(found.drift, ratio, rel_tol=1e-3):
+        return f"the drift {found.drift:g} is not the ratio {ratio:g} of its latencies"
+    for now, then, name in zip((found.peak_flops, found.bandwidth), first or (), ("FLOP/s", "bytes/s"), strict=False):
+        if now > HISTORY * then:
+            return f"{now:.4g} {name} are more than {HISTORY:g} times the {then:.4g} of the device's first calibration"
+    return None
+
+
+def _speed(dtype: str) -> float:
+    return SPEED.get(dtype, NARROW_SPEED)
+
+
+def _fastest(args: Sequence[TensorSpec]) -> str:
+    return max((spec.dtype for spec in args), key=_speed, default="float32")
+
+
+def _bytes(spec: TensorSpec) -> int:
+    """Bytes of a tensor; at least one for each element."""
+    width = next((size for bits, size in BYTES.items() if spec.dtype.endswith(bits)), 1)
+    return width * math.prod(spec.shape)

@@ -1,0 +1,98 @@
+"""Holds reports against what the database knows of the work, the device and the candidates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from db.models import Batch, Device, Evaluation, Job, JobTask, Round, TargetRow, WorkloadRow
+from db.repositories import devices, sketches
+from tunesmith.measuring import claims
+from tunesmith.measuring.claims import ModelWork, Reason, Refused, Work
+from tunesmith.messages import BatchReport, DeviceReport, EvaluationReport, WireResult
+from tunesmith.types import Candidate, TensorSpec
+
+
+def batch(session: Session, row: Batch, report: BatchReport) -> list[WireResult]:
+    """The results of a batch that may be stored, with their verdicts reached anew.
+
+    Raises:
+        Refused: the report claims what cannot be.
+    """
+    if not report.results:
+        claims.storable(report.environment, "environment")
+        return []
+    candidates = [Candidate.from_json(value) for value in row.candidates]
+    workload = session.scalars(
+        sa.select(WorkloadRow).join(JobTask, JobTask.workload_hash == WorkloadRow.hash)
+        .join(Round, Round.job_task_id == JobTask.id).where(Round.id == row.round_id)
+    ).one()  # fmt: skip
+    device = _device(session, row, report)
+    kind, cores = _target(session, row)
+    work = Work(
+        candidates=candidates, flops=workload.flops,
+        args=[TensorSpec(dtype, tuple(shape)) for dtype, shape in workload.args],
+        skeletons=_skeletons(session, candidates, report), kind=kind, cores=cores,
+        calibration=devices.calibration_of(device, row.device_class) if device is not None else None,
+    )  # fmt: skip
+    return claims.results(report, work)
+
+
+def evaluation(session: Session, row: Evaluation, report: EvaluationReport) -> None:
+    """Refuse an evaluation that cannot be true.
+
+    Raises:
+        Refused: it claims what cannot be.
+    """
+    device = _device(session, row, report)
+    kind, cores = _target(session, row)
+    tasks = session.execute(
+        sa.select(JobTask.workload_hash, JobTask.alternative_of, JobTask.weight, WorkloadRow.flops)
+        .join(WorkloadRow, WorkloadRow.hash == JobTask.workload_hash).where(JobTask.job_id == row.job_id)
+    ).all()  # fmt: skip
+    # Where one task may stand in for another, neither need have run.
+    optional = {task.alternative_of for task in tasks if task.alternative_of is not None}
+    sure = [t for t in tasks if t.alternative_of is None and t.workload_hash not in optional]
+    claims.check_evaluation(report, ModelWork(
+        flops=sum(task.weight * task.flops for task in sure), tasks=len(tasks), kind=kind, cores=cores,
+        calibration=devices.calibration_of(device, row.device_class) if device is not None else None,
+    ))  # fmt: skip
+
+
+def device(session: Session, report: DeviceReport) -> None:
+    """Refuse a sign of life that describes no such device.
+
+    Raises:
+        Refused: it claims what cannot be.
+    """
+    known = session.get(Device, report.name, populate_existing=True)
+    claims.check_device(report, devices.first_calibration(known, report.calibrated))
+
+
+def _device(session: Session, row: Batch | Evaluation, report: BatchReport | EvaluationReport) -> Device | None:
+    """The device of whoever reports, if it has shown itself; of the class and the kind that the report is about."""
+    found = devices.of_worker(session, report.worker)
+    if found is None:
+        return None
+    if row.device_class not in found.device_classes:
+        raise Refused(Reason.DEVICE, f"{report.worker} serves no {row.device_class}")
+    if bool(report.environment.get("simulated")) != found.simulated:
+        raise Refused(Reason.DEVICE, f"{found.name} is {'' if found.simulated else 'not '}simulated")
+    return found
+
+
+def _target(session: Session, row: Batch | Evaluation) -> tuple[str, int]:
+    job = session.get_one(Job, row.job_id)
+    assert job.target_hash is not None, "nothing is measured before the target is known"
+    target = session.get_one(TargetRow, job.target_hash).json
+    return str(target.get("kind", "")), int(target.get("num-cores") or 1)
+
+
+def _skeletons(session: Session, candidates: list[Candidate], report: BatchReport) -> dict[str, Any]:
+    """Instructions of the sketches of the candidates that have a trace."""
+    traced = {result.index for result in report.results if result.trace is not None}
+    used = {candidates[i].sketch for i in traced if 0 <= i < len(candidates)}
+    bodies = sketches.get(session, sorted(sketch for sketch in used if sketch is not None))
+    return {key: body["trace"] for key, body in bodies.items() if "trace" in body}
