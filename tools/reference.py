@@ -260,6 +260,8 @@ EVENTS = {
     "failure such as `wrong_result`), `seconds`, `champion_seconds`, `p_value`, `error`, `tolerance`",
     "new_best": "a task has a faster schedule, confirmed beside the former one, or its schedule, measured again, is "
     "faster than when it was crowned: `seconds`, `before`",
+    "report_refused": "a measure worker's report was not believed, and nothing of it was stored: `reason`, `detail`, "
+    "`worker`, `message`, `row` ([reasons](../explanation/reports.md)); at most 40 among the newest 2000 events",
     "round_finished": "a round is over: `measured`, `failed`, `best_before`, `best_after`",
     "round_opened": "the allocator chose a task: `name`, `size`, `reason`",
     "task_exhausted": "the searcher has nothing left to propose for a task",
