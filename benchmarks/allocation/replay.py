@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from benchmarks.allocation.curves import ModelCurves, TaskCurve
-from services.coordinator.curve import best_so_far
+from services.coordinator.curve import Places, best_so_far
 from services.coordinator.scheduling.choose import next_round
 from services.coordinator.scheduling.snapshot import ROUND_SIZE, JobSnapshot, TaskSnapshot
 from tunesmith.alternatives import TaskLatency, places
@@ -103,9 +103,9 @@ def course(tasks: Sequence[TaskCurve], order: Sequence[tuple[int, int]], ends: S
     """
     final = latencies(tasks)
     steps = [(task, tasks[task].bests[had - 1]) for task, had in order]
-    latency = np.array(list(best_so_far(final, steps)))
-    untuned = sum(place.weight * place.start for place in places(final).values() if place.known)
-    return Course(np.array(ends), latency, float(untuned), _tuned(latencies(tasks, first=True)), _tuned(final))
+    standing = Places.of(final)
+    latency = np.array(list(best_so_far(standing, steps)))
+    return Course(np.array(ends), latency, float(standing.total), _tuned(latencies(tasks, first=True)), _tuned(final))
 
 
 def latencies(tasks: Sequence[TaskCurve], first: bool = False) -> dict[int, TaskLatency[int]]:

@@ -28,7 +28,7 @@ class Record(Base, Created):
 
     __tablename__ = "records"
     id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
-    job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id", ondelete="SET NULL"), index=True)
+    job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id", ondelete="SET NULL"))
     job_task_id: Mapped[int | None] = mapped_column(ForeignKey("job_tasks.id", ondelete="SET NULL"), index=True)
     batch_id: Mapped[int | None] = mapped_column(ForeignKey("batches.id", ondelete="SET NULL"))
     index: Mapped[int]
@@ -50,6 +50,8 @@ class Record(Base, Created):
     __table_args__ = (
         UniqueConstraint("batch_id", "index"),
         Index("ix_records_best", "workload_hash", "target_hash", "latency"),
+        Index("ix_records_job_id_id", "job_id", "id"),
+        Index("ix_records_target_hash_id", "target_hash", "id"),
         {"sqlite_autoincrement": True},
     )
 
@@ -63,7 +65,7 @@ class Schedule(Base):
     target_hash: Mapped[str] = mapped_column(ForeignKey("targets.hash"), primary_key=True)
     simulated: Mapped[bool] = mapped_column(primary_key=True, default=False)
     cache: Mapped[str] = mapped_column(String(20), primary_key=True, default=CacheState.WARM.value)
-    record_id: Mapped[int] = mapped_column(ForeignKey("records.id"))
+    record_id: Mapped[int] = mapped_column(ForeignKey("records.id"), index=True)
     latency: Mapped[float]
     trace: Mapped[list[Any]]  # MetaSchedule trace JSON, postprocessing included
     updated_at: Mapped[dt.datetime]
@@ -78,7 +80,7 @@ class CostModelRow(Base, Created, Leased):
     job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id", ondelete="SET NULL"), index=True)
     target_hash: Mapped[str] = mapped_column(ForeignKey("targets.hash"), index=True)
     number: Mapped[int]  # version: counts within the job
-    state: Mapped[WorkState] = mapped_column(default=WorkState.QUEUED)
+    state: Mapped[WorkState] = mapped_column(default=WorkState.QUEUED, index=True)
     features: Mapped[str] = mapped_column(String(60))  # extractor and its version
     trained_on: Mapped[int] = mapped_column(default=0)  # records
     trained_through: Mapped[int] = mapped_column(BigId, default=0)  # the last record's id
@@ -92,7 +94,8 @@ class Event(Base, Created):
 
     __tablename__ = "events"
     id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
-    job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), index=True)
+    job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
     kind: Mapped[str] = mapped_column(String(60))
     data: Mapped[dict[str, Any]]
-    __table_args__ = {"sqlite_autoincrement": True}  # an id must not come back after a job and its events are deleted
+    # AUTOINCREMENT: an id must not come back after a job and its events are deleted.
+    __table_args__ = (Index("ix_events_job_id_id", "job_id", "id"), {"sqlite_autoincrement": True})

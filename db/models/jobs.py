@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Integer, String, UniqueConstraint
+from sqlalchemy import BigInteger, ForeignKey, Index, Integer, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from db.models.base import Base, Created, Leased
@@ -46,6 +46,9 @@ class Job(Base, Created, Leased):
     paused_seconds: Mapped[float] = mapped_column(default=0.0)
     paused_at: Mapped[dt.datetime | None]
     stop_reason: Mapped[str | None] = mapped_column(String(60))  # trials, seconds, converged, exhausted, cancelled
+    __table_args__ = (
+        Index("ix_jobs_owner_created_at", "owner", "created_at"), Index("ix_jobs_created_at", "created_at"),
+    )  # fmt: skip
 
 
 class JobTask(Base):
@@ -55,7 +58,7 @@ class JobTask(Base):
     id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), index=True)
     workload_hash: Mapped[str] = mapped_column(ForeignKey("workloads.hash"))
-    family_id: Mapped[int | None] = mapped_column(ForeignKey("families.id"))
+    family_id: Mapped[int | None] = mapped_column(ForeignKey("families.id"), index=True)
     position: Mapped[int]
     name: Mapped[str] = mapped_column(String(200))
     weight: Mapped[int]
@@ -89,7 +92,7 @@ class Round(Base, Created, Leased):
 
     __tablename__ = "rounds"
     id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
-    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), index=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
     job_task_id: Mapped[int] = mapped_column(ForeignKey("job_tasks.id", ondelete="CASCADE"), index=True)
     number: Mapped[int]  # counts within the job
     size: Mapped[int]
@@ -101,7 +104,11 @@ class Round(Base, Created, Leased):
     best_before: Mapped[float | None]
     best_after: Mapped[float | None]
     finished_at: Mapped[dt.datetime | None]
-    __table_args__ = (UniqueConstraint("job_id", "number"), {"sqlite_autoincrement": True})
+    __table_args__ = (
+        UniqueConstraint("job_id", "number"),
+        Index("ix_rounds_job_id_state", "job_id", "state"),
+        {"sqlite_autoincrement": True},
+    )
 
 
 class Batch(Base, Created, Leased):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, String, UniqueConstraint
+from sqlalchemy import BigInteger, ForeignKey, Index, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from db.models.base import Base, Created, Leased
@@ -23,14 +23,17 @@ class Model(Base, Created, Leased):
     inputs_key: Mapped[str] = mapped_column(String(500), default="")  # canonical JSON of the fixed input shapes
     size: Mapped[int] = mapped_column(BigInteger, default=0)
     owner: Mapped[str] = mapped_column(String(100), default="local")
-    state: Mapped[ModelState] = mapped_column(default=ModelState.IMPORTING)
+    state: Mapped[ModelState] = mapped_column(default=ModelState.IMPORTING, index=True)
     inputs: Mapped[list[Any] | None]  # [[name, dtype, shape], …] once imported
     module_blob: Mapped[str | None] = mapped_column(String(64))  # prepared Relax module, weights lifted
     params_blob: Mapped[str | None] = mapped_column(String(64))  # params.npz
     params_size: Mapped[int] = mapped_column(BigInteger, default=0)  # bytes of all parameters
     preparation: Mapped[str] = mapped_column(String(60))  # key of tunesmith.preparation.Preparation
     variant_of: Mapped[str | None] = mapped_column(ForeignKey("models.id", ondelete="CASCADE"), index=True)
-    __table_args__ = (UniqueConstraint("sha256", "inputs_key", "owner", "preparation"),)
+    __table_args__ = (
+        UniqueConstraint("sha256", "inputs_key", "owner", "preparation"),
+        Index("ix_models_owner_created_at", "owner", "created_at"),
+    )
 
     @property
     def public_id(self) -> str:

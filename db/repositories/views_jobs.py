@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session, aliased, defer
+from sqlalchemy.orm import Session
 
-from db.models import Batch, Evaluation, Event, Family, Job, JobTask, Model, Record, Round, TargetRow, WorkloadRow
-from tunesmith.alternatives import TaskLatency, places
+from db.models import Evaluation, Event, Job, JobTask, Model, Record, Round, TargetRow
 from tunesmith.states import JobState, RoundState
 
 OPEN_ROUNDS = (RoundState.PROPOSING, RoundState.MEASURING)
-ENDED_ROUNDS = (RoundState.DONE, RoundState.FAILED)
 SORTS = ("created_at", "priority")
 
 
@@ -27,23 +25,6 @@ class JobParts:
     model: Model
     target: TargetRow | None
     evaluation: Evaluation | None
-
-
-@dataclass(frozen=True)
-class TaskSums:
-    """A job's tasks, summed up; latencies in seconds, weighted, over the tunable tasks that have one, and of a task and
-    its alternative over the faster one alone.
-
-    ``measured`` counts the tunable tasks with a latency, and those whose first round ended without giving any.
-    """
-
-    tasks: int = 0
-    tunable: int = 0
-    measured: int = 0
-    trials: int = 0
-    failures: int = 0
-    untuned: float | None = None
-    best: float | None = None
 
 
 def get(session: Session, job_id: str, *, lock: bool = False) -> Job | None:
@@ -94,76 +75,11 @@ def parts(session: Session, job_ids: Collection[str]) -> dict[str, JobParts]:
     return {job.id: JobParts(job, model, target, check) for job, model, target, check in session.execute(query)}
 
 
-def sums(session: Session, job_ids: Collection[str]) -> dict[str, TaskSums]:
-    """The sums over each job's tasks. One counts as measured where its alternative or direct task has a schedule:
-    the model's latency is known then."""
-    known = sa.or_(JobTask.untuned_seconds.is_not(None), JobTask.best_seconds.is_not(None))
-    ended = sa.exists().where(Round.job_task_id == JobTask.id, Round.state.in_(ENDED_ROUNDS))
-    other = aliased(JobTask)
-    stands_in = sa.exists().where(
-        other.job_id == JobTask.job_id, other.best_seconds.is_not(None),
-        sa.or_(other.alternative_of == JobTask.workload_hash, other.workload_hash == JobTask.alternative_of),
-    )  # fmt: skip
-    measured = sa.and_(JobTask.tunable, sa.or_(known, ended, stands_in))
-    query = sa.select(
-        JobTask.job_id,
-        sa.func.count(),
-        sa.func.sum(sa.case((JobTask.tunable, 1), else_=0)),
-        sa.func.sum(sa.case((measured, 1), else_=0)),
-        sa.func.sum(JobTask.trials),
-        sa.func.sum(JobTask.failures),
-    ).where(JobTask.job_id.in_(job_ids))
-    found, totals = session.execute(query.group_by(JobTask.job_id)), _totals(session, job_ids)
-    return {
-        job: TaskSums(number, int(tunable), int(measured), int(trials), int(failures), *totals.get(job, (None, None)))
-        for job, number, tunable, measured, trials, failures in found
-    }
-
-
-def _totals(session: Session, job_ids: Collection[str]) -> dict[str, tuple[float, float]]:
-    """Each job's estimated latency untuned and now; jobs without any are left out."""
-    query = sa.select(
-        JobTask.job_id, JobTask.workload_hash, JobTask.weight, JobTask.untuned_seconds, JobTask.best_seconds,
-        JobTask.alternative_of,
-    ).where(JobTask.job_id.in_(job_ids), JobTask.tunable)
-    tasks: dict[str, dict[str, TaskLatency[str]]] = {}
-    for job, workload, weight, untuned, best, direct in session.execute(query.order_by(JobTask.position, JobTask.id)):
-        tasks.setdefault(job, {})[workload] = TaskLatency(weight, untuned, best, direct)
-    known = {job: [place for place in places(of_job).values() if place.known] for job, of_job in tasks.items()}
-    return {
-        job: (sum(p.weight * p.start for p in found), sum(p.weight * (p.current or 0.0) for p in found))
-        for job, found in known.items() if found
-    }  # fmt: skip
-
-
-def latencies(tasks: Iterable[JobTask]) -> dict[int, TaskLatency[int]]:
-    """What the tasks of one job contribute to the latency of its model, by id."""
-    rows = list(tasks)
-    ids: dict[str | None, int] = {task.workload_hash: task.id for task in rows}
-    return {
-        task.id: TaskLatency(task.weight, task.untuned_seconds, task.best_seconds, ids.get(task.alternative_of))
-        for task in rows
-    }
-
-
 def round_counts(session: Session, job_ids: Collection[str]) -> dict[str, tuple[int, int]]:
     """Rounds ever opened, and those under way, by job."""
     under_way = sa.func.sum(sa.case((Round.state.in_(OPEN_ROUNDS), 1), else_=0))
     query = sa.select(Round.job_id, sa.func.count(), under_way).where(Round.job_id.in_(job_ids))
     return {row[0]: (row[1], int(row[2])) for row in session.execute(query.group_by(Round.job_id))}
-
-
-def tasks(session: Session, job_id: str) -> Sequence[tuple[JobTask, WorkloadRow, str | None]]:
-    """A job's tasks with workload and family name, in the model's order."""
-    query = (
-        sa.select(JobTask, WorkloadRow, Family.name)
-        .join(WorkloadRow, JobTask.workload_hash == WorkloadRow.hash)
-        .outerjoin(Family, JobTask.family_id == Family.id)
-        .where(JobTask.job_id == job_id)
-        .options(defer(JobTask.searcher_state))
-    )
-    found = session.execute(query.order_by(JobTask.position, JobTask.id))
-    return [(task, workload, family) for task, workload, family in found]
 
 
 def rounds(
@@ -179,42 +95,57 @@ def rounds(
     return [(row, name, weight) for row, name, weight in found]
 
 
-@dataclass(frozen=True)
-class RoundStep:
-    """What a finished round did to its task."""
+class RoundStep(NamedTuple):
+    """What a finished round did to its task.
 
+    Attributes:
+        id: the round's; 0 for what was taken over from another job.
+        best: latency of the task's best schedule after it, in seconds.
+        finished_at: its end.
+        known_at: when its best was found, if it brought one: a slow default schedule is timed after that. Else its end.
+        measured: its candidates, the default schedule among them.
+        run_seconds: what measuring them took.
+        seconds: what they took in a builder and on the device; 0 where nobody told.
+    """
+
+    id: int
     task: int
     best: float | None
-    metrics: dict[str, Any]
     baseline: bool
     finished_at: dt.datetime
-
-    @property
-    def seconds(self) -> float:
-        """What it took in a builder and on the device; 0 where nobody told."""
-        return float(sum(self.metrics.get(name) or 0.0 for name in ("build_seconds", "device_seconds")))
-
-    @property
-    def measured(self) -> int:
-        """Its candidates, the default schedule among them."""
-        return int(self.metrics.get("measured") or 0)
-
-    @property
-    def known_at(self) -> dt.datetime:
-        """When its best was crowned, if it brought one: a slow default schedule is timed after that. Else its end."""
-        crowned = self.metrics.get("crowned_at")
-        return self.finished_at if crowned is None else dt.datetime.fromisoformat(crowned)
+    known_at: dt.datetime
+    measured: int = 0
+    run_seconds: float = 0.0
+    seconds: float = 0.0
 
 
-def finished_rounds(session: Session, job_id: str) -> list[RoundStep]:
-    """A job's finished rounds in the order in which they finished."""
+def count_finished(session: Session, job_id: str) -> int:
+    """How many of a job's rounds have finished."""
+    query = sa.select(sa.func.count()).where(Round.job_id == job_id, Round.state == RoundState.DONE)
+    return session.scalar(query) or 0
+
+
+def first_open_round(session: Session, job_id: str) -> int | None:
+    """The least id of a job's rounds that are under way; None without any."""
+    query = sa.select(sa.func.min(Round.id)).where(Round.job_id == job_id, Round.state.in_(OPEN_ROUNDS))
+    return session.scalar(query)
+
+
+def finished_rounds(session: Session, job_id: str, since: int = 0) -> list[RoundStep]:
+    """A job's finished rounds with ids from ``since`` on, in the order in which they finished."""
+    metrics = Round.metrics
     query = sa.select(
-        Round.job_task_id, Round.best_after, Round.metrics, Round.baseline, Round.finished_at
-    ).where(Round.job_id == job_id, Round.state == RoundState.DONE, Round.finished_at.is_not(None))
+        Round.id, Round.job_task_id, Round.best_after, Round.baseline, Round.finished_at,
+        metrics["crowned_at"].as_string(),
+        *(metrics[name].as_float() for name in ("measured", "run_seconds", "build_seconds", "device_seconds")),
+    ).where(Round.job_id == job_id, Round.state == RoundState.DONE, Round.id >= since)  # fmt: skip
+    found = session.execute(query.where(Round.finished_at.is_not(None)).order_by(Round.finished_at, Round.id))
     return [
-        RoundStep(task, best, metrics or {}, baseline, finished)
-        for task, best, metrics, baseline, finished in session.execute(query.order_by(Round.finished_at, Round.id))
-        if finished is not None
+        RoundStep(
+            key, task, best, baseline, finished, finished if crowned is None else dt.datetime.fromisoformat(crowned),
+            int(measured or 0), run or 0.0, (build or 0.0) + (device or 0.0),
+        )
+        for key, task, best, baseline, finished, crowned, measured, run, build, device in found
     ]
 
 
@@ -222,7 +153,7 @@ def adoptions(session: Session, job_id: str) -> list[RoundStep]:
     """What champions of other jobs, taken over while the job ran, did to its tasks: as rounds in which nothing was
     measured, oldest first."""
     query = sa.select(Event).where(Event.job_id == job_id, Event.kind == "champion_adopted").order_by(Event.id)
-    return [RoundStep(row.data["task"], row.data["seconds"], {}, False, row.created_at)
+    return [RoundStep(0, row.data["task"], row.data["seconds"], False, row.created_at, row.created_at)
             for row in session.scalars(query)]
 
 
@@ -236,18 +167,3 @@ def trials(
     if failure is not None:
         query = query.where(Record.failure.is_(None) if failure == "none" else Record.failure == failure)
     return session.scalars(query.order_by(Record.id).limit(limit)).all()
-
-
-def champions(session: Session, job_id: str) -> dict[int, Record]:
-    """Records of the best candidates, by task."""
-    query = sa.select(JobTask.id, Record).join(Record, JobTask.best_record_id == Record.id)
-    return {row[0]: row[1] for row in session.execute(query.where(JobTask.job_id == job_id))}
-
-
-def baselines(session: Session, job_id: str) -> dict[int, Record]:
-    """Records of the default schedules that ran, by task."""
-    first = sa.select(Batch.id).join(Round, Batch.round_id == Round.id).where(Round.job_id == job_id, Round.baseline)
-    query = sa.select(Record).where(
-        Record.batch_id.in_(first), Record.sketch_hash.is_(None), Record.latency.is_not(None)
-    )
-    return {row.job_task_id: row for row in session.scalars(query.order_by(Record.id)) if row.job_task_id is not None}

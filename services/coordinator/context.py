@@ -16,6 +16,7 @@ from db.blobs import BlobStore
 from db.engine import Sessions, transact
 from services.coordinator.broker import Publisher
 from services.coordinator.metrics import Metrics
+from services.coordinator.scheduling.history import Histories
 from services.coordinator.settings import Settings
 from services.coordinator.urls import BlobUrls
 
@@ -24,7 +25,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Context:
-    """Settings, database, blobs, broker and the bell that wakes the scheduling loop."""
+    """Settings, database, blobs, broker, finished rounds and the bell that wakes the scheduling loop."""
 
     settings: Settings
     engine: Engine
@@ -34,6 +35,7 @@ class Context:
     publisher: Publisher
     urls: BlobUrls
     metrics: Metrics
+    histories: Histories = field(default_factory=Histories)
     wake: threading.Event = field(default_factory=threading.Event)
 
     @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tunesmith.alternatives import TaskLatency, places
@@ -11,30 +12,60 @@ Point = TypeVar("Point")
 MAX_POINTS = 500
 
 
-def best_so_far(tasks: Mapping[int, TaskLatency[int]], steps: Iterable[tuple[int, float | None]]) -> Iterator[float]:
+@dataclass(frozen=True)
+class Places:
+    """Where schedules stand in a model, by the direct task that belongs there.
+
+    Attributes:
+        weight: how often the model runs it.
+        start: its latency before any search, in seconds; places without any are left out.
+        direct: of each alternative, the task that it may stand in for.
+    """
+
+    weight: Mapping[int, float]
+    start: Mapping[int, float]
+    direct: Mapping[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, tasks: Mapping[int, TaskLatency[int]]) -> Places:
+        """Places of some tasks."""
+        known = {key: place for key, place in places(tasks).items() if place.known}
+        direct = {key: task.alternative_of for key, task in tasks.items() if task.alternative_of is not None}
+        return cls({key: p.weight for key, p in known.items()}, {key: p.start for key, p in known.items()}, direct)
+
+    @property
+    def total(self) -> float:
+        """Latency of the model before any search."""
+        return sum(self.weight[key] * value for key, value in self.start.items())
+
+
+def best_so_far(standing: Places, steps: Iterable[tuple[int, float | None]]) -> Iterator[float]:
     """Latency of the model after each step: sum of weight times best over the places with a latency.
 
     A step of an alternative improves the place of its direct task, once it is faster than that.
 
     Args:
-        tasks: by id; those without any latency are left out of every sum, so that the curve never rises.
+        standing: places without any latency are left out of every sum, so that the curve never rises.
         steps: task and its best latency after each finished round, in order.
     """
-    standing = places(tasks)
-    current = {key: place.start for key, place in standing.items() if place.known}
-    total = sum(standing[key].weight * value for key, value in current.items())
+    current, weight, direct = dict(standing.start), standing.weight, standing.direct
+    total = standing.total
     for task, best in steps:
-        key = tasks[task].alternative_of if task in tasks else None
-        key = task if key is None else key
+        key = direct.get(task, task)
         if best is not None and best < current.get(key, 0.0):
-            total -= standing[key].weight * (current[key] - best)
+            total -= weight[key] * (current[key] - best)
             current[key] = best
         yield total
 
 
 def down_sample(points: Sequence[Point], limit: int = MAX_POINTS) -> list[Point]:
     """At most ``limit`` points, evenly by position, first and last among them."""
-    if len(points) <= limit:
-        return list(points)
-    last = len(points) - 1
-    return [points[round(i * last / (limit - 1))] for i in range(limit)]
+    return [points[index] for index in sampled(len(points), limit)]
+
+
+def sampled(count: int, limit: int = MAX_POINTS) -> Sequence[int]:
+    """Which of ``count`` points to keep, see :func:`down_sample`."""
+    if count <= limit:
+        return range(count)
+    last = count - 1
+    return [round(i * last / (limit - 1)) for i in range(limit)]

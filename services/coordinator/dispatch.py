@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from db.blobs import BlobStore
 from db.models import Batch, CostModelRow, Evaluation, Job, JobTask, Model, Record, Round, TargetRow, WorkloadRow
-from db.repositories import models, records, sketches, views_jobs
+from db.repositories import models, records, sketches, views_tasks
 from db.repositories.transitions import Work
 from services.coordinator import champions
 from services.coordinator.urls import BlobUrls
@@ -146,7 +146,7 @@ def _target(session: Session, job: Job) -> Mapping[str, Any]:
 
 def tuned_workloads(session: Session, job: Job, pack: Packer) -> list[TunedWorkload]:
     """The champions of the tasks that a job's model runs."""
-    tasks = views_jobs.tasks(session, job.id)
+    tasks = views_tasks.tasks(session, job.id)
     chosen = champions.of_job(session, job, [task for task, _, _ in tasks])
     found = []
     for _, workload, _ in tasks:

@@ -122,7 +122,7 @@ def test_a_task_that_never_runs_does_not_hide_the_latency_of_the_others(ready: S
 
     ready.finish(job_id, fail_one)
     body = jobs.show(ready.context, ANYBODY, job_id)
-    tasks = progress.tasks(ready.context, ANYBODY, job_id).items
+    tasks = progress.tasks(ready.context, ANYBODY, job_id, 200, None).items
     assert [task.best_latency is None for task in tasks] == [True, False, False]
     assert body.state is JobState.SUCCEEDED
     assert body.progress.tasks_measured == 3

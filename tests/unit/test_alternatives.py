@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.coordinator.curve import best_so_far
+from services.coordinator.curve import Places, best_so_far
 from services.coordinator.scheduling.budget import evaluation_reserve
 from services.coordinator.scheduling.choose import next_round, open_tasks, outrun
 from services.coordinator.scheduling.plan import plan
@@ -69,12 +69,12 @@ def test_places_sum_up_what_is_in_use(rows: list[tuple[int, float | None, float 
 def test_the_curve_falls_when_an_alternative_overtakes() -> None:
     tasks = {1: TaskLatency(2, 10.0, 4.0), 2: TaskLatency(2, 30.0, 3.0, 1), 3: TaskLatency(1, 1.0, None)}
     steps = [(2, 20.0), (1, 6.0), (2, 8.0), (1, 4.0), (2, 3.0), (3, None)]
-    assert list(best_so_far(tasks, steps)) == [21.0, 13.0, 13.0, 9.0, 7.0, 7.0]
+    assert list(best_so_far(Places.of(tasks), steps)) == [21.0, 13.0, 13.0, 9.0, 7.0, 7.0]
 
 
 def test_a_curve_starts_where_only_the_alternative_runs() -> None:
     tasks = {1: TaskLatency(2, None, None), 2: TaskLatency(2, None, 3.0, 1)}
-    assert list(best_so_far(tasks, [(2, 5.0), (2, 3.0)])) == [6.0, 6.0]
+    assert list(best_so_far(Places.of(tasks), [(2, 5.0), (2, 3.0)])) == [6.0, 6.0]
 
 
 def task(key: int, history: tuple[float, ...] = (), **values: object) -> TaskSnapshot:

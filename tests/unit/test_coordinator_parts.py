@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from services.coordinator.curve import TaskLatency, best_so_far, down_sample
+from services.coordinator.curve import Places, TaskLatency, best_so_far, down_sample
 from services.coordinator.problems import HTTP_CODES, http_problem
 from services.coordinator.schemas.common import decode_number, decode_place, decode_time, encode_place
 from services.coordinator.schemas.jobs import BudgetBody, JobRequest
@@ -26,7 +26,7 @@ SHA = "ab" * 32
 def test_curve_starts_untuned_and_only_falls() -> None:
     tasks = {1: TaskLatency(2, 10.0, 1.0), 2: TaskLatency(1, None, 4.0), 3: TaskLatency(5, None, None)}
     steps = [(1, 8.0), (2, 4.0), (3, None), (1, None), (1, 9.0), (1, 1.0)]
-    assert list(best_so_far(tasks, steps)) == [20, 20, 20, 20, 20, 6]
+    assert list(best_so_far(Places.of(tasks), steps)) == [20, 20, 20, 20, 20, 6]
 
 
 def test_down_sampling_keeps_both_ends() -> None:

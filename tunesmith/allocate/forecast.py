@@ -20,8 +20,12 @@ from tunesmith.space.base import Floats, Ints
 LEVEL = 0.9
 """Probability with which the interval is meant to hold what comes."""
 DRAWS = 1000
+DRAWN = 128
+"""Tasks whose futures are drawn: those that are least certain. What all others come to, together, is nearly normal."""
 MOST = 200
 """Rounds that one task is thought to get at most."""
+CONSIDERED = 200_000
+"""Pairs of a task and a number of rounds that are weighed against each other; with many tasks, each may get fewer."""
 OPTIONS = JumpOptions(size=0.3, gain=0.15, evidence=1.0, shared=0.25)
 """Chosen on recorded curves: with smaller jumps, intervals held too rarely what came."""
 
@@ -54,9 +58,10 @@ def forecast(tasks: Sequence[TaskView], rounds: int, options: JumpOptions = OPTI
     believed = belief(curves, table.family, options)
     worth = latency * table.weight
     more = _shares(believed, curves.rounds, worth * ~table.exhausted, rounds)
-    left = _draws(believed, curves.rounds, more) @ worth
+    left = _left(believed, curves.rounds, more, worth)
     low, high = np.quantile(left, ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
-    return Forecast(float(worth.sum()), float(left.mean()), float(low), float(high))
+    expected = float((believed.left(curves.rounds, more) * worth).sum())
+    return Forecast(float(worth.sum()), expected, float(low), float(high))
 
 
 def _shares(believed: Belief, done: Ints, worth: Floats, rounds: int) -> Ints:
@@ -71,18 +76,44 @@ def _shares(believed: Belief, done: Ints, worth: Floats, rounds: int) -> Ints:
 
 def _greedy(believed: Belief, done: Ints, worth: Floats, rounds: int) -> Ints:
     """Rounds of each task where every round goes to whom it is expected to save most, int64 [tasks]."""
-    most = min(rounds, MOST)
-    left = np.stack([believed.left(done, np.full_like(done, k)) for k in range(most + 1)])  # [most + 1, tasks]
-    gains = -np.diff(left, axis=0) * worth
-    gains = np.where(worth > 0, gains, -1.0)
+    some = _promising(believed, done, worth, rounds)
+    most = min(rounds, MOST, max(1, CONSIDERED // max(1, len(some))))
+    few, had = believed.of(some), done[some]
+    left = np.stack([few.left(had, np.full_like(had, k)) for k in range(most + 1)])  # [most + 1, some]
+    gains = -np.diff(left, axis=0) * worth[some]
     best = np.argsort(-gains, axis=None, kind="stable")[:rounds]
     best = best[gains.ravel()[best] >= 0]
-    return np.bincount(best % len(done), minlength=len(done)).astype(np.int64)
+    return np.bincount(some[best % max(1, len(some))], minlength=len(done)).astype(np.int64)
 
 
-def _draws(believed: Belief, done: Ints, more: Ints) -> Floats:
-    """What is left of each task's latency, float64 [DRAWS, tasks]."""
+def _promising(believed: Belief, done: Ints, worth: Floats, rounds: int) -> Ints:
+    """Those who can be among the first ``rounds`` to be served: a task's rounds promise less and less."""
+    first = (1.0 - believed.left(done, np.ones_like(done))) * worth
+    able = np.flatnonzero(worth > 0)
+    return able[np.sort(np.argsort(-first[able], kind="stable")[:rounds])]
+
+
+def _left(believed: Belief, done: Ints, more: Ints, worth: Floats) -> Floats:
+    """What is left of the model's latency in seconds, float64 [DRAWS].
+
+    Tasks that get no round stay as they are. Of the others the least certain are drawn one by one; the sum of the rest
+    has the mean and the variance that follow from the belief.
+    """
+    moving = np.flatnonzero(more)
+    some, had, get = believed.of(moving), done[moving], more[moving]
+    mean = some.left(had, get)
+    deviation = np.sqrt(np.maximum(some.left(had, get, 2.0) - mean**2, 0.0)) * worth[moving]
+    order = np.argsort(-deviation, kind="stable")
+    drawn, rest = np.sort(order[:DRAWN]), order[DRAWN:]
     rng = np.random.default_rng(0)
+    stays = worth.sum() - worth[moving].sum() + (mean[rest] * worth[moving[rest]]).sum()
+    sums = _draws(rng, some.of(drawn), had[drawn], get[drawn]) @ worth[moving[drawn]]
+    out: Floats = sums + stays + rng.normal(size=DRAWS) * np.linalg.norm(deviation[rest])
+    return out
+
+
+def _draws(rng: np.random.Generator, believed: Belief, done: Ints, more: Ints) -> Floats:
+    """What is left of each task's latency, float64 [DRAWS, tasks]."""
     which = (rng.random((DRAWS, len(done), 1)) > np.cumsum(believed.weight, axis=1)).sum(axis=2)
     which = np.minimum(which, believed.weight.shape[1] - 1)
     task = np.arange(len(done))

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from db.models import Evaluation, Job, Model
 from db.models.base import utcnow
-from db.repositories import devices, views_jobs
+from db.repositories import devices, views_tasks
 from db.repositories import views_scheduling as rows
 from services.coordinator.scheduling.history import Histories, History
 from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot, TaskSnapshot, TrainingSnapshot
@@ -62,7 +62,7 @@ def _job(
     tasks = around.tasks.get(job.id, [])
     done = sum(row.rounds.done for row in tasks)
     history = histories.of(session, job.id, done) if done and job.state is JobState.RUNNING else History()
-    latencies = views_jobs.latencies(row.task for row in tasks)
+    latencies = views_tasks.latencies(row.task for row in tasks)
     evaluation = around.evaluations.get(job.id)
     return JobSnapshot(
         id=job.id, state=job.state, model_state=model.state, model_problem=model.error, device_class=device_class,
@@ -86,7 +86,7 @@ def _task(row: rows.TaskRow, job: Job, history: History, alternative_of: int | N
         id=task.id, weight=task.weight, flops=row.flops, family=row.family, tunable=task.tunable,
         exhausted=task.exhausted, trials=task.trials, untuned=task.untuned_seconds, best=task.best_seconds,
         known=task.known_seconds, adopted=adopted, history=history.by_task.get(task.id, ()),
-        seconds=history.seconds.get(task.id),
+        seconds=history.seconds(task.id),
         in_flight=total.in_flight, proposing=total.proposing > 0,
         rounds=total.opened, alternative_of=alternative_of,
         shared=(job.target_hash or "", task.workload_hash) if job.warm_start else None,

@@ -18,7 +18,6 @@ from db.repositories import views_scheduling as rows
 from services.coordinator.context import Context
 from services.coordinator.dispatch import Composer
 from services.coordinator.scheduling.apply import apply
-from services.coordinator.scheduling.history import Histories
 from services.coordinator.scheduling.load import load
 from services.coordinator.scheduling.plan import plan
 from services.coordinator.scheduling.reconcile import Dispatcher, Reconciler
@@ -44,7 +43,6 @@ class SchedulingLoop:
 
     def __init__(self, context: Context, limits: Limits | None = None) -> None:
         self._context, self._limits = context, limits or Limits()
-        self._histories = Histories()
         composer = Composer(context.blobs, context.urls)
         self._dispatcher = Dispatcher(context.settings, composer, context.publisher, context.metrics)
         self._reconciler = Reconciler(context.settings, self._dispatcher, context.metrics)
@@ -117,7 +115,7 @@ class SchedulingLoop:
         the plan is made anew, because it may have changed."""
         context, settings = self._context, self._context.settings
         with context.reading() as session:
-            idle = not plan(load(session, self._histories, settings.device_timeout), self._limits)
+            idle = not plan(load(session, context.histories, settings.device_timeout), self._limits)
             idle = idle and not rows.any_overdue(session, utcnow())
         if idle:
             return
@@ -125,7 +123,7 @@ class SchedulingLoop:
         def act(session: Session) -> list[str]:
             rows.lock(session)
             self._reconciler.run(session)
-            actions = plan(load(session, self._histories, settings.device_timeout), self._limits)
+            actions = plan(load(session, context.histories, settings.device_timeout), self._limits)
             return apply(session, actions, FEATURES)
 
         context.publisher.revoke(transact(context.sessions, act))

@@ -13,6 +13,7 @@ from db.models import Device, Evaluation, Job
 from db.models.base import utcnow
 from db.repositories import devices
 from db.repositories import views_jobs as views
+from db.repositories.views_tasks import TaskSums, sums
 from services.coordinator.schemas.jobs import BudgetBody, JobBody, Latency, Progress
 from tunesmith.states import JobState, ModelState, WorkState, is_final
 
@@ -26,11 +27,11 @@ def elapsed(job: Job, now: dt.datetime) -> float:
 def describe(session: Session, job_ids: Sequence[str], device_timeout: float) -> list[JobBody]:
     """Jobs in the order of ``job_ids``."""
     now = utcnow()
-    parts, sums = views.parts(session, job_ids), views.sums(session, job_ids)
+    parts, totals = views.parts(session, job_ids), sums(session, job_ids)
     counts = views.round_counts(session, job_ids)
     fleet = _Fleet.of(devices.live(session, device_timeout, now))
     return [
-        _body(parts[key], sums.get(key, views.TaskSums()), counts.get(key, (0, 0)), fleet, now)
+        _body(parts[key], totals.get(key, TaskSums()), counts.get(key, (0, 0)), fleet, now)
         for key in job_ids if key in parts
     ]  # fmt: skip
 
@@ -56,7 +57,7 @@ class _Fleet:
 
 
 def _body(
-    parts: views.JobParts, sums: views.TaskSums, rounds: tuple[int, int], fleet: _Fleet, now: dt.datetime
+    parts: views.JobParts, sums: TaskSums, rounds: tuple[int, int], fleet: _Fleet, now: dt.datetime
 ) -> JobBody:
     job, model, target = parts.job, parts.model, parts.target
     return JobBody(
@@ -75,7 +76,7 @@ def _body(
     )  # fmt: skip
 
 
-def _progress(job: Job, sums: views.TaskSums, rounds: tuple[int, int], now: dt.datetime) -> Progress:
+def _progress(job: Job, sums: TaskSums, rounds: tuple[int, int], now: dt.datetime) -> Progress:
     seconds = elapsed(job, now)
     return Progress(
         trials=sums.trials, trials_budget=job.budget_trials, failures=sums.failures, seconds=seconds,
@@ -99,13 +100,13 @@ def eta(job: Job, trials: int, seconds: float, now: dt.datetime) -> float | None
     return min(limits) if limits else None
 
 
-def latency(job: Job, sums: views.TaskSums, evaluation: Evaluation | None) -> Latency:
+def latency(job: Job, sums: TaskSums, evaluation: Evaluation | None) -> Latency:
     """End-to-end figures when the check is done, else the estimate from the tasks, once all of them were measured."""
     found = _latency(sums, evaluation)
     return found.model_copy(update={"source": "simulated"}) if job.simulated else found
 
 
-def _latency(sums: views.TaskSums, evaluation: Evaluation | None) -> Latency:
+def _latency(sums: TaskSums, evaluation: Evaluation | None) -> Latency:
     if evaluation is not None and evaluation.state is WorkState.DONE:
         untuned = statistics.median(evaluation.untuned_samples) if evaluation.untuned_samples else None
         tuned = statistics.median(evaluation.tuned_samples) if evaluation.tuned_samples else None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
-from db.models import Job, JobTask, WorkloadRow
+from db.models import Job
 from db.models.base import utcnow
-from db.repositories import views_jobs as views
+from db.repositories import views_tasks as task_rows
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
 from services.coordinator.scheduling.history import History
@@ -17,10 +18,7 @@ from services.coordinator.usecases.describe import elapsed, eta
 from services.coordinator.usecases.jobs import visible
 from tunesmith.allocate import forecast as belief
 from tunesmith.allocate.base import TaskView
-from tunesmith.alternatives import in_use
 from tunesmith.states import is_final
-
-Rows = Sequence[tuple[JobTask, WorkloadRow, str | None]]
 
 
 def forecast(context: Context, caller: Caller, job_id: str) -> ForecastBody:
@@ -28,11 +26,11 @@ def forecast(context: Context, caller: Caller, job_id: str) -> ForecastBody:
     now = utcnow()
     with context.reading() as session:
         job = visible(session, caller, job_id)
-        rows = views.tasks(session, job_id)
-        history = History.of(views.finished_rounds(session, job_id))
-    trials = sum(task.trials for task, _, _ in rows)
+        rows = task_rows.learners(session, job_id)
+        history = context.histories.of(session, job_id)
+        trials = task_rows.sums(session, [job_id]).get(job_id, task_rows.TaskSums()).trials
     seconds = eta(job, trials, elapsed(job, now), now)
-    rounds = _rounds_left(job, trials, len(history.steps), seconds, elapsed(job, now))
+    rounds = _rounds_left(job, trials, len(history.rounds), seconds, elapsed(job, now))
     found = belief.forecast(_tasks(rows, history), rounds or 0)
     end = found if rounds is not None else None
     return ForecastBody(
@@ -56,16 +54,15 @@ def _rounds_left(job: Job, trials: int, rounds: int, seconds: float | None, tuni
     return math.ceil(min(limits)) if limits else None
 
 
-def _tasks(rows: Rows, history: History) -> list[TaskView]:
-    """The tasks that the job's estimate sums up: tunable, in use as things stand, and not known to run nothing."""
-    used = in_use(views.latencies(task for task, _, _ in rows))
+def _tasks(rows: Sequence[Any], history: History) -> list[TaskView]:
+    """The tasks that the job's estimate sums up: in use as things stand, and not known to run nothing."""
     failing = {key for key, found in history.by_task.items() if math.isinf(found[-1])}
     return [
         TaskView(
-            id=task.id, weight=task.weight, flops=workload.flops, family=family or workload.family,
-            untuned=task.untuned_seconds, trials=task.trials, exhausted=task.exhausted,
+            id=task.id, weight=task.weight, flops=task.flops, family=task.family, untuned=task.untuned_seconds,
+            trials=task.trials, exhausted=task.exhausted,
             history=learning_curve(history.by_task.get(task.id, ()), task.known_seconds, task.best_seconds),
         )
-        for task, workload, family in rows
-        if task.tunable and task.id in used and (task.id not in failing or task.untuned_seconds is not None)
-    ]  # fmt: skip
+        for task in rows
+        if task.id not in failing or task.untuned_seconds is not None
+    ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -13,11 +15,12 @@ from db.models import JobTask, Record, Round, WorkloadRow
 from db.repositories import cost_models
 from db.repositories import events as event_rows
 from db.repositories import views_jobs as views
+from db.repositories import views_tasks as task_rows
 from services.coordinator import intervals, verified
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
-from services.coordinator.curve import MAX_POINTS, best_so_far, down_sample
-from services.coordinator.schemas.common import Page, decode_number
+from services.coordinator.curve import MAX_POINTS, Places, best_so_far, sampled
+from services.coordinator.schemas.common import Page, decode_number, decode_place, encode_place
 from services.coordinator.schemas.jobs import (
     CurveBody,
     CurvePoint,
@@ -29,24 +32,27 @@ from services.coordinator.schemas.jobs import (
     TrialBody,
 )
 from services.coordinator.usecases.jobs import visible
-from tunesmith.alternatives import TaskLatency, in_use, places
+from tunesmith.alternatives import TaskLatency, in_use
 from tunesmith.measuring.interval import recorded_interval
 
 
-def tasks(context: Context, caller: Caller, job_id: str) -> Page[TaskBody]:
-    """Every task of a job, in the model's order."""
+def tasks(context: Context, caller: Caller, job_id: str, limit: int, cursor: str | None) -> Page[TaskBody]:
+    """Tasks of a job, in the model's order."""
+    at = decode_place(cursor)
+    after = None if at is None else (at[0], decode_number(at[1], 0))
     with context.reading() as session:
         visible(session, caller, job_id)
-        found = views.tasks(session, job_id)
-        belief = _belief(session, job_id)
-        champions, baselines = views.champions(session, job_id), views.baselines(session, job_id)
-    totals = _Totals.of([task for task, _, _ in found])
-    return Page(items=[_task(row, totals, belief, champions, baselines) for row in found])
+        found = task_rows.tasks(session, job_id, after=after, limit=limit + 1)
+        page = [task for task, _, _ in found[:limit]]
+        totals = _Totals.of(page, task_rows.rivals(session, job_id, page), task_rows.sums(session, [job_id]))
+        around = _Around.read(session, job_id, [task.id for task in page])
+    more = encode_place(page[-1].position, str(page[-1].id)) if len(found) > limit else None
+    return Page(items=[_task(row, totals, around) for row in found[:limit]], next_cursor=more)
 
 
 @dataclass(frozen=True)
 class _Totals:
-    """A job's tasks, which of them the model runs, its seconds as things stand, and the trials of all."""
+    """Some of a job's tasks, which of them the model runs, its seconds as things stand, and the trials of all."""
 
     tasks: dict[int, TaskLatency[int]]
     used: set[int]
@@ -54,17 +60,34 @@ class _Totals:
     trials: int
 
     @classmethod
-    def of(cls, rows: Sequence[JobTask]) -> _Totals:
-        """The sums."""
-        known = views.latencies(rows)
-        used = in_use(known)
-        seconds = sum(known[key].weight * (known[key].current or 0.0) for key in used)
-        return cls(known, used, seconds, sum(task.trials for task in rows))
+    def of(
+        cls, page: Sequence[JobTask], rivals: dict[int, TaskLatency[int]], sums: Mapping[str, task_rows.TaskSums]
+    ) -> _Totals:
+        """For the tasks of a page."""
+        whole_job = sums[page[0].job_id] if page else task_rows.TaskSums()
+        return cls(rivals, in_use(rivals), whole_job.best or 0.0, whole_job.trials)
 
     def share(self, task: JobTask) -> float | None:
         """The part of the model's latency that is a task's; None where there is none, or it is not in use."""
         best = self.tasks[task.id].current if task.id in self.used else None
         return task.weight * best / self.seconds if best and self.seconds else None
+
+
+@dataclass(frozen=True)
+class _Around:
+    """What stands around the tasks of a page, by task: the allocator's scores at its latest choice, and records."""
+
+    belief: dict[str, float]
+    champions: dict[int, Record]
+    baselines: dict[int, Record]
+
+    @classmethod
+    def read(cls, session: Session, job_id: str, tasks: Collection[int]) -> _Around:
+        """A fixed number of queries."""
+        return cls(
+            _belief(session, job_id), task_rows.champions(session, job_id, tasks),
+            task_rows.baselines(session, job_id, tasks),
+        )  # fmt: skip
 
 
 def _belief(session: Session, job_id: str) -> dict[str, float]:
@@ -73,15 +96,12 @@ def _belief(session: Session, job_id: str) -> dict[str, float]:
     return dict((latest[0][0].reason or {}).get("scores", {})) if latest else {}
 
 
-def _task(
-    row: tuple[JobTask, WorkloadRow, str | None], totals: _Totals, belief: dict[str, float],
-    champions: dict[int, Record], baselines: dict[int, Record],
-) -> TaskBody:  # fmt: skip
+def _task(row: tuple[JobTask, WorkloadRow, str | None], totals: _Totals, around: _Around) -> TaskBody:
     task, workload, family = row
     best = totals.tasks[task.id].current
-    score = belief.get(str(task.id))
+    score = around.belief.get(str(task.id))
     tuned = best is not None and best == task.best_seconds
-    record = (champions if tuned else baselines).get(task.id)
+    record = (around.champions if tuned else around.baselines).get(task.id)
     return TaskBody(
         id=task.id, name=task.name, workload=task.workload_hash, family=family or workload.family,
         weight=task.weight, alternative_of=task.alternative_of, in_use=task.id in totals.used, flops=workload.flops,
@@ -103,26 +123,20 @@ def _finite(value: float | None) -> float | None:
 
 def families(context: Context, caller: Caller, job_id: str) -> Page[FamilyBody]:
     """Sums over the tasks of each family; latencies weighted, untuned of the direct tasks, best of those in use."""
-    groups: dict[str, list[TaskBody]] = {}
-    for task in tasks(context, caller, job_id).items:
-        groups.setdefault(task.family, []).append(task)
+    with context.reading() as session:
+        visible(session, caller, job_id)
+        found = task_rows.families(session, job_id)
+    trials = sum(family.trials for family in found)
     return Page(
         items=[
             FamilyBody(
-                name=name, tasks=len(group), trials=sum(t.trials for t in group),
-                failures=sum(t.failures for t in group),
-                untuned_latency=_total([(t.weight, t.untuned_latency) for t in group if t.alternative_of is None]),
-                best_latency=_total([(t.weight, t.best_latency) for t in group if t.in_use]),
-                budget_share=sum(t.budget_share for t in group),
+                name=family.name, tasks=family.tasks, trials=family.trials, failures=family.failures,
+                untuned_latency=family.untuned, best_latency=family.best,
+                budget_share=family.trials / trials if trials else 0.0,
             )
-            for name, group in groups.items()
+            for family in found
         ]
     )
-
-
-def _total(parts: list[tuple[int, float | None]]) -> float | None:
-    known = [weight * value for weight, value in parts if value is not None]
-    return sum(known) if known else None
 
 
 def curve(context: Context, caller: Caller, job_id: str, points: int = MAX_POINTS) -> CurveBody:
@@ -133,28 +147,30 @@ def curve(context: Context, caller: Caller, job_id: str, points: int = MAX_POINT
     """
     with context.reading() as session:
         job = visible(session, caller, job_id)
-        everything = [task for task, _, _ in views.tasks(session, job_id)]
-        rows = [task for task in everything if task.tunable]
-        steps = [*views.finished_rounds(session, job_id), *views.adoptions(session, job_id)]
-        steps.sort(key=lambda step: step.known_at)
-        measured = views.sums(session, [job_id]).get(job_id, views.TaskSums()).measured
-    latencies = views.latencies(everything)
-    known = {task.id: latencies[task.id] for task in rows}
-    start = sum(place.weight * place.start for place in places(known).values() if place.known)
-    if measured < len(rows) or not any(task.known for task in known.values()):
-        return CurveBody(untuned=None, tasks=len(rows), tasks_measured=measured, points=[])
-    began = job.started_at or job.created_at
-    left = [(task.id, task.known_seconds) for task in rows if task.known_seconds is not None]
-    values = best_so_far(known, [*left, *((step.task, step.best) for step in steps)])
-    begins = min((next(values) for _ in left), default=start)
-    line = [CurvePoint(trials=0, seconds=0.0, device_seconds=0.0, latency=begins)]
-    trials, device = 0, 0.0
-    for step, value in zip(steps, values, strict=True):
-        trials += max(0, int(step.metrics.get("measured", 0)) - step.baseline)
-        device += float(step.metrics.get("run_seconds", 0.0))
-        seconds = max(0.0, (step.known_at - began).total_seconds())
-        line.append(CurvePoint(trials=trials, seconds=seconds, device_seconds=device, latency=value))
-    return CurveBody(untuned=start, tasks=len(rows), tasks_measured=measured, points=down_sample(line, points))
+        sums = task_rows.sums(session, [job_id]).get(job_id, task_rows.TaskSums())
+        if sums.measured < sums.tunable or sums.untuned is None:
+            return CurveBody(untuned=None, tasks=sums.tunable, tasks_measured=sums.measured, points=[])
+        standing = Places(*task_rows.places(session, job_id), task_rows.alternatives(session, job_id))
+        left = task_rows.known(session, job_id)
+        steps = [*context.histories.of(session, job_id).rounds, *views.adoptions(session, job_id)]
+    steps.sort(key=lambda step: step.known_at)
+    values = list(best_so_far(standing, [*left, *((step.task, step.best) for step in steps)]))
+    begins = min(values[: len(left)], default=standing.total)
+    line = _line(steps, values[len(left) :], job.started_at or job.created_at, points)
+    first = CurvePoint(trials=0, seconds=0.0, device_seconds=0.0, latency=begins)
+    return CurveBody(untuned=standing.total, tasks=sums.tunable, tasks_measured=sums.measured, points=[first, *line])
+
+
+def _line(
+    steps: Sequence[views.RoundStep], latencies: Sequence[float], began: dt.datetime, points: int
+) -> Iterator[CurvePoint]:
+    """What there is to draw after the first point, so that there are at most ``points`` with it."""
+    trials = list(accumulate(max(0, step.measured - step.baseline) for step in steps))
+    device = list(accumulate(step.run_seconds for step in steps))
+    for index in sampled(len(steps) + 1, points)[1:]:
+        at = index - 1
+        seconds = max(0.0, (steps[at].known_at - began).total_seconds())
+        yield CurvePoint(trials=trials[at], seconds=seconds, device_seconds=device[at], latency=latencies[at])
 
 
 def rounds(context: Context, caller: Caller, job_id: str, limit: int, cursor: str | None) -> Page[RoundBody]:

@@ -1,0 +1,173 @@
+"""Pages of a job with many tasks: sums that the database forms, and work that grows no faster than the tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from api_driver import Api
+from fake_fleet import Folder
+from rows import add_job, add_round, add_task
+
+from benchmarks.pages.rows import LargeJob
+from db.engine import Sessions
+from db.models import JobTask, Round
+from db.models.base import utcnow
+from db.repositories import views_jobs, views_tasks
+from services.coordinator.scheduling.history import Histories
+from tunesmith.alternatives import in_use, places
+from tunesmith.states import JobState, RoundState
+
+pytestmark = pytest.mark.parallel
+ROUTES = ("", "/tasks", "/families", "/curve", "/forecast", "/rounds", "/trials", "/decisions", "/failures", "/events")
+
+
+def some_tasks(sessions: Sessions, seed: int) -> list[JobTask]:
+    """Tasks with and without latencies, alternatives and places in search."""
+    draw = Random(seed)
+    maybe = lambda: draw.choice([None, draw.randint(1, 9) / 8])  # noqa: E731
+    with sessions.begin() as session:
+        add_job(session)
+        for i in range(24):
+            alternative = i % 3 == 2
+            task = add_task(
+                session, workload=f"w{i}", position=i, weight=1 + i // 3 % 4, tunable=draw.random() < 0.8,
+                untuned_seconds=maybe(), best_seconds=maybe(), trials=draw.randint(0, 9), failures=draw.randint(0, 3),
+                alternative_of=f"w{i - draw.choice([1, 2])}" if alternative else None,
+            )
+            if not task.tunable:
+                task.untuned_seconds = task.best_seconds = None
+            if draw.random() < 0.4:
+                add_round(session, task, i + 1, state=draw.choice(list(RoundState)))
+        return list(session.scalars(sa.select(JobTask).order_by(JobTask.position)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_database_sums_up_as_the_definition_does(sessions: Sessions, seed: int) -> None:
+    tasks = some_tasks(sessions, seed)
+    tunable = [task for task in tasks if task.tunable]
+    latencies = views_tasks.latencies(tasks)
+    found = [place for place in places({task.id: latencies[task.id] for task in tunable}).values() if place.known]
+    used = in_use(latencies)
+    with sessions() as session:
+        ended = {row.job_task_id for row in session.scalars(sa.select(Round))
+                 if row.state in (RoundState.DONE, RoundState.FAILED)}
+        sums, families = views_tasks.sums(session, ["j1"])["j1"], views_tasks.families(session, "j1")
+        rivals = views_tasks.rivals(session, "j1", tasks[5:9])
+    assert (sums.tasks, sums.tunable) == (24, len(tunable))
+    assert (sums.trials, sums.failures) == (sum(t.trials for t in tasks), sum(t.failures for t in tasks))
+    assert sums.untuned == pytest.approx(sum(p.weight * p.start for p in found))
+    assert sums.best == pytest.approx(sum(p.weight * (p.current or 0.0) for p in found))
+    best = {task.workload_hash: task.best_seconds for task in tasks}
+    helped = {t.alternative_of for t in tasks if t.best_seconds} | {
+        t.workload_hash for t in tasks if best.get(t.alternative_of or "")}
+    assert sums.measured == sum(
+        latencies[t.id].known or t.id in ended or t.workload_hash in helped for t in tunable)
+    assert [family.name for family in families] == [f"family of w{i}" for i in range(24)]
+    for task, family in zip(tasks, families, strict=True):
+        mine = latencies[task.id].current if task.id in used else None
+        assert family.best == (None if mine is None else pytest.approx(task.weight * mine))
+    assert {t.id for t in tasks[5:9]} & in_use(rivals) == {t.id for t in tasks[5:9]} & used
+
+
+class Work:
+    """Statements, and steps of SQLite's machine."""
+
+    def __init__(self) -> None:
+        self.statements, self.steps = 0, 0
+
+
+@contextmanager
+def counted(engine: sa.Engine) -> Iterator[Work]:
+    work = Work()
+
+    def step() -> int:
+        work.steps += 100
+        return 0
+
+    def statement(*_: Any) -> None:
+        work.statements += 1
+
+    def checkout(connection: Any, *_: Any) -> None:
+        connection.set_progress_handler(step, 100)
+
+    sa.event.listen(engine, "before_cursor_execute", statement)
+    sa.event.listen(engine, "checkout", checkout)
+    try:
+        yield work
+    finally:
+        sa.event.remove(engine, "before_cursor_execute", statement)
+        sa.event.remove(engine, "checkout", checkout)
+
+
+def test_no_page_takes_more_statements_or_more_than_linear_work_for_more_tasks(tmp_path: Path, sqlite_url: str) -> None:
+    api = Api(Folder(tmp_path, sqlite_url))
+    small, large = 60, 600
+    for number, tasks in enumerate((small, large)):
+        LargeJob(f"job-{number}", tasks, tasks, JobState.RUNNING, known=0.5).write(api.context.engine)
+    found: dict[str, list[Work]] = {}
+    for route in ROUTES:
+        for number in (0, 1):
+            with counted(api.context.engine) as work:
+                assert api.client.get(f"/v1/jobs/job-{number}{route}").status_code == 200
+            found.setdefault(route, []).append(work)
+    api.close()
+    for route, (few, many) in found.items():
+        assert few.statements == many.statements, route
+        assert many.steps < 2 * (large / small) * few.steps + 2000, f"{route}: {few.steps} and {many.steps} steps"
+
+
+def test_every_task_is_on_one_page(both: Api) -> None:
+    LargeJob("job-0", 250, 250, JobState.SUCCEEDED).write(both.context.engine)
+    seen: list[dict[str, Any]] = []
+    cursor: str | None = None
+    for size in (200, 50):
+        page = both.client.get("/v1/jobs/job-0/tasks", params={"cursor": cursor} if cursor else {}).json()
+        assert len(page["items"]) == size
+        seen, cursor = [*seen, *page["items"]], page["next_cursor"]
+    assert cursor is None
+    assert [task["name"] for task in seen] == [f"fused_conv2d_add_relu_{i}" for i in range(250)]
+    assert sum(task["share"] or 0.0 for task in seen) == pytest.approx(1.0)
+    families = both.client.get("/v1/jobs/job-0/families").json()["items"]
+    assert sum(family["best_latency"] for family in families) == pytest.approx(
+        both.client.get("/v1/jobs/job-0").json()["latency"]["current"])
+
+
+def test_only_rounds_that_have_finished_since_are_read(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    with sessions.begin() as session:
+        add_job(session)
+        task = add_task(session)
+        keys = [add_round(session, task, i + 1).id for i in range(6)]
+    read: list[list[int]] = []
+    real = views_jobs.finished_rounds
+
+    def spy(*args: Any) -> list[views_jobs.RoundStep]:
+        found = real(*args)
+        read.append([step.id for step in found])
+        return found
+
+    monkeypatch.setattr(views_jobs, "finished_rounds", spy)
+    histories = Histories()
+
+    def finish(*numbers: int) -> list[int]:
+        with sessions.begin() as session:
+            for i in numbers:
+                row = session.get_one(Round, keys[i])
+                row.state, row.finished_at, row.best_after = RoundState.DONE, utcnow(), 1.0 / (1 + i)
+        with sessions() as session:
+            found = histories.of(session, "j1")
+        assert found.by_task[task.id] == tuple(step.best for step in found.rounds)
+        return [keys.index(step.id) for step in found.rounds]
+
+    assert finish(0, 2) == [0, 2]
+    assert finish() == [0, 2]
+    assert finish(1) == [0, 2, 1], "in the order in which they finish"
+    assert finish(3, 4) == [0, 2, 1, 3, 4]
+    assert read == [[keys[0], keys[2]], [keys[2], keys[1]], [keys[3], keys[4]]]
+    histories.keep(set())
+    assert finish(5) == [0, 2, 1, 3, 4, 5]
