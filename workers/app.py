@@ -65,8 +65,9 @@ def create_app(settings: Settings) -> Celery:
         enable_utc=True,
     )
     logs.configure(settings.log_level)
-    _follow_children(app, settings)
-    tasks.register(app, settings.core_queues, _context_factory(settings, _ending()))
+    context = _context_factory(settings, _ending())
+    _follow_children(settings, context)
+    tasks.register(app, settings.core_queues, context)
     if settings.measures:
         from workers.measure.tasks import register
 
@@ -112,16 +113,20 @@ def _context_factory(settings: Settings, ending: Ending) -> Any:
     return context
 
 
-def _follow_children(app: Celery, settings: Settings) -> None:
+def _follow_children(settings: Settings, context: Any) -> None:
     """Each child of the pool ends with its parent and loads TVM before its first task, if its tasks need it.
 
-    Of importers only the first does: the others are there for further users, and a laptop may have none.
+    Of importers only the first does: the others are there for further users, and a laptop may have none. What imports
+    models is a process of its own, which loads meanwhile.
     """
     queues = set(settings.core_queues)
 
     def start(**_: Any) -> None:
         die_with_parent()
-        if SEARCH in queues or (INGEST in queues and getattr(current_process(), "index", 0) == 0):
+        imports = INGEST in queues and getattr(current_process(), "index", 0) == 0
+        if imports:
+            context().importing.begin()
+        if SEARCH in queues or imports:
             from workers.tvm_backend.warm import warm
 
             warm()

@@ -18,6 +18,8 @@ import typer
 
 from tunesmith.errors import MissingDependency
 from workers.measure.drift import noise_floor
+from workers.sandbox.box import probe
+from workers.settings import Settings
 from workers.tvm_backend import cuda_compiler
 from workers.tvm_backend.linking import measurement_command, user_command
 
@@ -41,8 +43,8 @@ class Check:
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")] = False) -> None:
-    """Check the installation: versions, compilers, Redis, TVM, threads, peak, bandwidth, noise floor, devices."""
-    checks = [*versions(), *tools(), *tvm_works(), *devices()]
+    """Check the installation: versions, compilers, Redis, boxes, TVM, threads, peak, bandwidth, noise, devices."""
+    checks = [*versions(), *tools(), *boxes(), *tvm_works(), *devices()]
     failed = any(check.required and not check.ok for check in checks)
     if as_json:
         print(json.dumps({"ok": not failed, "checks": [asdict(check) for check in checks]}))
@@ -132,6 +134,15 @@ def _figures(found: dict[str, Any]) -> Iterator[Check]:
     quiet = noise <= NOISY
     yield Check("noise floor", quiet, detail,
                 "" if quiet else "something else is busy here: measurements will be poor", required=False)  # fmt: skip
+
+
+def boxes() -> Iterator[Check]:
+    """What this system keeps imports and candidates away from everything else with."""
+    found = probe.probe()
+    walls = [name for name, reason in found.items() if not reason]
+    lacking = "; ".join(f"no {name}: {reason}" for name, reason in found.items() if reason)
+    detail = " and ".join(walls) + (f" ({lacking})" if lacking else "") if walls else f"nothing: {lacking}"
+    yield Check("box", bool(walls), detail, "" if walls else probe.REMEDY, required=not Settings().trust_models)
 
 
 def devices() -> Iterator[Check]:

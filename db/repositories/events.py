@@ -57,11 +57,6 @@ def page(session: Session, *, after: int = 0, job_id: str | None = None, limit: 
     return session.scalars(query).all()
 
 
-def any_of(session: Session, kind: str, *, after: int) -> bool:
-    """True when an event of that kind has an id greater than ``after``."""
-    return bool(session.scalar(sa.select(sa.exists().where(Event.id > after, Event.kind == kind))))
-
-
 def last_id(session: Session) -> int:
     """Id of the newest event, 0 without any."""
     return session.scalar(sa.select(sa.func.max(Event.id))) or 0

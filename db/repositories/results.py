@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,8 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from db import clock
 from db.models import Batch, Job, JobTask, Round
+from db.models.base import utcnow
 from db.repositories import crowns, events, records
 from db.repositories.transitions import transition
 from tunesmith.messages import WireResult
@@ -42,8 +41,7 @@ def apply(
     candidates = [Candidate.from_json(value) for value in batch.candidates]
     known = [result for result in results if 0 <= result.index < len(candidates)]
     job = session.get_one(Job, batch.job_id)
-    now = clock.now(session)
-    rows = [_row(result, candidates[result.index], batch, task, job, environment, now) for result in known]
+    rows = [_row(result, candidates[result.index], batch, task, job, environment) for result in known]
     inserted = {row.index: row.id for row in records.insert(session, _first_of_each(rows))}
     simulated, cache = bool(environment.get("simulated")), cache_state(environment)
     if simulated and inserted:
@@ -71,8 +69,7 @@ def abandon(session: Session, batch: Batch, problem: dict[str, Any]) -> None:
     missing = sorted(set(range(len(batch.candidates))) - records.indices(session, batch.id))
     detail = str(problem.get("detail", ""))[:MESSAGE_LIMIT]
     given_up = [WireResult(index=index, failure=FailureKind.ABANDONED, message=detail) for index in missing]
-    now = clock.now(session)
-    transition(session, batch, WorkState.FAILED, error=problem, finished_at=now, data={"problem": problem})
+    transition(session, batch, WorkState.FAILED, error=problem, finished_at=utcnow(), data={"problem": problem})
     apply(session, batch, given_up, {})
     _finish(session, batch, _locked_task(session, batch), None, problem)
 
@@ -98,8 +95,7 @@ def _first_of_each(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _row(
-    result: WireResult, candidate: Candidate, batch: Batch, task: JobTask, job: Job, environment: Mapping[str, Any],
-    now: dt.datetime,
+    result: WireResult, candidate: Candidate, batch: Batch, task: JobTask, job: Job, environment: Mapping[str, Any]
 ) -> dict[str, Any]:
     failure = result.failure
     if failure is None and not result.samples:
@@ -124,7 +120,7 @@ def _row(
         "duplicate": result.duplicate,
         "confirmation": result.confirmation.model_dump(mode="json") if result.confirmation else None,
         "environment": dict(environment),
-        "created_at": now,
+        "created_at": utcnow(),
     }
 
 
@@ -140,7 +136,7 @@ def _count(task: JobTask, result: WireResult, candidate: Candidate) -> None:
 def _finish(
     session: Session, batch: Batch, task: JobTask, state: WorkState | None, problem: dict[str, Any] | None
 ) -> None:
-    now = clock.now(session)
+    now = utcnow()
     if state is not None:
         transition(session, batch, state, finished_at=now)
     round_ = session.get_one(Round, batch.round_id, populate_existing=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import dataclasses
+import functools
 import hashlib
 import json
 from pathlib import Path
@@ -17,6 +20,7 @@ from tunesmith.states import JobState, ModelState
 from tunesmith.types import Candidate, FailureKind
 from workers.core import ingest, prepare, record, search
 from workers.core.context import Context, make_context
+from workers.core.importing import Importing
 from workers.settings import Settings
 
 OPERATOR = "gemm:64x64x64:float32"
@@ -24,8 +28,17 @@ TARGET = '{"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}'
 
 
 def core_context(folder: Path, url: str, **values: Any) -> Context:
-    """A context on a database, with everything else in ``folder``."""
-    return make_context(Settings(data_dir=folder, database_url=url, lease_file=folder / "host.lease", **values))
+    """A context on a database, with everything else in ``folder`` but the importers, which take seconds to load."""
+    made = make_context(Settings(data_dir=folder, database_url=url, lease_file=folder / "host.lease", **values))
+    return dataclasses.replace(made, importing=importing())
+
+
+@functools.cache
+def importing() -> Importing:
+    """The importers of all contexts."""
+    made = Importing(Settings(data_dir=Path("never made")))
+    atexit.register(made.close)
+    return made
 
 
 def add_operator(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
+from db.blobs import BlobStore
 from db.models import (
     Batch,
     CostModelRow,
@@ -24,6 +26,7 @@ from db.models import (
 )
 from db.models.base import utcnow
 from db.repositories import cost_models, models, records
+from db.repositories.models import Imported
 from tunesmith.messages import (
     DeviceReport,
     EvaluationReport,
@@ -40,6 +43,7 @@ from tunesmith.types import Candidate, FailureKind
 from workers.core import ingest, prepare, record, search, train
 from workers.core.context import Context
 from workers.core.features import BatchFeatures
+from workers.core.importing import Upload
 from workers.tvm_backend.static import prior_of
 
 pytestmark = pytest.mark.parallel
@@ -296,8 +300,13 @@ def test_a_bad_operator_rejects_the_model(sqlite_context: Context) -> None:
 def test_an_import_prepares_as_the_row_says(
     sqlite_context: Context, monkeypatch: pytest.MonkeyPatch, preparation: Preparation
 ) -> None:
-    asked, real = [], ingest.prepare.prepare
-    monkeypatch.setattr(ingest.prepare, "prepare", lambda mod, how: asked.append(how) or real(mod, PLAIN))
+    asked, real = [], sqlite_context.importing.run
+
+    def run(upload: Upload, blobs: BlobStore) -> Imported:
+        asked.append(upload.preparation)
+        return real(dataclasses.replace(upload, preparation=PLAIN), blobs)
+
+    monkeypatch.setattr(sqlite_context.importing, "run", run)
     core_flow.add_operator(sqlite_context, preparation=preparation.key)
     assert ingest.run(sqlite_context, IngestModel(model_id="m1", attempt=1))
     assert asked == [preparation]

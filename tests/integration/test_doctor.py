@@ -16,6 +16,7 @@ def test_this_machine_passes(capsys):
     checks = {check["name"]: check for check in answer["checks"]}
     assert answer["ok"]
     assert checks["tvm"]["ok"]
+    assert checks["box"]["detail"].startswith(("namespaces", "landlock"))
     assert {"linker", "redis", "threads", "peak", "bandwidth", "noise floor", "host"} <= checks.keys()
 
 
@@ -45,3 +46,19 @@ def test_nothing_to_link_with_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr("workers.tvm_backend.linking._zig", lambda tool: None)
     failed = {check.name: check for check in commands_doctor.tools() if check.required and not check.ok}
     assert "ziglang" in failed["linker"].remedy
+
+
+@pytest.mark.parametrize(("trust", "required"), [("0", True), ("1", False)])
+def test_a_system_without_walls_is_told_of(monkeypatch, trust, required):
+    monkeypatch.setenv("TUNESMITH_TRUST_MODELS", trust)
+    monkeypatch.setattr(commands_doctor.probe, "probe", lambda: {"namespaces": "not permitted", "landlock": "no"})
+    (check,) = commands_doctor.boxes()
+    assert (check.ok, check.required) == (False, required)
+    assert "not permitted" in check.detail
+    assert "TUNESMITH_TRUST_MODELS=1" in check.remedy
+
+
+def test_the_wall_that_is_there_is_named_with_the_one_that_lacks(monkeypatch):
+    monkeypatch.setattr(commands_doctor.probe, "probe", lambda: {"namespaces": "not permitted", "landlock": ""})
+    (check,) = commands_doctor.boxes()
+    assert (check.ok, check.detail) == (True, "landlock (no namespaces: not permitted)")

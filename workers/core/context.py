@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from db.blobs import BlobStore
 from db.engine import Sessions, create_engine, session_factory, transact
+from workers.core.importing import Importing
 from workers.core.patience import Patience
 from workers.sandbox.lease import HostLease
 from workers.settings import Settings
@@ -45,6 +46,7 @@ class Context:
 
     Attributes:
         sessions, readers: sessions that write, and such as only read.
+        importing: boxes for models; what they need starts with the first one.
         worker: this process's name in claims and events.
         spaces: design spaces by workload, target and sketches: their warmth is most of a proposal's speed.
         cost_models: loaded models by id.
@@ -57,6 +59,7 @@ class Context:
     readers: Sessions
     blobs: BlobStore
     lease: HostLease
+    importing: Importing
     worker: str
     spaces: Cache[Any] = field(default_factory=lambda: Cache(64))
     cost_models: Cache[Any] = field(default_factory=lambda: Cache(4))
@@ -83,6 +86,7 @@ def make_context(settings: Settings, patience: Patience | None = None) -> Contex
         readers=session_factory(engine, read_only=True),
         blobs=BlobStore(settings.blobs()),
         lease=HostLease(settings.lease_file),
+        importing=Importing(settings),
         worker=f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}",
         patience=patience or Patience(),
     )

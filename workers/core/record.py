@@ -10,10 +10,9 @@ import structlog
 from sqlalchemy.orm import Session
 
 from costmodels.metrics import evaluate
-from db import clock
 from db.models import Batch, Evaluation, Job, Round
 from db.repositories import devices, outcomes, records, results, work
-from db.repositories.work import transition
+from db.repositories.work import transition, utcnow
 from tunesmith.errors import MeasurementFailed
 from tunesmith.measuring.agreement import TOLERANCE
 from tunesmith.messages import BatchReport, DeviceReport, EvaluationReport
@@ -121,12 +120,12 @@ def _finish(session: Session, row: Evaluation, report: EvaluationReport) -> None
         outcomes.fail_evaluation(session, row, MeasurementFailed(detail, failure=failure.value).problem())
         return
     transition(
-        session, row, WorkState.DONE, finished_at=clock.now(session),
+        session, row, WorkState.DONE, finished_at=utcnow(),
         data={"untuned": float(np.median(report.untuned_samples)), "tuned": float(np.median(report.tuned_samples))},
     )
     job = session.get_one(Job, row.job_id, with_for_update=True, populate_existing=True)
     if job.state is JobState.FINISHING:
-        transition(session, job, JobState.SUCCEEDED, finished_at=clock.now(session))
+        transition(session, job, JobState.SUCCEEDED, finished_at=utcnow())
 
 
 def _failed(context: Context, session: Session, row: Evaluation, report: EvaluationReport) -> None:

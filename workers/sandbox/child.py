@@ -16,7 +16,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
-from workers.sandbox.frames import Channel, Closed
+from workers.sandbox.box.base import Confinement
+from workers.sandbox.box.entering import enter
+from workers.sandbox.frames import CLAIMS, Channel, Closed
 from workers.sandbox.limits import restrict
 from workers.sandbox.parent_death import die_with_parent
 
@@ -31,8 +33,8 @@ def resolve(name: str) -> Any:
 
 
 def main(argv: list[str]) -> int:
-    """``SOCKET PARENT MEMORY``; the first frame is ``(factory, arguments)``, then ``(FORK, None)`` with two
-    descriptors after it, or ``(REAP, pid)``."""
+    """``SOCKET PARENT MEMORY``; the first frame is ``(factory, arguments)``, then ``(FORK, confinement)`` with
+    two descriptors after it, or ``(REAP, pid)``."""
     die_with_parent(int(argv[1]))
     link = socket.socket(fileno=int(argv[0]))
     link.set_inheritable(False)
@@ -43,14 +45,14 @@ def main(argv: list[str]) -> int:
         gc.collect()
         gc.freeze()  # a collection in a child would touch, and so copy, every object that it shares with this process
         while actor is not None:
-            what, pid = channel.receive()
-            channel.send(fork(actor, link, channel, int(argv[2])) if what == FORK else reap(pid))
+            what, given = channel.receive()
+            channel.send(reap(given) if what == REAP else fork(actor, link, channel, int(argv[2]), given))
     except Closed:
         return 0
     return 1
 
 
-def fork(actor: Any, link: socket.socket, channel: Channel, memory: int) -> int:
+def fork(actor: Any, link: socket.socket, channel: Channel, memory: int, confinement: Confinement | None) -> int:
     """A child that serves ``actor`` over the descriptors that come next; its process id."""
     _, descriptors, _, _ = socket.recv_fds(link, 1, 2)
     template = os.getpid()
@@ -58,28 +60,37 @@ def fork(actor: Any, link: socket.socket, channel: Channel, memory: int) -> int:
     if pid == 0:
         link.detach()
         channel.close()
-        _become_child(actor, descriptors, template, memory)
+        _become_child(actor, descriptors, template, memory, confinement)
     for descriptor in descriptors:
         os.close(descriptor)
     return pid
 
 
-def reap(pid: int) -> tuple[int, int]:
-    """Wait for a child's end: exit code, a signal as a negative one, and bytes in memory at most."""
+def reap(pid: int) -> tuple[int, int, float]:
+    """Wait for a child's end: exit code, a signal as a negative one; bytes in memory at most; processor seconds."""
     _, status, usage = os.wait4(pid, 0)
-    return os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024
+    return os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024, usage.ru_utime + usage.ru_stime
 
 
-def _become_child(actor: Any, descriptors: Sequence[int], parent: int, memory: int) -> NoReturn:
+def _become_child(
+    actor: Any, descriptors: Sequence[int], parent: int, memory: int, confinement: Confinement | None
+) -> NoReturn:
     """What the fork does until the process ends; it must never return into the template's loop."""
     code = 1
     try:
         os.setsid()
         die_with_parent(parent)
-        restrict(memory)
-        for descriptor in descriptors:
-            os.set_inheritable(descriptor, False)
-        serve(Channel(*descriptors), actor)
+        read, write = descriptors
+        os.set_inheritable(read, False)
+        os.set_inheritable(write, False)
+        if confinement is None:
+            restrict(memory)
+            channel = Channel(read, write)
+        else:
+            enter(confinement, keep=(read, write))
+            die_with_parent(parent)  # a new user id has undone it
+            channel = Channel(read, write, writes=CLAIMS)
+        serve(channel, actor)
         code = 0
     except BaseException:
         traceback.print_exc()

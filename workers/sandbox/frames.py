@@ -1,13 +1,19 @@
-"""Length-prefixed pickles over a pair of pipes or over a socket, between a process and its own children."""
+"""Length-prefixed values over a pair of pipes or over a socket, between a process and its own children.
+
+They are pickles, but for what a boxed child says: a pickle runs code where it is read.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import selectors
 import struct
 import time
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 _HEADER = struct.Struct("<Q")
 
@@ -20,11 +26,36 @@ class Expired(Exception):
     """Nothing complete came before the deadline."""
 
 
+class Garbled(Exception):
+    """What came is no value, or too large."""
+
+
+class Codec(NamedTuple):
+    """How values become bytes; ``limit``: bytes of one that are read, 0: any number."""
+
+    encode: Callable[[Any], bytes]
+    decode: Callable[[bytes], Any]
+    limit: int = 0
+
+
+def _from_json(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise Garbled(str(error)[:200]) from error
+
+
+PICKLE = Codec(partial(pickle.dumps, protocol=pickle.HIGHEST_PROTOCOL), pickle.loads)
+CLAIMS = Codec(lambda value: json.dumps(value).encode(), _from_json, 64 << 20)
+"""What a boxed process says: JSON that proves nothing."""
+
+
 class Channel:
     """One end: reads frames from one descriptor and writes frames to the other. Not thread-safe."""
 
-    def __init__(self, read_fd: int, write_fd: int) -> None:
+    def __init__(self, read_fd: int, write_fd: int, reads: Codec = PICKLE, writes: Codec = PICKLE) -> None:
         self._read, self._write = read_fd, write_fd
+        self._reads, self._writes = reads, writes
         self._open = True
 
     def send(self, value: Any) -> None:
@@ -33,7 +64,7 @@ class Channel:
         Raises:
             Closed: when nobody reads any more.
         """
-        data = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+        data = self._writes.encode(value)
         view = memoryview(_HEADER.pack(len(data)) + data)
         try:
             while view:
@@ -47,9 +78,12 @@ class Channel:
         Raises:
             Closed: when the writer is gone.
             Expired: when the deadline passes first.
+            Garbled: when it is no value.
         """
         (size,) = _HEADER.unpack(self._exactly(_HEADER.size, deadline))
-        return pickle.loads(self._exactly(size, deadline))
+        if self._reads.limit and size > self._reads.limit:
+            raise Garbled(f"a value of {size} bytes")
+        return self._reads.decode(self._exactly(size, deadline))
 
     def close(self) -> None:
         """Close both descriptors; closing twice is harmless."""

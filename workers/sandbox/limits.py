@@ -15,6 +15,8 @@ EXHAUSTED_SHARE = 0.8
 """A process that died with this much of its memory in use died for want of more."""
 OOM_SCORE = 500
 """Added to its badness: should the host run out of memory all the same, the kernel ends such a process first."""
+LAST_WORDS_BYTES = 2000
+"""How much of what a process said at its end is looked at."""
 SAYINGS = ("bad_alloc", "memoryerror", "out of memory", "cannot allocate memory", "std::length_error")
 
 NOISE = ("File ", "!!!!", "<")
@@ -88,11 +90,20 @@ def about_memory(message: str) -> str:
     return message
 
 
+def address_space() -> int:
+    """Bytes of this process that ``RLIMIT_AS`` counts."""
+    return _size("VmSize:")
+
+
 def _data_size() -> int:
     """Bytes of this process that ``RLIMIT_DATA`` counts."""
+    return _size("VmData:")
+
+
+def _size(name: str) -> int:
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/status").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("VmData:"):
+            if line.startswith(name):
                 return int(line.split()[1]) * 1024
     return 0
 

@@ -13,7 +13,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from workers.sandbox.box.base import Confinement
 from workers.sandbox.child import FORK, REAP
+from workers.sandbox.environment import scrubbed
 from workers.sandbox.frames import Channel, Closed
 
 ANSWER_SECONDS = 30.0
@@ -43,7 +45,7 @@ class Template:
 
     Args:
         factory, arguments: of the object.
-        env: added to the environment.
+        env: added to what is left of the environment, see ``environment.scrubbed``.
         start_timeout: seconds that making the object may take.
         memory: bytes of data that a child may use; 0: as many as there are.
     """
@@ -56,6 +58,7 @@ class Template:
         self._process: subprocess.Popen[bytes] | None = None
         self._link: socket.socket | None = None
         self._channel: Channel | None = None
+        self._made = False
         self._lock = threading.Lock()
 
     @property
@@ -63,8 +66,19 @@ class Template:
         """Seconds that making the object may take."""
         return self._start_timeout
 
-    def fork(self, read: int, write: int) -> tuple[int, tuple[str, str, str] | None]:
+    def begin(self) -> None:
+        """Start the process without waiting until its object is made; the first fork does."""
+        with self._lock:
+            if self._channel is None:
+                self._start()
+
+    def fork(
+        self, read: int, write: int, confinement: Confinement | None = None
+    ) -> tuple[int, tuple[str, str, str] | None]:
         """A child that reads requests from ``read`` and writes replies to ``write``.
+
+        Args:
+            confinement: the box that it enters before it answers.
 
         Returns:
             Its process id; or 0, with the exception that kept the object from being made: type, text, traceback.
@@ -75,13 +89,15 @@ class Template:
         """
         with self._lock:
             try:
-                failure = self._start() if self._channel is None else None
+                if self._channel is None:
+                    self._start()
+                failure = self._await() if not self._made else None
                 if failure is not None:
                     self._end()
                     return 0, failure
                 assert self._channel is not None
                 assert self._link is not None
-                self._channel.send((FORK, None))
+                self._channel.send((FORK, confinement))
                 with _closed_link():
                     socket.send_fds(self._link, [b"."], [read, write])
                 return int(self._channel.receive(time.monotonic() + ANSWER_SECONDS)), None
@@ -91,7 +107,7 @@ class Template:
                 self._end()
                 raise
 
-    def reap(self, pid: int) -> tuple[int, int]:
+    def reap(self, pid: int) -> tuple[int, int, float]:
         """How a child that was killed, or ended by itself, did end: ``child.reap``.
 
         Raises:
@@ -103,11 +119,11 @@ class Template:
                 raise Closed
             try:
                 self._channel.send((REAP, pid))
-                code, peak = self._channel.receive(time.monotonic() + ANSWER_SECONDS)
+                code, peak, cpu = self._channel.receive(time.monotonic() + ANSWER_SECONDS)
             except Exception:
                 self._end()
                 raise
-            return code, peak
+            return code, peak, cpu
 
     def kill(self) -> None:
         """Kill the process, and with it its children; whoever waits for it is told."""
@@ -122,8 +138,8 @@ class Template:
         with self._lock:
             self._end()
 
-    def _start(self) -> tuple[str, str, str] | None:
-        """Start the process; the exception that kept the object from being made, if there was one."""
+    def _start(self) -> None:
+        """Start the process."""
         ours, theirs = socket.socketpair()
         with theirs:
             self._link, self._channel = ours, Channel(os.dup(ours.fileno()), os.dup(ours.fileno()))
@@ -131,11 +147,16 @@ class Template:
             command = [sys.executable, "-m", "workers.sandbox.child", *map(str, numbers)]
             self._process = subprocess.Popen(
                 command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True,
-                env={**os.environ, **self._env},
+                env={**scrubbed(os.environ), **self._env},
             )  # fmt: skip
         self._channel.send(self._message)
+
+    def _await(self) -> tuple[str, str, str] | None:
+        """Wait until the object is made; the exception that kept it from that, if there was one."""
+        assert self._channel is not None
         reply = self._channel.receive(time.monotonic() + self._start_timeout)
-        return reply[1:] if reply[0] == "error" else None
+        self._made = reply[0] != "error"
+        return None if self._made else reply[1:]
 
     def _end(self, patience: float = 0.0) -> int:
         """Collect the process, which has ``patience`` seconds to end by itself; its exit code, as ``subprocess``'s."""
@@ -150,6 +171,7 @@ class Template:
         if self._link is not None:
             self._link.close()
         self._process = self._channel = self._link = None
+        self._made = False
         return code
 
 

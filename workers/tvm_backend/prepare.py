@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import gc
 import hashlib
-import json
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +21,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tunesmith.errors import ModelRejected
 from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.types import TensorSpec
-from workers.tvm_backend import alternatives, folding, layout, legalize, quantized, tir
+from workers.tvm_backend import alternatives, folding, layout, legalize, quantized, tasks, tir
 from workers.tvm_backend.fast_math.rewrite import with_fast_math
 from workers.tvm_backend.layout.expressions import operator
 from workers.tvm_backend.layout.winograd import conv2d_winograd
@@ -64,7 +63,6 @@ def prepare(mod: tvm.IRModule, preparation: Preparation = PLAIN) -> Prepared:
     Raises:
         ModelRejected: TVM cannot lower the model.
     """
-    names = json.loads(str(mod["main"].attrs["input_names"]))
     mod = _with_numbered_inputs(mod)
     try:
         mod = _blocked(mod, preparation) if preparation.blocked else _lower(_simplified(mod), preparation)
@@ -73,11 +71,7 @@ def prepare(mod: tvm.IRModule, preparation: Preparation = PLAIN) -> Prepared:
         raise ModelRejected(f"TVM cannot lower the model: {first_line(error)}", field="file") from error
     mod, params = lift(mod)
     gc.collect()  # TVM's visitors refer to themselves, so the weights of all that was made on the way would stay
-    inputs = tuple(
-        TensorSpec(str(var.ty.dtype), tuple(int(d) for d in var.ty.shape.values), name)
-        for name, var in zip(names, mod["main"].params, strict=False)
-    )
-    return Prepared(tir.dump_module(mod), params, inputs, preparation)
+    return Prepared(tir.dump_module(mod), params, tasks.inputs(mod), preparation)
 
 
 def _with_numbered_inputs(mod: tvm.IRModule) -> tvm.IRModule:

@@ -73,6 +73,16 @@ def extract_tasks(module: bytes) -> list[Extracted]:
     return [task for _, _, task in sorted(found, key=lambda item: item[:2])]
 
 
+def inputs(mod: tvm.IRModule) -> tuple[TensorSpec, ...]:
+    """The model's own inputs, which ``main`` takes before the parameters."""
+    main = mod["main"]
+    names = json.loads(str(main.attrs["input_names"]))
+    return tuple(
+        TensorSpec(str(var.ty.dtype), tuple(int(dim) for dim in var.ty.shape.values), name)
+        for name, var in zip(names, main.params, strict=False)
+    )
+
+
 def parameter_bytes(module: bytes) -> int:
     """Bytes of the parameters that a run of a prepared module's ``main`` reads; those of alternatives are not."""
     main = tir.load_module(module)["main"]

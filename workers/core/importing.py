@@ -1,0 +1,166 @@
+"""Imports in boxes: a user's file goes in, claims come out."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from db.blobs import BlobStore
+from db.repositories.models import Imported, ImportedTask
+from tunesmith.errors import ModelRejected
+from tunesmith.preparation import Preparation
+from workers.core import claims
+from workers.sandbox.box import probe
+from workers.sandbox.box.base import Limits
+from workers.sandbox.boxed import BadOutput, Box, Boxes
+from workers.sandbox.limits import EXHAUSTED_SHARE, allowance, epitaph
+from workers.sandbox.pool import Actor
+from workers.sandbox.process import ChildCrashed, ChildGarbled, ChildTimeout, End
+from workers.settings import Settings
+from workers.tvm_backend.importer import MODEL, MODULE, PARAMS, task_file
+
+IMPORTER = "workers.tvm_backend.importer:Importer"
+LOAD_SECONDS = 120.0
+MODULE_BYTES = 1 << 30
+TASK_BYTES = 64 << 20
+CHUNK = 1 << 20
+FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+"""Signals that end a process for no fault of its own."""
+
+
+class ImportLost(Exception):
+    """The box was ended by somebody else, or could not be entered: the model may be tried again."""
+
+
+@dataclass(frozen=True)
+class Upload:
+    """What is to be imported.
+
+    Attributes:
+        source: ``onnx``, ``pt2`` or ``operator``.
+        path: the file; None for an operator.
+        operator: the operator's text.
+        shapes: static shapes by input.
+    """
+
+    source: str
+    path: Path | None
+    operator: str
+    shapes: Mapping[str, tuple[int, ...]]
+    preparation: Preparation
+
+
+class Importing:
+    """The importers of one process, which is the only one to use them and has one thread for that.
+
+    Two processes are kept warm, one with PyTorch; boxes are forked from them. Nothing is started before it is needed,
+    or asked for with :meth:`begin`.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._boxes: dict[bool, Boxes] = {}
+
+    def begin(self) -> None:
+        """Load what most models need without waiting for it."""
+        if probe.choose(trust=True) or self._settings.trust_models:
+            self._of(torch=False).begin()
+
+    def close(self) -> None:
+        """End the warm processes."""
+        while self._boxes:
+            self._boxes.popitem()[1].close()
+
+    def run(self, upload: Upload, blobs: BlobStore) -> Imported:
+        """Import, and store what came of it.
+
+        Raises:
+            ModelRejected, InvalidInput: the model's fault, its limits among them.
+            MissingDependency: a package, or anything to box the import in.
+            ImportLost, ChildRaised: nobody's fault that is known.
+        """
+        boxes = self._of(torch=upload.source == "pt2")
+        try:
+            with boxes.open(self._limits()) as box:
+                if upload.path is not None:
+                    shutil.copyfile(upload.path, box.folder / MODEL)
+                wanted = (upload.source, upload.operator, dict(upload.shapes), upload.preparation)
+                claims.done(self._ask(box, "prepare", *wanted))
+                module = _store(box, MODULE, MODULE_BYTES, blobs)
+                params = _store(box, PARAMS, self._limits().file_bytes, blobs)
+            with self._of(torch=False).open(self._limits()) as box:  # one that never saw the user's file
+                shutil.copyfile(blobs.path(module), box.folder / MODULE)
+                split = claims.split(self._ask(box, "split"))
+                return Imported(module, params, split.specs(), _tasks(box, split, blobs), split.params_size)
+        except BadOutput as error:
+            raise ModelRejected(f"nothing proper came of the model: {error}", field="file") from error
+
+    def _of(self, torch: bool) -> Boxes:
+        if torch not in self._boxes:
+            walls = probe.choose(self._settings.trust_models)
+            hidden = tuple(path.resolve() for path in (self._settings.data_dir, self._settings.blobs()))
+            self._boxes[torch] = Boxes(Actor(IMPORTER, (torch,), start_timeout=LOAD_SECONDS), walls, hidden)
+        return self._boxes[torch]
+
+    def _limits(self) -> Limits:
+        memory = allowance(self._settings.import_memory_share)
+        return Limits(memory=memory, cpu_seconds=math.ceil(self._settings.import_cpu_seconds))
+
+    def _ask(self, box: Box, method: str, *arguments: Any) -> Any:
+        limit = self._settings.import_seconds
+        try:
+            return box.call(method, *arguments, timeout=limit)
+        except ChildTimeout as error:
+            raise ModelRejected(f"the import was ended after {limit:g} s (TUNESMITH_IMPORT_SECONDS)",
+                                field="file") from error
+        except ChildGarbled as error:
+            raise ModelRejected(f"the import gave {error}", field="file") from error
+        except ChildCrashed as error:
+            raise self._why(error.end, box.said()) from error
+
+    def _why(self, end: End, said: str) -> Exception:
+        """Another try makes no sense where the model alone is to blame."""
+        text, allowed = epitaph(end.code, end.peak, end.limit, said), self._settings.import_cpu_seconds
+        if end.limit and end.peak >= EXHAUSTED_SHARE * end.limit:
+            text += " (TUNESMITH_IMPORT_MEMORY_SHARE)"
+        elif end.cpu >= EXHAUSTED_SHARE * allowed:
+            text = f"was ended after {end.cpu:.0f} s of processor time (TUNESMITH_IMPORT_CPU_SECONDS: {allowed:g})"
+        elif end.code >= 0 or -end.code in FROM_OUTSIDE:
+            return ImportLost(f"the import {text}")
+        return ModelRejected(f"the import {text}", field="file")
+
+
+def _store(box: Box, name: str, most: int, blobs: BlobStore) -> str:
+    """Copy an output into the store: its hash is that of what was copied, whatever the box does to it meanwhile."""
+    with box.output(name, most) as file, blobs.writer() as writer:
+        _copy(file, writer.write, most)
+    return writer.sha
+
+
+def _copy(file: BinaryIO, write: Any, most: int) -> None:
+    while chunk := file.read(CHUNK):
+        most -= len(chunk)
+        if most < 0:
+            raise BadOutput("a file grew")
+        write(chunk)
+
+
+def _tasks(box: Box, split: claims.SplitClaim, blobs: BlobStore) -> tuple[ImportedTask, ...]:
+    """The tasks, those of equal workloads as one."""
+    found: dict[str, ImportedTask] = {}
+    for index, task in enumerate(split.tasks):
+        known = found.get(task.hash)
+        found[task.hash] = ImportedTask(
+            workload=known.workload if known else task.workload(),
+            weight=task.weight + (known.weight if known else 0),
+            module_blob=_store(box, task_file(index, "module"), TASK_BYTES, blobs),
+            metaschedule_blob=_store(box, task_file(index, "metaschedule"), TASK_BYTES, blobs),
+            alternative_of=task.alternative_of,
+            weights=known.weights if known else tuple(task.weights),
+        )
+    return tuple(found.values())

@@ -1,0 +1,20 @@
+"""What of the service's environment a process gets that runs other people's code: no setting of ours, no secret."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+NAMES = frozenset({
+    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "LD_PRELOAD",
+    "VIRTUAL_ENV", "CC", "CXX", "GLIBC_TUNABLES",
+})  # fmt: skip
+PREFIXES = (
+    "LC_", "PYTHON", "TVM_", "OMP_", "OPENBLAS_", "MKL_", "GOMP_", "KMP_", "MALLOC_", "CUDA_", "NVIDIA_", "NVCC_",
+    "ZIG_",
+)  # fmt: skip
+
+
+def scrubbed(environment: Mapping[str, str], *more: str) -> dict[str, str]:
+    """The variables that Python, compilers and libraries of mathematics read, and those named in ``more``."""
+    return {name: value for name, value in environment.items()
+            if name in NAMES or name in more or name.startswith(PREFIXES)}  # fmt: skip
