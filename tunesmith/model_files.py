@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 from typing import BinaryIO
 
+from tunesmith.archives import check_contents
 from tunesmith.errors import NotAModel, TruncatedModel
 
 ONNX_FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}
@@ -79,14 +80,15 @@ def _varint(file: BinaryIO) -> int | None:
 
 
 def check_archive(path: Path) -> None:
-    """Look at the table of contents of a ``.pt2`` file. Raises NotAModel, TruncatedModel."""
+    """Look at the table of contents of a ``.pt2`` file. Raises NotAModel, TruncatedModel, ModelRejected."""
     with path.open("rb") as file:
         if file.read(4) != ZIP_MAGIC:
             raise NotAModel("the file is not a torch.export archive (.pt2 is a zip file)", field="file")
     try:
         with zipfile.ZipFile(path) as archive:
+            check_contents(archive, path.stat().st_size)
             names = archive.namelist()
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError) as error:
         raise TruncatedModel(
             "the archive begins like a zip file and ends too early: copy or export it again", field="file"
         ) from error

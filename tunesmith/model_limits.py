@@ -24,3 +24,7 @@ MAX_UNFOLDED_TOTAL = 1 << 30
 """Bytes of all such constants together."""
 WIDENING = 8
 """A constant up to this many times the bytes it is made of is no unfolded one: 4-bit weights become float32."""
+MAX_ENTRIES = 100_000
+"""Entries of an archive."""
+MAX_PROGRAM_BYTES = 256 << 20
+"""Bytes of the text that describes a PyTorch program, without weights."""

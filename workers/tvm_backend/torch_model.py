@@ -15,6 +15,7 @@ import tvm
 from tunesmith.errors import InvalidInput, MissingDependency, ModelRejected, TunesmithError, UnsupportedOperator
 from tunesmith.model_files import check_archive
 from workers.tvm_backend import (
+    torch_archive,
     torch_complex,
     torch_constants,
     torch_graph,
@@ -57,7 +58,7 @@ def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
 
 def _load(path: Path) -> Any:
     try:
-        torch = importlib.import_module("torch")
+        importlib.import_module("torch.export")
     except ModuleNotFoundError as error:
         raise MissingDependency("importing a .pt2 model needs torch: install the extra 'torch', "
                                 "for example with: pip install 'tunesmith[torch]'", field="file") from error
@@ -65,9 +66,11 @@ def _load(path: Path) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch deprecates its own calls
             importlib.import_module(torch_quantized.OPERATORS)
-            return torch.export.load(path)
+            return torch_archive.load(path)
+    except TunesmithError:
+        raise
     except Exception as error:
-        # torch raises its own, pickle's, zip's and schema errors here.
+        # torch raises its own, zip's and schema errors here.
         raise ModelRejected(f"torch cannot load the exported program: {first_line(error)}", field="file") from error
 
 
