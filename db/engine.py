@@ -19,7 +19,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, event
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
 
 from db.outages import is_away
@@ -37,32 +37,58 @@ Sessions = sessionmaker[Session]
 Result = TypeVar("Result")
 
 
-def create_engine(url: str, *, foreign_keys: bool = True, pool_size: int = 20) -> Engine:
+def create_engine(
+    url: str, *, foreign_keys: bool = True, pool_size: int = 20, overflow: int = 10, patience: float = BUSY_TIMEOUT
+) -> Engine:
     """An engine for ``sqlite:///…`` or ``postgresql+psycopg://…`` (``postgresql://`` means the same).
 
     Args:
+        url: of the database.
         foreign_keys: False only for migrations, which rebuild tables on SQLite.
-        pool_size: connections kept; PostgreSQL may open ten more under load.
+        pool_size: connections kept.
+        overflow: further ones that are opened under load.
+        patience: seconds to wait for a connection of the pool and, on SQLite, for another writer.
     """
     parsed = sa.make_url(url)
     if parsed.get_backend_name() == "postgresql":
         parsed = parsed.set(drivername="postgresql+psycopg")
         given = {name: value for name, value in PATIENCE.items() if name not in parsed.query}
-        return sa.create_engine(parsed, pool_size=pool_size, max_overflow=10, pool_pre_ping=True, connect_args=given)
+        return sa.create_engine(
+            parsed, pool_size=pool_size, max_overflow=overflow, pool_timeout=patience, pool_pre_ping=True,
+            connect_args=given,
+        )  # fmt: skip
     if parsed.get_backend_name() != "sqlite":
         raise ValueError(f"unsupported database {parsed.get_backend_name()!r}: use sqlite or postgresql")
     if parsed.database and parsed.database != ":memory:":
         Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-    engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT})
-    _configure_sqlite(engine, foreign_keys)
+    pool: dict[str, Any] = {"pool_size": pool_size, "max_overflow": overflow, "pool_timeout": patience}
+    on_disk = parsed.database and parsed.database != ":memory:"
+    engine = sa.create_engine(parsed, connect_args={"timeout": patience}, **(pool if on_disk else {}))
+    _configure_sqlite(engine, foreign_keys, patience)
     return engine
 
 
-def _configure_sqlite(engine: Engine, foreign_keys: bool) -> None:
+def create_engines(url: str, patience: float) -> tuple[Engine, Engine]:
+    """An engine for writers and one for readers, for a process that serves many at once.
+
+    On SQLite there is one writer at a time, whoever it is: those of this process queue for one connection, and readers
+    have connections of their own, because they wait for nobody. On PostgreSQL both are the same engine.
+
+    Args:
+        url: as of :func:`create_engine`.
+        patience: seconds that a writer waits for its turn, and anybody for a connection.
+    """
+    if sa.make_url(url).get_backend_name() != "sqlite":
+        engine = create_engine(url, patience=patience)
+        return engine, engine
+    return create_engine(url, pool_size=1, overflow=0, patience=patience), create_engine(url, patience=patience)
+
+
+def _configure_sqlite(engine: Engine, foreign_keys: bool, patience: float) -> None:
     @event.listens_for(engine, "connect")
     def connect(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # the driver must not begin transactions of its own
-        connection.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT * 1000)}")
+        connection.execute(f"PRAGMA busy_timeout = {int(patience * 1000)}")
         _use_wal(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
@@ -104,15 +130,18 @@ def session_factory(engine: Engine, *, read_only: bool = False) -> Sessions:
     return sessionmaker(engine, expire_on_commit=False)
 
 
-def is_transient(error: DBAPIError) -> bool:
+def is_transient(error: SQLAlchemyError) -> bool:
     """True when the same transaction may succeed on a second try (deadlock, lock timeout)."""
+    if not isinstance(error, DBAPIError):
+        return False
     state = getattr(error.orig, "sqlstate", None)
     return state in _RETRIED_SQLSTATES or "database is locked" in str(error.orig)
 
 
 def transact(
-    sessions: Sessions, work: Callable[[Session], Result], *, tries: int = 5, repeatable: bool = False
-) -> Result:
+    sessions: Sessions, work: Callable[[Session], Result], *, tries: int = 5, repeatable: bool = False,
+    patience: float = float("inf"),
+) -> Result:  # fmt: skip
     """Run ``work`` in one transaction; begin again, up to ``tries`` times, when the database says to.
 
     A connection that breaks is no reason to fail either: the next try opens another, half a second in all. Only when
@@ -121,10 +150,13 @@ def transact(
     Args:
         work: what to do; it must have no effect outside its session.
         repeatable: doing ``work`` twice is as good as once, so a commit of unknown outcome is tried again, too.
+        tries: at most.
+        patience: seconds after which no further try begins.
 
     Raises:
         sqlalchemy.exc.DBAPIError: the last try's, for which :func:`db.outages.is_away` may be true.
     """
+    end = time.monotonic() + patience
     for attempt in range(1, tries + 1):
         committing = False
         try:
@@ -135,7 +167,7 @@ def transact(
             return result
         except DBAPIError as error:
             broken = is_away(error) and (repeatable or not committing)
-            if attempt == tries or not (broken or is_transient(error)):
+            if attempt == tries or time.monotonic() > end or not (broken or is_transient(error)):
                 raise
             time.sleep(0.02 * 2**attempt)
     raise AssertionError("unreachable")
@@ -159,6 +191,19 @@ def current_revision(engine: Engine) -> str | None:
     """The database's revision, None when it was never migrated."""
     with engine.execution_options(**{READ_ONLY: True}).connect() as connection:
         return MigrationContext.configure(connection).get_current_revision()
+
+
+def probe(engine: Engine) -> None:
+    """Write next to nothing and commit it, to see whether the database takes writes.
+
+    Raises:
+        sqlalchemy.exc.SQLAlchemyError: it does not.
+    """
+    with engine.begin() as connection:
+        if engine.dialect.name == "sqlite":  # a number in the file's header that nobody reads; a page goes to the disk
+            connection.exec_driver_sql(f"PRAGMA user_version = {time.time_ns() // 1_000_000 % 2**31}")
+        else:  # a transaction with a number of its own leaves a record in the log
+            connection.exec_driver_sql("SELECT pg_current_xact_id()")
 
 
 def migrate(url: str, revision: str = "head") -> None:

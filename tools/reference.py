@@ -134,7 +134,7 @@ def openapi() -> dict[str, Any]:
         app = create_app(Settings(data_dir=Path(folder), database_url="", dashboard=False), run_loop=False)
         document: dict[str, Any] = app.openapi()
         app.state.context.publisher.close()
-        app.state.context.engine.dispose()
+        app.state.context.dispose()
     return document
 
 

@@ -189,6 +189,18 @@ class QuotaExceeded(TunesmithError):
     code, status, title = "quota_exceeded", 429, "Quota exceeded"
 
 
+class Unavailable(TunesmithError):
+    """The database is away, or so busy that a write found no turn; nothing was changed. See ``Retry-After``."""
+
+    code, status, title = "unavailable", 503, "Unavailable"
+
+
+class DiskFull(TunesmithError):
+    """The disk, or the database's, takes no more; nothing was changed. See ``Retry-After``."""
+
+    code, status, title = "disk_full", 507, "Disk full"
+
+
 class ServerUnreachable(TunesmithError):
     """No coordinator answers at the given URL."""
 

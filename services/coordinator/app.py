@@ -11,7 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 from sqlalchemy.orm import Session
 
 from db.blobs import BlobStore
-from db.engine import create_engine, migrate, session_factory, transact
+from db.engine import create_engines, migrate, session_factory, transact
 from services.coordinator import auth, problems
 from services.coordinator.broker import CeleryPublisher, Publisher
 from services.coordinator.context import Context
@@ -21,6 +21,7 @@ from services.coordinator.limits import BodyLimit
 from services.coordinator.methods import Methods, Paths
 from services.coordinator.metrics import Metrics
 from services.coordinator.origins import OwnPages
+from services.coordinator.probes import Probes
 from services.coordinator.routers import best, blobs, events, failures, fleet, health, jobs, models, progress
 from services.coordinator.scheduling.loop import SchedulingLoop
 from services.coordinator.settings import Settings
@@ -43,10 +44,12 @@ def create_context(settings: Settings, publisher: Publisher | None = None) -> Co
     settings.check()
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     migrate(settings.url())
-    engine = create_engine(settings.url())
+    engine, reader_engine = create_engines(settings.url(), settings.write_timeout)
+    blobs = BlobStore(settings.blobs())
     context = Context(
-        settings=settings, engine=engine, sessions=session_factory(engine),
-        readers=session_factory(engine, read_only=True), blobs=BlobStore(settings.blobs()),
+        settings=settings, engine=engine, reader_engine=reader_engine, sessions=session_factory(engine),
+        readers=session_factory(reader_engine, read_only=True), blobs=blobs,
+        probes=Probes(settings.url(), blobs.directory),
         publisher=publisher or CeleryPublisher(settings.broker_url.get_secret_value()),
         urls=BlobUrls(settings.signing_key(), settings.coordinator_url, settings.blob_url_seconds),
         metrics=Metrics(),
@@ -108,4 +111,4 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     finally:
         await run_in_threadpool(loop.stop)
         context.publisher.close()
-        context.engine.dispose()
+        context.dispose()

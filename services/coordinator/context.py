@@ -16,27 +16,37 @@ from db.blobs import BlobStore
 from db.engine import Sessions, transact
 from services.coordinator.broker import Publisher
 from services.coordinator.metrics import Metrics
+from services.coordinator.probes import Probes
 from services.coordinator.scheduling.history import Histories
 from services.coordinator.settings import Settings
 from services.coordinator.urls import BlobUrls
+from tunesmith.errors import Unavailable
 
 Result = TypeVar("Result")
+MAX_WRITES = 24
+"""Requests that wait for their turn to write. Each holds a thread of forty, and those that read need the others."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """Settings, database, blobs, broker, finished rounds and the bell that wakes the scheduling loop."""
+    """Settings, database, blobs, broker, finished rounds and the bell that wakes the scheduling loop.
+
+    ``engine`` is the writers'; on SQLite readers have one of their own, because they wait for nobody.
+    """
 
     settings: Settings
     engine: Engine
+    reader_engine: Engine
     sessions: Sessions
     readers: Sessions
     blobs: BlobStore
     publisher: Publisher
     urls: BlobUrls
     metrics: Metrics
+    probes: Probes
     histories: Histories = field(default_factory=Histories)
     wake: threading.Event = field(default_factory=threading.Event)
+    _turns: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(MAX_WRITES))
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -45,10 +55,25 @@ class Context:
             yield session
 
     def write(self, work: Callable[[Session], Result]) -> Result:
-        """Run ``work`` in one transaction, then wake the loop."""
-        result = transact(self.sessions, work)
+        """Run ``work`` in one transaction, then wake the loop.
+
+        Raises:
+            Unavailable: too many others wait for their turn to write.
+        """
+        if not self._turns.acquire(blocking=False):
+            raise Unavailable(f"{MAX_WRITES} others wait for the database to take a write: try again soon")
+        try:
+            result = transact(self.sessions, work, patience=self.settings.write_timeout)
+        finally:
+            self._turns.release()
         self.wake.set()
         return result
+
+    def dispose(self) -> None:
+        """Close the connections."""
+        self.engine.dispose()
+        self.reader_engine.dispose()
+        self.probes.dispose()
 
 
 def current(request: Request) -> Context:

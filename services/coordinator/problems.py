@@ -10,21 +10,25 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from sqlalchemy.exc import DataError
+from sqlalchemy.exc import DataError, SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tunesmith.errors import InvalidInput, TunesmithError, catalogue
+from db.engine import is_transient
+from db.outages import is_away, is_full
+from tunesmith.errors import DiskFull, InvalidInput, TunesmithError, Unavailable, catalogue
 
 log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
 REQUEST_ID = "X-Request-ID"
+RETRY_SECONDS = {429: 1, 503: 2, 507: 30}
+"""What ``Retry-After`` says where the error knows no better."""
 
 HTTP_CODES = {
     400: "bad_request", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed",
     406: "not_acceptable", 408: "request_timeout", 409: "conflict", 411: "length_required", 413: "payload_too_large",
     415: "unsupported_media_type", 416: "range_not_satisfiable", 422: "invalid_input", 429: "rate_limited",
-    500: "internal_error", 503: "unavailable",
+    431: "request_header_fields_too_large", 500: "internal_error", 503: "unavailable", 507: "disk_full",
 }  # fmt: skip
 """Codes for errors that the framework raises; those of Tunesmith's own errors are in ``tunesmith.errors``."""
 
@@ -71,8 +75,8 @@ def http_problem(status: int, detail: str) -> dict[str, Any]:
 async def _on_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, TunesmithError)
     headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
-    if error.status == 429:
-        headers["Retry-After"] = str(error.extra.get("retry_after", 1))
+    if error.status in RETRY_SECONDS:
+        headers["Retry-After"] = str(error.extra.get("retry_after", RETRY_SECONDS[error.status]))
     return response(request, error.problem(), headers)
 
 
@@ -112,6 +116,19 @@ async def _on_data(request: Request, error: Exception) -> Response:
     return response(request, refused.problem())
 
 
+async def _on_outage(request: Request, error: Exception) -> Response:
+    """The database or the disk: what is away comes back, what is full may be freed, anything else is a bug."""
+    if is_full(error):
+        found: TunesmithError = DiskFull("the disk is full: nothing was changed, try again once there is room")
+    elif isinstance(error, SQLAlchemyError) and (is_away(error) or is_transient(error)):
+        found = Unavailable("the database does not answer or is too busy: nothing was changed, try again soon")
+    else:
+        return await _on_bug(request, error)
+    request_id = getattr(request.state, "request_id", "")
+    log.error("request %s: %s %s: %s", request_id, request.method, request.url.path, error)
+    return await _on_error(request, found)
+
+
 async def _on_bug(request: Request, error: Exception) -> Response:
     log.error("request %s failed: %s %s", getattr(request.state, "request_id", ""), request.method, request.url.path,
               exc_info=error)
@@ -126,5 +143,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(RequestValidationError, _on_validation)
     app.add_exception_handler(DataError, _on_data)
+    app.add_exception_handler(SQLAlchemyError, _on_outage)
+    app.add_exception_handler(OSError, _on_outage)
     app.add_exception_handler(Exception, _on_bug)
     app.add_middleware(RequestIds)

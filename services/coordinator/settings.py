@@ -55,6 +55,9 @@ class Settings(BaseSettings):
     max_attempts: int = Field(3, ge=1, description="How often work is tried before it counts as failed.")
     device_timeout: float = Field(15.0, gt=0, description="Seconds after which an unseen device counts as gone.")
     blob_url_seconds: float = Field(6 * 3600.0, gt=0, description="How long a signed blob URL is good.")
+    write_timeout: float = Field(
+        10.0, gt=0, description="Seconds that a request waits for its turn to write before it is answered with 503."
+    )
     loop_seconds: float = Field(0.1, gt=0, description="Pause between two looks of the scheduling loop.")
     dashboard: bool = Field(True, description="Serve the web dashboard at `/`.")
     log_level: str = Field("info", description="Least severe level that is logged.")

@@ -47,7 +47,7 @@ class Api:
 
     def close(self) -> None:
         self.client.close()
-        self.context.engine.dispose()
+        self.context.dispose()
 
 
 def problem(response: Any, status: int, code: str) -> dict[str, Any]:

@@ -26,20 +26,28 @@ def free_port() -> int:
 @contextmanager
 def coordinator(data_dir: Path, **settings: str) -> Iterator[str]:
     """Run ``python -m services.coordinator`` on ``data_dir``; its address once the dashboard answers."""
+    with serving(data_dir, "/login", **settings) as (_, url):  # the dashboard is there a moment after the API
+        yield url
+
+
+@contextmanager
+def serving(data_dir: Path, path: str = "/livez", **settings: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """The process and its address, once it answers at ``path``."""
     port = free_port()
     env = {name: value for name, value in os.environ.items() if not name.startswith("TUNESMITH_")}
-    env.update({f"TUNESMITH_{name.upper()}": value for name, value in settings.items()})
-    env.update(
-        TUNESMITH_DATA_DIR=str(data_dir), TUNESMITH_PORT=str(port), TUNESMITH_COORDINATOR_URL=f"http://127.0.0.1:{port}",
-        TUNESMITH_BROKER_URL=f"redis://127.0.0.1:{free_port()}/0", PYTHONUNBUFFERED="1",
-    )  # fmt: skip
+    env.update({
+        "TUNESMITH_DATA_DIR": str(data_dir), "TUNESMITH_PORT": str(port), "PYTHONUNBUFFERED": "1",
+        "TUNESMITH_COORDINATOR_URL": f"http://127.0.0.1:{port}",
+        "TUNESMITH_BROKER_URL": f"redis://127.0.0.1:{free_port()}/0",
+        **{f"TUNESMITH_{name.upper()}": value for name, value in settings.items()},
+    })  # fmt: skip
     log = data_dir / "coordinator.log"
     with log.open("wb") as output:
         command = [sys.executable, "-m", "services.coordinator"]
         process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=output, stderr=subprocess.STDOUT)
         try:
-            _wait(f"http://127.0.0.1:{port}/login", process, log)  # the dashboard is there a moment after the API
-            yield f"http://127.0.0.1:{port}"
+            _wait(f"http://127.0.0.1:{port}{path}", process, log)
+            yield process, f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
             try:

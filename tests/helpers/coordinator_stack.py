@@ -70,4 +70,4 @@ class Stack:
             return list(session.scalars(query))
 
     def close(self) -> None:
-        self.context.engine.dispose()
+        self.context.dispose()

@@ -30,7 +30,7 @@ def app(tmp_path: Path, sqlite_url: str) -> Iterator[Any]:
         Folder(tmp_path, sqlite_url).settings(max_upload_bytes=LIMIT), publisher=Recorder(), run_loop=False
     )
     yield made
-    made.state.context.engine.dispose()
+    made.state.context.dispose()
 
 
 @pytest.fixture
@@ -162,4 +162,4 @@ def test_a_large_model_passes_with_flat_memory(tmp_path: Path, sqlite_url: str) 
     assert json.loads(answer[1]["body"])["size"] == pieces * len(piece)
     assert peak < 32 * 1024 * 1024
     assert len(files(app)) == 1
-    app.state.context.engine.dispose()
+    app.state.context.dispose()

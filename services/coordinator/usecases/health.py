@@ -40,14 +40,13 @@ def _timed(check: Callable[[], str]) -> Check:
 
 
 def _database(context: Context) -> str:
-    found, wanted = current_revision(context.engine), head_revision()
+    found, wanted = current_revision(context.reader_engine), head_revision()
+    context.probes.database()
     return "" if found == wanted else f"the schema is at {found}, this version needs {wanted}"
 
 
 def _blobs(context: Context) -> str:
-    probe = context.blobs.directory / ".probe"
-    probe.write_bytes(b"")
-    probe.unlink(missing_ok=True)
+    context.probes.blobs()
     return ""
 
 

@@ -1,0 +1,141 @@
+"""A full disk, a database that is away or busy: the answers say so, nothing is half made, and it passes."""
+
+from __future__ import annotations
+
+import resource
+import sqlite3
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from coordinator_process import serving
+from redis_process import redis_server
+
+from benchmarks.faults.servers import postgres
+from services.coordinator.context import MAX_WRITES
+
+pytestmark = pytest.mark.pair
+JOB = {"operator": "gemm:64x64x64:float32", "cost_model": "none"}
+WITHIN = 60.0
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Polls: another process tells nobody when its state changes."""
+    end = time.monotonic() + WITHIN
+    while not holds():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.05)
+
+
+def retry_later(response: httpx2.Response, *codes: str) -> None:
+    assert response.status_code in (503, 507), (response.request.url, response.text)
+    assert int(response.headers["retry-after"]) >= 1
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json()["code"] in codes
+
+
+def form(size: int) -> dict[str, Any]:
+    return {"file": ("net.onnx", b"x" * size)}
+
+
+def requests(client: httpx2.Client) -> dict[str, httpx2.Response]:
+    """The answer of every route of the document, to a request that it would take."""
+    bodies: dict[str, Any] = {"POST /v1/jobs": {"json": JOB}, "POST /v1/models": {"files": form(100)}}
+    found = {}
+    for path, item in client.get("/openapi.json").json()["paths"].items():
+        for method in item:
+            name = f"{method.upper()} {path}"
+            given = bodies.get(name, {"json": {}} if method in ("post", "patch") else {})
+            found[name] = client.request(method.upper(), path.replace("{", "").replace("}", ""), **given)
+    return found
+
+
+def dispatched(client: httpx2.Client) -> int:
+    """Messages that the scheduling loop has sent for imports."""
+    return next(q["messages"] for q in client.get("/v1/queues").json()["items"] if q["name"] == "ingest")
+
+
+def test_a_full_disk_is_said_and_passes(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    with redis_server(tmp_path) as broker, serving(data, broker_url=broker, dashboard="false") as (process, url):
+        with httpx2.Client(base_url=url, timeout=WITHIN) as client:
+            job_id = client.post("/v1/jobs", json=JOB).json()["id"]
+            until(lambda: client.get("/readyz").status_code == 200 and dispatched(client) == 1)
+            before = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1, before[1]))
+            until(lambda: client.get("/readyz").status_code == 503)
+            for size in (100, 3_000_000):
+                retry_later(client.post("/v1/models", files=form(size)), "disk_full")
+            for method, path in (
+                ("POST", "/v1/jobs"), ("PATCH", f"/v1/jobs/{job_id}"), ("POST", f"/v1/jobs/{job_id}/cancel"),
+                ("POST", "/v1/keys"),
+            ):  # fmt: skip
+                body = JOB if path == "/v1/jobs" else {"name": "n"} if method == "PATCH" else {}
+                retry_later(client.request(method, path, json=body), "disk_full", "unavailable")
+            assert [job["state"] for job in client.get("/v1/jobs").json()["items"]] == ["queued"]
+            assert len(client.get("/v1/models").json()["items"]) == 1
+            assert [path for path in (data / "blobs").rglob("*") if path.is_file()] == []
+            assert client.get("/livez").status_code == 200
+
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, before)
+            until(lambda: client.get("/readyz").status_code == 200)
+            assert client.post("/v1/models", files=form(3_000_000)).status_code == 201
+            until(lambda: dispatched(client) == 2)
+
+
+def test_a_database_that_is_away_is_said_on_every_route_and_passes(tmp_path: Path) -> None:
+    with postgres() as server, redis_server(tmp_path) as broker:
+        values = {"database_url": server.url(), "broker_url": broker, "dashboard": "false"}
+        with serving(tmp_path, **values) as (_, url), httpx2.Client(base_url=url, timeout=WITHIN) as client:
+            until(lambda: client.get("/readyz").status_code == 200)
+            server.stop()
+            answers = requests(client)
+            healthy, ready = answers.pop("GET /livez"), answers.pop("GET /readyz")
+            assert (healthy.status_code, ready.status_code) == (200, 503)
+            assert answers.pop("GET /v1/blobs/{sha}").status_code == 401  # needs no database
+            for response in answers.values():
+                retry_later(response, "unavailable")
+            assert list((tmp_path / "blobs").glob(".*")) == []
+            server.start()
+            until(lambda: client.get("/readyz").status_code == 200)
+            assert client.post("/v1/jobs", json=JOB).status_code == 202
+            until(lambda: dispatched(client) == 1)
+
+
+def test_readers_of_sqlite_wait_for_no_writer(tmp_path: Path) -> None:
+    """Another process holds the lock: submissions wait for their turn, more than can wait are told so, and all read."""
+    with serving(tmp_path, dashboard="false", write_timeout="60") as (_, url), ThreadPoolExecutor(60) as threads:
+        with httpx2.Client(base_url=url, timeout=WITHIN, limits=httpx2.Limits(max_connections=None)) as client:
+            lock = sqlite3.connect(tmp_path / "tunesmith.db", isolation_level=None)
+            lock.execute("BEGIN IMMEDIATE")
+            writes = [threads.submit(client.post, "/v1/jobs", json=JOB) for _ in range(MAX_WRITES + 6)]
+            until(lambda: sum(write.done() for write in writes) == 6)
+            for _ in range(10):
+                paths = ("/v1/jobs", "/v1/queues", "/v1/models", "/metrics")
+                reads = [threads.submit(client.get, path) for path in paths]
+                assert [read.result(WITHIN).status_code for read in reads] == [200] * 4
+            assert sum(write.done() for write in writes) == 6
+            for write in writes:
+                if write.done():
+                    retry_later(write.result(), "unavailable")
+            lock.execute("ROLLBACK")
+            lock.close()
+            assert sorted(write.result(WITHIN).status_code for write in writes) == [202] * MAX_WRITES + [503] * 6
+
+
+def test_a_writer_that_gets_no_turn_is_told_so(tmp_path: Path) -> None:
+    with serving(tmp_path, dashboard="false", write_timeout="0.3") as (_, url), ThreadPoolExecutor(20) as threads:
+        with httpx2.Client(base_url=url, timeout=WITHIN) as client:
+            lock = sqlite3.connect(tmp_path / "tunesmith.db", isolation_level=None)
+            lock.execute("BEGIN IMMEDIATE")
+            for write in [threads.submit(client.post, "/v1/jobs", json=JOB) for _ in range(20)]:
+                retry_later(write.result(WITHIN), "unavailable")
+            lock.execute("ROLLBACK")
+            lock.close()
+            assert client.get("/v1/jobs").json()["items"] == []
+            assert client.post("/v1/jobs", json=JOB).status_code == 202
