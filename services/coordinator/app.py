@@ -16,11 +16,12 @@ from services.coordinator import auth, problems
 from services.coordinator.broker import CeleryPublisher, Publisher
 from services.coordinator.context import Context
 from services.coordinator.document import openapi
+from services.coordinator.headers import SafeHeaders
 from services.coordinator.lazy import Elsewhere, LazyApp
 from services.coordinator.limits import BodyLimit
 from services.coordinator.methods import Methods, Paths
 from services.coordinator.metrics import Metrics
-from services.coordinator.origins import OwnPages
+from services.coordinator.origins import OriginGuard
 from services.coordinator.probes import Probes
 from services.coordinator.routers import best, blobs, events, failures, fleet, health, jobs, models, progress
 from services.coordinator.scheduling.loop import SchedulingLoop
@@ -86,10 +87,11 @@ def create_app(
     app.state.paths = Paths(app.openapi)
     app.add_middleware(Methods, paths=app.state.paths)
     app.add_middleware(WellFormed)
-    if context.settings.admin_key is None:
-        app.add_middleware(OwnPages)
+    public = context.settings.public_url
+    app.add_middleware(OriginGuard, keys=context.settings.admin_key is not None, public_url=public)
     problems.install(app)
     app.add_middleware(BodyLimit)
+    app.add_middleware(SafeHeaders, tls=public.startswith("https://"))
     for module in (health, models, jobs, progress, failures, events, best, fleet, blobs):
         app.include_router(module.router)
     app.state.dashboard = dashboard

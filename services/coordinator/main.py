@@ -41,6 +41,7 @@ def main() -> int:
     uvicorn.run(
         app, host=settings.host, port=settings.port, log_level=settings.log_level, access_log=False,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS, server_header=False,
+        proxy_headers=True, forwarded_allow_ips=settings.trusted_proxies,
     )  # fmt: skip
     return 0
 

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from db.engine import is_transient
 from db.outages import is_away, is_full
+from services.coordinator.headers import safe_headers
 from tunesmith.errors import DiskFull, InvalidInput, TunesmithError, Unavailable, catalogue
 
 log = logging.getLogger(__name__)
@@ -133,8 +134,9 @@ async def _on_bug(request: Request, error: Exception) -> Response:
     log.error("request %s failed: %s %s", getattr(request.state, "request_id", ""), request.method, request.url.path,
               exc_info=error)
     body = http_problem(500, "an error of ours; the log holds it under this request_id")
-    # This answer is made outside of the middleware that repeats the request's id.
-    return response(request, body, {REQUEST_ID: getattr(request.state, "request_id", "")})
+    # This answer is made outside of the middleware that repeats the request's id and adds the safe headers.
+    headers = {REQUEST_ID: getattr(request.state, "request_id", ""), **safe_headers(request.url.path)}
+    return response(request, body, headers)
 
 
 def install(app: FastAPI) -> None:

@@ -35,6 +35,14 @@ class Settings(BaseSettings):
     admin_key: SecretStr | None = Field(
         None, description="First bearer key. When set, every route under `/v1` asks for a key."
     )
+    public_url: str = Field(
+        "", pattern=r"^(https?://[^/?#\s]+/?)?$", description="Address under which browsers reach the coordinator "
+        "through a proxy, such as `https://tune.example`; with `https` every cookie is `Secure`.",
+    )  # fmt: skip
+    trusted_proxies: str = Field(
+        "127.0.0.1", description="Addresses or networks of proxies, comma-separated, whose `X-Forwarded-For` and "
+        "`X-Forwarded-Proto` are believed.",
+    )  # fmt: skip
     host: str = Field("127.0.0.1", description="Address to listen on; other than loopback only with an admin key.")
     port: int = Field(8700, ge=0, le=65535, description="Port to listen on.")
     max_upload_bytes: int = Field(2 * GIB, gt=0, description="Largest model that is taken.")

@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import secrets
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from nicegui import app as toolkit
-from nicegui import ui
+from nicegui import core, ui
+from nicegui.client import templates
 
 from services.dashboard import downloads, job, login, overview
 from services.dashboard.api import Connect
 from services.dashboard.context import Context
+from services.dashboard.policy import PagePolicy, use_nonces
 from services.dashboard.rest import Clients
 from services.dashboard.sessions import Sessions
 
@@ -50,6 +52,9 @@ def mount(
     context = Context(connect or Clients(base_url), sessions)
     toolkit.state.tunesmith = context
     _pages(context)
+    use_nonces(templates.env)
+    toolkit.add_middleware(PagePolicy)
+    core.sio.eio.cors_allowed_origins = []  # no answer invites other origins; whoever mounts this refuses them
     ui.run_with(
         app, title="Tunesmith", favicon=FAVICON, dark=None, language="en-US",
         storage_secret=secret or secrets.token_hex(32),
@@ -70,6 +75,10 @@ def _pages(context: Context) -> None:
     @ui.page("/login")
     def login_page(next: str = "/") -> None:
         login.build(context, next)
+
+    @toolkit.get("/login/enter")
+    def enter(request: Request, ticket: str = "", next: str = "/") -> Response:
+        return login.enter(context, request, ticket, next)
 
     @toolkit.get("/jobs/{job_id}/best/{form}")
     def best(job_id: str, form: str) -> Response:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
+from urllib.parse import urlencode
+
+from fastapi import Request
+from fastapi.responses import RedirectResponse, Response
 from nicegui import ui
 
 from services.dashboard.context import Context
@@ -9,10 +14,22 @@ from services.dashboard.parts import Banner
 from services.dashboard.theme import frame
 from tunesmith.errors import TunesmithError, Unauthorized
 
+ENTER = "/login/enter"
+
 
 def local_path(target: str) -> str:
     """``target`` when it is a path on this server, else ``/``."""
     return target if target.startswith("/") and not target.startswith(("//", "/\\")) else "/"
+
+
+def enter(context: Context, request: Request, ticket: str, target: str) -> Response:
+    """Exchange a ticket for a session with a fresh id: one that somebody planted before the login is worth nothing."""
+    key = context.sessions.redeem(ticket, str(request.session.get("id", "")))
+    if key is None:
+        return RedirectResponse("/login", status_code=303)
+    request.session["id"] = secrets.token_urlsafe(32)
+    context.sessions.login(request.session["id"], key)
+    return RedirectResponse(local_path(target), status_code=303, headers={"Cache-Control": "no-store"})
 
 
 def build(context: Context, target: str) -> None:
@@ -32,8 +49,9 @@ def build(context: Context, target: str) -> None:
         except TunesmithError as error:
             banner.problem(error)
         else:
-            context.sessions.login(visitor.session, key)
-            ui.navigate.to(local_path(target))
+            # A web socket cannot set a cookie: the browser fetches its new session with a ticket.
+            ticket = context.sessions.issue(visitor.session, key)
+            ui.navigate.to(f"{ENTER}?{urlencode({'ticket': ticket, 'next': local_path(target)})}")
 
     with frame("Log in", logged_in=False), ui.element("section").classes("ts-card ts-login"):
         ui.label("Log in").classes("ts-title").props("role=heading aria-level=1")

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+import secrets
+import time
 from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+TICKET_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class _Ticket:
+    session: str
+    key: str
+    until: float
 
 
 class Sessions:
@@ -11,10 +24,15 @@ class Sessions:
     Args:
         capacity: how many sessions are remembered.
         default_key: the key of a session that has none of its own.
+        clock: seconds that only grow.
     """
 
-    def __init__(self, capacity: int = 1000, default_key: str | None = None) -> None:
+    def __init__(
+        self, capacity: int = 1000, default_key: str | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._keys: OrderedDict[str, str] = OrderedDict()
+        self._tickets: OrderedDict[str, _Ticket] = OrderedDict()
+        self._clock = clock
         self._capacity, self._default = capacity, default_key
 
     def key(self, session: str) -> str | None:
@@ -34,6 +52,22 @@ class Sessions:
         self._keys.move_to_end(session)
         while len(self._keys) > self._capacity:
             self._keys.popitem(last=False)
+
+    def issue(self, session: str, key: str) -> str:
+        """A ticket with which this session, and no other, gets ``key`` once within ``TICKET_SECONDS``."""
+        ticket = secrets.token_urlsafe(32)
+        self._tickets[ticket] = _Ticket(session, key, self._clock() + TICKET_SECONDS)
+        while len(self._tickets) > self._capacity:
+            self._tickets.popitem(last=False)
+        return ticket
+
+    def redeem(self, ticket: str, session: str) -> str | None:
+        """The ticket's key, and the end of the session that asked for it; None for a wrong, used or old ticket."""
+        found = self._tickets.pop(ticket, None)
+        if found is None or found.session != session or self._clock() > found.until:
+            return None
+        self.logout(session)
+        return found.key
 
     def logout(self, session: str) -> None:
         """Forget the key."""

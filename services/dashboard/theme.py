@@ -28,7 +28,7 @@ def frame(title: str, *, logged_in: bool, on_logout: Callable[[], None] | None =
         on_logout: called by it.
     """
     ui.page_title(f"{title} · Tunesmith")
-    ui.add_css(STYLE)
+    ui.add_head_html(f"<style>{STYLE}</style>")  # add_css would make an inline script of it
     ui.colors(primary="#4338ca")
     ui.run_javascript(RESTORE)
     with ui.header().classes("ts-top items-center justify-between px-6 py-2"):

@@ -280,9 +280,13 @@ def test_a_key_is_asked_for_once_and_stays_on_the_server(guest: Watched, locked:
     field.fill("not-the-key")
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_text("Key refused")).to_be_visible()
+    before = {cookie["name"]: cookie["value"] for cookie in guest.context.cookies()}
     field.fill(KEY)
     field.press("Enter")
     expect(page.get_by_text("No job yet")).to_be_visible()
+    after = {cookie["name"]: cookie["value"] for cookie in guest.context.cookies()}
+    assert before.keys() == after.keys()
+    assert not set(before.values()) & set(after.values()), "the session is renewed at login"
     expect(page.get_by_text("No device yet")).to_be_visible()
 
     cookies = guest.context.cookies()

@@ -126,8 +126,15 @@ def test_without_a_key_foreign_pages_are_refused(tmp_path: Path, sqlite_url: str
     api.close()
 
 
-def test_with_a_key_any_page_may_ask(tmp_path: Path, sqlite_url: str) -> None:
-    api = Api(Folder(tmp_path, sqlite_url), admin_key="first-key")
-    headers = {"host": "tune.example", "origin": "https://app.example", "authorization": "Bearer first-key"}
-    assert api.client.get("/v1/jobs", headers=headers).status_code == 200
+def test_with_a_key_foreign_pages_are_refused_too(tmp_path: Path, sqlite_url: str) -> None:
+    api = Api(Folder(tmp_path, sqlite_url), admin_key="first-key", public_url="https://tune.example/")
+    key = {"authorization": "Bearer first-key"}
+    inner = {**key, "host": "coordinator:8700"}
+    for origin in ("https://app.example", "http://tune.example", "null", "https://tune.example:444"):
+        problem(api.client.get("/v1/jobs", headers={**inner, "origin": origin}), 403, "forbidden")
+    for headers in (
+        inner, {**inner, "origin": "https://tune.example"}, {**inner, "origin": "http://coordinator:8700"},
+        {**key, "host": "other.example", "origin": "https://other.example"},
+    ):  # fmt: skip
+        assert api.client.get("/v1/jobs", headers=headers).status_code == 200
     api.close()

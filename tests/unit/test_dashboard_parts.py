@@ -10,14 +10,16 @@ from typing import Any
 
 import httpx2
 import pytest
+from starlette.requests import Request
 
-from services.dashboard import charts, downloads, job_parts, overview
+from services.dashboard import charts, downloads, job_parts, login, overview
 from services.dashboard import format as fmt
 from services.dashboard import job as job_page
+from services.dashboard.context import Context
 from services.dashboard.event_text import describe, shown
 from services.dashboard.login import local_path
 from services.dashboard.rest import Clients
-from services.dashboard.sessions import Sessions
+from services.dashboard.sessions import TICKET_SECONDS, Sessions
 from tunesmith.errors import NotFound, ServerUnreachable, Unauthorized
 
 
@@ -200,6 +202,32 @@ def test_sessions_forget_the_least_recently_used() -> None:
     assert sessions.key("b") == "shared"
     sessions.logout("a")
     assert not sessions.known("a")
+
+
+def test_a_ticket_gives_its_own_session_a_fresh_id_once() -> None:
+    now = [0.0]
+    sessions = Sessions(clock=lambda: now[0])
+    sessions.login("old", "former")
+    context = Context(lambda _: pytest.fail("no call"), sessions)
+
+    def enter(ticket: str, session: str) -> tuple[Any, str]:
+        scope = {"type": "http", "session": {"id": session}, "headers": [], "query_string": b"", "path": "/"}
+        request = Request(scope)
+        answer = login.enter(context, request, ticket, "/jobs/j1")
+        return answer, request.session["id"]
+
+    ticket = sessions.issue("old", "the-key")
+    other = sessions.issue("old", "the-key")
+    late = sessions.issue("old", "the-key")
+    answer, fresh = enter(ticket, "old")
+    assert answer.headers["location"] == "/jobs/j1"
+    assert (fresh != "old", sessions.key(fresh), sessions.known("old")) == (True, "the-key", False)
+    for wrong, session in ((ticket, "old"), (other, "planted"), (other, "old"), ("", "old"), ("made-up", "old")):
+        answer, same = enter(wrong, session)
+        assert (answer.headers["location"], same) == ("/login", session)
+        assert not sessions.known(session)
+    now[0] = TICKET_SECONDS + 1
+    assert enter(late, "old")[0].headers["location"] == "/login"
 
 
 @pytest.mark.parametrize("target", ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:1", ""])
