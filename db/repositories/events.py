@@ -9,7 +9,8 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.orm import Session, SessionTransaction
 
-from db.models import Event
+from db.models import Event, Job
+from tunesmith.states import JobState
 
 _PENDING = "tunesmith_events"
 _LOCK = 0x6576_6E74
@@ -57,6 +58,15 @@ def page(session: Session, *, after: int = 0, job_id: str | None = None, limit: 
     return session.scalars(query).all()
 
 
-def last_id(session: Session) -> int:
-    """Id of the newest event, 0 without any."""
-    return session.scalar(sa.select(sa.func.max(Event.id))) or 0
+def tail(session: Session, job_id: str, after: int, limit: int) -> tuple[JobState, list[Event]] | None:
+    """A job's state and its events with an id greater than ``after``, oldest first, in one query; None: no such job."""
+    new = sa.and_(Event.job_id == Job.id, Event.id > after)
+    query = sa.select(Job.state, Event).outerjoin(Event, new).where(Job.id == job_id).order_by(Event.id).limit(limit)
+    found = session.execute(query).all()
+    return (found[0][0], [event for _, event in found if event is not None]) if found else None
+
+
+def last_id(session: Session, job_id: str | None = None) -> int:
+    """Id of the newest event, of a job or of all; 0 without any."""
+    query = sa.select(sa.func.max(Event.id))
+    return session.scalar(query if job_id is None else query.where(Event.job_id == job_id)) or 0

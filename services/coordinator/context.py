@@ -19,6 +19,7 @@ from services.coordinator.metrics import Metrics
 from services.coordinator.probes import Probes
 from services.coordinator.scheduling.history import Histories
 from services.coordinator.settings import Settings
+from services.coordinator.streams import Streams
 from services.coordinator.urls import BlobUrls
 from tunesmith.errors import Unavailable
 
@@ -45,6 +46,7 @@ class Context:
     metrics: Metrics
     probes: Probes
     histories: Histories = field(default_factory=Histories)
+    streams: Streams = field(default_factory=Streams)
     wake: threading.Event = field(default_factory=threading.Event)
     _turns: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(MAX_WRITES))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import json
 from collections.abc import Iterator
@@ -15,9 +16,9 @@ from sqlalchemy.orm import Session
 
 from db.engine import transact
 from db.models import Job, JobTask, Record, Schedule
+from services.coordinator.auth import ANYBODY
 from services.coordinator.limits import MAX_BODY_BYTES
-from services.coordinator.usecases import jobs
-from tunesmith.errors import NotFound
+from services.coordinator.routers import events as event_stream
 
 pytestmark = pytest.mark.parallel
 
@@ -179,16 +180,19 @@ def test_a_text_that_the_database_cannot_hold_is_no_error_of_ours(tmp_path: Path
 
 
 def test_a_stream_ends_when_its_job_is_deleted(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.coordinator.routers.events.POLL_SECONDS", 0.01)
+    monkeypatch.setattr(event_stream, "POLL_SECONDS", 0.01)
     job_id = api.client.post("/v1/jobs", json=GEMM).json()["id"]
-    answers = iter([jobs.show, jobs.show])
 
-    def show(*args: Any) -> Any:
-        found = next(answers, None)
-        if found is None:
-            raise NotFound("deleted")
-        return found(*args)
+    def delete() -> None:
+        with api.context.sessions.begin() as session:
+            session.delete(session.get_one(Job, job_id))
 
-    monkeypatch.setattr("services.coordinator.routers.events.jobs.show", show)
-    response = api.client.get(f"/v1/jobs/{job_id}/events", headers={"accept": "text/event-stream"})
-    assert "job_queued" in response.text
+    async def follow() -> bytes:
+        text = b""
+        async for piece in event_stream._tail(api.context, ANYBODY, job_id, 0):
+            text += piece
+            if b"job_queued" in piece:
+                await asyncio.to_thread(delete)
+        return text
+
+    assert b"job_queued" in asyncio.run(asyncio.wait_for(follow(), 30))

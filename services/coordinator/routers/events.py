@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
@@ -17,9 +19,8 @@ from services.coordinator.auth import Caller, InCaller, still_valid
 from services.coordinator.context import Context, InContext
 from services.coordinator.schemas.common import MAX_ID, Limit, Page
 from services.coordinator.schemas.jobs import EventBody
-from services.coordinator.usecases import jobs, progress
-from tunesmith.errors import NotFound
-from tunesmith.states import is_final
+from services.coordinator.streams import Look
+from services.coordinator.usecases import progress
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
 POLL_SECONDS = 0.5
@@ -48,37 +49,46 @@ async def job_events(
     after = min(cursor if cursor is not None else after, MAX_ID)
     if "text/event-stream" not in request.headers.get("accept", ""):
         return await run_in_threadpool(progress.events, context, caller, job_id, after, limit)
-    await run_in_threadpool(jobs.show, context, caller, job_id)  # a problem, not a broken stream
+    await run_in_threadpool(progress.events, context, caller, job_id, after, 1)  # a problem, not a broken stream
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
     return EventSourceResponse(_tail(context, caller, job_id, after), headers=headers)
 
 
 async def _tail(context: Context, caller: Caller, job_id: str, after: int) -> AsyncIterator[bytes]:
     """Events from ``after`` on, a comment now and then, the end once the job is over and all was said, or the caller's
-    key is revoked."""
-    began = heard = asked = time.monotonic()
+    key is revoked.
+
+    What is new comes from the feed that all who may see the same share; what is older is read by each itself.
+    """
+    began = heard = time.monotonic()
     yield format_sse_event(retry=1000, comment="events of one job")
-    while time.monotonic() - began < LIFE_SECONDS:
-        if time.monotonic() - asked > KEY_SECONDS:
-            asked = time.monotonic()
-            if not await run_in_threadpool(_may_go_on, context, caller):
+    async with context.streams.follow(
+        (job_id, caller.filter), partial(progress.look, context, caller, job_id, BATCH),
+        partial(progress.last_event, context, job_id), POLL_SECONDS,
+    ) as feed:  # fmt: skip
+        while time.monotonic() - began < LIFE_SECONDS:
+            if not await context.streams.may_go_on(caller, partial(_may_go_on, context, caller), KEY_SECONDS):
                 return
-        try:
-            over = is_final((await run_in_threadpool(jobs.show, context, caller, job_id)).state)
-            page = await run_in_threadpool(progress.events, context, caller, job_id, after, BATCH)
-        except NotFound:  # the job was deleted meanwhile, and its events with it
-            return
-        for event in page.items:
-            yield format_sse_event(id=str(event.id), event=event.kind, data_str=event.model_dump_json())
-            after, heard = event.id, time.monotonic()
-        if page.next_cursor is not None:
-            continue
-        if over:
-            return
-        if time.monotonic() - heard > PING_SECONDS:
-            yield format_sse_event(comment="ping")
-            heard = time.monotonic()
-        await asyncio.sleep(POLL_SECONDS)
+            changed, start = feed.changed, feed.start  # before anything is read, so that nothing is missed
+            if after < start:
+                found = await run_in_threadpool(progress.look, context, caller, job_id, BATCH, after)
+                events, after_all, over = found.events, start, found.over
+            else:
+                found = Look((), over=feed.over)
+                events, after_all, over = tuple(feed.since(after)), feed.latest, feed.over
+            for key, text in events:
+                yield text
+                after, heard = key, time.monotonic()
+            if found.more:
+                continue
+            after = max(after, after_all)
+            if over:
+                return
+            if time.monotonic() - heard > PING_SECONDS:
+                yield format_sse_event(comment="ping")
+                heard = time.monotonic()
+            with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
+                await asyncio.wait_for(changed.wait(), min(PING_SECONDS, KEY_SECONDS or POLL_SECONDS))
 
 
 def _may_go_on(context: Context, caller: Caller) -> bool:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+from fastapi.sse import format_sse_event
 from sqlalchemy.orm import Session
 
-from db.models import JobTask, Record, Round, WorkloadRow
+from db.models import Event, JobTask, Record, Round, WorkloadRow
 from db.repositories import cost_models
 from db.repositories import events as event_rows
 from db.repositories import views_jobs as views
@@ -31,9 +32,11 @@ from services.coordinator.schemas.jobs import (
     TaskBody,
     TrialBody,
 )
+from services.coordinator.streams import Look
 from services.coordinator.usecases.jobs import visible
 from tunesmith.alternatives import TaskLatency, in_use
 from tunesmith.measuring.interval import recorded_interval
+from tunesmith.states import is_final
 
 
 def tasks(context: Context, caller: Caller, job_id: str, limit: int, cursor: str | None) -> Page[TaskBody]:
@@ -259,16 +262,39 @@ def events(context: Context, caller: Caller, job_id: str, after: int, limit: int
     with context.reading() as session:
         visible(session, caller, job_id)
         found = event_rows.page(session, after=after, job_id=job_id, limit=limit + 1)
-        finders = {str(row.data["found_by"]) for row in found if row.data.get("found_by")}
-        known = finders if caller.filter is None else views.owned(session, finders, caller.filter)
-    items = [
+        items = _events(session, caller, found[:limit])
+    return Page(items=items, next_cursor=str(items[-1].id) if len(found) > limit else None)
+
+
+def look(context: Context, caller: Caller, job_id: str, limit: int, after: int) -> Look:
+    """The next events of a job as server-sent ones, in one query; over with the job, or when it was deleted."""
+    with context.reading() as session:
+        found = event_rows.tail(session, job_id, after, limit)
+        if found is None:
+            return Look((), over=True)
+        state, rows = found
+        items = _events(session, caller, rows)
+    more = len(rows) == limit
+    texts = (format_sse_event(id=str(it.id), event=it.kind, data_str=it.model_dump_json()) for it in items)
+    return Look(tuple(zip((row.id for row in rows), texts, strict=True)), more, is_final(state) and not more)
+
+
+def last_event(context: Context, job_id: str) -> int:
+    """The id of a job's newest event."""
+    with context.reading() as session:
+        return event_rows.last_id(session, job_id)
+
+
+def _events(session: Session, caller: Caller, found: Sequence[Event]) -> list[EventBody]:
+    finders = {str(row.data["found_by"]) for row in found if row.data.get("found_by")}
+    known = finders if caller.filter is None or not finders else views.owned(session, finders, caller.filter)
+    return [
         EventBody(
             id=row.id, job_id=row.job_id, kind=row.kind, data=_without_strangers(row.data, known),
             created_at=row.created_at,
         )
-        for row in found[:limit]
+        for row in found
     ]  # fmt: skip
-    return Page(items=items, next_cursor=str(items[-1].id) if len(found) > limit else None)
 
 
 def _without_strangers(data: dict[str, Any], known: set[str]) -> dict[str, Any]:
