@@ -133,7 +133,7 @@ def champions(
 
 
 def counts(session: Session) -> dict[str, Any]:
-    """Figures for the metrics page, read at scrape: jobs and models by state, rounds under way, trials, failures."""
+    """Figures for the metrics page, read at scrape: jobs and models by state, rounds under way."""
     jobs = session.execute(sa.select(Job.state, sa.func.count()).group_by(Job.state))
     own = sa.select(Model.state, sa.func.count()).where(Model.variant_of.is_(None))
     models = session.execute(own.group_by(Model.state))
@@ -141,10 +141,8 @@ def counts(session: Session) -> dict[str, Any]:
     rounds = session.execute(
         sa.select(Round.state, sa.func.count()).where(Round.state.in_(open_rounds)).group_by(Round.state)
     )
-    trials = session.execute(sa.select(Record.failure, sa.func.count()).group_by(Record.failure))
     return {
         "jobs": {state.value: 0 for state in JobState} | {state.value: number for state, number in jobs},
         "models": {state.value: 0 for state in ModelState} | {state.value: number for state, number in models},
         "rounds": {state.value: 0 for state in open_rounds} | {state.value: number for state, number in rounds},
-        "trials": {failure or "ok": number for failure, number in trials},
     }

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from db.blobs import BlobStore
 from db.engine import Sessions, transact
+from db.repositories.trial_counts import TrialCounts
 from services.coordinator.broker import Publisher
 from services.coordinator.metrics import Metrics
 from services.coordinator.probes import Probes
@@ -30,7 +31,7 @@ MAX_WRITES = 24
 
 @dataclass(frozen=True)
 class Context:
-    """Settings, database, blobs, broker, finished rounds and the bell that wakes the scheduling loop.
+    """Settings, database, blobs, broker, what is kept between looks, and the bell that wakes the scheduling loop.
 
     ``engine`` is the writers'; on SQLite readers have one of their own, because they wait for nobody.
     """
@@ -47,6 +48,7 @@ class Context:
     probes: Probes
     histories: Histories = field(default_factory=Histories)
     streams: Streams = field(default_factory=Streams)
+    trials: TrialCounts = field(default_factory=TrialCounts)
     wake: threading.Event = field(default_factory=threading.Event)
     _turns: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(MAX_WRITES))
 

@@ -16,9 +16,10 @@ from rows import add_job, add_round, add_task
 
 from benchmarks.pages.rows import LargeJob
 from db.engine import Sessions
-from db.models import JobTask, Round
+from db.models import JobTask, Record, Round
 from db.models.base import utcnow
 from db.repositories import views_jobs, views_tasks
+from db.repositories.trial_counts import TrialCounts
 from services.coordinator.scheduling.history import Histories
 from tunesmith.alternatives import in_use, places
 from tunesmith.states import JobState, RoundState
@@ -113,7 +114,7 @@ def test_no_page_takes_more_statements_or_more_than_linear_work_for_more_tasks(t
     found: dict[str, list[Work]] = {}
     for route in ROUTES:
         for number in (0, 1):
-            with counted(api.context.engine) as work:
+            with counted(api.context.reader_engine) as work:
                 assert api.client.get(f"/v1/jobs/job-{number}{route}").status_code == 200
             found.setdefault(route, []).append(work)
     api.close()
@@ -171,3 +172,25 @@ def test_only_rounds_that_have_finished_since_are_read(sessions: Sessions, monke
     assert read == [[keys[0], keys[2]], [keys[2], keys[1]], [keys[3], keys[4]]]
     histories.keep(set())
     assert finish(5) == [0, 2, 1, 3, 4, 5]
+
+
+def test_a_look_at_the_metrics_counts_new_records_alone(both: Api) -> None:
+    LargeJob("job-0", 50, 400, JobState.RUNNING).write(both.context.engine)
+    counts = TrialCounts(unsettled=20)
+    queries: list[tuple[int, int]] = []
+
+    def statement(_c: Any, _k: Any, text: str, parameters: Any, *_: Any) -> None:
+        if "GROUP BY" in text:
+            first, last = sorted(parameters.values() if isinstance(parameters, dict) else parameters)
+            queries.append((first, last))
+
+    sa.event.listen(both.context.reader_engine, "before_cursor_execute", statement)
+    with both.context.reading() as session:
+        assert counts.of(session) == {"ok": 800}
+        assert counts.of(session) == {"ok": 800}
+    sa.event.remove(both.context.reader_engine, "before_cursor_execute", statement)
+    with both.context.sessions.begin() as session:
+        session.execute(sa.update(Record).where(Record.id == 800).values(failure="run_error"))
+    with both.context.reading() as session:
+        assert counts.of(session) == {"ok": 799, "run_error": 1}
+    assert queries == [(0, 780), (780, 800), (780, 800)]

@@ -55,7 +55,7 @@ def test_two_hundred_readers_cost_one_query_a_look(both: Api, monkeypatch: pytes
         said["events" if "events" in text else "other"] += text.startswith("SELECT")
 
     monkeypatch.setattr(event_stream.progress, "look", look)
-    sa.event.listen(both.context.engine, "before_cursor_execute", statement)
+    sa.event.listen(both.context.reader_engine, "before_cursor_execute", statement)
 
     async def read(after: int) -> list[int]:
         return ids([piece async for piece in event_stream._tail(both.context, ANYBODY, job_id, after)])
@@ -72,7 +72,7 @@ def test_two_hundred_readers_cost_one_query_a_look(both: Api, monkeypatch: pytes
         return found
 
     found = asyncio.run(asyncio.wait_for(follow(), 60))
-    sa.event.remove(both.context.engine, "before_cursor_execute", statement)
+    sa.event.remove(both.context.reader_engine, "before_cursor_execute", statement)
     everything = [event["id"] for event in both.client.get(f"/v1/jobs/{job_id}/events").json()["items"]]
     assert len(everything) >= 14
     for number, heard in enumerate(found):

@@ -55,12 +55,14 @@ def gauges(context: Context) -> dict[str, dict[str, float]]:
     with context.reading() as session:
         found = views_fleet.counts(session)
         refused = refusals.counts(session)
+        trials = context.trials.of(session)
         known = len(views_fleet.devices(session))
         alive = devices.live(session, context.settings.device_timeout)
     figures = {device.name: Calibration.model_validate(device.calibration) for device in alive if device.calibration}
     quarantined = sum(not devices.is_measurable(device) for device in alive)
     return {
         **found,
+        "trials": trials,
         "refused": refused,
         "devices": {"alive": len(alive), "gone": known - len(alive), "quarantined": quarantined},
         "drift": {name: it.drift for name, it in figures.items()},
