@@ -23,6 +23,7 @@ from services.coordinator.methods import Methods, Paths
 from services.coordinator.metrics import Metrics
 from services.coordinator.origins import OriginGuard
 from services.coordinator.probes import Probes
+from services.coordinator.rates import KeyRates
 from services.coordinator.routers import best, blobs, events, failures, fleet, health, jobs, models, progress
 from services.coordinator.scheduling.loop import SchedulingLoop
 from services.coordinator.settings import Settings
@@ -54,6 +55,7 @@ def create_context(settings: Settings, publisher: Publisher | None = None) -> Co
         publisher=publisher or CeleryPublisher(settings.broker_url.get_secret_value()),
         urls=BlobUrls(settings.signing_key(), settings.coordinator_url, settings.blob_url_seconds),
         metrics=Metrics(),
+        rates=KeyRates(settings.rate_limit, settings.wrong_key_limit, settings.dashboard_token()),
     )  # fmt: skip
     context.metrics.watch(lambda: gauges(context))
     if settings.admin_key is not None:

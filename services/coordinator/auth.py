@@ -19,6 +19,7 @@ from db.repositories import api_keys
 from services.coordinator import access
 from services.coordinator.access import SCOPES
 from services.coordinator.context import InContext
+from services.coordinator.rates import DASHBOARD_HEADER
 from tunesmith.errors import TunesmithError, Unauthorized
 
 log = logging.getLogger(__name__)
@@ -119,14 +120,26 @@ def still_valid(session: Session, caller: Caller) -> bool:
 Given = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
 
 
-def visitor(context: InContext, given: Given) -> Caller | None:
-    """Who asks, None for somebody without a key. Raises Unauthorized for a key that is not valid."""
+def visitor(request: Request, context: InContext, given: Given) -> Caller | None:
+    """Who asks, None for somebody without a key. Raises Unauthorized for a key that is not valid, RateLimited."""
     if context.settings.admin_key is None:
         return ANYBODY
     if given is None:
         return None
-    with context.reading() as session:
-        return verify(session, given.credentials)
+    key, address = given.credentials, request.client.host if request.client else ""
+    counted = not context.rates.is_dashboard(request.headers.get(DASHBOARD_HEADER))
+    if counted:
+        context.rates.before(address, key)
+    try:
+        with context.reading() as session:
+            found = verify(session, key)
+    except Unauthorized:
+        if counted:
+            context.rates.wrong(address, key)
+        raise
+    if counted:
+        context.rates.spend(str(found.key_id), key)
+    return found
 
 
 InVisitor = Annotated[Caller | None, Depends(visitor)]

@@ -18,6 +18,7 @@ from db.repositories.trial_counts import TrialCounts
 from services.coordinator.broker import Publisher
 from services.coordinator.metrics import Metrics
 from services.coordinator.probes import Probes
+from services.coordinator.rates import KeyRates
 from services.coordinator.scheduling.history import Histories
 from services.coordinator.settings import Settings
 from services.coordinator.streams import Streams
@@ -46,6 +47,7 @@ class Context:
     urls: BlobUrls
     metrics: Metrics
     probes: Probes
+    rates: KeyRates
     histories: Histories = field(default_factory=Histories)
     streams: Streams = field(default_factory=Streams)
     trials: TrialCounts = field(default_factory=TrialCounts)

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from services.coordinator.app import create_app
 from services.coordinator.lazy import LazyApp
+from services.coordinator.rates import DASHBOARD_HEADER
 from services.coordinator.settings import Settings
 from services.dashboard import mount
 from tunesmith.errors import TunesmithError
@@ -64,6 +65,7 @@ def dashboard(settings: Settings) -> LazyApp:
     secret = hashlib.sha256(b"dashboard sessions" + settings.signing_key()).hexdigest()
 
     def fill(app: FastAPI) -> None:
-        mount(app, base_url=base, secret=secret)
+        mount(app, base_url=base, secret=secret, login_limit=settings.wrong_key_limit,
+              headers={DASHBOARD_HEADER: settings.dashboard_token()})  # fmt: skip
 
     return LazyApp("services.dashboard.app", fill)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import os
 import secrets
@@ -10,6 +11,7 @@ from pathlib import Path
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from services.rates import Rate
 from tunesmith.errors import InvalidInput
 
 GIB = 1 << 30
@@ -53,6 +55,14 @@ class Settings(BaseSettings):
         1, ge=1, description="Imports and preparations of jobs that one user may have with the importers at once; the "
         "others wait for their turn. Keep it below the number of importers.",
     )
+    rate_limit: str = Field(
+        "1200/minute", description="Requests of one key that each coordinator answers, such as `20/second`; one more "
+        "gets 429 with `Retry-After`. Empty: no limit. Without an admin key there is none.",
+    )  # fmt: skip
+    wrong_key_limit: str = Field(
+        "20/minute", description="Wrong keys from one address, or one IPv6 network, after which no further one is "
+        "tried; the same for logins to the dashboard. Empty: no limit.",
+    )  # fmt: skip
     work_timeout: float = Field(
         45.0, gt=0, description="Seconds without a sign of life after which work is handed out anew."
     )
@@ -74,6 +84,16 @@ class Settings(BaseSettings):
     @classmethod
     def _empty_is_unset(cls, value: object) -> object:
         return None if value == "" else value
+
+    @field_validator("rate_limit", "wrong_key_limit")
+    @classmethod
+    def _is_rate(cls, value: str) -> str:
+        Rate(value)
+        return value
+
+    def dashboard_token(self) -> str:
+        """By which the coordinator knows the dashboard's own client."""
+        return hashlib.sha256(b"dashboard client" + self.signing_key()).hexdigest()
 
     def url(self) -> str:
         """The database's URL, default filled in."""

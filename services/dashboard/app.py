@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Mapping
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
@@ -17,6 +18,7 @@ from services.dashboard.context import Context
 from services.dashboard.policy import PagePolicy, use_nonces
 from services.dashboard.rest import Clients
 from services.dashboard.sessions import Sessions
+from services.rates import Rate
 
 FAVICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="7" fill="#4338ca"/>'
@@ -31,6 +33,8 @@ def mount(
     api_key: str | None = None,
     secret: str | None = None,
     connect: Connect | None = None,
+    login_limit: str = "",
+    headers: Mapping[str, str] | None = None,
 ) -> None:
     """Serve the dashboard at ``/`` of ``app``; call it after the API's own routes are there, before the start.
 
@@ -41,6 +45,8 @@ def mount(
             API wants one.
         secret: signs the session cookie; a random one ends all sessions with the process.
         connect: replaces the REST client, for tests.
+        login_limit: attempts to log in from one address, such as ``20/minute``; empty for any number.
+        headers: sent with every call of the API.
 
     Raises:
         RuntimeError: when this process has a dashboard already (NiceGUI holds one application per process).
@@ -49,7 +55,7 @@ def mount(
         raise RuntimeError("one process serves one dashboard: set TUNESMITH_DASHBOARD=false for further applications")
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # the pages poll: one line a request would fill the log
     sessions = Sessions(default_key=api_key)
-    context = Context(connect or Clients(base_url), sessions)
+    context = Context(connect or Clients(base_url, headers=headers), sessions, Rate(login_limit))
     toolkit.state.tunesmith = context
     _pages(context)
     use_nonces(templates.env)

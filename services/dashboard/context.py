@@ -13,6 +13,7 @@ from nicegui import app, ui
 from services.dashboard.api import Api, Connect
 from services.dashboard.parts import Banner
 from services.dashboard.sessions import Sessions
+from services.rates import Rate
 from tunesmith.errors import TunesmithError, Unauthorized
 
 T = TypeVar("T")
@@ -25,10 +26,12 @@ class Context:
     Attributes:
         connect: makes an API for a key.
         sessions: who is logged in.
+        logins: how often an address may try to log in.
     """
 
     connect: Connect
     sessions: Sessions
+    logins: Rate
 
     def visitor(self) -> Visitor:
         """Who asks for the page that is being built."""

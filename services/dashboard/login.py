@@ -12,6 +12,7 @@ from nicegui import ui
 from services.dashboard.context import Context
 from services.dashboard.parts import Banner
 from services.dashboard.theme import frame
+from services.rates import network_of
 from tunesmith.errors import TunesmithError, Unauthorized
 
 ENTER = "/login/enter"
@@ -40,6 +41,10 @@ def build(context: Context, target: str) -> None:
         key = field.value.strip()
         if not key:
             banner.show("bad", "No key given", "Paste an API key, such as the value of TUNESMITH_ADMIN_KEY.")
+            return
+        wait = context.logins.hit(network_of(ui.context.client.ip or ""))
+        if wait:
+            banner.show("bad", "Too many attempts", f"Try again in {wait} s.")
             return
         api = context.connect(key)
         try:

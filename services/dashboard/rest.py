@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -23,10 +23,14 @@ class Clients:
         url: base address of the coordinator.
         transport: replaces the network, for tests.
         idle: how many unused clients are kept.
+        headers: sent with every call.
     """
 
-    def __init__(self, url: str, transport: httpx2.BaseTransport | None = None, idle: int = 8) -> None:
-        self._url, self._transport, self._limit = url, transport, idle
+    def __init__(
+        self, url: str, transport: httpx2.BaseTransport | None = None, idle: int = 8,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        self._url, self._transport, self._limit, self._headers = url, transport, idle, headers
         self._idle: list[tuple[str | None, Client]] = []
         self._lock = threading.Lock()
 
@@ -41,7 +45,7 @@ class Clients:
             place = next((i for i, (owner, _) in enumerate(self._idle) if owner == key), None)
             client = self._idle.pop(place)[1] if place is not None else None
         if client is None:
-            client = Client(self._url, key, timeout=TIMEOUT, transport=self._transport)
+            client = Client(self._url, key, timeout=TIMEOUT, transport=self._transport, headers=self._headers)
         try:
             yield client
         finally:

@@ -67,7 +67,7 @@ def api(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite: Path) -> Iter
     folder = tmp_path_factory.mktemp("access")
     url = f"sqlite:///{folder / 'tunesmith.db'}"
     (folder / "tunesmith.db").write_bytes(migrated_sqlite.read_bytes())
-    made = Api(Folder(folder, url), admin_key=ADMIN)
+    made = Api(Folder(folder, url), admin_key=ADMIN, rate_limit="", wrong_key_limit="")
     made.fleet.register_device()
     yield made
     made.close()

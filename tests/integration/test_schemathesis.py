@@ -54,7 +54,7 @@ def violations(api: Api, key: str | None, parameters: dict[str, str]) -> tuple[l
 
 @pytest.fixture(params=[None, KEY], ids=["without keys", "with keys"])
 def tried_api(request: pytest.FixtureRequest, tmp_path: Path, sqlite_url: str) -> Iterator[tuple[Api, Any]]:
-    values = {"admin_key": request.param} if request.param else {}
+    values = {"admin_key": request.param, "rate_limit": "", "wrong_key_limit": ""} if request.param else {}
     made = Api(Folder(tmp_path, sqlite_url), **values)
     if request.param:
         made.client.headers["Authorization"] = f"Bearer {request.param}"

@@ -20,6 +20,7 @@ from services.dashboard.event_text import describe, shown
 from services.dashboard.login import local_path
 from services.dashboard.rest import Clients
 from services.dashboard.sessions import TICKET_SECONDS, Sessions
+from services.rates import Rate
 from tunesmith.errors import NotFound, ServerUnreachable, Unauthorized
 
 
@@ -208,7 +209,7 @@ def test_a_ticket_gives_its_own_session_a_fresh_id_once() -> None:
     now = [0.0]
     sessions = Sessions(clock=lambda: now[0])
     sessions.login("old", "former")
-    context = Context(lambda _: pytest.fail("no call"), sessions)
+    context = Context(lambda _: pytest.fail("no call"), sessions, Rate(""))
 
     def enter(ticket: str, session: str) -> tuple[Any, str]:
         scope = {"type": "http", "session": {"id": session}, "headers": [], "query_string": b"", "path": "/"}

@@ -32,6 +32,7 @@ class Client:
         key: bearer key where the server asks for one.
         timeout: seconds to wait for an answer to begin.
         transport: replaces the network, for tests.
+        headers: sent with every request.
     """
 
     def __init__(
@@ -41,8 +42,9 @@ class Client:
         *,
         timeout: float = 30.0,
         transport: httpx2.BaseTransport | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
-        self._transport = Transport(url, key, timeout, transport)
+        self._transport = Transport(url, key, timeout, transport, headers)
         self.url = self._transport.url
 
     def __enter__(self) -> Client:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,23 @@ from typing import Any
 import httpx2
 
 from tunesmith import __version__
-from tunesmith.errors import NotFound, PayloadTooLarge, ServerUnreachable, TunesmithError, Unauthorized, from_problem
+from tunesmith.errors import (
+    NotFound,
+    PayloadTooLarge,
+    RateLimited,
+    ServerUnreachable,
+    TunesmithError,
+    Unauthorized,
+    from_problem,
+)
 
 ATTEMPTS = 4
 FIRST_PAUSE = 0.1
+RATE_PATIENCE = 60.0
+"""Seconds of ``Retry-After`` that one request waits for in all."""
 PATIENCE = 30.0
 """Seconds for which whoever follows a job puts up with a server that restarts."""
-_BY_STATUS = {401: Unauthorized, 403: Unauthorized, 404: NotFound, 413: PayloadTooLarge}
+_BY_STATUS = {401: Unauthorized, 403: Unauthorized, 404: NotFound, 413: PayloadTooLarge, 429: RateLimited}
 
 
 class Transport:
@@ -28,10 +38,14 @@ class Transport:
         key: bearer key, or None where the server asks for none.
         timeout: seconds to wait for an answer to begin.
         transport: replaces the network, for tests.
+        more: headers of every request.
     """
 
-    def __init__(self, url: str, key: str | None, timeout: float, transport: httpx2.BaseTransport | None) -> None:
-        headers = {"user-agent": f"tunesmith/{__version__}"}
+    def __init__(
+        self, url: str, key: str | None, timeout: float, transport: httpx2.BaseTransport | None,
+        more: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        headers = {"user-agent": f"tunesmith/{__version__}", **(more or {})}
         if key:
             headers["authorization"] = f"Bearer {key}"
         self.url = url.rstrip("/")
@@ -47,6 +61,9 @@ class Transport:
     def request(self, method: str, path: str, *, repeat: bool | None = None, **arguments: Any) -> httpx2.Response:
         """Send, and raise what the server's problem object stands for.
 
+        A request that came too soon after others is sent again when the server's ``Retry-After`` is over, unless it
+        carries a file or the waits would exceed ``RATE_PATIENCE`` seconds.
+
         Args:
             method: HTTP method.
             path: below the base address.
@@ -57,6 +74,18 @@ class Transport:
             ServerUnreachable: when no connection came about or the answer never arrived.
             TunesmithError: what the server answered.
         """
+        waited = 0.0
+        while True:
+            try:
+                return self._send(method, path, repeat, arguments)
+            except RateLimited as error:  # refused before anything was done
+                pause = float(error.extra.get("retry_after", 1.0))
+                if "files" in arguments or waited + pause > RATE_PATIENCE:
+                    raise
+                time.sleep(pause)
+                waited += pause
+
+    def _send(self, method: str, path: str, repeat: bool | None, arguments: dict[str, Any]) -> httpx2.Response:
         attempts = ATTEMPTS if (method == "GET" if repeat is None else repeat) else 1
         for attempt in range(1, attempts + 1):
             try:
@@ -115,7 +144,11 @@ class Transport:
         if isinstance(body, dict) and "code" in body:
             raise from_problem(body)
         error = _BY_STATUS.get(response.status_code, TunesmithError)
-        raise error(f"{self.url} answered {response.status_code} {response.reason_phrase} to {response.request.url}")
+        after = response.headers.get("retry-after", "")
+        extra: dict[str, Any] = {"retry_after": int(after)} if after.isdigit() else {}
+        raise error(
+            f"{self.url} answered {response.status_code} {response.reason_phrase} to {response.request.url}", **extra
+        )
 
     def _unreachable(self, error: Exception) -> ServerUnreachable:
         reason = str(error) or type(error).__name__
