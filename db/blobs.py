@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import re
@@ -18,7 +19,7 @@ from tunesmith.errors import NotFound
 _CHUNK = 1 << 20
 _UNFINISHED = ".incoming-"
 LEFT_BEHIND_SECONDS = 24 * 3600.0
-"""Nobody writes for so long without a pause: what is unfinished and older was left by a process that was killed."""
+"""No import writes for so long without a pause: an older folder was left by a process that was killed."""
 _SHA = re.compile(r"[0-9a-f]{64}")
 
 
@@ -84,19 +85,33 @@ class BlobStore:
         return tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=self.directory)
 
     def sweep(self, seconds: float = LEFT_BEHIND_SECONDS) -> None:
-        """Remove what killed processes left unfinished and nobody has written to for ``seconds``."""
+        """Remove what killed processes left unfinished: files at once, folders after ``seconds`` without a change.
+
+        The writer of a file holds a lock on it, which the system takes from the dead.
+        """
         for path in self.directory.glob(f"{_UNFINISHED}*"):
             with contextlib.suppress(FileNotFoundError):  # its writer has just finished
-                if time.time() - path.stat().st_mtime <= seconds:
-                    continue
-                if path.is_dir():
+                old = time.time() - path.stat().st_mtime > seconds
+                if path.is_file():
+                    _remove_unless_written(path, old)
+                elif old:
                     shutil.rmtree(path, ignore_errors=True)
-                else:
-                    path.unlink()
 
     def writer(self) -> BlobWriter:
         """A context manager for streaming into the store."""
         return BlobWriter(self)
+
+
+def _remove_unless_written(path: Path, old: bool) -> None:
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        except OSError:  # a file system without locks
+            if not old:
+                return
+        path.unlink(missing_ok=True)
 
 
 class BlobWriter:
@@ -114,8 +129,14 @@ class BlobWriter:
         self.size, self.sha = 0, ""
 
     def __enter__(self) -> BlobWriter:
-        handle, self._temporary = tempfile.mkstemp(prefix=_UNFINISHED, dir=self._store.directory)
-        self._file = os.fdopen(handle, "wb")
+        while self._file is None:
+            handle, self._temporary = tempfile.mkstemp(prefix=_UNFINISHED, dir=self._store.directory)
+            with contextlib.suppress(OSError):  # a file system without locks: then it is old before it is swept
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            if os.fstat(handle).st_nlink:
+                self._file = os.fdopen(handle, "wb")
+            else:  # swept before it was locked
+                os.close(handle)
         return self
 
     def write(self, data: bytes) -> int:
@@ -133,12 +154,11 @@ class BlobWriter:
             if kind is None:
                 self._file.flush()
                 os.fsync(self._file.fileno())
-            self._file.close()
-            if kind is None:
-                self._publish()
+                self._publish()  # while it is locked, or it would be swept
         finally:
-            if os.path.exists(self._temporary):
+            with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._temporary)
+            self._file.close()
 
     def _publish(self) -> None:
         sha = self._hash.hexdigest()

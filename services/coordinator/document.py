@@ -90,7 +90,7 @@ def _describe(path: str, method: str, operation: Json) -> None:
 def problems(path: str, method: str, operation: Json) -> list[int]:
     """Statuses of the problems that an operation may answer with."""
     found = [400, 403, 408, 422, 429, 500, 503]
-    if operation.get("security"):
+    if operation.get("security"):  # a key is at least looked at
         found.append(401)
     if "{" in path or method in WRITES:
         found.append(404)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import logging
+import resource
 import sys
 
 import uvicorn
@@ -12,6 +13,7 @@ from fastapi import FastAPI
 from pydantic import ValidationError
 
 from services.coordinator.app import create_app
+from services.coordinator.connections import Patience, patient
 from services.coordinator.lazy import LazyApp
 from services.coordinator.rates import DASHBOARD_HEADER
 from services.coordinator.settings import Settings
@@ -19,6 +21,8 @@ from services.dashboard import mount
 from tunesmith.errors import TunesmithError
 
 SHUTDOWN_SECONDS = 5
+OTHER_FILES = 200
+"""Files that are open beside connections and uploads: the database's, the broker's, libraries."""
 COLLECT_AFTER = 20_000
 """New objects, less those that are gone, after which Python looks for cycles; its own figure is 700."""
 
@@ -39,12 +43,27 @@ def main() -> int:
     )
     app = create_app(settings, dashboard=dashboard(settings) if settings.dashboard else None)
     settle()
+    patience = Patience(
+        head=settings.header_timeout, body=settings.body_timeout, read=settings.read_timeout,
+        most=min(settings.max_connections, allow_files(settings.max_connections + OTHER_FILES) - OTHER_FILES),
+        most_of_one=settings.max_connections_per_address,
+    )  # fmt: skip
     uvicorn.run(
         app, host=settings.host, port=settings.port, log_level=settings.log_level, access_log=False,
-        timeout_graceful_shutdown=SHUTDOWN_SECONDS, server_header=False,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS, server_header=False, http=patient(patience),
         proxy_headers=True, forwarded_allow_ips=settings.trusted_proxies,
     )  # fmt: skip
     return 0
+
+
+def allow_files(wanted: int) -> int:
+    """Raise this process's limit of open files towards ``wanted`` as far as the system lets it; what it is then."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+        return allowed
+    return wanted if soft == resource.RLIM_INFINITY else soft
 
 
 def settle() -> None:

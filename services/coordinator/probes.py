@@ -59,8 +59,8 @@ class Probes:
         self.blobs = Verdict(self._write)
 
     def _write(self) -> None:
-        """A file as a blob is written: through to the disk, and gone afterwards."""
-        with tempfile.NamedTemporaryFile(dir=self._directory, prefix=".probe-") as file:
+        """A file as a blob is written, through to the disk."""
+        with tempfile.TemporaryFile(dir=self._directory) as file:  # without a name: nothing can stay
             file.write(os.urandom(BYTES))  # nothing that a file system could leave out
             file.flush()
             os.fsync(file.fileno())

@@ -76,6 +76,16 @@ class Settings(BaseSettings):
     write_timeout: float = Field(
         10.0, gt=0, description="Seconds that a request waits for its turn to write before it is answered with 503."
     )
+    header_timeout: float = Field(20.0, gt=0, description="Seconds in which the headers of a request must be there.")
+    body_timeout: float = Field(
+        30.0, gt=0,
+        description="Seconds that a request's body may bring nothing, or less than 1000 bytes a second.",
+    )
+    read_timeout: float = Field(
+        30.0, gt=0, description="Seconds in which a client takes nothing of its answer, or stream, before it is let go."
+    )
+    max_connections: int = Field(4000, ge=1, description="Connections at a time; a further one is answered with 503.")
+    max_connections_per_address: int = Field(2000, ge=1, description="The same for one address.")
     loop_seconds: float = Field(0.1, gt=0, description="Pause between two looks of the scheduling loop.")
     dashboard: bool = Field(True, description="Serve the web dashboard at `/`.")
     log_level: str = Field("info", description="Least severe level that is logged.")

@@ -21,7 +21,10 @@ async def livez() -> Health:
     return Health(status="ok", version=__version__)
 
 
-@router.get("/readyz", responses={503: {"model": Health, "description": "Something is missing"}})
+@router.get(
+    "/readyz", responses={503: {"model": Health, "description": "Something is missing"}},
+    openapi_extra={"security": [{}, {"HTTPBearer": []}]},
+)
 def readyz(context: InContext, visitor: InVisitor, response: Response) -> Health:
     """Everything that work needs is there; 503 when not. What is wrong is told to operators and monitors."""
     found = health.ready(context)
