@@ -6,7 +6,8 @@ client can also bound a single call: ``tunesmith.rpc.alarm(seconds)`` has the ke
 session's memory is limited; how it ended is told by ``tunesmith.rpc.ended(number)`` of a later one, its number by
 ``tunesmith.rpc.session()``.
 
-A client runs arbitrary code on this host: bind to loopback or to a trusted network only.
+A client runs arbitrary code in a session, which is in a box (``workers.sandbox.box``) and has no secret of the service.
+It can still keep this host busy: bind to loopback or to a trusted network only.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import argparse
 import logging
 import os
 import select
-import shutil
 import signal
 import socket
 import struct
@@ -27,7 +27,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workers.sandbox.limits import allowance, epitaph, restrict
+from workers.sandbox.box import probe
+from workers.sandbox.box.base import Confinement, Limits
+from workers.sandbox.box.entering import enter
+from workers.sandbox.box.installation import gpus
+from workers.sandbox.boxed import last_words, remove
+from workers.sandbox.environment import exposed, scrubbed
+from workers.sandbox.limits import allowance, epitaph
 from workers.sandbox.parent_death import die_with_parent
 from workers.settings import Settings
 from workers.tvm_backend.cuda_compiler import choose_compiler
@@ -41,8 +47,9 @@ HANDSHAKE_SECONDS = 5.0
 RETRY_SECONDS = 0.25
 GRACE_SECONDS = 0.5
 """Time that a session has to end by itself after its client hung up."""
-LAST_WORDS = ".stderr"
-LAST_WORDS_BYTES = 2000
+KEPT = ("TUNESMITH_MEMORY_SHARE", "TUNESMITH_TRUST_MODELS")
+"""Settings that a device needs; none of the others may be in a process that candidates are forked from."""
+THREADS_PER_CORE = 4
 KEPT_ENDS = 16
 """Sessions of which the server knows how they ended."""
 STALE_PINGS = 3
@@ -65,16 +72,15 @@ class DeviceServer:
         tracker: address of the tracker, which may come and go.
         key: the device's key at the tracker.
         address: the address that clients are told; None for the one that the tracker sees.
-        folder: working folder; emptied at the start.
-        memory: bytes that a session may use; 0: as many as there are.
+        box: of each session; its folder is emptied at the start.
     """
 
     def __init__(
-        self, sock: socket.socket, tracker: tuple[str, int], key: str, address: str | None, folder: Path, memory: int
+        self, sock: socket.socket, tracker: tuple[str, int], key: str, address: str | None, box: Confinement
     ) -> None:
         self._sock, self._tracker_address, self._key, self._address = sock, tracker, key, address
         self._port = int(sock.getsockname()[1])
-        self._folder, self._memory = folder, memory
+        self._box, self._folder = box, box.folder
         self._sessions = os.getpid() * 1_000_000  # numbers of an earlier server mean nothing to this one
         self._ends: dict[int, str] = {}
         self._tracker: socket.socket | None = None
@@ -166,36 +172,26 @@ class DeviceServer:
         return Connection(sock, timeouts[0] if timeouts and timeouts[0] > 0 else None)
 
     def _session(self, connection: Connection) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove(self._folder)
         self._folder.mkdir(parents=True)
         self._sessions += 1
         parent, (alive, held) = os.getpid(), os.pipe()
         pid = os.fork()
         if pid == 0:
             os.close(alive)
-            self._child(connection, parent)
+            self._child(connection, parent, held)
         os.close(held)  # the child's end closes when it ends, however it ends
         try:
             self._watch(connection, alive)
         finally:
             os.close(alive)
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            _kill(pid)
             _, status, usage = os.wait4(pid, 0)
         code, peak = os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024
-        self._note(epitaph(code, peak, self._memory, self._last_words()))
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _last_words(self) -> str:
-        """What the session wrote to its standard error at the end; it is passed on to the server's own."""
-        try:
-            with (self._folder / LAST_WORDS).open("rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_WORDS_BYTES))
-                said = file.read().decode(errors="replace")
-        except OSError:
-            return ""
+        said = last_words(self._folder)
         sys.stderr.write(said)
-        return said
+        self._note(epitaph(code, peak, self._box.limits.memory, said))
+        remove(self._folder)
 
     def _note(self, end: str) -> None:
         log.info("session %d %s", self._sessions, end)
@@ -213,19 +209,17 @@ class DeviceServer:
             poll.unregister(connection.sock)
             poll.poll(GRACE_SECONDS * 1000)
 
-    def _child(self, connection: Connection, parent: int) -> None:
+    def _child(self, connection: Connection, parent: int, held: int) -> None:
         """The session's process: serve the client, then end without any clean-up of the parent's."""
         code = 1
         try:
             for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_DFL)
-            die_with_parent(parent)
+            os.setsid()
             self._sock.close()
             self._drop_tracker()
-            os.chdir(self._folder)
-            words = os.open(LAST_WORDS, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-            os.dup2(words, 2)
-            restrict(self._memory)
+            enter(self._box, keep=(connection.sock.fileno(), held))
+            die_with_parent(parent)
             tell_of_sessions(self._sessions, self._ends)
             from tvm.rpc import server
 
@@ -240,6 +234,13 @@ class DeviceServer:
         if self._tracker is not None:
             self._tracker.close()
             self._tracker = None
+
+
+def _kill(pid: int) -> None:
+    """End a session and what it started; before it leads a session of its own it has started nothing."""
+    for end in (os.killpg, os.kill):
+        with suppress(ProcessLookupError):
+            end(pid, signal.SIGKILL)
 
 
 class WorkFolder:
@@ -274,23 +275,40 @@ def main(argv: list[str] | None = None) -> None:
 def serve(tracker: str, key: str, host: str = "127.0.0.1", port: int = 0, address: str | None = None) -> None:
     """Offer this host's device under ``key``; never returns. ``tracker`` is ``host:port``.
 
-    A session may use the share of the host's memory that ``TUNESMITH_MEMORY_SHARE`` says.
+    A session may use the share of the host's memory that ``TUNESMITH_MEMORY_SHARE`` says. Where this process was
+    started with more of an environment than candidates may see, it starts anew without that.
+
+    Raises:
+        MissingDependency: there is nothing to box candidates in, and ``TUNESMITH_TRUST_MODELS`` is not set.
     """
+    if exposed(*KEPT):
+        given = ["--tracker", tracker, "--key", key, "--host", host, "--port", str(port)]
+        given += [] if address is None else ["--address", address]
+        command = [sys.executable, "-m", "workers.tvm_backend.rpc_server", *given]
+        os.execve(sys.executable, command, scrubbed(os.environ, *KEPT))
+    walls = probe.choose(Settings().trust_models)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     os.environ["TVM_NUM_THREADS"] = str(visible_cores())
     warm("c")
     from tvm.rpc.server import logger
 
     logger.setLevel(logging.ERROR)
-    choose_compiler()  # a library for CUDA may arrive as source
+    compiler = choose_compiler()  # a library for CUDA may arrive as source
     register()
     tracker_host, _, tracker_port = tracker.rpartition(":")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with suppress(KeyboardInterrupt), listen(host, port) as sock:
         bound = announce(sock)
-        folder = Path(tempfile.gettempdir()) / f"tunesmith-device-{os.getuid()}-{bound}"
-        memory = allowance(Settings().memory_share)
-        DeviceServer(sock, (tracker_host or "127.0.0.1", int(tracker_port)), key, address, folder, memory).serve()
+        folder = Path(tempfile.gettempdir()).resolve() / f"tunesmith-device-{os.getuid()}-{bound}"
+        box = Confinement(folder, _limits(compiler), walls, devices=gpus())
+        DeviceServer(sock, (tracker_host or "127.0.0.1", int(tracker_port)), key, address, box).serve()
+
+
+def _limits(compiler: str | None) -> Limits:
+    """What a session may use. Where it compiles with nvcc, a program, it may start some."""
+    tasks = Limits().tasks + THREADS_PER_CORE * visible_cores()
+    processes = compiler == "nvcc" and bool(gpus())
+    return Limits(memory=allowance(Settings().memory_share), tasks=tasks, processes=processes)
 
 
 if __name__ == "__main__":

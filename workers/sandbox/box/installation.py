@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -49,6 +50,8 @@ def _candidates() -> Iterator[str]:
     yield from SYSTEM
     if gpus():
         yield from GPU
+        nvcc = shutil.which("nvcc")
+        yield from () if nvcc is None else (os.path.dirname(os.path.dirname(os.path.realpath(nvcc))),)
     yield from (value for name, value in sysconfig.get_paths().items() if "lib" in name)
     for prefix in {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}:
         yield from (os.path.join(prefix, name) for name in ("bin", "lib", "lib64", "pyvenv.cfg"))
