@@ -242,6 +242,7 @@ def metrics() -> str:
 
 
 EVENTS = {
+    "clock_moved": "the database's clock was put forward by `seconds`, or back: deadlines and budgets moved along",
     "device_health": "a device began to drift, went into quarantine, or left it: `from`, `to`, `drift`",
     "device_joined": "a device registered, or came back",
     "device_left": "a device said goodbye",

@@ -9,8 +9,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from db import clock
 from db.models import Device
-from db.models.base import utcnow
 from db.repositories import events
 from db.repositories.upsert import insert_for
 from tunesmith.messages import Calibration, DeviceReport
@@ -22,7 +22,7 @@ def report(session: Session, message: DeviceReport, timeout: float, now: dt.date
 
     So is a change of its health.
     """
-    now = now or utcnow()
+    now = now or clock.now(session)
     old = session.get(Device, message.name, populate_existing=True)
     was_live = old is not None and is_live(old, timeout, now)
     before = old.health if old is not None else DeviceHealth.OK.value
@@ -69,17 +69,21 @@ def of_worker(session: Session, worker: str) -> Device | None:
     return session.scalars(query.execution_options(populate_existing=True)).first()
 
 
-def is_live(device: Device, timeout: float, now: dt.datetime | None = None) -> bool:
-    """True when the device was seen within ``timeout`` seconds and did not say goodbye."""
-    return not device.stopped and (now or utcnow()) - device.seen_at <= dt.timedelta(seconds=timeout)
+def is_live(device: Device, timeout: float, now: dt.datetime) -> bool:
+    """True when the device was seen within ``timeout`` seconds and did not say goodbye.
+
+    What was seen in the future was seen by a clock that was put back since: nobody can tell when, so not lately.
+    """
+    return not device.stopped and abs(now - device.seen_at) <= dt.timedelta(seconds=timeout)
 
 
 def live(
     session: Session, timeout: float, now: dt.datetime | None = None, device_class: str | None = None
 ) -> Sequence[Device]:
     """Live devices by name, of one class or of all."""
-    oldest = (now or utcnow()) - dt.timedelta(seconds=timeout)
-    query = sa.select(Device).where(Device.seen_at >= oldest, ~Device.stopped).order_by(Device.name)
+    now, lately = now or clock.now(session), dt.timedelta(seconds=timeout)
+    seen = Device.seen_at.between(now - lately, now + lately)
+    query = sa.select(Device).where(seen, ~Device.stopped).order_by(Device.name)
     rows = session.scalars(query.execution_options(populate_existing=True)).all()
     return [row for row in rows if device_class is None or device_class in row.device_classes]
 

@@ -70,3 +70,8 @@ def last_id(session: Session, job_id: str | None = None) -> int:
     """Id of the newest event, of a job or of all; 0 without any."""
     query = sa.select(sa.func.max(Event.id))
     return session.scalar(query if job_id is None else query.where(Event.job_id == job_id)) or 0
+
+
+def any_of(session: Session, kind: str, *, after: int) -> bool:
+    """True when an event of that kind has an id greater than ``after``."""
+    return bool(session.scalar(sa.select(sa.exists().where(Event.id > after, Event.kind == kind))))

@@ -9,8 +9,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from db import clock
 from db.models import Batch, Family, Job, JobTask, Round, TargetRow
-from db.models.base import utcnow
 from db.repositories import inheritance, sketches
 from db.repositories.transitions import transition
 from db.repositories.upsert import insert_missing
@@ -36,7 +36,7 @@ class PlannedTask:
 
 def store_target(session: Session, target_hash: str, json: dict[str, Any], device_class: str) -> None:
     """Remember a canonical target."""
-    row = {"hash": target_hash, "json": json, "device_class": device_class, "created_at": utcnow()}
+    row = {"hash": target_hash, "json": json, "device_class": device_class, "created_at": clock.now(session)}
     insert_missing(session, TargetRow, [row])
 
 
@@ -59,7 +59,7 @@ def store_plan(session: Session, job: Job, target_hash: str, planned: Sequence[P
     job.target_hash = target_hash
     known = inheritance.inherit(session, job) if job.warm_start else 0
     transition(
-        session, job, JobState.RUNNING, started_at=utcnow(),
+        session, job, JobState.RUNNING, started_at=clock.now(session),
         data={"tasks": len(planned), "tunable": sum(task.tunable for task in planned), "known": known},
     )
 

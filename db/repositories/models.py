@@ -9,8 +9,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from db import clock
 from db.models import Job, Model, ModelTask, TargetRow, WorkloadRow
-from db.models.base import utcnow
 from db.repositories.transitions import transition
 from db.repositories.upsert import insert_missing
 from tunesmith.messages import ModelWeights
@@ -48,7 +48,7 @@ class Imported:
 
 def store_import(session: Session, model: Model, imported: Imported) -> None:
     """Everything that an import found, and the model's state ``ready``, in the session's one transaction."""
-    now = utcnow()
+    now = clock.now(session)
     workloads = sorted(imported.tasks, key=lambda task: task.workload.hash)
     insert_missing(session, WorkloadRow, [_workload_row(task) | {"created_at": now} for task in workloads])
     session.execute(sa.delete(ModelTask).where(ModelTask.model_id == model.id))

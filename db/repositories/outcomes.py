@@ -7,8 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from db import clock
 from db.models import Batch, Evaluation, Job, JobTask, Model, Round
-from db.models.base import utcnow
 from db.repositories import events, results
 from db.repositories.transitions import Work, transition
 from tunesmith.states import JobState, ModelState, RoundState, WorkState, can_move, is_final
@@ -41,20 +41,22 @@ def fail_job(session: Session, job: Job, problem: dict[str, Any]) -> None:
     """End a job with ``problem``, unless it has ended or is being cancelled."""
     if can_move(job.state, JobState.FAILED):
         transition(
-            session, job, JobState.FAILED, error=problem, finished_at=utcnow(), data={"problem": problem}
+            session, job, JobState.FAILED, error=problem, finished_at=clock.now(session), data={"problem": problem}
         )
 
 
 def fail_evaluation(session: Session, evaluation: Evaluation, problem: dict[str, Any]) -> None:
     """End an evaluation with ``problem``, and its job with it."""
-    transition(session, evaluation, WorkState.FAILED, error=problem, finished_at=utcnow(), data={"problem": problem})
+    now = clock.now(session)
+    transition(session, evaluation, WorkState.FAILED, error=problem, finished_at=now, data={"problem": problem})
     job = session.get_one(Job, evaluation.job_id)
     if job.state is JobState.FINISHING:
         fail_job(session, job, problem)
 
 
 def _fail_round(session: Session, round_: Round, problem: dict[str, Any]) -> None:
-    transition(session, round_, RoundState.FAILED, error=problem, finished_at=utcnow(), data={"problem": problem})
+    now = clock.now(session)
+    transition(session, round_, RoundState.FAILED, error=problem, finished_at=now, data={"problem": problem})
     task = session.get_one(JobTask, round_.job_task_id)
     task.exhausted = True
     events.append(session, "task_exhausted", round_.job_id, task=task.id, name=task.name, problem=problem)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +11,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from db import clock
 from db.models import Batch, Job, JobTask, Round
-from db.models.base import utcnow
 from db.repositories import crowns, events, records
 from db.repositories.transitions import transition
 from tunesmith.messages import WireResult
@@ -41,7 +42,8 @@ def apply(
     candidates = [Candidate.from_json(value) for value in batch.candidates]
     known = [result for result in results if 0 <= result.index < len(candidates)]
     job = session.get_one(Job, batch.job_id)
-    rows = [_row(result, candidates[result.index], batch, task, job, environment) for result in known]
+    now = clock.now(session)
+    rows = [_row(result, candidates[result.index], batch, task, job, environment, now) for result in known]
     inserted = {row.index: row.id for row in records.insert(session, _first_of_each(rows))}
     simulated, cache = bool(environment.get("simulated")), cache_state(environment)
     if simulated and inserted:
@@ -69,7 +71,8 @@ def abandon(session: Session, batch: Batch, problem: dict[str, Any]) -> None:
     missing = sorted(set(range(len(batch.candidates))) - records.indices(session, batch.id))
     detail = str(problem.get("detail", ""))[:MESSAGE_LIMIT]
     given_up = [WireResult(index=index, failure=FailureKind.ABANDONED, message=detail) for index in missing]
-    transition(session, batch, WorkState.FAILED, error=problem, finished_at=utcnow(), data={"problem": problem})
+    now = clock.now(session)
+    transition(session, batch, WorkState.FAILED, error=problem, finished_at=now, data={"problem": problem})
     apply(session, batch, given_up, {})
     _finish(session, batch, _locked_task(session, batch), None, problem)
 
@@ -95,7 +98,8 @@ def _first_of_each(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _row(
-    result: WireResult, candidate: Candidate, batch: Batch, task: JobTask, job: Job, environment: Mapping[str, Any]
+    result: WireResult, candidate: Candidate, batch: Batch, task: JobTask, job: Job, environment: Mapping[str, Any],
+    now: dt.datetime,
 ) -> dict[str, Any]:
     failure = result.failure
     if failure is None and not result.samples:
@@ -120,7 +124,7 @@ def _row(
         "duplicate": result.duplicate,
         "confirmation": result.confirmation.model_dump(mode="json") if result.confirmation else None,
         "environment": dict(environment),
-        "created_at": utcnow(),
+        "created_at": now,
     }
 
 
@@ -136,7 +140,7 @@ def _count(task: JobTask, result: WireResult, candidate: Candidate) -> None:
 def _finish(
     session: Session, batch: Batch, task: JobTask, state: WorkState | None, problem: dict[str, Any] | None
 ) -> None:
-    now = utcnow()
+    now = clock.now(session)
     if state is not None:
         transition(session, batch, state, finished_at=now)
     round_ = session.get_one(Round, batch.round_id, populate_existing=True)

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from db import clock
 from db.models import Schedule
-from db.models.base import utcnow
 from db.repositories.upsert import insert_for
 from tunesmith.types import CacheState
 
@@ -29,7 +29,7 @@ def crown(
     Returns:
         True when the champion changed.
     """
-    values = {"record_id": record_id, "latency": latency, "trace": json.loads(trace), "updated_at": utcnow()}
+    values = {"record_id": record_id, "latency": latency, "trace": json.loads(trace), "updated_at": clock.now(session)}
     key = {"workload_hash": workload, "target_hash": target, "simulated": simulated, "cache": cache.value}
     statement = insert_for(session, Schedule).values(**key, **values)
     statement = statement.on_conflict_do_update(
@@ -42,7 +42,7 @@ def measured_again(
     session: Session, workload: str, target: str, record_id: int, latency: float, *, simulated: bool, cache: CacheState
 ) -> None:
     """Lower the champion's latency in seconds, if the record is still the champion."""
-    session.execute(sa.update(Schedule).values(latency=latency, updated_at=utcnow()).where(
+    session.execute(sa.update(Schedule).values(latency=latency, updated_at=clock.now(session)).where(
         Schedule.workload_hash == workload, Schedule.target_hash == target, Schedule.simulated.is_(simulated),
         Schedule.cache == cache.value, Schedule.record_id == record_id, Schedule.latency > latency,
     ))  # fmt: skip

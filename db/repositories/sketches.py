@@ -8,14 +8,14 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from db import clock
 from db.models import SketchRow
-from db.models.base import utcnow
 from db.repositories.upsert import insert_missing
 
 
 def ensure(session: Session, workload: str, bodies: Mapping[str, dict[str, Any]]) -> None:
     """Store the sketches of a workload, by hash, that are not there yet."""
-    now = utcnow()
+    now = clock.now(session)
     rows = [{"hash": key, "workload_hash": workload, "body": bodies[key], "created_at": now} for key in sorted(bodies)]
     insert_missing(session, SketchRow, rows)
 

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session, defer
 from db.models import (
     Batch,
     CostModelRow,
+    Device,
     Evaluation,
     Family,
     IdempotencyKey,
@@ -26,7 +27,7 @@ from db.models import (
 )
 from db.repositories import imports
 from db.repositories.transitions import Work, changed_rows
-from db.repositories.work import ACTIVE
+from db.repositories.work import ACTIVE, passed
 from tunesmith.states import JobState, RoundState, WorkState, is_final
 
 _LOCK = 0x7363_6865
@@ -211,9 +212,39 @@ def any_due(session: Session) -> bool:
     return _any(session, lambda kind: kind.dispatched < kind.attempt, without=imports.KINDS)
 
 
-def any_overdue(session: Session, now: dt.datetime) -> bool:
-    """True when the deadline of some published row has passed."""
-    return _any(session, lambda kind: sa.and_(kind.dispatched >= kind.attempt, kind.deadline < now))
+def any_overdue(session: Session, longest: float, now: dt.datetime) -> bool:
+    """True when the deadline of some published row has passed; ``longest``: see ``work.overdue``."""
+    return _any(session, lambda kind: sa.and_(kind.dispatched >= kind.attempt, passed(kind.deadline, longest, now)))
+
+
+def move_clock(session: Session, seconds: float, since: float, now: dt.datetime) -> None:
+    """The database's clock was put forward by ``seconds``, or back: move what is held against it along.
+
+    Those are deadlines, signs of life of devices, and the clocks of budgets.
+
+    Args:
+        since: seconds for which that may have gone unnoticed; what was written by the new clock stays.
+        now: by the new clock.
+    """
+    by, fresh = dt.timedelta(seconds=seconds), now - dt.timedelta(seconds=since)
+    for kind, states in ACTIVE.items():
+        query: sa.Select[Any] = sa.select(kind).where(kind.state.in_(states), kind.deadline.is_not(None))  # type: ignore[attr-defined]
+        for row in session.scalars(query.with_for_update()):
+            if passed_by(row.deadline, abs(seconds), now):
+                row.deadline += by
+    for device in session.scalars(sa.select(Device).with_for_update()):
+        if not fresh <= device.seen_at <= now:
+            device.seen_at += by
+    for job in session.scalars(sa.select(Job).where(Job.state.in_(OPEN_JOBS)).with_for_update()):
+        if not fresh <= job.created_at <= now:
+            job.paused_seconds += seconds
+            job.paused_at = job.paused_at + by if job.paused_at is not None else None
+    session.flush()
+
+
+def passed_by(deadline: dt.datetime, seconds: float, now: dt.datetime) -> bool:
+    """True for a deadline that has passed, or is further ahead than ``seconds``: another clock set it."""
+    return not now <= deadline <= now + dt.timedelta(seconds=seconds)
 
 
 def _any(

@@ -16,14 +16,14 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from db import clock
 from db.models import Batch, CostModelRow, Evaluation, Job, Model, Round
-from db.models.base import utcnow
 from db.repositories import events, outcomes
 from db.repositories.transitions import NOUNS, Work, changed_rows, identity, job_of, transition
 from tunesmith.states import JobState, ModelState, RoundState, WorkState
 
 __all__ = [
-    "ACTIVE", "claim", "due", "extend", "mark_dispatched", "overdue", "retry", "retry_or_fail", "transition", "utcnow",
+    "ACTIVE", "claim", "due", "extend", "mark_dispatched", "overdue", "retry", "retry_or_fail", "transition",
 ]
 
 Row = TypeVar("Row", Model, Job, Round, Batch, Evaluation, CostModelRow)
@@ -50,7 +50,7 @@ def due(session: Session, kind: type[Row], limit: int = 100) -> Sequence[Row]:
 
 def mark_dispatched(session: Session, row: Work, timeout: float, now: dt.datetime | None = None) -> bool:
     """Set the deadline ``timeout`` seconds from now; False when the row changed meanwhile and must not be sent."""
-    kind, deadline = type(row), (now or utcnow()) + dt.timedelta(seconds=timeout)
+    kind, deadline = type(row), (now or clock.now(session)) + dt.timedelta(seconds=timeout)
     marked = changed_rows(
         session,
         sa.update(kind)
@@ -70,7 +70,7 @@ def claim(
     Queued work becomes running. Rows whose state says what is to be done (a model that is importing, a job that is
     preparing, a round that is proposing) keep it until the work is done.
     """
-    deadline = (now or utcnow()) + dt.timedelta(seconds=timeout)
+    deadline = (now or clock.now(session)) + dt.timedelta(seconds=timeout)
     claimed = changed_rows(
         session,
         sa.update(kind)
@@ -91,7 +91,7 @@ def extend(
     now: dt.datetime | None = None,
 ) -> bool:
     """Move the deadline; False when the work was cancelled, finished or given to another attempt."""
-    deadline = (now or utcnow()) + dt.timedelta(seconds=timeout)
+    deadline = (now or clock.now(session)) + dt.timedelta(seconds=timeout)
     return bool(
         changed_rows(
             session,
@@ -102,12 +102,24 @@ def extend(
     )
 
 
-def overdue(session: Session, kind: type[Row], now: dt.datetime | None = None, limit: int = 100) -> Sequence[Row]:
-    """Published rows whose deadline has passed, locked like those of :func:`due`."""
+def overdue(
+    session: Session, kind: type[Row], longest: float, now: dt.datetime | None = None, limit: int = 100
+) -> Sequence[Row]:
+    """Published rows whose deadline has passed, locked like those of :func:`due`.
+
+    Args:
+        longest: seconds; a deadline further ahead was set by a clock that was put back since, and has passed, too.
+    """
+    now = now or clock.now(session)
     query = sa.select(kind).where(
-        kind.state.in_(ACTIVE[kind]), kind.dispatched >= kind.attempt, kind.deadline < (now or utcnow())
+        kind.state.in_(ACTIVE[kind]), kind.dispatched >= kind.attempt, passed(kind.deadline, longest, now)
     )
     return session.scalars(query.order_by(kind.deadline).limit(limit).with_for_update(skip_locked=True)).all()
+
+
+def passed(deadline: Any, longest: float, now: dt.datetime) -> sa.ColumnElement[bool]:
+    """The condition that a deadline counts as passed, see :func:`overdue`."""
+    return sa.or_(deadline < now, deadline > now + dt.timedelta(seconds=longest))
 
 
 def retry(session: Session, row: Work, max_attempts: int, reason: str) -> bool:

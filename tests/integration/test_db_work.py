@@ -99,10 +99,10 @@ def test_due_dispatch_claim_and_extend(sessions: Sessions, batch_id: int) -> Non
         assert batch is not None
         assert (batch.state, batch.worker) == (WorkState.RUNNING, "w")
         assert work.claim(session, Batch, batch_id, attempt=1, worker="v", timeout=10) is None
-        assert work.overdue(session, Batch, now + dt.timedelta(seconds=9)) == []
+        assert work.overdue(session, Batch, 60, now + dt.timedelta(seconds=9)) == []
         assert work.extend(session, Batch, batch_id, 1, 30, now)
-        assert work.overdue(session, Batch, now + dt.timedelta(seconds=29)) == []
-        assert len(work.overdue(session, Batch, now + dt.timedelta(seconds=31))) == 1
+        assert work.overdue(session, Batch, 60, now + dt.timedelta(seconds=29)) == []
+        assert len(work.overdue(session, Batch, 60, now + dt.timedelta(seconds=31))) == 1
 
 
 def test_a_doubled_message_is_claimed_once(sessions: Sessions) -> None:

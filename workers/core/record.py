@@ -10,9 +10,10 @@ import structlog
 from sqlalchemy.orm import Session
 
 from costmodels.metrics import evaluate
+from db import clock
 from db.models import Batch, Evaluation, Job, Round
 from db.repositories import devices, outcomes, records, results, work
-from db.repositories.work import transition, utcnow
+from db.repositories.work import transition
 from tunesmith.errors import MeasurementFailed
 from tunesmith.measuring.agreement import TOLERANCE
 from tunesmith.messages import BatchReport, DeviceReport, EvaluationReport
@@ -120,12 +121,12 @@ def _finish(session: Session, row: Evaluation, report: EvaluationReport) -> None
         outcomes.fail_evaluation(session, row, MeasurementFailed(detail, failure=failure.value).problem())
         return
     transition(
-        session, row, WorkState.DONE, finished_at=utcnow(),
+        session, row, WorkState.DONE, finished_at=clock.now(session),
         data={"untuned": float(np.median(report.untuned_samples)), "tuned": float(np.median(report.tuned_samples))},
     )
     job = session.get_one(Job, row.job_id, with_for_update=True, populate_existing=True)
     if job.state is JobState.FINISHING:
-        transition(session, job, JobState.SUCCEEDED, finished_at=utcnow())
+        transition(session, job, JobState.SUCCEEDED, finished_at=clock.now(session))
 
 
 def _failed(context: Context, session: Session, row: Evaluation, report: EvaluationReport) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from sqlalchemy.orm import Session
 
+from db import clock
 from db.models import Batch, CostModelRow, Job, JobTask, Round, TargetRow, WorkloadRow
 from db.repositories import cost_models, devices, events, job_tasks, models, records, sketches
-from db.repositories.work import transition, utcnow
+from db.repositories.work import transition
 from tunesmith.analysis.prior import StaticPrior
 from tunesmith.messages import Calibration, ProposeRound
 from tunesmith.names import FEATURES
@@ -243,7 +244,7 @@ def _store(session: Session, lease: Lease, subject: Subject, proposal: Proposal)
     if not proposal.candidates:
         transition(
             session, round_, RoundState.DONE, event="round_finished", best_after=task.best_seconds,
-            finished_at=utcnow(), data={**about, "measured": 0, "failed": 0}, **values,
+            finished_at=clock.now(session), data={**about, "measured": 0, "failed": 0}, **values,
         )
         return
     session.add(

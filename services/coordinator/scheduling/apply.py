@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from db import clock
 from db.models import Batch, Evaluation, Job, JobTask, Round
-from db.models.base import utcnow
 from db.repositories import cost_models, events
 from db.repositories import views_scheduling as rows
 from db.repositories.transitions import transition
@@ -54,7 +54,7 @@ def _apply(session: Session, action: act.Action, features: str) -> list[str]:
     elif isinstance(action, act.StartTraining):
         cost_models.enqueue(session, job, features)
     else:
-        rows.set_clock(session, job, action.stopped, utcnow())
+        rows.set_clock(session, job, action.stopped, clock.now(session))
         events.append(session, "job_clock_stopped" if action.stopped else "job_clock_started", job.id, id=job.id)
     session.flush()
     return []
@@ -72,9 +72,9 @@ def _move(session: Session, job: Job, action: act.MoveJob) -> None:
     if action.problem is not None:
         values["error"] = data["problem"] = dict(action.problem)
     if is_final(action.new):
-        values["finished_at"] = utcnow()
+        values["finished_at"] = clock.now(session)
     if action.new is JobState.FINISHING:
-        rows.set_clock(session, job, False, utcnow())
+        rows.set_clock(session, job, False, clock.now(session))
         session.flush()
     transition(session, job, action.new, data=data, **values)
 
@@ -106,7 +106,7 @@ def _cancel_rounds(session: Session, job: Job, measuring: bool) -> list[str]:
     states = (RoundState.PROPOSING, RoundState.MEASURING) if measuring else (RoundState.PROPOSING,)
     revoked: list[str] = []
     for round_ in rows.open_rounds_of(session, job.id, states):
-        now = utcnow()
+        now = clock.now(session)
         batch = rows.batch_of(session, round_.id)  # before its round: the order in which results lock them
         if batch is not None and not is_final(batch.state):
             transition(session, batch, WorkState.CANCELLED, finished_at=now)
@@ -119,7 +119,7 @@ def _cancel_evaluation(session: Session, job: Job) -> list[str]:
     evaluation = rows.evaluation_of(session, job.id)
     if evaluation is None or is_final(evaluation.state):
         return []
-    transition(session, evaluation, WorkState.CANCELLED, finished_at=utcnow())
+    transition(session, evaluation, WorkState.CANCELLED, finished_at=clock.now(session))
     return [task_id(EvaluateModel.task, evaluation)]
 
 

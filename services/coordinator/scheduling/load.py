@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from db import clock
 from db.models import Evaluation, Job, Model
-from db.models.base import utcnow
 from db.repositories import devices, views_tasks
 from db.repositories import views_scheduling as rows
 from services.coordinator.scheduling.history import Histories, History
@@ -19,7 +19,7 @@ from tunesmith.states import JobState, WorkState
 
 def load(session: Session, histories: Histories, device_timeout: float, now: dt.datetime | None = None) -> Snapshot:
     """The snapshot as of ``now``."""
-    now = now or utcnow()
+    now = now or clock.now(session)
     slots: dict[str, int] = {}
     for device in devices.measurable(session, device_timeout, now):
         for device_class in device.device_classes:

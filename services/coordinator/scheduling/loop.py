@@ -10,17 +10,18 @@ import time
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from db import clock
 from db.engine import transact
-from db.models.base import utcnow
 from db.outages import is_away
 from db.repositories import events, inheritance
 from db.repositories import views_scheduling as rows
 from services.coordinator.context import Context
 from services.coordinator.dispatch import Composer
 from services.coordinator.scheduling.apply import apply
+from services.coordinator.scheduling.clock_watch import ClockWatch
 from services.coordinator.scheduling.load import load
 from services.coordinator.scheduling.plan import plan
-from services.coordinator.scheduling.reconcile import Dispatcher, Reconciler
+from services.coordinator.scheduling.reconcile import Dispatcher, Reconciler, longest_timeout
 from services.coordinator.scheduling.share import Limits
 from tunesmith.names import FEATURES
 
@@ -46,6 +47,7 @@ class SchedulingLoop:
         composer = Composer(context.blobs, context.urls)
         self._dispatcher = Dispatcher(context.settings, composer, context.publisher, context.metrics)
         self._reconciler = Reconciler(context.settings, self._dispatcher, context.metrics)
+        self._clock = ClockWatch(context)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scheduling-loop", daemon=True)
         self._shared = 0
@@ -93,12 +95,13 @@ class SchedulingLoop:
 
     def step(self) -> None:
         """One look at everything: bring back what is overdue, act on the plan, send what is due."""
+        self._clock.check()
         self._share()
         self._act()
         self._send()
         if time.monotonic() - self._cleaned > HOUSEKEEPING_SECONDS:
             self._cleaned = time.monotonic()
-            self._context.write(lambda session: rows.forget_idempotency(session, utcnow() - IDEMPOTENCY_LIFE))
+            self._context.write(lambda session: rows.forget_idempotency(session, clock.now(session) - IDEMPOTENCY_LIFE))
             self._context.blobs.sweep()
 
     def _share(self) -> None:
@@ -116,7 +119,7 @@ class SchedulingLoop:
         context, settings = self._context, self._context.settings
         with context.reading() as session:
             idle = not plan(load(session, context.histories, settings.device_timeout), self._limits)
-            idle = idle and not rows.any_overdue(session, utcnow())
+            idle = idle and not rows.any_overdue(session, longest_timeout(settings), clock.now(session))
         if idle:
             return
 

@@ -11,8 +11,8 @@ from typing import Any, cast
 from sqlalchemy.exc import NoResultFound
 from sqlalchemy.orm import Session
 
+from db import clock
 from db.models import Batch, CostModelRow, Device, Evaluation, Job, Model, Round
-from db.models.base import utcnow
 from db.repositories import devices, imports, outcomes, work
 from db.repositories import views_scheduling as rows
 from db.repositories.transitions import NOUNS, Work
@@ -29,6 +29,11 @@ KINDS: tuple[Any, ...] = (Model, Job, Round, Batch, Evaluation, CostModelRow)
 MAX_CLAIM_WAIT = 300.0
 BURST = 50
 """Messages sent in one look at most, so that a look stays short."""
+
+
+def longest_timeout(settings: Settings) -> float:
+    """Seconds that a deadline is ahead at most when it is set."""
+    return max(settings.work_timeout, settings.ingest_timeout, settings.claim_timeout, MAX_CLAIM_WAIT)
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ class Dispatcher:
     def mark(self, session: Session) -> list[Work]:
         """Mark everything that is due as sent."""
         rows.lock(session)  # two loops at once would each give a user his share of the importers
-        now = utcnow()
+        now = clock.now(session)
         waiting: list[Work] = [*imports.due(session, self._settings.imports_per_user, limit=BURST)]
         for kind in (kind for kind in KINDS if kind not in imports.KINDS):
             waiting += work.due(session, kind, limit=BURST)
@@ -101,7 +106,7 @@ class Dispatcher:
 
     def put_back(self, session: Session, unsent: Sequence[Work]) -> None:
         """Make rows due again."""
-        now = utcnow()
+        now = clock.now(session)
         for row in unsent:
             rows.postpone(session, row, 0.0, now, resend=True)
 
@@ -125,10 +130,10 @@ class Reconciler:
 
     def run(self, session: Session) -> None:
         """Go through everything that is overdue."""
-        now = utcnow()
+        now = clock.now(session)
         live = devices.measurable(session, self._settings.device_timeout, now)
         for kind in KINDS:
-            for row in work.overdue(session, kind, now):
+            for row in work.overdue(session, kind, longest_timeout(self._settings), now):
                 if row.worker is None and row.state is not WorkState.RUNNING:
                     self._nobody_took(session, row, live, now)
                 else:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from db import clock
 from db.models import Device, Evaluation, Job
-from db.models.base import utcnow
 from db.repositories import devices
 from db.repositories import views_jobs as views
 from db.repositories.views_tasks import TaskSums, sums
@@ -26,7 +26,7 @@ def elapsed(job: Job, now: dt.datetime) -> float:
 
 def describe(session: Session, job_ids: Sequence[str], device_timeout: float) -> list[JobBody]:
     """Jobs in the order of ``job_ids``."""
-    now = utcnow()
+    now = clock.now(session)
     parts, totals = views.parts(session, job_ids), sums(session, job_ids)
     counts = views.round_counts(session, job_ids)
     fleet = _Fleet.of(devices.live(session, device_timeout, now))

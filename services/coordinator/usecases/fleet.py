@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
+from db import clock
 from db.models import ApiKey, CostModelRow
-from db.models.base import utcnow
 from db.repositories import api_keys
 from db.repositories import devices as device_rows
 from db.repositories import views_fleet as views
@@ -58,9 +58,9 @@ def targets(context: Context, caller: Caller) -> Page[TargetBody]:
 
 def devices(context: Context) -> Page[DeviceBody]:
     """Every device that ever reported."""
-    now, timeout = utcnow(), context.settings.device_timeout
+    timeout = context.settings.device_timeout
     with context.reading() as session:
-        rows = views.devices(session)
+        now, rows = clock.now(session), views.devices(session)
     return Page(
         items=[
             DeviceBody(
@@ -76,9 +76,9 @@ def devices(context: Context) -> Page[DeviceBody]:
 
 def workers(context: Context) -> Page[WorkerBody]:
     """Processes that serve a device or hold work."""
-    now, timeout = utcnow(), context.settings.device_timeout
+    timeout = context.settings.device_timeout
     with context.reading() as session:
-        rows, held = views.devices(session), views.holders(session)
+        now, rows, held = clock.now(session), views.devices(session), views.holders(session)
     found = {
         row.worker: WorkerBody(
             name=row.worker, roles=["measure"], alive=device_rows.is_live(row, timeout, now),

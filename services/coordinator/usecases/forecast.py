@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from db import clock
 from db.models import Job
-from db.models.base import utcnow
 from db.repositories import views_tasks as task_rows
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
@@ -23,8 +23,8 @@ from tunesmith.states import is_final
 
 def forecast(context: Context, caller: Caller, job_id: str) -> ForecastBody:
     """Of a job as it stands; of one that is over, what it came to."""
-    now = utcnow()
     with context.reading() as session:
+        now = clock.now(session)
         job = visible(session, caller, job_id)
         rows = task_rows.learners(session, job_id)
         history = context.histories.of(session, job_id)

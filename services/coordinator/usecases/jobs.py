@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from db import clock
 from db.models import Job
-from db.models.base import utcnow
 from db.repositories import events
 from db.repositories import views_jobs as views
 from db.repositories import views_scheduling as rows
@@ -71,7 +71,7 @@ def cancel(context: Context, caller: Caller, job_id: str) -> JobBody:
             if can_move(job.state, JobState.CANCELLING):
                 transition(session, job, JobState.CANCELLING, stop_reason="cancelled")
             else:
-                transition(session, job, JobState.CANCELLED, stop_reason="cancelled", finished_at=utcnow())
+                transition(session, job, JobState.CANCELLED, stop_reason="cancelled", finished_at=clock.now(session))
         elif job.state in (JobState.SUCCEEDED, JobState.FAILED):
             raise Conflict(f"the job has {job.state.value} already", state=job.state.value)
         return _one(context, session, job)
@@ -86,7 +86,7 @@ def pause(context: Context, caller: Caller, job_id: str) -> JobBody:
         job = visible(session, caller, job_id, lock=True)
         if job.state is not JobState.PAUSED:
             transition(session, job, JobState.PAUSED)
-            rows.set_clock(session, job, True, utcnow())
+            rows.set_clock(session, job, True, clock.now(session))
             session.flush()
         return _one(context, session, job)
 
@@ -103,7 +103,7 @@ def resume(context: Context, caller: Caller, job_id: str) -> JobBody:
                 raise Conflict(f"the job is {job.state.value} and cannot go on", state=job.state.value)
             return _one(context, session, job)
         transition(session, job, JobState.QUEUED if job.started_at is None else JobState.RUNNING)
-        rows.set_clock(session, job, False, utcnow())
+        rows.set_clock(session, job, False, clock.now(session))
         session.flush()
         return _one(context, session, job)
 

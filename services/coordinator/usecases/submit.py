@@ -9,8 +9,8 @@ import uuid
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from db import clock
 from db.models import IdempotencyKey, Job, Model
-from db.models.base import utcnow
 from db.repositories import devices, events
 from db.repositories import views_scheduling as rows
 from services.coordinator.auth import Caller
@@ -153,7 +153,7 @@ def _create(session: Session, caller: Caller, request: JobRequest) -> Job:
         stop_when_converged=request.budget.stop_when_converged, search=request.search, cost_model=request.cost_model,
         allocator=request.allocator, priority=request.priority, seed=request.seed, warm_start=request.warm_start,
         verify=request.verify, fast_math=request.fast_math, winograd=request.winograd, space=request.space,
-        created_at=utcnow(), paused_seconds=0.0,
+        created_at=clock.now(session), paused_seconds=0.0,
     )  # fmt: skip
     session.add(job)
     session.flush()

@@ -1,0 +1,76 @@
+"""Notices that the database's clock was put forward or back, and moves along what is held against it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from db import clock
+from db.repositories import events
+from db.repositories import views_scheduling as rows
+from services.coordinator.context import Context
+
+log = logging.getLogger(__name__)
+TOLERANCE_SECONDS = 10.0
+"""A clock that is off by less is left alone: no timeout is shorter than that by much."""
+EVENT = "clock_moved"
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look at the database's clock: the time there, and this process's own before and after the question."""
+
+    there: float
+    before: float
+    after: float
+    last_event: int
+
+
+class ClockWatch:
+    """Compares the database's clock with this process's, which is never set.
+
+    A budget of seconds and a worker's deadline are held against the database's clock. Where somebody sets that by an
+    hour, a job would end at once, or wait for an hour for a worker that is gone.
+
+    Args:
+        monotonic: seconds of this process's clock.
+    """
+
+    def __init__(self, context: Context, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._context, self._monotonic = context, monotonic
+        self._last: Look | None = None
+
+    def check(self) -> None:
+        """Look; where the clock jumped since the last look, move deadlines, signs of life and budgets along."""
+        last, self._last = self._last, self._look()
+        if last is None:
+            return
+        seconds = jump(last, self._last)
+        if abs(seconds) > TOLERANCE_SECONDS:
+            since = self._last.after - last.before
+            self._context.write(lambda session: self._move(session, seconds, since, last.last_event))
+
+    def _look(self) -> Look:
+        with self._context.reading() as session:
+            before = self._monotonic()
+            there = clock.now(session).timestamp()
+            return Look(there, before, self._monotonic(), events.last_id(session))
+
+    def _move(self, session: Session, seconds: float, since: float, last_event: int) -> None:
+        rows.lock(session)
+        if events.any_of(session, EVENT, after=last_event):
+            return  # another coordinator did
+        log.warning("the database's clock moved by %.0f s: deadlines and budgets move along", seconds)
+        rows.move_clock(session, seconds, since, clock.now(session))
+        events.append(session, EVENT, None, seconds=round(seconds, 3))
+
+
+def jump(last: Look, now: Look) -> float:
+    """Seconds by which the clock there went further than any time that passed between two looks; negative: less far."""
+    went = now.there - last.there
+    least, most = now.before - last.after, now.after - last.before
+    return max(0.0, went - most) + min(0.0, went - least)
