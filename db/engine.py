@@ -23,6 +23,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
 
 from db.outages import is_away
+from db.revision import check_not_later
 
 BUSY_TIMEOUT = 30.0
 """Seconds that a SQLite writer waits for another."""
@@ -207,12 +208,17 @@ def probe(engine: Engine) -> None:
 
 
 def migrate(url: str, revision: str = "head") -> None:
-    """Bring the database to ``revision``, in one transaction; safe when several processes do it at once."""
+    """Bring the database to ``revision``, in one transaction; safe when several processes do it at once.
+
+    Raises:
+        SchemaMismatch: the database's is later than any that this code knows.
+    """
     engine = create_engine(url, foreign_keys=False)
     try:
         with engine.begin() as connection:
             if engine.dialect.name == "postgresql":
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
+            check_not_later(MigrationContext.configure(connection).get_current_revision())
             command.upgrade(_alembic_config(connection), revision)
             if engine.dialect.name == "sqlite":
                 broken = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()

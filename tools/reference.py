@@ -242,8 +242,11 @@ def metrics() -> str:
 
 
 EVENTS = {
+    "message_unreadable": "a worker of another version could not read a piece of work, and takes no more: `worker`, "
+    "`message`, `speaks`, `version`, `reason`",
     "clock_moved": "the database's clock was put forward by `seconds`, or back: deadlines and budgets moved along",
-    "device_health": "a device began to drift, went into quarantine, or left it: `from`, `to`, `drift`",
+    "device_health": "a device began to drift, went into quarantine or to rest, left it, or its worker cannot read "
+    "messages: `from`, `to`, `drift`, `reason`",
     "device_joined": "a device registered, or came back",
     "device_left": "a device said goodbye",
     "evaluation_queued": "tuning is over; the compiled model is about to be checked and timed",

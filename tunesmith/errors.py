@@ -237,6 +237,12 @@ class DeviceLost(MeasurementFailed):
     code, status, title = "device_lost", 503, "Device lost"
 
 
+class SchemaMismatch(TunesmithError):
+    """The database has the schema of another version; the process stops, and starting it again does not help."""
+
+    code, status, title, exit_code = "schema_mismatch", 503, "Schema mismatch", 78
+
+
 def catalogue() -> dict[str, type[TunesmithError]]:
     """Every error class by its code."""
     found: dict[str, type[TunesmithError]] = {}

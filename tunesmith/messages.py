@@ -15,7 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from tunesmith.types import DeviceHealth, FailureKind, StopReason
 
-VERSION: Final = 1
+VERSION: Final = 2
+"""Raise it with each change of a message; a test holds the schemas against the hash that it has for the version."""
 INLINE_LIMIT = 1_000_000
 """Bytes of encoded payload above which it travels as a blob."""
 
@@ -37,7 +38,7 @@ class Message(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     task: ClassVar[str]
-    version: Literal[1] = VERSION
+    version: Literal[2] = VERSION
 
 
 class Spec(BaseModel):
@@ -302,6 +303,20 @@ class Calibration(BaseModel):
     """Bytes of data cache that one core can use, level 1 first; empty where the system does not tell."""
 
 
+class Unreadable(BaseModel):
+    """A message that a worker took off its queue and cannot read."""
+
+    model_config = ConfigDict(frozen=True)
+    message: Name
+    """Its task's name."""
+    row: Name
+    """Id of the row that it is about."""
+    attempt: int
+    speaks: int = VERSION
+    """The version of messages that the worker reads."""
+    reason: Annotated[str, StringConstraints(max_length=500)]
+
+
 class DeviceReport(Message):
     """A measure worker's sign of life, every few seconds. Queue ``record``."""
 
@@ -319,6 +334,10 @@ class DeviceReport(Message):
     simulated: bool = False
     environment: dict[str, Any] = {}
     health: DeviceHealth = DeviceHealth.OK
+    reason: Annotated[str, StringConstraints(max_length=500)] = ""
+    """Why the device is not healthy, for people."""
+    unreadable: Unreadable | None = None
+    """Said once: the work goes to another worker, and this one takes no more."""
     calibration: Calibration | None = None
     calibrated: str = Field("", max_length=100)
     """The device class that ``calibration`` is for: a device of many cores is one for each number of them."""

@@ -62,6 +62,8 @@ class DeviceHealth(str, enum.Enum):
     OK = "ok"
     DRIFTING = "drifting"  # the calibration kernel runs slower or faster than at first, by more than its noise
     QUARANTINED = "quarantined"  # so much that nothing is measured until it recovers
+    RESTING = "resting"  # it failed again and again, and is left alone for a while
+    INCOMPATIBLE = "incompatible"  # its worker cannot read what the coordinator writes
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from typing import Any
 
 from billiard.process import current_process
 from celery import Celery, signals
 from kombu import Queue
 
+from db import revision
+from tunesmith.errors import SchemaMismatch
 from tunesmith.messages import CORE_QUEUES, INGEST, SEARCH, measure_queue
-from workers import logs
+from workers import logs, refusing
 from workers.broker import GuardedTransport, restrict_remote_control
 from workers.core import tasks
 from workers.core.ending import Ending
@@ -65,6 +68,9 @@ def create_app(settings: Settings) -> Celery:
         enable_utc=True,
     )
     logs.configure(settings.log_level)
+    refusing.watch()
+    if settings.core_queues:
+        signals.celeryd_init.connect(lambda **_: _check_schema(settings), weak=False, dispatch_uid="tunesmith.schema")
     context = _context_factory(settings, _ending())
     _follow_children(settings, context)
     tasks.register(app, settings.core_queues, context)
@@ -73,6 +79,15 @@ def create_app(settings: Settings) -> Celery:
 
         register(app, settings)
     return app
+
+
+def _check_schema(settings: Settings) -> None:
+    """End a worker that starts with a database of another version, before it fails task by task."""
+    try:
+        revision.check(settings.url())
+    except SchemaMismatch as error:
+        print(f"error: {error.detail}", file=sys.stderr, flush=True)
+        raise SystemExit(error.exit_code) from error
 
 
 def with_device_classes(settings: Settings) -> Settings:

@@ -81,6 +81,13 @@ class Settings(BaseSettings):
         60.0, gt=0, description="A device that stays that slow for so long is measured on again, and compared with "
         "its new speed.",
     )
+    device_failures: float = Field(
+        3, ge=1, description="A device that failed so many times in a row, by no fault of candidates, gets no work for "
+        "a while. `inf`: never mind.",
+    )
+    device_rest_seconds: float = Field(
+        15.0, gt=0, description="Seconds of that while at first; it doubles, up to ten minutes, until it works.",
+    )
     simulate: bool = Field(False, description="The measure worker invents latencies and needs no device.")
     log_level: str = Field("info", description="Least severe level that is logged.")
 

@@ -33,6 +33,7 @@ class Device(Base, Created):
     simulated: Mapped[bool] = mapped_column(Boolean, default=False)
     environment: Mapped[dict[str, Any]]
     health: Mapped[str] = mapped_column(String(20), default="ok")  # DeviceHealth
+    reason: Mapped[str] = mapped_column(String(500), default="")  # why it is not healthy
     calibration: Mapped[dict[str, Any] | None]  # messages.Calibration
     calibrations: Mapped[dict[str, Any]] = mapped_column(default=dict)  # by class: first [FLOP/s, bytes/s], latest
     busy: Mapped[bool] = mapped_column(Boolean, default=False)

@@ -16,6 +16,8 @@ from db.repositories.upsert import insert_for
 from tunesmith.messages import Calibration, DeviceReport
 from tunesmith.types import DeviceHealth
 
+_IDLE = {health.value for health in (DeviceHealth.QUARANTINED, DeviceHealth.RESTING, DeviceHealth.INCOMPATIBLE)}
+
 
 def report(session: Session, message: DeviceReport, timeout: float, now: dt.datetime | None = None) -> None:
     """Store a sign of life; a device that was unknown, stopped or silent for ``timeout`` seconds is an event.
@@ -37,7 +39,7 @@ def report(session: Session, message: DeviceReport, timeout: float, now: dt.date
         "worker": message.worker, "host": message.host, "device_classes": message.device_classes,
         "target": message.target, "cores": message.cores, "simulated": message.simulated,
         "environment": message.environment, "busy": message.busy, "stopped": message.stopping, "seen_at": now,
-        "health": message.health.value, "calibration": calibration,
+        "health": message.health.value, "reason": message.reason, "calibration": calibration,
         "calibrations": known,
     }
     statement = insert_for(session, Device).values(name=message.name, created_at=now, **values)
@@ -48,6 +50,8 @@ def report(session: Session, message: DeviceReport, timeout: float, now: dt.date
     if before != message.health.value:
         drift = found.drift if found is not None else None
         change: dict[str, Any] = {"from": before, "to": message.health.value, "drift": drift}
+        if message.reason:
+            change["reason"] = message.reason
         events.append(session, "device_health", name=message.name, **change)
 
 
@@ -89,8 +93,8 @@ def live(
 
 
 def is_measurable(device: Device) -> bool:
-    """False for a device in quarantine: it measures nothing until it recovers."""
-    return device.health != DeviceHealth.QUARANTINED.value
+    """False for a device that measures nothing for now: it is in quarantine, it rests, or its worker cannot read."""
+    return device.health not in _IDLE
 
 
 def measurable(session: Session, timeout: float, now: dt.datetime | None = None) -> Sequence[Device]:

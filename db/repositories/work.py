@@ -20,6 +20,7 @@ from db import clock
 from db.models import Batch, CostModelRow, Evaluation, Job, Model, Round
 from db.repositories import events, outcomes
 from db.repositories.transitions import NOUNS, Work, changed_rows, identity, job_of, transition
+from tunesmith.messages import INGEST, SEARCH, TRAIN, measure_queue
 from tunesmith.states import JobState, ModelState, RoundState, WorkState
 
 __all__ = [
@@ -120,6 +121,24 @@ def overdue(
 def passed(deadline: Any, longest: float, now: dt.datetime) -> sa.ColumnElement[bool]:
     """The condition that a deadline counts as passed, see :func:`overdue`."""
     return sa.or_(deadline < now, deadline > now + dt.timedelta(seconds=longest))
+
+
+def unclaimed(session: Session) -> dict[str, int]:
+    """Pieces of work that were sent and that nobody took yet, by queue."""
+    found: dict[str, int] = {}
+    queues: dict[Any, Any] = {
+        Model: INGEST, Job: INGEST, Round: SEARCH, CostModelRow: TRAIN, Batch: Batch.device_class,
+        Evaluation: Evaluation.device_class,
+    }  # fmt: skip
+    for kind, queue in queues.items():
+        where = sa.literal(queue) if isinstance(queue, str) else queue
+        query = sa.select(where, sa.func.count()).where(
+            kind.state.in_(ACTIVE[kind]), kind.dispatched >= kind.attempt, kind.worker.is_(None)
+        )
+        for name, number in session.execute(query.group_by(where) if where is queue else query):
+            key = measure_queue(name) if where is queue else str(queue)
+            found[key] = found.get(key, 0) + number
+    return {queue: number for queue, number in found.items() if number}
 
 
 def retry(session: Session, row: Work, max_attempts: int, reason: str) -> bool:

@@ -73,6 +73,13 @@ class Packer:
         return packed
 
 
+def queue_of(row: Work) -> str:
+    """The queue that a row's message goes to."""
+    if isinstance(row, (Batch, Evaluation)):
+        return measure_queue(row.device_class)
+    return {Model: INGEST, Job: INGEST, Round: SEARCH, CostModelRow: TRAIN}[type(row)]
+
+
 class Composer:
     """Makes the message for a row that is due, and names its queue."""
 
@@ -82,16 +89,16 @@ class Composer:
     def compose(self, session: Session, row: Work) -> tuple[Message, str]:
         """Message and queue. Raises NotFound when a blob is gone."""
         if isinstance(row, Model):
-            return IngestModel(model_id=row.id, attempt=row.attempt), INGEST
+            return IngestModel(model_id=row.id, attempt=row.attempt), queue_of(row)
         if isinstance(row, Job):
-            return PrepareJob(job_id=row.id, attempt=row.attempt), INGEST
+            return PrepareJob(job_id=row.id, attempt=row.attempt), queue_of(row)
         if isinstance(row, Round):
-            return ProposeRound(round_id=row.id, attempt=row.attempt), SEARCH
+            return ProposeRound(round_id=row.id, attempt=row.attempt), queue_of(row)
         if isinstance(row, CostModelRow):
-            return TrainCostModel(cost_model_id=row.id, attempt=row.attempt), TRAIN
+            return TrainCostModel(cost_model_id=row.id, attempt=row.attempt), queue_of(row)
         if isinstance(row, Batch):
-            return self._batch(session, row), measure_queue(row.device_class)
-        return self._evaluation(session, row), measure_queue(row.device_class)
+            return self._batch(session, row), queue_of(row)
+        return self._evaluation(session, row), queue_of(row)
 
     def _batch(self, session: Session, batch: Batch) -> MeasureBatch:
         """Only the candidates without a record go out, so that a further attempt repeats nothing."""

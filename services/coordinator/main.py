@@ -18,7 +18,7 @@ from services.coordinator.lazy import LazyApp
 from services.coordinator.rates import DASHBOARD_HEADER
 from services.coordinator.settings import Settings
 from services.dashboard import mount
-from tunesmith.errors import TunesmithError
+from tunesmith.errors import SchemaMismatch, TunesmithError
 
 SHUTDOWN_SECONDS = 5
 OTHER_FILES = 200
@@ -28,7 +28,7 @@ COLLECT_AFTER = 20_000
 
 
 def main() -> int:
-    """Serve until SIGTERM or SIGINT; 2 when the settings are not valid."""
+    """Serve until SIGTERM or SIGINT; 2 when the settings are not valid, 78 when the database is of a later version."""
     try:
         settings = Settings()
         settings.check()
@@ -41,7 +41,11 @@ def main() -> int:
     logging.basicConfig(
         level=settings.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    app = create_app(settings, dashboard=dashboard(settings) if settings.dashboard else None)
+    try:
+        app = create_app(settings, dashboard=dashboard(settings) if settings.dashboard else None)
+    except SchemaMismatch as error:
+        print(f"error: {error.detail}", file=sys.stderr, flush=True)
+        return error.exit_code
     settle()
     patience = Patience(
         head=settings.header_timeout, body=settings.body_timeout, read=settings.read_timeout,

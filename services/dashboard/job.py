@@ -104,6 +104,11 @@ class Notices:
         if waiting and "quarantined" in waiting:
             text = f"{waiting['quarantined']} runs far slower than it did. The job goes on when it recovers."
             self._waiting.show("warn", "The device is in quarantine", text)
+        elif waiting and "resting" in waiting:
+            self._waiting.show("warn", f"{waiting['resting']} rests", waiting.get("reason", ""))
+        elif waiting and "incompatible" in waiting:
+            text = f"The worker of {waiting['incompatible']} is of another version: {waiting.get('reason', '')}"
+            self._waiting.show("warn", "Waiting for a worker of this version", text)
         elif waiting and "device_class" in waiting:
             text = f"No live device of class {waiting['device_class']} is registered. The job goes on when one does."
             self._waiting.show("warn", "Waiting for a device", text)

@@ -134,7 +134,7 @@ class DeviceStrip:
             state, colour = "idle", "good"
         health = device.get("health", "ok")
         if device.get("alive") and health != "ok":
-            state, colour = health, "bad" if health == "quarantined" else "warn"
+            state, colour = health, "warn" if health == "drifting" else "bad"
         cores = f"{device['cores']} cores" if device.get("cores") else ""
         facts = [state, cores, *calibration_facts(device), "simulated" if device.get("simulated") else ""]
         return device["name"], colour, " · ".join(f for f in facts if f), ", ".join(device.get("device_classes") or [])

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tunesmith.errors import StackFailed
+from tunesmith.errors import SchemaMismatch, StackFailed
 
 QUICK = 10.0
 """A life shorter than this many seconds is a quick death."""
@@ -69,7 +69,8 @@ class Child:
         """Start it when it is due, notice its death.
 
         Raises:
-            StackFailed: after five quick deaths in a row, with the end of its log.
+            StackFailed: after five quick deaths in a row, with the end of its log; or at once, with its reason, when
+                it is of no use to start it again.
         """
         if self._process is not None:
             status = self._process.poll()
@@ -100,6 +101,9 @@ class Child:
 
     def _died(self, status: int) -> None:
         self.kill()
+        if status == SchemaMismatch.exit_code:
+            said = self.tail().splitlines() or [""]
+            raise StackFailed(f"{self.spec.name} stops: {said[-1].removeprefix('error: ')}", child=self.spec.name)
         lived = self._clock() - self._started
         self._quick_deaths = self._quick_deaths + 1 if lived < QUICK else 0
         if self._quick_deaths >= MAX_QUICK_DEATHS:

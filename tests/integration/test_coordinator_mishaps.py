@@ -65,7 +65,7 @@ def test_work_that_is_deleted_before_it_is_sent_stops_nothing_else(ready: Stack)
     dispatcher = ready.loop._dispatcher
     ready.expire()
     with ready.context.sessions.begin() as session:
-        ready.loop._reconciler.run(session)
+        ready.loop._reconciler.run(session, frozenset())
     with ready.context.sessions.begin() as session:
         marked = dispatcher.mark(session)
     with ready.context.sessions.begin() as session:

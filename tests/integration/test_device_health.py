@@ -10,9 +10,9 @@ import pytest
 from api_driver import GEMM, Api
 from fake_fleet import TARGET, Folder
 
-from db.models import Round
+from db.models import Device, Round
 from db.repositories import devices, events
-from tunesmith.messages import Calibration
+from tunesmith.messages import Calibration, DeviceReport
 from tunesmith.types import DeviceHealth
 
 FIGURES: dict[str, Any] = {
@@ -101,3 +101,28 @@ def test_a_healthy_device_of_the_class_is_enough(api: Api) -> None:
     with api.context.reading() as session:
         assert [row.name for row in devices.measurable(session, 15.0)] == ["well"]
         assert [row.name for row in devices.live(session, 15.0)] == ["sick", "well"]
+
+
+@pytest.mark.parametrize("health", [DeviceHealth.RESTING, DeviceHealth.INCOMPATIBLE])
+def test_a_job_says_why_its_only_device_gets_no_work(api: Api, health: DeviceHealth) -> None:
+    api.fleet.register_device(health=health, reason="it failed 3 times in a row")
+    job_id = api.client.post("/v1/jobs", json=GEMM).json()["id"]
+    api.work(lambda: api.client.get(f"/v1/jobs/{job_id}").json()["state"] == "running")
+    waits = api.client.get(f"/v1/jobs/{job_id}").json()["waiting_for"]
+    assert waits == {
+        "device_class": TARGET.device_class, health.value: "host-cpu", "reason": "it failed 3 times in a row",
+    }  # fmt: skip
+    (item,) = api.client.get("/v1/devices").json()["items"]
+    assert (item["health"], item["reason"]) == (health.value, "it failed 3 times in a row")
+    api.fleet.register_device()
+    assert api.client.get(f"/v1/jobs/{job_id}").json()["waiting_for"] is None
+
+
+def test_the_list_of_queues_stays_short_whatever_devices_claim(api: Api) -> None:
+    with api.context.sessions.begin() as session:
+        devices.report(session, DeviceReport(
+            worker="w", name="d", host="h", device_classes=["llvm-x-1"], target={"kind": "llvm"}, cores=1), 15.0)
+        session.query(Device).one().device_classes = [f"llvm-x-{number}" for number in range(100_000)]
+    names = [item["name"] for item in api.client.get("/v1/queues").json()["items"]]
+    assert len(names) < 100
+    assert "measure.llvm-x-0" in names

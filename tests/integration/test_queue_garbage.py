@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -16,9 +17,9 @@ import redis
 from redis_process import redis_server
 from stack_probe import wait_for
 
-from db.models import Device, Model
+from db.models import Device, Event, Model
 from services.coordinator.broker import CeleryPublisher
-from tunesmith.messages import INGEST, RECORD, SEARCH, TRAIN, IngestModel, MeasureBatch, measure_queue
+from tunesmith.messages import INGEST, RECORD, SEARCH, TRAIN, VERSION, IngestModel, MeasureBatch, measure_queue
 from tunesmith.states import ModelState
 from workers.core.context import Context
 from workers.core.tasks import CORE_TASKS
@@ -68,7 +69,10 @@ def worker(tmp_path: Path, database_url: str, broker: str) -> Iterator[subproces
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_garbage_in_every_queue_ends_no_worker(context: Context, worker: subprocess.Popen, broker: str) -> None:
+def test_garbage_in_every_queue_ends_no_worker(
+    context: Context, worker: subprocess.Popen, broker: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "worker.log"
     client, publisher = redis.Redis.from_url(broker), CeleryPublisher(broker)
 
     def reached(question, what: str) -> None:
@@ -100,5 +104,23 @@ def test_garbage_in_every_queue_ends_no_worker(context: Context, worker: subproc
     control.revoke(["x"], terminate=True, signal="KILL")
     assert control.ping(timeout=5.0, limit=1), "nobody answers a ping"
     import_operator("mm")
+
+    # A message of another version: the worker says so, leaves its queue to others, and goes on with the other queues.
+    core_flow.add_operator(context, "new", "gemm:8x8x40:float32")
+    later = garbage.message(IngestModel.task, [{"version": 99, "model_id": "new", "attempt": 1}])
+    client.lpush(PREFIX + INGEST, json.dumps(later))
+    unread = "message_unreadable"
+    reached(lambda session: session.query(Event).filter_by(kind=unread).count(), "the word that it is new")
+    with context.readers() as session:
+        (event,) = session.query(Event).filter_by(kind=unread)
+        assert (event.data["id"], event.data["version"]) == ("new", VERSION)
+        assert event.data["reason"].endswith(f"it has version 99, and this worker reads version {VERSION}")
+        model = session.get_one(Model, "new")
+        assert (model.attempt, model.state) == (2, ModelState.IMPORTING)
+        seen = session.query(Device).one().seen_at
+    wait_for(lambda: b"queue ingest is left to other workers" in log.read_bytes(), "the queue to be left", 30.0)
+    assert publisher.send(IngestModel(model_id="new", attempt=2), queue=INGEST, task_id="another")
+    reached(lambda session: session.query(Device).one().seen_at > seen, "a report to be taken in")
+    assert client.llen(PREFIX + INGEST) == 1, "the worker takes what it cannot read"
     publisher.close()
     client.close()

@@ -120,6 +120,10 @@ def waits_for(what: dict[str, Any]) -> str:
     """What a job that stands still waits for."""
     if "quarantined" in what:
         return f"until {what['quarantined']}, which runs far slower than it did, recovers"
+    if "resting" in what:
+        return f"until {what['resting']} has rested: {what.get('reason', '')}"
+    if "incompatible" in what:
+        return f"for another worker than that of {what['incompatible']}: {what.get('reason', '')}"
     if "device_class" in what:
         return f"for a device of class {what['device_class']}"
     return "for its model's import" if "model" in what else ", ".join(map(str, what))

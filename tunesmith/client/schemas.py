@@ -176,13 +176,15 @@ class DeviceCalibration(Answer):
 
 
 class Device(Answer):
-    """A device that a measure worker reported. ``health``: ``ok``, ``drifting`` or ``quarantined``."""
+    """A device that a measure worker reported. ``health``: ``ok``, ``drifting``, ``quarantined``, ``resting`` or
+    ``incompatible``; ``reason`` says why nothing is measured on it."""
 
     name: str
     device_classes: list[str] = []
     alive: bool = True
     simulated: bool = False
     health: str = "ok"
+    reason: str = ""
     calibration: DeviceCalibration | None = None
 
 

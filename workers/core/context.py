@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -12,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from sqlalchemy.orm import Session
 
+from db import revision
 from db.blobs import BlobStore
 from db.engine import Sessions, create_engine, session_factory, transact
 from workers.core.importing import Importing
@@ -21,6 +23,9 @@ from workers.settings import Settings
 
 Value = TypeVar("Value")
 Result = TypeVar("Result")
+
+SCHEMA_SECONDS = 30.0
+"""A process that runs through an upgrade notices within so much of work."""
 
 
 class Cache(Generic[Value]):
@@ -52,6 +57,7 @@ class Context:
         cost_models: loaded models by id.
         features: features of measured batches by blob.
         patience: waits while the database is away.
+        schema_checked: when the schema was looked at last, in seconds of the monotonic clock.
     """
 
     settings: Settings
@@ -65,6 +71,17 @@ class Context:
     cost_models: Cache[Any] = field(default_factory=lambda: Cache(4))
     features: Cache[Any] = field(default_factory=lambda: Cache(2048))
     patience: Patience = field(default_factory=Patience)
+    schema_checked: float = field(default_factory=time.monotonic)
+
+    def check_schema(self) -> None:
+        """See now and then that the database was not brought to another version while this process runs.
+
+        Raises:
+            SchemaMismatch: it was.
+        """
+        if time.monotonic() - self.schema_checked >= SCHEMA_SECONDS:
+            revision.check(self.settings.url())
+            self.schema_checked = time.monotonic()
 
     def write(self, work: Callable[[Session], Result], limit: float = float("inf")) -> Result:
         """Run ``work`` in one transaction, and wait up to ``limit`` seconds for a database that is away.

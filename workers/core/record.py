@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from costmodels.metrics import evaluate
 from db import clock
 from db.models import Batch, Evaluation, Job, Round
-from db.repositories import devices, outcomes, records, results, work
+from db.repositories import devices, outcomes, records, results, unreadable, work
 from db.repositories.work import transition
 from tunesmith.errors import MeasurementFailed
 from tunesmith.measuring.agreement import TOLERANCE
@@ -144,5 +144,7 @@ def device(context: Context, report: DeviceReport) -> None:
     def work_(session: Session) -> None:
         acceptance.device(session, report)
         devices.report(session, report, context.settings.device_timeout)
+        if report.unreadable is not None:
+            unreadable.note(session, report.unreadable, report.name, context.settings.max_attempts)
 
     intake.believing(context, report, report.name, work_)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import structlog
 from celery import Celery
 
+from tunesmith.message_reading import UnreadableError, read
 from tunesmith.messages import (
     INGEST,
     RECORD,
@@ -22,7 +23,9 @@ from tunesmith.messages import (
     PrepareJob,
     ProposeRound,
     TrainCostModel,
+    Unreadable,
 )
+from workers.refusing import WATCHFUL
 
 log = structlog.get_logger(__name__)
 
@@ -66,7 +69,12 @@ def register(app: Celery, queues: Iterable[str], context: Callable[[], Any]) -> 
 
 def _register(app: Celery, task: CoreTask, context: Callable[[], Any]) -> None:
     def run(body: dict[str, Any]) -> None:
-        perform(task, context(), task.message.model_validate(body))
+        try:
+            message = read(task.message, body)
+        except UnreadableError as error:
+            _hand_back(context(), error.found)
+            raise
+        perform(task, context(), message)
 
     def take(body: Any) -> None:
         try:
@@ -79,9 +87,10 @@ def _register(app: Celery, task: CoreTask, context: Callable[[], Any]) -> None:
             app.send_task(task.message.task, args=[body], queue=task.queue, ignore_result=True)
 
     if task.queue == RECORD:
-        app.task(name=task.message.task, shared=False, time_limit=task.limit, Strategy="workers.gate:bounded")(take)
+        app.task(name=task.message.task, shared=False, time_limit=task.limit, Strategy="workers.gate:bounded",
+                 Request=WATCHFUL)(take)
     else:
-        app.task(name=task.message.task, shared=False, time_limit=task.limit)(run)
+        app.task(name=task.message.task, shared=False, time_limit=task.limit, Request=WATCHFUL)(run)
 
 
 def take_in(task: CoreTask, context: Any, body: Any) -> None:
@@ -91,6 +100,14 @@ def take_in(task: CoreTask, context: Any, body: Any) -> None:
     report = intake.read(context, task.message, body)  # type: ignore[arg-type]
     if report is not None:
         perform(task, context, report)
+
+
+def _hand_back(context: Any, found: Unreadable) -> None:
+    from db.engine import transact
+    from db.repositories import unreadable
+
+    attempts = context.settings.max_attempts
+    transact(context.sessions, lambda session: unreadable.note(session, found, context.worker, attempts))
 
 
 def _is_away(error: Exception) -> bool:
@@ -105,6 +122,7 @@ def perform(task: CoreTask, context: Any, message: Message) -> None:
     Where the code for it does not load, a broken installation, the work uses up an attempt like any other that
     breaks: nobody would claim it otherwise, and its message would come back for ever.
     """
+    context.check_schema()
     try:
         function = getattr(importlib.import_module(task.module), task.function)
     except Exception as error:  # an import runs foreign code, which may raise anything

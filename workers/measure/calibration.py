@@ -80,6 +80,9 @@ class Calibrator:
         folder: where references are kept; made when absent.
         clock: seconds.
         device: what the device is; a reference of another is not taken over.
+
+    Attributes:
+        trouble: why the newest look could not be taken, a kernel of ours that did not run; empty when it was.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class Calibrator:
         self._states: dict[str, _State] = {}
         self._known: dict[str, tuple[DeviceHealth, Calibration]] = {}
         self._latest: Target | None = None
+        self.trouble = ""
         self._closed = threading.Event()
 
     def refresh(self, target: Mapping[str, Any]) -> None:
@@ -138,6 +142,11 @@ class Calibrator:
             if health is DeviceHealth.QUARANTINED and self._latest is not None and calibration is not None:
                 self._known[self._latest.hash] = (DeviceHealth.DRIFTING, calibration)
 
+    def doubt(self) -> None:
+        """Have the next :meth:`refresh` look at the device, whenever it looked last."""
+        for state in self._states.values():
+            state.checked = None
+
     def calibration(self, target: Mapping[str, Any]) -> Calibration | None:
         """What is known of the device for a target."""
         return self._known_of(Target(dict(target)))[1]
@@ -181,7 +190,10 @@ class Calibrator:
             else:
                 self._check(state, state.stored)
         except (_UnusableError, ChildError, OSError) as error:
+            self.trouble = str(error)
             log.warning("%s: no calibration for %s: %s", self._device, state.target.device_class, error)
+        else:
+            self.trouble = ""
         finally:
             state.checked = self._clock()
 

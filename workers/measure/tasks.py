@@ -10,8 +10,10 @@ from celery import Celery
 from celery.signals import worker_process_init, worker_process_shutdown
 from kombu.exceptions import OperationalError
 
+from tunesmith.message_reading import Kind, UnreadableError, read
 from tunesmith.messages import RECORD, EvaluateModel, MeasureBatch, Message
 from workers.measure.worker import MeasureWorker
+from workers.refusing import WATCHFUL
 from workers.settings import Settings
 
 log = logging.getLogger("tunesmith.measure")
@@ -62,11 +64,18 @@ class MeasureTasks:
 
     def measure(self, body: Mapping[str, Any]) -> None:
         """``tunesmith.measure``."""
-        self._ready().measure(MeasureBatch.model_validate(body))
+        self._ready().measure(self._read(MeasureBatch, body))
 
     def evaluate(self, body: Mapping[str, Any]) -> None:
         """``tunesmith.evaluate``."""
-        self._ready().evaluate(EvaluateModel.model_validate(body))
+        self._ready().evaluate(self._read(EvaluateModel, body))
+
+    def _read(self, kind: type[Kind], body: object) -> Kind:
+        try:
+            return read(kind, body)
+        except UnreadableError as error:
+            self._ready().cannot_read(error.found)
+            raise
 
     def _ready(self) -> MeasureWorker:
         self.start()
@@ -77,8 +86,8 @@ class MeasureTasks:
 def register(app: Celery, settings: Settings) -> MeasureTasks:
     """Bind ``tunesmith.measure`` and ``tunesmith.evaluate``, and the worker's life to its process's."""
     tasks = MeasureTasks(app, settings)
-    app.task(tasks.measure, name=MeasureBatch.task, shared=False)
-    app.task(tasks.evaluate, name=EvaluateModel.task, shared=False)
+    app.task(tasks.measure, name=MeasureBatch.task, shared=False, Request=WATCHFUL)
+    app.task(tasks.evaluate, name=EvaluateModel.task, shared=False, Request=WATCHFUL)
     # Not weak: the signals are what keeps the bound methods alive.
     worker_process_init.connect(tasks.begin, weak=False)
     worker_process_shutdown.connect(tasks.stop, weak=False)

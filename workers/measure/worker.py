@@ -6,8 +6,10 @@ import logging
 import os
 import shutil
 import tempfile
+import threading
+import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -20,13 +22,15 @@ from tunesmith.messages import (
     EvaluateModel,
     EvaluationReport,
     MeasureBatch,
+    Unreadable,
     WireResult,
 )
 from tunesmith.targets import slug
-from tunesmith.types import CacheState, Environment, FailureKind
+from tunesmith.types import CacheState, DeviceHealth, Environment, FailureKind
 from workers.measure import plausibility
 from workers.measure.batches import BatchMeasurement, Tools
 from workers.measure.blobs import PayloadCache
+from workers.measure.breaker import Breaker, BreakerRules, Circuit
 from workers.measure.calibration import make_calibrator
 from workers.measure.device import DeviceIdentity, expected_kind, identify
 from workers.measure.evaluate import evaluate, lost
@@ -49,6 +53,13 @@ START_SECONDS = 120.0
 PATIENCE = 2.0
 """A batch waits this many times as long as a quarantine lasts at most."""
 FOLDER = "tunesmith-measure-"
+QUARANTINE = "its calibration kernel runs far slower than at first"
+ON_DEVICE = frozenset({FailureKind.CRASH, FailureKind.RUN_TIMEOUT})
+"""Failures that may be the candidate's or the device's."""
+
+
+class DeviceResting(DeviceLost):
+    """Nothing is measured on the device for now, on purpose."""
 
 
 class MeasureWorker:
@@ -84,6 +95,11 @@ class MeasureWorker:
         self._batches: OrderedDict[tuple[str, int], dict[int, WireResult]] = OrderedDict()
         self._evaluations: OrderedDict[tuple[str, int, int], EvaluationReport] = OrderedDict()
         self._busy = False
+        rules = BreakerRules(in_row=settings.device_failures, rest=settings.device_rest_seconds)
+        self._breaker = Breaker(rules, time.monotonic)
+        self._closed = threading.Event()
+        self._cannot_read = ""
+        self._unsaid: Unreadable | None = None
         self._presence = Presence(send, self.device_report)
 
     def start(self) -> None:
@@ -92,6 +108,7 @@ class MeasureWorker:
 
     def close(self) -> None:
         """Say that the device is going, and end every child process."""
+        self._closed.set()
         self._presence.stop()
         self._tools.book.close()
         self._runner.close()
@@ -103,10 +120,19 @@ class MeasureWorker:
         """The sign of life to send now."""
         it = self.identity
         health, calibration = self._calibrator.current()
+        reason, unsaid = self._cannot_read, self._unsaid
+        self._unsaid = None
+        if reason:
+            health = DeviceHealth.INCOMPATIBLE
+        elif self._breaker.circuit is Circuit.OPEN:
+            health, reason = DeviceHealth.RESTING, self._breaker.reason
+        elif health is DeviceHealth.QUARANTINED:
+            reason = QUARANTINE
         return DeviceReport(
             worker=it.worker, name=it.name, host=it.host, device_classes=list(it.classes), target=it.target,
             cores=it.cores, simulated=it.simulated, environment=self.environment(), busy=self._busy,
-            health=health, calibration=calibration, calibrated=self._calibrator.calibrated,
+            health=health, reason=reason[:500], unreadable=unsaid, calibration=calibration,
+            calibrated=self._calibrator.calibrated,
         )  # fmt: skip
 
     def environment(self, batch: MeasureBatch | None = None) -> dict[str, Any]:
@@ -123,6 +149,11 @@ class MeasureWorker:
     def _cache(self, batch: MeasureBatch) -> CacheState:
         """Where the runs of a batch find their arguments, once the device was opened."""
         return CacheState.STREAMED if batch.weights is not None and self._runner.streams else CacheState.WARM
+
+    def cannot_read(self, found: Unreadable) -> None:
+        """Say that a message cannot be read; the device is not healthy from now on, because it gets no more work."""
+        self._cannot_read, self._unsaid = found.reason, found
+        self._presence.beat()
 
     def measure(self, batch: MeasureBatch) -> None:
         """Measure a batch and report; a repeated message is answered from memory as far as that reaches."""
@@ -143,9 +174,17 @@ class MeasureWorker:
             try:
                 self._make_ready(batch.target)
                 measurement = BatchMeasurement(batch, self._tools, folder)
+                fresh = []
                 for result in measurement.results(set(known)):
                     known[result.index] = result
+                    fresh.append(result)
                     report.add(result)
+                self._judge(fresh)
+            except DeviceResting as error:
+                report.finish(str(error))
+            except DeviceLost as error:
+                self._failed(str(error))
+                report.finish(str(error))
             except TunesmithError as error:
                 report.finish(str(error))
             except Exception as error:
@@ -160,12 +199,33 @@ class MeasureWorker:
         Raises:
             DeviceLost: it is gone, or too slow for too long.
         """
+        if self._breaker.left > self._patience or self._closed.wait(self._breaker.left):
+            raise DeviceResting(self._breaker.reason or "the worker ends")
         before = self._calibrator.current(), self._calibrator.calibrated
         self._calibrator.refresh(target)
         if before != (self._calibrator.current(), self._calibrator.calibrated):
             self._presence.beat()  # results are held against the calibration: it must be known before they come
         if not self._calibrator.wait_until_healthy(self._patience):
-            raise DeviceLost("the device is in quarantine: its calibration kernel runs far slower than at first")
+            raise DeviceResting(f"the device is in quarantine: {QUARANTINE}")
+        if self._calibrator.trouble:
+            self._failed(f"a calibration kernel: {self._calibrator.trouble}")
+
+    def _judge(self, results: Sequence[WireResult]) -> None:
+        """What a batch says about the device. Of candidates that crash or hang it says nothing: where none ran, the
+        calibration kernel, which is known to be good, is asked before the next batch."""
+        ran = [result for result in results if not result.duplicate]
+        if any(result.failure is FailureKind.DEVICE_LOST for result in ran):
+            self._failed("it was lost while candidates ran")
+        elif any(result.samples for result in ran):
+            self._breaker.succeeded()
+        elif any(result.failure in ON_DEVICE for result in ran):
+            self._calibrator.doubt()
+
+    def _failed(self, why: str) -> None:
+        self._breaker.failed(why)
+        if self._breaker.circuit is Circuit.OPEN:
+            log.warning("%s", self._breaker.reason)
+            self._presence.beat()
 
     def _plausible(self, outcome: RunOutcome, built: Built, batch: MeasureBatch) -> RunOutcome:
         return plausibility.check(outcome, built.flops, built.args, self._calibrator.calibration(batch.target))
@@ -188,6 +248,9 @@ class MeasureWorker:
     def _evaluate(self, message: EvaluateModel, folder: Path, report: EvaluationReport) -> EvaluationReport:
         try:
             return evaluate(message, self._builders, self._runner, self._blobs, folder, report)
+        except DeviceLost as error:
+            self._failed(str(error))
+            return lost(report, error)
         except MeasurementFailed as error:  # the device is gone, or whoever has the weights does not answer now
             return lost(report, error)
         except Exception as error:

@@ -119,13 +119,14 @@ class SchedulingLoop:
         context, settings = self._context, self._context.settings
         with context.reading() as session:
             idle = not plan(load(session, context.histories, settings.device_timeout), self._limits)
-            idle = idle and not rows.any_overdue(session, longest_timeout(settings), clock.now(session))
-        if idle:
+            overdue = rows.any_overdue(session, longest_timeout(settings), clock.now(session))
+            missing = self._reconciler.missing(session) if overdue else frozenset()
+        if idle and not overdue:
             return
 
         def act(session: Session) -> list[str]:
             rows.lock(session)
-            self._reconciler.run(session)
+            self._reconciler.run(session, missing)
             actions = plan(load(session, context.histories, settings.device_timeout), self._limits)
             return apply(session, actions, FEATURES)
 

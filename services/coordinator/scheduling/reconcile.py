@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ from db.repositories import devices, imports, outcomes, work
 from db.repositories import views_scheduling as rows
 from db.repositories.transitions import NOUNS, Work
 from services.coordinator.broker import Publisher
-from services.coordinator.dispatch import Composer
+from services.coordinator.dispatch import Composer, queue_of
 from services.coordinator.metrics import Metrics
 from services.coordinator.settings import Settings
 from tunesmith.errors import MeasurementFailed, ModelRejected, TunesmithError
@@ -68,6 +68,10 @@ class Dispatcher:
         for kind in (kind for kind in KINDS if kind not in imports.KINDS):
             waiting += work.due(session, kind, limit=BURST)
         return [row for row in waiting if work.mark_dispatched(session, row, self.claim_wait(row, now), now)]
+
+    def depths(self, queues: Sequence[str]) -> dict[str, int | None]:
+        """Messages that wait in queues; None where the broker does not say."""
+        return self._publisher.depths(queues) if queues else {}
 
     def anything(self, session: Session) -> bool:
         """True when :meth:`mark` would find something to send."""
@@ -120,28 +124,35 @@ class Dispatcher:
 class Reconciler:
     """Deals with rows whose deadline has passed.
 
-    Nobody took it: its message may be lost, so it is sent again as the same attempt, unless no device could take
-    it (none lives, or all are busy): then it keeps waiting. Somebody took it and fell silent: a further attempt,
-    and after the last one the work fails with a reason.
+    Nobody took it: where its queue holds fewer messages than it should, one is lost, and it is sent again as the same
+    attempt, unless no device could take it (none lives, or all are busy). Otherwise it keeps waiting. Somebody took it
+    and fell silent: a further attempt, and after the last one the work fails with a reason.
     """
 
     def __init__(self, settings: Settings, dispatcher: Dispatcher, metrics: Metrics) -> None:
         self._settings, self._dispatcher, self._metrics = settings, dispatcher, metrics
 
-    def run(self, session: Session) -> None:
-        """Go through everything that is overdue."""
+    def missing(self, session: Session) -> frozenset[str]:
+        """Queues with fewer messages than work that nobody took: some are lost. The broker is asked, so call it outside
+        of a transaction that writes."""
+        waiting = work.unclaimed(session)
+        depths = self._dispatcher.depths(sorted(waiting))
+        return frozenset(queue for queue, number in waiting.items() if (depths.get(queue) or 0) < number)
+
+    def run(self, session: Session, missing: Collection[str]) -> None:
+        """Go through everything that is overdue; ``missing``: see :meth:`missing`."""
         now = clock.now(session)
         live = devices.measurable(session, self._settings.device_timeout, now)
         for kind in KINDS:
             for row in work.overdue(session, kind, longest_timeout(self._settings), now):
                 if row.worker is None and row.state is not WorkState.RUNNING:
-                    self._nobody_took(session, row, live, now)
+                    self._nobody_took(session, row, live, now, queue_of(row) in missing)
                 else:
                     self._fell_silent(session, row)
 
-    def _nobody_took(self, session: Session, row: Work, live: Sequence[Device], now: dt.datetime) -> None:
-        resend = True
-        if isinstance(row, (Batch, Evaluation)):
+    def _nobody_took(self, session: Session, row: Work, live: Sequence[Device], now: dt.datetime, lost: bool) -> None:
+        resend = lost
+        if lost and isinstance(row, (Batch, Evaluation)):
             able = [device for device in live if row.device_class in device.device_classes]
             resend = any(not device.busy for device in able)
         wait = self._settings.claim_timeout if not resend else self._dispatcher.claim_wait(row, now)

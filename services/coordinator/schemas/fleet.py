@@ -26,7 +26,9 @@ class TargetBody(BaseModel):
 class DeviceBody(BaseModel):
     """A measure worker's device.
 
-    ``health`` is ``ok``, ``drifting`` or ``quarantined``; ``calibration`` is null until the device was used.
+    ``health`` is ``ok``, ``drifting``, ``quarantined``, ``resting`` (it failed again and again) or ``incompatible``
+    (its worker is of another version); nothing is measured on the last three, and ``reason`` says why. ``calibration``
+    is null until the device was used.
     """
 
     name: str
@@ -38,6 +40,7 @@ class DeviceBody(BaseModel):
     simulated: bool
     environment: dict[str, Any]
     health: DeviceHealth
+    reason: str
     calibration: Calibration | None
     busy: bool
     alive: bool

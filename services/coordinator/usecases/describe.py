@@ -38,21 +38,21 @@ def describe(session: Session, job_ids: Sequence[str], device_timeout: float) ->
 
 @dataclass(frozen=True)
 class _Fleet:
-    """Device classes that can be measured now, and a device in quarantine for each of the others that have one."""
+    """Device classes that can be measured now, and a live device for each of the others that have one."""
 
     measurable: Collection[str]
-    quarantined: Mapping[str, str]
+    sick: Mapping[str, Device]
 
     @classmethod
     def of(cls, live: Sequence[Device]) -> _Fleet:
         """What live devices can do."""
         healthy: set[str] = set()
-        sick: dict[str, str] = {}
+        sick: dict[str, Device] = {}
         for device in live:
             if devices.is_measurable(device):
                 healthy.update(device.device_classes)
             else:
-                sick.update(dict.fromkeys(device.device_classes, device.name))
+                sick.update(dict.fromkeys(device.device_classes, device))
         return cls(healthy, sick)
 
 
@@ -131,6 +131,9 @@ def _waiting_for(parts: views.JobParts, fleet: _Fleet) -> dict[str, str] | None:
     if job.state is JobState.QUEUED and parts.model.state is ModelState.IMPORTING:
         return {"model": parts.model.public_id}
     if job.state in (JobState.RUNNING, JobState.FINISHING) and target and target.device_class not in fleet.measurable:
-        sick = fleet.quarantined.get(target.device_class)
-        return {"device_class": target.device_class, **({"quarantined": sick} if sick else {})}
+        sick = fleet.sick.get(target.device_class)
+        why = {sick.health: sick.name} if sick is not None else {}
+        if sick is not None and sick.reason:
+            why["reason"] = sick.reason
+        return {"device_class": target.device_class, **why}
     return None

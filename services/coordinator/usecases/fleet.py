@@ -66,7 +66,7 @@ def devices(context: Context) -> Page[DeviceBody]:
             DeviceBody(
                 name=row.name, worker=row.worker, host=row.host, device_classes=row.device_classes, target=row.target,
                 cores=row.cores, simulated=row.simulated, environment=row.environment,
-                health=DeviceHealth(row.health), calibration=row.calibration, busy=row.busy,
+                health=DeviceHealth(row.health), reason=row.reason, calibration=row.calibration, busy=row.busy,
                 alive=device_rows.is_live(row, timeout, now), seen_at=row.seen_at,
             )
             for row in rows
