@@ -34,19 +34,19 @@ def test_the_revisions_are_those_of_the_migrations(database_url: str) -> None:
 
 def test_each_other_schema_is_named_with_its_remedy(database_url: str) -> None:
     pretend(database_url, LATER)
-    with pytest.raises(SchemaMismatch, match="newer schema 9999.*run the newer version"):
+    with pytest.raises(SchemaMismatch, match=r"newer schema 9999.*run the newer version"):
         revision.check(database_url)
-    with pytest.raises(SchemaMismatch, match="newer schema 9999"):
+    with pytest.raises(SchemaMismatch, match=r"newer schema 9999"):
         migrate(database_url)
     pretend(database_url, "0001")
-    with pytest.raises(SchemaMismatch, match="older schema 0001.*start a coordinator"):
+    with pytest.raises(SchemaMismatch, match=r"older schema 0001.*start a coordinator"):
         revision.check(database_url)
 
 
 def test_no_schema_and_no_database(tmp_path: Path) -> None:
     for name in ("missing.db", "empty.db"):
         (tmp_path / "empty.db").touch()
-        with pytest.raises(SchemaMismatch, match="no schema yet.*start the coordinator"):
+        with pytest.raises(SchemaMismatch, match=r"no schema yet.*start the coordinator"):
             revision.check(f"sqlite:///{tmp_path / name}")
     revision.check("postgresql+psycopg://nobody@127.0.0.1:1/nothing")  # away: whoever needs it waits
 
@@ -74,6 +74,6 @@ def test_the_supervisor_shows_the_reason_at_once(tmp_path: Path) -> None:
     child.tend()
     assert child._process is not None
     child._process.wait(timeout=30)
-    with pytest.raises(StackFailed, match="^core stops: the database has another schema$"):
+    with pytest.raises(StackFailed, match=r"^core stops: the database has another schema$"):
         child.tend()
     assert child.restarts == 0
