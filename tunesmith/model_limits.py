@@ -18,9 +18,9 @@ MAX_ELEMENTS = 2**31 - 1
 """Elements of one tensor: beyond it 32-bit indices overflow."""
 MAX_TENSOR_BYTES = 4 << 30
 """Bytes of one tensor that a model stores, takes or computes."""
-MAX_UNFOLDED_BYTES = 256 << 20
+MAX_UNFOLDED_BYTES = 512 << 20
 """Bytes of one constant that the model computes from less, such as by ``Expand``."""
-MAX_UNFOLDED_TOTAL = 1 << 30
+MAX_UNFOLDED_TOTAL = 4 << 30
 """Bytes of all such constants together."""
 WIDENING = 8
 """A constant up to this many times the bytes it is made of is no unfolded one: 4-bit weights become float32."""

@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tunesmith.errors import InvalidOperator
+from tunesmith.model_limits import MAX_ELEMENTS
 from tunesmith.types import TensorSpec
 
 DTYPES = ("float32", "float16", "float64")
-MAX_ELEMENTS = 2**31 - 1
-"""Elements of one tensor: beyond it 32-bit indices overflow."""
 
 FORMS: Mapping[str, str] = {
     "gemm": "gemm:MxNxK:float32",

@@ -238,3 +238,69 @@ def short_tensor() -> ModelProto:
 def negative_tensor() -> ModelProto:
     weight = TensorProto(name="k", data_type=TensorProto.FLOAT, dims=[-4, -1], raw_data=bytes(16))
     return model([helper.make_node("Add", ["x", "k"], ["y"])], [weight])
+
+
+def _numbers(name: str, *values: int) -> TensorProto:
+    return helper.make_tensor(name, TensorProto.INT64, [len(values)], values)
+
+
+def _zeros(name: str, *shape: int) -> TensorProto:
+    return helper.make_tensor(name, TensorProto.FLOAT, shape, np.zeros(shape, np.float32).tobytes(), raw=True)
+
+
+def _unfolding(nodes: list[NodeProto], *weights: TensorProto) -> Callable[[], ModelProto]:
+    """A constant ``k`` that is added up and used."""
+    last = [helper.make_node("ReduceSum", ["k"], ["r"], keepdims=0), helper.make_node("Add", ["x", "r"], ["y"])]
+    return lambda: model([*nodes, *last], list(weights))
+
+
+def _scalar(name: str, value: int) -> TensorProto:
+    return helper.make_tensor(name, TensorProto.INT64, [], [value])
+
+
+HUGE = 1 << 30
+UNFOLDING: dict[str, Callable[[], ModelProto]] = {
+    "Expand": _unfolding([helper.make_node("Expand", ["w", "s"], ["k"])], _zeros("w", 1), _numbers("s", HUGE)),
+    "Expand of two axes": _unfolding([helper.make_node("Expand", ["w", "s"], ["k"])], _zeros("w", 1, 1),
+                                     _numbers("s", 1 << 15, 1 << 15)),
+    "ConstantOfShape": _unfolding([helper.make_node("ConstantOfShape", ["s"], ["k"])], _numbers("s", HUGE)),
+    "Range": _unfolding([helper.make_node("Range", ["a", "b", "c"], ["n"]),
+                         helper.make_node("Cast", ["n"], ["k"], to=TensorProto.FLOAT)],
+                        _scalar("a", 0), _scalar("b", HUGE), _scalar("c", 1)),
+    "Tile": _unfolding([helper.make_node("Tile", ["w", "s"], ["k"])], _zeros("w", 1), _numbers("s", HUGE)),
+    "Pad": _unfolding([helper.make_node("Pad", ["w", "s"], ["k"])], _zeros("w", 1), _numbers("s", 0, HUGE)),
+    "Resize": _unfolding([helper.make_node("Resize", ["w", "", "", "s"], ["k"])], _zeros("w", 1, 1, 2, 2),
+                         _numbers("s", 1, 1, 1 << 15, 1 << 15)),
+    "Gather": _unfolding([helper.make_node("Gather", ["w", "i"], ["k"])], _zeros("w", 4, 40_000),
+                         _numbers("i", *[0] * 40_000)),
+    "OneHot": _unfolding([helper.make_node("OneHot", ["i", "d", "v"], ["k"])], _numbers("i", *range(4096)),
+                         _scalar("d", 1 << 19), helper.make_tensor("v", TensorProto.FLOAT, [2], [0, 1])),
+    "outer product": _unfolding([helper.make_node("Mul", ["w", "v"], ["k"])], _zeros("w", 40_000, 1),
+                                _zeros("v", 1, 40_000)),
+    "MatMul": _unfolding([helper.make_node("MatMul", ["w", "v"], ["k"])], _zeros("w", 40_000, 1),
+                         _zeros("v", 1, 40_000)),
+    "in steps": _unfolding([helper.make_node("Expand", ["w", "s"], ["a"]),
+                            helper.make_node("Expand", ["a", "t"], ["k"])],
+                           _zeros("w", 1), _numbers("s", 1 << 26), _numbers("t", 16, 1 << 26)),
+    "a branch": lambda: _hidden_branch(),
+    "an activation": lambda: model(
+        [helper.make_node("Expand", ["x", "s"], ["e"]), helper.make_node("ReduceSum", ["e"], ["y"])],
+        [_numbers("s", 1 << 20, 1 << 10, 4)]),
+    "an overflow": _unfolding([helper.make_node("Expand", ["w", "s"], ["k"])], _zeros("w", 1),
+                              _numbers("s", 1 << 32, 1 << 32)),
+    "a negative extent": _unfolding([helper.make_node("ConstantOfShape", ["s"], ["k"])], _numbers("s", -4)),
+    "an input": lambda: model([helper.make_node("Relu", ["x"], ["y"])], shape=[1 << 16, 1 << 16]),
+    "Slice of nothing": _unfolding([helper.make_node("Expand", ["w", "s"], ["e"]),
+                                    helper.make_node("Slice", ["e", "a", "b"], ["k"])],
+                                   _zeros("w", 1), _numbers("s", HUGE), _numbers("a", 0), _numbers("b", 1)),
+}  # fmt: skip
+"""Small files whose constants or results are large, by what makes them so."""
+
+
+def _hidden_branch() -> ModelProto:
+    nodes = [helper.make_node("Expand", ["w", "s"], ["k"]), helper.make_node("ReduceSum", ["k"], ["r"], keepdims=0),
+             helper.make_node("Add", ["x", "r"], ["z"])]  # fmt: skip
+    branch = helper.make_graph(nodes, "branch", [], [value("z")])
+    condition = helper.make_tensor("c", TensorProto.BOOL, [], [True])
+    return model([helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)],
+                 [condition, _zeros("w", 1), _numbers("s", HUGE)])

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
 import hostile_onnx
 import onnx
+import psutil
 import pytest
 
-from tunesmith.errors import ModelRejected, NotAModel
+from tunesmith.errors import InvalidInput, ModelRejected, NotAModel
 from workers.tvm_backend.warm import warm
 
 warm("llvm")
 
-from workers.tvm_backend import importing  # noqa: E402
+from workers.tvm_backend import importing, prepare  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 
@@ -74,3 +76,30 @@ def test_functions_within_the_limits_are_written_out(tmp_path: Path) -> None:
     onnx.save(hostile_onnx.doubling(3), path)
     mod = importing.import_model(path, "onnx")
     assert mod.script().count("R.nn.relu") == 8
+
+
+@pytest.mark.parametrize("name", hostile_onnx.UNFOLDING)
+def test_constants_and_results_that_unfold(tmp_path: Path, name: str) -> None:
+    """Without taking the memory: this process never grows by as much."""
+    before = psutil.Process().memory_info().rss
+    error = refused(tmp_path, hostile_onnx.UNFOLDING[name]())
+    assert psutil.Process().memory_info().rss - before < 1 << 28, error.detail
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 1 << 21, error.detail
+
+
+def test_shapes_that_are_given_are_limited(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(hostile_onnx.model([onnx.helper.make_node("Relu", ["x"], ["y"])], shape=["batch", "width"]), path)  # type: ignore[list-item]
+    with pytest.raises(InvalidInput, match="up to 2147483647 elements"):
+        importing.import_model(path, "onnx", {"x": (1_000_000, 1_000_000)})
+
+
+def test_constants_within_the_limit_are_folded(tmp_path: Path) -> None:
+    """A mask of 64 MiB from one number."""
+    path = tmp_path / "model.onnx"
+    shape = onnx.helper.make_tensor("s", onnx.TensorProto.INT64, [2], [4096, 4096])
+    weight = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [1], [1.0])
+    nodes = [onnx.helper.make_node("Expand", ["w", "s"], ["k"]), onnx.helper.make_node("Add", ["x", "k"], ["y"])]
+    onnx.save(hostile_onnx.model(nodes, [shape, weight], shape=[1, 4096]), path)
+    prepared = prepare.prepare(importing.import_model(path, "onnx"))
+    assert sum(each.nbytes for each in prepared.params.values()) <= 4096 * 4096 * 4

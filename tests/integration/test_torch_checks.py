@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import struct
 import zipfile
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import hostile_pt2
 import pytest
 
-from tunesmith.errors import ModelRejected
+from tunesmith.errors import InvalidInput, ModelRejected
 from tunesmith.model_files import check_archive
 from workers.tvm_backend.warm import warm
 
@@ -129,7 +130,7 @@ def test_weights_that_reach_beyond_their_bytes(tmp_path: Path, valid: dict[str, 
     for change, message in (
         ({"sizes": [{"as_int": 4096}, {"as_int": 4096}]}, "reaches beyond"),
         ({"storage_offset": {"as_int": 1}}, "reaches beyond"),
-        ({"sizes": [{"as_int": 1 << 30}], "strides": [{"as_int": 0}]}, "may unfold to"),
+        ({"sizes": [{"as_int": 1 << 30}], "strides": [{"as_int": 0}]}, "unfolds from"),
         ({"sizes": [{"as_int": -1}], "strides": [{"as_int": 1}]}, "no numbers"),
     ):
         made = hostile_pt2.rewritten(
@@ -138,3 +139,38 @@ def test_weights_that_reach_beyond_their_bytes(tmp_path: Path, valid: dict[str, 
         path = hostile_pt2.write(tmp_path / "net.pt2", made)
         with pytest.raises(ModelRejected, match=message):
             importing.import_model(path, "pt2", {"x": (3, 4)})
+
+
+class Unfolds(hostile_pt2.torch.nn.Module):
+    """A constant of 2^30 numbers, summed up."""
+
+    def forward(self, x: hostile_pt2.torch.Tensor) -> hostile_pt2.torch.Tensor:
+        return x + hostile_pt2.torch.full((1 << 15, 1 << 15), 1.0).sum()
+
+
+class Expands(hostile_pt2.torch.nn.Module):
+    """The same by an operator on a weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = hostile_pt2.torch.nn.Parameter(hostile_pt2.torch.ones(1))
+
+    def forward(self, x: hostile_pt2.torch.Tensor) -> hostile_pt2.torch.Tensor:
+        return x + self.weight.expand(1 << 30).sum()
+
+
+@pytest.mark.parametrize("net", [Unfolds, Expands])
+def test_constants_of_a_program_that_unfold(tmp_path: Path, net: type) -> None:
+    torch = hostile_pt2.torch
+    with torch.no_grad():
+        exported = torch.export.export(net(), (torch.ones(1, 4),))
+    torch.export.save(exported, tmp_path / "net.pt2")
+    with pytest.raises(ModelRejected, match="unfolds from"):
+        importing.import_model(tmp_path / "net.pt2", "pt2")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 1 << 21
+
+
+def test_shapes_that_are_given_are_limited(tmp_path: Path, valid: dict[str, bytes]) -> None:
+    path = hostile_pt2.write(tmp_path / "net.pt2", valid)
+    with pytest.raises(InvalidInput, match="up to 2147483647 elements"):
+        importing.import_model(path, "pt2", {"x": (1 << 30, 4)})

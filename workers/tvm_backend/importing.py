@@ -8,7 +8,7 @@ from pathlib import Path
 import tvm
 
 from tunesmith.errors import InvalidInput, NotAModel
-from workers.tvm_backend import onnx_model, torch_model
+from workers.tvm_backend import onnx_model, sizes, torch_model
 from workers.tvm_backend.operators import operator_module
 
 __all__ = ["import_model", "operator_module"]
@@ -39,4 +39,6 @@ def import_model(path: str | Path, source: str, inputs: Shapes | None = None) ->
     path = Path(path)
     if path.stat().st_size == 0:
         raise NotAModel("the file is empty", field="file")
-    return readers[source](path, dict(inputs or {}))
+    mod = readers[source](path, dict(inputs or {}))
+    sizes.check_module(mod)
+    return mod

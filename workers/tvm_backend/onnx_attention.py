@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import relax
 
+from workers.tvm_backend import sizes
 from workers.tvm_backend.refusals import unsupported
 
 LOW = -10000.0
@@ -136,6 +137,7 @@ def _window(query: relax.Expr, key: relax.Expr, before: int, left: int, right: i
         left, right: how many keys a row sees beside its own; -1 for all.
     """
     rows, keys = (int(each.ty.shape[2]) for each in (query, key))
+    sizes.Unfolding().add("a mask of attention", [rows, keys], 64, 0)
     apart = np.arange(keys) - (np.arange(rows)[:, None] + before)
     seen = ((apart >= -left) | (left < 0)) & ((apart <= right) | (right < 0))
     return None if seen.all() else seen

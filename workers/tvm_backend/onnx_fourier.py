@@ -9,7 +9,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from workers.tvm_backend import fourier
+from workers.tvm_backend import fourier, sizes
 from workers.tvm_backend.onnx_attention import Attributes
 from workers.tvm_backend.refusals import fixed_extents, unsupported
 
@@ -34,6 +34,7 @@ def _short(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.E
     known = fixed_extents("STFT", window)[0] if window is not None else extents[1]
     count = _number("STFT", length, known)
     starts = np.arange(0, extents[1] - count + 1, _number("STFT", step, 0))
+    sizes.Unfolding().add("the places of STFT", [len(starts), count], 64, 0)
     frames = emit(relax.op.take(signal, relax.const(starts[:, None] + np.arange(count), "int64"), 1))
     if window is not None:
         frames = emit(relax.op.multiply(frames, emit(relax.op.reshape(window, (count, 1)))))

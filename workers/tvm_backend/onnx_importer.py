@@ -10,7 +10,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from tunesmith.errors import UnsupportedOperator
-from workers.tvm_backend import onnx_fused, onnx_recurrent, onnx_shapes, resize
+from workers.tvm_backend import onnx_fused, onnx_recurrent, onnx_shapes, resize, sizes
 from workers.tvm_backend.onnx_attention import Attributes
 from workers.tvm_backend.refusals import unsupported
 
@@ -32,8 +32,11 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
             found = onnx_shapes.shape_of(inputs[0], attrs)
         if found is None:
             found = self._converted(op_name, inputs, attrs, opset)
-        # The next operator may ask for its type.
-        return self.bb.normalize(found) if isinstance(found, relax.Expr) else found
+        if not isinstance(found, relax.Expr):
+            return found
+        found = self.bb.normalize(found)  # the next operator may ask for its type
+        sizes.check_type(f"a result of {op_name}", found.ty)
+        return found
 
     def _converted(self, op_name: str, inputs: list[Any], attrs: Attributes, opset: int) -> relax.Expr:
         if op_name in {"Resize", "Upsample"}:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import json
+import math
 import os
 import warnings
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
 from tunesmith.errors import DynamicShape, InvalidInput, ModelRejected, NotAModel, TunesmithError, UnsupportedOperator
 from tunesmith.model_files import check_onnx
+from tunesmith.model_limits import MAX_ELEMENTS
 from workers.tvm_backend import onnx_counts, onnx_fused, onnx_order, onnx_quantized, onnx_recurrent, onnx_tensors
 from workers.tvm_backend.onnx_importer import Importer
 
@@ -171,6 +173,9 @@ def check_shape(name: str, dims: list[int | str] | None, given: tuple[int, ...] 
         DynamicShape: a dynamic dimension and no shape given.
         InvalidInput: the given shape contradicts the model.
     """
+    if given is not None and math.prod(given) > MAX_ELEMENTS:
+        raise InvalidInput(f"input {name!r} cannot have the shape {list(given)}: a tensor has up to {MAX_ELEMENTS} "
+                           "elements", field="inputs", value=list(given))
     if given is None:
         if dims is None:
             raise DynamicShape(f"input {name!r} has no shape: fix it, for example with --input {name}=1,3,224,224",

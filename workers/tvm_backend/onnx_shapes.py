@@ -6,6 +6,7 @@ leaves some operators on constants in the program, after which shapes that are m
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,8 +17,12 @@ import tvm
 from onnx.reference import ReferenceEvaluator
 from tvm import relax
 
+from workers.tvm_backend import onnx_tensors, sizes
+
 LARGEST = 1 << 16
 """Elements of what is computed here, operands and result alike: weights are folded later."""
+BOUNDED = frozenset({"Compress", "NonZero", "NonMaxSuppression", "Unique", "Slice", "Reshape", "Squeeze", "Unsqueeze"})
+"""Operators whose results are no larger than their operands, and not inferred where they depend on data."""
 DRAWN = frozenset({"Bernoulli", "Dropout", "Multinomial", "RandomNormalLike", "RandomUniformLike"})
 """Operators that have another result each time."""
 
@@ -33,16 +38,26 @@ def shape_of(x: relax.Expr, attrs: Mapping[str, Any]) -> relax.Expr | None:
 
 
 def folded(name: str, inputs: Sequence[Any], attrs: Mapping[str, Any], opset: int) -> relax.Expr | None:
-    """What an operator makes of small constants, by ONNX's reference; None where it is not such a one."""
-    given = {f"x{at}": _array(x) for at, x in enumerate(inputs) if x is not None}
+    """What an operator makes of small constants, by ONNX's reference; None where it is not such a one.
+
+    Raises:
+        ModelRejected: constants that the operator unfolds to more than is accepted.
+    """
     own = attrs["tvm_custom"]
-    if name in DRAWN or not given or any(array is None for array in given.values()):
+    given = [x for x in inputs if x is not None]
+    if name in DRAWN or not given or not all(isinstance(x, tvm.ir.GenericConst) for x in given):
         return None
-    names = [f"x{at}" if x is not None else "" for at, x in enumerate(inputs)]
-    results = [f"y{at}" for at in range(own["num_outputs"])]
-    plain = {key: value for key, value in attrs.items() if value is not own}
+    arrays = {f"x{at}": x.value for at, x in enumerate(inputs) if x is not None}
+    node = onnx.helper.make_node(name, [f"x{at}" if x is not None else "" for at, x in enumerate(inputs)],
+                                 [f"y{at}" for at in range(own["num_outputs"])],
+                                 **{key: value for key, value in attrs.items() if value is not own})  # fmt: skip
+    model = _model(node, arrays, opset)
+    if model is None or not _is_small(model, name, arrays):
+        return None
     try:
-        found = _evaluated(onnx.helper.make_node(name, names, results, **plain), given, opset)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = ReferenceEvaluator(model).run(None, {})
     except Exception:
         return None  # an operator or an attribute that the reference lacks: TVM's importer may have it
     if not all(_usual(each) for each in found):
@@ -51,28 +66,53 @@ def folded(name: str, inputs: Sequence[Any], attrs: Mapping[str, Any], opset: in
     return made[0] if len(made) == 1 else relax.Tuple(made)
 
 
+def _model(node: onnx.NodeProto, arrays: Mapping[str, Any], opset: int) -> onnx.ModelProto | None:
+    """The operator alone, with small constants in it and large ones as inputs; None for types that ONNX lacks."""
+    types = {name: _type(each) for name, each in arrays.items()}
+    if not all(types.values()):
+        return None
+    small = [onnx.numpy_helper.from_array(each.numpy(), name) for name, each in arrays.items()
+             if _count(each) <= LARGEST]  # fmt: skip
+    large = [onnx.helper.make_tensor_value_info(name, types[name], list(map(int, each.shape)))
+             for name, each in arrays.items() if _count(each) > LARGEST]  # fmt: skip
+    outputs = [onnx.helper.make_empty_tensor_value_info(name) for name in node.output]
+    graph = onnx.helper.make_graph([node], "folded", large, outputs, small)
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
+
+
+def _is_small(model: onnx.ModelProto, name: str, arrays: Mapping[str, Any]) -> bool:
+    """Whether operands and results, as far as ONNX infers them, are to be computed here."""
+    source = sum(_count(each) * sizes.bits_of(str(each.dtype)) // 8 for each in arrays.values())
+    try:
+        found = onnx.shape_inference.infer_shapes(model, data_prop=True).graph.output
+    except Exception:
+        return False  # an operator that ONNX does not know, or that TVM's importer refuses with its own words
+    small = not model.graph.input
+    for each in found:
+        kind = each.type.tensor_type
+        shape = [dim.dim_value for dim in kind.shape.dim if dim.HasField("dim_value")]
+        if not kind.HasField("shape") or len(shape) != len(kind.shape.dim):
+            small = small and name in BOUNDED
+            continue
+        bits = onnx_tensors.BITS.get(kind.elem_type, 8)
+        sizes.Unfolding().add(f"a result of {name}", shape, bits, source)
+        small = small and math.prod(shape) <= LARGEST
+    return small
+
+
+def _count(array: Any) -> int:
+    return math.prod(map(int, array.shape))
+
+
+def _type(array: Any) -> int:
+    """ONNX's type of an array; 0 where it has none."""
+    try:
+        return int(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(str(array.dtype))))
+    except (TypeError, ValueError, KeyError):
+        return 0
+
+
 def _usual(found: Any) -> bool:
     """No sequence, no other kind of number, and no weight."""
     tensor = isinstance(found, np.ndarray | np.generic)
     return tensor and found.dtype.kind in "biuf" and found.size <= LARGEST
-
-
-def _evaluated(node: onnx.NodeProto, given: Mapping[str, Any], opset: int) -> Sequence[Any]:
-    """The results of an operator, arrays where they are tensors."""
-    value = onnx.helper.make_tensor_value_info
-    graph = onnx.helper.make_graph(
-        [node], "folded", [value(name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
-                           for name, array in given.items()],
-        [onnx.helper.make_empty_tensor_value_info(name) for name in node.output])  # fmt: skip
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found: Sequence[Any] = ReferenceEvaluator(model).run(None, dict(given))
-    return found
-
-
-def _array(x: Any) -> np.ndarray[Any, Any] | None:
-    if not isinstance(x, tvm.ir.GenericConst):
-        return None
-    array = x.value.numpy()
-    return array if array.size <= LARGEST else None

@@ -21,6 +21,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import get_constant
 
 from tunesmith.errors import UnsupportedOperator
+from workers.tvm_backend import sizes
 
 STRETCH = b"stretch"
 BY_SIZE = frozenset({b"align_corners", b"tf_crop_and_resize"})
@@ -109,9 +110,9 @@ def _stretches(inputs: Sequence[Any], attrs: Mapping[str, Any], params: Any) -> 
     """What becomes of each axis that the node names."""
     shape = [int(extent) for extent in inputs[0].ty.shape]
     axes = [int(axis) % len(shape) for axis in attrs.get("axes", range(len(shape)))]
-    scales, sizes = (_numbers(inputs, at, params) for at in (2, 3))
-    if sizes:
-        return [Stretch(axis, shape[axis], int(size), None) for axis, size in zip(axes, sizes, strict=True)]
+    scales, extents = (_numbers(inputs, at, params) for at in (2, 3))
+    if extents:
+        return [Stretch(axis, shape[axis], int(size), None) for axis, size in zip(axes, extents, strict=True)]
     return [Stretch(axis, shape[axis], int(np.floor(scale * shape[axis] * (1.0 + ROUNDING))), scale)
             for axis, scale in zip(axes, scales, strict=True)]
 
@@ -133,6 +134,7 @@ def _matrix(stretch: Stretch, attrs: Mapping[str, Any]) -> NDArray[np.float32]:
     """What a signal along the axis is multiplied with, float32 [before, after], by ONNX's reference."""
     kept = {name: attrs[name] for name in KEPT if name in attrs}
     n, floats = stretch.before, onnx.TensorProto.FLOAT
+    sizes.Unfolding().add("a matrix of Resize", [n, max(n, stretch.after)], 32, 0)
     scale, size = ("", "size") if stretch.whole else ("scale", "")
     node = onnx.helper.make_node("Resize", ["x", "", scale, size], ["y"], **kept)
     given = [onnx.numpy_helper.from_array(np.array([n, stretch.after], np.int64), "size"),

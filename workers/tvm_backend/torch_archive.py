@@ -9,23 +9,14 @@ from __future__ import annotations
 import importlib
 import io
 import json
-import math
 import zipfile
 from pathlib import Path
 from typing import Any
 
 from tunesmith.archives import check_contents
 from tunesmith.errors import ModelRejected, NotAModel
-from tunesmith.model_limits import (
-    MAX_ELEMENTS,
-    MAX_PROGRAM_BYTES,
-    MAX_RANK,
-    MAX_TENSOR_BYTES,
-    MAX_UNFOLDED_BYTES,
-    MAX_UNFOLDED_TOTAL,
-    WIDENING,
-)
-from workers.tvm_backend import torch_program
+from tunesmith.model_limits import MAX_PROGRAM_BYTES, MAX_RANK, MAX_TENSOR_BYTES
+from workers.tvm_backend import sizes, torch_program
 
 PROGRAM, OLD_PROGRAM = "models/model.json", "serialized_exported_program.json"
 FOLDERS = {"weights": "data/weights", "constants": "data/constants"}
@@ -61,7 +52,7 @@ class _Archive:
         first = next(iter(self.sizes), "")
         self.old = OLD_PROGRAM in self.sizes
         self.root = "" if self.old else first.split("/")[0] + "/"
-        self.unfolded = 0
+        self.unfolding = sizes.Unfolding()
 
     def program(self) -> Any:
         """The parsed description."""
@@ -117,7 +108,7 @@ class _Archive:
         kind = importlib.import_module("torch._export.serde.serialize").deserialize_scalar_type(meta["dtype"])
         shape, stride = _extents(name, meta["sizes"]), _extents(name, meta["strides"])
         held = self.sizes.get(f"{self.root}{folder}/{entry}", 0)
-        self._check_size(name, shape, kind.itemsize, held)
+        self.unfolding.add(f"tensor {name[:200]!r}", shape, 8 * kind.itemsize, held)
         if held == 0:
             made = torch.zeros(shape, dtype=kind)
         else:
@@ -134,23 +125,13 @@ class _Archive:
             return made
         return torch.nn.Parameter(made, requires_grad=bool(meta["requires_grad"]))
 
-    def _check_size(self, name: str, shape: list[int], itemsize: int, held: int) -> None:
-        """Refuse a tensor that takes much more than the archive has of it."""
-        elements = math.prod(shape)
-        size = elements * itemsize
-        self.unfolded += size if size > WIDENING * held else 0
-        if len(shape) > MAX_RANK or elements > MAX_ELEMENTS or size > MAX_TENSOR_BYTES or (
-                size > max(MAX_UNFOLDED_BYTES, WIDENING * held)) or self.unfolded > MAX_UNFOLDED_TOTAL:
-            raise ModelRejected(f"tensor {name[:200]!r} has the shape {shape[:MAX_RANK]} and {held} bytes in the "
-                                f"archive; a constant may unfold to {MAX_UNFOLDED_BYTES} bytes, all of them to "
-                                f"{MAX_UNFOLDED_TOTAL}", field="file", value=name[:200])
-
     def _is_small(self, name: str, tensor: Any) -> Any:
         torch = importlib.import_module("torch")
         if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided:
             raise ModelRejected(f"the program's {name[:200]!r} is no plain tensor; export it without", field="file",
                                 value=name[:200])
-        self._check_size(name, list(tensor.shape), tensor.element_size(), tensor.untyped_storage().nbytes())
+        held = tensor.untyped_storage().nbytes()
+        self.unfolding.add(f"tensor {name[:200]!r}", list(tensor.shape), 8 * tensor.element_size(), held)
         return tensor
 
     def _unpickled(self, name: str) -> Any:

@@ -11,6 +11,8 @@ import operator
 from collections.abc import Iterator
 from typing import Any
 
+from workers.tvm_backend import sizes
+
 MOST_BYTES = 4 << 20
 """Of a constant that is larger than all it is made of."""
 MOVES = frozenset({
@@ -34,6 +36,39 @@ def fold(program: Any) -> None:
     for number, (node, value) in enumerate(found.items()):
         _replace(program, node, value, f"folded_{number}")
     graph.eliminate_dead_code()
+
+
+def check_sizes(program: Any) -> None:
+    """Check all values of a program, before any is computed.
+
+    Raises:
+        ModelRejected: one is larger than any tensor may be, or a constant that unfolds to more than is accepted.
+    """
+    unfolding, made = sizes.Unfolding(), dict.fromkeys(_constants(program), 0)
+    for node in graph_inputs(program):
+        held = [_count(node.name, unfolding, each, None) for each in _tensors(node)]
+        if node in made:
+            made[node] = sum(held)
+    for node in program.graph_module.graph.nodes:
+        if node.op != "call_function":
+            continue
+        constant = _repeatable(node) and all(each in made for each in node.all_input_nodes)
+        source = sum(made[each] for each in node.all_input_nodes) if constant else None
+        held = [_count(node.name, unfolding, each, source) for each in _tensors(node)]
+        if constant:
+            made[node] = sum(held)
+
+
+def _tensors(node: Any) -> list[Any]:
+    """What a node makes, as far as its extents are known."""
+    found = node.meta.get("val")
+    return [each for each in (found if isinstance(found, list | tuple) else [found])
+            if hasattr(each, "dtype") and all(type(extent) is int for extent in each.shape)]
+
+
+def _count(name: str, unfolding: sizes.Unfolding, value: Any, source: int | None) -> int:
+    what, shape, bits = f"value {name!r}", list(value.shape), 8 * value.dtype.itemsize
+    return sizes.check(what, shape, bits) if source is None else unfolding.add(what, shape, bits, source)
 
 
 def _constants(program: Any) -> dict[Any, Any]:

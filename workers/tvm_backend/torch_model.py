@@ -36,6 +36,7 @@ def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     translator = importlib.import_module("tvm.relax.frontend.torch.exported_program_translator")
     own = torch_operators.converters()
     try:
+        torch_constants.check_sizes(program)
         torch_constants.fold(program)
         if torch_complex.is_complex(program):
             program = torch_complex.made_real(program)

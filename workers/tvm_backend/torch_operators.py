@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from workers.tvm_backend import torch_put, torch_quantized, torch_resize
+from workers.tvm_backend import sizes, torch_put, torch_quantized, torch_resize
 from workers.tvm_backend.refusals import fixed_extents, unsupported
 
 
@@ -67,6 +67,7 @@ def _windows(node: Any, importer: Any) -> relax.Var:
     rank = data.ty.ndim
     axis %= rank
     starts = np.arange(0, fixed_extents(str(node.target), data)[axis] - size + 1, step)
+    sizes.Unfolding().add("the places of windows", [len(starts), size], 64, 0)
     found = emit(relax.op.take(data, relax.const(starts[:, None] + np.arange(size), "int64"), axis))
     order = [at for at in range(rank + 1) if at != axis + 1]
     return emit(relax.op.permute_dims(found, [*order, axis + 1]))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from tunesmith import strict_json
 from tunesmith.errors import InvalidInput
+from tunesmith.model_limits import MAX_ELEMENTS
 
 MAX_RANK = 16
 MAX_EXTENT = 2**31 - 1
@@ -59,6 +61,9 @@ def _checked(name: str, shape: Any, value: str) -> list[int]:
     fits = isinstance(shape, list) and len(shape) <= MAX_RANK
     if not fits or not all(type(extent) is int and 1 <= extent <= MAX_EXTENT for extent in shape):
         raise _refused(value)
+    if math.prod(shape) > MAX_ELEMENTS:
+        raise InvalidInput(f"input {name[:200]!r} cannot have the shape {shape}: a tensor has up to {MAX_ELEMENTS} "
+                           "elements", field="inputs", value=value[:200])
     return list(shape)
 
 
