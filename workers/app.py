@@ -16,7 +16,7 @@ from tunesmith.errors import SchemaMismatch
 from tunesmith.messages import CORE_QUEUES, INGEST, SEARCH, measure_queue
 from workers import logs, refusing
 from workers.broker import GuardedTransport, restrict_remote_control
-from workers.core import tasks
+from workers.core import lost, tasks
 from workers.core.ending import Ending
 from workers.sandbox.parent_death import die_with_parent
 from workers.settings import MEASURE, Settings
@@ -24,6 +24,8 @@ from workers.settings import MEASURE, Settings
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 PROCESS_START_SECONDS = 120.0
 """How long a child may take to load TVM before Celery counts it as failed."""
+LOST_SECONDS = 0.5
+"""How long Celery waits for the answer of a process that has died: there is none, the database has it."""
 
 
 def create_app(settings: Settings) -> Celery:
@@ -60,6 +62,7 @@ def create_app(settings: Settings) -> Celery:
         worker_prefetch_multiplier=1,
         worker_disable_prefetch=True,
         worker_proc_alive_timeout=PROCESS_START_SECONDS,
+        worker_lost_wait=LOST_SECONDS,
         worker_soft_shutdown_timeout=5,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
@@ -74,6 +77,8 @@ def create_app(settings: Settings) -> Celery:
     context = _context_factory(settings, _ending())
     _follow_children(settings, context)
     tasks.register(app, settings.core_queues, context)
+    if settings.core_queues:
+        lost.watch(settings)
     if settings.measures:
         from workers.measure.tasks import register
 

@@ -144,3 +144,18 @@ def test_the_children_of_a_killed_worker_end(context: Context, worker: subproces
     assert children
     worker.kill()
     assert all(gone(pid) for pid in children)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_the_work_of_a_killed_process_is_due_again_at_once(context: Context, worker: subprocess.Popen, send) -> None:
+    core_flow.add_operator(context)
+    send(IngestModel(model_id="m1", attempt=1), INGEST)
+    until(context, worker, lambda s: s.get(Model, "m1").worker is not None)
+    for child in psutil.Process(worker.pid).children():
+        child.kill()
+    until(context, worker, lambda s: s.get(Model, "m1").attempt == 2)
+    with context.readers() as session:
+        model = session.get_one(Model, "m1")
+        assert (model.state, model.worker, model.dispatched) == (ModelState.IMPORTING, None, 1)
+    send(IngestModel(model_id="m1", attempt=2), INGEST)
+    until(context, worker, lambda s: s.get(Model, "m1").state is ModelState.READY)

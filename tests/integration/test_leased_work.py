@@ -1,17 +1,25 @@
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import core_flow
 import pytest
+from billiard.exceptions import TimeLimitExceeded, WorkerLostError
+from celery import signals
 
 from db.models import Model
 from db.repositories import work
 from tunesmith.errors import UnsupportedOperator
 from tunesmith.messages import DeviceReport, IngestModel
 from tunesmith.states import ModelState
+from workers.core import lost
 from workers.core.context import Context
 from workers.core.leased import Lease, LeaseLost, run_leased
 from workers.core.tasks import CoreTask, perform
@@ -108,3 +116,64 @@ def test_work_whose_code_does_not_load_fails_with_the_reason(
     report = DeviceReport(worker="w", name="d", host="h", device_classes=[], target={}, cores=1)
     with pytest.raises(OSError, match="libsomething"):
         perform(CoreTask(DeviceReport, "record", "broken_install", "run", 10), context, report)
+
+
+class Named(NamedTuple):
+    """A task, as far as a signal's receiver looks at it."""
+
+    name: str
+
+
+def loss(context: Context, attempt: int = 1) -> lost.Loss:
+    body = IngestModel(model_id="m1", attempt=attempt).model_dump(mode="json")
+    return lost.Loss(url=context.settings.url(), max_attempts=3, task=IngestModel.task, body=body, reason="SIGKILL")
+
+
+def claimed_by(context: Context, worker: str | None, attempt: int = 1) -> None:
+    with context.sessions.begin() as session:
+        row = session.get_one(Model, "m1")
+        row.worker, row.attempt, row.dispatched = worker, attempt, attempt
+
+
+def ended_process() -> str:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    return f"{socket.gethostname()}-{child.pid}-abcdef"
+
+
+def test_work_of_a_process_that_ended_is_due_again(context: Context) -> None:
+    claimed_by(context, ended_process())
+    assert lost.give_back(loss(context))
+    row = model(context)
+    assert (row.attempt, row.dispatched, row.worker) == (2, 1, None)
+    assert not lost.give_back(loss(context)), "it is another attempt's now"
+
+
+def test_attempts_are_counted_when_processes_are_lost(context: Context) -> None:
+    claimed_by(context, ended_process(), attempt=3)
+    assert lost.give_back(loss(context, attempt=3))
+    row = model(context)
+    assert row.state is ModelState.REJECTED
+    assert "SIGKILL" in row.error["detail"]
+
+
+@pytest.mark.parametrize("worker", [f"{socket.gethostname()}-{os.getpid()}-abcdef", "another-host-1-abcdef", "odd"])
+def test_work_that_somebody_else_does_is_left_to_them(context: Context, worker: str) -> None:
+    claimed_by(context, worker)
+    assert not lost.give_back(loss(context))
+    assert model(context).attempt == 1
+
+
+def test_only_lost_processes_are_told_of(context: Context) -> None:
+    told: list[lost.Loss] = []
+    lost.watch(context.settings, told.append)
+    try:
+        sender = Named(IngestModel.task)
+        for error in (WorkerLostError("exited: SIGKILL"), TimeLimitExceeded(5), ValueError("an ordinary failure")):
+            signals.task_failure.send(sender=sender, exception=error, args=[{"model_id": "m1", "attempt": 1}])
+        report = Named(DeviceReport.task)
+        signals.task_failure.send(sender=report, exception=WorkerLostError("x"), args=[{}])
+    finally:
+        signals.task_failure.disconnect(dispatch_uid="tunesmith.lost")
+    assert [each.task for each in told] == [IngestModel.task] * 2
+    assert told[0].url == context.settings.url()

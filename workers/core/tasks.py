@@ -136,18 +136,11 @@ def perform(task: CoreTask, context: Any, message: Message) -> None:
 def _use_up_attempt(
     context: Any, message: IngestModel | PrepareJob | ProposeRound | TrainCostModel, error: Exception
 ) -> None:
-    from db.models import CostModelRow, Job, Model, Round
     from workers.core.leased import Lease, run_leased
+    from workers.core.rows import row_of
 
     def broken(_: Lease) -> None:
         raise error
 
-    timeout = context.settings.work_timeout
-    if isinstance(message, IngestModel):
-        run_leased(context, Model, message.model_id, message.attempt, timeout, broken)
-    elif isinstance(message, PrepareJob):
-        run_leased(context, Job, message.job_id, message.attempt, timeout, broken)
-    elif isinstance(message, ProposeRound):
-        run_leased(context, Round, message.round_id, message.attempt, timeout, broken)
-    else:
-        run_leased(context, CostModelRow, message.cost_model_id, message.attempt, timeout, broken)
+    kind, row_id = row_of(message)
+    run_leased(context, kind, row_id, message.attempt, context.settings.work_timeout, broken)
