@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,6 +14,7 @@ from pathlib import Path
 from tunesmith.errors import MeasurementFailed, StackFailed
 from tunesmith.messages import MeasureLimits
 from tunesmith.operators import parse_operator
+from tunesmith.safe_path import python
 from tunesmith.space.space import Space
 from tunesmith.targets import Target
 from tunesmith.types import Candidate
@@ -152,8 +152,8 @@ def open_lab(target: Target | None = None) -> Iterator[Lab]:
 @contextmanager
 def _process(env: dict[str, str], module: str, *arguments: str) -> Iterator[int]:
     """A part of the back end as a process; yields the port that it says it listens on."""
-    command = [sys.executable, "-m", "workers.sandbox.parent_death", "--parent", str(os.getpid()), "--",
-               sys.executable, "-m", f"workers.tvm_backend.{module}", *arguments]  # fmt: skip
+    command = [*python("workers.sandbox.parent_death", "--parent", str(os.getpid()), "--"),
+               *python(f"workers.tvm_backend.{module}", *arguments)]  # fmt: skip
     log = Path(env["TMPDIR"]) / f"{module}.log"
     with log.open("w") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=env)

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tunesmith.errors import StackFailed
+from tunesmith.safe_path import python
 
 MARK = "TUNESMITH_BENCH_TREE"
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,7 +41,7 @@ class Tree:
         paths = [str(ROOT), *(path for path in sys.path if path)]
         inherited = dict(os.environ if env is None else env)
         self._env = {**inherited, MARK: self._mark, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
-        self._command = [sys.executable, "-m", "workers.sandbox.parent_death", "--parent", str(os.getpid()), "--"]
+        self._command = [*python("workers.sandbox.parent_death", "--parent", str(os.getpid()), "--")]
         self._command += command
         self._log, self._folder = log, folder
         self._process: subprocess.Popen[bytes] | None = None

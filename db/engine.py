@@ -38,6 +38,11 @@ Sessions = sessionmaker[Session]
 Result = TypeVar("Result")
 
 
+def sqlite_url(path: Path) -> str:
+    """The URL of an SQLite file, whatever characters its path has."""
+    return sa.URL.create("sqlite", database=str(path)).render_as_string()
+
+
 def create_engine(
     url: str, *, foreign_keys: bool = True, pool_size: int = 20, overflow: int = 10, patience: float = BUSY_TIMEOUT
 ) -> Engine:
@@ -176,7 +181,8 @@ def transact(
 
 def _alembic_config(connection: Connection | None = None) -> Config:
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    folder = str(Path(__file__).parent / "migrations")
+    config.set_main_option("script_location", folder.replace("%", "%%"))
     config.attributes["connection"] = connection
     return config
 

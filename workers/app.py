@@ -36,6 +36,7 @@ def create_app(settings: Settings) -> Celery:
     """
     for name in ONE_THREAD:
         os.environ.setdefault(name, "1")
+    os.environ["CELERY_LOADER"] = "app"  # Celery's other one imports a celeryconfig.py of the working folder
     if settings.measures:
         from workers.measure.device import check_device
 

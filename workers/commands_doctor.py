@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from tunesmith.errors import MissingDependency
+from tunesmith.safe_path import python
 from workers.measure.drift import noise_floor
 from workers.sandbox.box import probe
 from workers.settings import Settings
@@ -105,7 +106,7 @@ def tvm_works() -> Iterator[Check]:
     """Compile, link, run and time a kernel in a process of its own."""
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "workers.tvm_backend.selfcheck"], capture_output=True, text=True,
+            python("workers.tvm_backend.selfcheck"), capture_output=True, text=True,
             stdin=subprocess.DEVNULL, timeout=SELFCHECK_TIMEOUT,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         )  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
+from tunesmith.data_folder import prepare
 from tunesmith.errors import InvalidInput
 from tunesmith.names import CONNECTION_FILE
 from workers.settings import Settings
@@ -32,6 +33,7 @@ def worker(
     settings = _settings((joined(join) if join else {}) | {name: v for name, v in given.items() if v is not None})
     from workers.app import create_app
 
+    prepare(settings.data_dir, settings.umask)
     create_app(settings).worker_main([
         "worker", "--pool", "prefork", "--concurrency", str(settings.concurrency), "--loglevel", settings.log_level,
         "--hostname", f"{'+'.join(settings.queues)[:60]}-{os.getpid()}@%h",

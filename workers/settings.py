@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from tunesmith.data_folder import DATABASE, UMASK, UMASK_HELP, resolve
 from tunesmith.host import default_lease_path
 from tunesmith.messages import CORE_QUEUES
 
@@ -89,7 +90,13 @@ class Settings(BaseSettings):
         15.0, gt=0, description="Seconds of that while at first; it doubles, up to ten minutes, until it works.",
     )
     simulate: bool = Field(False, description="The measure worker invents latencies and needs no device.")
+    umask: str = Field(UMASK, pattern="^0?[0-7]{3}$", description=UMASK_HELP)
     log_level: str = Field("info", description="Least severe level that is logged.")
+
+    @field_validator("data_dir")
+    @classmethod
+    def _filled_in(cls, value: Path) -> Path:
+        return resolve(value)
 
     @field_validator("queues", "device_classes", mode="before")
     @classmethod
@@ -116,7 +123,9 @@ class Settings(BaseSettings):
 
     def url(self) -> str:
         """The database's URL, default filled in."""
-        return self.database_url or f"sqlite:///{self.data_dir.absolute() / 'tunesmith.db'}"
+        from db.engine import sqlite_url  # here, because a measure worker has no use for the database's library
+
+        return self.database_url or sqlite_url(self.data_dir.absolute() / DATABASE)
 
     def blobs(self) -> Path:
         """The blobs' folder, default filled in."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,6 +15,7 @@ from services.embedded.net import free_port, get_json
 from tunesmith.client import Client
 from tunesmith.errors import StackFailed
 from tunesmith.messages import INGEST, RECORD, SEARCH
+from tunesmith.safe_path import python
 from tunesmith.states import JobState
 from tunesmith.targets import Target
 
@@ -38,10 +38,10 @@ class Part:
 
 
 def _worker(queue: str) -> Part:
-    return Part(queue, (sys.executable, "-m", "tunesmith.cli", "worker", "--queues", queue, "--concurrency", "1"))
+    return Part(queue, python("tunesmith.cli", "worker", "--queues", queue, "--concurrency", "1"))
 
 
-COORDINATOR = Part("coordinator", (sys.executable, "-m", "services.coordinator"))
+COORDINATOR = Part("coordinator", python("services.coordinator"))
 PARTS = (COORDINATOR, _worker(RECORD), _worker(SEARCH))
 
 

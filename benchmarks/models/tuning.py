@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import statistics
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -22,6 +21,7 @@ from tunesmith.errors import MeasurementFailed, TunesmithError, from_problem
 from tunesmith.metaschedule import DatabaseRecord, read_database
 from tunesmith.names import DEFAULT_ALLOCATOR, DEFAULT_SEARCHER, DEFAULT_SPACE
 from tunesmith.preparation import PLAIN, Preparation
+from tunesmith.safe_path import python
 from tunesmith.schedule_log import read_log
 from tunesmith.targets import Target
 from tunesmith.types import Candidate
@@ -227,7 +227,7 @@ def metaschedule(module: bytes, target: Target, seconds: float, per_round: int, 
     database.mkdir(parents=True)
     file.write_bytes(module)
     job = Job(str(file), target.to_json(), str(database), seconds, per_round, seed)
-    command = [sys.executable, "-m", "benchmarks.models.metaschedule", json.dumps(asdict(job))]
+    command = python("benchmarks.models.metaschedule", json.dumps(asdict(job)))
     env = _environment() | {"TVM_NUM_THREADS": str(target.num_cores)}
     with Tree(command, log=folder / "log.txt", folder=folder, env=env) as tree:
         tree.wait(seconds + GRACE)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import sys
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 from benchmarks.operators.kernels_child import Job
 from benchmarks.processes import Tree
 from tunesmith.errors import MeasurementFailed
+from tunesmith.safe_path import python
 
 CHILD = "benchmarks.operators.kernels_child"
 LIMIT = 300.0
@@ -56,7 +56,7 @@ def measure(libraries: Mapping[str, Path], mains: Mapping[str, Set[str]], inputs
     """
     answer = folder / "kernels.json"
     job = Job({name: str(path) for name, path in libraries.items()}, str(inputs), threads, repeats, str(answer))
-    command = [sys.executable, "-m", CHILD, json.dumps(asdict(job))]
+    command = python(CHILD, json.dumps(asdict(job)))
     found: dict[str, list[tuple[str, list[float]]]] = {}
     for _ in range(processes):
         with Tree(command, log=folder / "kernels.log", folder=folder, env=os.environ) as tree:

@@ -15,6 +15,7 @@ from typing import Any
 from benchmarks.limits import Level, Peak
 from benchmarks.peak.probe import Job
 from tunesmith.errors import MeasurementFailed
+from tunesmith.safe_path import python
 from workers.tvm_backend import roofline
 
 TIMEOUT = 300.0
@@ -108,8 +109,7 @@ def thread_counts(cores: int) -> list[int]:
 
 def _ask(job: Job) -> dict[str, Any]:
     command: Sequence[str] = (
-        sys.executable, "-m", "workers.sandbox.parent_death", "--",
-        sys.executable, "-m", "benchmarks.peak.probe", json.dumps(asdict(job)),
+        *python("workers.sandbox.parent_death", "--"), *python("benchmarks.peak.probe", json.dumps(asdict(job))),
     )  # fmt: skip
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,6 +15,7 @@ from benchmarks.tuners.evaluator import LOG
 from benchmarks.tuners.metaschedule_child import MANY, Job
 from benchmarks.tuners.outcome import Outcome, Trial
 from benchmarks.tuners.plan import PER_ROUND, Ask, Deadline
+from tunesmith.safe_path import python
 
 START_LIMIT = 180.0
 FIRST_ROUND_LIMIT = 4.0
@@ -27,7 +27,7 @@ CHILD = "benchmarks.tuners.metaschedule_child"
 
 
 def run(
-    ask: Ask, folder: Path, deadline: Deadline, child: Sequence[str] = (sys.executable, "-m", CHILD), trials: int = MANY
+    ask: Ask, folder: Path, deadline: Deadline, child: Sequence[str] = python(CHILD), trials: int = MANY
 ) -> Outcome:
     """Tune with MetaSchedule until the budget or the trials are over, longer only while its first round is under way.
 

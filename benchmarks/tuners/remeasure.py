@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +13,7 @@ from benchmarks.tuners.outcome import Final, Outcome
 from benchmarks.tuners.plan import Deadline
 from benchmarks.tuners.remeasure_child import Job
 from tunesmith.errors import MeasurementFailed
+from tunesmith.safe_path import python
 from tunesmith.targets import Target
 
 LIMIT = 240.0
@@ -38,7 +38,7 @@ def run(outcomes: Sequence[Outcome], target: Target, folder: Path, deadline: Dea
     traces = {outcome.tuner: outcome.trace for outcome in outcomes if outcome.trace is not None}
     job = Job(first.operator, target.to_json(), traces, repeats, str(folder), str(answer))
     env = {**os.environ, "TVM_NUM_THREADS": str(target.num_cores)}
-    command = [sys.executable, "-m", CHILD, json.dumps(asdict(job))]
+    command = python(CHILD, json.dumps(asdict(job)))
     with Tree(command, log=folder / "log", folder=folder, env=env) as tree:
         status = tree.wait(deadline.left(LIMIT))
         if status != 0:

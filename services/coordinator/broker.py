@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
@@ -46,6 +47,7 @@ class CeleryPublisher:
     def _app(self) -> Celery:
         from celery import Celery  # only once something is sent: it takes a tenth of a second to load
 
+        os.environ["CELERY_LOADER"] = "app"  # Celery's other one imports a celeryconfig.py of the working folder
         app = Celery("tunesmith-coordinator", broker=self._url, set_as_current=False)
         app.conf.update(
             task_serializer="json", accept_content=["json"], task_ignore_result=True, result_backend=None,

@@ -18,7 +18,9 @@ from services.coordinator.lazy import LazyApp
 from services.coordinator.rates import DASHBOARD_HEADER
 from services.coordinator.settings import Settings
 from services.dashboard import mount
+from tunesmith.data_folder import prepare
 from tunesmith.errors import SchemaMismatch, TunesmithError
+from tunesmith.terminal import print_anything
 
 SHUTDOWN_SECONDS = 5
 OTHER_FILES = 200
@@ -29,9 +31,11 @@ COLLECT_AFTER = 20_000
 
 def main() -> int:
     """Serve until SIGTERM or SIGINT; 2 when the settings are not valid, 78 when the database is of a later version."""
+    print_anything()
     try:
         settings = Settings()
         settings.check()
+        prepare(settings.data_dir, settings.umask)
     except ValidationError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

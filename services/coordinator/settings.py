@@ -11,7 +11,9 @@ from pathlib import Path
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from db.engine import sqlite_url
 from services.rates import Rate
+from tunesmith.data_folder import DATABASE, UMASK, UMASK_HELP, resolve
 from tunesmith.errors import InvalidInput
 
 GIB = 1 << 30
@@ -88,7 +90,13 @@ class Settings(BaseSettings):
     max_connections_per_address: int = Field(2000, ge=1, description="The same for one address.")
     loop_seconds: float = Field(0.1, gt=0, description="Pause between two looks of the scheduling loop.")
     dashboard: bool = Field(True, description="Serve the web dashboard at `/`.")
+    umask: str = Field(UMASK, pattern="^0?[0-7]{3}$", description=UMASK_HELP)
     log_level: str = Field("info", description="Least severe level that is logged.")
+
+    @field_validator("data_dir")
+    @classmethod
+    def _filled_in(cls, value: Path) -> Path:
+        return resolve(value)
 
     @field_validator("secret_key", "admin_key", "blob_dir", mode="before")
     @classmethod
@@ -107,7 +115,7 @@ class Settings(BaseSettings):
 
     def url(self) -> str:
         """The database's URL, default filled in."""
-        return self.database_url or f"sqlite:///{self.data_dir.absolute() / 'tunesmith.db'}"
+        return self.database_url or sqlite_url(self.data_dir.absolute() / DATABASE)
 
     def blobs(self) -> Path:
         """The blobs' folder, default filled in."""

@@ -6,13 +6,13 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tunesmith.errors import SchemaMismatch, StackFailed
+from tunesmith.safe_path import python
 
 QUICK = 10.0
 """A life shorter than this many seconds is a quick death."""
@@ -83,7 +83,7 @@ class Child:
     def _start(self) -> None:
         if self.log.exists() and self.log.stat().st_size > MAX_LOG_BYTES:
             self.log.replace(self.log.with_suffix(".log.1"))
-        launcher = (sys.executable, "-m", "workers.sandbox.parent_death", "--parent", str(os.getpid()), "--")
+        launcher = python("workers.sandbox.parent_death", "--parent", str(os.getpid()), "--")
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 (*launcher, *self.spec.command),

@@ -33,10 +33,11 @@ def up(
     from services.embedded.scratch import scratch
     from services.embedded.specs import StackOptions, children
     from services.embedded.supervisor import Supervisor
+    from tunesmith.data_folder import prepare
 
     settings = Settings(host=host, port=port)
     settings.check()
-    folder = data_dir.absolute()
+    folder = prepare(data_dir, settings.umask)
     options = StackOptions(folder, host, claim_port(host, port), workers)
     key = settings.admin_key.get_secret_value() if settings.admin_key else None
     with data_dir_lock(folder, options.url), scratch(folder) as temporary:

@@ -12,7 +12,7 @@ from tunesmith.names import CONNECTION_FILE
 
 PREFIX = "TUNESMITH_"
 SHARED = (
-    "BROKER_URL", "TRACKER", "COORDINATOR_URL", "DATABASE_URL", "BLOB_DIR", "LEASE_FILE", "WORK_TIMEOUT",
+    "BROKER_URL", "TRACKER", "DATABASE_URL", "BLOB_DIR", "LEASE_FILE", "WORK_TIMEOUT",
     "INGEST_TIMEOUT", "MAX_ATTEMPTS", "DEVICE_TIMEOUT",
 )  # fmt: skip
 """What every worker of a stack must agree on, as far as it is set; the data directory is the file's own."""

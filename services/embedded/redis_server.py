@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import string
 from pathlib import Path
 
 from tunesmith.errors import MissingDependency
@@ -47,6 +48,11 @@ def config(port: int, password: str, folder: Path) -> bytes:
         "appendonly no",
         "maxmemory-policy noeviction",
         "loglevel notice",
-        f'dir "{folder}"',
     ]
-    return ("\n".join(lines) + "\n").encode()
+    return "".join(f"{line}\n" for line in lines).encode() + b'dir "%b"\n' % _quoted(folder)
+
+
+def _quoted(folder: Path) -> bytes:
+    """A path inside of Redis's double quotes, where every byte may be written as its number."""
+    plain = b"/._-" + string.ascii_letters.encode() + string.digits.encode()
+    return b"".join(bytes([each]) if each in plain else b"\\x%02x" % each for each in os.fsencode(folder))

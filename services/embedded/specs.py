@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.embedded import redis_server
 from services.embedded.child import ChildSpec
+from services.embedded.environment import DATABASE, for_coordinator, for_device, for_service, for_worker
 from services.embedded.net import accepts, free_port, get_json
 from tunesmith.host import default_lease_path
 from tunesmith.messages import INGEST, RECORD, SEARCH, TRAIN
+from tunesmith.safe_path import python
 
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -57,37 +58,33 @@ def children(options: StackOptions, temporary: Path) -> list[ChildSpec]:
     def tracker_up() -> bool:
         return accepts(tracker_port)
 
-    tunesmith = module("tunesmith.cli")
+    worker = for_worker(env)
     searchers = max(1, options.workers // 2)
     others = max(1, options.workers - searchers)
-    device_env = {key: value for key, value in env.items() if key not in ONE_THREAD}
+    bare = for_device(env)
+    device = {key: value for key, value in bare.items() if key not in ONE_THREAD}
     return [
         ChildSpec(
-            "redis", (redis_server.find_server(), "-"), env,
+            "redis", (redis_server.find_server(), "-"), for_service(env),
             stdin=redis_server.config(redis_port, password, options.data_dir), wave=2,
         ),
-        ChildSpec("coordinator", module("services.coordinator"), env, may_start=redis_up, wave=1),
-        ChildSpec("tracker", (*module("workers.tvm_backend.tracker"), "--port", str(tracker_port)), env, wave=2),
-        ChildSpec("device", (*module("workers.tvm_backend.rpc_server"), "--key", env["TUNESMITH_DEVICE_KEY"],
-                             "--tracker", env["TUNESMITH_TRACKER"]), device_env, may_start=tracker_up, wave=1),
-        ChildSpec("measure", (*tunesmith, "worker", "--queues", "measure"), env, may_start=redis_up),
+        ChildSpec("coordinator", python("services.coordinator"), for_coordinator(env), may_start=redis_up, wave=1),
+        ChildSpec("tracker", python("workers.tvm_backend.tracker", "--port", str(tracker_port)), bare, wave=2),
+        ChildSpec("device", python("workers.tvm_backend.rpc_server", "--key", env["TUNESMITH_DEVICE_KEY"],
+                                   "--tracker", env["TUNESMITH_TRACKER"]), device, may_start=tracker_up, wave=1),
+        ChildSpec("measure", _worker("measure"), for_worker(env, without=DATABASE), may_start=redis_up),
         # Results must never wait behind a long import or training: `record` has a process of its own.
-        ChildSpec("record", (*tunesmith, "worker", "--queues", RECORD, "--concurrency", "1"), env,
-                  may_start=coordinator_up),
+        ChildSpec("record", _worker(RECORD), worker, may_start=coordinator_up),
         # A search remembers the points that it looked at: its processes are few, and do nothing else.
-        ChildSpec("search", (*tunesmith, "worker", "--queues", SEARCH, "--concurrency", str(searchers)), env,
-                  may_start=coordinator_up),
+        ChildSpec("search", _worker(SEARCH, searchers), worker, may_start=coordinator_up),
         # A user has one import under way (`imports_per_user`), so that the second importer is there for the others.
-        ChildSpec("ingest", (*tunesmith, "worker", "--queues", INGEST, "--concurrency", str(max(2, others))), env,
-                  may_start=coordinator_up),
-        ChildSpec("train", (*tunesmith, "worker", "--queues", TRAIN, "--concurrency", str(others)), env,
-                  may_start=coordinator_up),
+        ChildSpec("ingest", _worker(INGEST, max(2, others)), worker, may_start=coordinator_up),
+        ChildSpec("train", _worker(TRAIN, others), worker, may_start=coordinator_up),
     ]  # fmt: skip
 
 
-def module(name: str) -> tuple[str, ...]:
-    """The command that runs a Python module."""
-    return (sys.executable, "-m", name)
+def _worker(queues: str, concurrency: int = 1) -> tuple[str, ...]:
+    return python("tunesmith.cli", "worker", "--queues", queues, "--concurrency", str(concurrency))
 
 
 def _environment(options: StackOptions, redis_port: int, tracker_port: int, password: str) -> dict[str, str]:

@@ -93,6 +93,16 @@ def test_only_core_services_and_the_coordinator_know_the_database() -> None:
     assert blobs == knows
 
 
+def test_what_runs_candidates_is_told_no_secret() -> None:
+    secret = re.compile(r"PASSWORD|_KEY:|BROKER_URL|DATABASE_URL|ADMIN_KEY|SECRET_KEY")
+    for name in ("tracker", "device"):
+        assert not secret.search(yaml.safe_dump(compose()["services"][name].get("environment", {})))
+    unit = (ROOT / "deploy/systemd/tunesmith-device.service").read_text("utf-8")
+    files = re.findall(r"^EnvironmentFile=/etc/tunesmith/(.*)$", unit, re.MULTILINE)
+    assert files == ["device.env"]
+    assert not secret.search((ROOT / "deploy/systemd/device.env.example").read_text("utf-8"))
+
+
 def test_secrets_are_required_and_never_written_down() -> None:
     uses = VARIABLE.findall(COMPOSE.read_text("utf-8"))
     assert {name for name, _, _ in uses} == set(example())
@@ -119,7 +129,7 @@ def test_every_setting_of_a_service_exists(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [*DOCKERFILES, *UNITS, ROOT / "deploy/systemd/device.env.example"], ids=lambda p: p.name
+    "path", [*DOCKERFILES, *UNITS, *(ROOT / "deploy/systemd").glob("*.example")], ids=lambda p: p.name
 )
 def test_every_setting_in_a_file_exists(path: Path) -> None:
     given = set(re.findall(r"(?<!\$\{)\b(TUNESMITH_\w+)=", path.read_text("utf-8")))

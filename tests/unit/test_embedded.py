@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from services.embedded import redis_server, specs
+from services.embedded import environment, redis_server, specs
 from services.embedded.connection import connection_file
 from services.embedded.net import claim_port, free_port
 from services.embedded.scratch import scratch
@@ -74,6 +74,34 @@ def test_redis_outlives_those_who_use_it(children):
     assert children["redis"].wave > max(children[name].wave for name in users)
 
 
+SECRET = {
+    "TUNESMITH_ADMIN_KEY": "admin", "TUNESMITH_SECRET_KEY": "signs", "TUNESMITH_KEY": "a client's",
+    "TUNESMITH_DATABASE_URL": "postgresql://u:p@h/d", "AWS_SECRET_ACCESS_KEY": "x", "http_proxy": "http://u:p@proxy",
+}  # fmt: skip
+URLS = {"TUNESMITH_BROKER_URL", "TUNESMITH_DATABASE_URL"}
+SECRETS_OF = {
+    "coordinator": {"TUNESMITH_ADMIN_KEY", "TUNESMITH_SECRET_KEY", *URLS}, "measure": {"TUNESMITH_BROKER_URL"},
+    "redis": set(), "tracker": set(), "device": set(),
+}  # fmt: skip
+
+
+def test_each_child_knows_what_it_needs(tmp_path):
+    given = {"PATH": os.environ["PATH"], "LC_ALL": "C", "PYTHONPATH": ":/a::/b", "TVM_LOG_DEBUG": "1", **SECRET}
+    options = specs.StackOptions(tmp_path, port=4711, env=given)
+    for spec in specs.children(options, tmp_path / "temporary"):
+        secrets = {*SECRET, "TUNESMITH_BROKER_URL"} & set(spec.env)
+        assert secrets == SECRETS_OF.get(spec.name, URLS), spec.name
+        assert spec.env["PYTHONPATH"] == "/a:/b"
+        assert spec.env["LC_ALL"] == "C"
+        assert ("TVM_LOG_DEBUG" in spec.env) == (spec.name != "redis")
+
+
+def test_every_setting_of_a_worker_is_passed_on():
+    """Services may not import workers: a new setting has to be named in ``services.embedded.environment``."""
+    assert set(Settings.model_fields) <= environment.WORKER_SETTINGS
+    assert environment.DEVICE_SETTINGS <= environment.WORKER_SETTINGS
+
+
 @pytest.mark.parametrize(("host", "url"), [("127.0.0.1", "http://127.0.0.1:1"), ("0.0.0.0", "http://127.0.0.1:1"),
                                            ("::1", "http://[::1]:1"), ("::", "http://[::1]:1")])  # fmt: skip
 def test_the_url_that_children_use(host, url):
@@ -104,9 +132,11 @@ def test_a_temporary_folder_of_somebody_elses_is_refused(tmp_path, monkeypatch):
 
 
 def test_the_host_lease_is_not_the_stacks(children, tmp_path):
-    for spec in children.values():
+    for name, spec in children.items():
         assert spec.env["TMPDIR"] == str(tmp_path / "temporary")
-        assert not Path(spec.env["TUNESMITH_LEASE_FILE"]).is_relative_to(tmp_path / "temporary")
+        lease = spec.env.get("TUNESMITH_LEASE_FILE", "/none")
+        assert (lease == "/none") == (name in ("redis", "coordinator"))
+        assert not Path(lease).is_relative_to(tmp_path / "temporary")
 
 
 def test_a_worker_joins_with_what_the_stack_wrote(children, tmp_path):

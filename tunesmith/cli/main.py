@@ -17,6 +17,7 @@ from tunesmith.cli.options import Json
 from tunesmith.cli.output import emit, print_problem
 from tunesmith.cli.plugins import CommandGroup
 from tunesmith.errors import InvalidUsage, TunesmithError
+from tunesmith.terminal import print_anything
 
 INTERRUPTED = 130
 
@@ -81,5 +82,6 @@ def _terminated(number: int, frame: object) -> NoReturn:
 
 def main() -> NoReturn:
     """Entry point."""
+    print_anything()
     signal.signal(signal.SIGTERM, _terminated)  # `timeout` and service managers stop us as orderly as Ctrl-C does
     sys.exit(run(sys.argv[1:]))

@@ -42,7 +42,7 @@ def follow(client: Client, job_id: str, quiet: bool = False, seconds_budget: flo
 def _display(quiet: bool, seconds_budget: float | None) -> Iterator[Show]:
     if quiet:
         yield lambda job: None
-    elif sys.stderr.isatty():
+    elif sys.stderr.isatty() and not Console(stderr=True).is_dumb_terminal:
         with _bar(seconds_budget) as show:
             yield show
     else:

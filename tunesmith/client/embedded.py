@@ -7,13 +7,13 @@ import json
 import queue
 import signal
 import subprocess
-import sys
 import threading
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
 from tunesmith.errors import StackFailed, from_problem
+from tunesmith.safe_path import python
 
 START_TIMEOUT = 120.0
 STOP_TIMEOUT = 30.0
@@ -61,7 +61,7 @@ class EmbeddedStack:
             StackFailed: with the reason, when it does not come up within ``timeout`` seconds.
             MissingDependency: when the server side is not installed.
         """
-        command = [sys.executable, "-m", "tunesmith.cli", "up", "--json", "--with-parent"]
+        command = [*python("tunesmith.cli", "up", "--json", "--with-parent")]
         command += ["--port", str(self._port), "--data-dir", str(self.data_dir)]
         # A session of its own: Ctrl-C reaches this process only, which then stops the stack in order.
         self._process = subprocess.Popen(

@@ -225,7 +225,8 @@ def export(executable: Any, out: Path, link: Callable[..., None]) -> None:
 def link(out: str, objects: Sequence[str], **_: Any) -> None:
     """Link with the machine's C++ compiler, else with the one inside the Python package ``ziglang``."""
     compiler = next((found for name in COMPILERS if (found := shutil.which(name))), None)
-    command = [compiler] if compiler else [sys.executable, "-m", "ziglang", "cc"]
+    zig = [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else []), "-m", "ziglang", "cc"]
+    command = [compiler] if compiler else zig
     done = subprocess.run([*command, "-shared", "-fPIC", "-o", out, *objects, "-lm"], capture_output=True, text=True)
     if done.returncode != 0:
         hint = "" if compiler else "\nThere is no C++ compiler here: install one, or run: pip install ziglang"

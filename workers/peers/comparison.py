@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tunesmith.measuring.agreement import signal_error
+from tunesmith.safe_path import python
 from tunesmith.types import TensorSpec
 from workers.peers.timing import Job
 
@@ -111,7 +112,7 @@ def _run(result: Result, peer: Peer, folder: Path, which: int, seconds: float, t
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         **dict.fromkeys(THREADS, str(threads)),
     }
-    command = [sys.executable, "-m", "workers.sandbox.parent_death", "--", sys.executable, "-m", peer.module]
+    command = [*python("workers.sandbox.parent_death", "--"), *python(peer.module)]
     try:
         done = subprocess.run(
             [*command, json.dumps(asdict(job))], capture_output=True, text=True, timeout=PEER_TIMEOUT,

@@ -7,12 +7,12 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
 from typing import Any
 
+from tunesmith.safe_path import python
 from workers.sandbox.box.base import Confinement
 from workers.sandbox.child import FORK, REAP
 from workers.sandbox.environment import scrubbed
@@ -144,7 +144,7 @@ class Template:
         with theirs:
             self._link, self._channel = ours, Channel(os.dup(ours.fileno()), os.dup(ours.fileno()))
             numbers = (theirs.fileno(), os.getpid(), self._memory)
-            command = [sys.executable, "-m", "workers.sandbox.child", *map(str, numbers)]
+            command = python("workers.sandbox.child", *map(str, numbers))
             self._process = subprocess.Popen(
                 command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True,
                 env={**scrubbed(os.environ), **self._env},

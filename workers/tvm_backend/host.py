@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tunesmith.errors import StackFailed
+from tunesmith.safe_path import python
 from workers.tvm_backend.warm import import_tvm, visible_cores
 
 
@@ -66,7 +67,7 @@ def describe_from_outside(timeout: float = 60.0) -> Host:
         StackFailed: when TVM cannot be loaded.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "workers.tvm_backend.host"], capture_output=True, text=True, timeout=timeout,
+        python("workers.tvm_backend.host"), capture_output=True, text=True, timeout=timeout,
         stdin=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
     )
     if done.returncode != 0:

@@ -12,11 +12,11 @@ import importlib.util
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from tunesmith.errors import MeasurementFailed, MissingDependency
+from tunesmith.safe_path import python
 
 LINKERS = ("ld", "ld.bfd", "ld.gold", "ld.lld", "lld")
 COMPILERS = ("g++", "clang++", "c++", "gcc", "clang", "cc")
@@ -109,4 +109,4 @@ def _zig(tool: str) -> tuple[str, ...] | None:
     binary = Path(spec.submodule_search_locations[0]) / "zig"
     if binary.is_file():
         return (str(binary), tool)
-    return (sys.executable, "-m", "ziglang", tool)
+    return python("ziglang", tool)

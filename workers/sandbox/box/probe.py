@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 from tunesmith.errors import MissingDependency
+from tunesmith.safe_path import python
 from workers.sandbox.box.base import Confinement, Limits
 from workers.sandbox.box.entering import enter
 from workers.sandbox.box.walls import WALLS
@@ -26,7 +27,7 @@ REMEDY = (
 def probe() -> dict[str, str]:
     """For each wall the reason why this system does not offer it, empty where it does. Tried once in a process."""
     done = subprocess.run(
-        [sys.executable, "-m", "workers.sandbox.box.probe"], capture_output=True, text=True, stdin=subprocess.DEVNULL,
+        python("workers.sandbox.box.probe"), capture_output=True, text=True, stdin=subprocess.DEVNULL,
         timeout=PROBE_SECONDS, env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )  # fmt: skip
     if done.returncode != 0:
