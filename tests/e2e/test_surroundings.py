@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -69,21 +68,10 @@ def test_a_model_is_tuned_there(hostile: Path, env: dict[str, str], tmp_path: Pa
 
 
 def test_the_doctor_works_there(hostile: Path, env: dict[str, str], tmp_path: Path) -> None:
-    for command in (["tunesmith"], [sys.executable, "-m", "tunesmith.cli"]):
-        if command[0] != "tunesmith":  # that one module is found in the working folder before any code of ours runs
-            (hostile / "tunesmith.py").unlink()
-        first = Path(sys.executable).with_name(command[0]) if command[0] == "tunesmith" else command[0]
-        done = subprocess.run(
-            [first, *command[1:], "doctor"], cwd=hostile, env=env, capture_output=True, timeout=200, check=False
-        )
-        assert b"Traceback" not in done.stderr
-        assert b"tvm" in done.stdout
-        done.stdout.decode("ascii")
+    (hostile / "tunesmith.py").unlink()  # `python -m` finds that one before any code of ours runs
+    command = [sys.executable, "-m", "tunesmith.cli", "doctor"]
+    done = subprocess.run(command, cwd=hostile, env=env, capture_output=True, timeout=200, check=False)
+    assert b"Traceback" not in done.stderr
+    assert b"compiles, links and runs" in done.stdout
+    (done.stdout + done.stderr).decode("ascii")
     assert not (tmp_path / "sprung").exists(), (tmp_path / "sprung").read_text()
-
-
-def test_the_environment_of_this_test_is_one_without_unicode(env: dict[str, str]) -> None:
-    said = "import sys, locale; print(sys.stdout.encoding, locale.getpreferredencoding())"
-    found = subprocess.run([sys.executable, "-c", said], env=env, capture_output=True, text=True, check=True)
-    assert "ascii" in found.stdout
-    assert os.environ.get("PYTHONIOENCODING") != "ascii"
