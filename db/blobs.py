@@ -129,14 +129,13 @@ class BlobWriter:
 
     Attributes:
         size: bytes written so far.
-        sha: the SHA-256, once the block has ended.
     """
 
     def __init__(self, store: BlobStore) -> None:
         self._store, self._hash = store, hashlib.sha256()
         self._file: BinaryIO | None = None
         self._temporary = ""
-        self.size, self.sha = 0, ""
+        self.size = 0
 
     def __enter__(self) -> BlobWriter:
         while self._file is None:
@@ -148,6 +147,11 @@ class BlobWriter:
             else:  # swept before it was locked
                 os.close(handle)
         return self
+
+    @property
+    def sha(self) -> str:
+        """SHA-256 of what was written so far."""
+        return self._hash.hexdigest()
 
     def write(self, data: bytes) -> int:
         """Append ``data``."""
@@ -171,9 +175,7 @@ class BlobWriter:
             self._file.close()
 
     def _publish(self) -> None:
-        sha = self._hash.hexdigest()
-        path = self._store.path(sha)
+        path = self._store.path(self.sha)
         path.parent.mkdir(exist_ok=True)
         os.chmod(self._temporary, self._store.mode)
         os.replace(self._temporary, path)
-        self.sha = sha

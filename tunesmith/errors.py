@@ -171,6 +171,12 @@ class PayloadTooLarge(TunesmithError):
     code, status, title = "payload_too_large", 413, "Payload too large"
 
 
+class StorageQuotaExceeded(PayloadTooLarge):
+    """A user keeps as many models, or as many bytes of them, as the server allows."""
+
+    code, title = "storage_quota_exceeded", "Storage quota exceeded"
+
+
 class Unauthorized(TunesmithError):
     """No valid bearer key."""
 

@@ -1,5 +1,6 @@
 """Every table."""
 
+from db.models.audit import AuditRow
 from db.models.base import Base
 from db.models.dataset import CostModelRow, Event, Record, Schedule, SketchRow
 from db.models.fleet import ApiKey, Device, IdempotencyKey, ReportRefusal, TargetRow
@@ -7,7 +8,7 @@ from db.models.jobs import Batch, Evaluation, Family, Job, JobTask, Round
 from db.models.models import Model, ModelTask, WorkloadRow
 
 __all__ = [
-    "ApiKey", "Base", "Batch", "CostModelRow", "Device", "Evaluation", "Event", "Family", "IdempotencyKey",
+    "ApiKey", "AuditRow", "Base", "Batch", "CostModelRow", "Device", "Evaluation", "Event", "Family", "IdempotencyKey",
     "Job", "JobTask", "Model", "ModelTask", "Record", "ReportRefusal", "Round", "Schedule", "SketchRow",
     "TargetRow", "WorkloadRow",
 ]

@@ -22,6 +22,15 @@ def find(session: Session, sha256: str, inputs_key: str, owner: str) -> Model | 
     return session.scalars(query.where(Model.variant_of.is_(None))).first()
 
 
+def usage(session: Session, owner: str) -> tuple[int, int]:
+    """How many uploaded models an owner keeps, and the bytes of their files and, variants' included, parameters."""
+    file = sa.case((Model.variant_of.is_(None), Model.size), else_=0)
+    uploaded = sa.case((sa.and_(Model.variant_of.is_(None), Model.source != "operator"), 1), else_=0)
+    query = sa.select(sa.func.sum(uploaded), sa.func.sum(file + Model.params_size)).where(Model.owner == owner)
+    number, size = session.execute(query).one()
+    return int(number or 0), int(size or 0)
+
+
 def variants(session: Session, model_id: str) -> Sequence[Model]:
     """Every variant of a model."""
     return session.scalars(sa.select(Model).where(Model.variant_of == model_id).order_by(Model.id)).all()

@@ -99,6 +99,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("POST", "/v1/keys"): ADMIN,
     ("GET", "/v1/keys"): ADMIN,
     ("DELETE", "/v1/keys/{key_id}"): ADMIN,
+    ("GET", "/v1/audit"): ADMIN,
     ("GET", "/v1/blobs/{sha}"): _BLOB,
 }
 """Every route of the API. One that is missing here is for operators alone, and a test fails."""

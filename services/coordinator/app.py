@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from db.blobs import BlobStore
 from db.engine import create_engines, migrate, session_factory, transact
 from services.coordinator import auth, problems
+from services.coordinator.audit import Audit
 from services.coordinator.broker import CeleryPublisher, Publisher
 from services.coordinator.context import Context
 from services.coordinator.document import openapi
@@ -24,7 +25,7 @@ from services.coordinator.metrics import Metrics
 from services.coordinator.origins import OriginGuard
 from services.coordinator.probes import Probes
 from services.coordinator.rates import KeyRates
-from services.coordinator.routers import best, blobs, events, failures, fleet, health, jobs, models, progress
+from services.coordinator.routers import audit, best, blobs, events, failures, fleet, health, jobs, models, progress
 from services.coordinator.scheduling.loop import SchedulingLoop
 from services.coordinator.settings import Settings
 from services.coordinator.urls import BlobUrls
@@ -87,6 +88,7 @@ def create_app(
     app.state.context, app.state.run_loop = context, run_loop
     app.openapi = lambda: openapi(app, keys=context.settings.admin_key is not None)  # type: ignore[method-assign]
     app.state.paths = Paths(app.openapi)
+    app.add_middleware(Audit, context=context)
     app.add_middleware(Methods, paths=app.state.paths)
     app.add_middleware(WellFormed)
     public = context.settings.public_url
@@ -94,7 +96,7 @@ def create_app(
     problems.install(app)
     app.add_middleware(BodyLimit)
     app.add_middleware(SafeHeaders, tls=public.startswith("https://"))
-    for module in (health, models, jobs, progress, failures, events, best, fleet, blobs):
+    for module in (health, models, jobs, progress, failures, events, best, fleet, audit, blobs):
         app.include_router(module.router)
     app.state.dashboard = dashboard
     if dashboard is not None:

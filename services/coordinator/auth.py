@@ -123,6 +123,7 @@ Given = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
 def visitor(request: Request, context: InContext, given: Given) -> Caller | None:
     """Who asks, None for somebody without a key. Raises Unauthorized for a key that is not valid, RateLimited."""
     if context.settings.admin_key is None:
+        request.state.caller = ANYBODY
         return ANYBODY
     if given is None:
         return None
@@ -132,7 +133,7 @@ def visitor(request: Request, context: InContext, given: Given) -> Caller | None
         context.rates.before(address, key)
     try:
         with context.reading() as session:
-            found = verify(session, key)
+            found = request.state.caller = verify(session, key)
     except Unauthorized:
         if counted:
             context.rates.wrong(address, key)

@@ -57,6 +57,13 @@ class Settings(BaseSettings):
         1, ge=1, description="Imports and preparations of jobs that one user may have with the importers at once; the "
         "others wait for their turn. Keep it below the number of importers.",
     )
+    max_models: int = Field(
+        1000, ge=0, description="Models that one owner may keep; 0: any number. Without an admin key any number, too."
+    )
+    max_stored_bytes: int = Field(
+        200 * GIB, ge=0, description="Bytes of model files and of the weights found in them that one owner may keep; "
+        "0: any number. Without an admin key any number, too.",
+    )  # fmt: skip
     rate_limit: str = Field(
         "1200/minute", description="Requests of one key that each coordinator answers, such as `20/second`; one more "
         "gets 429 with `Retry-After`. Empty: no limit. Without an admin key there is none.",

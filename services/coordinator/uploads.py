@@ -141,7 +141,8 @@ async def receive(request: Request, blobs: BlobStore, limit: int, check: Callabl
     await run_in_threadpool(writer.__enter__)
     try:
         await _pump(request, parser, form, writer, limit)
-        check(form.upload)
+        form.upload.sha256, form.upload.size = writer.sha, writer.size
+        await run_in_threadpool(check, form.upload)
     except BaseException as error:
         await run_in_threadpool(writer.__exit__, type(error), error, None)
         if isinstance(error, FormParserError):
@@ -150,7 +151,6 @@ async def receive(request: Request, blobs: BlobStore, limit: int, check: Callabl
             raise InvalidInput("the client went away during the upload", field="file") from error
         raise
     await run_in_threadpool(writer.__exit__, None, None, None)
-    form.upload.sha256, form.upload.size = writer.sha, writer.size
     return form.upload
 
 

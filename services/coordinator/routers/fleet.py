@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
 from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
@@ -73,9 +73,11 @@ def show_cost_model(context: InContext, caller: InCaller, key: str) -> CostModel
 
 
 @router.post("/keys", status_code=201)
-def create_key(request: KeyRequest, context: InContext, caller: InCaller) -> NewKeyBody:
+def create_key(request: KeyRequest, response: Response, context: InContext, caller: InCaller) -> NewKeyBody:
     """A fresh API key, shown this once."""
-    return fleet.create_key(context, caller, request)
+    body = fleet.create_key(context, caller, request)
+    response.headers["Location"] = f"/v1/keys/{body.id}"
+    return body
 
 
 @router.get("/keys")

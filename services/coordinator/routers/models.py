@@ -38,7 +38,9 @@ FORM = {
 async def upload_model(request: Request, response: Response, context: InContext, caller: InCaller) -> ModelBody:
     """Upload a model. The same file (and shapes) again is the same model, with 200. A worker imports it."""
     limit = context.settings.max_upload_bytes
-    upload = await receive(request, context.blobs, limit, check=models.check_form)
+    upload = await receive(
+        request, context.blobs, limit, check=lambda upload: models.check_upload(context, upload, caller.owner)
+    )
     body, fresh = await run_in_threadpool(models.register, context, upload, caller.owner)
     response.status_code = 201 if fresh else 200
     response.headers["Location"] = f"/v1/models/{body.id}"

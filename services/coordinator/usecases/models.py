@@ -18,9 +18,10 @@ from services.coordinator.auth import Caller
 from services.coordinator.context import Context
 from services.coordinator.schemas.common import Page, decode_number, decode_time, encode_place
 from services.coordinator.schemas.models import ModelBody, ModelTaskBody, TensorBody
+from services.coordinator.settings import Settings
 from services.coordinator.uploads import Upload
 from services.coordinator.usecases.shapes import inputs_key, parse_inputs
-from tunesmith.errors import Conflict, InvalidInput, NotFound
+from tunesmith.errors import Conflict, InvalidInput, NotFound, StorageQuotaExceeded
 from tunesmith.operators import parse_operator
 from tunesmith.preparation import Preparation, for_target
 from tunesmith.states import ModelState
@@ -41,6 +42,7 @@ def register(context: Context, upload: Upload, owner: str) -> tuple[ModelBody, b
     kind = source_of(upload)
 
     def work(session: Session) -> tuple[ModelBody, bool]:
+        _check_quotas(context.settings, session, upload, owner)  # once more: others of the owner may have come first
         new = Model(
             id=_new_id(), name=name, source=kind, sha256=upload.sha256, inputs_key=inputs_key(shapes), size=upload.size,
             owner=owner, state=ModelState.IMPORTING, preparation=for_target(DEFAULT_KIND, operator=False).key,
@@ -50,6 +52,33 @@ def register(context: Context, upload: Upload, owner: str) -> tuple[ModelBody, b
         return describe(session, [model])[0], fresh
 
     return context.write(work)
+
+
+def check_upload(context: Context, upload: Upload, owner: str) -> None:
+    """Refuse an upload before its file is kept. Raises InvalidInput, StorageQuotaExceeded."""
+    check_form(upload)
+    with context.reading() as session:
+        _check_quotas(context.settings, session, upload, owner)
+
+
+def _check_quotas(settings: Settings, session: Session, upload: Upload, owner: str) -> None:
+    """A model that is there already costs nothing more. Raises StorageQuotaExceeded."""
+    key = inputs_key(parse_inputs(upload.fields.get("inputs", [])))
+    if settings.admin_key is None or views.find(session, upload.sha256, key, owner) is not None:
+        return
+    models, used = views.usage(session, owner)
+    remedy = "delete models that you do not need, or ask an operator for more"
+    if settings.max_models and models >= settings.max_models:
+        raise StorageQuotaExceeded(
+            f"{owner} keeps {models} models, as many as TUNESMITH_MAX_MODELS allows: {remedy}", field="file",
+            quota="max_models", limit=settings.max_models, used=models,
+        )  # fmt: skip
+    if settings.max_stored_bytes and used + upload.size > settings.max_stored_bytes:
+        raise StorageQuotaExceeded(
+            f"with {upload.size} bytes more than its {used} {owner} would exceed the {settings.max_stored_bytes} that "
+            f"TUNESMITH_MAX_STORED_BYTES allows: {remedy}", field="file", value=upload.size,
+            quota="max_stored_bytes", limit=settings.max_stored_bytes, used=used,
+        )  # fmt: skip
 
 
 def check_form(upload: Upload) -> None:
