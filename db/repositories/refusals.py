@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from db import clock
 from db.models import Event, ReportRefusal
-from db.models.base import utcnow
 from db.repositories import events
 from db.repositories.upsert import insert_for
 
@@ -31,7 +31,7 @@ def note(
         message: the task's name.
         row: the batch, evaluation or device.
     """
-    now = utcnow()
+    now = clock.now(session)
     statement = insert_for(session, ReportRefusal).values(reason=reason, count=1, last_at=now)
     session.execute(statement.on_conflict_do_update(
         index_elements=["reason"], set_={"count": ReportRefusal.count + 1, "last_at": now}
