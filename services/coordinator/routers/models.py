@@ -14,6 +14,10 @@ from services.coordinator.usecases import models
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
 
+_SHAPE = "[1-9][0-9]{0,8}(?:, ?[1-9][0-9]{0,8}){0,15}"
+_NAMED = rf'"[^"\\\u0000-\u001f]{{1,40}}": ?\[{_SHAPE}\]'
+SHAPES = rf"^\s*$|^[^\s={{\u0000][^\s=\u0000]{{0,39}}={_SHAPE}$|^\{{{_NAMED}(?:, ?{_NAMED})*\}}$"
+"""Of the form's ``inputs``; blanks elsewhere are taken, too."""
 FORM = {
     "requestBody": {
         "required": True,
@@ -23,7 +27,7 @@ FORM = {
                 "file": {"type": "string", "format": "binary", "minLength": 1, "description": "An .onnx or .pt2 file."},
                 "name": {"type": "string"},
                 "inputs": {
-                    "type": "array", "items": {"type": "string", "pattern": "^\\s*$|=|^\\s*\\{"},
+                    "type": "array", "items": {"type": "string", "pattern": SHAPES},
                     "description": "Shapes of dynamic inputs: name=1,3,224,224 (repeated), or one JSON object.",
                 },
             },

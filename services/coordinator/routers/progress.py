@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
 from services.coordinator.curve import MAX_POINTS
-from services.coordinator.schemas.common import MAX_ID, MAX_LIMIT, Cursor, Limit, Page, PlaceCursor
+from services.coordinator.schemas.common import MAX_ID, MAX_LIMIT, Cursor, Limit, Page, PairCursor
 from services.coordinator.schemas.jobs import (
     CurveBody,
     DecisionBody,
@@ -26,7 +26,7 @@ router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
 
 @router.get("/tasks")
 def job_tasks(
-    context: InContext, caller: InCaller, job_id: str, limit: Limit = MAX_LIMIT, cursor: PlaceCursor = None
+    context: InContext, caller: InCaller, job_id: str, limit: Limit = MAX_LIMIT, cursor: PairCursor = None
 ) -> Page[TaskBody]:  # fmt: skip
     """Tasks in the model's order: where the budget went and what it found."""
     return progress.tasks(context, caller, job_id, limit, cursor)
