@@ -4,6 +4,7 @@ set -eu
 secret() { od -An -N32 -tx1 /dev/urandom | tr -d ' \n'; }
 sed -e "s/^TUNESMITH_ADMIN_KEY=.*/TUNESMITH_ADMIN_KEY=$(secret)/" \
     -e "s/^TUNESMITH_SECRET_KEY=.*/TUNESMITH_SECRET_KEY=$(secret)/" \
+    -e "s/^TUNESMITH_ENROLMENT_KEY=.*/TUNESMITH_ENROLMENT_KEY=$(secret)/" \
     -e "s/^POSTGRES_PASSWORD=.*/POSTGRES_PASSWORD=$(secret)/" \
     -e "s/^REDIS_PASSWORD=.*/REDIS_PASSWORD=$(secret)/" \
     "$(dirname "$0")/../.env.example"

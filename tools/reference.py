@@ -264,6 +264,11 @@ EVENTS = {
     "failure such as `wrong_result`), `seconds`, `champion_seconds`, `p_value`, `error`, `tolerance`",
     "new_best": "a task has a faster schedule, confirmed beside the former one, or its schedule, measured again, is "
     "faster than when it was crowned: `seconds`, `before`",
+    "champion_revoked": "a task's best schedule is believed no longer, and the next best took its place: `before`, "
+    "`seconds`, `record`, `reason`",
+    "records_revoked": "records are believed no longer: `records`, `champions`, `tasks`, `reason`",
+    "worker_enrolled": "a measure worker was let in: `id`, `name`, `by`",
+    "worker_revoked": "a measure worker is believed no longer: `id`, `name`, `by`",
     "report_refused": "a measure worker's report was not believed, and nothing of it was stored: `reason`, `detail`, "
     "`worker`, `message`, `row` ([reasons](../explanation/reports.md)); at most 40 among the newest 2000 events",
     "round_finished": "a round is over: `measured`, `failed`, `best_before`, `best_after`",

@@ -183,6 +183,12 @@ class Unauthorized(TunesmithError):
     code, status, title = "unauthorized", 401, "Unauthorized"
 
 
+class NotEnrolled(TunesmithError):
+    """A measure worker without a key of its own."""
+
+    code, status, title = "not_enrolled", 403, "Not enrolled"
+
+
 class RateLimited(TunesmithError):
     """Too many requests; see ``Retry-After``."""
 

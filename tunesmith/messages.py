@@ -15,13 +15,14 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from tunesmith.types import DeviceHealth, FailureKind, StopReason
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Raise it with each change of a message; a test holds the schemas against the hash that it has for the version."""
 INLINE_LIMIT = 1_000_000
 """Bytes of encoded payload above which it travels as a blob."""
 
 INGEST, SEARCH, TRAIN, RECORD = "ingest", "search", "train", "record"
 Name = Annotated[str, StringConstraints(max_length=200)]
+Ticket = Annotated[str, StringConstraints(max_length=64)]
 Samples = Annotated[list[float], Field(max_length=1000)]
 """Seconds, one per repeat."""
 
@@ -36,9 +37,9 @@ def measure_queue(device_class: str) -> str:
 class Message(BaseModel):
     """Base: the Celery task's name is ``task``; the only argument is ``model_dump(mode="json")``."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
     task: ClassVar[str]
-    version: Literal[2] = VERSION
+    version: Literal[3] = VERSION
 
 
 class Spec(BaseModel):
@@ -163,6 +164,8 @@ class MeasureBatch(Message):
     task: ClassVar[str] = "tunesmith.measure"
     batch_id: int
     attempt: int
+    ticket: Ticket = ""
+    """Goes back with each report: only who was handed this attempt knows it."""
     job_id: str
     target: dict[str, Any]
     workload: str
@@ -220,12 +223,26 @@ class WireResult(BaseModel):
     trace: str | None = None
 
 
+class SignedReport(BaseModel):
+    """What travels in the place of a report: its exact text with its worker's signature (``tunesmith.signing``)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    worker: Annotated[str, StringConstraints(min_length=32, max_length=32, pattern="^[0-9a-f]+$")]
+    """Id of the enrolled worker."""
+    sequence: int = Field(ge=0, lt=1 << 62)
+    """Grows with each report of a worker."""
+    body: str
+    """JSON of the report."""
+    signature: Annotated[str, StringConstraints(max_length=100)]
+
+
 class BatchReport(Message):
     """Some or all results of a batch; without results it is a sign of life. Queue ``record``."""
 
     task: ClassVar[str] = "tunesmith.record_batch"
     batch_id: int
     attempt: int
+    ticket: Ticket = ""
     worker: Name
     environment: dict[str, Any] = {}
     results: list[WireResult] = Field([], max_length=4096)
@@ -252,6 +269,8 @@ class EvaluateModel(Message):
     task: ClassVar[str] = "tunesmith.evaluate"
     evaluation_id: int
     attempt: int
+    ticket: Ticket = ""
+    """As in :class:`MeasureBatch`."""
     job_id: str
     target: dict[str, Any]
     module: Payload
@@ -268,6 +287,7 @@ class EvaluationReport(Message):
     task: ClassVar[str] = "tunesmith.record_evaluation"
     evaluation_id: int
     attempt: int
+    ticket: Ticket = ""
     worker: Name
     environment: dict[str, Any] = {}
     untuned_samples: list[float] = Field([], max_length=100_000)

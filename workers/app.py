@@ -38,9 +38,10 @@ def create_app(settings: Settings) -> Celery:
         os.environ.setdefault(name, "1")
     os.environ["CELERY_LOADER"] = "app"  # Celery's other one imports a celeryconfig.py of the working folder
     if settings.measures:
-        from workers.measure.device import check_device
+        from workers.measure.device import check_device, check_enrolled
 
         check_device(settings)
+        check_enrolled(settings)
     settings = with_device_classes(settings)
     app = Celery("tunesmith", set_as_current=False)
     app.conf.update(

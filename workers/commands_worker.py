@@ -13,10 +13,21 @@ from pydantic import ValidationError
 from tunesmith.data_folder import prepare
 from tunesmith.errors import InvalidInput
 from tunesmith.names import CONNECTION_FILE
+from workers.commands_enrol import enrol, list_enrolled, revoke
 from workers.settings import Settings
 
+worker = typer.Typer(
+    help="Run a worker of the service, in the foreground; or enrol, list and revoke measure workers.",
+    add_completion=False, pretty_exceptions_enable=False,
+)  # fmt: skip
+worker.command("enrol")(enrol)
+worker.command("list")(list_enrolled)
+worker.command("revoke")(revoke)
 
-def worker(
+
+@worker.callback(invoke_without_command=True)
+def run(
+    ctx: typer.Context,
     queues: Annotated[
         str | None,
         typer.Option(help="Comma-separated: ingest, search, train, record, measure (default: all but measure)."),
@@ -28,7 +39,9 @@ def worker(
     concurrency: Annotated[int | None, typer.Option(min=1, max=64, help="Tasks that run at once.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print errors as JSON.")] = False,
 ) -> None:
-    """Run a worker of the service, in the foreground."""
+    """Run a worker of the service, in the foreground; or enrol, list and revoke measure workers."""
+    if ctx.invoked_subcommand is not None:
+        return
     given = {"queues": queues, "broker_url": broker, "concurrency": concurrency}
     settings = _settings((joined(join) if join else {}) | {name: v for name, v in given.items() if v is not None})
     from workers.app import create_app

@@ -89,6 +89,12 @@ class Settings(BaseSettings):
     device_rest_seconds: float = Field(
         15.0, gt=0, description="Seconds of that while at first; it doubles, up to ten minutes, until it works.",
     )
+    coordinator_url: str = Field(
+        "http://127.0.0.1:8700", description="The coordinator's address, where a measure worker enrols itself."
+    )
+    enrolment_key: SecretStr | None = Field(
+        None, description="A key of scope `worker`, with which a measure worker enrols itself at its start."
+    )
     simulate: bool = Field(False, description="The measure worker invents latencies and needs no device.")
     umask: str = Field(UMASK, pattern="^0?[0-7]{3}$", description=UMASK_HELP)
     log_level: str = Field("info", description="Least severe level that is logged.")

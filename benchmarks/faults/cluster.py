@@ -16,6 +16,7 @@ from tunesmith.client import Client
 from tunesmith.errors import StackFailed
 from tunesmith.messages import INGEST, RECORD, SEARCH
 from tunesmith.safe_path import python
+from tunesmith.signing import Signer
 from tunesmith.states import JobState
 from tunesmith.targets import Target
 
@@ -56,6 +57,8 @@ class Cluster:
 
     def __init__(self, postgres: Postgres, broker: str, folder: Path, stack: ExitStack) -> None:
         self.postgres, self.broker, self.folder = postgres, broker, folder
+        self.signer = Signer.fresh()
+        """Of the measure worker that the service believes."""
         self._stack = stack
         self._ports = [free_port() for _ in range(REPLICAS)]
         self._trees: dict[tuple[str, int], Tree] = {}
@@ -85,7 +88,8 @@ class Cluster:
             "TUNESMITH_DATA_DIR": str(self.folder), "TUNESMITH_DATABASE_URL": self.postgres.url(),
             "TUNESMITH_BROKER_URL": self.broker, "TUNESMITH_PORT": str(self._ports[number]),
             "TUNESMITH_COORDINATOR_URL": url, "TUNESMITH_LEASE_FILE": str(self.folder / "host.lease"),
-            "TUNESMITH_DASHBOARD": "0", "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1",
+            "TUNESMITH_DASHBOARD": "0", "TUNESMITH_WORKER_KEYS": self.signer.public_key,
+            "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1",
         }  # fmt: skip
 
     def submit(self) -> None:

@@ -66,7 +66,7 @@ def contest(plan: Plan, tell: Tell) -> tuple[dict[str, list[Trial]], dict[str, s
         most = capacity(running, plan.capacity_seconds)
         count = max(2, math.ceil(plan.load * most * CANDIDATE_SECONDS))
         tell(f"the service takes {most:.0f} results a second; {count} devices")
-        stack.enter_context(devices(count, broker, CANDIDATE_SECONDS))
+        stack.enter_context(devices(count, broker, CANDIDATE_SECONDS, running.signer))
         found: dict[str, list[Trial]] = {name: [] for name in plan.scenarios}
         for number in range(plan.runs):
             for name in plan.scenarios:
@@ -88,7 +88,7 @@ def capacity(running: Cluster, seconds: float) -> float:
         MeasurementFailed: none came.
     """
     engine = sa.create_engine(running.postgres.url(), poolclass=sa.NullPool)
-    with devices(QUICK_DEVICES, running.broker, 0.0):
+    with devices(QUICK_DEVICES, running.broker, 0.0, running.signer):
         started, end = utcnow(), time.monotonic() + WARM_SECONDS
         while time.monotonic() < end and trial.results(engine, started) < WARM:
             time.sleep(0.5)

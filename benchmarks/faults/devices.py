@@ -27,6 +27,7 @@ from tunesmith.messages import (
     WireResult,
     measure_queue,
 )
+from tunesmith.signing import Signer
 from workers.measure.presence import Presence
 from workers.measure.reporting import Reporter
 
@@ -43,10 +44,12 @@ class Device:
         number: of this device.
         broker: URL of the Redis.
         seconds: that a candidate takes.
+        signer: of the enrolled worker that it reports as.
     """
 
-    def __init__(self, number: int, broker: str, seconds: float) -> None:
+    def __init__(self, number: int, broker: str, seconds: float, signer: Signer) -> None:
         self.name, self.worker = f"invented-{number}", f"invented-{number}-worker"
+        self._signer = signer
         self._seconds, self._rng = seconds, random.Random(number)
         self._known: OrderedDict[int, dict[int, WireResult]] = OrderedDict()
         self._broker, self._busy, self._stop = broker, False, threading.Event()
@@ -71,8 +74,9 @@ class Device:
         self._app.close()
 
     def _send(self, message: Message) -> bool:
+        signed = self._signer.sign(message).model_dump(mode="json")
         try:
-            self._app.send_task(message.task, args=[message.model_dump(mode="json")], queue=RECORD, retry=False)
+            self._app.send_task(message.task, args=[signed], queue=RECORD, retry=False)
         except (OperationalError, OSError):
             return False
         return True
@@ -102,8 +106,8 @@ class Device:
 
         def compose(results: list[WireResult], final: bool, error: str) -> BatchReport:
             return BatchReport(
-                batch_id=batch.batch_id, attempt=batch.attempt, worker=self.worker, results=results, final=final,
-                environment={"simulated": True}, error=error,
+                batch_id=batch.batch_id, attempt=batch.attempt, ticket=batch.ticket, worker=self.worker,
+                results=results, final=final, environment={"simulated": True}, error=error,
             )  # fmt: skip
 
         with Reporter(self._send, compose) as reporter:
@@ -111,18 +115,30 @@ class Device:
                 if candidate.index not in known:
                     if self._stop.wait(self._seconds):
                         return
-                    known[candidate.index] = self._result(candidate, batch.incumbent_seconds)
+                    known[candidate.index] = self._result(candidate, batch)
                 reporter.add(known[candidate.index])
             reporter.finish()
 
-    def _result(self, candidate: WireCandidate, incumbent: float | None) -> WireResult:
+    def _result(self, candidate: WireCandidate, batch: MeasureBatch) -> WireResult:
+        incumbent = batch.incumbent_seconds
         if candidate.sketch is None:
             return WireResult(index=candidate.index, samples=[0.1] * 3)
         seconds = self._rng.uniform(0.01, 0.2)
         if incumbent is not None and seconds >= incumbent:
             return WireResult(index=candidate.index, samples=[seconds])
         won = Confirmation(samples=[seconds] * 5, champion_samples=[0.2] * 5, error=0.0, tolerance=1e-4, won=True)
-        return WireResult(index=candidate.index, samples=[seconds] * 3, confirmation=won, trace="[[], []]")
+        return WireResult(index=candidate.index, samples=[seconds] * 3, confirmation=won,
+                          trace=_trace(candidate, batch))  # fmt: skip
+
+
+def _trace(candidate: WireCandidate, batch: MeasureBatch) -> str | None:
+    """A candidate's trace without its postprocessing, where the message holds its sketch."""
+    body = batch.sketches.get(candidate.sketch or "")
+    if body is None or body.inline is None:
+        return None
+    instructions = json.loads(body.unpack())["trace"]
+    knobs = [at for at, instruction in enumerate(instructions) if instruction[0].startswith("Sample")]
+    return json.dumps([instructions, list(zip(knobs, candidate.decisions, strict=True))])
 
 
 def _body(payload: Any) -> dict[str, Any]:
@@ -132,9 +148,9 @@ def _body(payload: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def devices(count: int, broker: str, seconds: float) -> Iterator[None]:
-    """That many devices, ``seconds`` a candidate, for the length of the block."""
-    found = [Device(number, broker, seconds) for number in range(count)]
+def devices(count: int, broker: str, seconds: float, signer: Signer) -> Iterator[None]:
+    """That many devices of one enrolled worker, ``seconds`` a candidate, for the length of the block."""
+    found = [Device(number, broker, seconds, signer) for number in range(count)]
     for device in found:
         device.start()
     try:

@@ -3,12 +3,12 @@
 from db.models.audit import AuditRow
 from db.models.base import Base
 from db.models.dataset import CostModelRow, Event, Record, Schedule, SketchRow
-from db.models.fleet import ApiKey, Device, IdempotencyKey, ReportRefusal, TargetRow
+from db.models.fleet import ApiKey, Device, EnrolledWorker, IdempotencyKey, ReportRefusal, TargetRow
 from db.models.jobs import Batch, Evaluation, Family, Job, JobTask, Round
 from db.models.models import Model, ModelTask, WorkloadRow
 
 __all__ = [
-    "ApiKey", "AuditRow", "Base", "Batch", "CostModelRow", "Device", "Evaluation", "Event", "Family", "IdempotencyKey",
-    "Job", "JobTask", "Model", "ModelTask", "Record", "ReportRefusal", "Round", "Schedule", "SketchRow",
-    "TargetRow", "WorkloadRow",
+    "ApiKey", "AuditRow", "Base", "Batch", "CostModelRow", "Device", "EnrolledWorker", "Evaluation", "Event", "Family",
+    "IdempotencyKey", "Job", "JobTask", "Model", "ModelTask", "Record", "ReportRefusal", "Round", "Schedule",
+    "SketchRow", "TargetRow", "WorkloadRow",
 ]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
+import secrets
 from typing import Any, ClassVar
 
-from sqlalchemy import JSON, DateTime, Enum, MetaData, String, TypeDecorator, func
+from sqlalchemy import JSON, BigInteger, DateTime, Enum, MetaData, String, TypeDecorator, func
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -84,3 +85,15 @@ class Leased:
     deadline: Mapped[dt.datetime | None]
     worker: Mapped[str | None] = mapped_column(String(200))
     error: Mapped[dict[str, Any] | None]
+
+
+class Held:
+    """Work that is handed to measure workers, which must prove that they hold it.
+
+    ``secret`` makes the ticket of each attempt; ``holders`` names the enrolled worker of each attempt, from its first
+    report on; ``reported`` is the number of the last sign of life that moved the deadline.
+    """
+
+    secret: Mapped[str] = mapped_column(String(32), default=lambda: secrets.token_hex(16))
+    holders: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    reported: Mapped[int] = mapped_column(BigInteger, default=0)

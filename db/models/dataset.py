@@ -47,6 +47,9 @@ class Record(Base, Created):
     duplicate: Mapped[bool] = mapped_column(default=False)  # the samples are those of a candidate with equal code
     confirmation: Mapped[dict[str, Any] | None]  # messages.Confirmation of a finalist
     environment: Mapped[dict[str, Any]]
+    worker_id: Mapped[str | None] = mapped_column(String(32), index=True)  # the enrolled worker that reported it
+    trace: Mapped[list[Any] | None] = mapped_column(deferred=True)  # MetaSchedule trace JSON of a confirmed winner
+    revoked_at: Mapped[dt.datetime | None]  # no longer believed: no champion, and nothing learns from it
     __table_args__ = (
         UniqueConstraint("batch_id", "index"),
         Index("ix_records_best", "workload_hash", "target_hash", "latency"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from sqlalchemy import Boolean, String
+from sqlalchemy import BigInteger, Boolean, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from db.models.base import Base, Created
@@ -39,6 +39,20 @@ class Device(Base, Created):
     busy: Mapped[bool] = mapped_column(Boolean, default=False)
     stopped: Mapped[bool] = mapped_column(Boolean, default=False)
     seen_at: Mapped[dt.datetime]
+    worker_id: Mapped[str | None] = mapped_column(String(32))  # the enrolled worker that it is the device of
+    sequence: Mapped[int] = mapped_column(BigInteger, default=0)  # of its last sign of life
+
+
+class EnrolledWorker(Base, Created):
+    """A measure worker whose reports are believed, named by its public key."""
+
+    __tablename__ = "enrolled_workers"
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    name: Mapped[str] = mapped_column(String(100))
+    public_key: Mapped[str] = mapped_column(String(64))
+    device_classes: Mapped[list[Any]] = mapped_column(default=list)  # those that it may serve; empty: any
+    enrolled_by: Mapped[str] = mapped_column(String(100))
+    revoked_at: Mapped[dt.datetime | None]
 
 
 class ReportRefusal(Base):

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import BigInteger, ForeignKey, Index, Integer, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from db.models.base import Base, Created, Leased
+from db.models.base import Base, Created, Held, Leased
 from tunesmith.names import DEFAULT_SPACE
 from tunesmith.states import JobState, RoundState, WorkState
 
@@ -111,7 +111,7 @@ class Round(Base, Created, Leased):
     )
 
 
-class Batch(Base, Created, Leased):
+class Batch(Base, Created, Leased, Held):
     """The candidates of a round on their way through a device."""
 
     __tablename__ = "batches"
@@ -127,7 +127,7 @@ class Batch(Base, Created, Leased):
     __table_args__ = {"sqlite_autoincrement": True}
 
 
-class Evaluation(Base, Created, Leased):
+class Evaluation(Base, Created, Leased, Held):
     """The end-to-end check of a job: the compiled model, untuned against tuned."""
 
     __tablename__ = "evaluations"

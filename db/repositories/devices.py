@@ -19,10 +19,17 @@ from tunesmith.types import DeviceHealth
 _IDLE = {health.value for health in (DeviceHealth.QUARANTINED, DeviceHealth.RESTING, DeviceHealth.INCOMPATIBLE)}
 
 
-def report(session: Session, message: DeviceReport, timeout: float, now: dt.datetime | None = None) -> None:
+def report(
+    session: Session, message: DeviceReport, timeout: float, now: dt.datetime | None = None, *,
+    worker_id: str | None = None, sequence: int = 0,
+) -> None:  # fmt: skip
     """Store a sign of life; a device that was unknown, stopped or silent for ``timeout`` seconds is an event.
 
     So is a change of its health.
+
+    Args:
+        worker_id: the enrolled worker that reports; another one's calibrations of the device are forgotten.
+        sequence: of the report.
     """
     now = now or clock.now(session)
     old = session.get(Device, message.name, populate_existing=True)
@@ -31,16 +38,17 @@ def report(session: Session, message: DeviceReport, timeout: float, now: dt.date
     found = message.calibration
     # A worker that starts has none yet: what is known of the device stays.
     calibration = found.model_dump(mode="json") if found is not None else (old.calibration if old is not None else None)
-    known = dict(old.calibrations) if old is not None else {}
+    same = old if old is not None and old.worker_id == worker_id else None
+    known = dict(same.calibrations) if same is not None else {}
     if calibration is not None and found is not None and message.calibrated:
-        first = first_calibration(old, message.calibrated) or (found.peak_flops, found.bandwidth)
+        first = first_calibration(same, message.calibrated) or (found.peak_flops, found.bandwidth)
         known[message.calibrated] = {"first": list(first), "latest": calibration}
     values = {
         "worker": message.worker, "host": message.host, "device_classes": message.device_classes,
         "target": message.target, "cores": message.cores, "simulated": message.simulated,
         "environment": message.environment, "busy": message.busy, "stopped": message.stopping, "seen_at": now,
         "health": message.health.value, "reason": message.reason, "calibration": calibration,
-        "calibrations": known,
+        "calibrations": known, "worker_id": worker_id, "sequence": sequence,
     }
     statement = insert_for(session, Device).values(name=message.name, created_at=now, **values)
     session.execute(statement.on_conflict_do_update(index_elements=["name"], set_=values))
@@ -67,9 +75,10 @@ def calibration_of(device: Device, device_class: str) -> Calibration | None:
     return Calibration.model_validate(known["latest"]) if known else None
 
 
-def of_worker(session: Session, worker: str) -> Device | None:
-    """The device that a worker reported last; None when it reported none."""
-    query = sa.select(Device).where(Device.worker == worker).order_by(Device.seen_at.desc()).limit(1)
+def of_worker(session: Session, worker_id: str, worker: str) -> Device | None:
+    """The device that a process of an enrolled worker reported last; None when it reported none."""
+    query = sa.select(Device).where(Device.worker_id == worker_id, Device.worker == worker)
+    query = query.order_by(Device.seen_at.desc()).limit(1)
     return session.scalars(query.execution_options(populate_existing=True)).first()
 
 

@@ -135,9 +135,9 @@ def measurement(row: Record) -> Measurement:
 
 
 def _real() -> sa.ColumnElement[bool]:
-    """Not the invention of a simulated device, which another job must not learn from."""
+    """Not the invention of a simulated device, which another job must not learn from; and still believed."""
     simulated: sa.ColumnElement[bool] = Record.environment["simulated"].as_boolean()
-    return simulated.is_not(True)
+    return sa.and_(simulated.is_not(True), Record.revoked_at.is_(None))
 
 
 def _streamed() -> sa.ColumnElement[bool]:
@@ -161,7 +161,7 @@ def training_rows(
         )
         .join(Batch, Record.batch_id == Batch.id)
         .where(Record.target_hash == target, Batch.features_blob.is_not(None), Record.sketch_hash.is_not(None))
-        .where(sa.or_(Record.failure.is_(None), Record.failure.not_in(BLAMELESS)))
+        .where(sa.or_(Record.failure.is_(None), Record.failure.not_in(BLAMELESS)), Record.revoked_at.is_(None))
     )
     if job_id is not None:
         query = query.where(Record.job_id == job_id)

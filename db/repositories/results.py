@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,11 +32,15 @@ class Applied:
 
 
 def apply(
-    session: Session, batch: Batch, results: Sequence[WireResult], environment: Mapping[str, Any]
+    session: Session, batch: Batch, results: Sequence[WireResult], environment: Mapping[str, Any],
+    worker_id: str | None = None,
 ) -> Applied:
     """Record results of a batch, from whichever attempt and however often they arrive.
 
     The task's row is locked first, so that the results of one task are taken in one after another.
+
+    Args:
+        worker_id: the enrolled worker that reports.
     """
     task = _locked_task(session, batch)
     before = crowns.reign(session, task)
@@ -43,7 +48,13 @@ def apply(
     known = [result for result in results if 0 <= result.index < len(candidates)]
     job = session.get_one(Job, batch.job_id)
     now = clock.now(session)
-    rows = [_row(result, candidates[result.index], batch, task, job, environment, now) for result in known]
+    rows = [
+        {
+            **_row(result, candidates[result.index], batch, task, job, environment, now), "worker_id": worker_id,
+            "trace": json.loads(result.trace) if result.trace is not None else None,
+        }
+        for result in known
+    ]
     inserted = {row.index: row.id for row in records.insert(session, _first_of_each(rows))}
     simulated, cache = bool(environment.get("simulated")), cache_state(environment)
     if simulated and inserted:

@@ -57,6 +57,7 @@ _COST_MODEL = Rule(READ, Sight.NOT_FOUND, "belongs to the owner of its job, to o
 _TARGETS = Rule(READ, Sight.SHARED, "those of live devices, of champions, and of the caller's jobs")
 _BLOB = Rule(None, Sight.UNOWNED, "needs the signature that a message to a worker carries; without it 401")
 _READY = Rule(None, Sight.UNOWNED, "reasons and durations for `operator` and `monitor`, and where no key is set")
+_ENROL = Rule(frozenset({"worker", "operator"}), Sight.UNOWNED, "all that a key of scope `worker` may do")
 _METRICS = Rule(MONITOR, Sight.UNOWNED)
 
 RULES: dict[tuple[str, str], Rule] = {
@@ -92,8 +93,12 @@ RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/v1/targets"): _TARGETS,
     ("GET", "/v1/devices"): SHARED,
     ("GET", "/v1/workers"): SHARED,
+    ("POST", "/v1/workers"): _ENROL,
+    ("GET", "/v1/workers/enrolled"): ADMIN,
+    ("DELETE", "/v1/workers/enrolled/{worker_id}"): ADMIN,
     ("GET", "/v1/queues"): SHARED,
     ("GET", "/v1/workloads/{workload}/best"): _BEST,
+    ("POST", "/v1/workloads/{workload}/revoke"): ADMIN,
     ("GET", "/v1/costmodels"): LIST,
     ("GET", "/v1/costmodels/{key}"): _COST_MODEL,
     ("POST", "/v1/keys"): ADMIN,

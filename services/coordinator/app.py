@@ -25,11 +25,24 @@ from services.coordinator.metrics import Metrics
 from services.coordinator.origins import OriginGuard
 from services.coordinator.probes import Probes
 from services.coordinator.rates import KeyRates
-from services.coordinator.routers import audit, best, blobs, events, failures, fleet, health, jobs, models, progress
+from services.coordinator.routers import (
+    audit,
+    best,
+    blobs,
+    events,
+    failures,
+    fleet,
+    health,
+    jobs,
+    models,
+    progress,
+    trust,
+)
 from services.coordinator.scheduling.loop import SchedulingLoop
 from services.coordinator.settings import Settings
 from services.coordinator.urls import BlobUrls
 from services.coordinator.usecases.health import gauges
+from services.coordinator.usecases.trust import enrol_known
 from services.coordinator.wellformed import WellFormed
 from tunesmith import __version__
 
@@ -59,13 +72,15 @@ def create_context(settings: Settings, publisher: Publisher | None = None) -> Co
         rates=KeyRates(settings.rate_limit, settings.wrong_key_limit, settings.dashboard_token()),
     )  # fmt: skip
     context.metrics.watch(lambda: gauges(context))
-    if settings.admin_key is not None:
-        key = settings.admin_key.get_secret_value()
 
-        def store(session: Session) -> None:
-            auth.store_admin_key(session, key)
+    def store(session: Session) -> None:
+        if settings.admin_key is not None:
+            auth.store_admin_key(session, settings.admin_key.get_secret_value())
+        if settings.enrolment_key is not None:
+            auth.store_enrolment_key(session, settings.enrolment_key.get_secret_value())
+        enrol_known(session, settings.worker_keys)
 
-        transact(context.sessions, store)
+    transact(context.sessions, store)
     return context
 
 
@@ -96,7 +111,7 @@ def create_app(
     problems.install(app)
     app.add_middleware(BodyLimit)
     app.add_middleware(SafeHeaders, tls=public.startswith("https://"))
-    for module in (health, models, jobs, progress, failures, events, best, fleet, audit, blobs):
+    for module in (health, models, jobs, progress, failures, events, best, fleet, audit, trust, blobs):
         app.include_router(module.router)
     app.state.dashboard = dashboard
     if dashboard is not None:

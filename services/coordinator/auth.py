@@ -23,7 +23,7 @@ from services.coordinator.rates import DASHBOARD_HEADER
 from tunesmith.errors import TunesmithError, Unauthorized
 
 log = logging.getLogger(__name__)
-ADMIN_ID = "admin"
+ADMIN_ID, ENROLMENT_ID = "admin", "enrolment"
 LOCAL = "local"
 bearer = HTTPBearer(auto_error=False, description="An API key: `Authorization: Bearer …`")
 
@@ -99,9 +99,18 @@ def store_admin_key(session: Session, key: str) -> None:
     row.sha256, row.revoked, row.scopes = digest(key), False, list(SCOPES)
 
 
+def store_enrolment_key(session: Session, key: str) -> None:
+    """Make ``key`` the first one of scope ``worker``, in place of an earlier one; a revoked one stays so."""
+    row = session.get(ApiKey, ENROLMENT_ID)
+    if row is None:
+        session.add(ApiKey(id=ENROLMENT_ID, sha256=digest(key), owner=LOCAL, scopes=["worker"]))
+    elif not hmac.compare_digest(row.sha256, digest(key)):
+        row.sha256, row.revoked = digest(key), False
+
+
 def verify(session: Session, key: str) -> Caller:
     """The caller behind ``key``. Raises Unauthorized."""
-    for key_id in dict.fromkeys((key_id_of(key), ADMIN_ID)):
+    for key_id in dict.fromkeys((key_id_of(key), ADMIN_ID, ENROLMENT_ID)):
         row = session.get(ApiKey, key_id)
         stored = row.sha256 if row is not None else "0" * 64
         if hmac.compare_digest(stored, digest(key)) and row is not None and not row.revoked:

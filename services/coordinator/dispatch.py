@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from db.blobs import BlobStore
 from db.models import Batch, CostModelRow, Evaluation, Job, JobTask, Model, Record, Round, TargetRow, WorkloadRow
-from db.repositories import models, records, sketches, views_tasks
+from db.repositories import holding, models, records, sketches, views_tasks
 from db.repositories.transitions import Work
 from services.coordinator import champions
 from services.coordinator.urls import BlobUrls
@@ -118,7 +118,8 @@ class Composer:
         pack, target = Packer(self._blobs, self._urls), _target(session, job)
         slow = target.get("kind") == "cuda"
         return MeasureBatch(
-            batch_id=batch.id, attempt=batch.attempt, job_id=job.id, target=target,
+            batch_id=batch.id, attempt=batch.attempt, ticket=holding.ticket(batch, batch.attempt), job_id=job.id,
+            target=target,
             limits=MeasureLimits(build_timeout=CUDA_BUILD_SECONDS) if slow else MeasureLimits(),
             workload=workload.hash, module=pack.blob(workload.module_blob),
             sketches={key: pack.data(bodies[key]) for key in used}, candidates=candidates,
@@ -132,7 +133,8 @@ class Composer:
         assert model.module_blob is not None, "a job runs only once its model is imported"
         pack = Packer(self._blobs, self._urls)
         return EvaluateModel(
-            evaluation_id=evaluation.id, attempt=evaluation.attempt, job_id=job.id, target=_target(session, job),
+            evaluation_id=evaluation.id, attempt=evaluation.attempt,
+            ticket=holding.ticket(evaluation, evaluation.attempt), job_id=job.id, target=_target(session, job),
             module=pack.blob(model.module_blob),
             params=pack.reference(model.params_blob) if model.params_blob else None,
             inputs=[Spec(name=name, dtype=dtype, shape=shape) for name, dtype, shape in model.inputs or []],

@@ -7,9 +7,10 @@ import ipaddress
 import os
 import secrets
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field, SecretStr, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from db.engine import sqlite_url
 from services.rates import Rate
@@ -47,6 +48,12 @@ class Settings(BaseSettings):
         "127.0.0.1", description="Addresses or networks of proxies, comma-separated, whose `X-Forwarded-For` and "
         "`X-Forwarded-Proto` are believed.",
     )  # fmt: skip
+    worker_keys: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="Public keys of measure workers that are enrolled at the start, separated by commas."
+    )
+    enrolment_key: SecretStr | None = Field(
+        None, description="A first key of scope `worker`, with which measure workers enrol and do nothing else."
+    )
     host: str = Field("127.0.0.1", description="Address to listen on; other than loopback only with an admin key.")
     port: int = Field(8700, ge=0, le=65535, description="Port to listen on.")
     max_upload_bytes: int = Field(2 * GIB, gt=0, description="Largest model that is taken.")
@@ -105,7 +112,7 @@ class Settings(BaseSettings):
     def _filled_in(cls, value: Path) -> Path:
         return resolve(value)
 
-    @field_validator("secret_key", "admin_key", "blob_dir", mode="before")
+    @field_validator("secret_key", "admin_key", "enrolment_key", "blob_dir", mode="before")
     @classmethod
     def _empty_is_unset(cls, value: object) -> object:
         return None if value == "" else value
@@ -119,6 +126,11 @@ class Settings(BaseSettings):
     def dashboard_token(self) -> str:
         """By which the coordinator knows the dashboard's own client."""
         return hashlib.sha256(b"dashboard client" + self.signing_key()).hexdigest()
+
+    @field_validator("worker_keys", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
     def url(self) -> str:
         """The database's URL, default filled in."""

@@ -16,6 +16,7 @@ from services.embedded.net import accepts, free_port, get_json
 from tunesmith.host import default_lease_path
 from tunesmith.messages import INGEST, RECORD, SEARCH, TRAIN
 from tunesmith.safe_path import python
+from tunesmith.signing import ensure_key
 
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -95,6 +96,7 @@ def _environment(options: StackOptions, redis_port: int, tracker_port: int, pass
         TUNESMITH_DATA_DIR=str(options.data_dir),
         TUNESMITH_BROKER_URL=f"redis://:{password}@127.0.0.1:{redis_port}/0",
         TUNESMITH_COORDINATOR_URL=options.url,
+        TUNESMITH_WORKER_KEYS=ensure_key(options.data_dir),  # the private half is in the data folder
         TUNESMITH_HOST=options.host,
         TUNESMITH_PORT=str(options.port),
         TUNESMITH_LEASE_FILE=str(default_lease_path()),  # the host's, not the stack's

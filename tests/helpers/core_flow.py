@@ -13,16 +13,30 @@ from typing import Any
 import sqlalchemy as sa
 
 from db.models import Batch, Job, JobTask, Model, Round
-from db.repositories import sketches
-from tunesmith.messages import BatchReport, Confirmation, IngestModel, PrepareJob, ProposeRound, WireResult
+from db.repositories import enrolment, sketches
+from db.repositories.holding import ticket
+from tunesmith.messages import (
+    BatchReport,
+    Confirmation,
+    DeviceReport,
+    EvaluationReport,
+    IngestModel,
+    PrepareJob,
+    ProposeRound,
+    WireResult,
+)
 from tunesmith.preparation import for_target
+from tunesmith.signing import Signer
 from tunesmith.states import JobState, ModelState
 from tunesmith.types import Candidate, FailureKind
-from workers.core import ingest, prepare, record, search
+from workers.core import ingest, prepare, search
 from workers.core.context import Context, make_context
 from workers.core.importing import Importing
+from workers.core.tasks import CORE_TASKS, take_in
 from workers.settings import Settings
 
+WORKER = Signer.fresh()
+"""The measure worker that tests report as."""
 OPERATOR = "gemm:64x64x64:float32"
 TARGET = '{"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}'
 
@@ -138,4 +152,22 @@ def report(context: Context, batch: Batch, results: list[WireResult] | None = No
     """Report a batch as a measure worker would."""
     given = {"attempt": batch.attempt, "worker": "measure-1", "environment": {"cpu": "x"}, "final": True, **values}
     found = [traced(context, batch, result) for result in (results_of(batch) if results is None else results)]
-    record.batch(context, BatchReport(batch_id=batch.id, results=found, **given))
+    send(context, BatchReport(batch_id=batch.id, results=found, ticket=ticket(batch, given["attempt"]), **given))
+
+
+def send(context: Context, message: BatchReport | EvaluationReport | DeviceReport, signer: Signer = WORKER) -> None:
+    """What the worker of the queue ``record`` does with a report of an enrolled worker."""
+    enrol(context, signer)
+    deliver(context, type(message), signer.sign(message).model_dump(mode="json"))
+
+
+def enrol(context: Context, signer: Signer = WORKER) -> None:
+    """Have a measure worker believed."""
+    with context.sessions.begin() as session:
+        enrolment.enrol(session, signer.worker, signer.public_key, "measure", (), "test")
+
+
+def deliver(context: Context, kind: type[Any], body: Any) -> None:
+    """What the worker of the queue ``record`` does with a message for the task of ``kind``."""
+    (task,) = [task for task in CORE_TASKS if task.message is kind]
+    take_in(task, context, body)

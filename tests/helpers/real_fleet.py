@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from core_flow import send
+
 from tunesmith.messages import EvaluateModel, MeasureBatch, Message
 from workers.core.context import Context
 from workers.core.tasks import CORE_TASKS, perform
@@ -29,7 +31,7 @@ class RealFleet:
 
     def send(self, message: Message) -> bool:
         """What the measure worker reports."""
-        self._core(message)
+        send(self.core, message)  # type: ignore[arg-type]
         return True
 
     def do(self, message: Message) -> None:

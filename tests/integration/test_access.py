@@ -22,6 +22,7 @@ from db.repositories import events
 from services.coordinator.access import RULES, SCOPES, Sight
 from services.coordinator.auth import ADMIN_ID, verify
 from services.coordinator.routers import events as event_stream
+from tunesmith.signing import Signer
 
 pytestmark = pytest.mark.parallel
 Headers = dict[str, str]
@@ -52,6 +53,9 @@ def example(method: str, path: str, it: Owned) -> Call:
         ("DELETE", "/v1/jobs/{job_id}"): Call(204, path={"job_id": it.finished}),
         ("POST", "/v1/keys"): Call(201, json={"owner": "somebody", "scopes": ["viewer"]}),
         ("DELETE", "/v1/keys/{key_id}"): Call(404, path={"key_id": "nobody"}),
+        ("POST", "/v1/workers"): Call(201, json={"name": "w", "public_key": Signer.fresh().public_key}),
+        ("DELETE", "/v1/workers/enrolled/{worker_id}"): Call(404, path={"worker_id": "nobody"}),
+        ("POST", "/v1/workloads/{workload}/revoke"): Call(404, path={"workload": "0"}, json={"target": "x"}),
         ("GET", "/v1/blobs/{sha}"): Call(401, path={"sha": "0" * 64}),
         ("GET", "/v1/costmodels"): Call(query={"limit": "200"}),
         ("GET", "/v1/jobs/{job_id}/events"): Call(query={"limit": "200"}),

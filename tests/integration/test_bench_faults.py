@@ -22,6 +22,7 @@ from db.models import Batch, JobTask, Record
 from db.repositories import results
 from services.coordinator.broker import CeleryPublisher
 from tunesmith.messages import RECORD, MeasureBatch, MeasureLimits, Payload, WireCandidate, WireResult, measure_queue
+from tunesmith.signing import Signer
 
 pytestmark = pytest.mark.pair
 
@@ -57,7 +58,7 @@ def test_devices_answer_a_batch(tmp_path: Path) -> None:
             module=Payload(), sketches={}, candidates=[WireCandidate(index=i, sketch="s") for i in range(3)],
         )  # fmt: skip
         queue = measure_queue(TARGET.device_class)
-        with devices(1, broker, 0.0):
+        with devices(1, broker, 0.0, Signer.fresh()):
             assert publisher.send(batch, queue=queue, task_id="a")
             end = time.monotonic() + 20
             while (publisher.depths([RECORD])[RECORD] or 0) < 2:  # the device, and the batch

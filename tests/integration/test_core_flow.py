@@ -25,7 +25,7 @@ from db.models import (
     TargetRow,
 )
 from db.models.base import utcnow
-from db.repositories import cost_models, models, records
+from db.repositories import cost_models, holding, models, records
 from db.repositories.models import Imported
 from tunesmith.messages import (
     DeviceReport,
@@ -140,16 +140,16 @@ def _evaluate(context: Context, **values) -> None:
         evaluation = Evaluation(job_id="j1", device_class="llvm-x86-64-v3-2")
         session.add(evaluation)
         session.flush()
-        number = evaluation.id
+        number, ticket = evaluation.id, holding.ticket(evaluation, 1)
     given = {
-        "evaluation_id": number, "attempt": 1, "worker": "w", "untuned_samples": [0.01] * 3,
+        "evaluation_id": number, "attempt": 1, "worker": "w", "ticket": ticket, "untuned_samples": [0.01] * 3,
         "tuned_samples": [0.001] * 3, "error": 1e-6, "applied": 1, **values,
     }
-    record.evaluation(context, EvaluationReport(evaluation_id=number, attempt=1, worker="w"))
+    core_flow.send(context, EvaluationReport(evaluation_id=number, attempt=1, worker="w", ticket=given["ticket"]))
     assert row(context, Evaluation).state is WorkState.RUNNING
     report = EvaluationReport(**given, final=True)
-    record.evaluation(context, report)
-    record.evaluation(context, report)  # doubled: nothing
+    core_flow.send(context, report)
+    core_flow.send(context, report)  # doubled: nothing
 
 
 def test_the_first_batch_is_what_the_static_model_thinks_good(sqlite_context: Context) -> None:
@@ -334,7 +334,7 @@ def test_a_target_that_nobody_has_fails_the_job(sqlite_context: Context) -> None
 
 def test_a_short_name_means_the_live_device(sqlite_context: Context) -> None:
     context = sqlite_context
-    record.device(
+    core_flow.send(
         context, DeviceReport(
             worker="w", name="big/cpu", host="big", device_classes=["llvm-znver4-8"], cores=8,
             target={"kind": "llvm", "mcpu": "znver4", "num-cores": 8},

@@ -16,9 +16,11 @@ import pytest
 import sqlalchemy as sa
 from process_probe import gone
 from redis_process import redis_server
+from sealed import Sealed
 
 from db.models import Batch, CostModelRow, Job, JobTask, Model, Round
 from db.repositories import cost_models
+from db.repositories.holding import ticket
 from services.coordinator.broker import CeleryPublisher
 from tunesmith.messages import (
     CORE_QUEUES,
@@ -98,6 +100,7 @@ def until(context: Context, worker: subprocess.Popen, reached: Callable[..., boo
 
 def test_the_core_tasks_in_a_worker(context: Context, worker: subprocess.Popen, send) -> None:
     core_flow.add_operator(context)
+    core_flow.enrol(context)
     for _ in range(2):  # every message twice: the second one does nothing
         send(IngestModel(model_id="m1", attempt=1), INGEST)
     until(context, worker, lambda s: s.get(Model, "m1").state is ModelState.READY)
@@ -114,7 +117,11 @@ def test_the_core_tasks_in_a_worker(context: Context, worker: subprocess.Popen, 
             batch = session.scalars(sa.select(Batch).where(Batch.round_id == round_id)).one()
         for _ in range(2):
             results = core_flow.results_of(batch)
-            send(BatchReport(batch_id=batch.id, attempt=1, worker="w", results=results, final=True), RECORD)
+            report = BatchReport(
+                batch_id=batch.id, attempt=1, ticket=ticket(batch, 1), worker="w", final=True,
+                results=[core_flow.traced(context, batch, result) for result in results],
+            )
+            send(Sealed(core_flow.WORKER, report), RECORD)
         until(context, worker, lambda s, r=round_id: s.get(Round, r).state is RoundState.DONE)
         with context.readers() as session:
             assert session.scalars(sa.select(JobTask.trials)).one() == 8 * number

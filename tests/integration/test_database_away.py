@@ -15,13 +15,16 @@ import sqlalchemy as sa
 from databases import PostgresServer
 from redis_process import redis_server
 from rows import add_batch, add_job, add_model, add_task
+from sealed import Sealed
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from db.engine import Sessions, create_engine, session_factory, transact
 from db.models import Batch, Job, Model
 from db.outages import is_away
+from db.repositories import enrolment, holding
 from services.coordinator.broker import CeleryPublisher
 from tunesmith.messages import RECORD, BatchReport, WireResult
+from tunesmith.signing import Signer
 from tunesmith.states import WorkState
 from workers.core.ending import Ending
 from workers.core.patience import Patience
@@ -165,12 +168,15 @@ def test_a_report_waits_for_its_database_and_goes_back_when_the_worker_ends(
     with sessions.begin() as session:
         add_job(session)
         task = add_task(session)
-        batches = [add_batch(session, task, number).id for number in (1, 2)]
+        rows = [add_batch(session, task, number) for number in (1, 2)]
+        batches = [(row.id, holding.ticket(row, 1)) for row in rows]
+        signer = Signer.fresh()
+        enrolment.enrol(session, signer.worker, signer.public_key, "w", (), "test")
     reports = [
         BatchReport(
-            batch_id=batch, attempt=1, worker="w", environment={}, final=True,
+            batch_id=batch, attempt=1, ticket=ticket, worker="w", environment={}, final=True,
             results=[WireResult(index=index, samples=[0.1]) for index in range(4)],
-        ) for batch in batches
+        ) for batch, ticket in batches
     ]  # fmt: skip
 
     def state(batch: int) -> WorkState:
@@ -178,13 +184,13 @@ def test_a_report_waits_for_its_database_and_goes_back_when_the_worker_ends(
             return session.get_one(Batch, batch).state
 
     door.shut()
-    assert publisher.send(reports[0], queue=RECORD, task_id="first")
+    assert publisher.send(Sealed(signer, reports[0]), queue=RECORD, task_id="first")
     until(lambda: "the database is away" in log.read_text(), "the worker to notice")
     assert publisher.depths([RECORD]) == {RECORD: 0}
     door.open()
-    until(lambda: state(batches[0]) is WorkState.DONE, "the report to be written")
+    until(lambda: state(batches[0][0]) is WorkState.DONE, "the report to be written")
     door.shut()
-    assert publisher.send(reports[1], queue=RECORD, task_id="second")
+    assert publisher.send(Sealed(signer, reports[1]), queue=RECORD, task_id="second")
     until(lambda: log.read_text().count("the database is away, waiting") == 2, "the worker to notice again")
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=30) == 0

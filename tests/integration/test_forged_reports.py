@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,16 +14,17 @@ import sqlalchemy as sa
 from rows import TARGET, add_batch, add_job, add_task
 
 from db.models import Batch, Device, Evaluation, Event, JobTask, Record, Schedule
-from db.repositories import refusals, schedules
+from db.repositories import enrolment, holding, refusals, revocations, schedules
 from db.repositories.transitions import transition
 from tunesmith.messages import BatchReport, Calibration, Confirmation, DeviceReport, EvaluationReport, WireResult
+from tunesmith.signing import Signer
 from tunesmith.states import JobState, WorkState
 from workers.core.context import Context
-from workers.core.tasks import CORE_TASKS, take_in
 from workers.gate import NOTE
 
 pytestmark = pytest.mark.parallel
 
+GENUINE, OTHER = Signer.fresh(), Signer.fresh()
 TRACE = "[[], [[0, [1, 1]]]]"
 CALIBRATION = Calibration(
     peak_flops=1e10, bandwidth=1e10, noise_floor=0.01, reference_seconds=1e-3, latest_seconds=1e-3, measured_at="now",
@@ -36,19 +38,40 @@ def context(tmp_path: Path, database_url: str) -> Iterator[Context]:
     with context.sessions.begin() as session:
         add_job(session)
         add_batch(session, add_task(session))
+    enrol(context, GENUINE)
+    enrol(context, OTHER)
     yield context
     context.sessions.kw["bind"].dispose()
 
 
-def deliver(context: Context, kind: type[Any], body: Any) -> None:
-    """What a worker of the queue ``record`` does with a message."""
-    (task,) = [task for task in CORE_TASKS if task.message is kind]
-    take_in(task, context, body)
+def enrol(context: Context, signer: Signer, *device_classes: str) -> None:
+    with context.sessions.begin() as session:
+        enrolment.enrol(session, signer.worker, signer.public_key, "w", device_classes, "test")
 
 
-def claim(context: Context, *results: dict[str, Any], **values: Any) -> None:
-    body = {"batch_id": 1, "attempt": 1, "worker": "w", "results": list(results), **values}
-    deliver(context, BatchReport, body)
+def signed(signer: Signer, kind: type[Any], body: Any) -> dict[str, Any]:
+    """Anything, signed."""
+
+    class Anything(kind):  # type: ignore[misc]
+        def model_dump_json(self, **_: Any) -> str:
+            return json.dumps(body)
+
+    return signer.sign(Anything.model_construct()).model_dump(mode="json")
+
+
+def deliver(context: Context, kind: type[Any], body: Any, signer: Signer = GENUINE) -> None:
+    core_flow.deliver(context, kind, signed(signer, kind, body))
+
+
+def handed(context: Context, attempt: int = 1, kind: type[Any] = Batch) -> str:
+    """The ticket that the message of an attempt carries."""
+    with context.readers() as session:
+        return holding.ticket(session.get_one(kind, 1), attempt)
+
+
+def claim(context: Context, *results: dict[str, Any], signer: Signer = GENUINE, **values: Any) -> None:
+    body = {"batch_id": 1, "attempt": 1, "worker": "w", "ticket": handed(context), "results": list(results), **values}
+    deliver(context, BatchReport, body, signer)
 
 
 def winner(seconds: float, index: int = 1, **values: Any) -> dict[str, Any]:
@@ -97,11 +120,11 @@ def test_a_forged_result_leaves_an_event_and_nothing_else(context: Context, resu
 @pytest.mark.parametrize(
     "body",
     [
-        [1, 2, 3], None, "x", {}, {"batch_id": 1}, {NOTE: 20_000_000}, {"results": [{"index": 0}] * 200_000},
+        [1, 2, 3], None, "x", {}, {"batch_id": 1}, {"results": [{"index": 0}] * 200_000},
         {"batch_id": 1, "attempt": 1, "worker": "w" * 1000}, {"batch_id": 1, "attempt": 1, "worker": "w", "more": 1},
         {"batch_id": 1, "attempt": 1, "worker": "w\ud800"},
     ],
-    ids=["list", "null", "text", "empty", "half", "large", "long", "name", "field", "surrogate"],
+    ids=["list", "null", "text", "empty", "half", "long", "name", "field", "surrogate"],
 )  # fmt: skip
 def test_what_is_no_report_ends_nothing(context: Context, body: Any) -> None:
     deliver(context, BatchReport, body)
@@ -132,13 +155,144 @@ def test_times_are_held_against_the_device_that_reports(context: Context) -> Non
     assert reasons(context)[3:] == ["device"]
 
 
+def device_report(**values: Any) -> dict[str, Any]:
+    given = {
+        "worker": "w", "name": "d", "host": "h", "device_classes": ["llvm-x-2"], "cores": 2, "target": {"kind": "llvm"},
+        **values,
+    }  # fmt: skip
+    return DeviceReport(**given).model_dump(mode="json")
+
+
+def test_who_is_not_enrolled_or_not_who_it_says_is_not_believed(context: Context) -> None:
+    stranger = Signer.fresh()
+    claim(context, winner(1.0), signer=stranger)
+    body = {"batch_id": 1, "attempt": 1, "worker": "w", "ticket": handed(context), "results": [winner(1.0)]}
+    honest = signed(GENUINE, BatchReport, body)
+    forged = [
+        {**honest, "body": honest["body"].replace("1.0", "0.1")}, {**honest, "sequence": honest["sequence"] + 1},
+        {**honest, "worker": OTHER.worker}, {**honest, "signature": "A" * 88}, {**honest, "signature": "\u00e4"},
+    ]  # fmt: skip
+    for item in forged:
+        core_flow.deliver(context, BatchReport, item)
+    core_flow.deliver(context, EvaluationReport, honest)  # signed for another task
+    assert reasons(context) == ["unknown_worker", *["signature"] * 6]
+    core_flow.deliver(context, BatchReport, body)  # as it was before reports were signed
+    core_flow.deliver(context, BatchReport, {NOTE: 20_000_000})
+    core_flow.deliver(context, BatchReport, {**honest, "body": " " * 5_000_000})
+    assert reasons(context)[7:] == ["unreadable", "too_large", "too_large"]
+    with context.sessions.begin() as session:
+        enrolment.revoke(session, GENUINE.worker, "test")
+    core_flow.deliver(context, BatchReport, honest)
+    assert reasons(context)[10:] == ["revoked_worker"]
+    assert stored(context) == 0
+
+
+def test_a_genuine_worker_cannot_report_what_another_one_holds(context: Context) -> None:
+    claim(context, winner(1.0), signer=OTHER, ticket="")
+    claim(context, winner(1.0), signer=OTHER, ticket="0" * 32)
+    claim(context, winner(1.0), signer=OTHER, ticket=handed(context, 2))
+    claim(context, winner(1.0), signer=OTHER, ticket=handed(context, 2), attempt=2)
+    assert reasons(context) == ["not_holder"] * 4
+    claim(context)  # the holder's sign of life
+    claim(context, winner(0.5), signer=OTHER)  # it was handed the same message, later
+    assert reasons(context) == ["not_holder"] * 5
+    assert stored(context) == 0
+    with context.sessions.begin() as session:
+        batch = session.get_one(Batch, 1)
+        assert (batch.holders, batch.worker) == ({"1": GENUINE.worker}, "w")
+        batch.attempt = 2
+    claim(context, winner(1.0, index=2), signer=OTHER, attempt=2, ticket=handed(context, 2))
+    claim(context, winner(1.0), winner(1.0, index=2))  # results of an earlier attempt, from its holder: once
+    claim(context, winner(1.0), winner(1.0, index=2))
+    assert reasons(context) == ["not_holder"] * 5
+    with context.readers() as session:
+        rows = session.execute(sa.select(Record.index, Record.worker_id).order_by(Record.index)).all()
+    assert [tuple(row) for row in rows] == [(1, GENUINE.worker), (2, OTHER.worker)]
+
+
+def test_a_worker_serves_the_classes_that_it_was_enrolled_for(context: Context) -> None:
+    narrow = Signer.fresh()
+    enrol(context, narrow, "llvm-y-2")
+    claim(context, winner(1.0), signer=narrow)
+    deliver(context, DeviceReport, device_report(), narrow)
+    assert reasons(context) == ["device", "device"]
+
+
+def test_signs_of_life_sent_again_keep_nothing_alive(context: Context) -> None:
+    alive = signed(GENUINE, DeviceReport, device_report())
+    core_flow.deliver(context, DeviceReport, alive)
+    gone = signed(GENUINE, DeviceReport, device_report(stopping=True))
+    core_flow.deliver(context, DeviceReport, gone)
+    core_flow.deliver(context, DeviceReport, alive)
+    with context.readers() as session:
+        assert session.get_one(Device, "d").stopped
+    sign = signed(GENUINE, BatchReport, {"batch_id": 1, "attempt": 1, "worker": "w", "ticket": handed(context)})
+    core_flow.deliver(context, BatchReport, sign)
+    with context.readers() as session:
+        first = session.get_one(Batch, 1).deadline
+    core_flow.deliver(context, BatchReport, sign)
+    with context.readers() as session:
+        assert session.get_one(Batch, 1).deadline == first
+    claim(context)
+    with context.readers() as session:
+        assert session.get_one(Batch, 1).deadline > first
+    assert reasons(context) == []
+
+
+def test_a_live_device_is_not_taken_over(context: Context) -> None:
+    deliver(context, DeviceReport, device_report(calibration=CALIBRATION.model_dump(), calibrated="llvm-x-2"))
+    deliver(context, DeviceReport, device_report(), OTHER)
+    assert reasons(context) == ["device"]
+    with context.sessions.begin() as session:
+        enrolment.revoke(session, GENUINE.worker, "test")
+    deliver(context, DeviceReport, device_report(), OTHER)
+    with context.readers() as session:
+        device = session.get_one(Device, "d")
+        assert (device.worker_id, device.calibrations) == (OTHER.worker, {})
+
+
+def test_what_a_worker_reported_can_be_revoked_with_what_inherited_it(context: Context) -> None:
+    claim(context, winner(2.0))
+    with context.sessions.begin() as session:
+        batch = session.get_one(Batch, 1)
+        batch.attempt = 2
+    claim(context, winner(0.5, index=2), signer=OTHER, attempt=2, ticket=handed(context, 2))
+    with context.sessions.begin() as session:
+        add_job(session, "j2")
+        task = add_task(session, "j2")
+        champion = schedules.get(session, "w1", TARGET)
+        assert champion is not None
+        task.best_seconds, task.best_record_id = champion.latency, champion.record_id
+        task.known_seconds = champion.latency
+        assert champion.latency == 0.5
+    with context.sessions.begin() as session:
+        assert revocations.of_worker(session, OTHER.worker, "it lied") == revocations.Revoked(1, 1, 2)
+    with context.readers() as session:
+        champion = schedules.get(session, "w1", TARGET)
+        assert champion is not None
+        assert (champion.latency, champion.trace) == (2.0, json.loads(TRACE))
+        tasks = session.scalars(sa.select(JobTask).order_by(JobTask.id)).all()
+        assert [(t.best_seconds, t.best_record_id) for t in tasks] == [(2.0, champion.record_id)] * 2
+        assert tasks[1].known_seconds == 2.0
+        assert session.scalar(sa.select(sa.func.count()).select_from(Record)) == 2
+        kinds = session.scalars(sa.select(Event.kind).where(Event.job_id == "j2")).all()
+        assert "champion_revoked" in kinds
+    with context.sessions.begin() as session:
+        revocations.of_records(session, [champion.record_id], "it lied, too")
+    with context.readers() as session:
+        assert schedules.get(session, "w1", TARGET) is None
+        bests = session.scalars(sa.select(JobTask.best_seconds)).all()
+        assert bests == [None, None]
+
+
 def test_an_evaluation_faster_than_the_device(context: Context) -> None:
     with context.sessions.begin() as session:
         job = session.get_one(core_flow.Job, "j1")
         transition(session, job, JobState.FINISHING)
         session.add(Evaluation(job_id="j1", device_class="llvm-x-2"))
     report = EvaluationReport(
-        evaluation_id=1, attempt=1, worker="w", untuned_samples=[1.0], tuned_samples=[1e-8], applied=1, final=True
+        evaluation_id=1, attempt=1, worker="w", ticket=handed(context, kind=Evaluation),
+        untuned_samples=[1.0], tuned_samples=[1e-8], applied=1, final=True,
     )  # fmt: skip
     deliver(context, EvaluationReport, report.model_dump(mode="json"))
     assert reasons(context) == ["implausible"]

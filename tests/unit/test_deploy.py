@@ -25,7 +25,9 @@ ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = ROOT / "docker-compose.yml"
 DOCKERFILES = sorted((ROOT / "deploy").glob("*.Dockerfile"))
 UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
-SECRETS = {"TUNESMITH_ADMIN_KEY", "TUNESMITH_SECRET_KEY", "POSTGRES_PASSWORD", "REDIS_PASSWORD"}
+SECRETS = {
+    "TUNESMITH_ADMIN_KEY", "TUNESMITH_ENROLMENT_KEY", "TUNESMITH_SECRET_KEY", "POSTGRES_PASSWORD", "REDIS_PASSWORD",
+}
 VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(?::([-?])([^}]*))?\}")
 
 

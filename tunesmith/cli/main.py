@@ -12,7 +12,7 @@ import typer
 from typer.exceptions import Abort, TyperException
 
 from tunesmith import __version__
-from tunesmith.cli import best, devices, jobs, tune
+from tunesmith.cli import best, devices, jobs, tune, workloads
 from tunesmith.cli.options import Json
 from tunesmith.cli.output import emit, print_problem
 from tunesmith.cli.plugins import CommandGroup
@@ -32,6 +32,7 @@ def build() -> typer.Typer:
     app.add_typer(jobs.app, name="jobs")
     app.command("best")(best.best)
     app.add_typer(devices.app, name="device")
+    app.add_typer(workloads.app, name="workloads")
     app.command("version")(version)
     return app
 

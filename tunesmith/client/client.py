@@ -313,6 +313,25 @@ class Client:
         """Targets that something was tuned for."""
         return list(self._all("/v1/targets"))
 
+    def enrol_worker(self, name: str, public_key: str, device_classes: Sequence[str] = ()) -> dict[str, Any]:
+        """Let a measure worker in, by its public key (Ed25519, base64); it may serve ``device_classes``, or any."""
+        body = {"name": name, "public_key": public_key, "device_classes": list(device_classes)}
+        return dict(self._transport.request("POST", "/v1/workers", json=body).json())
+
+    def enrolled_workers(self) -> list[dict[str, Any]]:
+        """Every measure worker that was let in, revoked ones too."""
+        return list(self._all("/v1/workers/enrolled"))
+
+    def revoke_worker(self, worker_id: str, *, results: bool = False) -> dict[str, Any]:
+        """Believe a measure worker no longer, and with ``results`` nothing that it ever reported; what changed."""
+        path = f"/v1/workers/enrolled/{worker_id}"
+        return dict(self._transport.request("DELETE", path, params={"results": results}).json())
+
+    def revoke_champion(self, workload: str, target: str, reason: str = "") -> dict[str, Any]:
+        """Believe the champion of a workload on a target no longer; what changed."""
+        path, body = f"/v1/workloads/{workload}/revoke", {"target": target, "reason": reason}
+        return dict(self._transport.request("POST", path, json=body).json())
+
     def _act(self, job_id: str, action: str) -> Job:
         return Job.model_validate(self._transport.request("POST", f"/v1/jobs/{job_id}/{action}").json())
 

@@ -40,6 +40,10 @@ SIGNIFICANCE = MeasureLimits().significance
 class Reason(str, enum.Enum):
     """Why a report was refused."""
 
+    UNKNOWN_WORKER = "unknown_worker"  # nobody enrolled it
+    REVOKED_WORKER = "revoked_worker"
+    SIGNATURE = "signature"  # not that of the worker
+    NOT_HOLDER = "not_holder"  # the work was handed to another worker
     TOO_LARGE = "too_large"
     UNREADABLE = "unreadable"  # not the JSON of a report, or a text that no database stores
     NOT_A_NUMBER = "not_a_number"  # infinite or not a number

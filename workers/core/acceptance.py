@@ -7,20 +7,24 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from db import clock
 from db.models import Batch, Device, Evaluation, Job, JobTask, Round, TargetRow, WorkloadRow
-from db.repositories import devices, sketches
+from db.repositories import devices, enrolment, sketches
 from tunesmith.measuring import claims
 from tunesmith.measuring.claims import ModelWork, Reason, Refused, Work
 from tunesmith.messages import BatchReport, DeviceReport, EvaluationReport, WireResult
 from tunesmith.types import Candidate, TensorSpec
+from workers.core.intake import Claim
 
 
-def batch(session: Session, row: Batch, report: BatchReport) -> list[WireResult]:
+def batch(session: Session, row: Batch, claim: Claim[BatchReport]) -> list[WireResult]:
     """The results of a batch that may be stored, with their verdicts reached anew.
 
     Raises:
         Refused: the report claims what cannot be.
     """
+    report = claim.report
+    device = _device(session, row, claim)
     if not report.results:
         claims.storable(report.environment, "environment")
         return []
@@ -29,7 +33,6 @@ def batch(session: Session, row: Batch, report: BatchReport) -> list[WireResult]
         sa.select(WorkloadRow).join(JobTask, JobTask.workload_hash == WorkloadRow.hash)
         .join(Round, Round.job_task_id == JobTask.id).where(Round.id == row.round_id)
     ).one()  # fmt: skip
-    device = _device(session, row, report)
     kind, cores = _target(session, row)
     work = Work(
         candidates=candidates, flops=workload.flops,
@@ -40,13 +43,13 @@ def batch(session: Session, row: Batch, report: BatchReport) -> list[WireResult]
     return claims.results(report, work)
 
 
-def evaluation(session: Session, row: Evaluation, report: EvaluationReport) -> None:
+def evaluation(session: Session, row: Evaluation, claim: Claim[EvaluationReport]) -> None:
     """Refuse an evaluation that cannot be true.
 
     Raises:
         Refused: it claims what cannot be.
     """
-    device = _device(session, row, report)
+    device = _device(session, row, claim)
     kind, cores = _target(session, row)
     tasks = session.execute(
         sa.select(JobTask.workload_hash, JobTask.alternative_of, JobTask.weight, WorkloadRow.flops)
@@ -55,25 +58,43 @@ def evaluation(session: Session, row: Evaluation, report: EvaluationReport) -> N
     # Where one task may stand in for another, neither need have run.
     optional = {task.alternative_of for task in tasks if task.alternative_of is not None}
     sure = [t for t in tasks if t.alternative_of is None and t.workload_hash not in optional]
-    claims.check_evaluation(report, ModelWork(
+    claims.check_evaluation(claim.report, ModelWork(
         flops=sum(task.weight * task.flops for task in sure), tasks=len(tasks), kind=kind, cores=cores,
         calibration=devices.calibration_of(device, row.device_class) if device is not None else None,
     ))  # fmt: skip
 
 
-def device(session: Session, report: DeviceReport) -> None:
-    """Refuse a sign of life that describes no such device.
+def device(session: Session, claim: Claim[DeviceReport], timeout: float) -> bool:
+    """False for a sign of life that is older than the last one, or the same: it says nothing.
+
+    Args:
+        timeout: seconds after which a device that is silent may be another worker's.
 
     Raises:
-        Refused: it claims what cannot be.
+        Refused: it claims what cannot be, or describes the device of another worker.
     """
+    report = claim.report
     known = session.get(Device, report.name, populate_existing=True)
+    for name in report.device_classes:
+        _serves(claim, name)
+    if known is not None and known.worker_id is not None and known.worker_id != claim.worker.id:
+        owner = enrolment.get(session, known.worker_id)
+        if owner is not None and owner.revoked_at is None and devices.is_live(known, timeout, clock.now(session)):
+            raise Refused(Reason.DEVICE, f"{report.name} is the device of worker {known.worker_id}")
+        known = None  # what that worker found of it counts no longer
+    if known is not None and claim.sequence <= known.sequence:
+        return False
     claims.check_device(report, devices.first_calibration(known, report.calibrated))
+    return True
 
 
-def _device(session: Session, row: Batch | Evaluation, report: BatchReport | EvaluationReport) -> Device | None:
+def _device(
+    session: Session, row: Batch | Evaluation, claim: Claim[BatchReport] | Claim[EvaluationReport]
+) -> Device | None:
     """The device of whoever reports, if it has shown itself; of the class and the kind that the report is about."""
-    found = devices.of_worker(session, report.worker)
+    report = claim.report
+    _serves(claim, row.device_class)
+    found = devices.of_worker(session, claim.worker.id, report.worker)
     if found is None:
         return None
     if row.device_class not in found.device_classes:
@@ -81,6 +102,12 @@ def _device(session: Session, row: Batch | Evaluation, report: BatchReport | Eva
     if bool(report.environment.get("simulated")) != found.simulated:
         raise Refused(Reason.DEVICE, f"{found.name} is {'' if found.simulated else 'not '}simulated")
     return found
+
+
+def _serves(claim: Claim[Any], device_class: str) -> None:
+    allowed = claim.worker.device_classes
+    if allowed and device_class not in allowed:
+        raise Refused(Reason.DEVICE, f"worker {claim.worker.name} was enrolled for other classes than {device_class}")
 
 
 def _target(session: Session, row: Batch | Evaluation) -> tuple[str, int]:

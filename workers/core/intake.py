@@ -3,68 +3,114 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, Union
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import structlog
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from db.models import Batch, Evaluation
-from db.repositories import refusals
-from tunesmith.measuring.claims import Reason, Refused
-from tunesmith.messages import BatchReport, DeviceReport, EvaluationReport
+from db.models import Batch, EnrolledWorker, Evaluation
+from db.repositories import enrolment, refusals
+from tunesmith.measuring.claims import REPORT_BYTES, Reason, Refused
+from tunesmith.messages import BatchReport, DeviceReport, EvaluationReport, SignedReport
+from tunesmith.signing import verified
 from workers.core.context import Context
 from workers.gate import oversized
 
 log = structlog.get_logger(__name__)
-Report = Union[BatchReport, EvaluationReport, DeviceReport]
+Report = TypeVar("Report", BatchReport, EvaluationReport, DeviceReport)
 Result = TypeVar("Result")
 PATIENCE_SECONDS = 60.0
 """How long one report waits for a database that is away; then it goes back to the end of its queue."""
 
 
-def read(context: Context, kind: type[Report], body: Any) -> Report | None:
-    """The report that a message's body holds; None when it was refused.
+@dataclass(frozen=True)
+class Claim(Generic[Report]):
+    """A report that its worker signed.
+
+    Attributes:
+        worker: that is enrolled.
+        sequence: grows with each report of the worker.
+    """
+
+    report: Report
+    worker: EnrolledWorker
+    sequence: int
+
+
+def read(context: Context, kind: type[Report], body: Any) -> Claim[Report] | None:
+    """The report that a message's body holds, with its author; None when it was refused.
 
     Args:
         kind: whose task the message names.
-        body: as it came off the wire.
+        body: as it came off the wire: a :class:`SignedReport`.
     """
-    size = oversized(body)
-    if size is not None:
-        refusal = Refused(Reason.TOO_LARGE, f"a message of {size} bytes")
-    else:
-        try:
-            return kind.model_validate(body)
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            refusal = Refused(Reason.UNREADABLE, f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
-    _turn_away(context, kind, refusal)
+    author = None
+    try:
+        signed = _envelope(body)
+        author = signed.worker
+        worker = context.write(lambda session: _author(session, signed, kind), PATIENCE_SECONDS)
+        return Claim(_parsed(kind.model_validate_json, signed.body), worker, signed.sequence)
+    except Refused as refusal:
+        refused = refusal  # the name of an exception ends with its block
+    log.warning("message refused", task=kind.task, reason=refused.reason.value, detail=refused.detail, worker=author)
+    context.write(
+        lambda session: refusals.note(
+            session, refused.reason.value, refused.detail, message=kind.task, worker=author
+        ),
+        PATIENCE_SECONDS,
+    )
     return None
 
 
-def _turn_away(context: Context, kind: type[Report], refusal: Refused) -> None:
-    log.warning("message refused", task=kind.task, reason=refusal.reason.value, detail=refusal.detail)
-    context.write(
-        lambda session: refusals.note(session, refusal.reason.value, refusal.detail, message=kind.task),
-        PATIENCE_SECONDS,
-    )
+def _envelope(body: Any) -> SignedReport:
+    size = oversized(body)
+    if size is None and isinstance(body, dict) and isinstance(body.get("body"), str):
+        size = len(body["body"]) if len(body["body"]) > REPORT_BYTES else None
+    if size is not None:
+        raise Refused(Reason.TOO_LARGE, f"a message of {size} bytes")
+    return _parsed(SignedReport.model_validate, body)
 
 
-def believing(context: Context, report: Report, row: int | str, work: Callable[[Session], Result]) -> Result | None:
+def _author(session: Session, signed: SignedReport, kind: type[Report]) -> EnrolledWorker:
+    """The enrolled worker that signed a report."""
+    worker = enrolment.get(session, signed.worker)
+    if worker is None:
+        raise Refused(Reason.UNKNOWN_WORKER, f"no worker {signed.worker} is enrolled")
+    if not verified(signed, kind.task, worker.public_key):
+        raise Refused(Reason.SIGNATURE, f"the signature is not that of worker {worker.name}")
+    if worker.revoked_at is not None:
+        raise Refused(Reason.REVOKED_WORKER, f"the key of worker {worker.name} was revoked")
+    return worker
+
+
+def _parsed(parse: Callable[[Any], Result], value: Any) -> Result:
+    try:
+        return parse(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        detail = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise Refused(Reason.UNREADABLE, detail) from error
+
+
+def believing(
+    context: Context, claim: Claim[Report], row: int | str, work: Callable[[Session], Result]
+) -> Result | None:
     """Do ``work`` in one transaction; what cannot be true leaves nothing but the word that it was refused.
 
     Args:
         row: what the report is about: the id of a batch or of an evaluation, or a device's name.
         work: raises ``Refused``.
     """
+    report, worker = claim.report, claim.worker
     try:
         return context.write(work, PATIENCE_SECONDS)
     except Refused as refusal:
         log.warning(
-            "report refused", reason=refusal.reason.value, detail=refusal.detail, worker=report.worker, row=row
+            "report refused", reason=refusal.reason.value, detail=refusal.detail, worker=worker.id, row=row
         )
-        refused = refusal  # the name of an exception ends with its block
+        refused = refusal
 
     def note(session: Session) -> None:
         found: Batch | Evaluation | None = None
@@ -74,7 +120,7 @@ def believing(context: Context, report: Report, row: int | str, work: Callable[[
             found = session.get(Evaluation, report.evaluation_id)
         refusals.note(
             session, refused.reason.value, refused.detail, job_id=found.job_id if found is not None else None,
-            worker=report.worker, message=report.task, row=row,
+            worker=worker.id, message=report.task, row=row,
         )  # fmt: skip
 
     context.write(note, PATIENCE_SECONDS)

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from costmodels.metrics import evaluate
 from db import clock
 from db.models import Batch, Evaluation, Job, Round
-from db.repositories import devices, outcomes, records, results, unreadable, work
+from db.repositories import devices, holding, outcomes, records, results, unreadable, work
 from db.repositories.work import transition
 from tunesmith.errors import MeasurementFailed
 from tunesmith.measuring.agreement import TOLERANCE
@@ -21,6 +21,7 @@ from tunesmith.states import JobState, WorkState, is_final
 from tunesmith.types import FailureKind
 from workers.core import acceptance, intake
 from workers.core.context import Context
+from workers.core.intake import Claim
 
 log = structlog.get_logger(__name__)
 
@@ -30,18 +31,21 @@ TRANSIENT = frozenset(
 """Failures of an evaluation that another attempt may not have."""
 
 
-def batch(context: Context, report: BatchReport) -> None:
+def batch(context: Context, claim: Claim[BatchReport]) -> None:
     """The task ``tunesmith.record_batch``: results of any attempt count once, signs of life only of the present one."""
+    report = claim.report
 
     def work_(session: Session) -> bool:
         row = session.get(Batch, report.batch_id, with_for_update=True, populate_existing=True)
         if row is None:
             log.info("report of an unknown batch", batch=report.batch_id)
             return False
-        believed = acceptance.batch(session, row, report)
-        results.sign_of_life(session, row, report.worker, report.attempt)
-        work.extend(session, Batch, row.id, report.attempt, context.settings.work_timeout)
-        applied = results.apply(session, row, believed, report.environment)
+        holding.hold(session, row, report.attempt, report.ticket, claim.worker.id)
+        believed = acceptance.batch(session, row, claim)
+        if holding.newer(row, report.attempt, claim.sequence):
+            results.sign_of_life(session, row, report.worker, report.attempt)
+            work.extend(session, Batch, row.id, report.attempt, context.settings.work_timeout)
+        applied = results.apply(session, row, believed, report.environment, claim.worker.id)
         if applied.finished:
             _rank(session, row)
         elif (report.final or report.error) and report.attempt == row.attempt and not is_final(row.state):
@@ -49,7 +53,7 @@ def batch(context: Context, report: BatchReport) -> None:
             _retry(context, session, row, MeasurementFailed(reason[:1000]).problem())
         return applied.finished
 
-    finished = intake.believing(context, report, report.batch_id, work_)
+    finished = intake.believing(context, claim, report.batch_id, work_)
     log.info("results", batch=report.batch_id, attempt=report.attempt, results=len(report.results), finished=finished)
 
 
@@ -74,23 +78,26 @@ def _retry(context: Context, session: Session, row: Batch | Evaluation, problem:
     work.retry_or_fail(session, row, context.settings.max_attempts, problem)
 
 
-def evaluation(context: Context, report: EvaluationReport) -> None:
+def evaluation(context: Context, claim: Claim[EvaluationReport]) -> None:
     """The task ``tunesmith.record_evaluation``: a success of any attempt counts, and ends the job."""
+    report = claim.report
 
     def work_(session: Session) -> None:
         row = session.get(Evaluation, report.evaluation_id, with_for_update=True, populate_existing=True)
         if row is None or is_final(row.state):
             log.info("report of an unknown or finished evaluation", evaluation=report.evaluation_id)
             return
-        acceptance.evaluation(session, row, report)
+        holding.hold(session, row, report.attempt, report.ticket, claim.worker.id)
+        acceptance.evaluation(session, row, claim)
         if not report.final:
-            _sign_of_life(context, session, row, report)
+            if holding.newer(row, report.attempt, claim.sequence):
+                _sign_of_life(context, session, row, report)
         elif report.failure is None:
             _finish(session, row, report)
         elif report.attempt == row.attempt:
             _failed(context, session, row, report)
 
-    intake.believing(context, report, report.evaluation_id, work_)
+    intake.believing(context, claim, report.evaluation_id, work_)
 
 
 def _sign_of_life(context: Context, session: Session, row: Evaluation, report: EvaluationReport) -> None:
@@ -138,13 +145,14 @@ def _failed(context: Context, session: Session, row: Evaluation, report: Evaluat
         outcomes.fail_evaluation(session, row, problem)
 
 
-def device(context: Context, report: DeviceReport) -> None:
+def device(context: Context, claim: Claim[DeviceReport]) -> None:
     """The task ``tunesmith.record_device``."""
+    report, timeout = claim.report, context.settings.device_timeout
 
     def work_(session: Session) -> None:
-        acceptance.device(session, report)
-        devices.report(session, report, context.settings.device_timeout)
-        if report.unreadable is not None:
-            unreadable.note(session, report.unreadable, report.name, context.settings.max_attempts)
+        if acceptance.device(session, claim, timeout):
+            devices.report(session, report, timeout, worker_id=claim.worker.id, sequence=claim.sequence)
+            if report.unreadable is not None:
+                unreadable.note(session, report.unreadable, report.name, context.settings.max_attempts)
 
-    intake.believing(context, report, report.name, work_)
+    intake.believing(context, claim, report.name, work_)

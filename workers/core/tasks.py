@@ -97,9 +97,9 @@ def take_in(task: CoreTask, context: Any, body: Any) -> None:
     """Do what a report asks for, unless it is refused before it is one."""
     from workers.core import intake
 
-    report = intake.read(context, task.message, body)  # type: ignore[arg-type]
-    if report is not None:
-        perform(task, context, report)
+    claim: Any = intake.read(context, task.message, body)
+    if claim is not None:
+        perform(task, context, claim)
 
 
 def _hand_back(context: Any, found: Unreadable) -> None:

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tunesmith.client import Client
 from tunesmith.errors import InvalidInput
+from tunesmith.signing import ensure_key, has_key, not_enrolled
 from tunesmith.targets import Target, local_cpu_classes, parse_target, slug, tags
 from workers.settings import MEASURE, Settings
 from workers.tvm_backend.cuda_compiler import require_compiler
@@ -85,6 +87,20 @@ def check_device(settings: Settings) -> None:
             "nvidia-nvidia-h100", field="device_classes", value="",
         )
     require_compiler(expected_kind(settings))
+
+
+def check_enrolled(settings: Settings) -> None:
+    """Refuse a worker without a key: nobody would believe its reports. With a key for it, it enrols itself.
+
+    Raises:
+        NotEnrolled: naming the remedy.
+        TunesmithError: the coordinator refuses it, or does not answer.
+    """
+    if settings.enrolment_key is not None:
+        with Client(settings.coordinator_url, settings.enrolment_key.get_secret_value() or None) as client:
+            client.enrol_worker(socket.gethostname()[:100], ensure_key(settings.data_dir))
+    if not has_key(settings.data_dir):
+        raise not_enrolled(settings.data_dir)
 
 
 def expected_kind(settings: Settings) -> str:

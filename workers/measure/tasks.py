@@ -12,6 +12,7 @@ from kombu.exceptions import OperationalError
 
 from tunesmith.message_reading import Kind, UnreadableError, read
 from tunesmith.messages import RECORD, EvaluateModel, MeasureBatch, Message
+from tunesmith.signing import Signer, load_signer
 from workers.measure.worker import MeasureWorker
 from workers.refusing import WATCHFUL
 from workers.settings import Settings
@@ -28,11 +29,13 @@ class MeasureTasks:
 
     def __init__(self, app: Celery, settings: Settings) -> None:
         self._app, self._settings = app, settings
+        self._signer: Signer | None = None
         self._worker: MeasureWorker | None = None
 
     def start(self, **_: object) -> None:
         """Start the builders and report the device."""
         if self._worker is None:
+            self._signer = load_signer(self._settings.data_dir)
             self._worker = MeasureWorker(self._settings, self.send)
             self._worker.start()
 
@@ -54,9 +57,11 @@ class MeasureTasks:
             worker.close()
 
     def send(self, message: Message) -> bool:
-        """Publish to the queue ``record``; False when the broker is away."""
+        """Sign and publish to the queue ``record``; False when the broker is away."""
+        assert self._signer is not None, "nothing is sent before the worker begins"
+        signed = self._signer.sign(message).model_dump(mode="json")
         try:
-            self._app.send_task(message.task, args=[message.model_dump(mode="json")], queue=RECORD, retry=False)
+            self._app.send_task(message.task, args=[signed], queue=RECORD, retry=False)
         except (OperationalError, OSError) as error:
             log.warning("%s not sent: %s", message.task, error)
             return False

@@ -165,7 +165,7 @@ class MeasureWorker:
 
         def compose(results: list[WireResult], final: bool, error: str) -> BatchReport:
             return BatchReport(
-                batch_id=batch.batch_id, attempt=batch.attempt, worker=self.identity.worker,
+                batch_id=batch.batch_id, attempt=batch.attempt, ticket=batch.ticket, worker=self.identity.worker,
                 environment=self.environment(batch), results=results, final=final, error=error,
             )  # fmt: skip
 
@@ -233,8 +233,8 @@ class MeasureWorker:
     def evaluate(self, message: EvaluateModel) -> None:
         """Evaluate a model and report; a repeated message is answered from memory."""
         report = EvaluationReport(
-            evaluation_id=message.evaluation_id, attempt=message.attempt, worker=self.identity.worker,
-            environment=self.environment(),
+            evaluation_id=message.evaluation_id, attempt=message.attempt, ticket=message.ticket,
+            worker=self.identity.worker, environment=self.environment(),
         )  # fmt: skip
         key = (message.job_id, message.evaluation_id, message.attempt)
         if key not in self._evaluations:

@@ -1,0 +1,46 @@
+"""Who is believed: enrolment of measure workers, and revocation of workers and champions."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Response
+
+from services.coordinator.auth import InCaller
+from services.coordinator.context import InContext
+from services.coordinator.schemas.common import Page
+from services.coordinator.schemas.trust import EnrolledBody, EnrolRequest, RevokedBody, RevokeRequest
+from services.coordinator.usecases import trust
+
+router = APIRouter(prefix="/v1", tags=["trust"])
+
+
+@router.post("/workers", status_code=201, responses={200: {"model": EnrolledBody, "description": "It was enrolled."}})
+def enrol_worker(request: EnrolRequest, context: InContext, caller: InCaller, response: Response) -> EnrolledBody:
+    """Let a measure worker in, by its public key; the same key again gives the same worker."""
+    body, fresh = trust.enrol(context, caller, request)
+    response.status_code = 201 if fresh else 200
+    return body
+
+
+@router.get("/workers/enrolled")
+def list_enrolled(context: InContext, _: InCaller) -> Page[EnrolledBody]:
+    """Every worker that was let in, revoked ones too."""
+    return trust.enrolled(context)
+
+
+@router.delete("/workers/enrolled/{worker_id}")
+def revoke_worker(
+    context: InContext, caller: InCaller, worker_id: Annotated[str, Path(max_length=100)],
+    results: Annotated[bool, Query(description="Believe nothing that it ever reported, either.")] = False,
+) -> RevokedBody:  # fmt: skip
+    """Believe a worker no longer; with ``results`` everything that it reported is revoked, too."""
+    return trust.revoke_worker(context, caller, worker_id, results=results)
+
+
+@router.post("/workloads/{workload}/revoke")
+def revoke_champion(
+    context: InContext, caller: InCaller, workload: Annotated[str, Path(max_length=100)], request: RevokeRequest
+) -> RevokedBody:
+    """Believe the champion of a workload on a target no longer, with everything that inherited it."""
+    return trust.revoke_champion(context, caller, workload, request)

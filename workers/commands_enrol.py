@@ -1,0 +1,55 @@
+"""``tunesmith worker enrol | list | revoke``: which measure workers are believed."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tunesmith.cli.options import Json, Key, Server, connect
+from tunesmith.cli.output import emit, table
+from tunesmith.cli.workloads import summary
+from tunesmith.signing import KEY_FILE, ensure_key
+from workers.settings import Settings
+
+
+def enrol(
+    name: Annotated[str, typer.Option(help="What people call the worker.")] = socket.gethostname(),
+    device_class: Annotated[
+        list[str] | None, typer.Option(help="A device class that it may serve; may be repeated (default: any).")
+    ] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="The worker's folder (default: TUNESMITH_DATA_DIR).")] = None,
+    as_json: Json = False,
+    server: Server = None,
+    key: Key = None,
+) -> None:
+    """Make this measure worker's key, which stays in its folder, and have the service believe what it signs."""
+    folder = data_dir or Settings().data_dir
+    public = ensure_key(folder)
+    with connect(server, key) as client:
+        found = client.enrol_worker(name, public, device_class or ())
+    emit(found, f"worker {found['id']} is enrolled as {found['name']}; its key: {folder / KEY_FILE}", as_json)
+
+
+def list_enrolled(as_json: Json = False, server: Server = None, key: Key = None) -> None:
+    """List the measure workers that were enrolled."""
+    with connect(server, key) as client:
+        found = client.enrolled_workers()
+    rows = [(w["id"], w["name"], ", ".join(w["device_classes"]) or "any", w["revoked_at"] or "") for w in found]
+    emit({"items": found}, table(("id", "name", "device classes", "revoked"), rows), as_json)
+
+
+def revoke(
+    worker: Annotated[str, typer.Argument(metavar="ID", help="Id of an enrolled worker.")],
+    results: Annotated[bool, typer.Option("--results", help="Revoke everything that it reported, too.")] = False,
+    as_json: Json = False,
+    server: Server = None,
+    key: Key = None,
+) -> None:
+    """Believe a measure worker no longer."""
+    with connect(server, key) as client:
+        done = client.revoke_worker(worker, results=results)
+    more = f"; {summary(done)}" if results else "; what it reported stands: --results revokes that, too"
+    emit(done, f"worker {worker} is revoked{more}", as_json)
