@@ -15,14 +15,15 @@ from typing import Any, Final
 from celery.worker.control import Panel
 from kombu.transport import redis
 
+from tunesmith.messages import CORE_QUEUES, measure_queue
+
 log = logging.getLogger("tunesmith.broker")
 MAX_MESSAGE_BYTES: Final = 64_000_000
 """Encoded length above which a message is dropped unread; ours have some megabytes at most."""
 SHOWN = 200
 MAX_NAME = 255
 TEXTS = ("content-type", "content-encoding")
-PIDBOX = ".pidbox"
-"""End of the names of the queues for Celery's remote control."""
+MEASURED = measure_queue("")
 TIMES = ("eta", "expires")
 
 
@@ -68,7 +69,8 @@ class GuardedTransport(redis.Transport):  # type: ignore[misc]
     Channel = GuardedChannel
 
     def _deliver(self, message: Any, queue: str) -> None:
-        reason = defect(message) or ("" if queue.endswith(PIDBOX) else foreign(message.get("headers") or {}))
+        ours = queue in CORE_QUEUES or queue.startswith(MEASURED)  # others are of Celery's own, such as its remote control
+        reason = defect(message) or (foreign(message.get("headers") or {}) if ours else "")
         if reason:
             log.error("an item of queue %s was dropped: %s: %s", queue, reason, _short(message))
             return
