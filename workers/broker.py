@@ -69,7 +69,7 @@ class GuardedTransport(redis.Transport):  # type: ignore[misc]
     Channel = GuardedChannel
 
     def _deliver(self, message: Any, queue: str) -> None:
-        ours = queue in CORE_QUEUES or queue.startswith(MEASURED)  # others are of Celery's own, such as its remote control
+        ours = queue in CORE_QUEUES or queue.startswith(MEASURED)  # the others are Celery's own
         reason = defect(message) or (foreign(message.get("headers") or {}) if ours else "")
         if reason:
             log.error("an item of queue %s was dropped: %s: %s", queue, reason, _short(message))
