@@ -40,7 +40,7 @@ def server(monkeypatch):
     def connect(url, key=None):
         return Client(url or "http://server", key, transport=httpx2.MockTransport(handler))
 
-    for module in ("jobs", "best", "devices"):
+    for module in ("jobs", "best", "devices", "keys", "models"):
         monkeypatch.setattr(f"tunesmith.cli.{module}.connect", connect)
     monkeypatch.setattr(tune, "Client", connect)
     answers["seen"] = seen
@@ -149,6 +149,36 @@ def test_jobs_set_sends_what_changes(capsys, server):
     server["PATCH /v1/jobs/j1"] = RUNNING
     assert run(capsys, "jobs", "set", "j1", "--priority", "3", "--trials", "50")[0] == 0
     assert json.loads(server["seen"][-1].content) == {"priority": 3, "budget": {"trials": 50}}
+
+
+def test_keys_are_made_listed_and_revoked(capsys, server):
+    made = {"id": "k1", "owner": "ann", "scopes": ["viewer"], "created_at": "2026-01-01T00:00:00Z"}
+    server["POST /v1/keys"] = {**made, "key": "tsm_k1_secret"}
+    server["GET /v1/keys"] = {"items": [made], "next_cursor": None}
+    server["DELETE /v1/keys/k1"] = httpx2.Response(204)
+    assert main.run(("keys", "create", "--owner", "ann", "--scope", "viewer")) == 0
+    assert capsys.readouterr().out.strip() == "tsm_k1_secret"
+    assert json.loads(server["seen"][-1].content) == {"owner": "ann", "scopes": ["viewer"]}
+    assert run(capsys, "keys", "create", "--json")[1][0]["key"] == "tsm_k1_secret"
+    assert json.loads(server["seen"][-1].content) == {"owner": "local", "scopes": ["user"]}
+    listed = run(capsys, "keys", "list", "--json")[1][0]
+    assert [(item["id"], "key" in item) for item in listed] == [("k1", False)]
+    assert run(capsys, "keys", "revoke", "k1", "--json")[:2] == (0, [{"id": "k1", "revoked": True}])
+
+
+def test_models_are_listed_shown_and_deleted(capsys, server):
+    model = {"id": "m1", "name": "net", "source": "onnx", "state": "ready", "tasks": 1}
+    server["GET /v1/models"] = {"items": [model], "next_cursor": None}
+    server["GET /v1/models/m1"] = model
+    server["GET /v1/models/m1/tasks"] = {"items": [{"name": "conv", "weight": 2, "workload": "w"}], "next_cursor": None}
+    server["DELETE /v1/models/m1"] = httpx2.Response(204)
+    assert run(capsys, "models", "list", "--json")[1][0]["items"][0]["tasks"] == 1
+    assert run(capsys, "models", "show", "m1", "--json")[1][0]["task_list"][0]["name"] == "conv"
+    assert main.run(("models", "show", "m1")) == 0
+    shown = capsys.readouterr().out
+    assert all(text in shown for text in ("net", "ready", "conv"))
+    assert run(capsys, "models", "delete", "m1", "--json")[:2] == (0, [{"id": "m1", "deleted": True}])
+    assert server["seen"][-1].method == "DELETE"
 
 
 def test_device_list(capsys, server):

@@ -12,7 +12,7 @@ import typer
 from typer.exceptions import Abort, TyperException
 
 from tunesmith import __version__
-from tunesmith.cli import best, devices, jobs, tune, workloads
+from tunesmith.cli import best, devices, jobs, keys, models, tune, workloads
 from tunesmith.cli.options import Json
 from tunesmith.cli.output import emit, print_problem
 from tunesmith.cli.plugins import CommandGroup
@@ -31,6 +31,8 @@ def build() -> typer.Typer:
     app.command("tune")(tune.tune)
     app.add_typer(jobs.app, name="jobs")
     app.command("best")(best.best)
+    app.add_typer(models.app, name="models")
+    app.add_typer(keys.app, name="keys")
     app.add_typer(devices.app, name="device")
     app.add_typer(workloads.app, name="workloads")
     app.command("version")(version)

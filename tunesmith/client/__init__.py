@@ -11,6 +11,8 @@
 from tunesmith.client.client import DEFAULT_URL, Client
 from tunesmith.client.embedded import EmbeddedStack
 from tunesmith.client.schemas import (
+    ApiKey,
+    AuditEntry,
     Device,
     Event,
     Failure,
@@ -26,6 +28,8 @@ from tunesmith.client.schemas import (
 )
 
 __all__ = [
+    "ApiKey",
+    "AuditEntry",
     "Client",
     "DEFAULT_URL",
     "Device",

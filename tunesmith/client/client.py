@@ -16,7 +16,19 @@ from typing import Any
 import httpx2
 
 from tunesmith.client import events
-from tunesmith.client.schemas import Device, Event, Failure, Forecast, Job, JobTask, Model, ModelTask, Page
+from tunesmith.client.schemas import (
+    ApiKey,
+    AuditEntry,
+    Device,
+    Event,
+    Failure,
+    Forecast,
+    Job,
+    JobTask,
+    Model,
+    ModelTask,
+    Page,
+)
 from tunesmith.client.transport import PATIENCE, Transport
 from tunesmith.errors import InvalidInput, NotAModel, TunesmithError, from_problem
 from tunesmith.states import ModelState
@@ -126,6 +138,30 @@ class Client:
     def model_tasks(self, model_id: str) -> list[ModelTask]:
         """The tasks that a model was split into."""
         return [ModelTask.model_validate(item) for item in self._all(f"/v1/models/{model_id}/tasks")]
+
+    def delete_model(self, model_id: str) -> None:
+        """Delete a model. Raises Conflict while jobs use it."""
+        self._transport.request("DELETE", f"/v1/models/{model_id}")
+
+    # Keys, for operators
+
+    def keys(self) -> list[ApiKey]:
+        """Every key, without its secret."""
+        return [ApiKey.model_validate(item) for item in self._all("/v1/keys")]
+
+    def create_key(self, owner: str, scopes: Sequence[str] = ("user",)) -> ApiKey:
+        """Make a key; its secret is in this answer only."""
+        body = {"owner": owner, "scopes": list(scopes)}
+        return ApiKey.model_validate(self._transport.request("POST", "/v1/keys", json=body).json())
+
+    def revoke_key(self, key_id: str) -> None:
+        """Revoke a key. Raises Conflict for the last one of an operator."""
+        self._transport.request("DELETE", f"/v1/keys/{key_id}")
+
+    def audit(self, owner: str | None = None, limit: int = 50, cursor: str | None = None) -> Page[AuditEntry]:
+        """Who did what, newest first."""
+        answer = self._transport.get("/v1/audit", owner=owner, limit=limit, cursor=cursor)
+        return Page[AuditEntry].model_validate(answer)
 
     # Jobs
 

@@ -112,7 +112,32 @@ class Model(Answer):
     state: ModelState
     name: str = ""
     source: str = ""
+    tasks: int = 0
     error: dict[str, Any] | None = None
+
+
+class ApiKey(Answer):
+    """A key. ``key`` is its secret, known only in the answer that made it."""
+
+    id: str
+    owner: str = ""
+    scopes: list[str] = []
+    revoked: bool = False
+    created_at: str = ""
+    key: str | None = None
+
+
+class AuditEntry(Answer):
+    """Who did what: null without a valid key. ``action``: method and route; ``target``: path of what it was done to."""
+
+    id: int
+    owner: str | None = None
+    key_id: str | None = None
+    address: str = ""
+    action: str = ""
+    target: str = ""
+    status: int = 0
+    created_at: str = ""
 
 
 class ModelTask(Answer):

@@ -1,0 +1,55 @@
+"""``tunesmith keys``: list, create, revoke; for operators."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tunesmith.cli.options import Json, Key, Server, connect
+from tunesmith.cli.output import emit, table
+
+app = typer.Typer(help="API keys, for operators: list, create, revoke.", no_args_is_help=True)
+COLUMNS = ("id", "owner", "scopes", "state", "made")
+
+
+@app.command("list")
+def list_(as_json: Json = False, server: Server = None, key: Key = None) -> None:
+    """List keys, without their secrets."""
+    with connect(server, key) as client:
+        keys = client.keys()
+    rows = [
+        (item.id, item.owner, ", ".join(item.scopes), "revoked" if item.revoked else "valid", item.created_at[:19])
+        for item in keys
+    ]
+    emit([item.model_dump(mode="json", exclude={"key"}) for item in keys], table(COLUMNS, rows), as_json)
+
+
+@app.command()
+def create(
+    owner: Annotated[str, typer.Option(help="Whose models and jobs the key is for.")] = "local",
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(help="viewer, user (the default), operator, worker or monitor; repeat it for several."),
+    ] = None,
+    as_json: Json = False,
+    server: Server = None,
+    key: Key = None,
+) -> None:
+    """Make a key and print it, this once."""
+    with connect(server, key) as client:
+        made = client.create_key(owner, scope or ["user"])
+    emit(made.model_dump(mode="json"), str(made.key), as_json)
+
+
+@app.command()
+def revoke(
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="Id of a key, as `keys list` shows it.")],
+    as_json: Json = False,
+    server: Server = None,
+    key: Key = None,
+) -> None:
+    """Revoke a key: it opens nothing any more."""
+    with connect(server, key) as client:
+        client.revoke_key(key_id)
+    emit({"id": key_id, "revoked": True}, f"revoked {key_id}", as_json)
