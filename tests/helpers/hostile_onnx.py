@@ -235,6 +235,12 @@ def short_tensor() -> ModelProto:
     return model([helper.make_node("Add", ["x", "k"], ["y"])], [weight])
 
 
+def tensor_twice() -> ModelProto:
+    """Two contents for one tensor."""
+    weight = TensorProto(name="k", data_type=TensorProto.FLOAT, dims=[4], raw_data=bytes(16), float_data=[1.0] * 4)
+    return model([helper.make_node("Add", ["x", "k"], ["y"])], [weight])
+
+
 def negative_tensor() -> ModelProto:
     weight = TensorProto(name="k", data_type=TensorProto.FLOAT, dims=[-4, -1], raw_data=bytes(16))
     return model([helper.make_node("Add", ["x", "k"], ["y"])], [weight])

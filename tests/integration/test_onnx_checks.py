@@ -57,6 +57,7 @@ def test_the_place_of_external_data_is_named(tmp_path: Path) -> None:
     (hostile_onnx.cycle, r"uses 'b', which nothing before it makes: the graph has a cycle"),
     (hostile_onnx.made_twice, r"makes 'y', which another operator makes already"),
     (hostile_onnx.short_tensor, r"holds 16 bytes, and 1073741824 are needed"),
+    (hostile_onnx.tensor_twice, r"its content twice, as float_data and raw_data"),
     (hostile_onnx.negative_tensor, r"negative extent"),
 ], ids=lambda each: getattr(each, "__name__", "") if callable(each) else "")  # fmt: skip
 def test_a_small_file_that_would_grow(tmp_path: Path, make: Callable[[], onnx.ModelProto], message: str) -> None:

@@ -100,7 +100,10 @@ def _check_length(label: str, tensor: TensorProto, elements: int, bits: int) -> 
     else:
         held = sum(len(getattr(tensor, name)) for name in used)
         needed = -(-elements * bits // 8) if bits < 8 else elements * (2 if tensor.data_type in PAIRED else 1)
-    if len(used) > 1 or held != needed:
+    if len(used) > 1:
+        raise ModelRejected(f"{label} has its content twice, as {' and '.join(used)}; export the model again",
+                            field="file")
+    if held != needed:
         kind = TensorProto.DataType.Name(tensor.data_type)
         unit = "bytes" if "raw_data" in used else "numbers"
         raise ModelRejected(f"{label} of type {kind} and shape {list(tensor.dims)} holds {held} {unit}, and {needed} "

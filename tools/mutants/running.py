@@ -1,0 +1,163 @@
+"""Each mutant through the import in a child process of its own, with limits of time and memory."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import logging
+import multiprocessing
+import os
+import random
+import resource
+import select
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tools.mutants.changes import change
+from tools.mutants.models import INPUTS, MODELS
+from tunesmith.errors import TunesmithError
+from tunesmith.preparation import PLAIN
+from workers.tvm_backend.warm import warm
+
+SECONDS = 60.0
+"""How long one import may take."""
+MEMORY_BYTES = 6 << 30
+"""Memory that one import may take."""
+IMPORTED, UNTYPED, CRASH, TIMEOUT = "imported", "untyped", "crash", "timeout"
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What became of a mutant.
+
+    Attributes:
+        model: what it was made of.
+        number: which one; with the seed it makes the same mutant again.
+        kind: ``imported``, a refusal's code, ``untyped``, ``crash`` or ``timeout``.
+        detail: of the error or the signal.
+    """
+
+    model: str
+    number: int
+    kind: str
+    detail: str = ""
+
+
+def mutants(folder: Path, count: int, seed: int) -> Iterator[tuple[str, int, bytes]]:
+    """The model's name, the number and the bytes of each mutant. Makes the models in a child process."""
+    maker = multiprocessing.get_context("fork").Process(target=_make, args=(folder,))
+    maker.start()
+    maker.join()
+    if maker.exitcode != 0:
+        raise RuntimeError(f"the models could not be made: exit code {maker.exitcode}")
+    data = {name: (folder / name).read_bytes() for name in MODELS}
+    for number in range(count):
+        name = _name(number)
+        yield name, number, change(name, data[name], random.Random(f"{seed}/{number}"))
+
+
+def _name(number: int) -> str:
+    """Each fourth one is a PyTorch program: these take longest."""
+    programs, others = ([name for name in MODELS if name.endswith(".pt2") is each] for each in (True, False))
+    names, at = (programs, number // 4) if number % 4 == 3 else (others, number - number // 4)
+    return names[at % len(names)]
+
+
+def _make(folder: Path) -> None:
+    warnings.simplefilter("ignore")
+    for name, make in MODELS.items():
+        make(folder / name)
+
+
+def run(folder: Path, count: int, seed: int, lowered: bool = True) -> Iterator[Outcome]:
+    """Import mutants one after another.
+
+    Args:
+        folder: where models and mutants are written.
+        count: how many.
+        seed: of the changes; the same seed makes the same mutants.
+        lowered: lower what is imported and look for its tasks, too, as a worker does.
+    """
+    warm("llvm")
+    # Loaded once: each child is a fork, and this process computes nothing that starts threads.
+    import torch.export  # noqa: F401
+
+    from workers.tvm_backend import importing, prepare, tasks  # noqa: F401
+
+    for name, number, content in mutants(folder, count, seed):
+        path = folder / f"mutant{Path(name).suffix}"
+        path.write_bytes(content)
+        kind, detail = outcome_of(path, name, lowered)
+        yield Outcome(name, number, kind, detail)
+
+
+def outcome_of(path: Path, name: str, lowered: bool) -> tuple[str, str]:
+    """What becomes of one file in a child process: the kind of outcome and its detail."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        _child(path, name, lowered, writing)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as file:
+        said, ended = b"", time.monotonic() + SECONDS
+        while (left := ended - time.monotonic()) > 0 and select.select([file], [], [], left)[0]:
+            more = os.read(file.fileno(), 65536)
+            if not more:
+                break
+            said += more
+        else:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return TIMEOUT, f"over {SECONDS:.0f} s"
+    _, status = os.waitpid(child, 0)
+    if not said:
+        return CRASH, signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else f"exit {status >> 8}"
+    kind, _, detail = said.decode(errors="replace").partition("\n")
+    return kind, detail
+
+
+def _child(path: Path, name: str, lowered: bool, writing: int) -> None:
+    """The import of a worker, without its database; never returns."""
+    with open(os.devnull, "wb") as nothing:
+        os.dup2(nothing.fileno(), 1)
+        os.dup2(nothing.fileno(), 2)
+    logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+    said = IMPORTED
+    try:
+        _import(path, name, lowered)
+    except TunesmithError as error:
+        said = f"{error.code}\n{error.detail}"
+    except BaseException as error:
+        said = f"{UNTYPED}\n{type(error).__name__}: {error}"
+    os.write(writing, said.encode(errors="replace")[:4000])
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _import(path: Path, name: str, lowered: bool) -> None:
+    from workers.tvm_backend import importing, prepare, tasks
+
+    mod = importing.import_model(path, path.suffix[1:], INPUTS.get(name))
+    if lowered:
+        tasks.extract_tasks(prepare.prepare(mod, PLAIN).module)
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """Outcomes by model, as Markdown."""
+    counts: Mapping[str, collections.Counter[str]] = {
+        name: collections.Counter(each.kind for each in outcomes if each.model == name) for name in MODELS}
+    total = collections.Counter(each.kind for each in outcomes)
+    kinds = [IMPORTED, *sorted(set(total) - {IMPORTED, UNTYPED, CRASH, TIMEOUT}), UNTYPED, CRASH, TIMEOUT]
+    lines = ["| model | " + " | ".join(f"`{kind}`" if "_" in kind else kind for kind in kinds) + " |",
+             "|---|" + "---:|" * len(kinds)]
+    rows = {**{f"`{name}`": found for name, found in counts.items()}, "all": total}
+    return "\n".join(lines + [f"| {name} | " + " | ".join(str(found[kind]) for kind in kinds) + " |"
+                              for name, found in rows.items()])  # fmt: skip
