@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from process_probe import CHILD_ENV, gone
 from tunesmith.errors import MissingDependency
 from workers.sandbox.box import probe
 from workers.sandbox.box.base import Limits, without
-from workers.sandbox.boxed import BadOutput, Boxes
+from workers.sandbox.boxed import BadOutput, Boxes, sweep
 from workers.sandbox.environment import scrubbed
 from workers.sandbox.pool import Actor
 from workers.sandbox.process import ChildCrashed, ChildGarbled, ChildTimeout
@@ -123,6 +124,18 @@ def test_outputs_are_plain_files_of_bounded_size(boxes: Boxes) -> None:
         for name, most in (("note", 3), ("link", 10**6), ("pipe", 100), ("none", 100), ("../note", 100), (".", 100)):
             with pytest.raises(BadOutput), box.output(name, most):
                 pass
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    left, live, other = (tmp_path / f"tunesmith-box-{name}" for name in (f"{child.pid}-a", f"{os.getpid()}-b", "c"))
+    for folder in (left, live, other):
+        (folder / "deep").mkdir(parents=True)
+    (left / "deep").chmod(0)
+    sweep()
+    assert [each.exists() for each in (left, live, other)] == [False, True, True]
 
 
 def test_boxes_do_not_share_their_user_where_they_can_choose(boxes: Boxes) -> None:

@@ -20,6 +20,7 @@ from workers.sandbox.pool import Actor
 from workers.sandbox.process import Child
 from workers.sandbox.template import Template
 
+_PREFIX = "tunesmith-box-"
 _PLAIN = re.compile(r"[\w-][\w.-]*")
 
 
@@ -38,6 +39,7 @@ class Boxes:
 
     def __init__(self, actor: Actor, walls: tuple[str, ...], hidden: tuple[Path, ...] = ()) -> None:
         self._walls, self._hidden = walls, hidden
+        sweep()
         self._template = Template(
             actor.factory, actor.arguments, actor.env or {}, actor.start_timeout, memory=0
         )
@@ -64,7 +66,7 @@ class Box:
 
     def __init__(self, template: Template, limits: Limits, walls: tuple[str, ...], hidden: tuple[Path, ...]) -> None:
         # Never in the folder of a temporary folder's link: the box sees only the real one.
-        self.folder = Path(tempfile.mkdtemp(prefix="tunesmith-box-")).resolve()
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")).resolve()
         self._child = Child(template, 0, Confinement(self.folder, limits, walls, hidden))
 
     def __enter__(self) -> Box:
@@ -124,6 +126,14 @@ def last_words(folder: Path) -> str:
             return file.read(LAST_WORDS_BYTES).decode(errors="replace")
     except OSError:
         return ""
+
+
+def sweep() -> None:
+    """Remove what the boxes of processes left that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
+        owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        if owner.isdecimal() and not os.path.exists(f"/proc/{owner}"):
+            remove(folder)
 
 
 def remove(folder: Path) -> None:
