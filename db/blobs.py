@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import itertools
 import os
 import re
 import shutil
 import tempfile
 import time
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
@@ -17,7 +19,8 @@ from typing import BinaryIO
 from tunesmith.errors import NotFound
 
 _CHUNK = 1 << 20
-_UNFINISHED = ".incoming-"
+_LOOKED_AT = 500
+_UNFINISHED, _REMOVED = ".incoming-", ".removed-"
 LEFT_BEHIND_SECONDS = 24 * 3600.0
 """No import writes for so long without a pause: an older folder was left by a process that was killed."""
 _SHA = re.compile(r"[0-9a-f]{64}")
@@ -72,7 +75,9 @@ class BlobStore:
     def put_bytes(self, data: bytes) -> str:
         """Store ``data``, return its SHA-256."""
         sha = hashlib.sha256(data).hexdigest()
-        if not self.exists(sha):
+        try:
+            os.utime(self.path(sha))  # it is wanted again: see prune
+        except FileNotFoundError:
             with self.writer() as writer:
                 writer.write(data)
         return sha
@@ -107,6 +112,77 @@ class BlobStore:
                 elif old:
                     shutil.rmtree(path, ignore_errors=True)
 
+    def all(self) -> Iterator[str]:
+        """Every blob, in no order."""
+        for folder in self.directory.iterdir():
+            if len(folder.name) == 2 and folder.is_dir():
+                yield from (path.name for path in folder.iterdir() if _SHA.fullmatch(path.name))
+
+    def prune(
+        self, named: Callable[[set[str]], set[str]], seconds: float, *, dry_run: bool = False,
+        only: Collection[str] | None = None,
+    ) -> tuple[int, int]:  # fmt: skip
+        """Remove blobs that nobody names and nobody has stored for ``seconds``; how many, and their bytes.
+
+        Whoever needs a blob stores it before a row names it, and storing it again renews its time. So a blob that is
+        stored while this runs stays. Nothing is removed while :meth:`no_pruning` holds.
+
+        Args:
+            named: which of some blobs are named.
+            dry_run: count only.
+            only: blobs to look at; None: all of them.
+        """
+        count = size = 0
+        with self._lock(fcntl.LOCK_EX | fcntl.LOCK_NB) as held:
+            for aside in self.directory.glob(f"{_REMOVED}*") if held else ():  # of a process that was killed
+                aside.replace(self.path(aside.name.removeprefix(_REMOVED)))
+            for some in _chunks(self.all() if only is None else only) if held else ():
+                old = {sha for sha in some if self._is_old(self.path(sha), seconds)}
+                for sha in old - named(old):
+                    bytes_ = self.size(sha)
+                    if dry_run or self._remove(sha, seconds):
+                        count, size = count + 1, size + bytes_
+        return count, size
+
+    @contextlib.contextmanager
+    def no_pruning(self) -> Iterator[None]:
+        """Every blob stays meanwhile; waits until a :meth:`prune` that is under way has ended."""
+        with self._lock(fcntl.LOCK_SH):
+            yield
+
+    @contextlib.contextmanager
+    def _lock(self, how: int) -> Iterator[bool]:
+        """Hold the lock of pruning; False when another has it and ``how`` does not wait."""
+        handle = os.open(self.directory / ".pruning", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(handle, how)
+                held = True
+            except BlockingIOError:
+                held = False
+            yield held
+        finally:
+            os.close(handle)
+
+    @staticmethod
+    def _is_old(path: Path, seconds: float) -> bool:
+        try:
+            return time.time() - path.stat().st_mtime >= seconds
+        except FileNotFoundError:
+            return False
+
+    def _remove(self, sha: str, seconds: float) -> bool:
+        """Take a blob away, unless it was stored anew since it was looked at: then it is put back."""
+        path, aside = self.path(sha), self.directory / f"{_REMOVED}{sha}"
+        os.rename(path, aside)
+        if not self._is_old(aside, seconds):
+            with contextlib.suppress(FileExistsError):
+                os.link(aside, path)
+            aside.unlink()
+            return False
+        aside.unlink()
+        return True
+
     def writer(self) -> BlobWriter:
         """A context manager for streaming into the store."""
         return BlobWriter(self)
@@ -122,6 +198,12 @@ def _remove_unless_written(path: Path, old: bool) -> None:
             if not old:
                 return
         path.unlink(missing_ok=True)
+
+
+def _chunks(items: Iterable[str]) -> Iterator[set[str]]:
+    waiting = iter(items)
+    while chunk := set(itertools.islice(waiting, _LOOKED_AT)):
+        yield chunk
 
 
 class BlobWriter:

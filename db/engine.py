@@ -194,6 +194,16 @@ def head_revision() -> str:
     return head
 
 
+def known_revisions() -> set[str]:
+    """Every revision that this code knows."""
+    return {script.revision for script in ScriptDirectory.from_config(_alembic_config()).walk_revisions()}
+
+
+def upgrade_connection(connection: Connection, revision: str = "head") -> None:
+    """Bring the database to ``revision`` within the connection's transaction, whose foreign keys are off on SQLite."""
+    command.upgrade(_alembic_config(connection), revision)
+
+
 def current_revision(engine: Engine) -> str | None:
     """The database's revision, None when it was never migrated."""
     with engine.execution_options(**{READ_ONLY: True}).connect() as connection:
@@ -225,7 +235,7 @@ def migrate(url: str, revision: str = "head") -> None:
             if engine.dialect.name == "postgresql":
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
             check_not_later(MigrationContext.configure(connection).get_current_revision())
-            command.upgrade(_alembic_config(connection), revision)
+            upgrade_connection(connection, revision)
             if engine.dialect.name == "sqlite":
                 broken = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
                 if broken:

@@ -13,6 +13,7 @@ from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from db.engine import sqlite_url
+from services.coordinator.housekeeping import Retention
 from services.rates import Rate
 from tunesmith.data_folder import DATABASE, UMASK, UMASK_HELP, resolve
 from tunesmith.errors import InvalidInput
@@ -103,6 +104,15 @@ class Settings(BaseSettings):
     max_connections: int = Field(4000, ge=1, description="Connections at a time; a further one is answered with 503.")
     max_connections_per_address: int = Field(2000, ge=1, description="The same for one address.")
     loop_seconds: float = Field(0.1, gt=0, description="Pause between two looks of the scheduling loop.")
+    keep_job_days: float = Field(
+        0.0, ge=0, description="Days after its end until a job is removed; its records stay. 0: never."
+    )
+    keep_event_days: float = Field(
+        0.0, ge=0, description="Days until events of jobs that are over are removed. 0: not before their jobs."
+    )
+    keep_blob_hours: float = Field(
+        24.0, gt=0, description="Hours until a blob that no row names is removed; at least as long as its URL is good."
+    )
     dashboard: bool = Field(True, description="Serve the web dashboard at `/`.")
     umask: str = Field(UMASK, pattern="^0?[0-7]{3}$", description=UMASK_HELP)
     log_level: str = Field("info", description="Least severe level that is logged.")
@@ -131,6 +141,17 @@ class Settings(BaseSettings):
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    def retention(
+        self, *, job_days: float | None = None, event_days: float | None = None, blob_hours: float | None = None,
+        records: bool = False,
+    ) -> Retention:  # fmt: skip
+        """How long things are kept: as set, but for what is given."""
+        return Retention(
+            self.keep_job_days if job_days is None else job_days,
+            self.keep_event_days if event_days is None else event_days,
+            max(self.keep_blob_hours, self.blob_url_seconds / 3600) if blob_hours is None else blob_hours, records,
+        )  # fmt: skip
 
     def url(self) -> str:
         """The database's URL, default filled in."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any
 
@@ -11,7 +12,9 @@ from typer.core import TyperGroup
 from tunesmith.errors import MissingDependency
 
 GROUP = "tunesmith.commands"
-EXTRAS = {"up": "server,worker", "bench": "server,worker,bench"}
+EXTRAS = {
+    "up": "server,worker", "bench": "server,worker,bench", "prune": "server", "backup": "server", "restore": "server",
+}  # fmt: skip
 SERVER_COMMANDS = {
     "up": "Run the whole service on this machine.",
     "worker": "Run a worker of the service.",
@@ -19,15 +22,27 @@ SERVER_COMMANDS = {
     "compare": "Compare a model's latency side by side with other runtimes.",
     "doctor": "Check the installation.",
     "bench": "Run the benchmarks.",
+    "prune": "Remove old jobs, events and unused blobs.",
+    "backup": "Write database and blobs into one file.",
+    "restore": "Fill an empty place from a backup.",
 }
 
 
+MODULES = dict.fromkeys(("prune", "backup", "restore"), "services.embedded.commands_data")
+"""Commands that are found by their modules, as whole groups of them need no registration each."""
+
+
 def server_command(name: str) -> Any:
-    """The callable or Typer application behind an entry point.
+    """The callable or Typer application behind an entry point, or a function of a module.
 
     Raises:
         MissingDependency: when the server side is not installed.
     """
+    if name in MODULES:
+        try:
+            return getattr(importlib.import_module(MODULES[name]), name)
+        except ModuleNotFoundError as error:
+            raise _missing(name, str(error)) from error
     found = [point for point in entry_points(group=GROUP) if point.name == name]
     if not found:
         raise _missing(name, "it is not registered")

@@ -17,6 +17,7 @@ from db.repositories import events, inheritance
 from db.repositories import views_scheduling as rows
 from services.coordinator.context import Context
 from services.coordinator.dispatch import Composer
+from services.coordinator.housekeeping import Pruned, prune
 from services.coordinator.scheduling.apply import apply
 from services.coordinator.scheduling.clock_watch import ClockWatch
 from services.coordinator.scheduling.load import load
@@ -103,6 +104,10 @@ class SchedulingLoop:
             self._cleaned = time.monotonic()
             self._context.write(lambda session: rows.forget_idempotency(session, clock.now(session) - IDEMPOTENCY_LIFE))
             self._context.blobs.sweep()
+            context = self._context
+            found = prune(context.sessions, context.readers, context.blobs, context.settings.retention())
+            if found != Pruned():
+                log.info("removed what is not kept: %s", found)
 
     def _share(self) -> None:
         """Jobs that tune the same take over each other's champions: looked for when there may be a new one."""

@@ -11,11 +11,12 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from db.models import Model
-from db.repositories import events
+from db.repositories import blob_references, events
 from db.repositories import views_models as views
 from db.repositories.transitions import identity, transition
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
+from services.coordinator.housekeeping import free
 from services.coordinator.schemas.common import Page, decode_number, decode_time, encode_place
 from services.coordinator.schemas.models import ModelBody, ModelTaskBody, TensorBody
 from services.coordinator.settings import Settings
@@ -200,19 +201,26 @@ def tasks(context: Context, caller: Caller, model_id: str, limit: int, cursor: s
 
 
 def delete(context: Context, caller: Caller, model_id: str) -> None:
-    """Remove a model that no job uses, and its variants with it. Raises NotFound, Conflict."""
+    """Remove a model that no job uses, its variants, and those of their blobs that nothing else names.
 
-    def work(session: Session) -> None:
+    Raises:
+        NotFound: there is none that the caller may see.
+        Conflict: jobs use it.
+    """
+
+    def work(session: Session) -> set[str]:
         model = visible(session, caller, model_id)
         jobs = views.jobs_of(session, model.id)
         if jobs:
             own = [job for job, owner in jobs if caller.sees(owner)]
             which = ", ".join(own) or "those of an operator; ask for their removal"
             raise Conflict(f"jobs use the model, delete them first: {which}", jobs=own)
+        blobs = blob_references.of_model(session, model.id)
         session.delete(model)
         events.append(session, "model_deleted", None, id=model.id, name=model.name)
+        return blobs
 
-    context.write(work)
+    free(context.readers, context.blobs, context.write(work))
 
 
 def describe(session: Session, models: Sequence[Model]) -> list[ModelBody]:
