@@ -45,6 +45,7 @@ def restore(path: Path, url: str, blobs: BlobStore, *, replace: bool = False) ->
             _load(connection, manifest, archive, members, path)
             _store(blobs, manifest, archive, members, path)
             upgrade_connection(connection)
+            connection.exec_driver_sql("ANALYZE")  # else PostgreSQL plans as if every table were empty for a minute
             return manifest
     finally:
         engine.dispose()

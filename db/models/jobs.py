@@ -56,7 +56,7 @@ class JobTask(Base):
 
     __tablename__ = "job_tasks"
     id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
-    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), index=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
     workload_hash: Mapped[str] = mapped_column(ForeignKey("workloads.hash"))
     family_id: Mapped[int | None] = mapped_column(ForeignKey("families.id"), index=True)
     position: Mapped[int]

@@ -208,11 +208,12 @@ def places(session: Session, job_id: str) -> tuple[dict[int, int], dict[int, flo
 
 def alternatives(session: Session, job_id: str) -> dict[int, int]:
     """Of each alternative among a job's tunable tasks, the direct task that it may stand in for."""
-    direct = aliased(JobTask)
-    stood_for = sa.and_(direct.job_id == JobTask.job_id, direct.workload_hash == JobTask.alternative_of)
-    query: Any = sa.select(JobTask.id, direct.id).join(direct, stood_for)
-    found = session.execute(query.where(JobTask.job_id == job_id, JobTask.tunable, direct.tunable))
-    return {key: other for key, other in found}  # noqa: C416
+    mine = sa.and_(JobTask.job_id == job_id, JobTask.tunable)
+    query = sa.select(JobTask.id, JobTask.alternative_of).where(mine, JobTask.alternative_of.is_not(None))
+    found = {key: direct for key, direct in session.execute(query) if direct is not None}
+    stood_for = sa.select(JobTask.workload_hash, JobTask.id).where(mine, JobTask.workload_hash.in_(set(found.values())))
+    direct_ids = {workload: key for workload, key in session.execute(stood_for)}  # noqa: C416
+    return {key: direct_ids[direct] for key, direct in found.items() if direct in direct_ids}
 
 
 def known(session: Session, job_id: str) -> list[tuple[int, float]]:

@@ -41,7 +41,7 @@ def prune(
     from services.coordinator.housekeeping import prune as run
     from services.coordinator.settings import Settings
 
-    settings = Settings(data_dir=data_dir.absolute())
+    settings = Settings(data_dir=data_dir)
     keep = settings.retention(job_days=job_days, event_days=event_days, blob_hours=blob_hours, records=records)
     with _database(settings) as (sessions, readers, _):
         found = run(sessions, readers, BlobStore(settings.blobs()), keep, dry_run=dry_run)
@@ -59,7 +59,7 @@ def backup(
     from db.blobs import BlobStore
     from services.coordinator.settings import Settings
 
-    settings = Settings(data_dir=data_dir.absolute())
+    settings = Settings(data_dir=data_dir)
     with _database(settings) as (_, _, engine), _file_errors(file):
         manifest = run(engine, BlobStore(settings.blobs()), file.absolute())
     rows = {name: facts.rows for name, facts in manifest.tables.items()}
@@ -82,11 +82,12 @@ def restore(
     from db.blobs import BlobStore
     from services.coordinator.settings import Settings
     from services.embedded.lock import data_dir_lock
+    from tunesmith.data_folder import prepare
 
-    settings = Settings(data_dir=data_dir.absolute())
+    settings = Settings(data_dir=data_dir)
     with _file_errors(file):
         file.open("rb").close()
-        with data_dir_lock(settings.data_dir, "restore"):
+        with data_dir_lock(prepare(settings.data_dir, settings.umask), "restore"):
             manifest = run(file.absolute(), settings.url(), BlobStore(settings.blobs()), replace=replace)
     rows = sum(facts.rows for facts in manifest.tables.values())
     body = {"rows": rows, "blobs": len(manifest.blobs), "missing": manifest.missing, "created_at": manifest.created_at}
