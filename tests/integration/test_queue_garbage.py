@@ -18,8 +18,10 @@ from redis_process import redis_server
 from stack_probe import wait_for
 
 from db.models import Device, Event, Model
+from db.repositories import enrolment
 from services.coordinator.broker import CeleryPublisher
 from tunesmith.messages import INGEST, RECORD, SEARCH, TRAIN, VERSION, IngestModel, MeasureBatch, measure_queue
+from tunesmith.signing import ensure_key, worker_id
 from tunesmith.states import ModelState
 from workers.core.context import Context
 from workers.core.tasks import CORE_TASKS
@@ -45,7 +47,10 @@ def context(tmp_path: Path, database_url: str) -> Iterator[Context]:
 
 
 @pytest.fixture
-def worker(tmp_path: Path, database_url: str, broker: str) -> Iterator[subprocess.Popen]:
+def worker(context: Context, tmp_path: Path, database_url: str, broker: str) -> Iterator[subprocess.Popen]:
+    key = ensure_key(tmp_path)
+    with context.sessions.begin() as session:
+        enrolment.enrol(session, worker_id(key), key, "measure", (), "test")
     env = {
         **os.environ, "TUNESMITH_DATA_DIR": str(tmp_path), "TUNESMITH_DATABASE_URL": database_url,
         "TUNESMITH_BROKER_URL": broker, "TUNESMITH_LEASE_FILE": str(tmp_path / "host.lease"),
