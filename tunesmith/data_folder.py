@@ -19,7 +19,7 @@ UMASK_HELP = (
 )
 _OURS = frozenset({
     DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", f"{DATABASE}-journal", "blobs", "logs", "secret_key", "up.lock",
-    CONNECTION_FILE, "measure-cache", "poison", "calibration",
+    CONNECTION_FILE, "worker_key", "measure-cache", "poison", "calibration",
 })  # fmt: skip
 """What Tunesmith keeps there: the folder may be one that holds other things, too, which are nobody's business."""
 

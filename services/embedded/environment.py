@@ -22,6 +22,7 @@ WORKER_SETTINGS = frozenset({
     "max_attempts", "device_timeout", "lease_file", "tracker", "device_key", "device_classes", "memory_share",
     "calibration_interval", "drift_limit", "quarantine_limit", "quarantine_seconds", "simulate", "umask", "log_level",
     "coordinator_url", "enrolment_key", "import_seconds", "import_cpu_seconds", "import_memory_share", "trust_models",
+    "device_failures", "device_rest_seconds",
 })  # fmt: skip
 """The settings of ``workers.settings``, which services may not import; a test compares the two."""
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import core_flow
 import pytest
 import sqlalchemy as sa
 from databases import PostgresServer
@@ -128,6 +129,28 @@ def test_a_worker_that_is_to_end_waits_no_longer() -> None:
     assert len(tries) in (3, 4)
 
 
+def test_a_last_report_that_overtakes_another_costs_no_attempt(tmp_path: Path, url: str, sessions: Sessions) -> None:
+    """As two recorders have it, one of which waits for the database."""
+    context = core_flow.core_context(tmp_path, url)
+    with sessions.begin() as session:
+        add_job(session)
+        batch = add_batch(session, add_task(session))
+
+    def state() -> tuple[WorkState, int]:
+        with sessions() as session:
+            found = session.get_one(Batch, batch.id)
+            return found.state, found.attempt
+
+    def results(*indices: int) -> list[WireResult]:
+        return [WireResult(index=index, samples=[0.1]) for index in indices]
+
+    core_flow.report(context, batch, results(2, 3), final=True)
+    assert state() == (WorkState.RUNNING, 1)
+    core_flow.report(context, batch, results(0, 1), final=False)
+    assert state() == (WorkState.DONE, 1)
+    context.sessions.kw["bind"].dispose()
+
+
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with redis_server(tmp_path_factory.mktemp("redis")) as url:
@@ -185,7 +208,7 @@ def test_a_report_waits_for_its_database_and_goes_back_when_the_worker_ends(
 
     door.shut()
     assert publisher.send(Sealed(signer, reports[0]), queue=RECORD, task_id="first")
-    until(lambda: "the database is away" in log.read_text(), "the worker to notice")
+    until(lambda: "the database is away, waiting" in log.read_text(), "the worker to notice")
     assert publisher.depths([RECORD]) == {RECORD: 0}
     door.open()
     until(lambda: state(batches[0][0]) is WorkState.DONE, "the report to be written")

@@ -30,6 +30,9 @@ TRANSIENT = frozenset(
 )
 """Failures of an evaluation that another attempt may not have."""
 
+OVERTAKEN_SECONDS = 5.0
+"""A last report may overtake another one with results, which a second recorder holds: only then is anything missing."""
+
 
 def batch(context: Context, claim: Claim[BatchReport]) -> None:
     """The task ``tunesmith.record_batch``: results of any attempt count once, signs of life only of the present one."""
@@ -48,9 +51,10 @@ def batch(context: Context, claim: Claim[BatchReport]) -> None:
         applied = results.apply(session, row, believed, report.environment, claim.worker.id)
         if applied.finished:
             _rank(session, row)
-        elif (report.final or report.error) and report.attempt == row.attempt and not is_final(row.state):
-            reason = report.error or "the worker ended the batch without all results"
-            _retry(context, session, row, MeasurementFailed(reason[:1000]).problem())
+        elif report.error and report.attempt == row.attempt and not is_final(row.state):
+            _retry(context, session, row, MeasurementFailed(report.error[:1000]).problem())
+        elif report.final:
+            work.extend(session, Batch, row.id, report.attempt, OVERTAKEN_SECONDS)
         return applied.finished
 
     finished = intake.believing(context, claim, report.batch_id, work_)
