@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchmarks.faults.servers import Postgres
 from benchmarks.processes import Tree
+from db.engine import migrate
 from services.embedded.net import free_port, get_json
 from tunesmith.client import Client
 from tunesmith.errors import StackFailed
@@ -125,6 +126,7 @@ class Cluster:
 @contextmanager
 def cluster(postgres: Postgres, broker: str, folder: Path) -> Iterator[Cluster]:
     """All replicas, with jobs that run; every process is gone at the end."""
+    migrate(postgres.url())  # a worker that finds no schema ends
     with ExitStack() as stack:
         found = Cluster(postgres, broker, folder, stack)
         for number in range(REPLICAS):
