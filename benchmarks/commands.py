@@ -24,6 +24,7 @@ BENCHMARKS = {
     "allocation": "Compare allocators on recorded learning curves of whole models, without hardware.",
     "fleet": "Check fair shares, busy devices and the time of decisions, on a simulated fleet.",
     "faults": "Check that faults of database and workers cost no result: PostgreSQL, Redis, invented devices.",
+    "pages": "Check that pages of a job with 10,000 tasks answer soon, on SQLite and PostgreSQL.",
     "measure": "Check what measurements are worth: order, intervals, racing and adaptive stop.",
 }
 

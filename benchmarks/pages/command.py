@@ -1,0 +1,35 @@
+"""``tunesmith bench pages``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def run(
+    tasks: Annotated[int, typer.Option(min=10, help="Of one job.")] = 10_000,
+    rounds: Annotated[int, typer.Option(min=10, help="Finished rounds of the job.")] = 12_000,
+    looks: Annotated[int, typer.Option(min=2, help="Of each page, after one that does not count.")] = 100,
+    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("bench-out"),
+    docs: Annotated[Path | None, typer.Option(help="Page whose sections are replaced.")] = None,
+) -> None:
+    """Ask a real coordinator for the pages of a job with many tasks, on SQLite and on PostgreSQL."""
+    import tempfile
+
+    from benchmarks.faults.servers import postgres
+    from benchmarks.pages.figures import NAME, pages
+    from benchmarks.pages.measure import look_at
+    from benchmarks.report import check, setup, write
+
+    if docs:
+        check(NAME, docs)
+    found = {}
+    with tempfile.TemporaryDirectory(prefix="tunesmith-pages-") as folder, postgres() as server:
+        for name, url in (("SQLite", f"sqlite:///{folder}/pages.db"), ("PostgreSQL", server.url())):
+            typer.echo(f"{name}: {tasks} tasks, {rounds} rounds", err=True)
+            found[name] = look_at(url, Path(folder), tasks, rounds, looks)
+        facts = {**setup(), "PostgreSQL": server.version(), "looks": str(looks)}
+    for path in write(pages(found, tasks, rounds, facts), out, docs=docs):
+        typer.echo(path)

@@ -1,0 +1,30 @@
+"""From looks to a table. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from benchmarks.pages.measure import Page
+from benchmarks.report import Report
+
+NAME = "pages"
+WANTED = 100.0
+"""Milliseconds in which a page is to be there."""
+COLUMNS = ("page", "job", "database", "first, ms", "median, ms", "99 %, ms", "kB")
+
+
+def pages(found: Mapping[str, Sequence[Page]], tasks: int, rounds: int, facts: Mapping[str, str]) -> Report:
+    """A line for each page, state of the job and database."""
+    rows = [
+        (page.route.replace("{}", "{id}"), page.state, name, round(page.first, 1), round(page.quantile(0.5), 1),
+         round(page.quantile(0.99), 1), round(page.size / 1e3, 1))
+        for name, measured in found.items() for page in measured
+    ]  # fmt: skip
+    slow = sum(page.quantile(0.5) > WANTED for measured in found.values() for page in measured)
+    summary = (
+        f"A real coordinator serves one job with {tasks} tasks and {rounds} finished rounds to one client on the same "
+        "machine. A job that is over is looked at while the coordinator has nothing else to do. Beside a running one it"
+        " plans once a second in the same process. The first look reads the finished rounds, later ones only what is "
+        f"new. Medians above {WANTED:.0f} ms: {slow} of {len(rows)}."
+    )
+    return Report(NAME, "Pages of a large job", summary, COLUMNS, rows, facts)
