@@ -157,7 +157,10 @@ def test_attempts_are_counted_when_processes_are_lost(context: Context) -> None:
     assert "SIGKILL" in row.error["detail"]
 
 
-@pytest.mark.parametrize("worker", [f"{socket.gethostname()}-{os.getpid()}-abcdef", "another-host-1-abcdef", "odd"])
+@pytest.mark.parametrize(
+    "worker", [f"{socket.gethostname()}-{os.getpid()}-abcdef", "another-host-1-abcdef", "odd"],
+    ids=["of this process", "of another host", "odd"],
+)  # fmt: skip
 def test_work_that_somebody_else_does_is_left_to_them(context: Context, worker: str) -> None:
     claimed_by(context, worker)
     assert not lost.give_back(loss(context))
