@@ -25,6 +25,8 @@ MAX_NAME = 255
 TEXTS = ("content-type", "content-encoding")
 MEASURED = measure_queue("")
 TIMES = ("eta", "expires")
+NAMES = ("shadow", "root_id", "parent_id", "group", "lang", "origin", "argsrepr", "kwargsrepr")
+"""Texts of a message that Celery keeps in its tables of tasks, or prints; nothing else may stand there."""
 
 
 class GuardedChannel(redis.Channel):  # type: ignore[misc]  # kombu has no types
@@ -102,6 +104,9 @@ def foreign(headers: dict[str, Any]) -> str:
     """
     if not all(isinstance(headers.get(key), str) and len(headers[key]) <= MAX_NAME for key in ("task", "id")):
         return "its headers name no task"
+    strange = next((key for key in NAMES if not isinstance(headers.get(key), str | None)), None)
+    if strange is not None:
+        return f"its {strange} is no text"
     if not isinstance(headers.get("retries", 0), int):
         return "its headers count no retries"
     limits = headers.get("timelimit") or [None, None]

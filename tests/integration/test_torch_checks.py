@@ -59,7 +59,8 @@ def test_the_pickle_of_a_weight_runs_where_nothing_checks_it(tmp_path: Path) -> 
     "Symbol('s77', positive=True, integer=True)", "Mul(Integer(2), Symbol('s0', integer=True))", "s0 + 1", "2*s0//3",
     "Max(1, s0 - 4)", "FloorDiv(Add(Symbol('s0', integer=True), Integer(-1)), Integer(2))", "s0**2", "Mod(s0, 8)",
     "Pow(Symbol('s0', integer=True), Integer(2))", "u0 >= 2", "Float('0.5', precision=53)", "-s0", "true",
-    "Pow(Integer(2), Integer(-1))",
+    "Pow(Integer(2), Integer(-1))", "(s0 + 1)**8 * (s1 + 2)**2",
+    "Max(" + ", ".join(f"s{i} + 1" for i in range(60)) + ")",
 ])  # fmt: skip
 def test_arithmetic_on_extents(text: str) -> None:
     assert torch_expressions.problem_of(text) is None
@@ -70,7 +71,8 @@ def test_arithmetic_on_extents(text: str) -> None:
     "(lambda: 1)()", "[s0 for s0 in ()]", "'s0'", "Symbol(Symbol('s0'))", "2**2**70", "Pow(Integer(2), Integer(65))",
     "(2**60)**60", "2**s0", "9" * 40, "Integer(10**9)", "Float('nan')", "Float('0.5', precision=10**9)", "Max(*s0)",
     "Function('f')(s0)", "s0 if s0 else 1", "(" * 3000 + "s0" + ")" * 3000, "-" * 7000 + "s0",
-    "s0 + " * 4000 + "1", "", "s0\x00", "f'{s0}'",
+    "s0 + " * 4000 + "1", "", "s0\x00", "f'{s0}'", "*".join(f"(s{i} + s{i + 1})" for i in range(200)),
+    "Mod(Mul(Pow(Add(s0, s1, s2), 64), Pow(Add(s3, s4, s5), 64)), 7)",
 ])  # fmt: skip
 def test_no_arithmetic(text: str) -> None:
     assert torch_expressions.problem_of(text)

@@ -7,12 +7,15 @@ them with ``sympy.sympify``, which is ``eval``.
 from __future__ import annotations
 
 import ast
+import math
 import re
 import warnings
 
 MAX_LENGTH = 8_000
 """Characters of one expression."""
 MAX_EXPONENT = 64
+MAX_TERMS = 10_000
+"""Terms of an expression whose products and powers are multiplied out, as SymPy does."""
 MAX_NUMBER = 2**64
 SYMBOL = re.compile(r"(?:s|u|ps|zf|zuf|i|f)[0-9]{1,9}")
 """What PyTorch calls extents that it does not know."""
@@ -25,6 +28,7 @@ FUNCTIONS = frozenset({
     "TruncToFloat", "TruncToInt", "RoundToInt", "RoundDecimal", "ToFloat", "Identity",
 })  # fmt: skip
 POWERS = frozenset({"Pow", "PowByNatural", "FloatPow", "LShift", "RShift"})
+PRODUCTS = frozenset({"Mul", "Mult", "Div", "IntTrueDiv", "FloatTrueDiv"})
 NAMES = frozenset({"true", "false"})
 ASSUMPTIONS = frozenset({"positive", "negative", "nonnegative", "nonpositive", "nonzero", "integer", "real", "finite",
                          "zero", "commutative"})  # fmt: skip
@@ -39,7 +43,8 @@ def problem_of(text: str) -> str | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return _problem(ast.parse(text.strip(), mode="eval").body, False)
+            body = ast.parse(text.strip(), mode="eval").body
+            return _problem(body, False) or _of_size(body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return "it does not parse"
 
@@ -62,6 +67,27 @@ def _problem(node: ast.expr, powered: bool) -> str | None:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         return _of_call(node.func.id, node, powered)
     return f"it has a {type(node).__name__}"
+
+
+def _of_size(body: ast.expr) -> str | None:
+    return f"it has over {MAX_TERMS} terms once multiplied out" if _terms(body) > MAX_TERMS else None
+
+
+def _terms(node: ast.expr) -> int:
+    """At most how many terms an expression has once it is multiplied out, up to one more than are accepted."""
+    if isinstance(node, ast.BinOp):
+        name, nodes = type(node.op).__name__, [node.left, node.right]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        name, nodes = node.func.id, node.args
+    else:
+        name, nodes = "Add", [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
+    counts = [_terms(each) for each in nodes]
+    if name in {"Pow", *POWERS} and counts:
+        exponent = _number(nodes[-1])
+        found = math.comb(counts[0] + (power := min(abs(int(exponent or 1)), MAX_EXPONENT)) - 1, power)
+    else:
+        found = math.prod(counts) if name in PRODUCTS else sum(counts)
+    return min(max(found, 1), MAX_TERMS + 1)
 
 
 def _first(nodes: list[ast.expr], powered: bool) -> str | None:
