@@ -55,9 +55,9 @@ class Settings(BaseSettings):
         description="Share of the host's memory that one process which builds or runs candidates may use, so that a "
         "candidate that allocates without end costs itself alone; 0: no limit.",
     )
-    import_seconds: float = Field(900.0, gt=0, description="Seconds that the import of a model may take.")
+    import_seconds: float = Field(600.0, gt=0, description="Seconds that the import of a model may take.")
     import_cpu_seconds: float = Field(
-        900.0, ge=1, description="Seconds of processor time that the import of a model may use."
+        600.0, ge=1, description="Seconds of processor time that the import of a model may use."
     )
     import_memory_share: float = Field(
         0.5, ge=0, le=1, description="Share of the host's memory that the import of a model may use; 0: no limit."

@@ -74,6 +74,19 @@ def test_a_model_comes_out_of_its_box_as_it_would_without_one(source: str, tmp_p
         }
 
 
+def test_names_of_long_fused_tasks_are_cut(tmp_path: Path) -> None:
+    """A chain of unary operators is one task, whose name tells all of them."""
+    kinds = ("Neg", "Abs", "Ceil", "Floor")
+    nodes = [helper.make_node(kinds[i % 4], [f"v{i}"], [f"v{i + 1}"]) for i in range(240)]
+    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [8, 8]) for name in ("v0", "v240")]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    made = core_flow.importing().run(Upload("onnx", tmp_path / "m.onnx", "", {}, CPU), BlobStore(tmp_path / "blobs"))
+    assert made.tasks
+    assert max(len(task.workload.name) for task in made.tasks) == 200
+    assert max(len(task.workload.family) for task in made.tasks) <= 100
+
+
 def test_refusals_keep_their_type_across_the_wall(tmp_path: Path) -> None:
     blobs = BlobStore(tmp_path / "blobs")
     (tmp_path / "bad").write_bytes(b"no model at all")

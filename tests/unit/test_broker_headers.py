@@ -24,3 +24,8 @@ def test_what_celery_sends() -> None:
 @pytest.mark.parametrize("value", [[1], {}, 5])
 def test_names_that_are_no_texts(name: str, value: object) -> None:
     assert foreign({**SENT, name: value}) == f"its {name} is no text"
+
+
+@pytest.mark.parametrize("name", ["eta", "expires"])
+def test_times_that_a_worker_would_wait_for(name: str) -> None:
+    assert name in foreign({**SENT, name: "2999-01-01T00:00:00+00:00"})

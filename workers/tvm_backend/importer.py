@@ -22,6 +22,8 @@ TORCH_PARTS = (
     "tvm.relax.frontend.torch.exported_program_translator",
 )  # fmt: skip
 MESSAGE_SIZE = 3000
+SHOWN_NAME = 200
+"""Characters of a task's name, which grows with the operators that are fused into it, that the database keeps."""
 
 
 def task_file(index: int, kind: str) -> str:
@@ -97,9 +99,10 @@ def _split() -> dict[str, Any]:
         Path(task_file(index, "metaschedule")).write_bytes(task.metaschedule)
         work = task.workload
         found.append({
-            "hash": work.hash, "name": work.name, "args": [[each.dtype, list(each.shape)] for each in work.args],
-            "flops": work.flops, "family": work.family, "weight": task.weight,
-            "alternative_of": task.alternative_of, "weights": list(task.weights),
+            "hash": work.hash, "name": work.name[:SHOWN_NAME],
+            "args": [[each.dtype, list(each.shape)] for each in work.args], "flops": work.flops,
+            "family": work.family, "weight": task.weight, "alternative_of": task.alternative_of,
+            "weights": list(task.weights),
         })  # fmt: skip
     inputs = tasks.inputs(tir.load_module(module))
     return {

@@ -104,6 +104,7 @@ def _spelled_out(model: onnx.ModelProto) -> onnx.ModelProto:
             model = onnx.inliner.inline_selected_functions(model, names, inline_schema_functions=True)
         except (RuntimeError, onnx.shape_inference.InferenceError):
             break  # it has to know a type that cannot be told: the operator is refused
+        onnx_counts.check_counts(model)
     return model
 
 

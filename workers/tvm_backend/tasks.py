@@ -31,6 +31,8 @@ BLOCKED = (
     ("conv2d_winograd", "conv2d"), ("matmul_packed", "matmul"),
 )
 """The families of the functions that blocked layouts bring, by what stands in their names."""
+FAMILY_NAME = 100
+"""Characters of a family's name that the database keeps."""
 SMALL_BYTES = 16 << 10
 """Parameters below this take no time to read, wherever they are."""
 
@@ -139,7 +141,7 @@ def family(name: str, args: tuple[TensorSpec, ...]) -> str:
         return blocked
     anchor = next((word for word in ANCHORS if re.search(rf"(^|_){word}(_|$)", plain)), None)
     if anchor is None:
-        return plain.split("_add")[0].split("_relu")[0] or plain
+        return (plain.split("_add")[0].split("_relu")[0] or plain)[:FAMILY_NAME]
     if anchor == "conv2d":
         return _convolution([spec.shape for spec in args[:-1] if len(spec.shape) == 4])
     if anchor == "matmul" and sum(len(spec.shape) > 2 for spec in args[:-1]) > 1:
