@@ -256,12 +256,12 @@ class SchemaMismatch(TunesmithError):
 
 
 def catalogue() -> dict[str, type[TunesmithError]]:
-    """Every error class by its code."""
+    """Every error class by its code; of a class and those derived from it that share its code, the class itself."""
     found: dict[str, type[TunesmithError]] = {}
     todo: list[type[TunesmithError]] = [TunesmithError]
     while todo:
         cls = todo.pop()
-        found[cls.code] = cls
+        found.setdefault(cls.code, cls)
         todo += cls.__subclasses__()
     return found
 

@@ -99,7 +99,7 @@ def hostile_importing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterat
     """Importers whose boxes do what the operator's text says, instead of importing."""
     monkeypatch.setenv("PYTHONPATH", CHILD_ENV["PYTHONPATH"])
     monkeypatch.setattr(importing, "IMPORTER", "hostile:FakeImporter")
-    limits = {"import_seconds": 5, "import_cpu_seconds": 2, "import_memory_share": 0.02}
+    limits = {"import_seconds": 20, "import_cpu_seconds": 2, "import_memory_share": 0.02}
     made = Importing(Settings(data_dir=tmp_path / "data", **limits))
     yield made
     made.close()
@@ -109,7 +109,7 @@ def hostile_importing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterat
     ("deed", "kind", "text"),
     [
         ("spin", ModelRejected, "IMPORT_CPU_SECONDS"),
-        ("sleep", ModelRejected, r"5 s \(TUNESMITH_IMPORT_SECONDS"),
+        ("sleep", ModelRejected, r"20 s \(TUNESMITH_IMPORT_SECONDS"),
         ("fill memory", ModelRejected, "IMPORT_MEMORY_SHARE"),
         ("crash", ModelRejected, "SIGSEGV"),
         ("killed", ImportLost, "SIGKILL"),

@@ -53,8 +53,14 @@ def test_files_are_moved_in(blobs: BlobStore, tmp_path: Path) -> None:
     assert blobs.get_bytes(sha) == b"w" * 5000
 
 
-def test_a_blob_may_be_read_by_other_accounts(blobs: BlobStore) -> None:
-    assert blobs.path(blobs.put_bytes(b"abc")).stat().st_mode & 0o777 == 0o644
+@pytest.mark.parametrize(("umask", "mode"), [(0o077, 0o600), (0o007, 0o640), (0o022, 0o644)])
+def test_the_umask_says_who_may_read_a_blob(tmp_path: Path, umask: int, mode: int) -> None:
+    before = os.umask(umask)
+    try:
+        blobs = BlobStore(tmp_path / "blobs")
+        assert blobs.path(blobs.put_bytes(b"abc")).stat().st_mode & 0o777 == mode
+    finally:
+        os.umask(before)
 
 
 @pytest.mark.parametrize("name", ["", "../../etc/passwd", "A" * 64, "0" * 63, "0" * 65])

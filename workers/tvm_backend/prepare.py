@@ -75,9 +75,9 @@ def prepare(mod: tvm.IRModule, preparation: Preparation = PLAIN) -> Prepared:
 
 
 def _with_numbered_inputs(mod: tvm.IRModule) -> tvm.IRModule:
-    """The inputs' variables named by number: fused functions take over their names, and users share those functions."""
+    """The inputs' variables named ``x``, ``x1`` and so on: users share fused functions, which take over these names."""
     main = mod["main"]
-    params = [relax.Var(f"input_{index}", var.ty) for index, var in enumerate(main.params)]
+    params = [relax.Var(f"x{index or ''}", var.ty) for index, var in enumerate(main.params)]
     body = main.bind_params(dict(zip(main.params, params, strict=True))).body
     made = tvm.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
     made["main"] = relax.Function(params, body, main.ret_ty, main.is_pure, main.attrs)

@@ -59,7 +59,8 @@ def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
 
 def _load(path: Path) -> Any:
     try:
-        importlib.import_module("torch.export")
+        for name in ("torch", "torch.export"):
+            importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise MissingDependency("importing a .pt2 model needs torch: install the extra 'torch', "
                                 "for example with: pip install 'tunesmith[torch]'", field="file") from error
