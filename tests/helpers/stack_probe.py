@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,15 +15,18 @@ Value = TypeVar("Value")
 def processes(data_dir: Path) -> dict[int, str]:
     """Command lines by process id; zombies do not count.
 
-    Redis writes its title over its environment, but it works in the data directory.
+    Redis writes its title over its environment, but it works in the data directory. A device is told no setting; its
+    temporary folder is the stack's (``services.embedded.scratch``).
     """
-    mark = f"TUNESMITH_DATA_DIR={data_dir.absolute()}\0".encode()
+    scratch = hashlib.sha256(os.fsencode(data_dir.resolve())).hexdigest()[:12]
+    marks = (f"TUNESMITH_DATA_DIR={data_dir.absolute()}\0".encode(), f"tunesmith-{os.getuid()}-{scratch}\0".encode())
     found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 here = (entry / "cwd").readlink() == data_dir.absolute()
-                if here or mark in (entry / "environ").read_bytes() + b"\0":
+                given = (entry / "environ").read_bytes() + b"\0"
+                if here or any(mark in given for mark in marks):
                     found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
             except (FileNotFoundError, ProcessLookupError, PermissionError):
                 continue
