@@ -69,7 +69,8 @@ def dispatched(client: httpx2.Client) -> int:
 def test_a_full_disk_is_said_and_passes(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    with redis_server(tmp_path) as broker, serving(data, broker_url=broker, dashboard="false") as (process, url):
+    values = {"dashboard": "false", "imports_per_user": "2"}
+    with redis_server(tmp_path) as broker, serving(data, broker_url=broker, **values) as (process, url):
         with httpx2.Client(base_url=url, timeout=WITHIN) as client:
             job_id = client.post("/v1/jobs", json=JOB).json()["id"]
             until(lambda: client.get("/readyz").status_code == 200 and dispatched(client) == 1)
