@@ -152,8 +152,8 @@ class BlobStore:
 
     @contextlib.contextmanager
     def _lock(self, how: int) -> Iterator[bool]:
-        """Hold the lock of pruning; False when another has it and ``how`` does not wait."""
-        handle = os.open(self.directory / ".pruning", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """Hold the lock of pruning, the folder's own; False when another has it and ``how`` does not wait."""
+        handle = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             try:
                 fcntl.flock(handle, how)

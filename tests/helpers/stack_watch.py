@@ -12,6 +12,7 @@ import redis
 from stack_probe import children, processes
 
 EVERY = 0.5
+SANDBOXED = "workers.sandbox.child"
 
 
 class StackWatch:
@@ -79,6 +80,12 @@ class StackWatch:
     def peak_of(self, words: str) -> int:
         """The highest peak among the processes whose command line holds ``words``."""
         return max(self.peaks[pid] for pid, command in self.commands.items() if words in command)
+
+    def children_of(self, words: str) -> int:
+        """The highest peak among the sandbox's children of such processes, whom their command lines name."""
+        parents = {pid for pid, command in self.commands.items() if words in command}
+        started = {pid: int(command.split()[-2]) for pid, command in self.commands.items() if SANDBOXED in command}
+        return max(self.peaks[pid] for pid, parent in started.items() if parent in parents)
 
 
 def setting(pid: int, name: str) -> str:
