@@ -61,7 +61,7 @@ class Context:
             yield session
 
     def write(self, work: Callable[[Session], Result]) -> Result:
-        """Run ``work`` in one transaction, then wake the loop.
+        """Run a request's ``work`` in one transaction, then wake the loop.
 
         Raises:
             Unavailable: too many others wait for their turn to write.

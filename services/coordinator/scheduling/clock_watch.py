@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from db import clock
+from db.engine import transact
 from db.repositories import events
 from db.repositories import views_scheduling as rows
 from services.coordinator.context import Context
@@ -52,7 +53,7 @@ class ClockWatch:
         seconds = jump(last, self._last)
         if abs(seconds) > TOLERANCE_SECONDS:
             since = self._last.after - last.before
-            self._context.write(lambda session: self._move(session, seconds, since, last.last_event))
+            transact(self._context.sessions, lambda session: self._move(session, seconds, since, last.last_event))
 
     def _look(self) -> Look:
         with self._context.reading() as session:

@@ -102,9 +102,12 @@ class SchedulingLoop:
         self._send()
         if time.monotonic() - self._cleaned > HOUSEKEEPING_SECONDS:
             self._cleaned = time.monotonic()
-            self._context.write(lambda session: rows.forget_idempotency(session, clock.now(session) - IDEMPOTENCY_LIFE))
-            self._context.blobs.sweep()
             context = self._context
+            transact(
+                context.sessions,
+                lambda session: rows.forget_idempotency(session, clock.now(session) - IDEMPOTENCY_LIFE),
+            )
+            context.blobs.sweep()
             found = prune(context.sessions, context.readers, context.blobs, context.settings.retention())
             if found != Pruned():
                 log.info("removed what is not kept: %s", found)
