@@ -6,6 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,6 +39,26 @@ class RpcDevice:
         process = self.processes.pop(module)
         process.kill()
         process.communicate(timeout=30)
+
+    @contextmanager
+    def dying_at(self, name: str) -> Iterator[None]:
+        """Kill the server when its session leaves a file ``name``, and start it again afterwards."""
+        left = self.folder / f"tunesmith-device-{os.getuid()}-{self.port}" / name
+        over = threading.Event()
+        killer = threading.Thread(target=self._kill_at, args=(left, over))
+        killer.start()
+        try:
+            yield
+        finally:
+            over.set()
+            killer.join()
+        assert "rpc_server" not in self.processes, f"no session left {name}"
+        self.start_server()
+
+    def _kill_at(self, left: Path, over: threading.Event) -> None:
+        while not over.wait(0.02):
+            if left.exists():
+                return self.kill("rpc_server")
 
     def stop(self) -> None:
         for module in list(self.processes):

@@ -76,7 +76,7 @@ def start(device: RpcDevice, folder: Path, send: Any, plan: Mapping[Any, str], o
 
 @pytest.fixture(scope="module")
 def planted(device: RpcDevice, gemm: Gemm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planted]:
-    """One hazard of each kind, then sound candidates, the last of which kills the device's server."""
+    """One hazard of each kind, then sound candidates, the last of which takes the device down."""
     plan = {c.decisions: kind for c, kind in zip(gemm.candidates, hazards.ALL, strict=False)}
     plan[gemm.candidates[-1].decisions] = hazards.MURDER
     mailbox = Mailbox()
@@ -150,11 +150,10 @@ def test_candidate_that_takes_the_device_down_is_blamed_at_the_third_attempt(
     sound = [c for c in gemm.candidates if c.decisions not in planted.plan]
     chosen = [sound[0], gemm.candidates[-1], *sound[1:3]]
     for attempt in (1, 2):
-        worker.measure(gemm.batch(3, chosen, job_id="third", attempt=attempt, limits=QUICK))
+        with device.dying_at(hazards.DEATHBED):
+            worker.measure(gemm.batch(3, chosen, job_id="third", attempt=attempt, limits=QUICK))
         found = mailbox.results(3, attempt, error="no device")
         assert 2 not in found, found[2]
-        device.kill("rpc_server")
-        device.start_server()
     worker.measure(gemm.batch(3, chosen, job_id="third", attempt=3, limits=QUICK))
     results = mailbox.results(3, 3)
     assert sorted(results) == [0, 1, 2, 3, 4]
