@@ -7,4 +7,6 @@ sed -e "s/^TUNESMITH_ADMIN_KEY=.*/TUNESMITH_ADMIN_KEY=$(secret)/" \
     -e "s/^TUNESMITH_ENROLMENT_KEY=.*/TUNESMITH_ENROLMENT_KEY=$(secret)/" \
     -e "s/^POSTGRES_PASSWORD=.*/POSTGRES_PASSWORD=$(secret)/" \
     -e "s/^REDIS_PASSWORD=.*/REDIS_PASSWORD=$(secret)/" \
+    -e "s/^REDIS_READS_PASSWORD=.*/REDIS_READS_PASSWORD=$(secret)/" \
+    -e "s/^REDIS_REPORTS_PASSWORD=.*/REDIS_REPORTS_PASSWORD=$(secret)/" \
     "$(dirname "$0")/../.env.example"

@@ -23,6 +23,8 @@ DEFAULT_ALLOCATOR: Final = "bandit"
 DEFAULT_COST_MODEL: Final = "xgboost"
 
 CONNECTION_FILE: Final = "connection.json"
+MEASURING: Final = "measuring"
+"""Where the settings of measure workers stand in it."""
 """In the data directory of a running ``tunesmith up``: the settings with which another worker joins it."""
 
 FEATURES: Final = "tvm.per_store+static/1"

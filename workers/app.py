@@ -12,6 +12,7 @@ from celery import Celery, signals
 from kombu import Queue
 
 from db import revision
+from tunesmith.broker_users import KEY_PREFIX
 from tunesmith.errors import SchemaMismatch
 from tunesmith.messages import CORE_QUEUES, INGEST, SEARCH, measure_queue
 from workers import logs, refusing
@@ -32,7 +33,8 @@ def create_app(settings: Settings) -> Celery:
     """The application with the tasks of ``settings.queues``.
 
     Early acknowledgement and no prefetch: a message is only a bell, the database owns the work, and a lost or
-    doubled one is harmless. Nothing heavy is imported here: TVM is loaded by the pool's children.
+    doubled one is harmless. So Redis keeps no list of what is under way, which all workers would share. Nothing heavy
+    is imported here: TVM is loaded by the pool's children.
     """
     for name in ONE_THREAD:
         os.environ.setdefault(name, "1")
@@ -45,13 +47,15 @@ def create_app(settings: Settings) -> Celery:
     settings = with_device_classes(settings)
     app = Celery("tunesmith", set_as_current=False)
     app.conf.update(
-        broker_url=settings.broker_url.get_secret_value(),
+        broker_read_url=settings.broker_url.get_secret_value(),
+        broker_write_url=(settings.reports_url or settings.broker_url).get_secret_value(),
         broker_transport=f"{GuardedTransport.__module__}:{GuardedTransport.__qualname__}",
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_transport_options={
-            "visibility_timeout": 3600, "global_keyprefix": "tunesmith:", "socket_timeout": 30,
-            "socket_connect_timeout": 5, "health_check_interval": 25,
+            "ack_emulation": False, "global_keyprefix": KEY_PREFIX, "socket_timeout": 30,
+            "socket_connect_timeout": 5, "health_check_interval": 25, "answers": bool(settings.core_queues),
+            "priority_steps": [0],  # one list a queue, so that Redis can be told its name
         },
         result_backend=None,
         task_ignore_result=True,

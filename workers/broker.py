@@ -2,6 +2,9 @@
 
 kombu parses what it pops within Celery's event loop, where an exception ends the worker. Whatever may be in a list, so
 two places are guarded: a popped item that is no message at all, and a message that Celery's handler cannot deal with.
+
+A worker touches the lists of its queues and nothing else that is shared, so that Redis can confine it to them
+(:mod:`tunesmith.broker_users`): no tables of bindings, no scripts, no lists of what is not acknowledged.
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ from typing import Any, Final
 from celery.worker.control import Panel
 from kombu.transport import redis
 
-from tunesmith.messages import CORE_QUEUES, measure_queue
+from tunesmith.messages import CORE_QUEUES, EvaluateModel, MeasureBatch, measure_queue
+from workers.core.tasks import CORE_TASKS
 
 log = logging.getLogger("tunesmith.broker")
 MAX_MESSAGE_BYTES: Final = 64_000_000
@@ -27,10 +31,52 @@ TIMES = ("eta", "expires")
 """When a task may run: a worker would hold one of the far future for good, unacknowledged."""
 NAMES = ("shadow", "root_id", "parent_id", "group", "lang", "origin", "argsrepr", "kwargsrepr")
 """Texts of a message that Celery keeps in its tables of tasks, or prints; nothing else may stand there."""
+REPLIES = "reply.celery.pidbox"
+"""Celery's exchange for answers to remote control, the only one whose queues are not called like their routing key."""
+TASKS: Final = {queue: {task.message.task for task in CORE_TASKS if task.queue == queue} for queue in CORE_QUEUES}
+MEASURING: Final = frozenset({MeasureBatch.task, EvaluateModel.task})
 
 
 class GuardedChannel(redis.Channel):  # type: ignore[misc]  # kombu has no types
-    """A channel that outlives everything it is given."""
+    """A channel that outlives everything it is given, and leaves everything but its queues alone.
+
+    ``answers``: a transport option; without it, answers to remote control are not sent.
+    """
+
+    answers = True
+    from_transport_options = (*redis.Channel.from_transport_options, "answers")
+
+    def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
+        """Tell only this process where a queue is: the others know it by its name."""
+        if self.typeof(exchange).type == "fanout":
+            self._fanout_queues[queue] = (exchange, routing_key.replace("#", "*"))
+        elif exchange == REPLIES:
+            super()._queue_bind(exchange, routing_key, pattern, queue)
+
+    def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> list[str]:
+        if exchange != REPLIES:
+            return [routing_key]
+        return list(super()._lookup(exchange, routing_key, default)) if self.answers else []
+
+    def _size(self, queue: str) -> int:
+        """Asked whenever a queue is declared, for an answer that nobody reads."""
+        return 0
+
+    def _delete(self, queue: str, *args: Any, **values: Any) -> None:
+        if queue not in self._fanout_queues:  # of these, there is nothing in Redis
+            super()._delete(queue, *args, **values)
+
+    def maybe_refresh_binding_expiry(self) -> None:
+        """Nothing: there are no tables that could expire."""
+
+    def _restore(self, message: Any) -> None:
+        """Put back what was popped and not begun; a measure worker may not, and its work's deadline brings it back."""
+        if not message.delivery_info["routing_key"].startswith(MEASURED):
+            super()._restore(message)
+
+    def _connparams(self, *args: Any, **values: Any) -> dict[str, Any]:
+        """Those of kombu, without what needs the command CLIENT: the name of the library, notices of maintenance."""
+        return {**super()._connparams(*args, **values), "lib_name": None, "lib_version": None, "protocol": 2}
 
     def basic_consume(self, queue: str, no_ack: bool, callback: Callable[[Any], Any], *args: Any, **values: Any) -> Any:
         """Consume; a message that ``callback`` fails at is taken off the queue."""
@@ -72,10 +118,12 @@ class GuardedTransport(redis.Transport):  # type: ignore[misc]
 
     def _deliver(self, message: Any, queue: str) -> None:
         ours = queue in CORE_QUEUES or queue.startswith(MEASURED)  # the others are Celery's own
-        reason = defect(message) or (foreign(message.get("headers") or {}) if ours else "")
+        reason = defect(message) or (foreign(message.get("headers") or {}, queue) if ours else "")
         if reason:
             log.error("an item of queue %s was dropped: %s: %s", queue, reason, _short(message))
             return
+        if ours:  # not where it says: who may write to one queue would reach another through a worker that puts it back
+            message["properties"]["delivery_info"] = {"exchange": "", "routing_key": queue}
         super()._deliver(message, queue)
 
 
@@ -90,6 +138,8 @@ def defect(item: Any) -> str:
         return "it has no delivery information"
     if headers is not None and not isinstance(headers, dict):
         return "its headers are no object"
+    if headers and headers.get("compression"):
+        return "it is compressed, and may unfold to any size"
     if not isinstance(item.get("body", ""), str) or not all(isinstance(item.get(key, ""), str) for key in TEXTS):
         return "its body or its content type is no text"
     if len(item.get("body", "")) > MAX_MESSAGE_BYTES:
@@ -97,8 +147,8 @@ def defect(item: Any) -> str:
     return ""
 
 
-def foreign(headers: dict[str, Any]) -> str:
-    """Why the headers are none that Celery sends with a task; empty when they are.
+def foreign(headers: dict[str, Any], queue: str) -> str:
+    """Why the headers are none that Celery sends with a task of ``queue``; empty when they are.
 
     Celery reserves a place in the pool before it looks at these, and a message that breaks it there keeps the place.
     """
@@ -107,6 +157,8 @@ def foreign(headers: dict[str, Any]) -> str:
     strange = next((key for key in NAMES if not isinstance(headers.get(key), str | None)), None)
     if strange is not None:
         return f"its {strange} is no text"
+    if headers["task"] not in TASKS.get(queue, MEASURING):
+        return "its task belongs to another queue"
     if not isinstance(headers.get("retries", 0), int):
         return "its headers count no retries"
     limits = headers.get("timelimit") or [None, None]

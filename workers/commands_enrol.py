@@ -1,4 +1,4 @@
-"""``tunesmith worker enrol | list | revoke``: which measure workers are believed."""
+"""``tunesmith worker enrol | list | revoke | broker-users``: which measure workers are believed, and may what."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from tunesmith.broker_users import measuring
 from tunesmith.cli.options import Json, Key, Server, connect
 from tunesmith.cli.output import emit, table
 from tunesmith.cli.workloads import summary
@@ -53,3 +54,19 @@ def revoke(
         done = client.revoke_worker(worker, results=results)
     more = f"; {summary(done)}" if results else "; what it reported stands: --results revokes that, too"
     emit(done, f"worker {worker} is revoked{more}", as_json)
+
+
+def broker_users(
+    name: Annotated[str, typer.Option(help="What Redis calls the worker.")] = socket.gethostname(),
+    device_class: Annotated[
+        list[str] | None, typer.Option(help="A device class that it may serve; may be repeated (default: any).")
+    ] = None,
+    broker: Annotated[str, typer.Option(help="Redis's address, host:port.")] = "127.0.0.1:6379",
+    as_json: Json = False,
+) -> None:
+    """Make a measure worker's two users of Redis: lines for Redis's ACL file, and URLs for the worker alone."""
+    reads, reports = measuring(name, device_class or ())
+    urls = {"TUNESMITH_BROKER_URL": reads.url(broker), "TUNESMITH_REPORTS_URL": reports.url(broker)}
+    lines = [reads.line, reports.line]
+    told = "\n".join(f"{key}={url}" for key, url in urls.items())
+    emit({"acl": lines, "settings": urls}, "\n".join(lines) + f"\n{told}", as_json)

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from tunesmith.data_folder import prepare
 from tunesmith.errors import InvalidInput
-from tunesmith.names import CONNECTION_FILE
-from workers.commands_enrol import enrol, list_enrolled, revoke
+from tunesmith.names import CONNECTION_FILE, MEASURING
+from workers.commands_enrol import broker_users, enrol, list_enrolled, revoke
 from workers.settings import Settings
 
 worker = typer.Typer(
@@ -23,6 +23,7 @@ worker = typer.Typer(
 worker.command("enrol")(enrol)
 worker.command("list")(list_enrolled)
 worker.command("revoke")(revoke)
+worker.command("broker-users")(broker_users)
 
 
 @worker.callback(invoke_without_command=True)
@@ -43,7 +44,8 @@ def run(
     if ctx.invoked_subcommand is not None:
         return
     given = {"queues": queues, "broker_url": broker, "concurrency": concurrency}
-    settings = _settings((joined(join) if join else {}) | {name: v for name, v in given.items() if v is not None})
+    chosen = {name: v for name, v in given.items() if v is not None}
+    settings = _settings((joined(join, _settings(chosen)) if join else {}) | chosen)
     from workers.app import create_app
 
     prepare(settings.data_dir, settings.umask)
@@ -54,16 +56,18 @@ def run(
     ])  # fmt: skip
 
 
-def joined(data_dir: Path) -> dict[str, Any]:
-    """The settings of the stack that runs on ``data_dir``.
+def joined(data_dir: Path, settings: Settings) -> dict[str, Any]:
+    """The settings of the stack that runs on ``data_dir`` for a worker of ``settings.queues``.
 
     Raises:
         InvalidInput: none does, or its file belongs to another user.
     """
     path = data_dir.absolute() / CONNECTION_FILE
     try:
-        return {**json.loads(path.read_text()), "data_dir": path.parent}
-    except (OSError, ValueError) as error:
+        facts = json.loads(path.read_text())
+        measuring = facts.pop(MEASURING)
+        return {**facts, **({} if settings.core_queues else measuring), "data_dir": path.parent}
+    except (OSError, ValueError, LookupError) as error:
         raise InvalidInput(
             f"no 'tunesmith up' runs on {data_dir}: {path} cannot be read ({error})", field="join", value=str(data_dir)
         ) from error

@@ -25,6 +25,9 @@ class Settings(BaseSettings):
     broker_url: SecretStr = Field(
         SecretStr("redis://127.0.0.1:6379/0"), description="Redis that carries the Celery messages."
     )
+    reports_url: SecretStr | None = Field(
+        None, description="The same Redis as another user, as whom a measure worker reports; default: the broker URL."
+    )
     blob_dir: Path | None = Field(None, description="Folder of the blobs; default: `blobs` in the data folder.")
     queues: Annotated[tuple[str, ...], NoDecode] = Field(
         CORE_QUEUES,

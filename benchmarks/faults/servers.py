@@ -96,7 +96,7 @@ def redis(folder: Path) -> Iterator[str]:
     process = subprocess.Popen([find_server(), "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     try:
         assert process.stdin is not None
-        process.stdin.write(config(port, password, folder))
+        process.stdin.write(config(port, [f"user default on >{password} ~* &* +@all"], folder))
         process.stdin.close()
         end = time.monotonic() + START_SECONDS
         while not accepts(port):

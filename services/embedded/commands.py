@@ -49,7 +49,8 @@ def up(
             on_ready=lambda: _announce(options.url, folder, as_json),
             watch=sys.stdin.fileno() if with_parent else None,
         )
-        with connection_file(folder, specs[-1].env):
+        envs = {spec.name: spec.env for spec in specs}
+        with connection_file(folder, envs["record"], envs["measure"]):
             supervisor.run()
 
 

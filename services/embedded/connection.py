@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tunesmith.names import CONNECTION_FILE
+from tunesmith.names import CONNECTION_FILE, MEASURING
 
 PREFIX = "TUNESMITH_"
 SHARED = (
@@ -17,12 +17,21 @@ SHARED = (
 )  # fmt: skip
 """What every worker of a stack must agree on, as far as it is set; the data directory is the file's own."""
 
+URLS = ("BROKER_URL", "REPORTS_URL")
+"""What a measure worker is told instead of the broker's URL."""
+
 
 @contextlib.contextmanager
-def connection_file(data_dir: Path, env: Mapping[str, str]) -> Iterator[Path]:
-    """Keep the file while the stack runs. It holds the broker's password, so nobody else may read it."""
+def connection_file(data_dir: Path, env: Mapping[str, str], measuring: Mapping[str, str]) -> Iterator[Path]:
+    """Keep the file while the stack runs. It holds the broker's passwords, so nobody else may read it.
+
+    ``env`` and ``measuring``: the environments of a core worker and of a measure worker, who are two to the broker.
+    """
     path = data_dir / CONNECTION_FILE
-    facts = {name.lower(): env[PREFIX + name] for name in SHARED if env.get(PREFIX + name)}
+    facts = {
+        **{name.lower(): env[PREFIX + name] for name in SHARED if env.get(PREFIX + name)},
+        MEASURING: {name.lower(): measuring[PREFIX + name] for name in URLS},
+    }
     fresh = path.with_name(f".{CONNECTION_FILE}.{os.getpid()}")
     fresh.unlink(missing_ok=True)
     try:

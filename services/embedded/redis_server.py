@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 import string
+from collections.abc import Iterable
 from pathlib import Path
 
 from tunesmith.errors import MissingDependency
@@ -33,15 +34,17 @@ def find_server() -> str:
     raise MissingDependency(REMEDY)
 
 
-def config(port: int, password: str, folder: Path) -> bytes:
-    """Configuration to be read from standard input, so that the password is in no argument list.
+def config(port: int, users: Iterable[str], folder: Path) -> bytes:
+    """Configuration to be read from standard input, so that no password is in an argument list.
+
+    ``users``: lines of :mod:`tunesmith.broker_users`.
 
     Nothing is persisted: the database owns the work, the broker only rings the bell.
     """
     lines = [
         "bind 127.0.0.1",
         f"port {port}",
-        f"requirepass {password}",
+        *users,
         "protected-mode yes",
         "daemonize no",
         'save ""',

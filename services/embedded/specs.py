@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from services.embedded import redis_server
 from services.embedded.child import ChildSpec
 from services.embedded.environment import DATABASE, for_coordinator, for_device, for_service, for_worker
 from services.embedded.net import accepts, free_port, get_json
+from tunesmith import broker_users
 from tunesmith.host import default_lease_path
 from tunesmith.messages import INGEST, RECORD, SEARCH, TRAIN
 from tunesmith.safe_path import python
@@ -46,9 +46,13 @@ def children(options: StackOptions, temporary: Path) -> list[ChildSpec]:
         MissingDependency: when no Redis server is found.
     """
     redis_port, tracker_port = free_port(), free_port()
-    password = secrets.token_urlsafe(24)
-    env = _environment(options, redis_port, tracker_port, password)
+    serves, (reads, reports) = broker_users.core(), broker_users.measuring()
+    broker = f"127.0.0.1:{redis_port}"
+    env = _environment(options, serves.url(broker), tracker_port)
     env["TMPDIR"] = str(temporary)
+    measure = for_worker(env, without=DATABASE)
+    measure.update(TUNESMITH_BROKER_URL=reads.url(broker), TUNESMITH_REPORTS_URL=reports.url(broker))
+    users = [broker_users.OFF, *(user.line for user in (serves, reads, reports))]
 
     def coordinator_up() -> bool:
         return accepts(redis_port) and get_json(f"{options.url}/livez") is not None
@@ -67,13 +71,13 @@ def children(options: StackOptions, temporary: Path) -> list[ChildSpec]:
     return [
         ChildSpec(
             "redis", (redis_server.find_server(), "-"), for_service(env),
-            stdin=redis_server.config(redis_port, password, options.data_dir), wave=2,
+            stdin=redis_server.config(redis_port, users, options.data_dir), wave=2,
         ),
         ChildSpec("coordinator", python("services.coordinator"), for_coordinator(env), may_start=redis_up, wave=1),
         ChildSpec("tracker", python("workers.tvm_backend.tracker", "--port", str(tracker_port)), bare, wave=2),
         ChildSpec("device", python("workers.tvm_backend.rpc_server", "--key", env["TUNESMITH_DEVICE_KEY"],
                                    "--tracker", env["TUNESMITH_TRACKER"]), device, may_start=tracker_up, wave=1),
-        ChildSpec("measure", _worker("measure"), for_worker(env, without=DATABASE), may_start=redis_up),
+        ChildSpec("measure", _worker("measure"), measure, may_start=redis_up),
         # Results must never wait behind a long import or training: `record` has a process of its own.
         ChildSpec("record", _worker(RECORD), worker, may_start=coordinator_up),
         # A search remembers the points that it looked at: its processes are few, and do nothing else.
@@ -88,13 +92,13 @@ def _worker(queues: str, concurrency: int = 1) -> tuple[str, ...]:
     return python("tunesmith.cli", "worker", "--queues", queues, "--concurrency", str(concurrency))
 
 
-def _environment(options: StackOptions, redis_port: int, tracker_port: int, password: str) -> dict[str, str]:
-    env = dict(options.env)
+def _environment(options: StackOptions, broker_url: str, tracker_port: int) -> dict[str, str]:
+    env = {name: value for name, value in options.env.items() if name != "TUNESMITH_REPORTS_URL"}
     env.update(dict.fromkeys(ONE_THREAD, "1"))
     env.update(
         PYTHONUNBUFFERED="1",
         TUNESMITH_DATA_DIR=str(options.data_dir),
-        TUNESMITH_BROKER_URL=f"redis://:{password}@127.0.0.1:{redis_port}/0",
+        TUNESMITH_BROKER_URL=broker_url,
         TUNESMITH_COORDINATOR_URL=options.url,
         TUNESMITH_WORKER_KEYS=ensure_key(options.data_dir),  # the private half is in the data folder
         TUNESMITH_HOST=options.host,

@@ -18,7 +18,7 @@ import numerics
 import numpy as np
 import pytest
 from stack_probe import WORDS, processes
-from stack_watch import StackWatch
+from stack_watch import StackWatch, with_watcher
 
 from tunesmith.client import Client, EmbeddedStack
 from tunesmith.states import JobState
@@ -103,7 +103,7 @@ def test_six_hundred_megabytes(folder: Path, stack_env: dict[str, str]) -> None:
     assert size > 600 * MB
     data, temporary, log = folder / "data", folder / "tmp", folder / "best.jsonl"
     temporary.mkdir()
-    env = stack_env | {"TMPDIR": str(temporary)}
+    env = with_watcher(stack_env | {"TMPDIR": str(temporary)}, folder / "bin")
     with EmbeddedStack(data, env=env) as stack, Client(stack.url) as client, StackWatch(data) as watch:
         uploaded = client.wait_model(client.upload_model(model).id, timeout=WAIT)
         job = client.wait(client.submit(model_id=uploaded.id, target="cpu", trials=TRIALS).id, timeout=WAIT)

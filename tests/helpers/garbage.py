@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import zlib
 from typing import Any
+
+OTHER = ("tunesmith.ingest", "tunesmith.measure")
+"""Tasks, of which one at least belongs to another queue than a given one."""
 
 
 def message(task: Any, args: Any, **changes: Any) -> dict[str, Any]:
@@ -51,6 +55,11 @@ def items(task: str) -> dict[str, bytes]:
         "a limit that is none": {**good, "headers": {**headers, "timelimit": "soon"}},
         "retries without end": {**good, "headers": {**headers, "retries": "many"}},
         "a typed value": {"__type__": "datetime", "__value__": 7},
+        "a compressed body": {
+            **good, "headers": {**headers, "compression": "application/x-gzip"},
+            "body": base64.b64encode(zlib.compress(bytes(1 << 26))).decode(),
+        },
+        "a task of another queue": message(OTHER[task != OTHER[0]], [{}]),
         "a long body": {**good, "body": "A" * 3_000_000},
     }  # fmt: skip
     found = {kind: json.dumps(value).encode() for kind, value in wrong.items()}

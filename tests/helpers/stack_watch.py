@@ -3,23 +3,45 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections import Counter
 from pathlib import Path
 from types import TracebackType
+from urllib.parse import urlsplit
 
 import redis
 from stack_probe import children, processes
 
+from services.embedded.redis_server import find_server
+
 EVERY = 0.5
 SANDBOXED = "workers.sandbox.child"
+USER, PASSWORD = "watch", "only-for-tests"
+SERVER = """#!{python}
+import os, sys
+config = os.memfd_create("config")
+os.write(config, sys.stdin.buffer.read() + b"user {user} on >{password} ~* &* +@all\\n")
+os.lseek(config, 0, os.SEEK_SET)
+os.dup2(config, 0)
+os.execv({server!r}, [{server!r}, *sys.argv[1:]])
+"""
+
+
+def with_watcher(env: dict[str, str], folder: Path) -> dict[str, str]:
+    """``env`` of a stack whose Redis lets us watch it: none of the stack's own users may."""
+    folder.mkdir()
+    server = folder / "redis-server"
+    server.write_text(SERVER.format(python=sys.executable, user=USER, password=PASSWORD, server=find_server()))
+    server.chmod(0o700)
+    return env | {"PATH": f"{folder}:{env['PATH']}"}
 
 
 class StackWatch:
     """Within ``with`` it watches.
 
     Args:
-        data_dir: of the stack, which runs.
+        data_dir: of the stack, which runs with the environment of ``with_watcher``.
 
     Attributes:
         largest: bytes of the largest element that was pushed, by Redis key.
@@ -32,7 +54,8 @@ class StackWatch:
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
-        self._redis = redis.Redis.from_url(setting(children(data_dir, "coordinator")[0], "TUNESMITH_BROKER_URL"))
+        broker = urlsplit(setting(children(data_dir, "coordinator")[0], "TUNESMITH_BROKER_URL"))
+        self._redis = redis.Redis(str(broker.hostname), broker.port or 0, username=USER, password=PASSWORD)
         self._monitor = self._redis.monitor()
         self._end = threading.Event()
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._listen, self._sample)]

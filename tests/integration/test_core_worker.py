@@ -15,13 +15,14 @@ import psutil
 import pytest
 import sqlalchemy as sa
 from process_probe import gone
-from redis_process import redis_server
+from redis_process import address, redis_server
 from sealed import Sealed
 
 from db.models import Batch, CostModelRow, Job, JobTask, Model, Round
 from db.repositories import cost_models
 from db.repositories.holding import ticket
 from services.coordinator.broker import CeleryPublisher
+from tunesmith import broker_users
 from tunesmith.messages import (
     CORE_QUEUES,
     INGEST,
@@ -46,8 +47,9 @@ WITHIN = 90.0
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with redis_server(tmp_path_factory.mktemp("redis")) as url:
-        yield url
+    user = broker_users.core()
+    with redis_server(tmp_path_factory.mktemp("redis"), [broker_users.OFF, user.line]) as url:
+        yield user.url(address(url))
 
 
 @pytest.fixture
@@ -64,7 +66,8 @@ def worker(tmp_path: Path, database_url: str, broker: str) -> Iterator[subproces
         "TUNESMITH_BROKER_URL": broker, "TUNESMITH_LEASE_FILE": str(tmp_path / "host.lease"),
         "TUNESMITH_QUEUES": ",".join(CORE_QUEUES), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
     }
-    command = [sys.executable, "-m", "celery", "-A", "workers.celery_main", "worker", "-c", "1", "-l", "info"]
+    command = [sys.executable, "-m", "celery", "-A", "workers.celery_main", "worker", "-c", "1", "-l", "info",
+               "--without-gossip", "--without-mingle", "--without-heartbeat"]
     log = tmp_path / "worker.log"
     with log.open("wb") as out:
         process = subprocess.Popen(command, env=env, cwd=ROOT, stdout=out, stderr=out)

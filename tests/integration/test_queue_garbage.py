@@ -103,6 +103,8 @@ def test_garbage_in_every_queue_ends_no_worker(
     reached(lambda _: not any(client.llen(PREFIX + queue) for queue in TASKS), "empty queues")
     before = client.hlen(f"{PREFIX}unacked")
     assert before == 0, "garbage waits to be delivered again"
+    for reason in (b"it is compressed", b"its task belongs to another queue"):
+        assert log.read_bytes().count(reason) >= len(TASKS)
     control = publisher._app.control
     for command in ("shutdown", "pool_shrink", "cancel_consumer", "rate_limit", "time_limit", "pool_restart"):
         control.broadcast(command, arguments={"n": 1, "queue": INGEST})

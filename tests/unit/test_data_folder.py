@@ -96,7 +96,7 @@ def test_any_name_will_do(tmp_path, settings):
     engine.dispose()
     assert (folder / "tunesmith.db").is_file()
     assert [path.name for path in tmp_path.iterdir()] == [STRANGE]
-    quoted = config(1, "p", folder).decode().rpartition('dir "')[2]
+    quoted = config(1, (), folder).decode().rpartition('dir "')[2]
     assert quoted.count('"') == 1
     assert quoted.splitlines() == [quoted.rstrip("\n")]
 

@@ -18,8 +18,12 @@ from typing import Any
 
 import jsonschema
 import pytest
+import redis
 import settings_classes
 import yaml
+from redis_process import address, redis_server
+
+from tunesmith import broker_users
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = ROOT / "docker-compose.yml"
@@ -27,6 +31,7 @@ DOCKERFILES = sorted((ROOT / "deploy").glob("*.Dockerfile"))
 UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
 SECRETS = {
     "TUNESMITH_ADMIN_KEY", "TUNESMITH_ENROLMENT_KEY", "TUNESMITH_SECRET_KEY", "POSTGRES_PASSWORD", "REDIS_PASSWORD",
+    "REDIS_READS_PASSWORD", "REDIS_REPORTS_PASSWORD",
 }
 VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(?::([-?])([^}]*))?\}")
 
@@ -95,8 +100,34 @@ def test_only_core_services_and_the_coordinator_know_the_database() -> None:
     assert blobs == knows
 
 
+def test_redis_tells_the_services_apart(tmp_path: Path) -> None:
+    """The users that the container writes are those of the code, and a real server takes them."""
+    service = compose()["services"]["redis"]
+    board = broker_users.measuring("board", ["llvm-a-1"])
+    env = {"REDISCLI_AUTH": "c", "READS": "r", "REPORTS": "p", "WORKERS": ";".join(user.line for user in board)}
+    assert set(env) == set(service["environment"])
+    *_, script = service["command"]
+    script = script.replace("$$", "$").replace("/tmp/", f"{tmp_path}/").replace("exec redis-server", "#")
+    subprocess.run(["sh", "-euc", script], env={**os.environ, **env}, timeout=20, check=True)
+    assert (tmp_path / "users.acl").stat().st_mode & 0o77 == 0
+    lines = (tmp_path / "users.acl").read_text("utf-8").splitlines()
+    own = zip(("c", "r", "p"), (broker_users.core(), *broker_users.measuring()), strict=True)
+    assert lines == [
+        broker_users.OFF, *(f"user {user.name} on >{password} {user.rights}" for password, user in own),
+        *(user.line for user in board),
+    ]  # fmt: skip
+    with redis_server(tmp_path, lines) as url, redis.Redis.from_url(board[0].url(address(url))) as client:
+        assert client.brpop(["tunesmith:measure.llvm-a-1"], 0.01) is None
+    users = {name: {url.split(":")[1][2:] for key, url in s.get("environment", {}).items() if "redis://" in str(url)}
+             for name, s in compose()["services"].items()}  # fmt: skip
+    core = {name: {"core"} for name in ("coordinator", "core", "ingest", "record")}
+    assert {name: found for name, found in users.items() if found} == {
+        **core, "measure": {"measure-reads", "measure-reports"},
+    }  # fmt: skip
+
+
 def test_what_runs_candidates_is_told_no_secret() -> None:
-    secret = re.compile(r"PASSWORD|_KEY:|BROKER_URL|DATABASE_URL|ADMIN_KEY|SECRET_KEY")
+    secret = re.compile(r"PASSWORD|_KEY:|BROKER_URL|REPORTS_URL|DATABASE_URL|ADMIN_KEY|SECRET_KEY")
     for name in ("tracker", "device"):
         assert not secret.search(yaml.safe_dump(compose()["services"][name].get("environment", {})))
     unit = (ROOT / "deploy/systemd/tunesmith-device.service").read_text("utf-8")

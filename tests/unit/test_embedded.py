@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 import tempfile
@@ -57,11 +58,23 @@ def children(tmp_path):
 
 
 def test_no_secret_is_in_an_argument_list(children):
-    url = children["ingest"].env["TUNESMITH_BROKER_URL"]
-    password = url.split(":")[2].partition("@")[0]
-    assert len(password) > 20
-    assert f"requirepass {password}\n".encode() in children["redis"].stdin
-    assert not [spec.name for spec in children.values() if any(password in word for word in spec.command)]
+    urls = [children["ingest"].env["TUNESMITH_BROKER_URL"], *(children["measure"].env[name] for name in MEASURES)]
+    passwords = {url.split(":")[2].partition("@")[0] for url in urls}
+    assert len(passwords) == 3
+    for password in passwords:
+        assert len(password) > 20
+        assert hashlib.sha256(password.encode()).hexdigest().encode() in children["redis"].stdin
+        assert not [spec.name for spec in children.values() if any(password in word for word in spec.command)]
+
+
+def test_a_measure_worker_knows_its_own_users_of_the_broker_alone(children):
+    found = children["redis"].stdin.decode().splitlines()
+    assert [line.split()[1] for line in found if line.startswith("user ")] == [
+        "default", "core", "measure-reads", "measure-reports",
+    ]  # fmt: skip
+    users = {name: {children[name].env[key].split(":")[1] for key in MEASURES if key in children[name].env}
+             for name in ("coordinator", "ingest", "record", "measure")}  # fmt: skip
+    assert users == {name: {"//core"} for name in users} | {"measure": {"//measure-reads", "//measure-reports"}}
 
 
 def test_recording_has_a_process_of_its_own(children):
@@ -78,9 +91,10 @@ SECRET = {
     "TUNESMITH_ADMIN_KEY": "admin", "TUNESMITH_SECRET_KEY": "signs", "TUNESMITH_KEY": "a client's",
     "TUNESMITH_DATABASE_URL": "postgresql://u:p@h/d", "AWS_SECRET_ACCESS_KEY": "x", "http_proxy": "http://u:p@proxy",
 }  # fmt: skip
+MEASURES = ("TUNESMITH_BROKER_URL", "TUNESMITH_REPORTS_URL")
 URLS = {"TUNESMITH_BROKER_URL", "TUNESMITH_DATABASE_URL"}
 SECRETS_OF = {
-    "coordinator": {"TUNESMITH_ADMIN_KEY", "TUNESMITH_SECRET_KEY", *URLS}, "measure": {"TUNESMITH_BROKER_URL"},
+    "coordinator": {"TUNESMITH_ADMIN_KEY", "TUNESMITH_SECRET_KEY", *URLS}, "measure": set(MEASURES),
     "redis": set(), "tracker": set(), "device": set(),
 }  # fmt: skip
 
@@ -89,7 +103,7 @@ def test_each_child_knows_what_it_needs(tmp_path):
     given = {"PATH": os.environ["PATH"], "LC_ALL": "C", "PYTHONPATH": ":/a::/b", "TVM_LOG_DEBUG": "1", **SECRET}
     options = specs.StackOptions(tmp_path, port=4711, env=given)
     for spec in specs.children(options, tmp_path / "temporary"):
-        secrets = {*SECRET, "TUNESMITH_BROKER_URL"} & set(spec.env)
+        secrets = {*SECRET, *MEASURES} & set(spec.env)
         assert secrets == SECRETS_OF.get(spec.name, URLS), spec.name
         assert spec.env["PYTHONPATH"] == "/a:/b"
         assert spec.env["LC_ALL"] == "C"
@@ -140,16 +154,19 @@ def test_the_host_lease_is_not_the_stacks(children, tmp_path):
 
 
 def test_a_worker_joins_with_what_the_stack_wrote(children, tmp_path):
-    with connection_file(tmp_path, children["ingest"].env) as path:
+    with connection_file(tmp_path, children["ingest"].env, children["measure"].env) as path:
         assert path.stat().st_mode & 0o777 == 0o600
-        facts = joined(tmp_path)
+        facts = joined(tmp_path, Settings())
         assert facts["data_dir"] == tmp_path
         assert facts["broker_url"] == children["ingest"].env["TUNESMITH_BROKER_URL"]
         assert facts["tracker"] == children["ingest"].env["TUNESMITH_TRACKER"]
         assert Settings(**facts).broker_url.get_secret_value() == facts["broker_url"]
+        measuring = Settings(**joined(tmp_path, Settings(queues=("measure",))))
+        assert measuring.broker_url.get_secret_value() == children["measure"].env["TUNESMITH_BROKER_URL"]
+        assert measuring.reports_url.get_secret_value() == children["measure"].env["TUNESMITH_REPORTS_URL"]
     assert not list(tmp_path.glob("*connection*"))
     with pytest.raises(InvalidInput, match="tunesmith up"):
-        joined(tmp_path)
+        joined(tmp_path, Settings())
 
 
 def test_imports_have_processes_of_their_own_and_two_at_least(tmp_path):

@@ -1,0 +1,179 @@
+"""What Redis lets a measure worker do, asked of a real server with the worker's own passwords."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from gemm_batches import Gemm
+from redis_process import address, redis_server
+from stack_probe import wait_for
+
+from services.coordinator.broker import CeleryPublisher
+from tunesmith import broker_users
+from tunesmith.errors import InvalidInput
+from tunesmith.messages import CORE_QUEUES, RECORD, BatchReport, DeviceReport, MeasureBatch, measure_queue
+from tunesmith.signing import ensure_key
+from tunesmith.targets import Target
+
+pytestmark = pytest.mark.pair
+ROOT = Path(__file__).resolve().parents[2]
+CLASS = "llvm-confined-1"
+OWN, OTHERS = measure_queue(CLASS), measure_queue(f"{CLASS}6")
+PREFIX = broker_users.KEY_PREFIX
+CORE = broker_users.core()
+READS, REPORTS = broker_users.measuring("board", [CLASS])
+TESTER = "user tester on >only-for-tests ~* &* +@all"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[redis.Redis]:
+    lines = [broker_users.OFF, TESTER, *(user.line for user in (CORE, READS, REPORTS))]
+    with redis_server(tmp_path_factory.mktemp("redis"), lines) as url:
+        with redis.Redis.from_url(f"redis://tester:only-for-tests@{address(url)}") as client:
+            yield client
+
+
+def as_user(user: broker_users.BrokerUser, server: redis.Redis) -> redis.Redis:
+    return redis.Redis.from_url(url_of(user, server), driver_info=None, protocol=2)
+
+
+def url_of(user: broker_users.BrokerUser, server: redis.Redis) -> str:
+    return user.url(f"127.0.0.1:{server.connection_pool.connection_kwargs['port']}")
+
+
+def refused(client: redis.Redis, *command: Any) -> bool:
+    """True when Redis says that this user may not; anything else that it says is no refusal."""
+    try:
+        client.execute_command(*command)
+    except (redis.exceptions.NoPermissionError, redis.exceptions.ResponseError) as error:
+        return "permission" in str(error).lower()
+    return False
+
+
+FOREIGN = [PREFIX + key for key in (*CORE_QUEUES, OTHERS, "measure", "unacked", "unacked_index", "_kombu.binding.x")]
+ADMIN: list[tuple[Any, ...]] = [
+    ("FLUSHALL",), ("FLUSHDB",), ("CONFIG", "GET", "*"), ("KEYS", "*"), ("SCAN", 0), ("EVAL", "return 1", 0),
+    ("EVALSHA", "0" * 40, 0), ("SCRIPT", "LOAD", "return 1"), ("DEBUG", "SLEEP", "0"), ("SHUTDOWN", "NOSAVE"),
+    ("CLIENT", "LIST"), ("CLIENT", "KILL", "TYPE", "normal"), ("ACL", "LIST"), ("ACL", "SETUSER", "x"), ("MONITOR",),
+    ("REPLICAOF", "evil.example", "6379"), ("SAVE",), ("MODULE", "LIST"), ("INFO",),
+]  # fmt: skip
+"""What nobody needs."""
+UNNEEDED: list[tuple[Any, ...]] = [
+    ("SELECT", 1), ("SUBSCRIBE", "anything"), ("PSUBSCRIBE", "*"), ("PUBLISH", broker_users.CONTROL, "{}"),
+    ("PUBSUB", "CHANNELS"), ("RANDOMKEY",), ("DBSIZE",), ("MULTI",), ("SWAPDB", 0, 1),
+]  # fmt: skip
+
+
+def of_lists(key: str) -> list[tuple[Any, ...]]:
+    return [
+        ("BRPOP", key, 1), ("RPOP", key), ("LPOP", key), ("LRANGE", key, 0, -1), ("LPUSH", key, "x"),
+        ("RPUSH", key, "x"), ("DEL", key), ("LLEN", key),
+        ("RENAME", key, f"{PREFIX}y"), ("RPOPLPUSH", key, PREFIX + RECORD),
+        ("RPOPLPUSH", PREFIX + OWN, key), ("EXPIRE", key, 1), ("TYPE", key),
+    ]  # fmt: skip
+
+
+def test_a_measure_worker_may_take_from_its_queues_and_push_to_record_and_nothing_else(server: redis.Redis) -> None:
+    for key in (*FOREIGN, PREFIX + OWN):
+        server.lpush(key, "kept")
+    with as_user(READS, server) as reads, as_user(REPORTS, server) as reports:
+        allowed = {(id(reports), "LPUSH", PREFIX + RECORD), (id(reads), "BRPOP", PREFIX + OWN)}
+        for client in (reads, reports):
+            commands = ADMIN + UNNEEDED + [c for key in (*FOREIGN, PREFIX + OWN) for c in of_lists(key)]
+            for command in commands:
+                if (id(client), *command[:2]) not in allowed:
+                    assert refused(client, *command), command
+        assert reports.lpush(PREFIX + RECORD, "report") == 2
+        assert reads.brpop(PREFIX + OWN, 1)[1] == b"kept"
+        assert reads.ping()
+        assert reports.ping()
+    with as_user(CORE, server) as core:
+        for command in ADMIN:
+            assert command[0] == "SCAN" or refused(core, *command), command
+        assert refused(core, "GET", "another:key")
+        assert not refused(core, "PUBLISH", broker_users.CONTROL, "{}")
+    for user in (CORE, READS):
+        with as_user(user, server) as listener, listener.pubsub() as channel:
+            channel.psubscribe(broker_users.CONTROL)
+            assert channel.get_message(timeout=10.0)["type"] == "psubscribe"
+        assert all(core.llen(key) >= 1 for key in FOREIGN)
+    with redis.Redis(port=server.connection_pool.connection_kwargs["port"]) as nobody:
+        with pytest.raises(redis.exceptions.AuthenticationError):
+            nobody.ping()
+    server.flushall()
+
+
+@pytest.fixture
+def worker(server: redis.Redis, tmp_path: Path) -> Iterator[subprocess.Popen]:
+    ensure_key(tmp_path)
+    server.execute_command("ACL", "LOG", "RESET")
+    env = {
+        **os.environ, "TUNESMITH_DATA_DIR": str(tmp_path), "TUNESMITH_BROKER_URL": url_of(READS, server),
+        "TUNESMITH_REPORTS_URL": url_of(REPORTS, server), "TUNESMITH_LEASE_FILE": str(tmp_path / "host.lease"),
+        "TUNESMITH_SIMULATE": "1", "TUNESMITH_DEVICE_CLASSES": CLASS,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
+    }
+    with (tmp_path / "worker.log").open("wb") as out:
+        command = [sys.executable, "-m", "tunesmith.cli", "worker", "--queues", "measure"]
+        process = subprocess.Popen(command, env=env, cwd=ROOT, stdout=out, stderr=out)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(timeout=10)
+        sys.stdout.write((tmp_path / "worker.log").read_text()[-20_000:])
+
+
+def reported(server: redis.Redis, kind: type[Any]) -> Callable[[], Any]:
+    """Finds what the worker said of this kind in the queue, taking nothing from it."""
+
+    def look() -> list[Any]:
+        items = [json.loads(item) for item in server.lrange(PREFIX + RECORD, 0, -1)]
+        bodies = [json.loads(base64.b64decode(i["body"])) for i in items if i["headers"]["task"] == kind.task]
+        return [json.loads(args[0]["body"]) for args, *_ in bodies]
+
+    return look
+
+
+def test_a_measure_worker_with_these_rights_does_its_work(
+    server: redis.Redis, worker: subprocess.Popen, tmp_path: Path
+) -> None:
+    publisher, log = CeleryPublisher(url_of(CORE, server)), tmp_path / "worker.log"
+
+    def reached(look: Callable[[], Any], what: str) -> Any:
+        def alive_and_reached() -> Any:
+            assert worker.poll() is None, "the worker ended"
+            return look()
+
+        return wait_for(alive_and_reached, what, 120.0)
+
+    reached(reported(server, DeviceReport), "the device's report")
+    batch = Gemm.make(Target({"kind": "llvm", "num-cores": 1}), 1).batch(7)
+    publisher.revoke(["another"])
+    asking = CeleryPublisher(f"redis://tester:only-for-tests@{address(url_of(CORE, server))}")
+    assert asking._app.control.ping(timeout=1.0) == [], "a measure worker may not answer"
+    asking.close()
+    wait_for(lambda: b"Tasks flagged as revoked: another" in log.read_bytes(), "the revocation", 30.0)
+    assert publisher.send(batch, queue=OWN, task_id=f"{MeasureBatch.task}-{time.monotonic_ns()}")
+    reached(reported(server, BatchReport), "the report")
+    worker.terminate()
+    assert worker.wait(timeout=30) == 0
+    assert [entry for entry in server.acl_log() if entry["username"] in (READS.name, REPORTS.name)] == []
+    assert sorted(key.decode() for key in server.keys("*") if b"binding" not in key) == [PREFIX + RECORD]
+    publisher.close()
+
+
+def test_a_name_that_would_be_a_rule_is_refused() -> None:
+    for name, classes in (("x +@all", ()), ("", ()), ("x", ["a ~*"]), ("x", ["*"])):
+        with pytest.raises(InvalidInput):
+            broker_users.measuring(name, classes)
