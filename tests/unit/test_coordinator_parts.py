@@ -53,7 +53,8 @@ def test_shapes_parse(given: list[str], expected: dict[str, list[int]]) -> None:
 
 
 @pytest.mark.parametrize("given", ["x", "x=a", "=1", "x=0", "x=-1", '{"x": 1}', '{"x": [true]}', '{"x": [1.5]}', "{",
-                                   "x=" + ",".join("1" * 17), "x=9999999999"])  # fmt: skip
+                                   "x=" + ",".join("1" * 17), "x=9999999999", "x=\uff11", "x=1_0", "x=1,,2", "x=1x2,3",
+                                   "x=+1"])  # fmt: skip
 def test_bad_shapes_are_named(given: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_inputs([given])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from tunesmith.model_limits import MAX_ELEMENTS
 MAX_RANK = 16
 MAX_EXTENT = 2**31 - 1
 MAX_KEY = 500
+EXTENT = re.compile("[0-9]{1,10}")
 
 
 def parse_inputs(values: Sequence[str]) -> dict[str, list[int]]:
@@ -49,12 +51,10 @@ def _from_json(text: str) -> list[tuple[str, Any]]:
 
 def _from_text(text: str) -> tuple[str, Any]:
     name, separator, shape = text.rpartition("=")
-    if not separator or not name.strip():
+    extents = [part.strip() for part in shape.split("," if "," in shape else "x")] if shape.strip() else []
+    if not separator or not name.strip() or not all(map(EXTENT.fullmatch, extents)):
         raise _refused(text)
-    try:
-        return name.strip(), [int(part) for part in shape.replace("x", ",").split(",") if part.strip()]
-    except ValueError as error:
-        raise _refused(text) from error
+    return name.strip(), [int(extent) for extent in extents]
 
 
 def _checked(name: str, shape: Any, value: str) -> list[int]:
