@@ -17,27 +17,6 @@ PROGRAM, SAMPLES = "models/model.json", "data/sample_inputs/model.pt"
 WEIGHTS, CONSTANTS = "data/weights/model_weights_config.json", "data/constants/model_constants_config.json"
 
 
-class Net(torch.nn.Module):
-    """One layer, one constant, one extent that is fixed later."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fc = torch.nn.Linear(4, 4)
-        self.register_buffer("shift", torch.arange(4.0), persistent=False)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.relu(self.fc(x) + self.shift).reshape(x.shape[0] * 2, -1)
-
-
-def save(path: Path) -> Path:
-    """The valid archive."""
-    torch.manual_seed(0)
-    batch = torch.export.Dim("batch", min=2, max=64)
-    exported = torch.export.export(Net().eval(), (torch.ones(3, 4),), dynamic_shapes={"x": {0: batch}})
-    torch.export.save(exported, path)
-    return path
-
-
 def entries(path: Path) -> dict[str, bytes]:
     """What an archive holds, by name without the folder that all are in."""
     with zipfile.ZipFile(path) as archive:

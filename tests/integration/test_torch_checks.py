@@ -11,6 +11,7 @@ from pathlib import Path
 import hostile_pt2
 import pytest
 
+from tools.mutants import models
 from tunesmith.errors import InvalidInput, ModelRejected
 from tunesmith.model_files import check_archive
 from workers.tvm_backend.warm import warm
@@ -24,7 +25,9 @@ pytestmark = pytest.mark.parallel
 
 @pytest.fixture(scope="module")
 def valid(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    return hostile_pt2.entries(hostile_pt2.save(tmp_path_factory.mktemp("pt2") / "net.pt2"))
+    path: Path = tmp_path_factory.mktemp("pt2") / "net.pt2"
+    models.program(path)
+    return hostile_pt2.entries(path)
 
 
 @pytest.mark.parametrize("name", hostile_pt2.HOSTILE)
