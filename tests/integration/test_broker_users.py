@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +15,7 @@ import redis
 from gemm_batches import Gemm
 from redis_process import address, redis_server
 from stack_probe import wait_for
+from worker_process import worker_process
 
 from services.coordinator.broker import CeleryPublisher
 from tunesmith import broker_users
@@ -26,7 +25,6 @@ from tunesmith.signing import ensure_key
 from tunesmith.targets import Target
 
 pytestmark = pytest.mark.pair
-ROOT = Path(__file__).resolve().parents[2]
 CLASS = "llvm-confined-1"
 OWN, OTHERS = measure_queue(CLASS), measure_queue(f"{CLASS}6")
 PREFIX = broker_users.KEY_PREFIX
@@ -117,21 +115,10 @@ def test_a_measure_worker_may_take_from_its_queues_and_push_to_record_and_nothin
 def worker(server: redis.Redis, tmp_path: Path) -> Iterator[subprocess.Popen]:
     ensure_key(tmp_path)
     server.execute_command("ACL", "LOG", "RESET")
-    env = {
-        **os.environ, "TUNESMITH_DATA_DIR": str(tmp_path), "TUNESMITH_BROKER_URL": url_of(READS, server),
-        "TUNESMITH_REPORTS_URL": url_of(REPORTS, server), "TUNESMITH_LEASE_FILE": str(tmp_path / "host.lease"),
-        "TUNESMITH_SIMULATE": "1", "TUNESMITH_DEVICE_CLASSES": CLASS,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
-    }
-    with (tmp_path / "worker.log").open("wb") as out:
-        command = [sys.executable, "-m", "tunesmith.cli", "worker", "--queues", "measure"]
-        process = subprocess.Popen(command, env=env, cwd=ROOT, stdout=out, stderr=out)
-    try:
+    command = ("tunesmith.cli", "worker", "--queues", "measure")
+    settings = {"reports_url": url_of(REPORTS, server), "simulate": "1", "device_classes": CLASS}
+    with worker_process(tmp_path, url_of(READS, server), *command, **settings) as process:
         yield process
-    finally:
-        process.kill()
-        process.wait(timeout=10)
-        sys.stdout.write((tmp_path / "worker.log").read_text()[-20_000:])
 
 
 def reported(server: redis.Redis, kind: type[Any]) -> Callable[[], Any]:

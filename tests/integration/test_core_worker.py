@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +15,7 @@ import sqlalchemy as sa
 from process_probe import gone
 from redis_process import address, redis_server
 from sealed import Sealed
+from worker_process import worker_process
 
 from db.models import Batch, CostModelRow, Job, JobTask, Model, Round
 from db.repositories import cost_models
@@ -41,7 +40,6 @@ from tunesmith.states import JobState, ModelState, RoundState, WorkState
 from workers.core.context import Context
 
 pytestmark = pytest.mark.pair
-ROOT = Path(__file__).resolve().parents[2]
 WITHIN = 90.0
 
 
@@ -61,22 +59,11 @@ def context(tmp_path: Path, database_url: str) -> Iterator[Context]:
 
 @pytest.fixture
 def worker(tmp_path: Path, database_url: str, broker: str) -> Iterator[subprocess.Popen]:
-    env = {
-        **os.environ, "TUNESMITH_DATA_DIR": str(tmp_path), "TUNESMITH_DATABASE_URL": database_url,
-        "TUNESMITH_BROKER_URL": broker, "TUNESMITH_LEASE_FILE": str(tmp_path / "host.lease"),
-        "TUNESMITH_QUEUES": ",".join(CORE_QUEUES), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
-    }
-    command = [sys.executable, "-m", "celery", "-A", "workers.celery_main", "worker", "-c", "1", "-l", "info",
-               "--without-gossip", "--without-mingle", "--without-heartbeat"]
-    log = tmp_path / "worker.log"
-    with log.open("wb") as out:
-        process = subprocess.Popen(command, env=env, cwd=ROOT, stdout=out, stderr=out)
-    try:
+    command = ("celery", "-A", "workers.celery_main", "worker", "-c", "1", "-l", "info",
+               "--without-gossip", "--without-mingle", "--without-heartbeat")  # fmt: skip
+    settings = {"database_url": database_url, "queues": ",".join(CORE_QUEUES)}
+    with worker_process(tmp_path, broker, *command, **settings) as process:
         yield process
-    finally:
-        process.kill()
-        process.wait(timeout=20)
-        sys.stdout.write(log.read_text())
 
 
 @pytest.fixture

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +14,7 @@ import pytest
 import redis
 from redis_process import redis_server
 from stack_probe import wait_for
+from worker_process import worker_process
 
 from db.models import Device, Event, Model
 from db.repositories import enrolment
@@ -27,7 +26,6 @@ from workers.core.context import Context
 from workers.core.tasks import CORE_TASKS
 
 pytestmark = pytest.mark.pair
-ROOT = Path(__file__).resolve().parents[2]
 CLASS = "llvm-garbage-1"
 PREFIX = "tunesmith:"
 TASKS = {task.queue: task.message.task for task in CORE_TASKS} | {measure_queue(CLASS): MeasureBatch.task}
@@ -51,26 +49,11 @@ def worker(context: Context, tmp_path: Path, database_url: str, broker: str) -> 
     key = ensure_key(tmp_path)
     with context.sessions.begin() as session:
         enrolment.enrol(session, worker_id(key), key, "measure", (), "test")
-    env = {
-        **os.environ, "TUNESMITH_DATA_DIR": str(tmp_path), "TUNESMITH_DATABASE_URL": database_url,
-        "TUNESMITH_BROKER_URL": broker, "TUNESMITH_LEASE_FILE": str(tmp_path / "host.lease"),
-        "TUNESMITH_SIMULATE": "1", "TUNESMITH_DEVICE_CLASSES": CLASS,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
-    }
     queues = ",".join((INGEST, SEARCH, TRAIN, RECORD, "measure"))
-    with (tmp_path / "worker.log").open("wb") as out:
-        command = [sys.executable, "-m", "tunesmith.cli", "worker", "--queues", queues]
-        process = subprocess.Popen(command, env=env, cwd=ROOT, stdout=out, stderr=out)
-    try:
+    command = ("tunesmith.cli", "worker", "--queues", queues)
+    settings = {"database_url": database_url, "simulate": "1", "device_classes": CLASS}
+    with worker_process(tmp_path, broker, *command, **settings) as process:
         yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(timeout=10)
-        sys.stdout.write((tmp_path / "worker.log").read_text()[-30_000:])
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pytest
 from core_flow import TARGET
 from redis_process import redis_server
 from stack_probe import wait_for
+from worker_process import worker_process
 
 from db.models import Job, Model
 from services.coordinator.app import create_context
@@ -26,7 +25,6 @@ from tunesmith.preparation import for_target
 from tunesmith.states import JobState, ModelState
 
 pytestmark = pytest.mark.pair
-ROOT = Path(__file__).resolve().parents[2]
 NODES = 40_000
 
 
@@ -54,20 +52,10 @@ def context(tmp_path: Path) -> Iterator[Context]:
 
 @pytest.fixture
 def importers(context: Context, tmp_path: Path) -> Iterator[subprocess.Popen]:
-    env = {
-        **os.environ, "TUNESMITH_DATA_DIR": str(tmp_path), "TUNESMITH_LEASE_FILE": str(tmp_path / "host.lease"),
-        "TUNESMITH_BROKER_URL": context.settings.broker_url.get_secret_value(),
-        "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
-    }
-    command = [sys.executable, "-m", "tunesmith.cli", "worker", "--queues", "ingest", "--concurrency", "2"]
-    with (tmp_path / "worker.log").open("wb") as out:
-        process = subprocess.Popen(command, env=env, cwd=ROOT, stdout=out, stderr=out)
-    try:
+    broker = context.settings.broker_url.get_secret_value()
+    command = ("tunesmith.cli", "worker", "--queues", "ingest", "--concurrency", "2")
+    with worker_process(tmp_path, broker, *command) as process:
         yield process
-    finally:
-        process.kill()
-        process.wait(timeout=20)
-        sys.stdout.write((tmp_path / "worker.log").read_text()[-10_000:])
 
 
 def test_another_users_job_is_prepared_while_a_slow_import_runs(context: Context, importers: subprocess.Popen) -> None:
