@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import random
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,14 @@ def test_the_same_seed_makes_the_same_mutant(tmp_path: Path, name: str) -> None:
     made = [changes.change(name, data, random.Random("1/2")) for _ in range(2)]
     assert made[0] == made[1]
     assert {changes.change(name, data, random.Random(each)) for each in range(9)} != {data}
+
+
+def test_a_description_that_loses_all_it_has() -> None:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr("net/models/model.json", '{"a": [1]}')
+    found = [changes.description_changed(made.getvalue(), random.Random(each)) for each in range(200)]
+    assert all(zipfile.is_zipfile(io.BytesIO(each)) for each in found)
 
 
 def test_an_import_that_does_not_end_and_one_that_crashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,6 +117,8 @@ def description_changed(data: bytes, chance: random.Random) -> bytes:
 
 def _change_value(document: Any, chance: random.Random) -> None:
     places = list(_places(document))
+    if not places:
+        return
     container, key = chance.choice(places)
     other, other_key = chance.choice(places)
     kind = chance.random()
