@@ -49,6 +49,18 @@ def test_sample_inputs_are_left_unread(tmp_path: Path, valid: dict[str, bytes]) 
     assert not marker.exists()
 
 
+def test_a_part_that_torch_misses_later_is_no_error_without_a_name(tmp_path: Path) -> None:
+    path = tmp_path / "net.pt2"
+    models.static_program(path)
+
+    def without_signature(data: hostile_pt2.Program) -> None:
+        data["graph_module"]["module_call_graph"][0]["signature"] = None
+
+    hostile_pt2.write(path, hostile_pt2.rewritten(hostile_pt2.entries(path), without_signature))
+    with pytest.raises(ModelRejected, match="AttributeError"):
+        importing.import_model(path, "pt2", {})
+
+
 def test_the_pickle_of_a_weight_runs_where_nothing_checks_it(tmp_path: Path) -> None:
     """The attack is one: PyTorch's own unpickler runs it."""
     torch = hostile_pt2.torch

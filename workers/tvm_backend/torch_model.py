@@ -30,28 +30,32 @@ def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     """Import a ``.pt2`` file; see :func:`workers.tvm_backend.importing.import_model`."""
     check_archive(path)
     program = _load(path)
+    try:
+        return _imported(program, shapes)
+    except TunesmithError:
+        raise
+    except Exception as error:
+        # As with ONNX: a converter raises whatever it happens to raise, and so does torch where a program lacks a part.
+        raise ModelRejected(f"TVM cannot import the model: {first_line(error)}", field="file") from error
+
+
+def _imported(program: Any, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     names = _check_inputs(program, shapes)
     program = _decomposed(_with_extents(program, names, shapes))
     names += torch_state.expose(program)
     translator = importlib.import_module("tvm.relax.frontend.torch.exported_program_translator")
     own = torch_operators.converters()
-    try:
-        torch_constants.check_sizes(program)
+    torch_constants.check_sizes(program)
+    torch_constants.fold(program)
+    if torch_complex.is_complex(program):
+        program = torch_complex.made_real(program)
         torch_constants.fold(program)
-        if torch_complex.is_complex(program):
-            program = torch_complex.made_real(program)
-            torch_constants.fold(program)
-        torch_graph.made_explicit(program)
-        _check_operators(program, {*translator.ExportedProgramImporter().convert_map, *own})
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            mod = translator.from_exported_program(program, unwrap_unit_return_tuple=True, run_ep_decomposition=False,
-                                                   custom_convert_map=dict(own))  # fmt: skip
-    except TunesmithError:
-        raise
-    except Exception as error:
-        # As with ONNX: a converter raises whatever it happens to raise.
-        raise ModelRejected(f"TVM cannot import the model: {first_line(error)}", field="file") from error
+    torch_graph.made_explicit(program)
+    _check_operators(program, {*translator.ExportedProgramImporter().convert_map, *own})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mod = translator.from_exported_program(program, unwrap_unit_return_tuple=True, run_ep_decomposition=False,
+                                               custom_convert_map=dict(own))  # fmt: skip
     main = mod["main"].with_attr("num_input", len(names)).with_attr("input_names", json.dumps(names))
     mod["main"] = main
     return mod
