@@ -18,7 +18,7 @@ def run(
     """Ask a real coordinator for the pages of a job with many tasks, on SQLite and on PostgreSQL."""
     import tempfile
 
-    from benchmarks.faults.servers import postgres
+    from benchmarks.faults.servers import ROLE, postgres
     from benchmarks.pages.figures import NAME, pages
     from benchmarks.pages.measure import look_at
     from benchmarks.report import check, setup, write
@@ -27,9 +27,15 @@ def run(
         check(NAME, docs)
     found = {}
     with tempfile.TemporaryDirectory(prefix="tunesmith-pages-") as folder, postgres() as server:
-        for name, url in (("SQLite", f"sqlite:///{folder}/pages.db"), ("PostgreSQL", server.url())):
+        server.execute(f"CREATE DATABASE young OWNER {ROLE}")
+        server.execute("ALTER SYSTEM SET autovacuum = off")
+        server.execute("SELECT pg_reload_conf()")
+        for name, url, analyze in (
+            ("SQLite", f"sqlite:///{folder}/pages.db", True), ("PostgreSQL", server.url(), True),
+            ("PostgreSQL, old statistics", server.url(database="young"), False),
+        ):
             typer.echo(f"{name}: {tasks} tasks, {rounds} rounds", err=True)
-            found[name] = look_at(url, Path(folder), tasks, rounds, looks)
+            found[name] = look_at(url, Path(folder), tasks, rounds, looks, analyze=analyze)
         facts = {**setup(), "PostgreSQL": server.version(), "looks": str(looks)}
     for path in write(pages(found, tasks, rounds, facts), out, docs=docs):
         typer.echo(path)

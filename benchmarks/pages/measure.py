@@ -20,8 +20,8 @@ from tunesmith.states import JobState
 JOBS = {"over": LargeJob("bench-0", 0, 0, JobState.SUCCEEDED), "running": LargeJob("bench-1", 0, 0, JobState.RUNNING)}
 ROUTES = (
     "/v1/jobs/{}", "/v1/jobs", "/v1/jobs/{}/tasks", "/v1/jobs/{}/families", "/v1/jobs/{}/curve",
-    "/v1/jobs/{}/forecast", "/v1/jobs/{}/rounds", "/v1/jobs/{}/decisions", "/v1/jobs/{}/trials",
-    "/v1/jobs/{}/failures", "/v1/jobs/{}/events", "/metrics",
+    "/v1/jobs/{}/forecast", "/v1/jobs/{}/rounds", "/v1/jobs/{}/decisions", "/v1/jobs/{}/decisions?sort=-number",
+    "/v1/jobs/{}/trials", "/v1/jobs/{}/failures", "/v1/jobs/{}/events", "/metrics",
 )  # fmt: skip
 START_SECONDS = 120.0
 
@@ -49,11 +49,19 @@ class Page:
         return self.looks[min(len(self.looks) - 1, int(share * len(self.looks)))]
 
 
-def look_at(url: str, folder: Path, tasks: int, rounds: int, looks: int) -> list[Page]:
+def look_at(url: str, folder: Path, tasks: int, rounds: int, looks: int, *, analyze: bool = True) -> list[Page]:
     """Fill an empty database, serve it, and look at every page.
 
     First of a job that is over, while the coordinator has nothing else to do; then of one that runs, beside which it
     plans once a second.
+
+    Args:
+        url: of the database.
+        folder: for the coordinator's files.
+        tasks: of each job.
+        rounds: of each job, finished.
+        looks: at each page, after one that does not count.
+        analyze: False leaves the database with the statistics that it had before the second job came.
 
     Raises:
         StackFailed: the coordinator does not start, or answers with an error.
@@ -62,7 +70,7 @@ def look_at(url: str, folder: Path, tasks: int, rounds: int, looks: int) -> list
     found: list[Page] = []
     for state, job in JOBS.items():
         engine = create_engine(url)
-        LargeJob(job.key, tasks, rounds, job.state, job.known).write(engine)
+        LargeJob(job.key, tasks, rounds, job.state, job.known).write(engine, analyze=analyze or not found)
         engine.dispose()
         port = free_port()
         env = {

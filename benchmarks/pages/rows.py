@@ -48,14 +48,20 @@ class LargeJob:
     state: JobState
     known: float = 1.0
 
-    def write(self, engine: Engine) -> None:
-        """Insert the job and all that belongs to it; workloads that are there already are used again."""
+    def write(self, engine: Engine, *, analyze: bool = True) -> None:
+        """Insert the job and all that belongs to it.
+
+        Args:
+            engine: of a migrated database.
+            analyze: renew the database's statistics, as the server does by itself within a minute.
+        """
         now = utcnow()
         with engine.begin() as connection:
             for kind, rows in self._tables(now):
                 for chunk in _chunks(rows):
                     connection.execute(sa.insert(kind), chunk)
-            connection.exec_driver_sql("ANALYZE")  # as the server does by itself within a minute
+            if analyze:
+                connection.exec_driver_sql("ANALYZE")
 
     def _tables(self, now: dt.datetime) -> Iterator[tuple[type, list[dict[str, Any]]]]:
         draw = random.Random(0)
@@ -75,10 +81,13 @@ class LargeJob:
         yield tables.SketchRow, [{"hash": self._sketch, "workload_hash": workloads[0], "body": {"knobs": []}}]
         yield tables.Job, [{
             "id": self.key, "model_id": f"m-{self.key}", "target_spec": "cpu", "target_hash": TARGET,
-            "state": self.state, "budget_trials": 10 * self.rounds, "search": "genetic", "cost_model": "xgboost",
-            "allocator": "gradient", "created_at": began, "started_at": began,
+            "state": self.state, "budget_trials": 16 * (self.tasks + self.rounds), "search": "genetic",
+            "cost_model": "xgboost", "allocator": "gradient", "created_at": began, "started_at": began,
             "finished_at": now if self.state is JobState.SUCCEEDED else None, "attempt": 1, "dispatched": 1,
         }]  # fmt: skip
+        yield tables.Family, [
+            {"id": self._first + i, "job_id": self.key, "name": f"family_{i}"} for i in range(min(FAMILIES, self.tasks))
+        ]
         yield tables.JobTask, [self._task(i, workloads, draw) for i in range(self.tasks)]
         yield from self._rounds(began)
 
@@ -88,8 +97,9 @@ class LargeJob:
         known = i < self.known * self.tasks
         return {
             "id": self._first + i, "job_id": self.key, "workload_hash": workloads[i], "position": i,
-            "name": f"fused_conv2d_add_relu_{i}", "weight": weight, "tunable": True, "sketches": [],
-            "alternative_of": workloads[i - 1] if alternative else None, "trials": 16, "failures": 1,
+            "family_id": self._first + i % FAMILIES, "name": f"fused_conv2d_add_relu_{i}", "weight": weight,
+            "tunable": True, "sketches": [], "alternative_of": workloads[i - 1] if alternative else None,
+            "trials": 16, "failures": 1,
             "untuned_seconds": untuned if known and not alternative else None,
             "best_seconds": untuned * draw.uniform(0.1, 1.0) if known else None, "known_seconds": None,
             "best_record_id": self._first + self.rounds + i if known else None,
@@ -129,6 +139,12 @@ class LargeJob:
         yield tables.Round, rounds
         yield tables.Batch, batches
         yield tables.Record, records
+        yield tables.Event, [self._event(row) for row in rounds]
+
+    def _event(self, row: dict[str, Any]) -> dict[str, Any]:
+        data = {"id": row["id"], "task": row["job_task_id"], "number": row["number"], "name": "fused_conv2d_add_relu",
+                "measured": 16, "failed": 1, "best_before": row["best_before"], "best_after": row["best_after"]}
+        return {"id": row["id"], "job_id": self.key, "kind": "round_finished", "data": data}
 
     def _records(self, batch: int, task: int, number: int) -> Iterator[dict[str, Any]]:
         workload = hashlib.sha256(f"{self.key}/{number % self.tasks}".encode()).hexdigest()

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeVar
 
+import numpy as np
+
 from tunesmith.alternatives import TaskLatency, places
+from tunesmith.columns import LatencyColumns
+from tunesmith.space.base import Bools
 
 Point = TypeVar("Point")
 MAX_POINTS = 500
@@ -33,7 +38,18 @@ class Places:
         direct = {key: task.alternative_of for key, task in tasks.items() if task.alternative_of is not None}
         return cls({key: p.weight for key, p in known.items()}, {key: p.start for key, p in known.items()}, direct)
 
-    @property
+    @classmethod
+    def of_columns(cls, tasks: LatencyColumns, some: Bools) -> Places:
+        """Places of some of the tasks, bool [tasks]."""
+        place = some & tasks.is_direct & ~np.isnan(tasks.start)
+        keys, stands = tasks.ids[place].tolist(), some & (tasks.direct > 0)
+        return cls(
+            dict(zip(keys, tasks.weight[place].tolist(), strict=True)),
+            dict(zip(keys, tasks.start[place].tolist(), strict=True)),
+            dict(zip(tasks.ids[stands].tolist(), tasks.direct[stands].tolist(), strict=True)),
+        )
+
+    @cached_property
     def total(self) -> float:
         """Latency of the model before any search."""
         return sum(self.weight[key] * value for key, value in self.start.items())
@@ -51,10 +67,12 @@ def best_so_far(standing: Places, steps: Iterable[tuple[int, float | None]]) -> 
     current, weight, direct = dict(standing.start), standing.weight, standing.direct
     total = standing.total
     for task, best in steps:
-        key = direct.get(task, task)
-        if best is not None and best < current.get(key, 0.0):
-            total -= weight[key] * (current[key] - best)
-            current[key] = best
+        if best is not None:
+            key = direct.get(task, task)
+            before = current.get(key, 0.0)
+            if best < before:
+                total -= weight[key] * (before - best)
+                current[key] = best
         yield total
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tunesmith.allocate.base import TaskView
-from tunesmith.allocate.forecast import LEVEL, MOST, forecast
-from tunesmith.allocate.jumps import JumpOptions
+from tunesmith.allocate.forecast import LEVEL, MOST, _first, _greedy, forecast
+from tunesmith.allocate.jumps import Curves, JumpOptions, belief
+from tunesmith.allocate.table import Table
 
 OPTIONS = JumpOptions(size=0.2, gain=0.3, evidence=2.0, fadings=(1.0,), shared=0.0)
 
@@ -56,3 +57,26 @@ def test_the_interval_holds_what_comes_of_the_process_that_is_believed() -> None
         inside += [end is not None and end.low <= 2 * c[-1] <= end.high for end, c in zip(lone, curve, strict=True)]
     # Latencies are steps of a fifth, so that the interval holds somewhat more than it has to.
     assert LEVEL - 0.03 <= np.mean(inside) <= 0.99
+
+
+def test_the_first_values_are_those_of_a_stable_sort() -> None:
+    rng = np.random.default_rng(0)
+    for size in (0, 1, 7, 200):
+        values = rng.integers(0, 5, size).astype(np.float64)
+        for count in (0, 1, size // 2, size - 1, size, size + 3):
+            wanted = np.sort(np.argsort(values, kind="stable")[: max(0, count)])
+            assert _first(values, count).tolist() == wanted.tolist()
+
+
+def test_rounds_go_where_the_best_of_all_that_are_weighed_are() -> None:
+    rng = np.random.default_rng(0)
+    tasks = [task(i, tuple(np.sort(rng.uniform(1.0, 3.0, 1 + i % 5))[::-1].tolist()), family="f") for i in range(60)]
+    table = Table.of(tasks)
+    curves = Curves.of(table.histories)
+    believed, worth = belief(curves, table.family, OPTIONS), curves.last * table.weight
+    for rounds in (1, 30, 200):
+        left = np.stack([believed.left(curves.rounds, np.full(60, k)) for k in range(rounds + 1)])
+        gains = (-np.diff(left, axis=0) * worth).ravel()
+        best = np.argsort(-gains, kind="stable")[:rounds]
+        wanted = np.bincount(best % 60, minlength=60)
+        assert _greedy(believed, curves.rounds, worth, rounds).tolist() == wanted.tolist()

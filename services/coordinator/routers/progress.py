@@ -19,7 +19,7 @@ from services.coordinator.schemas.jobs import (
     TaskBody,
     TrialBody,
 )
-from services.coordinator.usecases import forecast, progress
+from services.coordinator.usecases import curve, forecast, progress
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
 
@@ -43,7 +43,7 @@ def job_curve(
     context: InContext, caller: InCaller, job_id: str, points: Annotated[int, Query(ge=2, le=2000)] = MAX_POINTS
 ) -> CurveBody:
     """Best-so-far latency of the model against trials, wall time and device time, down-sampled."""
-    return progress.curve(context, caller, job_id, points)
+    return curve.curve(context, caller, job_id, points)
 
 
 @router.get("/forecast")

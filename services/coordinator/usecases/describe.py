@@ -13,7 +13,7 @@ from db import clock
 from db.models import Device, Evaluation, Job
 from db.repositories import devices
 from db.repositories import views_jobs as views
-from db.repositories.views_tasks import TaskSums, sums
+from db.repositories.views_sums import TaskSums, sums
 from services.coordinator.schemas.jobs import BudgetBody, JobBody, Latency, Progress
 from tunesmith.states import JobState, ModelState, WorkState, is_final
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+
+import numpy as np
 
 from db import clock
 from db.models import Job
-from db.repositories import views_tasks as task_rows
+from db.repositories.task_columns import DetailedColumns, detailed, family_names
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
 from services.coordinator.scheduling.history import History
@@ -17,7 +18,8 @@ from services.coordinator.schemas.jobs import ForecastBody
 from services.coordinator.usecases.describe import elapsed, eta
 from services.coordinator.usecases.jobs import visible
 from tunesmith.allocate import forecast as belief
-from tunesmith.allocate.base import TaskView
+from tunesmith.allocate.table import Table
+from tunesmith.space.base import Floats
 from tunesmith.states import is_final
 
 
@@ -26,12 +28,13 @@ def forecast(context: Context, caller: Caller, job_id: str) -> ForecastBody:
     with context.reading() as session:
         now = clock.now(session)
         job = visible(session, caller, job_id)
-        rows = task_rows.learners(session, job_id)
+        tasks = detailed(session, job_id)
+        families = family_names(session, job_id, tasks)
         history = context.histories.of(session, job_id)
-        trials = task_rows.sums(session, [job_id]).get(job_id, task_rows.TaskSums()).trials
+    trials = int(tasks.trials.sum())
     seconds = eta(job, trials, elapsed(job, now), now)
     rounds = _rounds_left(job, trials, len(history.rounds), seconds, elapsed(job, now))
-    found = belief.forecast(_tasks(rows, history), rounds or 0)
+    found = belief.forecast_table(_table(tasks, families, history), rounds or 0)
     end = found if rounds is not None else None
     return ForecastBody(
         seconds=seconds, rounds=rounds, current=found.current if found else None,
@@ -54,15 +57,25 @@ def _rounds_left(job: Job, trials: int, rounds: int, seconds: float | None, tuni
     return math.ceil(min(limits)) if limits else None
 
 
-def _tasks(rows: Sequence[Any], history: History) -> list[TaskView]:
+def _table(tasks: DetailedColumns, families: Sequence[str], history: History) -> Table:
     """The tasks that the job's estimate sums up: in use as things stand, and not known to run nothing."""
-    failing = {key for key, found in history.by_task.items() if math.isinf(found[-1])}
-    return [
-        TaskView(
-            id=task.id, weight=task.weight, flops=task.flops, family=task.family, untuned=task.untuned_seconds,
-            trials=task.trials, exhausted=task.exhausted,
-            history=learning_curve(history.by_task.get(task.id, ()), task.known_seconds, task.best_seconds),
-        )
-        for task in rows
-        if task.id not in failing or task.untuned_seconds is not None
-    ]
+    used = tasks.order[(tasks.tunable & tasks.in_use)[tasks.order]]
+    ids, known, best = tasks.ids[used].tolist(), _values(tasks.known_before[used]), _values(tasks.best[used])
+    found = history.by_task
+    curves = [learning_curve(found.get(key, ()), *each) for key, *each in zip(ids, known, best, strict=True)]
+    runs = [not (own := found.get(key)) or not math.isinf(own[-1]) for key in ids]
+    stay = np.flatnonzero(np.array(runs, dtype=np.bool_) | ~np.isnan(tasks.untuned[used]))
+    rows = used[stay]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(families))}
+    untuned = tasks.untuned[rows]
+    return Table(
+        tuple(tasks.ids[rows].tolist()), tuple(curves[row] for row in stay.tolist()), tasks.weight[rows],
+        flops=np.zeros(len(rows)), family=np.array([numbers[families[row]] for row in rows.tolist()], dtype=np.int64),
+        untuned=np.where(np.isnan(untuned), np.inf, untuned), seconds=np.ones(len(rows)),
+        exhausted=tasks.exhausted[rows],
+    )  # fmt: skip
+
+
+def _values(column: Floats) -> list[float | None]:
+    """NaN becomes None."""
+    return [None if math.isnan(value) else value for value in column.tolist()]

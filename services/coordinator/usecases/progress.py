@@ -1,30 +1,27 @@
-"""What happened inside a job: tasks, families, curve, rounds, trials, decisions, events."""
+"""What happened inside a job: tasks, families, rounds, trials, decisions, events."""
 
 from __future__ import annotations
 
-import datetime as dt
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
+import numpy as np
 from fastapi.sse import format_sse_event
 from sqlalchemy.orm import Session
 
 from db.models import Event, JobTask, Record, Round, WorkloadRow
-from db.repositories import cost_models
+from db.repositories import cost_models, views_sums
 from db.repositories import events as event_rows
 from db.repositories import views_jobs as views
 from db.repositories import views_tasks as task_rows
+from db.repositories.task_columns import TaskColumns, columns
 from services.coordinator import intervals, verified
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
-from services.coordinator.curve import MAX_POINTS, Places, best_so_far, sampled
 from services.coordinator.schemas.common import Page, decode_number, decode_place, encode_place
 from services.coordinator.schemas.jobs import (
-    CurveBody,
-    CurvePoint,
     DecisionBody,
     EventBody,
     FamilyBody,
@@ -34,7 +31,6 @@ from services.coordinator.schemas.jobs import (
 )
 from services.coordinator.streams import Look
 from services.coordinator.usecases.jobs import visible
-from tunesmith.alternatives import TaskLatency, in_use
 from tunesmith.measuring.interval import recorded_interval
 from tunesmith.states import is_final
 
@@ -47,7 +43,7 @@ def tasks(context: Context, caller: Caller, job_id: str, limit: int, cursor: str
         visible(session, caller, job_id)
         found = task_rows.tasks(session, job_id, after=after, limit=limit + 1)
         page = [task for task, _, _ in found[:limit]]
-        totals = _Totals.of(page, task_rows.rivals(session, job_id, page), task_rows.sums(session, [job_id]))
+        totals = _Totals.of(next((found for _, found in columns(session, [job_id])), None), page)
         around = _Around.read(session, job_id, [task.id for task in page])
     more = encode_place(page[-1].position, str(page[-1].id)) if len(found) > limit else None
     return Page(items=[_task(row, totals, around) for row in found[:limit]], next_cursor=more)
@@ -55,24 +51,29 @@ def tasks(context: Context, caller: Caller, job_id: str, limit: int, cursor: str
 
 @dataclass(frozen=True)
 class _Totals:
-    """Some of a job's tasks, which of them the model runs, its seconds as things stand, and the trials of all."""
+    """Some of a job's tasks: latency of each in seconds, and which of them the model runs. Of the whole job: seconds of
+    the model as things stand, and trials."""
 
-    tasks: dict[int, TaskLatency[int]]
+    current: dict[int, float | None]
     used: set[int]
     seconds: float
     trials: int
 
     @classmethod
-    def of(
-        cls, page: Sequence[JobTask], rivals: dict[int, TaskLatency[int]], sums: Mapping[str, task_rows.TaskSums]
-    ) -> _Totals:
-        """For the tasks of a page."""
-        whole_job = sums[page[0].job_id] if page else task_rows.TaskSums()
-        return cls(rivals, in_use(rivals), whole_job.best or 0.0, whole_job.trials)
+    def of(cls, tasks: TaskColumns | None, page: Sequence[JobTask]) -> _Totals:
+        """For the tasks of a page, of all of a job's; None without any."""
+        if tasks is None:
+            return cls({}, set(), 0.0, 0)
+        some = np.isin(tasks.ids, [task.id for task in page])
+        ids, latencies = tasks.ids[some].tolist(), tasks.current[some].tolist()
+        return cls(
+            {key: None if math.isnan(seconds) else seconds for key, seconds in zip(ids, latencies, strict=True)},
+            set(tasks.ids[some & tasks.in_use].tolist()), views_sums.latency(tasks) or 0.0, int(tasks.trials.sum()),
+        )
 
     def share(self, task: JobTask) -> float | None:
         """The part of the model's latency that is a task's; None where there is none, or it is not in use."""
-        best = self.tasks[task.id].current if task.id in self.used else None
+        best = self.current[task.id] if task.id in self.used else None
         return task.weight * best / self.seconds if best and self.seconds else None
 
 
@@ -101,7 +102,7 @@ def _belief(session: Session, job_id: str) -> dict[str, float]:
 
 def _task(row: tuple[JobTask, WorkloadRow, str | None], totals: _Totals, around: _Around) -> TaskBody:
     task, workload, family = row
-    best = totals.tasks[task.id].current
+    best = totals.current[task.id]
     score = around.belief.get(str(task.id))
     tuned = best is not None and best == task.best_seconds
     record = (around.champions if tuned else around.baselines).get(task.id)
@@ -128,7 +129,7 @@ def families(context: Context, caller: Caller, job_id: str) -> Page[FamilyBody]:
     """Sums over the tasks of each family; latencies weighted, untuned of the direct tasks, best of those in use."""
     with context.reading() as session:
         visible(session, caller, job_id)
-        found = task_rows.families(session, job_id)
+        found = views_sums.families(session, job_id)
     trials = sum(family.trials for family in found)
     return Page(
         items=[
@@ -140,40 +141,6 @@ def families(context: Context, caller: Caller, job_id: str) -> Page[FamilyBody]:
             for family in found
         ]
     )
-
-
-def curve(context: Context, caller: Caller, job_id: str, points: int = MAX_POINTS) -> CurveBody:
-    """Estimated latency of the model as each finished round's best was known; none until every task was measured.
-
-    It begins with the champions that earlier jobs left, or else with the default schedules; what other jobs find since
-    counts when it is taken over. A task that never gave a latency is left out, see :func:`best_so_far`.
-    """
-    with context.reading() as session:
-        job = visible(session, caller, job_id)
-        sums = task_rows.sums(session, [job_id]).get(job_id, task_rows.TaskSums())
-        if sums.measured < sums.tunable or sums.untuned is None:
-            return CurveBody(untuned=None, tasks=sums.tunable, tasks_measured=sums.measured, points=[])
-        standing = Places(*task_rows.places(session, job_id), task_rows.alternatives(session, job_id))
-        left = task_rows.known(session, job_id)
-        steps = [*context.histories.of(session, job_id).rounds, *views.adoptions(session, job_id)]
-    steps.sort(key=lambda step: step.known_at)
-    values = list(best_so_far(standing, [*left, *((step.task, step.best) for step in steps)]))
-    begins = min(values[: len(left)], default=standing.total)
-    line = _line(steps, values[len(left) :], job.started_at or job.created_at, points)
-    first = CurvePoint(trials=0, seconds=0.0, device_seconds=0.0, latency=begins)
-    return CurveBody(untuned=standing.total, tasks=sums.tunable, tasks_measured=sums.measured, points=[first, *line])
-
-
-def _line(
-    steps: Sequence[views.RoundStep], latencies: Sequence[float], began: dt.datetime, points: int
-) -> Iterator[CurvePoint]:
-    """What there is to draw after the first point, so that there are at most ``points`` with it."""
-    trials = list(accumulate(max(0, step.measured - step.baseline) for step in steps))
-    device = list(accumulate(step.run_seconds for step in steps))
-    for index in sampled(len(steps) + 1, points)[1:]:
-        at = index - 1
-        seconds = max(0.0, (steps[at].known_at - began).total_seconds())
-        yield CurvePoint(trials=trials[at], seconds=seconds, device_seconds=device[at], latency=latencies[at])
 
 
 def rounds(context: Context, caller: Caller, job_id: str, limit: int, cursor: str | None) -> Page[RoundBody]:
