@@ -59,17 +59,16 @@ def _rounds_left(job: Job, trials: int, rounds: int, seconds: float | None, tuni
 
 def _table(tasks: DetailedColumns, families: Sequence[str], history: History) -> Table:
     """The tasks that the job's estimate sums up: in use as things stand, and not known to run nothing."""
-    used = tasks.order[(tasks.tunable & tasks.in_use)[tasks.order]]
-    ids, known, best = tasks.ids[used].tolist(), _values(tasks.known_before[used]), _values(tasks.best[used])
-    found = history.by_task
-    curves = [learning_curve(found.get(key, ()), *each) for key, *each in zip(ids, known, best, strict=True)]
-    runs = [not (own := found.get(key)) or not math.isinf(own[-1]) for key in ids]
-    stay = np.flatnonzero(np.array(runs, dtype=np.bool_) | ~np.isnan(tasks.untuned[used]))
-    rows = used[stay]
+    used, found = tasks.order[(tasks.tunable & tasks.in_use)[tasks.order]], history.by_task
+    unsure = np.flatnonzero(np.isnan(tasks.untuned[used]))
+    own = (found.get(key) for key in tasks.ids[used[unsure]].tolist())
+    rows = np.delete(used, unsure[[bool(curve and math.isinf(curve[-1])) for curve in own]])
+    ids, known, best = tasks.ids[rows].tolist(), _values(tasks.known_before[rows]), _values(tasks.best[rows])
+    curves = map(learning_curve, (found.get(key, ()) for key in ids), known, best)
     numbers = {name: number for number, name in enumerate(dict.fromkeys(families))}
     untuned = tasks.untuned[rows]
     return Table(
-        tuple(tasks.ids[rows].tolist()), tuple(curves[row] for row in stay.tolist()), tasks.weight[rows],
+        tuple(ids), tuple(curves), tasks.weight[rows],
         flops=np.zeros(len(rows)), family=np.array([numbers[families[row]] for row in rows.tolist()], dtype=np.int64),
         untuned=np.where(np.isnan(untuned), np.inf, untuned), seconds=np.ones(len(rows)),
         exhausted=tasks.exhausted[rows],
