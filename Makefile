@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 PIP := $(PY) -m pip --disable-pip-version-check
 TORCH := torch==2.13.0
+# Threads of several processes that wait for each other on the same cores make tests several times slower.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 # make tune: MODEL=file.onnx|file.pt2|gemm:1024x1024x1024:float32  TRIALS=n  TARGET=cpu  OUT=dir  TIME=seconds
 MODEL ?=
@@ -66,8 +68,8 @@ lint: $(VENV)/.test
 test: venv $(VENV)/.test
 	$(PY) -m tools.browser
 	@$(MAKE) --no-print-directory lint
-	@status=0; $(PY) -m pytest -m parallel --numprocesses logical --maxprocesses 8 --dist loadfile || status=1; \
-	  $(PY) -m pytest -m pair --numprocesses 2 --dist loadfile || status=1; \
+	@status=0; $(ONE_THREAD) $(PY) -m pytest -m parallel --numprocesses logical --maxprocesses 8 --dist loadfile || status=1; \
+	  $(ONE_THREAD) $(PY) -m pytest -m pair --numprocesses 2 --dist loadfile || status=1; \
 	  $(PY) -m pytest -m "not parallel and not pair" || status=1; exit $$status
 
 clean:

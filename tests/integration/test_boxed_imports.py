@@ -95,11 +95,17 @@ def test_refusals_keep_their_type_across_the_wall(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def hostile_importing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Importing]:
+def seconds() -> int:
+    """Of wall time that an import has."""
+    return 20
+
+
+@pytest.fixture
+def hostile_importing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seconds: int) -> Iterator[Importing]:
     """Importers whose boxes do what the operator's text says, instead of importing."""
     monkeypatch.setenv("PYTHONPATH", CHILD_ENV["PYTHONPATH"])
     monkeypatch.setattr(importing, "IMPORTER", "hostile:FakeImporter")
-    limits = {"import_seconds": 20, "import_cpu_seconds": 2, "import_memory_share": 0.02}
+    limits = {"import_seconds": seconds, "import_cpu_seconds": 2, "import_memory_share": 0.02}
     made = Importing(Settings(data_dir=tmp_path / "data", **limits))
     yield made
     made.close()
@@ -109,7 +115,6 @@ def hostile_importing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterat
     ("deed", "kind", "text"),
     [
         ("spin", ModelRejected, "IMPORT_CPU_SECONDS"),
-        ("sleep", ModelRejected, r"20 s \(TUNESMITH_IMPORT_SECONDS"),
         ("fill memory", ModelRejected, "IMPORT_MEMORY_SHARE"),
         ("crash", ModelRejected, "SIGSEGV"),
         ("killed", ImportLost, "SIGKILL"),
@@ -128,6 +133,12 @@ def test_what_goes_wrong_in_a_box_is_told_apart(
         hostile_importing.run(Upload("operator", None, deed, {}, Preparation()), BlobStore(tmp_path / "blobs"))
     if isinstance(caught.value, TunesmithError):
         assert caught.value.status == 422
+
+
+@pytest.mark.parametrize("seconds", [2])
+def test_an_import_that_waits_ends_with_its_wall_time(hostile_importing: Importing, tmp_path: Path) -> None:
+    with pytest.raises(ModelRejected, match=r" 2 s \(TUNESMITH_IMPORT_SECONDS"):
+        hostile_importing.run(Upload("operator", None, "sleep", {}, Preparation()), BlobStore(tmp_path / "blobs"))
 
 
 def test_a_lost_box_uses_up_an_attempt_and_the_model_is_due_at_once(

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from effort import examples
 from encoders import Encoder, save
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -36,7 +37,7 @@ from workers.tvm_backend.layout.transposed import Axis, phase_weight  # noqa: E4
 pytestmark = pytest.mark.parallel
 
 BLOCKED = Preparation(blocked=True)
-FEW = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+FEW = settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 
 
 def prepared(path: Path, preparation: Preparation = BLOCKED) -> prepare.Prepared:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import rule_checks
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rule_checks import AVX2, AVX512, NEON, check, conv_blocked, dense, dense_packed, fits, here, operator, own
@@ -19,7 +20,7 @@ from workers.tvm_backend.rules.registers import accumulators, largest_divisor, p
 
 pytestmark = pytest.mark.parallel
 
-FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+FEW = settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 CONTRACTIONS = (PackedMatmul(), DirectConvolution(), PointwiseConvolution(), BlockedConvolution())
 small = st.integers(1, 40)
 rows = st.lists(small, min_size=1, max_size=2).map(tuple)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from effort import examples
 from encoders import save
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -27,7 +28,7 @@ from workers.tvm_backend.layout.transposed import Axis  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 BLOCKED, BY_WINOGRAD = Preparation(blocked=True), Preparation(blocked=True, winograd=True)
-FEW = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+FEW = settings(max_examples=examples(8), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
 class Block(nn.Module):
@@ -138,7 +139,7 @@ def test_any_convolution(tmp_path_factory: pytest.TempPathFactory, case: tuple[n
         close(run(made, x.numpy()), [net(x)])
 
 
-@settings(FEW, max_examples=100)
+@settings(FEW, max_examples=examples(100))
 @given(
     size=st.integers(1, 6), kernel=st.integers(1, 4), stride=st.integers(1, 3), padding=st.integers(0, 3),
     more=st.integers(0, 2),
