@@ -14,7 +14,7 @@ from fake_fleet import PARAMS_SIZE, TARGET, Folder, Sent
 from db.models import Batch, CostModelRow, Device, Evaluation, Event, Job, JobTask, Model, Record, Round, Schedule
 from services.coordinator.auth import ANYBODY
 from services.coordinator.scheduling.loop import SchedulingLoop
-from services.coordinator.usecases import jobs, progress
+from services.coordinator.usecases import curve, jobs
 from tunesmith.messages import EvaluateModel, IngestModel, MeasureBatch, ModelWeights, ProposeRound
 from tunesmith.states import JobState, RoundState, WorkState
 
@@ -58,11 +58,11 @@ def test_a_job_from_submission_to_success(both: Stack) -> None:
     assert body.latency.source == "measured"
     assert body.latency.speedup == pytest.approx(3)
     accounted(both, job_id, 120)
-    curve = progress.curve(both.context, ANYBODY, job_id)
-    values = [point.latency for point in curve.points]
+    found = curve.curve(both.context, ANYBODY, job_id)
+    values = [point.latency for point in found.points]
     assert values == sorted(values, reverse=True)
-    assert curve.points[-1].trials == 120
-    assert curve.tasks_measured == 3
+    assert found.points[-1].trials == 120
+    assert found.tasks_measured == 3
     assert any(row.state is WorkState.DONE for row in both.rows(CostModelRow))
     kinds = [row.kind for row in both.rows(Event) if row.job_id == job_id]
     assert kinds[0] == "job_queued"

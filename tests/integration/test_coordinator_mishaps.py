@@ -20,7 +20,7 @@ from services.coordinator.scheduling import actions as act
 from services.coordinator.scheduling.apply import apply
 from services.coordinator.scheduling.history import Histories
 from services.coordinator.scheduling.load import load
-from services.coordinator.usecases import jobs, progress
+from services.coordinator.usecases import curve, jobs, progress
 from tunesmith.messages import MeasureBatch, WireResult
 from tunesmith.names import FEATURES
 from tunesmith.states import JobState, RoundState, WorkState, is_final
@@ -128,10 +128,10 @@ def test_a_task_that_never_runs_does_not_hide_the_latency_of_the_others(ready: S
     assert body.progress.tasks_measured == 3
     assert body.latency.current == pytest.approx(sum(t.weight * t.best_latency for t in tasks[1:]))
     assert all(current is None for measured, current in seen if measured < 3)
-    curve = progress.curve(ready.context, ANYBODY, job_id)
-    assert curve.tasks_measured == curve.tasks == 3
-    assert curve.untuned == body.latency.untuned
-    assert curve.points[-1].latency == pytest.approx(body.latency.current)
+    found = curve.curve(ready.context, ANYBODY, job_id)
+    assert found.tasks_measured == found.tasks == 3
+    assert found.untuned == body.latency.untuned
+    assert found.points[-1].latency == pytest.approx(body.latency.current)
 
 
 def test_results_that_come_in_while_the_plan_is_made_are_counted_once(ready: Stack) -> None:
