@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
-from numpy.typing import NDArray
 from sqlalchemy.orm import Session, aliased
 
+from db import numbers
 from db.models import Family, JobTask, WorkloadRow
+from db.numbers import Numbers
 from tunesmith.columns import LatencyColumns
 from tunesmith.space.base import Bools, Floats, Ints
 
@@ -46,13 +47,13 @@ class DetailedColumns(TaskColumns):
         position: in the model, int64 [tasks].
         known_before: latency in seconds of the champion that earlier jobs left, NaN without one, float64 [tasks].
         exhausted: bool [tasks].
-        family_id: object [tasks], None without one; see :func:`family_names`.
+        family_id: int64 [tasks], 0 without one; see :func:`family_names`.
     """
 
     position: Ints
     known_before: Floats
     exhausted: Bools
-    family_id: NDArray[np.object_]
+    family_id: Ints
 
     @property
     def order(self) -> Ints:
@@ -66,39 +67,38 @@ class DetailedColumns(TaskColumns):
 
 
 _DIRECT = aliased(JobTask)
-_NARROW: tuple[Any, ...] = (
-    JobTask.id,
+_NARROW = (
+    Numbers(JobTask.id, np.int64),
     # The unique index of job and workload is the only one that can answer this.
-    sa.case((JobTask.alternative_of.is_(None), 0), else_=sa.func.coalesce(
+    Numbers(sa.case((JobTask.alternative_of.is_(None), 0), else_=sa.func.coalesce(
         sa.select(_DIRECT.id)
         .where(_DIRECT.job_id == JobTask.job_id, _DIRECT.workload_hash == JobTask.alternative_of)
         .scalar_subquery(), -1,
-    )),
-    JobTask.weight, JobTask.untuned_seconds, JobTask.best_seconds, sa.type_coerce(JobTask.tunable, sa.Integer),
-    JobTask.trials, JobTask.failures,
+    )), np.int64),
+    Numbers(JobTask.weight, np.float64), Numbers(JobTask.untuned_seconds, np.float64),
+    Numbers(JobTask.best_seconds, np.float64), Numbers(sa.cast(JobTask.tunable, sa.Integer), np.bool_),
+    Numbers(JobTask.trials, np.int64), Numbers(JobTask.failures, np.int64),
 )  # fmt: skip
-_TYPES = (np.int64, np.int64, np.float64, np.float64, np.float64, np.bool_, np.int64, np.int64)
-_DETAILS: tuple[Any, ...] = (
-    JobTask.position, JobTask.known_seconds, sa.type_coerce(JobTask.exhausted, sa.Integer), JobTask.family_id,
+_DETAILS = (
+    Numbers(JobTask.position, np.int64), Numbers(JobTask.known_seconds, np.float64),
+    Numbers(sa.cast(JobTask.exhausted, sa.Integer), np.bool_),
+    Numbers(sa.func.coalesce(JobTask.family_id, 0), np.int64),
 )  # fmt: skip
 
 
 def columns(session: Session, job_ids: Sequence[str]) -> Iterator[tuple[str, TaskColumns]]:
     """The tasks of each of the jobs that has any."""
     for some in _portions(session, job_ids):
-        query = sa.select(JobTask.job_id, *_NARROW).where(JobTask.job_id.in_(some))
-        rows: dict[str, list[Any]] = {}
-        for row in session.connection().execute(query).all():
-            rows.setdefault(row[0], []).append(row)
-        for job in list(rows):
-            yield job, TaskColumns(*_arrays(rows.pop(job), (None, *_TYPES)))
+        for job, found in numbers.read(session, JobTask.job_id, _NARROW, JobTask.job_id.in_(some)):
+            yield job, TaskColumns(*found)
 
 
 def detailed(session: Session, job_id: str) -> DetailedColumns:
     """The tasks of one job."""
-    query = sa.select(*_NARROW, *_DETAILS).where(JobTask.job_id == job_id)
-    rows = session.connection().execute(query).all()
-    return DetailedColumns(*_arrays(rows, (*_TYPES, np.int64, np.float64, np.bool_, np.object_)))
+    wanted = (*_NARROW, *_DETAILS)
+    nothing = [np.empty(0, dtype=column.kind) for column in wanted]
+    found = dict(numbers.read(session, JobTask.job_id, wanted, JobTask.job_id == job_id)).get(job_id, nothing)
+    return DetailedColumns(*found)
 
 
 def family_names(session: Session, job_id: str, tasks: DetailedColumns) -> list[str]:
@@ -128,9 +128,3 @@ def _portions(session: Session, job_ids: Sequence[str]) -> Iterator[list[str]]:
         some, held = [*some, job], held + number
     if some:
         yield some
-
-
-def _arrays(rows: Sequence[Any], types: Sequence[Any]) -> list[Any]:
-    """Columns of rows, but for those without a type; None becomes NaN."""
-    values = zip(*rows, strict=True) if rows else ((),) * len(types)
-    return [np.array(column, dtype=kind) for column, kind in zip(values, types, strict=True) if kind is not None]

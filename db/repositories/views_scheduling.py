@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -93,30 +93,27 @@ def count_open_jobs(session: Session, owner: str) -> int:
 def tasks(session: Session, job_ids: Collection[str]) -> list[TaskRow]:
     """Tasks of jobs in the models' order, without what is large.
 
-    One statement, because trials that are done and trials that are under way have to be of the same moment: results
-    that come in between would be in neither, and a budget be exceeded by them.
+    Rounds are read before tasks: a result that comes in between is under way and done for one look, never neither, so
+    that no budget is exceeded by it. Not in one statement: where rounds are joined with tasks, PostgreSQL may take a
+    minute, see ``db.repositories.task_columns``.
     """
-    totals = _totals(job_ids)
+    totals = _totals(session, job_ids)
     query = (
-        sa.select(
-            JobTask, WorkloadRow.flops, Family.name, Record.job_id,
-            *(totals.c[field.name] for field in fields(RoundTotals)),
-        )
+        sa.select(JobTask, WorkloadRow.flops, Family.name, Record.job_id)
         .join(WorkloadRow, JobTask.workload_hash == WorkloadRow.hash)
         .outerjoin(Record, JobTask.best_record_id == Record.id)
         .outerjoin(Family, JobTask.family_id == Family.id)
-        .outerjoin(totals, totals.c.job_task_id == JobTask.id)
         .where(JobTask.job_id.in_(job_ids))
         .options(defer(JobTask.searcher_state), defer(JobTask.sketches))
         .execution_options(populate_existing=True)
     )
     found = session.execute(query.order_by(JobTask.position, JobTask.id))
-    return [TaskRow(task, flops, family or "", finder, RoundTotals(*(int(number or 0) for number in numbers)))
-            for task, flops, family, finder, *numbers in found]
+    return [TaskRow(task, flops, family or "", finder, totals.get(task.id, RoundTotals()))
+            for task, flops, family, finder in found]
 
 
-def _totals(job_ids: Collection[str]) -> sa.Subquery:
-    """The columns of :class:`RoundTotals` by task. A round may still add its size less the records that are in."""
+def _totals(session: Session, job_ids: Collection[str]) -> dict[int, RoundTotals]:
+    """Rounds by task. One that is under way may still add its size less the records that are in."""
     recorded = (
         sa.select(Batch.round_id, sa.func.count().label("number"))
         .join(Record, Record.batch_id == Batch.id)
@@ -128,21 +125,17 @@ def _totals(job_ids: Collection[str]) -> sa.Subquery:
     def total(of: sa.ColumnElement[int] | int, *states: RoundState) -> sa.ColumnElement[int]:
         return sa.func.sum(sa.case((Round.state.in_(states), of), else_=0))
 
-    return (
+    query = (
         sa.select(
-            Round.job_task_id,
-            sa.func.count().label("opened"),
-            total(1, *OPEN_ROUNDS).label("in_flight"),
-            total(1, RoundState.PROPOSING).label("proposing"),
-            total(1, RoundState.DONE).label("done"),
-            sa.func.max(Round.id).label("last"),
-            total(Round.size - sa.func.coalesce(recorded.c.number, 0), *OPEN_ROUNDS).label("trials"),
+            Round.job_task_id, sa.func.count(), total(1, *OPEN_ROUNDS), total(1, RoundState.PROPOSING),
+            total(1, RoundState.DONE), sa.func.max(Round.id),
+            total(Round.size - sa.func.coalesce(recorded.c.number, 0), *OPEN_ROUNDS),
         )
         .outerjoin(recorded, recorded.c.round_id == Round.id)
         .where(Round.job_id.in_(job_ids))
         .group_by(Round.job_task_id)
-        .subquery()
-    )
+    )  # fmt: skip
+    return {task: RoundTotals(*map(int, numbers)) for task, *numbers in session.execute(query)}
 
 
 def evaluations(session: Session, job_ids: Collection[str]) -> dict[str, Evaluation]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple
 from pathlib import Path
@@ -23,6 +23,7 @@ from db.models.base import utcnow
 from db.repositories import task_columns, views_jobs, views_sums, views_tasks
 from db.repositories.trial_counts import TrialCounts
 from services.coordinator.scheduling.history import Histories
+from services.coordinator.scheduling.load import load
 from tunesmith.alternatives import in_use, places
 from tunesmith.states import JobState, RoundState
 
@@ -85,17 +86,17 @@ def test_a_list_of_jobs_holds_few_of_their_tasks_at_once(both: Api, monkeypatch:
     for key, tasks in sizes.items():
         LargeJob(key, tasks, tasks, JobState.SUCCEEDED).write(both.context.engine)
     held: list[int] = []
-    real = task_columns._arrays
+    real = task_columns.TaskColumns
 
-    def spy(rows: Sequence[Any], types: Sequence[Any]) -> list[Any]:
-        held.append(len(rows))
-        return real(rows, types)
+    def spy(*columns: Any) -> task_columns.TaskColumns:
+        held.append(len(columns[0]))
+        return real(*columns)
 
     with both.context.reading() as session:
         alone = {key: pytest.approx(astuple(views_sums.sums(session, [key])[key])) for key in sizes}
         for most, statements in ((1000, 2), (110, 3), (1, 4)):
             monkeypatch.setattr(task_columns, "ROWS", most)
-            monkeypatch.setattr(task_columns, "_arrays", spy)
+            monkeypatch.setattr(task_columns, "TaskColumns", spy)
             with counted(both.context.reader_engine) as work:
                 found = views_sums.sums(session, list(sizes))
             assert {key: astuple(found[key]) for key in sizes} == alone
@@ -129,6 +130,10 @@ def test_statistics_from_before_a_job_make_no_page_go_through_its_tasks_for_each
         path = "/v1/jobs" if route == "?limit=9" else f"/v1/jobs/job-1{route}"
         assert api.client.get(path).status_code == 200
         assert 0 < rows() - before < 20 * tasks, route
+    before = rows()
+    with api.context.reading() as session:
+        load(session, Histories(), 15.0)
+    assert 0 < rows() - before < 20 * tasks, "plan"
     api.close()
     postgres.drop(url)
 
