@@ -24,7 +24,7 @@ COMPILER := $(shell for c in c++ g++ clang++; do command -v "$$c" 2>/dev/null &&
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make tune   tune a model on this machine: MODEL=$(if $(MODEL),$(MODEL),light_squeezenet.onnx) TARGET=$(TARGET) OUT=$(OUT) TRIALS=$(TRIALS) TIME=$(TIME)"
+	@echo "make tune   tune a model on this machine: MODEL=$(if $(MODEL),$(MODEL),squeezenet-random.onnx) TARGET=$(TARGET) OUT=$(OUT) TRIALS=$(TRIALS) TIME=$(TIME)"
 	@echo "make up     keep the stack running at http://127.0.0.1:$(PORT)"
 	@echo "make test   lint, types, layers and the whole test suite"
 	@echo "make lint   ruff, mypy and import-linter only"
@@ -51,7 +51,11 @@ $(VENV)/.test: $(VENV)/.server requirements/test.txt requirements/zig.txt
 	$(PIP) install --quiet -r requirements/test.txt -r requirements/zig.txt
 	@touch $@
 
-venv: $(VENV)/.server $(VENV)/.linker
+venv: $(VENV)/.server $(VENV)/.linker $(VENV)/.demo
+
+# The default model, with random weights, in a folder of the environment.
+$(VENV)/.demo: tools/default_model.py | $(VENV)/.server
+	@$(PY) -m tools.default_model > $@
 
 tune: venv
 	@$(BIN)/tunesmith tune "$(if $(MODEL),$(MODEL),$$($(PY) -m tools.default_model))" --target '$(TARGET)' --out '$(OUT)' \

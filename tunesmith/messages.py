@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from tunesmith.types import DeviceHealth, FailureKind, StopReason
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Raise it with each change of a message; a test holds the schemas against the hash that it has for the version."""
 INLINE_LIMIT = 1_000_000
 """Bytes of encoded payload above which it travels as a blob."""
@@ -39,7 +39,7 @@ class Message(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
     task: ClassVar[str]
-    version: Literal[3] = VERSION
+    version: Literal[4] = VERSION
 
 
 class Spec(BaseModel):
@@ -296,6 +296,8 @@ class EvaluationReport(Message):
     """max|tuned - untuned| / max|untuned(x) - untuned(x')| over two random inputs."""
     tolerance: float | None = None
     """Largest error that counts as right; None: ``agreement.TOLERANCE``."""
+    signal: float | None = None
+    """max|untuned(x) - untuned(x')| / max|untuned|, of the output that depends most on the inputs."""
     applied: int = 0
     failure: FailureKind | None = None
     message: str = ""

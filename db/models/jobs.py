@@ -139,6 +139,7 @@ class Evaluation(Base, Created, Leased, Held):
     tuned_samples: Mapped[list[Any] | None]
     output_error: Mapped[float | None]
     output_tolerance: Mapped[float | None]
+    output_signal: Mapped[float | None]  # part of themselves by which outputs of two inputs differ
     applied: Mapped[int | None]
     environment: Mapped[dict[str, Any] | None]
     finished_at: Mapped[dt.datetime | None]

@@ -17,7 +17,7 @@ from db.repositories import views_scheduling as rows
 from db.repositories import views_tasks
 from services.coordinator import champions, intervals, verified
 from services.coordinator.auth import Caller
-from services.coordinator.schemas.jobs import Verified
+from services.coordinator.schemas.jobs import CheckBody, Verified
 from tunesmith import metaschedule
 from tunesmith.errors import Conflict
 from tunesmith.types import TensorSpec, cache_state
@@ -51,13 +51,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Best:
-    """Everything that both forms are written from. ``verified``: the check of the whole model; None before it."""
+    """Everything that both forms are written from. ``verified``, ``check``: of the whole model; None before it."""
 
     job: Job
     model: Model
     target: dict[str, Any]
     lines: tuple[Line, ...]
     verified: Verified | None
+    check: CheckBody | None
     caller: Caller
 
     @property
@@ -81,7 +82,7 @@ def collect(session: Session, job: Job, caller: Caller) -> Best:
         for task, workload, _ in tasks if workload.hash in found
     )
     model = session.get_one(Model, job.model_id)
-    return Best(job, model, target.json, lines, verified.of_model(evaluation), caller)
+    return Best(job, model, target.json, lines, verified.of_model(evaluation), verified.check(evaluation), caller)
 
 
 def _line(
@@ -125,6 +126,7 @@ def _body(best: Best, line: Line, blobs: BlobStore) -> dict[str, Any]:
         "untuned_latency": None if task.untuned_seconds is None else {"median": task.untuned_seconds},
         "verified": _json(_verified(line) or model),
         "model_verified": _json(model),
+        "model_check": best.check.state.value if best.check is not None and line.checked else None,
         "provenance": _provenance(best, line, shown),
     }  # fmt: skip
 

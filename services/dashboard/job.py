@@ -16,6 +16,7 @@ from services.dashboard.overview import ACTIVE, done, model_name, target_text
 from services.dashboard.parts import Banner, Figure, badge, empty, paint
 from services.dashboard.theme import frame
 from tunesmith.errors import TunesmithError
+from tunesmith.measuring.checked import CheckState
 from tunesmith.names import DEFAULT_SPACE
 
 ACTIONS = {
@@ -41,10 +42,21 @@ def facts(job: dict[str, Any]) -> str:
     names = [model_name(job), target_text(job), job.get("search"), job.get("cost_model"), job.get("allocator")]
     seed = f"seed {job['seed']}" if job.get("seed") is not None else ""
     refused = [text for name, text in REFUSALS.items() if not job.get(name, True)]
-    error = (job.get("latency") or {}).get("output_error")
-    checked = f"outputs verified, error {error:.1e}" if error is not None else ""
     ended = REASONS.get(job.get("stop_reason") or "", "")
-    return " · ".join(str(part) for part in [*names, space, seed, *refused, ended, checked, job["id"]] if part)
+    return " · ".join(str(part) for part in [*names, space, seed, *refused, ended, checked(job), job["id"]] if part)
+
+
+def checked(job: dict[str, Any]) -> str:
+    """What the check of the model's outputs came to; empty before it."""
+    check = job.get("check") or {}
+    state = check.get("state")
+    if state == CheckState.NOTHING_CHECKED.value:
+        return "nothing was checked: the outputs hardly depend on the inputs"
+    if state not in (CheckState.AGREE.value, CheckState.DIFFER.value):
+        return ""
+    error = check.get("error")
+    size = "" if error is None else f", error {error:.1e}"
+    return f"outputs {'verified' if state == CheckState.AGREE.value else 'DIFFER'}{size}"
 
 
 class Header:

@@ -90,7 +90,7 @@ def _ground(session: Session, blobs: BlobStore) -> None:
         session.add(TargetRow(hash=name * 8, json=json, device_class=device_class))
     module, metaschedule = blobs.put_bytes(b'{"module": 1}'), blobs.put_bytes(b'["1", "module"]')
     session.add(
-        Model(id="m1", name="light_squeezenet.onnx", source="onnx", sha256="0" * 64, state=ModelState.READY,
+        Model(id="m1", name="squeezenet-random.onnx", source="onnx", sha256="0" * 64, state=ModelState.READY,
               preparation=for_target("llvm", operator=False).key,
               module_blob=module, inputs=[["data", "float32", [1, 3, 224, 224]]])
     )  # fmt: skip

@@ -102,6 +102,7 @@ class FakeFleet:
         self.rng = random.Random(seed)
         self.problem: dict[str, Any] | None = None
         self.evaluation_error: float | None = 1e-6
+        self.evaluation_signal: float | None = 0.5
         self.failing = 0.1
         self.alternative_of: dict[int, int] = {}
         self.slowness: dict[int, float] = {}
@@ -218,6 +219,7 @@ class FakeFleet:
             return
         evaluation.untuned_samples, evaluation.tuned_samples = [0.3, 0.3], [0.1, 0.1]
         evaluation.output_error, evaluation.applied = self.evaluation_error, len(message.records)
+        evaluation.output_signal = self.evaluation_signal
         session.flush()
         transition(session, evaluation, WorkState.DONE, finished_at=utcnow())
         job = session.get_one(Job, evaluation.job_id)

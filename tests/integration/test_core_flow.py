@@ -275,6 +275,16 @@ def test_outputs_may_jump_as_the_untuned_models_do(sqlite_context: Context) -> N
     assert row(sqlite_context, Evaluation).output_tolerance == 0.6
 
 
+def test_a_check_without_a_signal_ends_the_job_and_says_so(sqlite_context: Context) -> None:
+    core_flow.import_and_prepare(sqlite_context)
+    _evaluate(sqlite_context, signal=1e-9)
+    assert row(sqlite_context, Job, "j1").state is JobState.SUCCEEDED
+    assert row(sqlite_context, Evaluation).output_signal == 1e-9
+    with sqlite_context.readers() as session:
+        done = session.scalars(sa.select(Event).where(Event.kind == "evaluation_done")).one()
+    assert done.data["check"] == "nothing_checked"
+
+
 def test_an_evaluation_that_loses_its_device_is_tried_again(sqlite_context: Context) -> None:
     core_flow.import_and_prepare(sqlite_context)
     _evaluate(

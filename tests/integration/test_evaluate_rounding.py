@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tunesmith.measuring.agreement import TOLERANCE
+from tunesmith.measuring.checked import CheckState, judge
 from tunesmith.types import TensorSpec
 from workers.tvm_backend import linking
 from workers.tvm_backend.evaluate import compare
@@ -35,12 +36,12 @@ def library(path: Path, factor: float) -> Path:
     return path
 
 
-def outcome(folder: Path, factor: float) -> ModelOutcome:
+def outcome(folder: Path, factor: float, untuned: float = 8.0) -> ModelOutcome:
     from tvm import rpc
 
     session = rpc.LocalSession()
-    untuned, tuned = (library(folder / name, value) for name, value in (("untuned.so", 8.0), ("tuned.so", factor)))
-    request = ModelRequest(untuned, tuned, None, (TensorSpec("float32", SHAPE, "x"),), 0, 0.01, 60.0)
+    paths = [library(folder / name, value) for name, value in (("untuned.so", untuned), ("tuned.so", factor))]
+    request = ModelRequest(paths[0], paths[1], None, (TensorSpec("float32", SHAPE, "x"),), 0, 0.01, 60.0)
     return compare(session, session.cpu(0), request, contextlib.nullcontext)
 
 
@@ -54,3 +55,11 @@ def test_wrong_steps_are_wrong(tmp_path: Path) -> None:
     found = outcome(tmp_path, 8.1)
     assert found.error == pytest.approx(1 / 16, rel=0.1)
     assert found.tolerance == TOLERANCE
+
+
+def test_outputs_that_are_the_same_for_every_input_check_nothing(tmp_path: Path) -> None:
+    found = outcome(tmp_path, 0.02, untuned=0.01)  # all of it rounds to zero
+    assert (found.error, found.signal) == (0.0, 0.0)
+    assert judge(found.error, found.tolerance, found.signal) is CheckState.NOTHING_CHECKED
+    found = outcome(tmp_path, 8.0)
+    assert judge(found.error, found.tolerance, found.signal) is CheckState.AGREE

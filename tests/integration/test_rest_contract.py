@@ -32,7 +32,7 @@ def test_a_line_of_the_log_has_the_documented_members(api: Api) -> None:
     line = log(api, job_id)[0]
     assert list(line) == [
         "schema", "task", "weight", "workload", "target", "trace", "latency", "untuned_latency", "verified",
-        "model_verified", "provenance",
+        "model_verified", "model_check", "provenance",
     ]  # fmt: skip
     assert set(line["workload"]) == {"hash", "module", "metaschedule", "args", "flops"}
     assert all(isinstance(dtype, str) and isinstance(shape, list) for dtype, shape in line["workload"]["args"])
@@ -44,10 +44,22 @@ def test_a_line_of_the_log_has_the_documented_members(api: Api) -> None:
         "reference": "default schedule, same inputs",
     }  # fmt: skip
     assert set(line["model_verified"]) == {"error", "definition", "reference"}
+    assert line["model_check"] == "agree"
     assert set(line["provenance"]) == {
         "job", "searcher", "space", "trials", "seed", "preparation", "tvm", "device", "cache", "simulated",
         "measured_at",
     }  # fmt: skip
+
+
+def test_a_check_of_outputs_without_a_signal_verifies_nothing(api: Api) -> None:
+    api.fleet.evaluation_signal = 1e-8
+    job_id = api.finished_job()
+    job = api.client.get(f"/v1/jobs/{job_id}").json()
+    assert job["check"] == {"state": "nothing_checked", "error": 1e-6, "tolerance": None, "signal": 1e-8}
+    assert (job["latency"]["source"], job["latency"]["output_error"]) == ("measured", None)
+    lines = log(api, job_id)
+    assert [(line["model_verified"], line["model_check"]) for line in lines] == [(None, "nothing_checked")] * len(lines)
+    assert all(line["verified"] is None or "default schedule" in line["verified"]["reference"] for line in lines)
 
 
 def test_a_task_without_a_better_schedule_says_so(api: Api) -> None:

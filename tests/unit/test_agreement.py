@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from tunesmith.cli.summary import _outputs
-from tunesmith.measuring.agreement import LEAST_SIGNAL, TOLERANCE, signal_error
+from tunesmith.measuring.agreement import LEAST_SIGNAL, TOLERANCE, dependence, signal_error
+from tunesmith.measuring.checked import LEAST_DEPENDENCE, CheckState, judge
 
 RNG = np.random.default_rng(0)
 SHAPE = (2, 50)
@@ -49,8 +50,46 @@ def test_nothing_to_compare_with_counts_as_it_is() -> None:
 
 def test_the_summary_calls_outputs_that_differ_different() -> None:
     for allowed in (TOLERANCE, None):
-        assert "agree" in _outputs(1e-6, allowed)
-        assert "agree" in _outputs(TOLERANCE, allowed)
-        assert "agree" not in _outputs(0.5, allowed)
-        assert "DIFFER" in _outputs(0.5, allowed)
-    assert "not compared" in _outputs(None, None)
+        assert "agree" in said(1e-6, allowed)
+        assert "agree" in said(TOLERANCE, allowed)
+        assert "agree" not in said(0.5, allowed)
+        assert "DIFFER" in said(0.5, allowed)
+    assert "not compared" in said(None, None)
+
+
+def said(error: float | None, tolerance: float | None) -> str:
+    return _outputs({"output_error": error, "output_tolerance": tolerance})
+
+
+@pytest.mark.parametrize(("error", "signal", "state"), [
+    (1e-6, 0.5, CheckState.AGREE),
+    (1e-6, LEAST_DEPENDENCE, CheckState.AGREE),
+    (1e-6, 0.9 * LEAST_DEPENDENCE, CheckState.NOTHING_CHECKED),
+    (0.0, 0.0, CheckState.NOTHING_CHECKED),
+    (1e-6, float("nan"), CheckState.NOTHING_CHECKED),
+    (1e-6, None, CheckState.AGREE),  # an earlier version's
+    (0.5, 0.5, CheckState.DIFFER),
+    (0.5, 0.0, CheckState.DIFFER),
+    (float("nan"), 0.0, CheckState.DIFFER),
+    (None, None, CheckState.NOT_COMPARED),
+])  # fmt: skip
+def test_outputs_that_are_the_same_for_every_input_check_nothing(
+    error: float | None, signal: float | None, state: CheckState
+) -> None:
+    assert judge(error, TOLERANCE, signal) is state
+
+
+def test_how_much_outputs_depend_on_the_inputs() -> None:
+    right = noise(1.0)
+    assert dependence(right, right) == 0.0
+    assert dependence(right, right + noise(1e-8)) < LEAST_DEPENDENCE
+    assert dependence(right, noise(1.0)) > 0.5
+    assert dependence(right, 0 * right) == dependence(0 * right, right) == 1.0
+    assert dependence(0 * right, 0 * right) == dependence(np.zeros(0), np.zeros(0)) == 0.0
+    assert dependence(np.array([np.inf, 1.0]), np.array([np.inf, 2.0])) == 0.5
+
+
+def test_the_summary_never_calls_it_agreement() -> None:
+    text = _outputs({"output_error": None, "output_tolerance": None, "check": {"state": "nothing_checked"}})
+    assert text.startswith("nothing was checked")
+    assert "agree" not in text

@@ -8,6 +8,7 @@ from typing import Any
 
 from tunesmith.cli.output import INVENTED, duration, seconds, times
 from tunesmith.client import Client, Job
+from tunesmith.measuring.checked import CheckState
 
 SOURCES = {
     "measured": "the compiled model, measured end to end",
@@ -40,6 +41,7 @@ def summarise(client: Client, job: Job, model: str, target: str, spent: float) -
         "latency_source": job.latency.source,
         "output_error": job.latency.output_error,
         "output_tolerance": job.latency.output_tolerance,
+        "check": job.check.model_dump(mode="json") if job.check is not None else None,
         "stop_reason": job.stop_reason,
         "tasks": [task.model_dump(mode="json") for task in client.tasks(job.id)],
     }
@@ -67,7 +69,7 @@ def report(summary: dict[str, Any], out: Path | None, data_dir: Path | None, url
     rows = [
         ("latency", f"{seconds(summary['untuned_seconds'])} untuned -> {seconds(summary['tuned_seconds'])} tuned: "
                     f"{_change(summary['speedup'])} ({how})"),
-        ("outputs", _outputs(summary["output_error"], summary["output_tolerance"])),
+        ("outputs", _outputs(summary)),
         ("schedules", _schedules(summary["tasks"])),
         ("effort", _effort(summary)),
         ("log", f"{again}tunesmith best {summary['job']}" if out is None
@@ -84,7 +86,10 @@ def _change(speedup: float | None) -> str:
     return f"{times(1 / speedup)} SLOWER"
 
 
-def _outputs(error: float | None, tolerance: float | None) -> str:
+def _outputs(summary: dict[str, Any]) -> str:
+    if (summary.get("check") or {}).get("state") == CheckState.NOTHING_CHECKED.value:
+        return "nothing was checked: they hardly depend on the inputs"
+    error, tolerance = summary["output_error"], summary["output_tolerance"]
     if error is None:
         return "not compared with the untuned model"
     from tunesmith.measuring.agreement import TOLERANCE  # NumPy takes its time, and not every command needs it

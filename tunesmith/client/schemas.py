@@ -49,6 +49,20 @@ class Latency(Answer):
     output_tolerance: float | None = None
 
 
+class Check(Answer):
+    """What the comparison of the tuned model's outputs with the untuned model's came to.
+
+    ``state`` is ``agree``, ``differ``, ``nothing_checked`` (the outputs hardly depend on the inputs, so that a wrong
+    schedule would not show) or ``not_compared``. ``signal`` is the part of themselves by which outputs of two inputs
+    differ, ``error`` is against that, ``tolerance`` is the largest that counts as right.
+    """
+
+    state: str = "not_compared"
+    error: float | None = None
+    tolerance: float | None = None
+    signal: float | None = None
+
+
 class Forecast(Answer):
     """What a job is expected to come to; None while that cannot be told.
 
@@ -81,6 +95,7 @@ class Job(Answer):
     target_json: dict[str, Any] | None = None
     progress: Progress = Progress()
     latency: Latency = Latency()
+    check: Check | None = None
     fast_math: bool = True
     winograd: bool = True
     space: str = DEFAULT_SPACE

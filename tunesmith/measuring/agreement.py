@@ -32,6 +32,14 @@ def signal_error(found: Array, expected: Array, elsewhere: Array) -> float:
     return difference / signal if signal else difference
 
 
+def dependence(right: Array, elsewhere: Array) -> float:
+    """Part of themselves by which the right outputs of two inputs differ, between 0 and 2; finite numbers count."""
+    one, other = (np.asarray(array).astype("float64") for array in (right, elsewhere))
+    with np.errstate(invalid="ignore"):  # infinity less infinity
+        size = max(_largest(one), _largest(other))
+        return _largest(one - other) / size if size else 0.0
+
+
 def _largest(array: Array) -> float:
     finite = np.abs(array[np.isfinite(array)])
     return float(finite.max()) if finite.size else 0.0

@@ -209,6 +209,8 @@ def check_evaluation(report: EvaluationReport, work: ModelWork) -> None:
     storable(report.environment, "environment")
     if report.tolerance is not None:
         _finite(report.tolerance, "tolerance")
+    if report.signal is not None:
+        _finite(report.signal, "signal")
     if not 0 <= report.applied <= work.tasks:
         raise Refused(Reason.NOT_IN_BATCH, f"{report.applied} schedules applied to {work.tasks} tasks")
     model = Work((), work.flops, (), {}, work.kind, work.cores, work.calibration)

@@ -16,6 +16,7 @@ from db.repositories import devices, holding, outcomes, records, results, unread
 from db.repositories.work import transition
 from tunesmith.errors import MeasurementFailed
 from tunesmith.measuring.agreement import TOLERANCE
+from tunesmith.measuring.checked import CheckState, judge
 from tunesmith.messages import BatchReport, DeviceReport, EvaluationReport
 from tunesmith.states import JobState, WorkState, is_final
 from tunesmith.types import FailureKind
@@ -116,11 +117,16 @@ def _finish(session: Session, row: Evaluation, report: EvaluationReport) -> None
     row.untuned_samples, row.tuned_samples = report.untuned_samples, report.tuned_samples
     allowed = TOLERANCE if report.tolerance is None else report.tolerance
     row.output_error, row.output_tolerance = report.error, None if report.error is None else allowed
+    row.output_signal = report.signal
     row.applied, row.environment = report.applied, report.environment
     if report.environment.get("simulated"):
         session.get_one(Job, row.job_id).simulated = True
     session.flush()
-    wrong = report.error is not None and not report.error <= allowed  # a NaN is wrong, too
+    check = judge(report.error, allowed, report.signal)
+    wrong = check is CheckState.DIFFER
+    if check is CheckState.NOTHING_CHECKED:
+        log.warning("nothing was checked: the model's outputs hardly depend on its inputs", job=row.job_id,
+                    signal=report.signal)
     if wrong or not report.untuned_samples or not report.tuned_samples:
         detail = "the evaluation measured nothing"
         if wrong:
@@ -133,7 +139,10 @@ def _finish(session: Session, row: Evaluation, report: EvaluationReport) -> None
         return
     transition(
         session, row, WorkState.DONE, finished_at=clock.now(session),
-        data={"untuned": float(np.median(report.untuned_samples)), "tuned": float(np.median(report.tuned_samples))},
+        data={
+            "untuned": float(np.median(report.untuned_samples)), "tuned": float(np.median(report.tuned_samples)),
+            "check": check.value,
+        },
     )
     job = session.get_one(Job, row.job_id, with_for_update=True, populate_existing=True)
     if job.state is JobState.FINISHING:

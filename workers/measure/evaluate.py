@@ -72,6 +72,7 @@ def _filled(report: EvaluationReport, tuned: Compiled, outcome: ModelOutcome) ->
             "tuned_samples": list(outcome.tuned),
             "error": outcome.error,
             "tolerance": outcome.tolerance,
+            "signal": outcome.signal,
             "applied": tuned.applied,
             "failure": outcome.failure,
             "message": outcome.message,

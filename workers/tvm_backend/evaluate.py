@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tunesmith.measuring.agreement import TOLERANCE, signal_error
+from tunesmith.measuring.agreement import TOLERANCE, dependence, signal_error
 from tunesmith.types import FailureKind
 from workers.tvm_backend.arguments import random_array
 from workers.tvm_backend.measuring import ModelOutcome, ModelRequest
@@ -121,7 +121,8 @@ def compare(session: Any, device: Any, request: ModelRequest, window: Window) ->
             shifted = untuned.run(*off)
         if excuse(found, expected, shifted, OFF):
             allowed = max(allowed, FREEDOM * output_error(shifted, expected, elsewhere))
-    return ModelOutcome(tuple(times[0]), tuple(times[1]), error, allowed)
+    signal = max(map(dependence, expected, elsewhere), default=0.0)
+    return ModelOutcome(tuple(times[0]), tuple(times[1]), error, allowed, signal)
 
 
 def output_error(found: list[NDArray[Any]], expected: list[NDArray[Any]], elsewhere: list[NDArray[Any]]) -> float:

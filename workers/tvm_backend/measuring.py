@@ -186,12 +186,14 @@ class ModelRequest:
 
 @dataclass(frozen=True)
 class ModelOutcome:
-    """Latencies of both in seconds, the error of the outputs and the largest right one (``EvaluationReport``)."""
+    """Latencies of both in seconds, the error of the outputs, the largest right one and the outputs' signal
+    (``EvaluationReport``)."""
 
     untuned: tuple[float, ...] = ()
     tuned: tuple[float, ...] = ()
     error: float | None = None
     tolerance: float = TOLERANCE
+    signal: float | None = None
     failure: FailureKind | None = None
     message: str = ""
 

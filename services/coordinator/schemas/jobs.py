@@ -12,6 +12,7 @@ from pydantic.config import JsonDict
 from services.coordinator.schemas.common import Body
 from tunesmith.allocate.registry import ALLOCATORS
 from tunesmith.budget import DEFAULT_TRIALS, MAX_SECONDS, MAX_TRIALS
+from tunesmith.measuring.checked import LEAST_DEPENDENCE, CheckState
 from tunesmith.messages import Confirmation
 from tunesmith.names import (
     COST_MODELS,
@@ -114,7 +115,7 @@ class Latency(BaseModel):
     ``source`` is ``estimate`` (weighted sum over the tunable tasks; null until every one of them was measured, because
     part of the sum is no latency of the model; those of which nothing ever ran are left out), ``measured`` (the
     compiled model, end to end) or ``simulated`` (a simulated device invented it). ``output_error`` is
-    max|tuned - untuned| / max|untuned(x) - untuned(x')|; null where no outputs were compared. ``output_tolerance`` is
+    max|tuned - untuned| / max|untuned(x) - untuned(x')|; null where nothing was checked. ``output_tolerance`` is
     the largest that counts as right: 0.01, or more in models that round, whose untuned outputs jump when inputs and
     weights are off by a ten-thousandth.
     """
@@ -127,6 +128,22 @@ class Latency(BaseModel):
     output_tolerance: float | None = None
 
 
+class CheckBody(BaseModel):
+    """What the comparison of the tuned model's outputs with the untuned model's came to.
+
+    ``agree`` and ``differ`` hold ``error`` against ``tolerance``. ``nothing_checked``: the outputs hardly depend on the
+    inputs, so that a wrong schedule would not show. ``not_compared``: no outputs were computed.
+    """
+
+    state: CheckState
+    error: float | None = Field(description="max|tuned(x) - untuned(x)| / max|untuned(x) - untuned(x')|")
+    tolerance: float | None = Field(description="Largest error that counts as right.")
+    signal: float | None = Field(
+        description="max|untuned(x) - untuned(x')| / max|untuned|, of the output that depends most on the inputs. "
+        f"Below {LEAST_DEPENDENCE:g} nothing is checked. Null for jobs of earlier versions."
+    )
+
+
 class JobBody(BaseModel):
     """A job. ``error`` is a problem object; ``waiting_for`` says what a job that stands still waits for.
 
@@ -134,6 +151,7 @@ class JobBody(BaseModel):
     ``fast_math``: polynomials are allowed in place of exp, erf, tanh and sigmoid.
     ``winograd``: convolutions may be computed by Winograd's algorithm.
     ``space``: the design space, `all` or `tvm`.
+    ``check``: of the compiled model's outputs; null before it is done, and where it is not asked for.
     """
 
     id: str
@@ -159,6 +177,7 @@ class JobBody(BaseModel):
     budget: BudgetBody
     progress: Progress
     latency: Latency
+    check: CheckBody | None
     waiting_for: dict[str, Any] | None
     stop_reason: str | None
     error: dict[str, Any] | None

@@ -14,6 +14,7 @@ from db.models import Device, Evaluation, Job
 from db.repositories import devices
 from db.repositories import views_jobs as views
 from db.repositories.views_sums import TaskSums, sums
+from services.coordinator import verified
 from services.coordinator.schemas.jobs import BudgetBody, JobBody, Latency, Progress
 from tunesmith.states import JobState, ModelState, WorkState, is_final
 
@@ -71,6 +72,7 @@ def _body(
             trials=job.budget_trials, seconds=job.budget_seconds, stop_when_converged=job.stop_when_converged
         ),
         progress=_progress(job, sums, rounds, now), latency=latency(job, sums, parts.evaluation),
+        check=verified.check(parts.evaluation),
         waiting_for=_waiting_for(parts, fleet), stop_reason=job.stop_reason, error=job.error,
         created_at=job.created_at, started_at=job.started_at, finished_at=job.finished_at,
     )  # fmt: skip
@@ -111,9 +113,10 @@ def _latency(sums: TaskSums, evaluation: Evaluation | None) -> Latency:
         untuned = statistics.median(evaluation.untuned_samples) if evaluation.untuned_samples else None
         tuned = statistics.median(evaluation.tuned_samples) if evaluation.tuned_samples else None
         if tuned is not None:
+            check = verified.of_model(evaluation)
             return Latency(
                 untuned=untuned, current=tuned, speedup=_ratio(untuned, tuned), source="measured",
-                output_error=evaluation.output_error, output_tolerance=evaluation.output_tolerance,
+                output_error=check.error if check else None, output_tolerance=check.tolerance if check else None,
             )
     if sums.measured < sums.tunable:
         return Latency(untuned=None, current=None, speedup=None, source="estimate")
