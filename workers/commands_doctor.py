@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tunesmith.cli.output import share
 from tunesmith.errors import MissingDependency
 from tunesmith.safe_path import python
 from workers.measure.drift import noise_floor
@@ -131,7 +132,7 @@ def _figures(found: dict[str, Any]) -> Iterator[Check]:
     yield Check("peak", True, f"{found['peak_flops'] / 1e9:.4g} GFLOP/s (float32, all cores)", required=False)
     yield Check("bandwidth", True, f"{found['bandwidth'] / 1e9:.3g} GB/s (reading, past the caches)", required=False)
     noise = noise_floor(found["medians"])
-    detail = f"{noise:.1%} (two medians of one kernel differ by less, nineteen times of twenty)"
+    detail = f"{share(noise)} (two medians of one kernel differ by less, nineteen times of twenty)"
     quiet = noise <= NOISY
     yield Check("noise floor", quiet, detail,
                 "" if quiet else "something else is busy here: measurements will be poor", required=False)  # fmt: skip

@@ -122,7 +122,7 @@ def _body(best: Best, line: Line, blobs: BlobStore) -> dict[str, Any]:
         },
         "target": best.target,
         "trace": line.champion.trace if line.champion is not None else None,
-        "latency": _latency(shown),
+        "latency": _latency(shown, line.champion.latency if line.champion is not None else None),
         "untuned_latency": None if task.untuned_seconds is None else {"median": task.untuned_seconds},
         "verified": _json(_verified(line) or model),
         "model_verified": _json(model),
@@ -131,14 +131,19 @@ def _body(best: Best, line: Line, blobs: BlobStore) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _latency(record: Record | None) -> dict[str, Any] | None:
+def _latency(record: Record | None, champion: float | None) -> dict[str, Any] | None:
+    """The champion's latency, which is that of every page, else the default schedule's."""
     if record is None or not record.samples:
         return None
     samples = intervals.samples_of(record)
+    if champion is not None:  # freed of the device's drift
+        scale = champion / statistics.median(samples)
+        samples = [scale * value for value in samples]
     mean = statistics.fmean(samples)
     spread = statistics.stdev(samples) / mean if len(samples) > 1 and mean else None
     median = statistics.median(samples)
-    return {"median": median, "samples": samples, "cv": spread, "interval": intervals.of_record(record)}
+    interval = intervals.of_record(record) if champion is None else intervals.around(champion, record)
+    return {"median": median, "samples": samples, "cv": spread, "interval": interval}
 
 
 def _verified(line: Line) -> Verified | None:

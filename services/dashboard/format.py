@@ -6,6 +6,8 @@ import datetime as dt
 import math
 from typing import Any
 
+from tunesmith.measuring.ratio import Verdict
+
 NOTHING = "–"
 
 
@@ -47,6 +49,12 @@ def speedup(ratio: float | None) -> str:
     return NOTHING if not ratio else f"{significant(ratio)} ×"
 
 
+def change(latency: dict[str, Any]) -> str:
+    """A job's speed-up, where there is one."""
+    same = latency.get("verdict") == Verdict.NO_DIFFERENCE.value
+    return "no difference" if same else speedup(latency.get("speedup"))
+
+
 def rate(flops_per_second: float | None) -> str:
     """FLOP/s as ``GFLOP/s``, or ``TFLOP/s`` from ten thousand on."""
     if not flops_per_second:
@@ -58,6 +66,11 @@ def rate(flops_per_second: float | None) -> str:
 def share(fraction: float | None) -> str:
     """A fraction as a percentage."""
     return NOTHING if fraction is None else f"{100 * fraction:.1f} %"
+
+
+def noise(floor: float) -> str:
+    """A device's noise floor; a word where it is as large as what is measured."""
+    return f"noise ±{share(floor)}" if floor < 1 else "too noisy to tell"
 
 
 def count(done: int | None, of: int | None = None) -> str:

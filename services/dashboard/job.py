@@ -17,6 +17,7 @@ from services.dashboard.parts import Banner, Figure, badge, empty, paint
 from services.dashboard.theme import frame
 from tunesmith.errors import TunesmithError
 from tunesmith.measuring.checked import CheckState
+from tunesmith.measuring.ratio import Verdict
 from tunesmith.names import DEFAULT_SPACE
 
 ACTIONS = {
@@ -146,6 +147,15 @@ def expected(forecast: dict[str, Any]) -> str:
     return fmt.NOTHING if None in bounds else " – ".join(fmt.latency(bound) for bound in bounds)
 
 
+def change(latency: dict[str, Any]) -> tuple[str, str]:
+    """The speed-up, and what it is with its interval."""
+    if latency.get("verdict") == Verdict.NO_DIFFERENCE.value:
+        return fmt.change(latency), "No schedule changed" if latency.get("schedules") == 0 else "Speed-up"
+    low, high = latency.get("interval") or (None, None)
+    sure = f", {fmt.speedup(low)} – {fmt.speedup(high)}" if low else ""
+    return fmt.change(latency), f"Speed-up{sure}"
+
+
 class Figures:
     """The numbers under the header."""
 
@@ -165,7 +175,7 @@ class Figures:
         self._current.show(
             visited or fmt.latency(speed.get("current")), "Measured so far" if visited else f"Current latency{source}"
         )
-        self._speedup.show(fmt.speedup(speed.get("speedup")))
+        self._speedup.show(*change(speed))
         self._trials.show(fmt.count(progress.get("trials"), progress.get("trials_budget")))
         self._elapsed.show(fmt.duration(progress.get("seconds")))
         self._left.show(fmt.duration(progress.get("eta_seconds")) if job["state"] in ACTIVE else fmt.NOTHING)

@@ -61,7 +61,7 @@ def row(job: dict[str, Any]) -> dict[str, Any]:
         "current_text": fmt.unmeasured(job) or fmt.latency(speed.get("current")),
         "speedup": speed.get("speedup"),
         "simulated": bool(job.get("simulated")),
-        "speedup_text": fmt.speedup(speed.get("speedup")),
+        "speedup_text": fmt.change(speed),
         "trials": progress.get("trials", 0),
         "trials_text": fmt.count(progress.get("trials"), progress.get("trials_budget")),
         "done": round(100 * done(job)),
@@ -147,7 +147,7 @@ def calibration_facts(device: dict[str, Any]) -> list[str]:
         return []
     drifted = device.get("health", "ok") != "ok"
     slower = [f"{fmt.significant(found['drift'])} × its first latency"] if drifted else []
-    return [fmt.rate(found["peak_flops"]), f"noise ±{fmt.share(found['noise_floor'])}", *slower]
+    return [fmt.rate(found["peak_flops"]), fmt.noise(found["noise_floor"]), *slower]
 
 
 class JobsTable:

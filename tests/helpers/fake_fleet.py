@@ -103,6 +103,7 @@ class FakeFleet:
         self.problem: dict[str, Any] | None = None
         self.evaluation_error: float | None = 1e-6
         self.evaluation_signal: float | None = 0.5
+        self.applied: int | None = None
         self.failing = 0.1
         self.alternative_of: dict[int, int] = {}
         self.slowness: dict[int, float] = {}
@@ -219,6 +220,8 @@ class FakeFleet:
             return
         evaluation.untuned_samples, evaluation.tuned_samples = [0.3, 0.3], [0.1, 0.1]
         evaluation.output_error, evaluation.applied = self.evaluation_error, len(message.records)
+        if self.applied is not None:
+            evaluation.applied = self.applied
         evaluation.output_signal = self.evaluation_signal
         session.flush()
         transition(session, evaluation, WorkState.DONE, finished_at=utcnow())

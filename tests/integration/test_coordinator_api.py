@@ -26,10 +26,16 @@ def test_everything_about_a_finished_job(both: Api) -> None:
     assert job["name"] == "first"
     assert job["progress"]["trials"] == 40
     assert job["progress"]["eta_seconds"] == 0
-    assert job["latency"] == {
+    latency = job["latency"]
+    low, high = latency.pop("interval")
+    assert low < latency["speedup"] < high
+    assert latency == {
         "untuned": 0.3, "current": 0.1, "speedup": pytest.approx(3), "source": "measured", "output_error": 1e-6,
-        "output_tolerance": None,
+        "output_tolerance": None, "verdict": "faster", "schedules": latency["schedules"],
+        "estimate": latency["estimate"],
     }  # fmt: skip
+    assert latency["schedules"] > 0
+    assert latency["estimate"] > 0
     tasks = get(f"/v1/jobs/{job_id}/tasks").json()["items"]
     assert sum(task["trials"] for task in tasks) == 40
     assert sum(task["budget_share"] for task in tasks) == pytest.approx(1)

@@ -51,6 +51,14 @@ def test_a_line_of_the_log_has_the_documented_members(api: Api) -> None:
     }  # fmt: skip
 
 
+def test_a_model_of_which_no_schedule_changed_is_not_faster(api: Api) -> None:
+    api.fleet.applied = 0
+    latency = api.client.get(f"/v1/jobs/{api.finished_job()}").json()["latency"]
+    assert (latency["verdict"], latency["schedules"]) == ("no_difference", 0)
+    assert latency["untuned"] == latency["current"] == 0.2, "one program, one latency"
+    assert (latency["speedup"], latency["interval"]) == (1.0, None)
+
+
 def test_a_check_of_outputs_without_a_signal_verifies_nothing(api: Api) -> None:
     api.fleet.evaluation_signal = 1e-8
     job_id = api.finished_job()

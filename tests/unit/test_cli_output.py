@@ -9,7 +9,8 @@ import click
 import pytest
 import typer
 
-from tunesmith.cli import main, progress, summary
+from tunesmith.cli import main, output, progress, summary
+from tunesmith.cli.headline import WIDTH, headline
 from tunesmith.cli.output import emit, table
 from tunesmith.client import Job
 
@@ -76,6 +77,7 @@ def test_lines_come_when_something_changes_and_not_too_often(capsys):
 SUMMARY = {
     "job": "j-1", "trials": 400, "seconds": 240.0, "waited_seconds": 0.0, "untuned_seconds": 0.2, "speedup": 40.0,
     "tuned_seconds": 0.005, "latency_source": "measured", "output_error": 2e-6, "output_tolerance": 0.01,
+    "interval": [38.0, 42.1], "verdict": "faster", "schedules": 7, "estimate_seconds": 0.0048,
     "tasks": [
         {"tunable": True, "in_use": True, "trials": 400, "best_latency": 1e-3, "untuned_latency": 2e-3,
          "verified": {"error": 2.4e-7}},
@@ -89,9 +91,7 @@ SUMMARY = {
 def test_the_result_names_latencies_check_log_and_dashboard(tmp_path):
     text = summary.report(SUMMARY, tmp_path, tmp_path / "data", "http://127.0.0.1:1")
     latency, outputs, schedules, effort, log, dashboard = text.splitlines()
-    assert "200 ms untuned -> 5 ms tuned: 40x faster" in latency
-    assert "measured end to end" in latency
-    assert "tuned: 1.25x SLOWER (" in summary.report(SUMMARY | {"speedup": 0.8}, None, None, "http://h")
+    assert latency == "latency    5 ms: 40x faster than untuned, 200 ms (38x to 42.1x)"
     assert "2.0e-06" in outputs
     assert "1 better than the default ones, each with the same outputs: error 2.4e-07" in schedules
     assert "400 trials on only 1 of 2 tasks in 4:00" in effort
@@ -148,3 +148,32 @@ def test_ids_in_lists_are_never_cut(capsys):
     name = "j-" + "0123456789abcdef" * 4
     emit([], table(("id", "name"), [(name, "x" * 300)]), as_json=False)
     assert name in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("values", "said"), [
+    ({}, ["5 ms: 40x faster than untuned, 200 ms (38x to 42.1x)"]),
+    ({"speedup": 0.8, "interval": [0.7, 0.9], "verdict": "slower"},
+     ["5 ms: 1.25x SLOWER than untuned, 200 ms (0.7x to 0.9x)"]),
+    ({"speedup": 1.1, "interval": [0.95, 1.2], "verdict": "no_difference"},
+     ["5 ms: no difference from the untuned build (0.95x to 1.2x)"]),
+    ({"speedup": 1.34, "interval": [1e-9, 1e9], "verdict": "no_difference"},
+     ["5 ms: no difference from the untuned build (too noisy to tell)"]),
+    ({"speedup": 1.0, "interval": None, "verdict": "no_difference", "schedules": 0},
+     ["5 ms: no difference from the untuned build, no schedule changed"]),
+    ({"estimate_seconds": 0.002}, ["5 ms: 40x faster than untuned, 200 ms (38x to 42.1x)",
+                                   "its tasks alone sum up to 2 ms: the rest is calls and colder caches"]),
+    ({"estimate_seconds": 0.008}, ["5 ms: 40x faster than untuned, 200 ms (38x to 42.1x)",
+                                   "its tasks alone sum up to 8 ms: together they find more in the caches"]),
+    ({"latency_source": "estimate"}, ["5 ms: 40x faster than untuned, 200 ms",
+                                      "estimated from its tasks, not measured end to end"]),
+])  # fmt: skip
+def test_a_headline_says_against_what_and_how_sure_it_is(values, said):
+    lines = headline(SUMMARY | values)
+    assert [text for _, text in lines] == said
+    assert [name for name, _ in lines] == ["latency", *[""] * (len(said) - 1)]
+    assert all(len(text) <= WIDTH for _, text in lines)
+
+
+def test_noise_as_large_as_the_figure_is_a_word():
+    assert output.share(0.031) == "3.1%"
+    assert output.share(10.0) == "too noisy to tell"

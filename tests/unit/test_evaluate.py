@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from workers.tvm_backend.evaluate import ROUNDS, SLOW_ROUNDS, TUNED_SAMPLES, WARM_SECONDS, interleave
+from workers.tvm_backend.evaluate import ROUNDS, SAMPLES, SLOW_ROUNDS, WARM_SECONDS, interleave
 
 
 class Model:
@@ -26,12 +26,18 @@ def turns(untuned: float, tuned: float, seconds: float) -> tuple[list[tuple[str,
 
 
 def test_the_tuned_model_warms_up_in_each_turn() -> None:
-    log, (untuned, tuned) = turns(0.25, 0.001, 60.0)
-    warm, each = round(WARM_SECONDS / 0.001), TUNED_SAMPLES // ROUNDS
+    log, (untuned, tuned) = turns(2.5, 0.001, 60.0)
+    warm, each = round(WARM_SECONDS / 0.001), SAMPLES // ROUNDS
     assert log == [("untuned", 1), ("tuned", warm + each)] * ROUNDS
     assert len(untuned) == ROUNDS
     assert len(tuned) == ROUNDS * each
     assert tuned[:each] == pytest.approx([0.001 + warm + at for at in range(each)])  # what ran before does not count
+
+
+def test_models_that_are_equally_fast_are_treated_alike() -> None:
+    log, (untuned, tuned) = turns(0.001, 0.001, 60.0)
+    assert {count for _, count in log} == {round(WARM_SECONDS / 0.001) + SAMPLES // ROUNDS}
+    assert len(untuned) == len(tuned) == SAMPLES
 
 
 def test_what_is_slow_is_run_less_often_and_not_to_warm_up() -> None:

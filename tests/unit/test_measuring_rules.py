@@ -140,7 +140,7 @@ def test_a_record_brings_its_noise_floor() -> None:
 @pytest.mark.parametrize("degrees", [2, 3, 5, 9, 29])
 def test_students_quantile_against_the_tables(degrees: int) -> None:
     table = {2: 4.303, 3: 3.182, 5: 2.571, 9: 2.262, 29: 2.045}
-    assert interval._student_quantile(1.959964, degrees) == pytest.approx(table[degrees], rel=0.035)
+    assert interval.student_quantile(1.959964, degrees) == pytest.approx(table[degrees], rel=0.035)
 
 
 @pytest.mark.parametrize("count", [3, 5, 10, 30])

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from tunesmith.cli.options import Json, Key, Server, connect
-from tunesmith.cli.output import emit, table
+from tunesmith.cli.output import emit, share, table
 from tunesmith.cli.plugins import side_command
 from tunesmith.client import Device
 
@@ -57,6 +57,6 @@ def _figures(device: Device) -> tuple[str, str, str, str]:
     if found is None:
         return ("–",) * 4
     return (
-        f"{found.peak_flops / 1e9:.4g} GFLOP/s", f"{found.bandwidth / 1e9:.3g} GB/s", f"{found.noise_floor:.1%}",
+        f"{found.peak_flops / 1e9:.4g} GFLOP/s", f"{found.bandwidth / 1e9:.3g} GB/s", share(found.noise_floor),
         f"{found.drift:.2f}",
     )  # fmt: skip

@@ -17,6 +17,8 @@ INVENTED = "invented by a simulated device, nothing was measured"
 
 
 WIDE = 200
+NOISY = 1.0
+"""Noise of as much as the figure itself: its size says nothing more."""
 
 
 def emit(value: Any, text: str | Table, as_json: bool) -> None:
@@ -73,3 +75,8 @@ def duration(value: float | None) -> str:
 def times(value: float | None) -> str:
     """A speed-up."""
     return "-" if value is None else f"{value:.3g}x"
+
+
+def share(value: float) -> str:
+    """A share as a percentage; noise beyond ``NOISY`` is a word."""
+    return f"{value:.1%}" if value < NOISY else "too noisy to tell"

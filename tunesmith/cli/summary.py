@@ -6,15 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tunesmith.cli.output import INVENTED, duration, seconds, times
+from tunesmith.cli.headline import headline
+from tunesmith.cli.output import duration
 from tunesmith.client import Client, Job
 from tunesmith.measuring.checked import CheckState
-
-SOURCES = {
-    "measured": "the compiled model, measured end to end",
-    "estimate": "estimated from its tasks",
-    "simulated": INVENTED,
-}
 
 
 def summarise(client: Client, job: Job, model: str, target: str, spent: float) -> dict[str, Any]:
@@ -38,6 +33,10 @@ def summarise(client: Client, job: Job, model: str, target: str, spent: float) -
         "untuned_seconds": job.latency.untuned,
         "tuned_seconds": job.latency.current,
         "speedup": job.latency.speedup,
+        "interval": list(job.latency.interval) if job.latency.interval else None,
+        "verdict": job.latency.verdict,
+        "schedules": job.latency.schedules,
+        "estimate_seconds": job.latency.estimate,
         "latency_source": job.latency.source,
         "output_error": job.latency.output_error,
         "output_tolerance": job.latency.output_tolerance,
@@ -64,11 +63,9 @@ def report(summary: dict[str, Any], out: Path | None, data_dir: Path | None, url
         data_dir: data of the embedded stack that has ended by now, None for a server that goes on.
         url: of that server.
     """
-    how = SOURCES[summary["latency_source"]]
     again = "" if data_dir is None else f"tunesmith up --data-dir {data_dir}, then "
     rows = [
-        ("latency", f"{seconds(summary['untuned_seconds'])} untuned -> {seconds(summary['tuned_seconds'])} tuned: "
-                    f"{_change(summary['speedup'])} ({how})"),
+        *headline(summary),
         ("outputs", _outputs(summary)),
         ("schedules", _schedules(summary["tasks"])),
         ("effort", _effort(summary)),
@@ -77,13 +74,6 @@ def report(summary: dict[str, Any], out: Path | None, data_dir: Path | None, url
         ("dashboard", f"{again}{url if data_dir is None else 'http://127.0.0.1:8700'}/jobs/{summary['job']}"),
     ]  # fmt: skip
     return "\n".join(f"{name:10} {text}" for name, text in rows)
-
-
-def _change(speedup: float | None) -> str:
-    """In words; models of a few microseconds may be slower, because the virtual machine's calls are most of them."""
-    if speedup is None or speedup >= 1:
-        return f"{times(speedup)} faster"
-    return f"{times(1 / speedup)} SLOWER"
 
 
 def _outputs(summary: dict[str, Any]) -> str:

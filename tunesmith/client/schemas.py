@@ -39,11 +39,18 @@ class Latency(Answer):
     None until every tunable task was measured. ``source`` is ``estimate``, ``measured``, or ``simulated`` when the
     figures are invented. ``output_error`` is the tuned model's error against the signal, ``output_tolerance`` the
     largest that counts as right.
+
+    Measured figures have an ``interval`` of the speed-up and a ``verdict``, ``faster``, ``slower`` or
+    ``no_difference``; ``schedules`` counts those that changed, ``estimate`` is what the tasks alone sum up to.
     """
 
     untuned: float | None = None
     current: float | None = None
     speedup: float | None = None
+    interval: tuple[float, float] | None = None
+    verdict: str | None = None
+    schedules: int | None = None
+    estimate: float | None = None
     source: str = "estimate"
     output_error: float | None = None
     output_tolerance: float | None = None

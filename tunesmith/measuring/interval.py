@@ -30,12 +30,12 @@ def median_interval(samples: Sequence[float], noise_floor: float, confidence: fl
     if not samples or not 0 < confidence < 1:
         raise ValueError("an interval needs samples and a confidence between 0 and 1")
     median = statistics.median(samples)
-    quantile = _normal_quantile(confidence)
+    quantile = normal_quantile(confidence)
     if len(samples) == 1:
         within = quantile * SINGLE_SPREAD * median
     else:
-        within = _student_quantile(quantile, len(samples) - 1) * median_error(samples)
-    between = quantile / _normal_quantile(FLOOR_CONFIDENCE) * noise_floor * median
+        within = student_quantile(quantile, len(samples) - 1) * median_error(samples)
+    between = quantile / normal_quantile(FLOOR_CONFIDENCE) * noise_floor * median
     half = math.hypot(math.sqrt(2) * within, between)
     return max(0.0, median - half), median + half
 
@@ -61,15 +61,15 @@ def median_error(samples: Sequence[float]) -> float:
     ranked = sorted(samples)
     low = max(1, round((count + 1) / 2 - math.sqrt(count)))
     outside = 2 * sum(math.comb(count, i) for i in range(low)) / 2**count
-    return (ranked[count - low] - ranked[low - 1]) / (2 * _normal_quantile(1 - outside))
+    return (ranked[count - low] - ranked[low - 1]) / (2 * normal_quantile(1 - outside))
 
 
-def _normal_quantile(confidence: float) -> float:
+def normal_quantile(confidence: float) -> float:
     """Half-width, in standard deviations, of the normal distribution's central interval."""
     return statistics.NormalDist().inv_cdf(0.5 + confidence / 2)
 
 
-def _student_quantile(z: float, degrees: int) -> float:
+def student_quantile(z: float, degrees: int) -> float:
     """The same of Student's distribution: Fisher and Cornish's series around the normal quantile ``z``."""
     first = (z**3 + z) / 4
     second = (5 * z**5 + 16 * z**3 + 3 * z) / 96

@@ -20,10 +20,12 @@ from workers.tvm_backend.references import FREEDOM, excuse, nudged
 
 ROUNDS = 10
 SLOW_ROUNDS = 3
-TUNED_SAMPLES = 30
+SAMPLES = 30
 WARM_SECONDS = 0.05
-"""Of tuned runs that do not count, in each turn: before them the untuned model, whose default schedules run on one
-core, let the others sleep and filled the caches."""
+"""Of runs that do not count, in each turn of a model that is quick enough: before them the other one let cores sleep
+and filled the caches."""
+SAMPLE_SECONDS = 0.001
+"""A sample is the mean over as many runs as take this long: clocks and calls err by microseconds."""
 SLOW_SECONDS = 0.1
 """From here on the client times a run: the call costs a fraction of a millisecond, a warm-up run far more."""
 OFF = 1e-4
@@ -43,7 +45,7 @@ class Timed(Protocol):
     seconds: float
 
     def time(self, count: int) -> list[float]:
-        """Seconds of ``count`` runs."""
+        """Seconds of a run, ``count`` times."""
 
 
 class RemoteModel:
@@ -77,9 +79,10 @@ class RemoteModel:
         return [array.numpy() for array in _flat(self._vm.get_outputs("main"))]
 
     def time(self, count: int) -> list[float]:
-        """Seconds of ``count`` runs on the inputs set last."""
+        """Seconds of a run on the inputs set last, ``count`` times."""
         if self.seconds < SLOW_SECONDS:
-            evaluator = self._vm.time_evaluator("invoke_stateful", self._device, number=1, repeat=count)
+            number = max(1, math.ceil(SAMPLE_SECONDS / max(self.seconds, 1e-6)))
+            evaluator = self._vm.time_evaluator("invoke_stateful", self._device, number=number, repeat=count)
             return [float(value) for value in evaluator("main").results]
         samples = []
         for _ in range(count):
@@ -131,19 +134,27 @@ def output_error(found: list[NDArray[Any]], expected: list[NDArray[Any]], elsewh
 
 
 def interleave(untuned: Timed, tuned: Timed, seconds: float, window: Window) -> list[list[float]]:
-    """Seconds of runs of both models in turn; ``seconds`` is what all of them together may take, about."""
+    """Seconds of runs of both models in turn; ``seconds`` is what all of them together may take, about.
+
+    Both are treated alike as far as that allows: a model that is warm seems faster than one that is not.
+    """
     fit = int(seconds / 2 / max(untuned.seconds, 1e-6))
     rounds = max(SLOW_ROUNDS, min(ROUNDS, fit))
-    affordable = int(seconds / 2 / max(tuned.seconds, 1e-6) / rounds)
-    each = max(1, min(math.ceil(TUNED_SAMPLES / rounds), affordable))
-    warm = max(0, min(math.ceil(WARM_SECONDS / max(tuned.seconds, 1e-6)), affordable - each))
+    plans = [(model, *_turn(model, seconds / 2 / rounds, rounds)) for model in (untuned, tuned)]
     samples: list[list[float]] = [[], []]
     for _ in range(rounds):
-        with window():
-            samples[0] += untuned.time(1)
-        with window():
-            samples[1] += tuned.time(warm + each)[warm:]
+        for which, (model, warm, each) in enumerate(plans):
+            with window():
+                samples[which] += model.time(warm + each)[warm:]
     return samples
+
+
+def _turn(model: Timed, seconds: float, rounds: int) -> tuple[int, int]:
+    """Runs of a model in one of its turns: to warm up, and those that count; ``seconds`` is what they may take."""
+    each_seconds = max(model.seconds, 1e-6)
+    affordable = int(seconds / each_seconds)
+    each = max(1, min(math.ceil(SAMPLES / rounds), affordable))
+    return max(0, min(math.ceil(WARM_SECONDS / each_seconds), affordable - each)), each
 
 
 def _load_params(path: Path | None) -> Iterable[NDArray[Any]]:

@@ -16,6 +16,7 @@ from db.repositories import views_jobs as views
 from db.repositories.views_sums import TaskSums, sums
 from services.coordinator import verified
 from services.coordinator.schemas.jobs import BudgetBody, JobBody, Latency, Progress
+from tunesmith.measuring.ratio import Verdict, ratio
 from tunesmith.states import JobState, ModelState, WorkState, is_final
 
 
@@ -109,24 +110,34 @@ def latency(job: Job, sums: TaskSums, evaluation: Evaluation | None) -> Latency:
 
 
 def _latency(sums: TaskSums, evaluation: Evaluation | None) -> Latency:
-    if evaluation is not None and evaluation.state is WorkState.DONE:
-        untuned = statistics.median(evaluation.untuned_samples) if evaluation.untuned_samples else None
-        tuned = statistics.median(evaluation.tuned_samples) if evaluation.tuned_samples else None
-        if tuned is not None:
-            check = verified.of_model(evaluation)
-            return Latency(
-                untuned=untuned, current=tuned, speedup=_ratio(untuned, tuned), source="measured",
-                output_error=check.error if check else None, output_tolerance=check.tolerance if check else None,
-            )
-    if sums.measured < sums.tunable:
-        return Latency(untuned=None, current=None, speedup=None, source="estimate")
+    complete = sums.measured >= sums.tunable
+    untuned, best = (sums.untuned, sums.best) if complete else (None, None)
+    measured = _measured(evaluation)
+    if measured is not None:
+        return measured.model_copy(update={"estimate": best})
     return Latency(
-        untuned=sums.untuned, current=sums.best, speedup=_ratio(sums.untuned, sums.best), source="estimate"
+        untuned=untuned, current=best, speedup=untuned / best if untuned and best else None, source="estimate"
     )
 
 
-def _ratio(before: float | None, after: float | None) -> float | None:
-    return before / after if before is not None and after else None
+def _measured(evaluation: Evaluation | None) -> Latency | None:
+    """End-to-end figures; None before they are there."""
+    if evaluation is None or evaluation.state is not WorkState.DONE or not evaluation.tuned_samples:
+        return None
+    before, after = evaluation.untuned_samples or [], evaluation.tuned_samples
+    check = verified.of_model(evaluation)
+    same = evaluation.applied == 0
+    if same:  # one program, twice
+        before = after = [*before, *after]
+    found = ratio(before, after) if before else None
+    return Latency(
+        untuned=statistics.median(before) if before else None, current=statistics.median(after),
+        speedup=found.value if found else None,
+        interval=(found.low, found.high) if found and not same else None,
+        verdict=Verdict.NO_DIFFERENCE if same else found.verdict if found else None,
+        schedules=evaluation.applied, source="measured",
+        output_error=check.error if check else None, output_tolerance=check.tolerance if check else None,
+    )  # fmt: skip
 
 
 def _waiting_for(parts: views.JobParts, fleet: _Fleet) -> dict[str, str] | None:

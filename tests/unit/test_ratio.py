@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tunesmith.measuring.ratio import BUILDS, Verdict, ratio
+
+RNG = np.random.default_rng(0)
+
+
+def samples(median: float, spread: float, count: int) -> list[float]:
+    found: list[float] = (median * np.exp(spread * RNG.standard_normal(count))).tolist()
+    return found
+
+
+def test_a_ratio_says_how_many_times_as_fast() -> None:
+    found = ratio([0.2] * 10, [0.05] * 30)
+    assert found.value == pytest.approx(4.0)
+    assert found.verdict is Verdict.FASTER
+    assert (found.low, found.high) == pytest.approx((4 * math.exp(-BUILDS), 4 * math.exp(BUILDS)))
+    assert ratio([0.05] * 30, [0.2] * 10).verdict is Verdict.SLOWER
+
+
+@pytest.mark.parametrize("count", [3, 10, 30])
+def test_equal_programs_are_hardly_ever_told_apart(count: int) -> None:
+    verdicts = [ratio(samples(1.0, 0.1, count), samples(1.0, 0.1, count)).verdict for _ in range(400)]
+    assert sum(verdict is not Verdict.NO_DIFFERENCE for verdict in verdicts) < 0.05 * len(verdicts)
+
+
+def test_what_is_clearly_faster_is_found_with_few_samples() -> None:
+    verdicts = [ratio(samples(3.0, 0.05, 3), samples(1.0, 0.05, 9)).verdict for _ in range(100)]
+    assert sum(verdict is Verdict.FASTER for verdict in verdicts) > 90
+
+
+@pytest.mark.parametrize(("others", "ours"), [([1.0], [0.5]), ([1.0, 9.0], [1.0, 1.1]), ([1.0, 1e6], [1e-6, 1.0])])
+def test_few_or_wild_samples_show_nothing(others: list[float], ours: list[float]) -> None:
+    found = ratio(others, ours)
+    assert 0 <= found.low < found.value < found.high < math.inf
+    assert found.verdict is not Verdict.SLOWER
+
+
+def test_a_difference_of_two_builds_is_no_difference() -> None:
+    assert ratio([1.019] * 30, [1.0] * 30).verdict is Verdict.NO_DIFFERENCE
+    assert ratio([1.03] * 30, [1.0] * 30).verdict is Verdict.FASTER
+
+
+def test_nothing_has_no_ratio() -> None:
+    with pytest.raises(ValueError, match="samples"):
+        ratio([], [1.0])
