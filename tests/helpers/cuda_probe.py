@@ -1,4 +1,4 @@
-"""Builds a gemm for an NVIDIA GPU, by default and by a random valid candidate, and prints what came of it as JSON."""
+"""Builds products of matrices for two NVIDIA GPUs, by default and by a random valid candidate; prints the outcomes."""
 
 from __future__ import annotations
 
@@ -6,43 +6,104 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from tunesmith.operators import parse_operator
-from tunesmith.targets import parse_target
+from tunesmith.errors import MeasurementFailed
+from tunesmith.messages import Payload, Spec, TunedWorkload
+from tunesmith.targets import Target, parse_target
 from workers.tvm_backend.builder import Builder
 from workers.tvm_backend.cuda_compiler import MODE
-from workers.tvm_backend.measuring import BuildRequest
+from workers.tvm_backend.measuring import BuildRequest, Built
 from workers.tvm_backend.warm import warm
+
+GPUS = ("nvidia/nvidia-a100", "nvidia/nvidia-h100")
+PRODUCTS = (("float32", "float32", 0), ("float16", "float16", 0), ("float16", "float32", 1))
+"""Types of the operands and of the sums, and which valid candidate: this one's sums take the place of its operands."""
+SIZE = 256
 
 
 def main(folder: Path) -> None:
     warm("cuda")
-    from workers.tvm_backend import importing, prepare, space, tasks
-
-    target = parse_target("nvidia/nvidia-h100").target
-    assert target is not None
-    prepared = prepare.prepare(importing.operator_module(parse_operator("gemm:256x256x256:float32")))
-    (task,) = tasks.extract_tasks(prepared.module)
-    bodies = space.generate(task.module, target)
-    traces = space.TraceSpace(task.module, target, bodies)
-    rng = np.random.default_rng(0)
-    while True:
-        batch, valid = traces.resolve(traces.space.sample(rng, 32))
-        if valid.any():
-            break
-    chosen = traces.space.candidates(batch.take(np.flatnonzero(valid)[:1]))[0]
-    body = next(body for body in bodies if body.hash == chosen.sketch)
     builder = Builder(str(folder / "lease"), "cuda")
+    targets = [target_of(tag) for tag in GPUS]
+    built, models = [], []
+    for operands, sums, number in PRODUCTS:
+        task, model = product(operands, sums)
+        chosen = candidate(task.module, targets[0], number)
+        wanted = [(targets[0], "default", None, ()), *((target, "candidate", *chosen) for target in targets)]
+        for target, schedule, body, decisions in wanted:
+            arch = str(target.to_json()["arch"])
+            out = folder / f"{operands}-{sums}-{arch}-{schedule}.so"
+            outcome = builder.build(
+                BuildRequest(task.workload.hash, task.module, target.to_json(), body, decisions, out, 120.0)
+            )
+            built.append({
+                "operands": operands, "sums": sums, "arch": arch, "schedule": schedule, "failure": outcome.failure,
+                "message": outcome.message, "size": outcome.path.stat().st_size if outcome.path else 0,
+            })  # fmt: skip
+        models.append(tuned(builder, model, task, outcome, target, folder / f"{operands}-{sums}-model.so"))
+    print(json.dumps({
+        "compiler": os.environ.get(MODE), "headers": os.environ.get("CUDA_PATH", ""), "built": built,
+        "models": models,
+    }))  # fmt: skip
+
+
+def target_of(tag: str) -> Target:
+    target = parse_target(tag).target
+    assert target is not None
+    return target
+
+
+def product(operands: str, sums: str) -> tuple[Any, Any]:
+    """The task of a product whose sums may have another type than its operands, and the model that it is of."""
+    from tvm import relax
+
+    from workers.tvm_backend import prepare, tasks
+
+    args = [relax.Var(name, relax.TensorType((SIZE, SIZE), operands)) for name in ("a", "b")]
+    builder = relax.BlockBuilder()
+    with builder.function("main", args):
+        with builder.dataflow():
+            out = builder.emit_output(builder.normalize(relax.op.matmul(*args, out_dtype=sums)))
+        builder.emit_func_output(out)
+    mod = builder.get()
+    mod["main"] = mod["main"].with_attr("num_input", 2).with_attr("input_names", json.dumps(["a", "b"]))
+    prepared = prepare.prepare(mod)
+    (task,) = tasks.extract_tasks(prepared.module)
+    return task, prepared.module
+
+
+def candidate(module: bytes, target: Target, number: int) -> tuple[bytes, Any]:
+    """A valid one of a sequence of random candidates: its sketch and its decisions."""
+    from workers.tvm_backend import space
+
+    bodies = space.generate(module, target)
+    traces = space.TraceSpace(module, target, bodies)
+    rng = np.random.default_rng(0)
     found = []
-    for name, data, decisions in (("default", None, ()), ("candidate", body.to_json(), chosen.decisions)):
-        built = builder.build(
-            BuildRequest(task.workload.hash, task.module, target.to_json(), data, decisions, folder / name, 120.0)
-        )
-        size = built.path.stat().st_size if built.path else 0
-        found.append({"failure": built.failure, "message": built.message, "size": size})
-    print(json.dumps({"compiler": os.environ.get(MODE), "built": found}))
+    while len(found) <= number:
+        batch, valid = traces.resolve(traces.space.sample(rng, 32))
+        found += traces.space.candidates(batch.take(np.flatnonzero(valid)))
+    chosen = found[number]
+    return next(body for body in bodies if body.hash == chosen.sketch).to_json(), chosen.decisions
+
+
+def tuned(builder: Builder, model: bytes, task: Any, built: Built, target: Target, out: Path) -> int:
+    """How many schedules a model has that is compiled with the last candidate."""
+    if built.trace is None:
+        return 0
+    record = TunedWorkload(
+        workload=task.workload.hash, workload_json=Payload.pack(task.metaschedule),
+        trace=Payload.pack(built.trace.encode()), run_seconds=[1e-3],
+        args=[Spec(dtype=a.dtype, shape=a.shape) for a in task.workload.args],
+    )  # fmt: skip
+    try:
+        return builder.compile_model(model, None, target.to_json(), [record], out).applied
+    except MeasurementFailed as error:
+        print(error, file=sys.stderr)
+        return 0
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import cuda_probe
 import pytest
@@ -18,20 +19,47 @@ from workers.tvm_backend.linking import COMPILERS, LINKERS
 pytestmark = pytest.mark.pair
 
 
-def test_nvrtc_builds_with_headers_of_its_own_version(tmp_path: Path) -> None:
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    for name in (*LINKERS, *COMPILERS):
-        if found := shutil.which(name):
-            (tools / name).symlink_to(found)
-    env = {**os.environ, "PATH": str(tools), "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
-    command = [sys.executable, cuda_probe.__file__, str(tmp_path)]
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the extra ``cuda`` alone builds: neither a toolkit nor its headers are in sight."""
+    folder = tmp_path_factory.mktemp("cuda")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("CUDA", "TVM_"))}
+    env.update(PATH=str(tools(folder)), PYTHONPATH=os.pathsep.join(entry for entry in sys.path if entry))
+    command = [sys.executable, cuda_probe.__file__, str(folder)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr[-2000:]
-    answer = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def tools(folder: Path) -> Path:
+    """A folder for the PATH with what links libraries, and nothing else."""
+    made = folder / "bin"
+    made.mkdir()
+    for name in (*LINKERS, *COMPILERS):
+        if found := shutil.which(name):
+            (made / name).symlink_to(found)
+    return made
+
+
+def test_nvrtc_compiles_with_headers_of_its_own_version(answer: dict[str, Any]) -> None:
     assert answer["compiler"] == "nvrtc"
-    assert [item["message"] for item in answer["built"]] == ["", ""]
-    assert all(item["size"] > 0 for item in answer["built"])
+    assert Path(answer["headers"]) in cuda_compiler.packages()
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(("operands", "sums", "_"), cuda_probe.PRODUCTS)
+def test_candidates_are_built_without_a_toolkit(
+    answer: dict[str, Any], operands: str, sums: str, _: int, arch: str
+) -> None:
+    wanted = (operands, sums, arch)
+    built = [item for item in answer["built"] if (item["operands"], item["sums"], item["arch"]) == wanted]
+    assert [item["message"] for item in built if item["failure"]] == []
+    assert "candidate" in {item["schedule"] for item in built if item["size"] > 0}
+
+
+def test_models_are_compiled_with_what_was_tuned(answer: dict[str, Any]) -> None:
+    assert answer["models"] == [1] * len(cuda_probe.PRODUCTS)
 
 
 def test_nvcc_comes_first_and_options_are_added_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +70,7 @@ def test_nvcc_comes_first_and_options_are_added_once(tmp_path: Path, monkeypatch
     assert cuda_compiler.choose_compiler() == "nvrtc"
     options = os.environ[cuda_compiler.NVRTC_OPTIONS].split()
     assert options[0] == "-G"
-    assert len(options) == len(cuda_compiler.HEADERS)
+    assert len(options) == 2, "the headers of the runtime and of tensor cores are found by CUDA_PATH"
     assert (Path(os.environ["CUDA_PATH"]) / "include" / "cuda_runtime.h").is_file()
     (tmp_path / "nvcc").write_text("#!/bin/sh\n")
     (tmp_path / "nvcc").chmod(0o755)

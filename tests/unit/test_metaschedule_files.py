@@ -71,4 +71,4 @@ def test_script_needs_tvm_and_numpy_alone() -> None:
             imported |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             imported.add(str(node.module).split(".")[0])
-    assert imported - set(sys.stdlib_module_names) == {"tvm", "numpy"}
+    assert imported - set(sys.stdlib_module_names) == {"tvm", "tvm_ffi", "numpy"}, "tvm_ffi comes with TVM"

@@ -26,6 +26,8 @@ COMPILERS = ("c++", "g++", "clang++", "cc", "gcc", "clang")
 ALTERNATIVE = "winograd"
 """A second function of the module: it computes what ``main`` does, call for call, by other programs here and there."""
 INTRINSICS = "tvm.s_tir.tensor_intrin"
+APART = "tirx.disable_storage_rewrite"
+PIPELINE = "apart"
 
 
 def skip_intrinsics() -> None:
@@ -213,7 +215,41 @@ def build(mod: Any, target: Any) -> Any:
     """A Relax VM executable."""
     from tvm import relax
 
-    return relax.build(mod, target=target, relax_pipeline=relax.get_pipeline("default_build"))
+    kernels = _register_pipeline() if "gpu" in target.keys else "default"
+    return relax.build(mod, target=target, relax_pipeline=relax.get_pipeline("default_build"), tir_pipeline=kernels)
+
+
+def needs_room(function: Any) -> bool:
+    """True for a kernel of tensor cores with values of several types in shared memory, such as float32 sums of float16.
+
+    TVM lets those of one type take the place of those of another, and then refuses to address them.
+    """
+    import tvm_ffi
+    from tvm.s_tir import SBlock
+
+    buffers: list[Any] = []
+    tvm_ffi.structural_walk(function.body, (SBlock, lambda block: buffers.extend(block.alloc_buffers)))
+    shared = {str(buffer.dtype) for buffer in buffers if str(buffer.scope()).startswith("shared")}
+    return len(shared) > 1 and any(str(buffer.scope()).startswith("wmma") for buffer in buffers)
+
+
+def _register_pipeline() -> str:
+    """TVM's lowering of kernels, which leaves the memory of those that need it alone; returns its name."""
+    import tvm
+    from tvm.tirx import compilation_pipeline as pipelines
+
+    lower, *finalize = pipelines.get_tir_pipeline("default")
+
+    def lower_each(mod: Any, context: Any) -> Any:
+        apart = {var: function for var, function in mod.functions.items() if needs_room(function)}
+        others = {var: function for var, function in mod.functions.items() if var not in apart}
+        lowered = lower(tvm.IRModule(others, attrs=mod.attrs))
+        with tvm.transform.PassContext(context.opt_level, config={**context.config, APART: True}):
+            lowered.update(lower(tvm.IRModule(apart, attrs=mod.attrs)))
+        return lowered
+
+    pipelines.register_tir_pipeline(PIPELINE, lambda: (tvm.transform.module_pass(lower_each, 0), *finalize))
+    return PIPELINE
 
 
 def export(executable: Any, out: Path, link: Callable[..., None]) -> None:

@@ -144,7 +144,7 @@ class Builder:
         twins = self._twins.setdefault(task, Twins())
         lookout = Lookout(twins)
         try:
-            with target, tvm.transform.PassContext(config=UNCHECKED, instruments=[lookout]):
+            with target, tvm.transform.PassContext(config=_config(mod, target), instruments=[lookout]):
                 library = tvm.compile(mod, target=target).mod
                 check(library)
         except Exception:
@@ -176,6 +176,17 @@ class Builder:
         if data not in self._bodies:
             self._bodies[data] = SketchBody.from_json(data)
         return self._bodies[data]
+
+
+def _config(mod: Any, target: Any) -> Mapping[str, bool]:
+    """How TVM compiles a candidate."""
+    from workers.tvm_backend.export import script
+
+    if "gpu" not in target.keys:
+        return UNCHECKED
+    steps = script()
+    apart = any(steps.needs_room(function) for function in mod.functions.values())
+    return {**UNCHECKED, steps.APART: True} if apart else UNCHECKED
 
 
 def _write(library: Any, out: Path) -> bytes:

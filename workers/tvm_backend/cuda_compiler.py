@@ -14,8 +14,10 @@ from tunesmith.errors import MissingDependency
 MODE = "TVM_CUDA_COMPILE_MODE"
 NVRTC_OPTIONS = "TVM_CUDA_NVRTC_EXTRA_OPTS"
 FORMATS = {"nvcc": "fatbin", "nvrtc": "cubin"}
-HEADERS = {"cuda_runtime": "cuda_runtime.h", "cuda_cccl": "cuda/std/cstdint"}
-"""Packages below ``nvidia`` with the headers of TVM's kernels, and a header that each of them has."""
+MAJOR = 13
+"""Of CUDA: TVM's wheel is linked with this one's runtime, and so NVRTC and its headers are of it, too."""
+HEADERS = {"cuda_runtime.h": "include", "crt/mma.h": "include", "cuda/std/cstdint": "include/cccl"}
+"""What TVM's kernels include, those of tensor cores too, and in which folder below ``nvidia/cu13`` it is."""
 REMEDY = "building for CUDA needs nvcc on the PATH (CUDA toolkit), or NVRTC: pip install 'tunesmith[cuda]'"
 
 
@@ -67,22 +69,27 @@ def _nvrtc() -> bool:
     try:
         from cuda.bindings import nvrtc
 
-        return bool(nvrtc.nvrtcVersion()[0] == nvrtc.nvrtcResult.NVRTC_SUCCESS)
+        result, major, _ = nvrtc.nvrtcVersion()
+        return bool(result == nvrtc.nvrtcResult.NVRTC_SUCCESS and major == MAJOR)
     except (ImportError, RuntimeError, OSError):
         return False
 
 
-def _headers() -> list[Path] | None:
-    """The header folders of the packages that belong to NVRTC's; None when one is not installed."""
+def packages() -> list[Path]:
+    """Folders in which Python packages keep their part of CUDA."""
     spec = importlib.util.find_spec("nvidia")
-    roots = [Path(root) for root in (spec.submodule_search_locations or ()) if root] if spec else []
+    roots = (spec.submodule_search_locations or ()) if spec else ()
+    return [Path(root) / f"cu{MAJOR}" for root in roots if root]
+
+
+def _headers() -> list[Path] | None:
+    """The folders with headers of NVRTC's own version, that of the runtime first; None when one is not installed."""
     found = []
-    for package, header in HEADERS.items():
-        folders = [root / package / "include" for root in roots]
-        folder = next((folder for folder in folders if (folder / header).is_file()), None)
-        if folder is None:
+    for header, folder in HEADERS.items():
+        at = next((root / folder for root in packages() if (root / folder / header).is_file()), None)
+        if at is None:
             return None
-        found.append(folder)
+        found.append(at)
     return found
 
 
@@ -90,5 +97,5 @@ def _use(headers: list[Path]) -> None:
     """Point TVM at the headers of NVRTC's own version: those of a toolkit of another version do not compile."""
     os.environ["CUDA_PATH"] = str(headers[0].parent)
     given = shlex.split(os.environ.get(NVRTC_OPTIONS, ""))
-    wanted = [f"-I{folder}" for folder in headers[1:]]
+    wanted = dict.fromkeys(f"-I{folder}" for folder in headers if folder != headers[0])
     os.environ[NVRTC_OPTIONS] = shlex.join([*given, *(option for option in wanted if option not in given)])
