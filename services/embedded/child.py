@@ -65,8 +65,8 @@ class Child:
         """Process id while it runs."""
         return self._process.pid if self._process else None
 
-    def tend(self) -> None:
-        """Start it when it is due, notice its death.
+    def tend(self) -> bool:
+        """Start it when it is due, notice its death; True when it was started now.
 
         Raises:
             StackFailed: after five quick deaths in a row, with the end of its log; or at once, with its reason, when
@@ -75,10 +75,12 @@ class Child:
         if self._process is not None:
             status = self._process.poll()
             if status is None:
-                return
+                return False
             self._died(status)
-        if self._clock() >= self._not_before and self.spec.may_start():
+        due = self._clock() >= self._not_before and self.spec.may_start()
+        if due:
             self._start()
+        return due
 
     def _start(self) -> None:
         if self.log.exists() and self.log.stat().st_size > MAX_LOG_BYTES:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+LAST_STEP = "until a device reports"
 
 
 def up(
@@ -20,34 +21,66 @@ def up(
         ".tunesmith"
     ),
     workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that propose (half), import and train.")] = 2,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Return when it is ready; 'tunesmith status' and 'down' find it again.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     with_parent: Annotated[
         bool, typer.Option("--with-parent", hidden=True, help="Stop when standard input ends.")
     ] = False,
+    detached: Annotated[bool, typer.Option("--detached", hidden=True, help="Log once it is ready.")] = False,
 ) -> None:
-    """Run the whole service on this machine, in the foreground; Ctrl-C stops every process."""
+    """Run the whole service on this machine, in the foreground or detached; Ctrl-C stops every process."""
     from services.coordinator.settings import Settings
+    from services.embedded.announce import ForPeople, ForPrograms
+    from services.embedded.specs import StackOptions
+
+    if detach:
+        _detach(data_dir, port, ("--host", host, "--workers", str(workers)), as_json)
+        return
+    settings = Settings(host=host, port=port)
+    settings.check()
+    key = settings.admin_key.get_secret_value() if settings.admin_key else None
+    announcer = ForPrograms(with_parent or detached, detached) if as_json else ForPeople()
+    try:
+        _run(StackOptions(data_dir, host, port, workers), settings.umask, key, announcer, with_parent)
+    finally:
+        announcer.close()
+
+
+def _run(options: Any, umask: str, key: str | None, announcer: Any, with_parent: bool) -> None:
+    from dataclasses import replace
+
+    from services.embedded.announce import unfinished
     from services.embedded.connection import connection_file
     from services.embedded.lock import data_dir_lock
     from services.embedded.net import claim_port
     from services.embedded.scratch import scratch
-    from services.embedded.specs import StackOptions, children
+    from services.embedded.specs import children
     from services.embedded.supervisor import Supervisor
     from tunesmith.data_folder import prepare
 
-    settings = Settings(host=host, port=port)
-    settings.check()
-    folder = prepare(data_dir, settings.umask)
-    options = StackOptions(folder, host, claim_port(host, port), workers)
-    key = settings.admin_key.get_secret_value() if settings.admin_key else None
-    with data_dir_lock(folder, options.url), scratch(folder) as temporary:
+    folder = prepare(options.data_dir, umask)
+    options = replace(options, data_dir=folder, port=claim_port(options.host, options.port))
+    with data_dir_lock(folder, options.url) as killed, scratch(folder) as temporary:
         specs = children(options, temporary)
+        names = [spec.name for spec in specs]
+        announcer.begin(names, folder)
+
+        def started(name: str) -> None:
+            announcer.started(name)
+            names.remove(name)
+            if not names:
+                announcer.started(LAST_STEP)
+
         supervisor = Supervisor(
             specs,
             folder / "logs",
             ready=lambda: is_ready(options.url, key),
-            on_ready=lambda: _announce(options.url, folder, as_json),
+            on_ready=lambda: announcer.ready(options.url, unfinished(options.url, key, killed)),
             watch=sys.stdin.fileno() if with_parent else None,
+            on_start=started,
+            on_stop=announcer.stopping,
         )
         envs = {spec.name: spec.env for spec in specs}
         with connection_file(folder, envs["record"], envs["measure"]):
@@ -65,12 +98,30 @@ def is_ready(url: str, key: str | None) -> bool:
     return any(device.get("alive", True) for device in items)
 
 
-def _announce(url: str, folder: Path, as_json: bool) -> None:
+def _detach(data_dir: Path, port: int, options: tuple[str, ...], as_json: bool) -> None:
+    """Start a stack that outlives this process, and say where it is once it is ready."""
+    from tunesmith.cli.output import place, rows
+    from tunesmith.cli.progress import shown
+    from tunesmith.cli.resumed import resumed
+    from tunesmith.client.embedded import EmbeddedStack
+
+    names: list[str] = []
+    stack = EmbeddedStack(data_dir, port, options=options)
+    with shown("starting", as_json) as display:
+
+        def step(name: str) -> None:
+            names.append(name)
+            display.phase("starting", name)
+
+        found = stack.detach(on_step=step)
     if as_json:
-        print(json.dumps({"url": url, "pid": os.getpid(), "data_dir": str(folder)}), flush=True)
-    else:
-        print(
-            f"Tunesmith is up at {url} (dashboard at /, API at /docs); data and logs in {folder}. Ctrl-C stops it.\n"
-            f"Another worker of this machine joins with: tunesmith worker --join {folder}",
-            flush=True,
-        )
+        print(json.dumps(found), flush=True)
+        return
+    print(rows([
+        ("ready", f"{found['url']} (dashboard at /, API at /docs)"),
+        *(("resumed", resumed(job)) for job in found["resumed"]),
+        ("started", ", ".join(name for name in names if name != LAST_STEP)),
+        ("process", str(found["pid"])),
+        ("data", place(found["data_dir"])),
+        ("end it", f"tunesmith down --data-dir {data_dir}"),
+    ]), flush=True)  # fmt: skip

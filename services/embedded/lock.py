@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,26 @@ from tunesmith.errors import StackFailed
 NAME = "up.lock"
 
 
+@dataclass(frozen=True)
+class Holder:
+    """What the lock file of a data directory says.
+
+    Attributes:
+        pid: the supervisor's process.
+        url: of its coordinator.
+        alive: False when the file is stale, because that process was killed.
+    """
+
+    pid: int
+    url: str
+    alive: bool
+
+
 @contextlib.contextmanager
-def data_dir_lock(data_dir: Path, url: str) -> Iterator[None]:
+def data_dir_lock(data_dir: Path, url: str) -> Iterator[bool]:
     """Hold the data directory; the lock file says who does, and is gone afterwards.
+
+    Yields True when the stack before this one was killed.
 
     Raises:
         StackFailed: when another process holds it, or the directory cannot be written.
@@ -31,9 +49,10 @@ def data_dir_lock(data_dir: Path, url: str) -> Iterator[None]:
             f"cannot use the data directory {data_dir}: {error.strerror}", field="data_dir", value=str(data_dir)
         ) from error
     try:
+        killed = str(holder(data_dir).get("url", "")).startswith("http")  # a stack that ends removes the file
         os.ftruncate(fd, 0)
         os.write(fd, json.dumps({"pid": os.getpid(), "url": url}).encode())
-        yield
+        yield killed
     finally:
         path.unlink(missing_ok=True)  # while it is still held, so nobody else's file is removed
         os.close(fd)
@@ -46,6 +65,58 @@ def holder(data_dir: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def look(data_dir: Path) -> Holder | None:
+    """Who holds a data directory, or was killed while it did; None when nobody does.
+
+    Raises:
+        StackFailed: a process holds it that is no stack of this user on this machine.
+    """
+    path = data_dir / NAME
+    if not path.exists():
+        return None
+    said = holder(data_dir)
+    pid, url = said.get("pid"), str(said.get("url", ""))
+    if isinstance(pid, int) and _has_open(pid, path):
+        return Holder(pid, url, alive=True)
+    if not _is_held(path):
+        return Holder(pid if isinstance(pid, int) else 0, url, alive=False)
+    named = f"process {pid}" if pid else "no process"
+    raise StackFailed(
+        f"{path} is held by a process that is not a stack of yours on this machine (the file names {named}): it "
+        "belongs to another user, or to another machine that shares the folder; end it there",
+        field="data_dir", value=str(data_dir),
+    )  # fmt: skip
+
+
+def _has_open(pid: int, path: Path) -> bool:
+    """True when the process has the lock file open: then it has this id by right, and not as the heir of a dead one."""
+    with contextlib.suppress(OSError):
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                if os.path.samestat(entry.stat(), path.stat()):
+                    return True
+    return False
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise StackFailed(
+            f"cannot read {path}: {error.strerror}; it belongs to another user", field="data_dir",
+            value=str(path.parent),
+        ) from error  # fmt: skip
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 def _acquire(path: Path) -> int:
@@ -72,7 +143,8 @@ def _held(data_dir: Path) -> StackFailed:
     who = holder(data_dir)
     by = f"process {who['pid']} at {who['url']}" if {"pid", "url"} <= who.keys() else "another process"
     return StackFailed(
-        f"{data_dir} is in use by {by}: use that one with --server, or give another --data-dir",
+        f"{data_dir} is in use by {by}: use that one with --server, end it with 'tunesmith down', or give another "
+        "--data-dir",
         field="data_dir",
         value=str(data_dir),
         holder=who,

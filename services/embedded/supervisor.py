@@ -30,6 +30,9 @@ class Supervisor:
         ready: True once the stack serves.
         on_ready: called once.
         watch: file descriptor whose end of file also stops the stack, e.g. standard input.
+        start_timeout: seconds until the stack must be ready.
+        on_start: called with the name of each child when it first runs.
+        on_stop: called once, before the children are ended.
     """
 
     def __init__(
@@ -40,10 +43,13 @@ class Supervisor:
         on_ready: Callable[[], None],
         watch: int | None = None,
         start_timeout: float = START_TIMEOUT,
+        on_start: Callable[[str], None] = lambda name: None,
+        on_stop: Callable[[], None] = lambda: None,
     ) -> None:
         log_dir.mkdir(parents=True, exist_ok=True)
         self.children = [Child(spec, log_dir) for spec in specs]
         self._ready, self._on_ready, self._watch = ready, on_ready, watch
+        self._on_start, self._on_stop = on_start, on_stop
         self._start_timeout = start_timeout
         self._stopping = False
 
@@ -58,6 +64,7 @@ class Supervisor:
             try:
                 self._loop(wait)
             finally:
+                self._on_stop()
                 self.stop()
 
     def _loop(self, wait: Callable[[float], None]) -> None:
@@ -65,7 +72,8 @@ class Supervisor:
         is_ready = False
         while not self._stopping:
             for child in self.children:
-                child.tend()
+                if child.tend() and child.restarts == 0:
+                    self._on_start(child.spec.name)
             kernel.reap(self._adopted())
             if not is_ready and self._ready():
                 is_ready = True

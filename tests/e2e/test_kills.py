@@ -70,6 +70,8 @@ def test_the_next_stack_resumes_after_kill_9_of_the_supervisor(tmp_path, stack_e
     finally:
         first.stop()
     with EmbeddedStack(tmp_path, env=stack_env) as second, Client(second.url) as client:
+        (resumed,) = second.resumed
+        assert (resumed["id"], resumed["killed"], resumed["trials_budget"]) == (job.id, True, FEW)
         end_of(client, job.id)
         check_records(tmp_path, job.id, FEW)
     assert processes(tmp_path) == {}

@@ -14,6 +14,7 @@ from pathlib import Path
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from pseudo_terminal import BAR, bar_faults, run
 from stack_probe import WORDS, children, nothing_left, processes, wait_for
 
 from services.embedded.lock import NAME, holder
@@ -24,6 +25,9 @@ from tunesmith.states import JobState
 pytestmark = pytest.mark.stack
 GEMM = "gemm:128x128x128:float32"
 WAIT = 180.0
+WATCHED = ["starting", "preparing", "tuning", "checking", "stopping", "done"]
+SILENCE = 15.0
+"""Seconds; the line is drawn four times a second, but a machine that is overloaded may stop everything for a while."""
 
 
 def cli(env, *arguments, within=WAIT):
@@ -74,10 +78,17 @@ def test_one_command_tunes_an_operator_without_a_compiler_and_leaves_no_process(
     (tmp_path / "nothing").mkdir()
     stack_env = stack_env | {"PATH": str(tmp_path / "nothing")}  # neither compiler nor linker: the wheel's serve
     data_dir, out = tmp_path / "data", tmp_path / "out"
-    done = cli(stack_env, "tune", GEMM, "--embedded", "--trials", 16, "--data-dir", data_dir, "--out", out, "--json")
-    assert done.returncode == 0, done.stderr + done.stdout
-    summary = json.loads(done.stdout)
-    assert summary == json.loads((out / "summary.json").read_text())
+    command = [sys.executable, "-m", "tunesmith.cli", "tune", GEMM, "--embedded", "--trials", "16"]
+    session = run([*command, "--data-dir", "data", "--out", "out"], 80, stack_env, within=WAIT, cwd=tmp_path)
+    *before, last = session.screens()
+    assert session.status == 0, last
+    assert bar_faults(session) == []
+    phases = list(dict.fromkeys(row.split()[0] for screen in before for row in screen if BAR & set(row)))
+    assert phases[0] == "starting"
+    assert [phase for phase in phases if phase in WATCHED] == WATCHED
+    assert phases[-1] == "done"
+    assert session.longest_silence() < SILENCE
+    summary = json.loads((out / "summary.json").read_text())
     assert summary["trials"] == 16
     assert min(summary["tuned_seconds"], summary["untuned_seconds"]) > 0
     assert summary["speedup"] == pytest.approx(summary["untuned_seconds"] / summary["tuned_seconds"])

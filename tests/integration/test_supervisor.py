@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -13,6 +15,7 @@ import pytest
 from process_probe import CHILD_ENV, gone
 
 from services.embedded.lock import NAME, data_dir_lock
+from tunesmith.cli import main
 from tunesmith.errors import StackFailed
 
 pytestmark = pytest.mark.pair
@@ -102,3 +105,54 @@ def test_a_second_stack_is_told_who_holds_the_directory(tmp_path):
     with data_dir_lock(tmp_path, "http://other"):
         assert (tmp_path / NAME).exists()
     assert not (tmp_path / NAME).exists()
+
+
+def command(capsys, *arguments):
+    """Exit status and answer of a command."""
+    status = main.run([*arguments, "--json"])
+    return status, json.loads(capsys.readouterr().out)
+
+
+def test_down_ends_the_stack_that_holds_the_folder_with_every_child(tmp_path, capsys):
+    folder = ("--data-dir", str(tmp_path))
+    assert command(capsys, "status", *folder)[1]["state"] == "stopped"
+    with supervisor(tmp_path, f"a={sleeper(tmp_path / 'a')}") as process:
+        child = pid_in(tmp_path / "a")
+        assert process.stdout.readline() == "ready\n"
+        status, found = command(capsys, "status", *folder)  # no coordinator answers at the URL in its lock
+        assert (status, found["state"], found["pid"]) == (1, "starting", process.pid)
+        status, done = command(capsys, "down", *folder)
+        assert (status, done["stopped"], done["killed"], done["pid"]) == (0, True, False, process.pid)
+        assert gone(child, 1.0)
+        assert process.wait(WAIT) == 0
+    assert command(capsys, "down", *folder)[:1] == (0,)
+    assert not (tmp_path / NAME).exists()
+
+
+def test_down_kills_a_stack_that_does_not_end_and_names_what_it_left(tmp_path, capsys):
+    folder = ("--data-dir", str(tmp_path))
+    with supervisor(tmp_path, f"a={sleeper(tmp_path / 'a')}") as process:
+        child = pid_in(tmp_path / "a")
+        process.send_signal(signal.SIGSTOP)
+        status, done = command(capsys, "down", *folder, "--timeout", "0.1")
+        assert (status, done["stopped"], done["killed"]) == (0, True, True)
+        assert gone(child, 10.0)
+    assert command(capsys, "status", *folder)[1]["state"] == "killed"
+    assert main.run(["down", *folder]) == 0
+    assert "the last one was killed" in " ".join(capsys.readouterr().out.split())
+    with data_dir_lock(tmp_path, "http://next") as killed:
+        assert killed
+    with data_dir_lock(tmp_path, "http://next") as killed:
+        assert not killed
+
+
+def test_a_lock_that_somebody_else_holds_is_named_and_left_alone(tmp_path, capsys):
+    """The process that the file names runs, and does not hold it."""
+    path = tmp_path / NAME
+    path.write_text(json.dumps({"pid": os.getppid(), "url": "http://127.0.0.1:1"}))
+    with path.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        for name in ("status", "down"):
+            status, problem = command(capsys, name, "--data-dir", str(tmp_path))
+            assert (status, problem["code"]) == (1, "stack_failed")
+            assert f"the file names process {os.getppid()}" in problem["detail"]

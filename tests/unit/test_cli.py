@@ -275,7 +275,7 @@ def test_a_stack_of_its_own_refuses_another_cpu_and_ends(capsys, server, monkeyp
     ended = []
 
     class Stack:
-        url = "http://server"
+        url, resumed = "http://server", ()
 
         def __init__(self, *arguments, **options):
             pass

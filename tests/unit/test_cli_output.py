@@ -54,11 +54,11 @@ def test_a_model_has_no_latency_before_each_task_was_measured():
 
 def test_lines_come_when_something_changes_and_not_too_often(capsys):
     now = [0.0]
-    show = progress._Lines(clock=lambda: now[0])
+    display = progress._Lines(clock=lambda: now[0])
 
     def lines(at, *arguments, **values):
         now[0] = at
-        show(job(*arguments, **values))
+        display.job(job(*arguments, **values))
         return capsys.readouterr().err.splitlines()
 
     assert len(lines(0, state="queued")) == 1
@@ -90,7 +90,7 @@ SUMMARY = {
 
 def test_the_result_names_latencies_check_log_and_dashboard(tmp_path):
     text = summary.report(SUMMARY, tmp_path, tmp_path / "data", "http://127.0.0.1:1")
-    latency, outputs, schedules, effort, log, dashboard = text.splitlines()
+    latency, outputs, schedules, effort, log, database, again, dashboard = text.splitlines()
     assert latency == "latency    5 ms: 40x faster than untuned, 200 ms (38x to 42.1x)"
     assert "2.0e-06" in outputs
     assert "1 better than the default ones, each with the same outputs: error 2.4e-07" in schedules
@@ -101,7 +101,8 @@ def test_the_result_names_latencies_check_log_and_dashboard(tmp_path):
         rounding, None, None, "http://h")
     assert "DIFFER" in summary.report(rounding | {"output_tolerance": 0.01}, None, None, "http://h")
     assert str(tmp_path / "best.jsonl") in log
-    assert f"tunesmith up --data-dir {tmp_path / 'data'}" in dashboard
+    assert database.split() == ["database", str(tmp_path / "metaschedule")]
+    assert again.split(maxsplit=1) == ["again", f"tunesmith up --data-dir {tmp_path / 'data'}"]
     assert ":1/" not in dashboard  # that stack has ended
     server = summary.report(SUMMARY | {"latency_source": "estimate", "output_error": None}, None, None, "http://h:8700")
     assert "estimated" in server

@@ -8,7 +8,7 @@ import typer
 
 from tunesmith.cli.options import JobId, Json, Key, Server, connect
 from tunesmith.cli.output import INVENTED, duration, emit, seconds, table, times
-from tunesmith.cli.progress import follow, waits_for
+from tunesmith.cli.progress import follow, shown, waits_for
 from tunesmith.client import Client, Forecast, Job
 from tunesmith.errors import JobFailed, NotFound, from_problem
 from tunesmith.names import DEFAULT_SPACE
@@ -61,7 +61,9 @@ def watch(job: JobId, as_json: Json = False, server: Server = None, key: Key = N
                 emit(event.model_dump(mode="json"), "", as_json)
             ended = client.job(job)
         else:
-            ended = follow(client, job)
+            with shown("asking", keep=True) as display:
+                ended = follow(client, job, display)
+                display.job(ended)
     if ended.state is JobState.FAILED:
         raise failure(ended)
     if not as_json:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -14,11 +17,13 @@ from rich.table import Table
 from tunesmith.errors import TunesmithError
 
 INVENTED = "invented by a simulated device, nothing was measured"
-
-
 WIDE = 200
 NOISY = 1.0
 """Noise of as much as the figure itself: its size says nothing more."""
+PAGE = 80
+"""Columns of text for people."""
+INDENT = 11
+"""Columns before the text of a row with a name."""
 
 
 def emit(value: Any, text: str | Table, as_json: bool) -> None:
@@ -30,6 +35,34 @@ def emit(value: Any, text: str | Table, as_json: bool) -> None:
         Console(width=None if sys.stdout.isatty() else WIDE).print(text)
     else:
         print(text, flush=True)
+
+
+def lay_out(text: str, indent: int = 0) -> str:
+    """Lines that fit 80 columns, or the terminal where it has fewer, whole words, the last column free.
+
+    Args:
+        text: lines.
+        indent: columns that a line's continuation begins with.
+    """
+    width = min(PAGE, shutil.get_terminal_size((PAGE, 24)).columns) - 1
+    return "\n".join(
+        textwrap.fill(
+            line, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False,
+            replace_whitespace=False, drop_whitespace=True,
+        )
+        for line in text.split("\n")
+    )  # fmt: skip
+
+
+def rows(pairs: Iterable[tuple[str, str]]) -> str:
+    """Names and texts in two columns."""
+    return lay_out("\n".join(f"{name:{INDENT - 1}} {text}" for name, text in pairs), INDENT)
+
+
+def place(path: str | Path) -> str:
+    """A path as it is seen from the working folder, where it is in there."""
+    path = Path(path)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 def print_problem(error: TunesmithError, as_json: bool) -> None:

@@ -13,10 +13,13 @@ from tunesmith.errors import MissingDependency
 
 GROUP = "tunesmith.commands"
 EXTRAS = {
-    "up": "server,worker", "bench": "server,worker,bench", "prune": "server", "backup": "server", "restore": "server",
+    "up": "server,worker", "status": "server", "down": "server", "bench": "server,worker,bench", "prune": "server",
+    "backup": "server", "restore": "server",
 }  # fmt: skip
 SERVER_COMMANDS = {
     "up": "Run the whole service on this machine.",
+    "status": "Say whether a stack runs on a data folder, and where.",
+    "down": "End the stack that runs on a data folder.",
     "worker": "Run a worker of the service.",
     "compile": "Compile a model with its tuned schedules.",
     "compare": "Compare a model's latency side by side with other runtimes.",
@@ -28,7 +31,10 @@ SERVER_COMMANDS = {
 }
 
 
-MODULES = dict.fromkeys(("prune", "backup", "restore"), "services.embedded.commands_data")
+MODULES = {
+    **dict.fromkeys(("prune", "backup", "restore"), "services.embedded.commands_data"),
+    **dict.fromkeys(("status", "down"), "services.embedded.commands_stack"),
+}
 """Commands that are found by their modules, as whole groups of them need no registration each."""
 
 

@@ -1,4 +1,4 @@
-"""A job's progress on the terminal: a live bar, or a line now and then where there is no terminal."""
+"""A run's progress: one live line on a terminal, or a line now and then where there is none."""
 
 from __future__ import annotations
 
@@ -6,92 +6,214 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.live import Live
 
-from tunesmith.cli.output import duration, seconds, times
+from tunesmith.cli.line import Line, Piece
+from tunesmith.cli.output import duration, lay_out, seconds, times
 from tunesmith.client import Client, Job
+from tunesmith.client.schemas import Latency
 from tunesmith.client.transport import PATIENCE
+from tunesmith.states import JobState
 
 POLL = 0.5
 LINE_EVERY = 10.0
-Show = Callable[[Job], None]
+REDRAWS = 4.0
+"""Per second; between answers of a server, too, so that a line never stands still."""
+PHASES = {
+    JobState.QUEUED: "queued", JobState.PREPARING: "preparing", JobState.RUNNING: "tuning",
+    JobState.PAUSED: "paused", JobState.FINISHING: "checking", JobState.SUCCEEDED: "done",
+    JobState.FAILED: "failed", JobState.CANCELLING: "stopping", JobState.CANCELLED: "cancelled",
+}  # fmt: skip
+Clock = Callable[[], float]
 
 
-def follow(client: Client, job_id: str, quiet: bool = False, seconds_budget: float | None = None) -> Job:
-    """Show progress until the job has ended; returns how it did.
+class Display(Protocol):
+    """Where a command says how far it is."""
+
+    def phase(self, phase: str, note: str = "") -> None:
+        """Work of unknown length is under way: one word, and what it is at."""
+
+    def job(self, job: Job) -> None:
+        """How far a job is."""
+
+    def say(self, text: str) -> None:
+        """Something that stays to be read."""
+
+
+def follow(client: Client, job_id: str, display: Display) -> Job:
+    """Show progress until the job has ended; returns how it did, for the caller to show."""
+    while not (job := client.job(job_id, PATIENCE)).done:
+        display.job(job)
+        time.sleep(POLL)
+    return job
+
+
+@contextmanager
+def shown(phase: str, quiet: bool = False, keep: bool = False) -> Iterator[Display]:
+    """A display on standard error, for the length of a ``with`` block.
 
     Args:
-        client: where the job is.
-        job_id: which one.
+        phase: the first one.
         quiet: show nothing.
-        seconds_budget: what a bar measures itself by when the job has no budget of trials.
+        keep: leave the live line there at the end.
     """
-    with _display(quiet, seconds_budget) as show:
-        while True:
-            job = client.job(job_id, PATIENCE)
-            show(job)
-            if job.done:
-                return job
-            time.sleep(POLL)
-
-
-@contextmanager
-def _display(quiet: bool, seconds_budget: float | None) -> Iterator[Show]:
+    console = Console(stderr=True, highlight=False)
     if quiet:
-        yield lambda job: None
-    elif sys.stderr.isatty() and not Console(stderr=True).is_dumb_terminal:
-        with _bar(seconds_budget) as show:
-            yield show
+        yield _Silence()
+    elif console.is_terminal and not console.is_dumb_terminal:
+        display = _LiveLine(console, phase)
+        with Live(
+            display, console=console, refresh_per_second=REDRAWS, redirect_stdout=False, transient=not keep
+        ) as live:
+            display.redraw = live.refresh
+            yield display
     else:
-        yield _Lines()
+        lines = _Lines()
+        lines.phase(phase)
+        yield lines
 
 
-@contextmanager
-def _bar(seconds_budget: float | None) -> Iterator[Show]:
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), TextColumn("{task.fields[text]}"))
-    with Progress(*columns, console=Console(stderr=True), transient=False) as progress:
-        bar = progress.add_task("queued", total=1.0, text="")
+class _Silence:
+    """Shows nothing."""
 
-        def show(job: Job) -> None:
-            progress.update(
-                bar, completed=fraction(job, seconds_budget), description=f"{_state(job):10}", text=_text(job)
-            )
+    def phase(self, phase: str, note: str = "") -> None:
+        """Nothing."""
 
-        yield show
+    def job(self, job: Job) -> None:
+        """Nothing."""
+
+    def say(self, text: str) -> None:
+        """Nothing."""
+
+
+class _LiveLine:
+    """The line, with the time that has gone by since something was told; ``redraw`` shows a new phase at once."""
+
+    def __init__(self, console: Console, phase: str, clock: Clock = time.monotonic) -> None:
+        self._console, self._clock = console, clock
+        self.redraw: Callable[[], None] = lambda: None
+        self._said, self._phase, self._since = "", "", 0.0
+        self._now: Callable[[float], Line]
+        self.phase(phase)
+
+    def phase(self, phase: str, note: str = "") -> None:
+        """A bar that moves, the note, and how long the phase lasts by now."""
+        if phase != self._phase:
+            self._since = self._clock()
+        since = self._since
+        self._draw(phase, lambda now: Line(phase, (Piece(note, 1), Piece(f"time {duration(now - since):>4}"))))
+
+    def job(self, job: Job) -> None:
+        """Bar, trials, latency and the time left."""
+        phase, told = phase_of(job), self._clock()
+        reason = waits_for(job.waiting_for) if job.waiting_for and phase == "waiting" else ""
+        if reason not in ("", self._said):
+            self.say(f"the job waits {reason}")
+        self._said = reason
+        done = share(job)
+        self._draw(phase, lambda now: Line(phase, pieces(job, 0.0 if job.done else now - told), done))
+
+    def say(self, text: str) -> None:
+        """A line above the live one; words that do not fit go to the next line."""
+        self._console.print(lay_out(text), markup=False, soft_wrap=True)
+
+    def _draw(self, phase: str, now: Callable[[float], Line]) -> None:
+        new, self._phase, self._now = phase != self._phase, phase, now
+        if new:
+            self.redraw()
+
+    def __rich__(self) -> Line:
+        return self._now(self._clock())
 
 
 class _Lines:
-    """A line when the state changes, else at most every ten seconds and only when something else has than the time."""
+    """A line when the phase changes, else at most every ten seconds and only when something else has than the time."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
-        self._state, self._text = "", ""
+        self._phase, self._text = "", ""
         self._last = 0.0
 
-    def __call__(self, job: Job) -> None:
-        now, state, text = self._clock(), _state(job), _news(job)
-        if state != self._state or (text != self._text and now - self._last >= LINE_EVERY):
-            self._state, self._text, self._last = state, text, now
-            print(f"{state:10} {_text(job)}".rstrip(), file=sys.stderr, flush=True)
+    def phase(self, phase: str, note: str = "") -> None:
+        """The phase and its first note."""
+        if phase != self._phase:
+            self._phase, self._text = phase, ""
+            self.say(f"{phase:10} {note}".rstrip())
+
+    def job(self, job: Job) -> None:
+        """Trials, latency and times in columns."""
+        now, phase, text = self._clock(), phase_of(job), _news(job)
+        if phase != self._phase or (text != self._text and now - self._last >= LINE_EVERY):
+            self._phase, self._text, self._last = phase, text, now
+            self.say(f"{phase:10} {_text(job)}".rstrip())
+
+    def say(self, text: str) -> None:
+        """A line."""
+        print(text, file=sys.stderr, flush=True)
 
 
-def fraction(job: Job, seconds_budget: float | None) -> float:
-    """How much of the budget is used, 0 to 1; the limit that is nearer counts."""
+def phase_of(job: Job) -> str:
+    """What a job is at, in one word."""
+    if job.waiting_for:
+        return "importing" if "model" in job.waiting_for else "waiting"
+    return PHASES[job.state]
+
+
+def share(job: Job) -> float | None:
+    """How much of the budget is used, 0 to 1; the limit that is nearer counts. None while that says nothing."""
     if job.done:
         return 1.0
+    if phase_of(job) not in ("tuning", "paused", "waiting"):
+        return None
+    progress = job.progress
     parts = [0.0]
-    if job.progress.trials_budget:
-        parts.append(job.progress.trials / job.progress.trials_budget)
-    if seconds_budget:
-        parts.append(job.progress.seconds / seconds_budget)
+    if progress.trials_budget:
+        parts.append(progress.trials / progress.trials_budget)
+    if progress.seconds_budget:
+        parts.append(progress.seconds / progress.seconds_budget)
     return min(1.0, max(parts))
 
 
-def _state(job: Job) -> str:
-    return "waiting" if job.waiting_for else job.state.value
+def pieces(job: Job, ago: float) -> tuple[Piece, ...]:
+    """What the live line says of a job.
+
+    Args:
+        job: as the server told it.
+        ago: seconds since then.
+    """
+    progress, latency = job.progress, job.latency
+    trials = Piece(_trials(job), 1), Piece("trials", 5, " ")
+    runs = phase_of(job) not in ("paused", "waiting")
+    spent = Piece(f"time {duration(progress.seconds + (ago if runs else 0.0)):>4}", 6)
+    if latency.current is not None:
+        found = Piece(f"{seconds(latency.current):>7}", 2), *against(latency)
+    else:
+        found = (Piece(_tasks(job), 4),)
+    if progress.eta_seconds is None or job.done:
+        return *trials, *found, spent._replace(rank=0)
+    return *trials, *found, spent, Piece(f"left {duration(max(0.0, progress.eta_seconds - ago)):>4}")
+
+
+def against(latency: Latency) -> tuple[Piece, ...]:
+    """The latency next to what it is compared with: a runtime where one was timed, else the untuned build."""
+    if latency.speedup is None:
+        return ()
+    return Piece(f"{times(latency.speedup):>5}", 3), Piece("faster than untuned", 7, " ")
+
+
+def _trials(job: Job) -> str:
+    progress = job.progress
+    budget = "" if progress.trials_budget is None else f"/{progress.trials_budget}"
+    return f"{f'{progress.trials}{budget}':>{2 * len(budget) - 1 if budget else 5}}"
+
+
+def _tasks(job: Job) -> str:
+    """How many of the tasks were measured, until each of them was."""
+    progress = job.progress
+    return f"tasks {progress.tasks_measured}/{progress.tasks_tunable}" if progress.tasks_tunable else ""
 
 
 def _text(job: Job) -> str:
@@ -102,17 +224,13 @@ def _text(job: Job) -> str:
 
 def _news(job: Job) -> str:
     """What changes because the job gets on, in columns."""
-    progress = job.progress
-    budget = "" if progress.trials_budget is None else f"/{progress.trials_budget}"
-    width = 2 * len(budget) - 1 if budget else 6
-    return f"{f'{progress.trials}{budget}':>{width}} trials  {standing(job):35}"
+    return f"{_trials(job)} trials  {standing(job):35}"
 
 
 def standing(job: Job) -> str:
     """The model's latency and speed-up; until each task was measured, how many of them were."""
     if job.latency.current is None:
-        progress = job.progress
-        return f"tasks {progress.tasks_measured}/{progress.tasks_tunable}" if progress.tasks_tunable else ""
+        return _tasks(job)
     return f"model {seconds(job.latency.current):>7}  speed-up {times(job.latency.speedup):>6}"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tunesmith.cli.headline import headline
-from tunesmith.cli.output import duration
+from tunesmith.cli.output import INDENT, duration
 from tunesmith.client import Client, Job
 from tunesmith.measuring.checked import CheckState
 
@@ -63,17 +63,27 @@ def report(summary: dict[str, Any], out: Path | None, data_dir: Path | None, url
         data_dir: data of the embedded stack that has ended by now, None for a server that goes on.
         url: of that server.
     """
-    again = "" if data_dir is None else f"tunesmith up --data-dir {data_dir}, then "
     rows = [
         *headline(summary),
         ("outputs", _outputs(summary)),
         ("schedules", _schedules(summary["tasks"])),
         ("effort", _effort(summary)),
-        ("log", f"{again}tunesmith best {summary['job']}" if out is None
-                else f"{out / 'best.jsonl'} (MetaSchedule database: {out / 'metaschedule'})"),
-        ("dashboard", f"{again}{url if data_dir is None else 'http://127.0.0.1:8700'}/jobs/{summary['job']}"),
+        *_places(summary["job"], out, data_dir, url),
     ]  # fmt: skip
-    return "\n".join(f"{name:10} {text}" for name, text in rows)
+    return "\n".join(f"{name:{INDENT - 1}} {text}" for name, text in rows)
+
+
+def _places(job: str, out: Path | None, data_dir: Path | None, url: str) -> list[tuple[str, str]]:
+    """Where the result lies, and what has to run again before it can be looked at."""
+    rows = []
+    if out is not None:
+        rows += [("log", str(out / "best.jsonl")), ("database", str(out / "metaschedule"))]
+    if data_dir is not None:
+        rows.append(("again", f"tunesmith up --data-dir {data_dir}"))
+        url = "http://127.0.0.1:8700"
+    if out is None:
+        rows.append(("log", f"tunesmith best {job}"))
+    return [*rows, ("dashboard", f"{url}/jobs/{job}")]
 
 
 def _outputs(summary: dict[str, Any]) -> str:

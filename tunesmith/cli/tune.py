@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -26,8 +25,9 @@ from tunesmith.cli.checks import (
 )
 from tunesmith.cli.jobs import failure
 from tunesmith.cli.options import Json, Key, Server
-from tunesmith.cli.output import emit
-from tunesmith.cli.progress import follow
+from tunesmith.cli.output import INDENT, emit, lay_out
+from tunesmith.cli.progress import Display, follow, shown
+from tunesmith.cli.resumed import resumed
 from tunesmith.cli.summary import report, summarise, write
 from tunesmith.client import DEFAULT_URL, Client, EmbeddedStack, Job
 from tunesmith.errors import InvalidInput, JobFailed
@@ -130,12 +130,18 @@ def tune(
     request = _checked(model, target, trials, time_, inputs or [], options)
     if out is not None:
         check_out(out)
-    with _connection(request, None if embedded else server or reachable(key), key, data_dir, as_json) as (client, own):
-        job, spent = _run(client, request, own, as_json)
-        summary = summarise(client, job, model, target, spent)
-        if out is not None:
-            write(client, job, out, summary)
-    emit(summary, report(summary, out, data_dir if own else None, client.url), as_json)
+    with shown("starting", as_json, keep=True) as display:
+        chosen = None if embedded else server or reachable(key)
+        with _connection(request, chosen, key, data_dir, display) as (client, own):
+            job, spent = _run(client, request, own, display)
+            display.phase("saving")
+            summary = summarise(client, job, model, target, spent)
+            if out is not None:
+                write(client, job, out, summary)
+            if own:
+                display.phase("stopping", "the embedded stack")
+        display.job(job)
+    emit(summary, lay_out(report(summary, out, data_dir if own else None, client.url), INDENT), as_json)
 
 
 def _checked(
@@ -161,7 +167,7 @@ def _checked(
 
 @contextmanager
 def _connection(
-    request: Request, server: str | None, key: str | None, data_dir: Path, as_json: bool
+    request: Request, server: str | None, key: str | None, data_dir: Path, display: Display
 ) -> Iterator[tuple[Client, bool]]:
     """A client, and whether the server behind it was started for this run."""
     if server is not None:
@@ -169,9 +175,14 @@ def _connection(
             yield client, False
         return
     check_target_is_here(request.target)
-    if not as_json:
-        print("starting an embedded stack ...", file=sys.stderr, flush=True)
-    with EmbeddedStack(data_dir) as stack, Client(stack.url, key) as client:
+    display.phase("starting", "an embedded stack")
+
+    def step(name: str) -> None:
+        display.phase("starting", name)
+
+    with EmbeddedStack(data_dir, on_step=step) as stack, Client(stack.url, key) as client:
+        for job in stack.resumed:
+            display.say(f"resumed {resumed(job)}; it goes on beside this run")
         alive = [device for device in client.devices() if device.alive]
         check_class_is_here(request.target, {name for device in alive for name in device.device_classes})
         yield client, True
@@ -183,12 +194,11 @@ def reachable(key: str | None) -> str | None:
         return DEFAULT_URL if client.ready() else None
 
 
-def _run(client: Client, request: Request, own: bool, as_json: bool) -> tuple[Job, float]:
+def _run(client: Client, request: Request, own: bool, display: Display) -> tuple[Job, float]:
     start = time.monotonic()
     model_id = None
     if not looks_like_operator(request.model):
-        if not as_json:
-            print(f"importing {request.model} ...", file=sys.stderr, flush=True)
+        display.phase("importing", Path(request.model).name)
         uploaded = client.upload_model(request.model, inputs=request.inputs)
         model_id = client.wait_model(uploaded.id).id
     budget = request.seconds
@@ -202,15 +212,14 @@ def _run(client: Client, request: Request, own: bool, as_json: bool) -> tuple[Jo
         seconds=budget,
         **request.options,
     )
-    if not as_json:
-        print(f"job {submitted.id} (dashboard: {client.url})", file=sys.stderr, flush=True)
+    display.say(f"job {submitted.id} (dashboard: {client.url})")
     try:
-        job = follow(client, submitted.id, quiet=as_json, seconds_budget=budget)
+        job = follow(client, submitted.id, display)
     except KeyboardInterrupt:
         if own:
             client.cancel(submitted.id)
         else:
-            print(f"the job goes on: tunesmith jobs watch {submitted.id}", file=sys.stderr)
+            display.say(f"the job goes on: tunesmith jobs watch {submitted.id}")
         raise
     if job.state is JobState.CANCELLED:
         raise JobFailed(f"the job {job.id} was cancelled", job=job.id)

@@ -8,6 +8,8 @@ import queue
 import signal
 import subprocess
 import threading
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -17,6 +19,11 @@ from tunesmith.safe_path import python
 
 START_TIMEOUT = 120.0
 STOP_TIMEOUT = 30.0
+Step = Callable[[str], None]
+
+
+def _quiet(name: str) -> None:
+    """Nobody wants to know."""
 
 
 class EmbeddedStack:
@@ -28,14 +35,25 @@ class EmbeddedStack:
         data_dir: where the database, blobs and logs live; what was learned there earlier is used again.
         port: of the coordinator; 0 takes a free one.
         env: environment of the stack; this process's when None.
+        on_step: called with the name of each process of the stack that is started.
+        options: more of ``tunesmith up``.
+
+    Attributes:
+        url: of the coordinator.
+        resumed: jobs that go on where an earlier stack left them.
     """
 
     url: str
+    resumed: list[dict[str, Any]]
 
-    def __init__(self, data_dir: str | Path = ".tunesmith", port: int = 0, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, data_dir: str | Path = ".tunesmith", port: int = 0, env: dict[str, str] | None = None,
+        on_step: Step = _quiet, options: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         self.data_dir = Path(data_dir)
         self._port = port
         self._env = env
+        self._on_step, self._options = on_step, tuple(options)
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> EmbeddedStack:
@@ -61,30 +79,54 @@ class EmbeddedStack:
             StackFailed: with the reason, when it does not come up within ``timeout`` seconds.
             MissingDependency: when the server side is not installed.
         """
-        command = [*python("tunesmith.cli", "up", "--json", "--with-parent")]
+        self._launch("--with-parent", subprocess.PIPE, timeout)
+
+    def detach(self, on_step: Step = _quiet, timeout: float = START_TIMEOUT) -> dict[str, Any]:
+        """Start a stack that outlives this process, and wait until it serves; ``url, pid, data_dir, resumed``.
+
+        Raises:
+            StackFailed, MissingDependency: as :meth:`start` does.
+        """
+        self._on_step = on_step
+        found = self._launch("--detached", subprocess.DEVNULL, timeout)
+        assert self._process is not None
+        self._process.returncode = 0  # nobody here waits for its end
+        self._process = None
+        return found
+
+    def _launch(self, how: str, stdin: int, timeout: float) -> dict[str, Any]:
+        command = [*python("tunesmith.cli", "up", "--json", how), *self._options]
         command += ["--port", str(self._port), "--data-dir", str(self.data_dir)]
         # A session of its own: Ctrl-C reaches this process only, which then stops the stack in order.
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=self._env, start_new_session=True
+            command, stdin=stdin, stdout=subprocess.PIPE, text=True, env=self._env, start_new_session=True
         )
         try:
-            self.url = self._await_ready(timeout)
+            found = self._await_ready(timeout)
         except BaseException:
             self.stop()
             raise
+        self.url, self.resumed = str(found["url"]), list(found.get("resumed", ()))
+        return found
 
-    def _await_ready(self, timeout: float) -> str:
+    def _await_ready(self, timeout: float) -> dict[str, Any]:
         assert self._process is not None
         assert self._process.stdout is not None
         lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=_pump, args=(self._process.stdout, lines), daemon=True).start()
-        try:
-            line = lines.get(timeout=timeout)
-        except queue.Empty:
-            raise StackFailed(f"the stack was not ready after {timeout:g} s; see {self.data_dir}/logs") from None
-        answer = _object(line)
-        if "url" in answer and "code" not in answer:
-            return str(answer["url"])
+        end = time.monotonic() + timeout
+        while True:
+            try:
+                line = lines.get(timeout=max(0.0, end - time.monotonic()))
+            except queue.Empty:
+                raise StackFailed(f"the stack was not ready after {timeout:g} s; see {self.data_dir}/logs") from None
+            answer = _object(line)
+            if "starting" in answer:
+                self._on_step(str(answer["starting"]))
+            elif "url" in answer and "code" not in answer:
+                return answer
+            else:
+                break
         if "code" in answer:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(STOP_TIMEOUT)  # it ends by itself, in order

@@ -27,6 +27,7 @@ class Progress(Answer):
     trials: int = 0
     trials_budget: int | None = None
     seconds: float = 0.0
+    seconds_budget: float | None = None
     eta_seconds: float | None = None
     tasks: int = 0
     tasks_tunable: int = 0
