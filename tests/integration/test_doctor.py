@@ -62,3 +62,32 @@ def test_the_wall_that_is_there_is_named_with_the_one_that_lacks(monkeypatch):
     monkeypatch.setattr(commands_doctor.probe, "probe", lambda: {"namespaces": "not permitted", "landlock": ""})
     (check,) = commands_doctor.boxes()
     assert (check.ok, check.detail) == (True, "landlock (no namespaces: not permitted)")
+
+
+NOTHING = {"ok": False, "detail": "no NVIDIA driver here", "remedy": "install it", "gpus": []}
+
+
+@pytest.mark.parametrize(
+    ("classes", "simulate", "required"),
+    [("", "0", (False, False)), ("nvidia-nvidia-h100", "0", (True, True)), ("nvidia-nvidia-h100", "1", (True, False))],
+)
+def test_a_gpu_is_needed_where_the_worker_measures_on_one(monkeypatch, classes, simulate, required):
+    monkeypatch.setenv("TUNESMITH_DEVICE_CLASSES", classes)
+    monkeypatch.setenv("TUNESMITH_SIMULATE", simulate)
+    answer = {"compiler": {"name": None, "message": ""}, "runtime": NOTHING}
+    monkeypatch.setattr(commands_doctor, "_answer", lambda module: answer)
+    compiler, runtime = commands_doctor.cuda()
+    assert (compiler.ok, runtime.ok) == (False, False)
+    assert (compiler.required, runtime.required) == required
+    assert "tunesmith[cuda]" in compiler.remedy
+    assert (runtime.detail, runtime.remedy) == (NOTHING["detail"], NOTHING["remedy"])
+
+
+def test_a_compiler_that_fails_is_told_of_with_its_first_error(monkeypatch):
+    message = "trial.cu\nmma.h(55): catastrophic error: no crt/mma.h\n1 catastrophic error detected"
+    answer = {"compiler": {"name": "nvrtc", "message": message}, "runtime": NOTHING}
+    monkeypatch.setattr(commands_doctor, "_answer", lambda module: answer)
+    compiler, _ = commands_doctor.cuda()
+    assert not compiler.ok
+    assert compiler.detail.endswith("mma.h(55): catastrophic error: no crt/mma.h")
+    assert "one version" in compiler.remedy

@@ -6,6 +6,8 @@ import importlib.util
 import os
 import shlex
 import shutil
+import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,18 @@ MAJOR = 13
 """Of CUDA: TVM's wheel is linked with this one's runtime, and so NVRTC and its headers are of it, too."""
 HEADERS = {"cuda_runtime.h": "include", "crt/mma.h": "include", "cuda/std/cstdint": "include/cccl"}
 """What TVM's kernels include, those of tensor cores too, and in which folder below ``nvidia/cu13`` it is."""
+TRIAL = """
+#include <cuda_fp16.h>
+#include <mma.h>
+extern "C" __global__ void trial(__half* out) {
+  nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, __half> tile;
+  nvcuda::wmma::fill_fragment(tile, __half(0));
+  nvcuda::wmma::store_matrix_sync(out, tile, 16, nvcuda::wmma::mem_row_major);
+}
+"""
+TRIAL_ARCH = "sm_80"
+"""Every version of CUDA that TVM's kernels compile with knows it."""
+TRIAL_SECONDS = 60.0
 REMEDY = "building for CUDA needs nvcc on the PATH (CUDA toolkit), or NVRTC: pip install 'tunesmith[cuda]'"
 
 
@@ -63,6 +77,41 @@ def check(library: Any) -> None:
 
             mode = os.environ[MODE]
             nvcc.compile_cuda(module.inspect_source(), target_format=FORMATS[mode], compiler=mode)
+
+
+def try_compiler(name: str) -> str:
+    """Compile a kernel of tensor cores with the compiler that was chosen; its message, empty when that works.
+
+    Headers of another version than the compiler's, or a nvcc without a C++ compiler, show here.
+    """
+    return _try_nvcc() if name == "nvcc" else _try_nvrtc()
+
+
+def _try_nvcc() -> str:
+    with tempfile.TemporaryDirectory(prefix="tunesmith-cuda-") as folder:
+        source = Path(folder) / "trial.cu"
+        source.write_text(TRIAL)
+        command = ["nvcc", "-cubin", f"-arch={TRIAL_ARCH}", "-o", str(source.with_suffix(".cubin")), str(source)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=TRIAL_SECONDS)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error)
+    return "" if done.returncode == 0 else (done.stderr + done.stdout).strip() or f"exit status {done.returncode}"
+
+
+def _try_nvrtc() -> str:
+    from cuda.bindings import nvrtc
+
+    _, program = nvrtc.nvrtcCreateProgram(f"#include <cuda/std/cstdint>\n{TRIAL}".encode(), b"trial.cu", 0, None, None)
+    given = [f"--gpu-architecture={TRIAL_ARCH}", f"-I{os.environ['CUDA_PATH']}/include"]
+    options = [option.encode() for option in [*given, *shlex.split(os.environ[NVRTC_OPTIONS])]]
+    (result,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+    if result == nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        return ""
+    _, size = nvrtc.nvrtcGetProgramLogSize(program)
+    log = bytearray(size)
+    nvrtc.nvrtcGetProgramLog(program, log)
+    return log.rstrip(b"\0\n").decode(errors="replace") or str(result)
 
 
 def _nvrtc() -> bool:

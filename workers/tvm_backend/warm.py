@@ -11,6 +11,8 @@ import types
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+from workers.tvm_backend.cuda_runtime import preload
+
 INTRINSICS = "tvm.s_tir.tensor_intrin"
 PARTS: Mapping[str, str] = {"x86_64": "x86", "aarch64": "arm_cpu", "cuda": "cuda"}
 
@@ -46,11 +48,13 @@ def warm(target_kind: str = "llvm", triple: str = "") -> None:
 
 
 def import_tvm() -> None:
-    """Import TVM without PyTorch.
+    """Import TVM without PyTorch, and with CUDA where the system has a driver.
 
     Its FFI imports PyTorch first wherever that is installed, and so do all of its processes: two and a half of three
     seconds. Whoever needs PyTorch imports it afterwards, as ever.
     """
+    if "tvm" not in sys.modules:
+        preload()
     if not {"tvm_ffi", "torch"} & set(sys.modules):
         sys.modules["torch"] = None  # type: ignore[assignment]  # an import of it fails, as if it were not there
         try:
