@@ -25,6 +25,8 @@ class LatencyColumns:
         weight: how often the model runs the task, float64 [tasks].
         untuned: with the default schedule, in seconds, NaN while unknown, float64 [tasks].
         best: with the best schedule that was found, likewise.
+        rough: with the default schedule, as it was timed once at the job's start, likewise; it counts while nothing
+            else is known of the task's place.
     """
 
     ids: Ints
@@ -32,6 +34,7 @@ class LatencyColumns:
     weight: Floats
     untuned: Floats
     best: Floats
+    rough: Floats
 
     @cached_property
     def is_direct(self) -> Bools:
@@ -87,13 +90,23 @@ class LatencyColumns:
     @cached_property
     def start(self) -> Floats:
         """Latency of a direct task's place before any search in seconds, NaN without any: the best one where the
-        default schedule does not run, float64 [tasks]."""
-        return np.where(np.isnan(self.untuned), np.fmin(self.best, self.other), self.untuned)
+        default schedule does not run, the rough one where nothing else is known, float64 [tasks]."""
+        found = np.where(np.isnan(self.untuned), np.fmin(self.best, self.other), self.untuned)
+        return np.where(np.isnan(found), self.rough, found)
 
     @cached_property
     def place(self) -> Floats:
-        """Latency of a direct task's place as things stand in seconds, NaN without any, float64 [tasks]."""
-        return np.fmin(np.fmin(self.best, self.other), self.untuned)
+        """Latency of a direct task's place as things stand in seconds, the rough one where nothing was measured, NaN
+        without any, float64 [tasks]."""
+        found = np.fmin(np.fmin(self.best, self.other), self.untuned)
+        return np.where(np.isnan(found), self.rough, found)
+
+    @cached_property
+    def guessed(self) -> Bools:
+        """True for direct tasks whose place counts at its rough latency, bool [tasks]."""
+        measured = np.fmin(np.fmin(self.best, self.other), self.untuned)
+        found: Bools = self.is_direct & np.isnan(measured) & ~np.isnan(self.rough)
+        return found
 
 
 def total(values: Floats) -> float | None:

@@ -135,6 +135,8 @@ class MeasureLimits(BaseModel):
     """Samples of each in that confirmation, taken in turn."""
     significance: float = 0.05
     """One-sided p-value of the rank test below which the crown moves."""
+    defaults_seconds: float = 10.0
+    """What timing a batch's ``defaults`` may take, their builds included."""
     verify: bool = True
     """Compare a finalist's outputs with the default schedule's before it may be crowned."""
 
@@ -158,6 +160,22 @@ class ModelWeights(BaseModel):
     """Bytes of all weights of the model."""
 
 
+class DefaultSchedule(BaseModel):
+    """A task of which nothing is known yet, to be timed once with its default schedule."""
+
+    model_config = ConfigDict(frozen=True)
+    workload: Name
+    module: Payload
+
+
+class DefaultLatency(BaseModel):
+    """What that gave: rough, from one short sample."""
+
+    model_config = ConfigDict(frozen=True)
+    workload: Name
+    seconds: float
+
+
 class MeasureBatch(Message):
     """Build and run candidates of one workload: queue ``measure.<device class>``."""
 
@@ -179,6 +197,8 @@ class MeasureBatch(Message):
     """The candidate that holds that latency, ``index`` -1; None: the default schedule, or nothing yet."""
     weights: ModelWeights | None = None
     """What timed runs do not find in the caches where the last run left it; None: they find everything there."""
+    defaults: list[DefaultSchedule] = []
+    """Tasks of the same model that are timed before the candidates, in this order, as far as time allows."""
     limits: MeasureLimits = MeasureLimits()
 
 
@@ -246,6 +266,7 @@ class BatchReport(Message):
     worker: Name
     environment: dict[str, Any] = {}
     results: list[WireResult] = Field([], max_length=4096)
+    defaults: list[DefaultLatency] = Field([], max_length=4096)
     final: bool = False
     error: str = ""
     """Why the batch as a whole could not be measured; the batch is tried again."""

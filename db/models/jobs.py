@@ -69,6 +69,7 @@ class JobTask(Base):
     trials: Mapped[int] = mapped_column(default=0)
     failures: Mapped[int] = mapped_column(default=0)
     known_seconds: Mapped[float | None]  # of the champion that earlier jobs left, with which the task began
+    rough_seconds: Mapped[float | None]  # of the default schedule, timed once at the job's start or scaled from others
     untuned_seconds: Mapped[float | None]
     best_seconds: Mapped[float | None]
     best_record_id: Mapped[int | None] = mapped_column(BigId)

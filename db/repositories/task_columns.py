@@ -76,7 +76,8 @@ _NARROW = (
         .scalar_subquery(), -1,
     )), np.int64),
     Numbers(JobTask.weight, np.float64), Numbers(JobTask.untuned_seconds, np.float64),
-    Numbers(JobTask.best_seconds, np.float64), Numbers(sa.cast(JobTask.tunable, sa.Integer), np.bool_),
+    Numbers(JobTask.best_seconds, np.float64), Numbers(JobTask.rough_seconds, np.float64),
+    Numbers(sa.cast(JobTask.tunable, sa.Integer), np.bool_),
     Numbers(JobTask.trials, np.int64), Numbers(JobTask.failures, np.int64),
 )  # fmt: skip
 _DETAILS = (

@@ -23,7 +23,9 @@ class TaskSums:
     """A job's tasks, summed up; latencies in seconds, weighted, over the tunable tasks that have one, and of a task and
     its alternative over the faster one alone.
 
-    ``measured`` counts the tunable tasks with a latency, and those whose first round ended without giving any.
+    ``measured`` counts the tunable tasks with a latency, and those whose first round ended without giving any;
+    ``rough`` of the others those whose rough latency is in the sums, and ``unknown`` those with none: as long as there
+    are such, the sums are no latency of the model.
     """
 
     tasks: int = 0
@@ -33,6 +35,8 @@ class TaskSums:
     failures: int = 0
     untuned: float | None = None
     best: float | None = None
+    rough: int = 0
+    unknown: int = 0
 
 
 @dataclass(frozen=True)
@@ -57,10 +61,12 @@ def of_columns(session: Session, job_id: str, tasks: TaskColumns) -> TaskSums:
     """The same of tasks that were read already."""
     missing = tasks.ids[tasks.tunable & ~tasks.known & ~tasks.helped].tolist()
     ended = _ended(session, job_id) if missing else set()
-    tunable = int(tasks.tunable.sum())
+    tunable, place = int(tasks.tunable.sum()), tasks.tunable & tasks.is_direct
+    unmeasured = np.isin(tasks.ids, [task for task in missing if task not in ended])
     return TaskSums(
-        len(tasks.ids), tunable, tunable - sum(task not in ended for task in missing), int(tasks.trials.sum()),
-        int(tasks.failures.sum()), total((tasks.weight * tasks.start)[tasks.tunable & tasks.is_direct]), latency(tasks),
+        len(tasks.ids), tunable, tunable - int(unmeasured.sum()), int(tasks.trials.sum()), int(tasks.failures.sum()),
+        total((tasks.weight * tasks.start)[place]), latency(tasks),
+        int((unmeasured & tasks.guessed).sum()), int((unmeasured & place & np.isnan(tasks.place)).sum()),
     )  # fmt: skip
 
 

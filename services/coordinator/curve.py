@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
@@ -74,6 +74,20 @@ def best_so_far(standing: Places, steps: Iterable[tuple[int, float | None]]) -> 
                 total -= weight[key] * (before - best)
                 current[key] = best
         yield total
+
+
+def without_round(standing: Places, before: Collection[int], rounds: Iterable[int]) -> Iterator[int]:
+    """How many places no round, and none of their alternatives', has said anything of: at first, and after each round.
+
+    Args:
+        before: tasks of which earlier jobs had rounds.
+        rounds: the task of each, in order.
+    """
+    left = set(standing.start) - {standing.direct.get(task, task) for task in before}
+    yield len(left)
+    for task in rounds:
+        left.discard(standing.direct.get(task, task))
+        yield len(left)
 
 
 def down_sample(points: Sequence[Point], limit: int = MAX_POINTS) -> list[Point]:

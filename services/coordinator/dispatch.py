@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from db.blobs import BlobStore
 from db.models import Batch, CostModelRow, Evaluation, Job, JobTask, Model, Record, Round, TargetRow, WorkloadRow
-from db.repositories import holding, models, records, sketches, views_tasks
+from db.repositories import holding, models, records, rough, sketches, views_tasks
 from db.repositories.transitions import Work
 from services.coordinator import champions
 from services.coordinator.urls import BlobUrls
@@ -19,6 +19,7 @@ from tunesmith.messages import (
     INLINE_LIMIT,
     SEARCH,
     TRAIN,
+    DefaultSchedule,
     EvaluateModel,
     IngestModel,
     MeasureBatch,
@@ -36,6 +37,8 @@ from tunesmith.messages import (
 
 CUDA_BUILD_SECONDS = 30.0
 """nvcc takes seconds for a kernel that LLVM compiles in a tenth of one."""
+DEFAULTS_SHARE = 0.1
+"""Of a budget of seconds, what the rough latencies of default schedules may take."""
 COMPRESSION = 10
 """A blob more than this often larger than the limit is not even tried to fit."""
 
@@ -116,15 +119,16 @@ class Composer:
         used = sorted({item.sketch for item in everything if item.sketch is not None})
         bodies = sketches.get(session, used)
         pack, target = Packer(self._blobs, self._urls), _target(session, job)
-        slow = target.get("kind") == "cuda"
+        defaults = rough.wanted(session, job, task) if round_.number == 1 else []
         return MeasureBatch(
             batch_id=batch.id, attempt=batch.attempt, ticket=holding.ticket(batch, batch.attempt), job_id=job.id,
             target=target,
-            limits=MeasureLimits(build_timeout=CUDA_BUILD_SECONDS) if slow else MeasureLimits(),
+            limits=_limits(job, target),
             workload=workload.hash, module=pack.blob(workload.module_blob),
             sketches={key: pack.data(bodies[key]) for key in used}, candidates=candidates,
             incumbent_seconds=task.best_seconds if task.best_seconds is not None else task.untuned_seconds,
             champion=champion, weights=models.weights(session, job, workload.hash),
+            defaults=[DefaultSchedule(workload=key, module=pack.blob(blob)) for key, blob in defaults],
         )  # fmt: skip
 
     def _evaluation(self, session: Session, evaluation: Evaluation) -> EvaluateModel:
@@ -140,6 +144,14 @@ class Composer:
             inputs=[Spec(name=name, dtype=dtype, shape=shape) for name, dtype, shape in model.inputs or []],
             records=tuned_workloads(session, job, pack), seed=job.seed,
         )  # fmt: skip
+
+
+def _limits(job: Job, target: Mapping[str, Any]) -> MeasureLimits:
+    usual = MeasureLimits()
+    changed: dict[str, float] = {"build_timeout": CUDA_BUILD_SECONDS} if target.get("kind") == "cuda" else {}
+    if job.budget_seconds is not None:
+        changed["defaults_seconds"] = min(usual.defaults_seconds, DEFAULTS_SHARE * job.budget_seconds)
+    return usual.model_copy(update=changed)
 
 
 def _champion(session: Session, task: JobTask) -> WireCandidate | None:

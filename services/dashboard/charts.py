@@ -16,13 +16,16 @@ def best_so_far(points: list[dict[str, Any]], axis: str, untuned: float | None, 
     """Options of the chart.
 
     Args:
-        points: ``trials``, ``seconds`` and ``latency`` (seconds), in order.
+        points: ``trials``, ``seconds``, ``latency`` (seconds) and ``tasks_rough``, in order. The part in which tasks
+            count at rough latencies is drawn as a thin dotted line.
         axis: ``trials`` or ``seconds``.
         untuned: latency of the default schedules in seconds, drawn as a dashed line.
         log: logarithmic latency axis.
     """
     title, key = AXES[axis]
-    data = [[p[key], round(p["latency"] * 1e3, 6)] for p in points if p.get("latency") and p.get(key) is not None]
+    drawn = [p for p in points if p.get("latency") and p.get(key) is not None]
+    data = [[p[key], round(p["latency"] * 1e3, 6)] for p in drawn]
+    rough = next((at for at, p in enumerate(drawn) if not p.get("tasks_rough")), len(drawn))
     values = [y for _, y in data] + ([untuned * 1e3] if untuned else [])
     text = {"color": SOFT, "fontSize": 12}
     return {
@@ -38,12 +41,19 @@ def best_so_far(points: list[dict[str, Any]], axis: str, untuned: float | None, 
             "axisLabel": text, "splitLine": {"lineStyle": {"color": SOFT, "opacity": 0.22}},
             **(_bounds(values, log=log) if values else {}),
         },
-        "series": [{
-            "name": "Best so far (ms)", "type": "line", "step": "end", "showSymbol": len(data) < 2, "symbolSize": 7,
-            "data": data, "lineStyle": {"width": 2.5, "color": LINE}, "itemStyle": {"color": LINE},
-            "areaStyle": {"color": LINE, "opacity": 0.08},
-            "markLine": _baseline(untuned),
-        }],
+        "series": [
+            {**_line("Best so far (ms)", data[rough:]), "areaStyle": {"color": LINE, "opacity": 0.08},
+             "markLine": _baseline(untuned) if rough < len(data) else {"data": []}},
+            {**_line("With rough latencies (ms)", data[: rough + 1] if rough else [], width=1.5, kind="dotted"),
+             "markLine": {"data": []} if rough < len(data) else _baseline(untuned)},
+        ],
+    }  # fmt: skip
+
+
+def _line(name: str, data: list[list[Any]], *, width: float = 2.5, kind: str = "solid") -> dict[str, Any]:
+    return {
+        "name": name, "type": "line", "step": "end", "showSymbol": len(data) < 2, "symbolSize": 7, "data": data,
+        "lineStyle": {"width": width, "color": LINE, "type": kind}, "itemStyle": {"color": LINE},
     }  # fmt: skip
 
 

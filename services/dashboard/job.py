@@ -196,7 +196,7 @@ class Curve:
                     self._axis = ui.toggle(axes, value="trials", on_change=self._draw)
                     self._axis.props("no-caps dense unelevated aria-label='Horizontal axis'")
                     self._log = ui.switch("Log scale", value=True, on_change=self._draw).props("dense")
-            self._empty = empty("show_chart", "Nothing measured yet", "The curve starts once each task was measured.")
+            self._empty = empty("show_chart", "Nothing measured yet", "The curve starts once each task has a latency.")
             self._chart = ui.echart(best_so_far([], "trials", None, log=False)).classes("w-full").style("height:330px")
             self._chart.props("role=img aria-label='Best latency so far'").mark("curve")
 

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from db import clock
 from db.models import Batch, CostModelRow, Device, Evaluation, Job, JobTask, Model, Round
 from db.models.base import utcnow
-from db.repositories import devices, job_tasks, models, outcomes, results, work
+from db.repositories import devices, job_tasks, models, outcomes, results, rough, work
 from db.repositories.job_tasks import PlannedTask
 from db.repositories.models import Imported, ImportedTask
 from db.repositories.transitions import transition
@@ -95,6 +95,7 @@ class FakeFleet:
         points: how many candidates a task's space has.
         alternative_of: numbers of tasks by those of their alternatives.
         slowness: factors of the latencies, by number of task.
+        rough: what a default schedule takes when it is timed once, over what it takes; None: none is timed.
     """
 
     def __init__(self, context: Context, tasks: int = 3, points: int = 1000, seed: int = 0) -> None:
@@ -107,6 +108,7 @@ class FakeFleet:
         self.failing = 0.1
         self.alternative_of: dict[int, int] = {}
         self.slowness: dict[int, float] = {}
+        self.rough: float | None = None
 
     def register_device(
         self, name: str = "host-cpu", device_class: str = TARGET.device_class, **values: Any
@@ -197,7 +199,11 @@ class FakeFleet:
         """All results of a batch at once."""
         batch = session.get_one(Batch, message.batch_id)
         results.sign_of_life(session, batch, WORKER, message.attempt)
-        scale = 0.1 * self.slowness.get(int(message.workload.rpartition("-w")[2]), 1.0)
+        scale = self._default_seconds(message.workload)
+        if self.rough is not None:
+            rough.store(session, batch.job_id, {
+                task.workload: self.rough * self._default_seconds(task.workload) for task in message.defaults
+            })  # fmt: skip
         incumbent = message.incumbent_seconds
         found = []
         for item in message.candidates:
@@ -213,6 +219,9 @@ class FakeFleet:
             )
         cache = CacheState.WARM if message.weights is None else CacheState.STREAMED
         results.apply(session, batch, found, {"tvm": "0.27.0", "device": "host-cpu", "cache": cache.value})
+
+    def _default_seconds(self, workload: str) -> float:
+        return 0.1 * self.slowness.get(int(workload.rpartition("-w")[2]), 1.0)
 
     def _evaluate(self, session: Session, message: EvaluateModel) -> None:
         evaluation = session.get_one(Evaluation, message.evaluation_id)

@@ -32,7 +32,7 @@ def test_everything_about_a_finished_job(both: Api) -> None:
     assert latency == {
         "untuned": 0.3, "current": 0.1, "speedup": pytest.approx(3), "source": "measured", "output_error": 1e-6,
         "output_tolerance": None, "verdict": "faster", "schedules": latency["schedules"],
-        "estimate": latency["estimate"],
+        "estimate": latency["estimate"], "tasks_rough": 0,
     }  # fmt: skip
     assert latency["schedules"] > 0
     assert latency["estimate"] > 0
@@ -88,6 +88,33 @@ def test_a_model_has_no_latency_before_each_of_its_tasks_was_measured(api: Api) 
         assert (curve["tasks"], curve["tasks_measured"]) == (3, measured)
     estimates = [latency["current"] for _, latency, _ in seen if latency["current"] and latency["source"] == "estimate"]
     assert estimates == sorted(estimates, reverse=True)  # nothing is added to the sum later
+
+
+def test_tasks_without_a_round_count_at_their_rough_latencies(both: Api) -> None:
+    both.fleet.register_device()
+    both.fleet.rough = 1.5
+    job_id = both.client.post("/v1/jobs", json={**GEMM, "budget": {"trials": 60}}).json()["id"]
+    seen = []
+    state = ""
+    while state != "succeeded":
+        both.loop.step()
+        for sent in both.broker.take():
+            both.fleet.do(sent.message)
+            paths = (f"/v1/jobs/{job_id}{path}" for path in ("", "/curve", "/forecast", "/tasks"))
+            job, curve, forecast, tasks = (both.client.get(path).json() for path in paths)
+            seen += [(job, curve, forecast, tasks["items"])] if curve["points"] else []
+            state = job["state"]
+    job, curve, forecast, tasks = seen[0]
+    assert job["progress"]["tasks_measured"] == 1
+    assert job["latency"]["tasks_rough"] == curve["points"][-1]["tasks_rough"] == 2
+    assert 0.6 < job["latency"]["untuned"] < 1.5 * 0.6
+    assert job["latency"]["untuned"] == pytest.approx(curve["untuned"])
+    assert job["latency"]["current"] == pytest.approx(forecast["current"])
+    assert job["latency"]["current"] == pytest.approx(curve["points"][-1]["latency"])
+    assert sorted(task["rough_latency"] for task in tasks)[:2] == pytest.approx([0.15, 0.15])
+    last = next(curve for job, curve, _, _ in reversed(seen) if job["latency"]["source"] == "estimate")
+    assert last["untuned"] == pytest.approx(0.6)
+    assert (last["points"][0]["tasks_rough"], last["points"][-1]["tasks_rough"]) == (3, 0)
 
 
 def test_trials_are_paged(both: Api) -> None:

@@ -99,6 +99,18 @@ FORGED = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("workload", "seconds", "reason"),
+    [("w1", 1e-12, "implausible"), ("w1", math.nan, "not_a_number"), ("w2", 1.0, "not_in_batch")],
+)
+def test_a_forged_rough_latency_is_refused(context: Context, workload: str, seconds: float, reason: str) -> None:
+    claim(context, defaults=[{"workload": workload, "seconds": seconds}])
+    assert reasons(context) == [reason]
+    claim(context, defaults=[{"workload": "w1", "seconds": 1.0}])
+    with context.readers() as session:
+        assert session.scalars(sa.select(JobTask.rough_seconds)).all() == [1.0]
+
+
 @pytest.mark.parametrize(("result", "reason"), FORGED, ids=[f"{reason}-{i}" for i, (_, reason) in enumerate(FORGED)])
 def test_a_forged_result_leaves_an_event_and_nothing_else(context: Context, result: Any, reason: str) -> None:
     claim(context, winner(1.0, index=2), result)

@@ -13,6 +13,7 @@ from rpc_device import RpcDevice
 from tunesmith.errors import DeviceLost
 from tunesmith.messages import (
     BatchReport,
+    DefaultSchedule,
     DeviceReport,
     EvaluateModel,
     EvaluationReport,
@@ -105,6 +106,25 @@ def test_a_slow_default_schedule_is_timed_last_and_compared_with_nevertheless(
     confirmed = [r.confirmation for r in results.values() if r.confirmation]
     assert confirmed
     assert all(c.won and c.error is not None and c.error < 1e-5 for c in confirmed)
+
+
+def test_default_schedules_of_other_tasks_are_timed_roughly_before_a_batch(
+    worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Gemm.make(gemm.target, 1, size=48)
+    broken = DefaultSchedule(workload="broken", module=Payload.pack(b"no module"))
+    asked = [broken, DefaultSchedule(workload=other.task.workload.hash, module=Payload.pack(other.task.module))]
+    worker.measure(gemm.batch(18, job_id="rough", chosen=[], defaults=asked))
+    report = next(m for m in mailbox.messages if isinstance(m, BatchReport) and m.batch_id == 18 and m.results)
+    (found,) = report.defaults
+    assert found.workload == other.task.workload.hash
+    assert 1e-7 < found.seconds < 0.1
+    built: list[str] = []
+    real = worker._builders.submit
+    monkeypatch.setattr(worker._builders, "submit", lambda *a, **k: built.append(a[0]) or real(*a, **k))
+    worker.measure(other.batch(19, job_id="rough", chosen=[]))
+    assert mailbox.results(19)[0].samples
+    assert built == [], "its library is on the shelf"
 
 
 def latency(result: WireResult) -> float:

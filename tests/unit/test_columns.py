@@ -24,7 +24,7 @@ def columns(tasks: dict[int, TaskLatency[int]]) -> LatencyColumns:
     rows = list(tasks.values())
     return LatencyColumns(
         np.array(list(tasks), dtype=np.int64), np.array(direct, dtype=np.int64), seconds([t.weight for t in rows]),
-        seconds([t.untuned for t in rows]), seconds([t.best for t in rows]),
+        seconds([t.untuned for t in rows]), seconds([t.best for t in rows]), seconds([None] * len(rows)),
     )  # fmt: skip
 
 
@@ -69,3 +69,14 @@ def test_a_total_is_of_what_is_known() -> None:
     assert total(seconds([None, 0.25, 0.5])) == 0.75
     assert total(seconds([None])) is None
     assert total(seconds([])) is None
+
+
+def test_a_place_of_which_nothing_is_known_counts_at_its_rough_latency() -> None:
+    nan = math.nan
+    found = LatencyColumns(
+        np.array([1, 2, 3, 4]), np.array([0, 0, 0, 3]), np.ones(4), untuned=np.array([nan, 4.0, nan, nan]),
+        best=np.array([nan, nan, nan, 2.0]), rough=np.array([7.0, 7.0, 7.0, nan]),
+    )  # fmt: skip
+    assert found.place[:3].tolist() == [7.0, 4.0, 2.0]
+    assert found.start[:3].tolist() == [7.0, 4.0, 2.0]
+    assert found.guessed.tolist() == [True, False, False, False]

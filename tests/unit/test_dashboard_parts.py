@@ -85,6 +85,17 @@ def test_log_scale_ends_on_round_numbers(values: tuple[float, ...], low: float, 
     assert charts._bounds(list(values), log=True) == {"min": low, "max": high}
 
 
+def test_the_part_of_the_curve_with_rough_latencies_is_drawn_apart() -> None:
+    points = [{**point, "tasks_rough": rough} for point, rough in zip(POINTS, (2, 1), strict=False)] + [
+        {**POINTS[-1], "tasks_rough": 0}]
+    solid, dotted = charts.best_so_far(points, "trials", 0.232, log=True)["series"]
+    assert (len(solid["data"]), len(dotted["data"])) == (1, 3)
+    assert dotted["lineStyle"]["type"] == "dotted"
+    assert (len(solid["markLine"]["data"]), dotted["markLine"]["data"]) == (1, [])
+    (none, all_rough) = charts.best_so_far(points[:2], "trials", 0.232, log=True)["series"]
+    assert (none["data"], len(all_rough["data"]), len(all_rough["markLine"]["data"])) == ([], 2, 1)
+
+
 def test_curve_without_data_is_no_log_scale() -> None:
     options = charts.best_so_far([], "trials", None, log=True)
     assert options["yAxis"]["type"] == "value"

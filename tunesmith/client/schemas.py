@@ -37,7 +37,8 @@ class Progress(Answer):
 class Latency(Answer):
     """Latency of the whole model in seconds: estimated while tuning, measured end to end at the end.
 
-    None until every tunable task was measured. ``source`` is ``estimate``, ``measured``, or ``simulated`` when the
+    None until every tunable task has a latency; ``tasks_rough`` of them had no round yet, and count at what their default
+    schedules took once. ``source`` is ``estimate``, ``measured``, or ``simulated`` when the
     figures are invented. ``output_error`` is the tuned model's error against the signal, ``output_tolerance`` the
     largest that counts as right.
 
@@ -53,6 +54,7 @@ class Latency(Answer):
     schedules: int | None = None
     estimate: float | None = None
     source: str = "estimate"
+    tasks_rough: int = 0
     output_error: float | None = None
     output_tolerance: float | None = None
 

@@ -95,6 +95,21 @@ def results(report: BatchReport, work: Work) -> list[WireResult]:
     return [_result(result, work) for result in report.results]
 
 
+def check_defaults(report: BatchReport, tasks: Mapping[str, Work]) -> None:
+    """Refuse latencies of default schedules that cannot be true.
+
+    Args:
+        tasks: of the job, by workload.
+
+    Raises:
+        Refused: see :class:`Reason`.
+    """
+    for item in report.defaults:
+        if item.workload not in tasks:
+            raise Refused(Reason.NOT_IN_BATCH, f"the job has no workload {item.workload}")
+        _timed([item.seconds], tasks[item.workload], f"the default schedule of {item.workload}")
+
+
 def _result(result: WireResult, work: Work) -> WireResult:
     if not 0 <= result.index < len(work.candidates):
         raise Refused(Reason.NOT_IN_BATCH, f"the batch has no candidate {result.index}")

@@ -43,6 +43,26 @@ def batch(session: Session, row: Batch, claim: Claim[BatchReport]) -> list[WireR
     return claims.results(report, work)
 
 
+def defaults(session: Session, row: Batch, claim: Claim[BatchReport]) -> None:
+    """Refuse rough latencies that cannot be true, or of workloads that are not the job's.
+
+    Raises:
+        Refused: one of them is such.
+    """
+    device = _device(session, row, claim)
+    kind, cores = _target(session, row)
+    tasks = session.scalars(
+        sa.select(WorkloadRow).join(JobTask, JobTask.workload_hash == WorkloadRow.hash)
+        .where(JobTask.job_id == row.job_id, WorkloadRow.hash.in_([item.workload for item in claim.report.defaults]))
+    )  # fmt: skip
+    calibration = devices.calibration_of(device, row.device_class) if device is not None else None
+    claims.check_defaults(claim.report, {
+        task.hash: Work((), task.flops, [TensorSpec(dtype, tuple(shape)) for dtype, shape in task.args], {}, kind,
+                        cores, calibration)
+        for task in tasks
+    })  # fmt: skip
+
+
 def evaluation(session: Session, row: Evaluation, claim: Claim[EvaluationReport]) -> None:
     """Refuse an evaluation that cannot be true.
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from costmodels.metrics import evaluate
 from db import clock
 from db.models import Batch, Evaluation, Job, Round
-from db.repositories import devices, holding, outcomes, records, results, unreadable, work
+from db.repositories import devices, holding, outcomes, records, results, rough, unreadable, work
 from db.repositories.work import transition
 from tunesmith.errors import MeasurementFailed
 from tunesmith.measuring.agreement import TOLERANCE
@@ -49,6 +49,9 @@ def batch(context: Context, claim: Claim[BatchReport]) -> None:
         if holding.newer(row, report.attempt, claim.sequence):
             results.sign_of_life(session, row, report.worker, report.attempt)
             work.extend(session, Batch, row.id, report.attempt, context.settings.work_timeout)
+        if report.defaults:
+            acceptance.defaults(session, row, claim)
+            rough.store(session, row.job_id, {item.workload: item.seconds for item in report.defaults})
         applied = results.apply(session, row, believed, report.environment, claim.worker.id)
         if applied.finished:
             _rank(session, row)

@@ -35,7 +35,7 @@ class Shelf:
         return built
 
     def put(self, key: Hashable, built: Built) -> Built:
-        """Keep a build, whose file is moved here; returns it with the new path.
+        """Keep a build, whose file is moved here unless it came from here; returns it with the new path.
 
         Raises:
             ValueError: a failed build.
@@ -43,6 +43,9 @@ class Shelf:
         if built.path is None:
             raise ValueError("a failed build has no file to keep")
         old = self._built.pop(key, None)
+        if old is not None and old.path == built.path:
+            self._built[key] = old
+            return old
         if old is not None and old.path is not None:
             old.path.unlink(missing_ok=True)
         path = self._folder / f"{next(self._names)}.so"

@@ -18,6 +18,7 @@ from typing import Any
 from tunesmith.errors import DeviceLost, MeasurementFailed, TunesmithError
 from tunesmith.messages import (
     BatchReport,
+    DefaultLatency,
     DeviceReport,
     EvaluateModel,
     EvaluationReport,
@@ -27,7 +28,7 @@ from tunesmith.messages import (
 )
 from tunesmith.targets import slug
 from tunesmith.types import CacheState, DeviceHealth, Environment, FailureKind
-from workers.measure import plausibility
+from workers.measure import plausibility, rough
 from workers.measure.batches import BatchMeasurement, Tools
 from workers.measure.blobs import PayloadCache
 from workers.measure.breaker import Breaker, BreakerRules, Circuit
@@ -163,16 +164,19 @@ class MeasureWorker:
         while len(self._batches) > REMEMBERED:
             self._batches.popitem(last=False)
 
+        defaults: list[DefaultLatency] = []
+
         def compose(results: list[WireResult], final: bool, error: str) -> BatchReport:
             return BatchReport(
                 batch_id=batch.batch_id, attempt=batch.attempt, ticket=batch.ticket, worker=self.identity.worker,
-                environment=self.environment(batch), results=results, final=final, error=error,
+                environment=self.environment(batch), results=results, defaults=defaults, final=final, error=error,
             )  # fmt: skip
 
         with self._work() as folder, Reporter(self._send, compose) as report:
             report.add(*(known[c.index] for c in batch.candidates if c.index in known))
             try:
                 self._make_ready(batch.target)
+                defaults += rough.latencies(batch, self._tools, folder)
                 measurement = BatchMeasurement(batch, self._tools, folder)
                 fresh = []
                 for result in measurement.results(set(known)):

@@ -113,9 +113,10 @@ class Progress(BaseModel):
 class Latency(BaseModel):
     """Seconds of one run of the model, untuned and now.
 
-    ``source`` is ``estimate`` (weighted sum over the tunable tasks; null until every one of them was measured, because
-    part of the sum is no latency of the model; those of which nothing ever ran are left out), ``measured`` (the
-    compiled model, end to end) or ``simulated`` (a simulated device invented it). ``output_error`` is
+    ``source`` is ``estimate`` (weighted sum over the tunable tasks; null until each of them has a latency, because part
+    of the sum is no latency of the model; those of which nothing ever ran are left out), ``measured`` (the compiled
+    model, end to end) or ``simulated`` (a simulated device invented it). Of an estimate, ``tasks_rough`` tasks had no
+    round yet: they count at what their default schedules took once at the job's start. ``output_error`` is
     max|tuned - untuned| / max|untuned(x) - untuned(x')|; null where nothing was checked. ``output_tolerance`` is
     the largest that counts as right: 0.01, or more in models that round, whose untuned outputs jump when inputs and
     weights are off by a ten-thousandth.
@@ -133,6 +134,7 @@ class Latency(BaseModel):
     schedules: int | None = None
     estimate: float | None = None
     source: Literal["estimate", "measured", "simulated"]
+    tasks_rough: int = 0
     output_error: float | None = None
     output_tolerance: float | None = None
 
@@ -209,6 +211,8 @@ class TaskBody(BaseModel):
 
     ``verified``: the best schedule's own check; null while the default schedule is the best, or where it has none.
     ``known_latency``: of the champion that earlier jobs left of this very task, with which it began.
+    ``rough_latency``: of the default schedule, timed once at the job's start or scaled from others; ``untuned_latency``
+    is what its first round measured.
     ``alternative_of``: the workload of the direct task that this one may stand in for; of the two the model runs the
     faster one, which is ``in_use``. An alternative's ``best_latency`` is null until a schedule was found for it.
     """
@@ -226,6 +230,7 @@ class TaskBody(BaseModel):
     trials: int
     failures: int
     known_latency: float | None
+    rough_latency: float | None
     untuned_latency: float | None
     best_latency: float | None
     best_interval: tuple[float, float] | None = Field(description=INTERVAL)
@@ -252,17 +257,20 @@ class FamilyBody(BaseModel):
 class CurvePoint(BaseModel):
     """Estimated latency of the model after some trials.
 
-    ``seconds`` is when that was known, ``device_seconds`` time spent running candidates.
+    ``seconds`` is when that was known, ``device_seconds`` time spent running candidates. ``tasks_rough`` tasks had no
+    round until then, and count at the rough latency of their default schedules.
     """
 
     trials: int
     seconds: float
     device_seconds: float
     latency: float
+    tasks_rough: int = 0
 
 
 class CurveBody(BaseModel):
-    """Best-so-far, down-sampled, summed over the tunable ``tasks``. Empty until each of them was measured."""
+    """Best-so-far, down-sampled, summed over the tunable ``tasks``. Empty until each of them has a latency: a rough one
+    of its default schedule, which a job takes as it begins, or a measured one."""
 
     untuned: float | None
     tasks: int

@@ -12,35 +12,37 @@ from db.repositories import views_sums
 from db.repositories.task_columns import detailed
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
-from services.coordinator.curve import MAX_POINTS, Places, best_so_far, sampled
+from services.coordinator.curve import MAX_POINTS, Places, best_so_far, sampled, without_round
 from services.coordinator.schemas.jobs import CurveBody, CurvePoint
 from services.coordinator.usecases.jobs import visible
 
 
 def curve(context: Context, caller: Caller, job_id: str, points: int = MAX_POINTS) -> CurveBody:
-    """Estimated latency of the model as each finished round's best was known; none until every task was measured.
+    """Estimated latency of the model as each finished round's best was known; none until every task has a latency.
 
-    It begins with the champions that earlier jobs left, or else with the default schedules; what other jobs find since
-    counts when it is taken over. A task that never gave a latency is left out, see :func:`best_so_far`.
+    It begins with the champions that earlier jobs left, or else with the default schedules, at rough latencies of those
+    that had no round yet; what other jobs find since counts when it is taken over. A task that never gave a latency is
+    left out, see :func:`best_so_far`.
     """
     with context.reading() as session:
         job = visible(session, caller, job_id)
         tasks = detailed(session, job_id)
         sums = views_sums.of_columns(session, job_id, tasks)
-        if sums.measured < sums.tunable or sums.untuned is None:
+        if sums.unknown or sums.untuned is None:
             return CurveBody(untuned=None, tasks=sums.tunable, tasks_measured=sums.measured, points=[])
         steps = [*context.histories.of(session, job_id).rounds, *views.adoptions(session, job_id)]
     standing, left = Places.of_columns(tasks, tasks.tunable), tasks.left()
     steps.sort(key=attrgetter("known_at"))
     values = list(best_so_far(standing, chain(left, map(attrgetter("task", "best"), steps))))
     begins = min(values[: len(left)], default=standing.total)
-    line = _line(steps, values[len(left) :], job.started_at or job.created_at, points)
-    first = CurvePoint(trials=0, seconds=0.0, device_seconds=0.0, latency=begins)
+    rough = list(without_round(standing, {task for task, _ in left}, map(attrgetter("task"), steps)))
+    line = _line(steps, values[len(left) :], rough[1:], job.started_at or job.created_at, points)
+    first = CurvePoint(trials=0, seconds=0.0, device_seconds=0.0, latency=begins, tasks_rough=rough[0])
     return CurveBody(untuned=standing.total, tasks=sums.tunable, tasks_measured=sums.measured, points=[first, *line])
 
 
 def _line(
-    steps: Sequence[views.RoundStep], latencies: Sequence[float], began: dt.datetime, points: int
+    steps: Sequence[views.RoundStep], latencies: Sequence[float], rough: Sequence[int], began: dt.datetime, points: int
 ) -> Iterator[CurvePoint]:
     """What there is to draw after the first point, so that there are at most ``points`` with it."""
     trials = list(accumulate([step.measured - step.baseline if step.measured else 0 for step in steps]))
@@ -48,4 +50,6 @@ def _line(
     for index in sampled(len(steps) + 1, points)[1:]:
         at = index - 1
         seconds = max(0.0, (steps[at].known_at - began).total_seconds())
-        yield CurvePoint(trials=trials[at], seconds=seconds, device_seconds=device[at], latency=latencies[at])
+        yield CurvePoint(
+            trials=trials[at], seconds=seconds, device_seconds=device[at], latency=latencies[at], tasks_rough=rough[at]
+        )

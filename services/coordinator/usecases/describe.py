@@ -104,20 +104,20 @@ def eta(job: Job, trials: int, seconds: float, now: dt.datetime) -> float | None
 
 
 def latency(job: Job, sums: TaskSums, evaluation: Evaluation | None) -> Latency:
-    """End-to-end figures when the check is done, else the estimate from the tasks, once all of them were measured."""
+    """End-to-end figures when the check is done, else the estimate from the tasks, once each has some latency."""
     found = _latency(sums, evaluation)
     return found.model_copy(update={"source": "simulated"}) if job.simulated else found
 
 
 def _latency(sums: TaskSums, evaluation: Evaluation | None) -> Latency:
-    complete = sums.measured >= sums.tunable
-    untuned, best = (sums.untuned, sums.best) if complete else (None, None)
+    untuned, best = (None, None) if sums.unknown else (sums.untuned, sums.best)
     measured = _measured(evaluation)
     if measured is not None:
         return measured.model_copy(update={"estimate": best})
     return Latency(
-        untuned=untuned, current=best, speedup=untuned / best if untuned and best else None, source="estimate"
-    )
+        untuned=untuned, current=best, speedup=untuned / best if untuned and best else None, source="estimate",
+        tasks_rough=0 if best is None else sums.rough,
+    )  # fmt: skip
 
 
 def _measured(evaluation: Evaluation | None) -> Latency | None:

@@ -66,7 +66,7 @@ def _table(tasks: DetailedColumns, families: Sequence[str], history: History) ->
     ids, known, best = tasks.ids[rows].tolist(), _values(tasks.known_before[rows]), _values(tasks.best[rows])
     curves = map(learning_curve, (found.get(key, ()) for key in ids), known, best)
     numbers = {name: number for number, name in enumerate(dict.fromkeys(families))}
-    untuned = tasks.untuned[rows]
+    untuned = np.where(np.isnan(tasks.untuned), tasks.rough, tasks.untuned)[rows]
     return Table(
         tuple(ids), tuple(curves), tasks.weight[rows],
         flops=np.zeros(len(rows)), family=np.array([numbers[families[row]] for row in rows.tolist()], dtype=np.int64),
