@@ -80,11 +80,10 @@ def count(done: int | None, of: int | None = None) -> str:
 
 
 def unmeasured(job: dict[str, Any]) -> str:
-    """``12 / 23 tasks`` while there are tunable tasks without a round: they count at rough latencies, or at none yet, and
-    part of the sum is no latency of the model."""
-    progress, latency = job.get("progress") or {}, job.get("latency") or {}
-    tunable, open_ = progress.get("tasks_tunable"), latency.get("current") is None or latency.get("tasks_rough")
-    return f"{count(progress.get('tasks_measured'), tunable)} tasks" if open_ and tunable else ""
+    """``12 / 23 tasks`` until each tunable task has a latency, because part of the sum is no latency of the model."""
+    progress, current = job.get("progress") or {}, (job.get("latency") or {}).get("current")
+    tunable = progress.get("tasks_tunable")
+    return f"{count(progress.get('tasks_measured'), tunable)} tasks" if current is None and tunable else ""
 
 
 def when(stamp: str | None) -> str:

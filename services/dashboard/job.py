@@ -170,6 +170,7 @@ class Figures:
         """Bring the numbers up to date."""
         progress, speed = job.get("progress") or {}, job.get("latency") or {}
         source = f", {speed['source']}" if speed.get("source") and speed.get("untuned") else ""
+        source += f", {fmt.count(speed['tasks_rough'])} tasks rough" if speed.get("tasks_rough") else ""
         self._untuned.show(fmt.latency(speed.get("untuned")), f"Untuned latency{source}")
         visited = fmt.unmeasured(job)
         self._current.show(

@@ -37,10 +37,10 @@ class Progress(Answer):
 class Latency(Answer):
     """Latency of the whole model in seconds: estimated while tuning, measured end to end at the end.
 
-    None until every tunable task has a latency; ``tasks_rough`` of them had no round yet, and count at what their default
-    schedules took once. ``source`` is ``estimate``, ``measured``, or ``simulated`` when the
-    figures are invented. ``output_error`` is the tuned model's error against the signal, ``output_tolerance`` the
-    largest that counts as right.
+    None until every tunable task has a latency; ``tasks_rough`` of them had no round yet, and count at what their
+    default schedules took once. ``source`` is ``estimate``, ``measured``, or ``simulated`` when the figures are
+    invented. ``output_error`` is the tuned model's error against the signal, ``output_tolerance`` the largest that
+    counts as right.
 
     Measured figures have an ``interval`` of the speed-up and a ``verdict``, ``faster``, ``slower`` or
     ``no_difference``; ``schedules`` counts those that changed, ``estimate`` is what the tasks alone sum up to.
