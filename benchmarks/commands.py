@@ -13,6 +13,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from tunesmith.cli.examples import with_examples
+
 FOLDER = Path(__file__).parent
 BENCHMARKS = {
     "tuners": "Compare tuners side by side: candidates per minute, best latency, where the time goes.",
@@ -47,7 +49,7 @@ class BenchmarkGroup(TyperGroup):
             holder.command(cmd_name)(module.run)
         command = typer.main.get_command(holder)
         command.name, command.short_help = cmd_name, BENCHMARKS[cmd_name]
-        return command
+        return with_examples(command, f"bench {cmd_name}")
 
 
 app = typer.Typer(name="bench", cls=BenchmarkGroup, no_args_is_help=True, add_completion=False,

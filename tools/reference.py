@@ -164,13 +164,16 @@ def rest() -> str:
 
 
 def cli() -> str:
-    """``cli.md``: every command with its options."""
+    """``cli.md``: every command with its examples and options."""
+    from tunesmith.cli.examples import EXAMPLES
+
     root = _root()
     parts = [
         "# Command line\n", MARK,
         "Exit status: 0 ok, 1 failed, 2 usage, 130 interrupted (Ctrl-C, SIGTERM). `--json` prints "
         "machine-readable output, errors too: the "
-        "[problem object](errors.md).\n",
+        "[problem object](errors.md). `tunesmith --version` prints the version, and "
+        "`tunesmith --install-completion` has the shell complete commands, options and choices.\n",
     ]  # fmt: skip
     for path, command in _commands(root, "tunesmith"):
         arguments = [p for p in command.params if p.param_type_name == "argument" and not getattr(p, "hidden", False)]
@@ -178,7 +181,8 @@ def cli() -> str:
         options = [p for p in options if "--help" not in p.opts]
         usage = " ".join([path, *(str(p.name).upper() for p in arguments), *(["[OPTIONS]"] if options else [])])
         text = " ".join((command.help or "").split("\f")[0].split("\n\n")[0].split())
-        parts += [f"## `{path}`\n", f"`{usage}`\n", f"{text}\n"]
+        examples = "\n".join(EXAMPLES[path.removeprefix("tunesmith ")])
+        parts += [f"## `{path}`\n", f"`{usage}`\n", f"{text}\n", f"```sh\n{examples}\n```\n"]
         if options:
             parts.append(table(["option", "default", "meaning"], [_option(p) for p in options]))
     return "\n".join(parts)

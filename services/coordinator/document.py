@@ -33,7 +33,8 @@ ANSWERS = {
     409: "The thing's state does not allow this.", 413: "The body is too large.",
     415: "The body is of another type.", 416: "The blob has no such range.", 422: "The request is wrong.",
     429: "Too many requests, or a quota is used up.", 500: "An error of ours; the log holds it.",
-    503: "The database is away or busy; nothing was changed.", 507: "The disk is full; nothing was changed.",
+    501: "No worker has what this needs.", 503: "The database is away or busy; nothing was changed.",
+    507: "The disk is full; nothing was changed.",
 }  # fmt: skip
 """Every problem that a route may answer with."""
 RETRY = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}}}
@@ -98,6 +99,8 @@ def problems(path: str, method: str, operation: Json) -> list[int]:
         found += [409, 413, 507]
     if "requestBody" in operation:
         found.append(415)
+    if (method, path) == ("post", "/v1/jobs"):
+        found.append(501)
     return found
 
 

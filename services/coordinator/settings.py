@@ -52,6 +52,10 @@ class Settings(BaseSettings):
     worker_keys: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="Public keys of measure workers that are enrolled at the start, separated by commas."
     )
+    unavailable: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="Searchers and cost models that no worker of this service can run, separated by commas: jobs "
+        "that ask for them are refused. `tunesmith up` finds them out.",
+    )  # fmt: skip
     enrolment_key: SecretStr | None = Field(
         None, description="A first key of scope `worker`, with which measure workers enrol and do nothing else."
     )
@@ -137,7 +141,7 @@ class Settings(BaseSettings):
         """By which the coordinator knows the dashboard's own client."""
         return hashlib.sha256(b"dashboard client" + self.signing_key()).hexdigest()
 
-    @field_validator("worker_keys", mode="before")
+    @field_validator("worker_keys", "unavailable", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value

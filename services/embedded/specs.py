@@ -13,6 +13,7 @@ from services.embedded.child import ChildSpec
 from services.embedded.environment import DATABASE, for_coordinator, for_device, for_service, for_worker
 from services.embedded.net import accepts, free_port, get_json
 from tunesmith import broker_users
+from tunesmith.extras import unavailable
 from tunesmith.host import default_lease_path
 from tunesmith.messages import INGEST, RECORD, SEARCH, TRAIN
 from tunesmith.safe_path import python
@@ -101,6 +102,7 @@ def _environment(options: StackOptions, broker_url: str, tracker_port: int) -> d
         TUNESMITH_BROKER_URL=broker_url,
         TUNESMITH_COORDINATOR_URL=options.url,
         TUNESMITH_WORKER_KEYS=ensure_key(options.data_dir),  # the private half is in the data folder
+        TUNESMITH_UNAVAILABLE=",".join(unavailable()),
         TUNESMITH_HOST=options.host,
         TUNESMITH_PORT=str(options.port),
         TUNESMITH_LEASE_FILE=str(default_lease_path()),  # the host's, not the stack's

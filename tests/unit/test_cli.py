@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import json
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from services.coordinator.schemas.jobs import JobRequest
+from tunesmith import extras
 from tunesmith.cli import main, options, plugins, tune
 from tunesmith.client import Client, transport
 from tunesmith.errors import NotFound, StackFailed, TargetUnavailable
@@ -248,6 +251,84 @@ def test_what_a_preparation_may_do_is_the_servers_choice_unless_it_is_said(capsy
     assert run(capsys, "tune", "gemm:8x8x8:float32", *flags, "--json")[0] == 0
     body = next(json.loads(request.content) for request in server["seen"] if request.method == "POST")
     assert {name: value for name, value in body.items() if name in ("fast_math", "winograd", "space")} == sent
+
+
+def test_everything_that_a_job_can_be_told_has_an_option(capsys, server):
+    server["GET /readyz"] = {}
+    server["POST /v1/jobs"] = RUNNING
+    server["GET /v1/jobs/j1"] = RUNNING | {"state": "succeeded"}
+    server["GET /v1/jobs/j1/tasks"] = {"items": [], "next_cursor": None}
+    given = ("--name", "nightly", "--priority", "-3", "--no-warm-start", "--no-verify", "--until-converged")
+    assert run(capsys, "tune", "gemm:8x8x8:float32", "--trials", "9", *given, "--json")[0] == 0
+    body = next(json.loads(request.content) for request in server["seen"] if request.method == "POST")
+    wanted = {"name": "nightly", "priority": -3, "warm_start": False, "verify": False}
+    assert {name: body[name] for name in wanted} == wanted
+    assert body["budget"] == {"trials": 9, "stop_when_converged": True}
+    fields = {name for name in JobRequest.model_fields if name not in ("model_id", "operator", "budget")}
+    assert fields <= set(inspect.signature(tune.tune).parameters)
+
+
+@pytest.mark.parametrize(
+    ("field", "name", "module"), [("search", "ppo", "torch"), ("cost_model", "lightgbm", "lightgbm")]
+)
+def test_a_choice_whose_extra_is_missing_starts_nothing(capsys, monkeypatch, field, name, module):
+    monkeypatch.setattr(tune, "EmbeddedStack", no_stack)
+    monkeypatch.setattr(extras, "here", lambda wanted: wanted != module)
+    arguments = ("tune", "gemm:8x8x8:float32", "--embedded", f"--{field.replace('_', '-')}", name, "--json")
+    status, (problem,), _ = run(capsys, *arguments)
+    assert (status, problem["code"], problem["extra"]) == (1, "missing_dependency", extras.CHOICES[name][0])
+    assert module in problem["detail"]
+
+
+def test_a_pt2_model_without_torch_starts_nothing(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(tune, "EmbeddedStack", no_stack)
+    monkeypatch.setattr(extras, "here", lambda wanted: wanted != "torch")
+    monkeypatch.setattr(tune, "check_content", lambda model: None)
+    model = tmp_path / "model.pt2"
+    model.write_bytes(b"an archive")
+    _, (problem,), _ = run(capsys, "tune", str(model), "--embedded", "--json")
+    assert (problem["code"], problem.get("extra")) == ("missing_dependency", "torch")
+
+
+@pytest.mark.parametrize(("given", "url"), [("localhost:8741", "http://localhost:8741"), ("lab", "http://lab"),
+                                            ("https://lab/tune/", "https://lab/tune")])  # fmt: skip
+def test_a_server_needs_no_scheme(given, url):
+    with options.connect(given, None) as client:
+        assert client.url == url
+
+
+def test_a_list_of_jobs_fits_80_columns_and_marks_invented_latencies(capsys, monkeypatch, server):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("tunesmith.cli.output.WIDE", 80)
+    progress = {"trials": 10000, "trials_budget": 20000, "tasks_tunable": 123, "tasks_measured": 117}
+    jobs = [
+        {"id": "j-00112233445566aa", "state": "cancelling", "name": "efficientnet_lite4_quantized.onnx",
+         "progress": progress},
+        {"id": "j-00112233445566bb", "state": "succeeded", "name": "net", "simulated": True, "progress": progress,
+         "latency": {"untuned": 0.2, "current": 0.0123, "speedup": 16.2, "source": "simulated"}},
+    ]  # fmt: skip
+    server["GET /v1/jobs"] = {"items": jobs, "next_cursor": None}
+    lines = run(capsys, "jobs", "list")[1].splitlines()
+    assert len(lines) == 4
+    assert max(map(len, lines)) <= 80
+    first, second, note = lines[1:]
+    assert "117/123 tasks" in first
+    assert first.startswith("j-00112233445566aa  cancelling  10000/20000  ")
+    assert "12.3 ms*" in second
+    assert note == "* invented by a simulated device, nothing was measured"
+    server["GET /v1/jobs"] = {"items": jobs[:1], "next_cursor": None}
+    assert "invented" not in run(capsys, "jobs", "list")[1]
+
+
+def test_jobs_are_sorted_renamed_and_deleted(capsys, server):
+    server["GET /v1/jobs"] = {"items": [], "next_cursor": None}
+    assert run(capsys, "jobs", "list", "--sort", "-priority", "--target", "cpu", "--cursor", "c")[0] == 0
+    assert dict(server["seen"][-1].url.params) == {"sort": "-priority", "target": "cpu", "cursor": "c", "limit": "50"}
+    server["PATCH /v1/jobs/j1"] = RUNNING
+    assert run(capsys, "jobs", "set", "j1", "--name", "new")[0] == 0
+    assert json.loads(server["seen"][-1].content) == {"name": "new"}
+    server["DELETE /v1/jobs/j1"] = httpx2.Response(204)
+    assert run(capsys, "jobs", "delete", "j1", "--json")[:2] == (0, [{"id": "j1", "deleted": True}])
 
 
 def test_a_job_without_fast_math_says_so(capsys, server):

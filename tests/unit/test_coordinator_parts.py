@@ -6,6 +6,8 @@ import datetime as dt
 import math
 import stat
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,9 +18,9 @@ from services.coordinator.schemas.jobs import BudgetBody, JobRequest
 from services.coordinator.settings import Settings, is_loopback
 from services.coordinator.urls import BlobUrls
 from services.coordinator.usecases.shapes import inputs_key, parse_inputs
-from services.coordinator.usecases.submit import check
+from services.coordinator.usecases.submit import check, submit
 from tunesmith.budget import MAX_SECONDS, MAX_TRIALS
-from tunesmith.errors import InvalidInput, TunesmithError, Unauthorized, catalogue
+from tunesmith.errors import InvalidInput, MissingDependency, TunesmithError, Unauthorized, catalogue
 
 SHA = "ab" * 32
 
@@ -153,3 +155,12 @@ def test_framework_errors_have_codes() -> None:
     assert {"not_found", "payload_too_large", "invalid_input", "unauthorized"} <= shared
     for status, code in HTTP_CODES.items():
         assert code not in shared or catalogue()[code].status == status
+
+
+@pytest.mark.parametrize(("field", "name", "extra"), [("search", "ppo", "search"), ("cost_model", "xgboost", "worker")])
+def test_what_no_worker_can_run_is_refused_when_it_is_submitted(field: str, name: str, extra: str) -> None:
+    context: Any = SimpleNamespace(settings=Settings(unavailable="ppo, xgboost"))
+    request = JobRequest.model_validate({"operator": "gemm:8x8x8:float32", "cost_model": "none", field: name})
+    with pytest.raises(MissingDependency, match=f"extra '{extra}'") as caught:
+        submit(context, SimpleNamespace(owner="local"), request, None)  # type: ignore[arg-type]
+    assert (caught.value.field, caught.value.value) == (field, name)

@@ -12,6 +12,7 @@ from services.embedded import environment, redis_server, specs
 from services.embedded.connection import connection_file
 from services.embedded.net import claim_port, free_port
 from services.embedded.scratch import scratch
+from tunesmith import extras
 from tunesmith.errors import InvalidInput, MissingDependency, StackFailed
 from workers.commands_worker import joined
 from workers.settings import Settings
@@ -175,3 +176,11 @@ def test_imports_have_processes_of_their_own_and_two_at_least(tmp_path):
         commands = {spec.name: spec.command for spec in specs.children(options, tmp_path / "temporary")}
         assert [name for name, command in commands.items() if "ingest" in ",".join(command[2:])] == ["ingest"]
         assert commands["ingest"][-4:] == ("--queues", "ingest", "--concurrency", str(importers))
+
+
+def test_the_coordinator_is_told_which_choices_lack_their_extra(tmp_path, monkeypatch):
+    monkeypatch.setattr(extras, "here", lambda module: module not in ("cmaes", "lightgbm"))
+    options = specs.StackOptions(tmp_path, port=4711, env={"PATH": os.environ["PATH"]})
+    env = {spec.name: spec.env for spec in specs.children(options, tmp_path / "temporary")}
+    assert env["coordinator"]["TUNESMITH_UNAVAILABLE"] == "evolution-strategy,lightgbm"
+    assert "TUNESMITH_UNAVAILABLE" not in env["measure"]

@@ -13,6 +13,7 @@ from tunesmith.budget import check_budget
 from tunesmith.errors import (
     InvalidBudget,
     InvalidInput,
+    MissingDependency,
     ModelRejected,
     NotAModel,
     TargetUnavailable,
@@ -21,6 +22,7 @@ from tunesmith.errors import (
     UnknownSearcher,
     UnknownSpace,
 )
+from tunesmith.extras import choice_unavailable, lacking, unavailable
 from tunesmith.model_files import KINDS, check_file, source_of
 from tunesmith.names import COST_MODELS, SPACES
 from tunesmith.operators import FORMS, looks_like_operator, parse_operator
@@ -147,6 +149,23 @@ def check_names(options: dict[str, Any]) -> None:
                 field=field,
                 value=name,
             )
+
+
+def check_extras(model: str, options: dict[str, Any]) -> None:
+    """Refuse what an embedded stack cannot run, because an extra is not installed here.
+
+    Raises:
+        MissingDependency: naming the extra.
+    """
+    for field in ("search", "cost_model"):
+        name = options.get(field)
+        if name in unavailable():
+            raise choice_unavailable(field, name)
+    if not looks_like_operator(model) and source_of(model) == "pt2" and lacking(["torch"]):
+        raise MissingDependency(
+            f"{model} is read with PyTorch, which is not installed here: install the extra 'torch', for example with "
+            "pip install torch", field="model", value=model, extra="torch",
+        )  # fmt: skip
 
 
 def check_target_is_here(target: str) -> None:

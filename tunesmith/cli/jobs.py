@@ -1,7 +1,8 @@
-"""``tunesmith jobs``: list, show, watch, cancel, pause, resume, set."""
+"""``tunesmith jobs``: list, show, watch, cancel, pause, resume, set, delete."""
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated
 
 import typer
@@ -14,34 +15,49 @@ from tunesmith.errors import JobFailed, NotFound, from_problem
 from tunesmith.names import DEFAULT_SPACE
 from tunesmith.states import JobState
 
-app = typer.Typer(help="Jobs: list, show, watch, cancel, pause, resume, set.", no_args_is_help=True)
+app = typer.Typer(help="Jobs: list, show, watch, cancel, pause, resume, set, delete.", no_args_is_help=True)
+
+
+class Order(str, enum.Enum):
+    """Orders of a list of jobs; a minus sign for descending."""
+
+    NEWEST = "-created_at"
+    OLDEST = "created_at"
+    URGENT = "-priority"
+    PATIENT = "priority"
+
+
+COLUMNS = ("id", "state", "trials", "latency", "speed-up", "name")
 
 
 @app.command("list")
 def list_(
     state: Annotated[str | None, typer.Option(help="Only jobs in this state.")] = None,
+    target: Annotated[str | None, typer.Option(help="Only jobs for this target, as submitted or by its hash.")] = None,
+    sort: Annotated[Order, typer.Option(help="Order; a minus sign for descending.")] = Order.NEWEST,
     limit: Annotated[int, typer.Option(min=1, max=200)] = 50,
+    cursor: Annotated[str | None, typer.Option(help="Go on after a page: next_cursor of its --json.")] = None,
     as_json: Json = False,
     server: Server = None,
     key: Key = None,
 ) -> None:
     """List jobs, newest first."""
     with connect(server, key) as client:
-        page = client.jobs(state=state, limit=limit)
+        page = client.jobs(state=state, target=target, sort=sort.value, limit=limit, cursor=cursor)
     rows = [
-        (
-            job.id,
-            job.state.value,
-            job.name,
-            _trials(job),
-            _tasks(job),
-            seconds(job.latency.current),
-            times(job.latency.speedup),
-        )
+        (job.id, job.state.value, _trials(job), _latency(job), times(job.latency.speedup), job.name)
         for job in page.items
     ]
-    head = ("id", "state", "name", "trials", "tasks", "latency", "speed-up")
-    emit(page.model_dump(mode="json"), table(head, rows), as_json)
+    emit(page.model_dump(mode="json"), table(COLUMNS, rows, give="name", whole=COLUMNS), as_json)
+    if not as_json and any(job.simulated for job in page.items):
+        print(f"* {INVENTED}")
+
+
+def _latency(job: Job) -> str:
+    """With a mark where it was invented; until there is one, how many tasks were measured."""
+    if job.latency.current is None:
+        return f"{_tasks(job)} tasks" if job.progress.tasks_measured else "-"
+    return seconds(job.latency.current) + ("*" if job.simulated else "")
 
 
 @app.command()
@@ -97,13 +113,22 @@ def set_(
     priority: Annotated[int | None, typer.Option(help="Higher goes first.")] = None,
     trials: Annotated[int | None, typer.Option(help="New budget of trials.")] = None,
     time: Annotated[float | None, typer.Option(help="New budget of seconds.")] = None,
+    name: Annotated[str | None, typer.Option(help="New name.")] = None,
     as_json: Json = False,
     server: Server = None,
     key: Key = None,
 ) -> None:
-    """Change a job's priority or budget."""
+    """Change a job's priority, budget or name."""
     with connect(server, key) as client:
-        _show(client.update(job, priority=priority, trials=trials, seconds=time), as_json)
+        _show(client.update(job, priority=priority, trials=trials, seconds=time, name=name), as_json)
+
+
+@app.command()
+def delete(job: JobId, as_json: Json = False, server: Server = None, key: Key = None) -> None:
+    """Remove a job that is over; what it measured stays known."""
+    with connect(server, key) as client:
+        client.delete_job(job)
+    emit({"id": job, "deleted": True}, f"deleted {job}", as_json)
 
 
 def failure(job: Job) -> Exception:

@@ -6,7 +6,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.exceptions import Abort, TyperException
@@ -25,9 +25,10 @@ INTERRUPTED = 130
 def build() -> typer.Typer:
     """The application; commands of the server side are looked up when they are used."""
     app = typer.Typer(
-        name="tunesmith", cls=CommandGroup, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False,
-        help="Find the fastest schedules of a model on your own hardware. Every command takes --json.",
+        name="tunesmith", cls=CommandGroup, no_args_is_help=True, pretty_exceptions_enable=False,
+        rich_markup_mode=None,
     )  # fmt: skip
+    app.callback()(_root)
     app.command("tune")(tune.tune)
     app.add_typer(jobs.app, name="jobs")
     app.command("best")(best.best)
@@ -37,6 +38,20 @@ def build() -> typer.Typer:
     app.add_typer(workloads.app, name="workloads")
     app.command("version")(version)
     return app
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(__version__, flush=True)
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Find the fastest schedules of a model on your own hardware. Every command takes --json."""
 
 
 def version(as_json: Json = False) -> None:

@@ -11,7 +11,11 @@ from tunesmith.client import DEFAULT_URL, Client
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")]
 Server = Annotated[
     str | None,
-    typer.Option("--server", envvar="TUNESMITH_SERVER", help=f"Address of the coordinator (default: {DEFAULT_URL})."),
+    typer.Option(
+        "--server",
+        envvar="TUNESMITH_SERVER",
+        help=f"Address of the coordinator, such as lab:8700 (default: {DEFAULT_URL}).",
+    ),
 ]
 Key = Annotated[
     str | None,

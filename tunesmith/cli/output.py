@@ -70,17 +70,29 @@ def print_problem(error: TunesmithError, as_json: bool) -> None:
     if as_json:
         print(json.dumps(error.problem(), default=str), flush=True)
     else:
-        Console(stderr=True, highlight=False).print(
-            f"[bold red]error[/] \\[{error.code}]: {escape(error.detail)}", soft_wrap=True
-        )
+        head, text = "error", f"error [{error.code}]: {error.detail}"
+        text = lay_out(text) if sys.stderr.isatty() else text
+        console = Console(stderr=True, highlight=False)
+        console.print(head, style="bold red", end="")
+        console.print(text.removeprefix(head), markup=False, soft_wrap=True)
         sys.stderr.flush()
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """A plain table."""
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], give: str = "", whole: Sequence[str] = ()) -> Table:
+    """A plain table.
+
+    Args:
+        columns: their heads; the first one's cells stay whole.
+        rows: texts.
+        give: the column whose texts end in dots where a terminal is narrow.
+        whole: further columns whose cells stay whole.
+    """
     out = Table(box=None, pad_edge=False, header_style="bold")
     for position, column in enumerate(columns):
-        out.add_column(column, overflow="fold", no_wrap=position == 0)
+        gives = column == give
+        stays = not gives and (position == 0 or column in whole)
+        width = max(map(len, (column, *(row[position] for row in rows)))) if stays else None
+        out.add_column(column, overflow="ellipsis" if gives else "fold", no_wrap=gives or stays, min_width=width)
     for row in rows:
         out.add_row(*(escape(cell) for cell in row))
     return out

@@ -9,7 +9,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from tunesmith.cli.examples import with_examples
 from tunesmith.errors import MissingDependency
+from tunesmith.extras import lacking
 
 GROUP = "tunesmith.commands"
 EXTRAS = {
@@ -38,12 +40,19 @@ MODULES = {
 """Commands that are found by their modules, as whole groups of them need no registration each."""
 
 
+ALWAYS = frozenset({"doctor"})
+"""Says itself what is missing."""
+
+
 def server_command(name: str) -> Any:
     """The callable or Typer application behind an entry point, or a function of a module.
 
     Raises:
-        MissingDependency: when the server side is not installed.
+        MissingDependency: when the server side is not installed, or not what the command needs of it.
     """
+    missing = [] if name in ALWAYS else [extra for extra in lacking(_extras(name)) if extra != "bench"]
+    if missing:
+        raise _missing(name, f"without the extra '{','.join(missing)}'")
     if name in MODULES:
         try:
             return getattr(importlib.import_module(MODULES[name]), name)
@@ -62,6 +71,10 @@ def _load(point: EntryPoint) -> Any:
         raise _missing(point.name, str(error)) from error
 
 
+def _extras(name: str) -> list[str]:
+    return EXTRAS.get(name, "worker").split(",")
+
+
 def _missing(name: str, reason: str) -> MissingDependency:
     extra = EXTRAS.get(name, "worker")
     return MissingDependency(
@@ -74,10 +87,14 @@ def _missing(name: str, reason: str) -> MissingDependency:
 def side_command(name: str, point: str, help_text: str) -> Any:
     """A command that a group can hold; one that says what is missing where the server side is not installed."""
     try:
-        return _command(name, server_command(point))
+        command = _command(name, server_command(point))
     except MissingDependency as error:
         settings = {"ignore_unknown_options": True, "allow_extra_args": True}
-        return _command(name, _absent(error), help=help_text, context_settings=settings)
+        command = _command(name, _absent(error), help=help_text, context_settings=settings)
+    missing = lacking(_extras(point))
+    if missing:
+        command.short_help = f"{help_text} (not installed: extra {', '.join(missing)})"
+    return with_examples(command, point.replace(".", " "))
 
 
 def _command(name: str, loaded: Any, **options: Any) -> Any:
@@ -108,5 +125,6 @@ class CommandGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """One command; the server side's are imported now."""
         if cmd_name in self.commands or cmd_name not in SERVER_COMMANDS:
-            return super().get_command(ctx, cmd_name)
+            found = super().get_command(ctx, cmd_name)
+            return None if found is None else with_examples(found, cmd_name)
         return side_command(cmd_name, cmd_name, SERVER_COMMANDS[cmd_name])

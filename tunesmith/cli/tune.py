@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from tunesmith.cli.checks import (
     LEAST_SECONDS,
     check_class_is_here,
     check_content,
+    check_extras,
     check_limits,
     check_model,
     check_names,
@@ -31,6 +32,7 @@ from tunesmith.cli.resumed import resumed
 from tunesmith.cli.summary import report, summarise, write
 from tunesmith.client import DEFAULT_URL, Client, EmbeddedStack, Job
 from tunesmith.errors import InvalidInput, JobFailed
+from tunesmith.extras import CHOICES
 from tunesmith.names import (
     ALL_SPACE,
     COST_MODELS,
@@ -38,6 +40,7 @@ from tunesmith.names import (
     DEFAULT_COST_MODEL,
     DEFAULT_SEARCHER,
     DEFAULT_SPACE,
+    SPACES,
     TVM_SPACE,
 )
 from tunesmith.operators import looks_like_operator
@@ -49,7 +52,16 @@ DEFAULT_SECONDS = 300.0
 
 
 def _choices(what: str, names: Iterable[str], default: str) -> str:
-    return f"{what}: {', '.join(sorted(names))} (default: {default})."
+    """With a mark at those that need an extra."""
+    extras = sorted({CHOICES[name][0] for name in names if name in CHOICES})
+    listed = ", ".join(name + ("*" if name in CHOICES else "") for name in sorted(names))
+    needs = f" * needs the extra '{extras[0]}'." if extras else ""
+    return f"{what}: {listed} (default: {default}).{needs}"
+
+
+def _names(names: Iterable[str]) -> Callable[[], list[str]]:
+    """For the completion of a shell."""
+    return lambda: sorted(names)
 
 
 @dataclass(frozen=True)
@@ -83,13 +95,24 @@ def tune(
             f"(default: {DEFAULT_SECONDS:g}, or no limit with --trials).",
         ),
     ] = None,
-    search: Annotated[str | None, typer.Option(help=_choices("Search strategy", SEARCHERS, DEFAULT_SEARCHER))] = None,
+    search: Annotated[
+        str | None,
+        typer.Option(
+            help=_choices("Search strategy", SEARCHERS, DEFAULT_SEARCHER), autocompletion=_names(SEARCHERS)
+        ),
+    ] = None,
     cost_model: Annotated[
-        str | None, typer.Option(help=_choices("Cost model", COST_MODELS, DEFAULT_COST_MODEL))
+        str | None,
+        typer.Option(
+            help=_choices("Cost model", COST_MODELS, DEFAULT_COST_MODEL), autocompletion=_names(COST_MODELS)
+        ),
     ] = None,
     allocator: Annotated[
         str | None,
-        typer.Option(help=_choices("How tasks share the budget", ALLOCATORS, DEFAULT_ALLOCATOR)),
+        typer.Option(
+            help=_choices("How tasks share the budget", ALLOCATORS, DEFAULT_ALLOCATOR),
+            autocompletion=_names(ALLOCATORS),
+        ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the search (default: 0).")] = None,
     fast_math: Annotated[
@@ -110,8 +133,31 @@ def tune(
         str | None,
         typer.Option(
             help=f"Design space: {ALL_SPACE}, or {TVM_SPACE} for what TVM's own generator makes of the model as TVM "
-            f"prepares it (default: {DEFAULT_SPACE})."
+            f"prepares it (default: {DEFAULT_SPACE}).",
+            autocompletion=_names(SPACES),
         ),
+    ] = None,
+    until_converged: Annotated[
+        bool,
+        typer.Option(
+            "--until-converged",
+            help=f"End early when nothing more is gained; --time is {DEFAULT_SECONDS:g} here, too, unless it is given.",
+        ),
+    ] = False,
+    warm_start: Annotated[
+        bool | None,
+        typer.Option("--warm-start/--no-warm-start", help="Begin with what earlier jobs found (default: yes)."),
+    ] = None,
+    verify: Annotated[
+        bool | None,
+        typer.Option(
+            "--verify/--no-verify",
+            help="Compile the model at the end, check its outputs and time it (default: yes).",
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the job (default: the model's).")] = None,
+    priority: Annotated[
+        int | None, typer.Option(min=-10, max=10, help="Higher goes first (default: 0).")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for best.jsonl, metaschedule/ and summary.json.")] = None,
     data_dir: Annotated[Path, typer.Option(help="Data of an embedded stack.", envvar="TUNESMITH_DATA_DIR")] = Path(
@@ -125,7 +171,8 @@ def tune(
     """Tune a model or an operator, on a running server or with a stack of its own."""
     options = {
         "search": search, "cost_model": cost_model, "allocator": allocator, "seed": seed, "fast_math": fast_math,
-        "winograd": winograd, "space": space,
+        "winograd": winograd, "space": space, "warm_start": warm_start, "verify": verify, "name": name,
+        "priority": priority, "stop_when_converged": until_converged,
     }  # fmt: skip
     request = _checked(model, target, trials, time_, inputs or [], options)
     if out is not None:
@@ -175,6 +222,7 @@ def _connection(
             yield client, False
         return
     check_target_is_here(request.target)
+    check_extras(request.model, request.options)
     display.phase("starting", "an embedded stack")
 
     def step(name: str) -> None:

@@ -40,7 +40,7 @@ class Client:
     """Talks to one coordinator; close it or use it in a ``with`` statement. Not for several threads at once.
 
     Args:
-        url: base address.
+        url: base address; ``host:8700`` means ``http://host:8700``.
         key: bearer key where the server asks for one.
         timeout: seconds to wait for an answer to begin.
         transport: replaces the network, for tests.
@@ -244,16 +244,22 @@ class Client:
         """Go on after a pause."""
         return self._act(job_id, "resume")
 
+    def delete_job(self, job_id: str) -> None:
+        """Remove a job that is over; its records stay. Raises Conflict before."""
+        self._transport.request("DELETE", f"/v1/jobs/{job_id}")
+
     def update(
-        self, job_id: str, *, priority: int | None = None, trials: int | None = None, seconds: float | None = None
-    ) -> Job:
-        """Change a job's priority or budget."""
+        self, job_id: str, *, priority: int | None = None, trials: int | None = None, seconds: float | None = None,
+        name: str | None = None,
+    ) -> Job:  # fmt: skip
+        """Change a job's priority, budget or name."""
         budget = {key: value for key, value in (("trials", trials), ("seconds", seconds)) if value is not None}
-        body: dict[str, Any] = {"priority": priority} if priority is not None else {}
+        given = {"priority": priority, "name": name}
+        body: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
         if budget:
             body["budget"] = budget
         if not body:
-            raise InvalidInput("nothing to set: give --priority, --trials or --time")
+            raise InvalidInput("nothing to set: give --priority, --trials, --time or --name")
         return Job.model_validate(self._transport.request("PATCH", f"/v1/jobs/{job_id}", json=body).json())
 
     def tasks(self, job_id: str) -> list[JobTask]:

@@ -34,7 +34,7 @@ class Transport:
     """One server, one key. Raises ``TunesmithError`` subclasses only.
 
     Args:
-        url: base address of the coordinator.
+        url: base address of the coordinator; without a scheme it is ``http``.
         key: bearer key, or None where the server asks for none.
         timeout: seconds to wait for an answer to begin.
         transport: replaces the network, for tests.
@@ -48,7 +48,7 @@ class Transport:
         headers = {"user-agent": f"tunesmith/{__version__}", **(more or {})}
         if key:
             headers["authorization"] = f"Bearer {key}"
-        self.url = url.rstrip("/")
+        self.url = (url if "://" in url else f"http://{url}").rstrip("/")
         try:
             self._http = httpx2.Client(base_url=self.url, headers=headers, timeout=timeout, transport=transport)
         except (httpx2.InvalidURL, ValueError) as error:

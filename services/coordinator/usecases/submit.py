@@ -30,6 +30,7 @@ from tunesmith.errors import (
     UnknownSpace,
     from_problem,
 )
+from tunesmith.extras import CHOICES, choice_unavailable
 from tunesmith.names import COST_MODELS, SPACES
 from tunesmith.operators import parse_operator
 from tunesmith.preparation import for_target
@@ -49,8 +50,10 @@ def submit(context: Context, caller: Caller, request: JobRequest, key: str | Non
         IdempotencyMismatch: the key came with another body before.
         ModelRejected: the model was refused by its import.
         QuotaExceeded: the user has too many jobs under way.
+        MissingDependency: no worker can run the searcher or the cost model.
     """
     check(request)
+    _check_available(request, context.settings.unavailable)
     if key is not None and not 0 < len(key) <= MAX_IDEMPOTENCY_KEY:
         raise InvalidInput(f"an Idempotency-Key has 1 to {MAX_IDEMPOTENCY_KEY} characters", field="Idempotency-Key")
     fingerprint = hashlib.sha256(request.model_dump_json().encode()).hexdigest()
@@ -110,6 +113,12 @@ def check(request: JobRequest) -> None:
     _check_name(request.allocator, tuple(ALLOCATORS), UnknownAllocator, "allocator")
     _check_name(request.cost_model, COST_MODELS, UnknownCostModel, "cost_model")
     _check_name(request.space, SPACES, UnknownSpace, "space")
+
+
+def _check_available(request: JobRequest, unavailable: tuple[str, ...]) -> None:
+    for field, name in (("search", request.search), ("cost_model", request.cost_model)):
+        if name in unavailable and name in CHOICES:
+            raise choice_unavailable(field, name)
 
 
 def _check_name(name: str, known: tuple[str, ...], error: type[InvalidInput], field: str) -> None:

@@ -1,0 +1,81 @@
+"""Examples at the end of every ``--help``; a test runs each through the parser."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+EXAMPLES: Mapping[str, tuple[str, ...]] = {
+    "tune": (
+        "tunesmith tune model.onnx --time 300 --out tuned",
+        "tunesmith tune model.pt2 --input x=1,3,224,224 --trials 500",
+        "tunesmith tune gemm:1024x1024x1024:float32 --until-converged",
+        "tunesmith tune model.onnx --server build-host:8700 --name nightly",
+    ),
+    "best": ("tunesmith best JOB -o best.jsonl", "tunesmith best JOB --format metaschedule -o tuned"),
+    "version": ("tunesmith version --json",),
+    "jobs list": ("tunesmith jobs list --state running",),
+    "jobs show": ("tunesmith jobs show JOB",),
+    "jobs watch": ("tunesmith jobs watch JOB", "tunesmith jobs watch JOB --json"),
+    "jobs cancel": ("tunesmith jobs cancel JOB",),
+    "jobs pause": ("tunesmith jobs pause JOB",),
+    "jobs resume": ("tunesmith jobs resume JOB",),
+    "jobs set": ("tunesmith jobs set JOB --priority 5 --trials 2000",),
+    "jobs delete": ("tunesmith jobs delete JOB",),
+    "models list": ("tunesmith models list --limit 10",),
+    "models show": ("tunesmith models show MODEL",),
+    "models delete": ("tunesmith models delete MODEL",),
+    "keys list": ("tunesmith keys list",),
+    "keys create": ("tunesmith keys create --owner ann --scope user",),
+    "keys revoke": ("tunesmith keys revoke KEY",),
+    "device list": ("tunesmith device list --server lab:8700",),
+    "device serve": ("tunesmith device serve --key lab-cpu --tracker lab:9190",),
+    "workloads revoke": ("tunesmith workloads revoke HASH --target llvm-znver4-16",),
+    "up": ("tunesmith up", "tunesmith up --detach --port 8800 --data-dir work"),
+    "status": ("tunesmith status", "tunesmith status --data-dir work --json"),
+    "down": ("tunesmith down", "tunesmith down --data-dir work --timeout 60"),
+    "worker": ("tunesmith worker --join .tunesmith --queues search",),
+    "worker enrol": ("tunesmith worker enrol --name lab-4",),
+    "worker list": ("tunesmith worker list",),
+    "worker revoke": ("tunesmith worker revoke WORKER --results",),
+    "worker broker-users": ("tunesmith worker broker-users",),
+    "compile": ("tunesmith compile model.onnx --log tuned/best.jsonl -o model.so",),
+    "compare": ("tunesmith compare model.onnx --log tuned/best.jsonl",),
+    "doctor": ("tunesmith doctor",),
+    "bench tuners": ("tunesmith bench tuners --quick",),
+    "bench operators": ("tunesmith bench operators --quick",),
+    "bench search": ("tunesmith bench search --quick",),
+    "bench models": ("tunesmith bench models --quick",),
+    "bench peak": ("tunesmith bench peak",),
+    "bench replay": ("tunesmith bench replay",),
+    "bench replay collect": ("tunesmith bench replay collect",),
+    "bench replay tune": ("tunesmith bench replay tune genetic",),
+    "bench replay static": ("tunesmith bench replay static",),
+    "bench allocation": ("tunesmith bench allocation",),
+    "bench allocation collect": ("tunesmith bench allocation collect",),
+    "bench allocation live": ("tunesmith bench allocation live --seconds 60",),
+    "bench fleet": ("tunesmith bench fleet",),
+    "bench faults": ("tunesmith bench faults --runs 1",),
+    "bench pages": ("tunesmith bench pages --tasks 1000",),
+    "bench measure": ("tunesmith bench measure --quick",),
+    "prune": ("tunesmith prune --job-days 30 --dry-run",),
+    "backup": ("tunesmith backup tunesmith.tar.gz",),
+    "restore": ("tunesmith restore tunesmith.tar.gz --data-dir fresh",),
+}
+"""By the command's words."""
+
+
+def with_examples(command: Any, words: str) -> Any:
+    """The command, and those of a group below it, with plain help that ends with examples.
+
+    Help in boxes cuts names of options short in a terminal of 80 columns, and so does a list of commands without a
+    summary of its own.
+    """
+    command.rich_markup_mode = None
+    command.short_help = command.short_help or " ".join((command.help or "").split("\n\n")[0].split())
+    if words in EXAMPLES:
+        head = "Examples:" if len(EXAMPLES[words]) > 1 else "Example:"
+        command.epilog = "\n  ".join(("\b", head, *EXAMPLES[words])).replace("\b\n  ", "\b\n")
+    for name, child in getattr(command, "commands", {}).items():
+        with_examples(child, f"{words} {name}".strip())
+    return command
