@@ -1,9 +1,15 @@
-"""Builds products of matrices for two NVIDIA GPUs, by default and by a random valid candidate; prints the outcomes."""
+"""Builds products of matrices for NVIDIA GPUs, and models of them: ``python cuda_probe.py FOLDER NUMBER TAG…``.
+
+Of each of the last ``NUMBER`` of ``PRODUCTS`` it builds the default schedule for the first GPU, a random valid
+candidate for each, and a model with the candidate for the last. Prints the outcomes as JSON.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import struct
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,20 +24,21 @@ from workers.tvm_backend.cuda_compiler import MODE
 from workers.tvm_backend.measuring import BuildRequest, Built
 from workers.tvm_backend.warm import warm
 
-GPUS = ("nvidia/nvidia-a100", "nvidia/nvidia-h100")
 PRODUCTS = (("float32", "float32", 0), ("float16", "float16", 0), ("float16", "float32", 1))
 """Types of the operands and of the sums, and which valid candidate: this one's sums take the place of its operands."""
 SIZE = 256
+CUBIN = 190
+"""The machine of an ELF file that is a GPU."""
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, number: int, tags: list[str]) -> None:
     warm("cuda")
     builder = Builder(str(folder / "lease"), "cuda")
-    targets = [target_of(tag) for tag in GPUS]
+    targets = [target_of(tag) for tag in tags]
     built, models = [], []
-    for operands, sums, number in PRODUCTS:
+    for operands, sums, which in PRODUCTS[-number:]:
         task, model = product(operands, sums)
-        chosen = candidate(task.module, targets[0], number)
+        chosen = candidate(task.module, targets[0], which)
         wanted = [(targets[0], "default", None, ()), *((target, "candidate", *chosen) for target in targets)]
         for target, schedule, body, decisions in wanted:
             arch = str(target.to_json()["arch"])
@@ -41,13 +48,23 @@ def main(folder: Path) -> None:
             )
             built.append({
                 "operands": operands, "sums": sums, "arch": arch, "schedule": schedule, "failure": outcome.failure,
-                "message": outcome.message, "size": outcome.path.stat().st_size if outcome.path else 0,
+                "message": outcome.message, "built": outcome.path is not None, "cubins": cubins(out),
             })  # fmt: skip
-        models.append(tuned(builder, model, task, outcome, target, folder / f"{operands}-{sums}-model.so"))
+        out = folder / f"{operands}-{sums}-model.so"
+        applied = tuned(builder, model, task, outcome, target, out)
+        models.append({"applied": applied, "cubins": cubins(out)})
     print(json.dumps({
         "compiler": os.environ.get(MODE), "headers": os.environ.get("CUDA_PATH", ""), "built": built,
         "models": models,
     }))  # fmt: skip
+
+
+def cubins(library: Path) -> list[str]:
+    """The architectures of the cubins in a library; there are none where the device is to compile the source."""
+    data = library.read_bytes() if library.exists() else b""
+    starts = [match.start() for match in re.finditer(rb"\x7fELF", data)]
+    heads = [(struct.unpack_from("<H", data, at + 18)[0], struct.unpack_from("<I", data, at + 48)[0]) for at in starts]
+    return [f"sm_{flags >> 8 & 0xFF}" for machine, flags in heads if machine == CUBIN]
 
 
 def target_of(tag: str) -> Target:
@@ -107,4 +124,4 @@ def tuned(builder: Builder, model: bytes, task: Any, built: Built, target: Targe
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

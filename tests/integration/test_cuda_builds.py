@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import cuda_probe
+import cuda_stub
 import pytest
 
 from workers.tvm_backend import cuda_compiler
@@ -19,13 +20,19 @@ from workers.tvm_backend.linking import COMPILERS, LINKERS
 pytestmark = pytest.mark.pair
 
 
+TAGS = ("nvidia/nvidia-a100", "nvidia/nvidia-h100")
+
+
 @pytest.fixture(scope="module")
 def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the extra ``cuda`` alone builds: neither a toolkit nor its headers are in sight."""
-    folder = tmp_path_factory.mktemp("cuda")
+    return probed(tmp_path_factory.mktemp("cuda"), {}, str(len(cuda_probe.PRODUCTS)), *TAGS)
+
+
+def probed(folder: Path, more: dict[str, str], *arguments: str) -> dict[str, Any]:
     env = {name: value for name, value in os.environ.items() if not name.startswith(("CUDA", "TVM_"))}
-    env.update(PATH=str(tools(folder)), PYTHONPATH=os.pathsep.join(entry for entry in sys.path if entry))
-    command = [sys.executable, cuda_probe.__file__, str(folder)]
+    env.update(PATH=str(tools(folder)), PYTHONPATH=os.pathsep.join(entry for entry in sys.path if entry), **more)
+    command = [sys.executable, cuda_probe.__file__, str(folder), *arguments]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr[-2000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -55,11 +62,19 @@ def test_candidates_are_built_without_a_toolkit(
     wanted = (operands, sums, arch)
     built = [item for item in answer["built"] if (item["operands"], item["sums"], item["arch"]) == wanted]
     assert [item["message"] for item in built if item["failure"]] == []
-    assert "candidate" in {item["schedule"] for item in built if item["size"] > 0}
+    assert "candidate" in {item["schedule"] for item in built if item["built"]}
 
 
 def test_models_are_compiled_with_what_was_tuned(answer: dict[str, Any]) -> None:
-    assert answer["models"] == [1] * len(cuda_probe.PRODUCTS)
+    assert [model["applied"] for model in answer["models"]] == [1] * len(cuda_probe.PRODUCTS)
+
+
+def test_on_the_host_of_a_gpu_libraries_hold_machine_code(tmp_path: Path) -> None:
+    cuda_stub.driver(tmp_path)
+    found = probed(tmp_path, {"LD_LIBRARY_PATH": str(tmp_path)}, "1", TAGS[0])
+    assert [item["message"] for item in found["built"]] == ["", ""]
+    assert found["models"][0]["applied"] == 1
+    assert [item["cubins"] for item in (*found["built"], *found["models"])] == [["sm_80"]] * 3
 
 
 def test_nvcc_comes_first_and_options_are_added_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

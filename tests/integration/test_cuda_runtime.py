@@ -10,18 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import cuda_stub
 import pytest
 
 from workers.tvm_backend import cuda_compiler, cuda_runtime
-from workers.tvm_backend.linking import user_command
 
 pytestmark = pytest.mark.parallel
 
-FUNCTIONS = (
-    "cuDeviceGetName", "cuFuncSetAttribute", "cuGetErrorName", "cuGetErrorString", "cuLaunchKernelEx",
-    "cuModuleGetFunction", "cuModuleLoadData", "cuModuleUnload", "cuTensorMapEncodeTiled",
-)  # fmt: skip
-"""What TVM's library wants of a driver."""
 RUNTIME = """
 int cudaGetDeviceCount(int* count) { *count = 1; return 0; }
 const char* cudaGetErrorString(int code) { return code == 46 ? "busy" : ""; }
@@ -39,19 +34,10 @@ print(json.dumps([tvm_ffi.get_global_func("ffi.Module.create.cuda", allow_missin
 """
 
 
-def library(folder: Path, name: str, source: str) -> Path:
-    path = folder / name
-    code = path.with_suffix(".c")
-    code.write_text(source)
-    options = ["-x", "c", "-shared", "-fPIC", f"-Wl,-soname,{name}"]
-    subprocess.run([*user_command(), *options, "-o", path, code], check=True)
-    return path
-
-
 @pytest.fixture
 def driver(tmp_path: Path) -> Path:
     """A folder with a driver that answers nothing."""
-    library(tmp_path, cuda_runtime.DRIVER, "".join(f"int {name}(void) {{ return 100; }}\n" for name in FUNCTIONS))
+    cuda_stub.driver(tmp_path)
     return tmp_path
 
 
@@ -77,7 +63,7 @@ def test_a_driver_that_is_too_old_is_told_of(driver: Path) -> None:
 
 
 def test_gpus_are_named_with_their_architecture_and_the_versions(driver: Path) -> None:
-    library(driver, "libcudart-stub.so", RUNTIME)
+    cuda_stub.library(driver, "libcudart-stub.so", RUNTIME)
     ask = (
         "import ctypes, dataclasses, json\nfrom workers.tvm_backend import cuda_runtime\n"
         f"found = cuda_runtime._ask(ctypes.CDLL({str(driver / 'libcudart-stub.so')!r}))\n"
@@ -95,7 +81,8 @@ def test_gpus_are_named_with_their_architecture_and_the_versions(driver: Path) -
 )
 def test_an_error_of_the_runtime_has_a_remedy(tmp_path: Path, code: int, remedy: str) -> None:
     source = RUNTIME.replace("*count = 1; return 0;", f"return {code};")
-    found = cuda_runtime._ask(ctypes.CDLL(str(library(tmp_path, f"libcudart-{code}.so", source))))
+    runtime = cuda_stub.library(tmp_path, f"libcudart-{code}.so", source)
+    found = cuda_runtime._ask(ctypes.CDLL(str(runtime)))
     assert not found.ok
     assert found.gpus == ()
     assert remedy in found.remedy

@@ -215,8 +215,11 @@ def build(mod: Any, target: Any) -> Any:
     """A Relax VM executable."""
     from tvm import relax
 
-    kernels = _register_pipeline() if "gpu" in target.keys else "default"
-    return relax.build(mod, target=target, relax_pipeline=relax.get_pipeline("default_build"), tir_pipeline=kernels)
+    steps = relax.get_pipeline("default_build")
+    if "gpu" not in target.keys:
+        return relax.build(mod, target=target, relax_pipeline=steps)
+    with target:  # where there is a driver, TVM compiles the kernels now, and asks here for the architecture
+        return relax.build(mod, target=target, relax_pipeline=steps, tir_pipeline=_register_pipeline())
 
 
 def needs_room(function: Any) -> bool:
