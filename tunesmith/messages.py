@@ -284,6 +284,14 @@ class TunedWorkload(BaseModel):
     args: list[Spec]
 
 
+class ModelFile(BaseModel):
+    """The file that a model was imported from, for runtimes that read it themselves."""
+
+    model_config = ConfigDict(frozen=True)
+    source: Literal["onnx", "pt2"]
+    content: Payload
+
+
 class EvaluateModel(Message):
     """Compile a model untuned and tuned, compare outputs, time both interleaved. Queue ``measure.<device class>``."""
 
@@ -298,8 +306,22 @@ class EvaluateModel(Message):
     params: Payload | None
     inputs: list[Spec]
     records: list[TunedWorkload]
+    file: ModelFile | None = None
+    """What other runtimes are timed with, for a reference; None for an operator."""
     seed: int = 0
     timeout: float = 300.0
+
+
+class ReferenceTiming(BaseModel):
+    """The model on another runtime of the device's host, or why there are no samples."""
+
+    model_config = ConfigDict(frozen=True)
+    runtime: Name
+    version: Name = ""
+    precision: Literal["model", "default"] = "model"
+    """``default``: what the runtime takes unless it is told otherwise, where that may be less than the model's own."""
+    samples: Samples = []
+    failure: Annotated[str, StringConstraints(max_length=500)] = ""
 
 
 class EvaluationReport(Message):
@@ -320,6 +342,8 @@ class EvaluationReport(Message):
     signal: float | None = None
     """max|untuned(x) - untuned(x')| / max|untuned|, of the output that depends most on the inputs."""
     applied: int = 0
+    references: Annotated[list[ReferenceTiming], Field(max_length=16)] = []
+    """Fastest first; empty where none could be had: of operators, and on devices that are no CPU of the worker's."""
     failure: FailureKind | None = None
     message: str = ""
     final: bool = False

@@ -13,13 +13,14 @@ from tunesmith.cli.checks import check_model, parse_inputs
 from tunesmith.cli.output import emit, seconds, table, times
 from tunesmith.errors import InvalidInput, MeasurementFailed
 from tunesmith.measuring.agreement import TOLERANCE
+from tunesmith.measuring.checked import CheckState, judge
 from tunesmith.operators import looks_like_operator
 from tunesmith.schedule_log import read_log
 from workers.peers.comparison import FOREIGN, TVM_PEER, Peer, Result, check_outputs, take_turns, write_inputs
+from workers.peers.runtimes import AT_MODEL_PRECISION
 from workers.tvm_backend.deploy import LocalModel, default_preparation, local_target, source_of, target_of
 
 MODULES = {"untuned": TVM_PEER, "tuned": TVM_PEER, **FOREIGN}
-READS = {"onnxruntime": "onnx", "openvino": "onnx", "torch": "pt2"}
 
 
 def compare(
@@ -55,7 +56,7 @@ def _judge(results: list[Result]) -> None:
         MeasurementFailed: naming it.
     """
     failed = [result for result in results if result.failure]
-    ours = next((result for result in failed if result.name not in READS), None)
+    ours = next((result for result in failed if result.name not in FOREIGN), None)
     if ours is not None or len(failed) == len(results):
         first = ours or failed[0]
         raise MeasurementFailed(f"{first.name} gave no result: {first.failure}")
@@ -102,9 +103,12 @@ def _compare(
 
 def _file(name: str, model: str, local: LocalModel, target: Any, records: list[Any], folder: Path) -> Path:
     """What a peer reads."""
-    if name in READS:
-        if looks_like_operator(model) or source_of(Path(model)) != READS[name]:
-            raise InvalidInput(f"{name} reads .{READS[name]} files only", field="with", value=name)
+    if name in FOREIGN:
+        runtime = AT_MODEL_PRECISION[name]
+        if looks_like_operator(model) or source_of(Path(model)) != runtime.reads:
+            raise InvalidInput(f"{name} reads .{runtime.reads} files only", field="with", value=name)
+        if not runtime.installed:
+            raise InvalidInput(runtime.missing, field="with", value=name)
         return Path(model).absolute()
     library = folder / f"{name}.so"
     local.compile(library, target, records if name == "tuned" else None)
@@ -117,6 +121,8 @@ def _print(model: str, results: list[Result], cores: int, as_json: bool) -> None
     rows = []
     for result in results:
         error = "" if result.error is None else f"{result.error:.1e}"
+        if _state(result) is CheckState.NOTHING_CHECKED:
+            error = "nothing checked"
         speedup = base / result.latency if base and result.latency else None
         rows.append((result.name, seconds(result.latency), times(speedup), error, result.failure))
     answer = {
@@ -129,4 +135,8 @@ def _print(model: str, results: list[Result], cores: int, as_json: bool) -> None
 
 def _row(result: Result) -> dict[str, Any]:
     return {"name": result.name, "samples": result.samples, "failure": result.failure, "error": result.error,
-            "latency": result.latency}
+            "latency": result.latency, "check": _state(result).value}
+
+
+def _state(result: Result) -> CheckState:
+    return judge(result.error, TOLERANCE, result.signal)

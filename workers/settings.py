@@ -98,6 +98,11 @@ class Settings(BaseSettings):
     enrolment_key: SecretStr | None = Field(
         None, description="A key of scope `worker`, with which a measure worker enrols itself at its start."
     )
+    references: Annotated[tuple[str, ...], NoDecode] = Field(
+        ("onnxruntime", "openvino", "torch"),
+        description="Runtimes, as far as they are installed, that a measure worker times a model with beside the tuned "
+        "one, in boxes, separated by commas; empty: none.",
+    )
     simulate: bool = Field(False, description="The measure worker invents latencies and needs no device.")
     umask: str = Field(UMASK, pattern="^0?[0-7]{3}$", description=UMASK_HELP)
     log_level: str = Field("info", description="Least severe level that is logged.")
@@ -107,7 +112,7 @@ class Settings(BaseSettings):
     def _filled_in(cls, value: Path) -> Path:
         return resolve(value)
 
-    @field_validator("queues", "device_classes", mode="before")
+    @field_validator("queues", "device_classes", "references", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value

@@ -141,6 +141,7 @@ class Evaluation(Base, Created, Leased, Held):
     output_error: Mapped[float | None]
     output_tolerance: Mapped[float | None]
     output_signal: Mapped[float | None]  # part of themselves by which outputs of two inputs differ
+    references: Mapped[list[Any] | None]  # ReferenceTiming of other runtimes, fastest first
     applied: Mapped[int | None]
     environment: Mapped[dict[str, Any] | None]
     finished_at: Mapped[dt.datetime | None]

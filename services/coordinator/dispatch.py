@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy.orm import Session
 
@@ -14,6 +15,7 @@ from db.repositories import holding, models, records, rough, sketches, views_tas
 from db.repositories.transitions import Work
 from services.coordinator import champions
 from services.coordinator.urls import BlobUrls
+from tunesmith.errors import NotFound
 from tunesmith.messages import (
     INGEST,
     INLINE_LIMIT,
@@ -25,6 +27,7 @@ from tunesmith.messages import (
     MeasureBatch,
     MeasureLimits,
     Message,
+    ModelFile,
     Payload,
     PrepareJob,
     ProposeRound,
@@ -142,7 +145,7 @@ class Composer:
             module=pack.blob(model.module_blob),
             params=pack.reference(model.params_blob) if model.params_blob else None,
             inputs=[Spec(name=name, dtype=dtype, shape=shape) for name, dtype, shape in model.inputs or []],
-            records=tuned_workloads(session, job, pack), seed=job.seed,
+            records=tuned_workloads(session, job, pack), file=_file(model, pack), seed=job.seed,
         )  # fmt: skip
 
 
@@ -152,6 +155,15 @@ def _limits(job: Job, target: Mapping[str, Any]) -> MeasureLimits:
     if job.budget_seconds is not None:
         changed["defaults_seconds"] = min(usual.defaults_seconds, DEFAULTS_SHARE * job.budget_seconds)
     return usual.model_copy(update=changed)
+
+
+def _file(model: Model, pack: Packer) -> ModelFile | None:
+    """What the user uploaded; None for an operator, and where it is gone."""
+    if model.source not in ("onnx", "pt2"):
+        return None
+    with contextlib.suppress(NotFound):
+        return ModelFile(source=cast(Any, model.source), content=pack.reference(model.sha256))
+    return None
 
 
 def _champion(session: Session, task: JobTask) -> WireCandidate | None:

@@ -156,13 +156,27 @@ def change(latency: dict[str, Any]) -> tuple[str, str]:
     return fmt.change(latency), f"Speed-up{sure}"
 
 
+def against(job: dict[str, Any]) -> tuple[str, str]:
+    """The tuned latency as a part of the fastest other runtime's, and which that is."""
+    found = job.get("reference")
+    if not found:
+        return fmt.NOTHING, f"No reference: {job['reference_missing']}" if job.get("reference_missing") else "Reference"
+    low, high = found["interval"]
+    precision = ", its default precision" if found["precision"] == "default" else ""
+    name = f"Of {found['runtime']}'s {fmt.latency(found['seconds'])}{precision}, {low:.3g} – {high:.3g}"
+    if found["verdict"] == Verdict.NO_DIFFERENCE.value:
+        return "no difference", name
+    return f"{found['ratio']:.3g}", name
+
+
 class Figures:
     """The numbers under the header."""
 
     def __init__(self) -> None:
         with ui.element("div").classes("ts-grid"):
             self._untuned, self._current = Figure("Untuned latency"), Figure("Current latency")
-            self._speedup = Figure("Speed-up", strong=True)
+            self._reference = Figure("Against the fastest runtime", strong=True)
+            self._speedup = Figure("Speed-up")
             self._trials, self._elapsed, self._left = Figure("Trials"), Figure("Elapsed"), Figure("Time left")
             self._expected = Figure("Expected at the end")
 
@@ -176,6 +190,7 @@ class Figures:
         self._current.show(
             visited or fmt.latency(speed.get("current")), "Measured so far" if visited else f"Current latency{source}"
         )
+        self._reference.show(*against(job))
         self._speedup.show(*change(speed))
         self._trials.show(fmt.count(progress.get("trials"), progress.get("trials_budget")))
         self._elapsed.show(fmt.duration(progress.get("seconds")))

@@ -29,6 +29,7 @@ from tunesmith.messages import (
     Message,
     PrepareJob,
     ProposeRound,
+    ReferenceTiming,
     TrainCostModel,
     WireResult,
 )
@@ -105,6 +106,7 @@ class FakeFleet:
         self.evaluation_error: float | None = 1e-6
         self.evaluation_signal: float | None = 0.5
         self.applied: int | None = None
+        self.references: list[ReferenceTiming] = []
         self.failing = 0.1
         self.alternative_of: dict[int, int] = {}
         self.slowness: dict[int, float] = {}
@@ -231,6 +233,7 @@ class FakeFleet:
         evaluation.output_error, evaluation.applied = self.evaluation_error, len(message.records)
         if self.applied is not None:
             evaluation.applied = self.applied
+        evaluation.references = [each.model_dump(mode="json") for each in self.references]
         evaluation.output_signal = self.evaluation_signal
         session.flush()
         transition(session, evaluation, WorkState.DONE, finished_at=utcnow())

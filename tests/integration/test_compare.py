@@ -10,6 +10,7 @@ from onnx import TensorProto, helper
 from tunesmith.cli.main import run
 from workers import commands_compare
 from workers.commands_compare import Result
+from workers.peers.runtimes import Runtime
 
 pytestmark = pytest.mark.pair
 
@@ -38,6 +39,7 @@ def test_the_same_model_side_by_side(capsys, model):
     assert peers["untuned"]["latency"] > 0
     assert peers["onnxruntime"]["latency"] > 0
     assert peers["untuned"]["error"] < 1e-4  # against onnxruntime
+    assert [peer["check"] for peer in answer["peers"]] == ["agree", "not_compared", "not_compared"]
     assert (peers["torch"]["latency"], peers["torch"]["failure"]) == (None, "torch reads .pt2 files only")
 
 
@@ -50,6 +52,7 @@ def test_the_same_model_side_by_side(capsys, model):
         ([Result("untuned", [2e-3]), Result("openvino", failure="not installed")], 0, "not installed"),
         ([Result("untuned", [2e-3]), Result("tuned", failure="crashed")], 1, "tuned gave no result: crashed"),
         ([Result("openvino", failure="not installed")], 1, "openvino gave no result"),
+        ([Result("untuned", [2e-3], error=0.0, signal=0.0), Result("onnxruntime", [1e-3])], 0, "nothing checked"),
     ],
 )
 def test_the_table_and_what_counts_as_a_failure(capsys, monkeypatch, results, status, says):
@@ -58,6 +61,16 @@ def test_the_table_and_what_counts_as_a_failure(capsys, monkeypatch, results, st
     out, err = capsys.readouterr()
     assert says in out + err
     assert all(result.name in out for result in results)
+
+
+def test_a_peer_that_is_not_installed_names_its_extra(capsys, model, monkeypatch):
+    monkeypatch.setattr(Runtime, "installed", property(lambda runtime: runtime.name != "openvino"))
+    assert run(["compare", str(model), "--with", "untuned,openvino", "--time", "0.1", "--json"]) == 0
+    untuned, openvino = json.loads(capsys.readouterr().out)["peers"]
+    assert untuned["latency"] > 0
+    assert openvino["failure"] == "openvino is not installed: pip install 'tunesmith[compare]'"
+    assert run(["compare", str(model), "--with", "openvino"]) == 1
+    assert "tunesmith[compare]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("given", ["magic", "tuned", ","])

@@ -19,6 +19,7 @@ from db.models import Job, JobTask, Record, Schedule
 from services.coordinator.auth import ANYBODY
 from services.coordinator.limits import MAX_BODY_BYTES
 from services.coordinator.routers import events as event_stream
+from tunesmith.messages import ReferenceTiming
 
 pytestmark = pytest.mark.parallel
 
@@ -49,6 +50,32 @@ def test_a_line_of_the_log_has_the_documented_members(api: Api) -> None:
         "job", "searcher", "space", "trials", "seed", "preparation", "tvm", "device", "cache", "simulated",
         "measured_at",
     }  # fmt: skip
+
+
+def test_the_reference_is_the_fastest_runtime_that_ran(api: Api) -> None:
+    assert api.client.get(f"/v1/jobs/{api.finished_job()}").json()["reference"] is None
+    ran = ReferenceTiming(runtime="openvino", version="2025.4.0", samples=[0.08] * 9)
+    api.fleet.references = [
+        ReferenceTiming(runtime="onnxruntime", version="1.31.1", failure="it cannot run the model: no kernel"),
+        ReferenceTiming(runtime="torch", version="2.13.0", samples=[0.2] * 9), ran,
+    ]  # fmt: skip
+    job_id = api.finished_job()
+    job = api.client.get(f"/v1/jobs/{job_id}").json()
+    reference = job["reference"]
+    assert (reference["runtime"], reference["version"], reference["precision"]) == ("openvino", "2025.4.0", "model")
+    assert (reference["seconds"], reference["ratio"]) == (0.08, pytest.approx(0.1 / 0.08))
+    assert reference["interval"][0] < reference["ratio"] < reference["interval"][1]
+    assert reference["verdict"] == "slower"
+    assert [each["runtime"] for each in job["references"]] == ["openvino", "torch", "onnxruntime"]
+    assert job["references"][1]["verdict"] == "faster"
+    assert (job["references"][2]["seconds"], job["references"][2]["failure"]) == (None, api.fleet.references[0].failure)
+    assert job["reference_missing"] is None
+    passes = api.client.get(f"/v1/jobs/{job_id}/forecast").json()["passes_reference_in"]
+    assert passes is None or passes > 0
+    api.fleet.references = []
+    job = api.client.get(f"/v1/jobs/{api.finished_job()}").json()
+    assert (job["reference"], job["references"]) == (None, [])
+    assert job["reference_missing"] == "an operator has no file that another runtime reads"
 
 
 def test_a_model_of_which_no_schedule_changed_is_not_faster(api: Api) -> None:

@@ -89,6 +89,11 @@ def test_how_much_outputs_depend_on_the_inputs() -> None:
     assert dependence(np.array([np.inf, 1.0]), np.array([np.inf, 2.0])) == 0.5
 
 
+def test_outputs_of_the_same_program_are_no_agreement() -> None:
+    same = {"output_error": 0.0, "output_tolerance": 0.01, "schedules": 0}
+    assert "agree" not in _outputs(same)
+
+
 def test_the_summary_never_calls_it_agreement() -> None:
     text = _outputs({"output_error": None, "output_tolerance": None, "check": {"state": "nothing_checked"}})
     assert text.startswith("nothing was checked")

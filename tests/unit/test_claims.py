@@ -12,7 +12,15 @@ import pytest
 from tunesmith.measuring import claims
 from tunesmith.measuring.claims import Reason, Refused, Work
 from tunesmith.measuring.plausibility import HISTORY, fastest_device, impossible_calibration
-from tunesmith.messages import BatchReport, Calibration, Confirmation, DeviceReport, EvaluationReport, WireResult
+from tunesmith.messages import (
+    BatchReport,
+    Calibration,
+    Confirmation,
+    DeviceReport,
+    EvaluationReport,
+    ReferenceTiming,
+    WireResult,
+)
 from tunesmith.types import Candidate, FailureKind, TensorSpec
 
 pytestmark = pytest.mark.parallel
@@ -194,7 +202,8 @@ def test_a_device_does_not_become_another_one() -> None:
 @pytest.mark.parametrize(
     "changes",
     [{"tuned_samples": [1e-9]}, {"tuned_samples": [math.nan]}, {"untuned_samples": [-1.0]}, {"applied": 9},
-     {"applied": -1}, {"tolerance": math.inf}],
+     {"applied": -1}, {"tolerance": math.inf}, {"signal": math.inf},
+     *({"references": [ReferenceTiming(runtime="onnxruntime", samples=[0.1, odd])]} for odd in (0.0, -1.0, math.nan))],
 )  # fmt: skip
 def test_evaluations_that_cannot_be(changes: dict[str, Any]) -> None:
     given = {"untuned_samples": [0.1], "tuned_samples": [0.01], "applied": 1, "error": math.nan, **changes}

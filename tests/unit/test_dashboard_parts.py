@@ -290,3 +290,29 @@ def test_downloads_answer_with_the_file_or_the_problem(outcome: Any, form: str, 
     assert response.status_code == status
     if status == 200:
         assert response.headers["content-disposition"] == f'attachment; filename="{downloads.FORMS[form][0]}"'
+
+
+def test_a_job_s_page_begins_with_the_fastest_runtime() -> None:
+    found = {"runtime": "onnxruntime", "precision": "model", "seconds": 0.0066, "ratio": 0.7576, "verdict": "faster",
+             "interval": [0.7354, 0.7801]}  # fmt: skip
+    assert job_page.against({"reference": found}) == ("0.758", "Of onnxruntime's 6.60 ms, 0.735 – 0.78")
+    same = found | {"verdict": "no_difference", "precision": "default"}
+    assert job_page.against({"reference": same})[0] == "no difference"
+    assert "default precision" in job_page.against({"reference": same})[1]
+    assert job_page.against({"reference": None, "reference_missing": "it died"}) == ("–", "No reference: it died")
+    assert job_page.against({}) == ("–", "Reference")
+
+
+def test_a_speed_up_has_an_interval_or_is_none() -> None:
+    assert job_page.change({"speedup": 3.0, "interval": [2.9, 3.1], "verdict": "faster"}) == (
+        "3.00 ×", "Speed-up, 2.90 × – 3.10 ×")
+    assert job_page.change({"speedup": 1.1, "interval": [0.9, 1.2], "verdict": "no_difference"})[0] == "no difference"
+    assert job_page.change({"speedup": 1.0, "verdict": "no_difference", "schedules": 0}) == (
+        "no difference", "No schedule changed")
+    assert job_page.change({"speedup": 2.0}) == ("2.00 ×", "Speed-up")
+
+
+def test_a_check_that_checked_nothing_is_no_verification() -> None:
+    assert job_page.checked({"check": {"state": "agree", "error": 2e-6}}) == "outputs verified, error 2.0e-06"
+    assert job_page.checked({"check": {"state": "nothing_checked", "error": 0.0}}).startswith("nothing was checked")
+    assert job_page.checked({"check": {"state": "not_compared", "error": None}}) == job_page.checked({}) == ""

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tunesmith.cli.headline import headline
+from tunesmith.cli.headline import better_than_default, headline
 from tunesmith.cli.output import INDENT, duration
 from tunesmith.client import Client, Job
 from tunesmith.measuring.checked import CheckState
+from tunesmith.measuring.ratio import Verdict
 
 
 def summarise(client: Client, job: Job, model: str, target: str, spent: float) -> dict[str, Any]:
@@ -40,10 +41,22 @@ def summarise(client: Client, job: Job, model: str, target: str, spent: float) -
         "latency_source": job.latency.source,
         "output_error": job.latency.output_error,
         "output_tolerance": job.latency.output_tolerance,
+        "reference": _reference(client, job),
+        "references": [each.model_dump(mode="json") for each in job.references],
+        "reference_missing": job.reference_missing,
         "check": job.check.model_dump(mode="json") if job.check is not None else None,
         "stop_reason": job.stop_reason,
         "tasks": [task.model_dump(mode="json") for task in client.tasks(job.id)],
     }
+
+
+def _reference(client: Client, job: Job) -> dict[str, Any] | None:
+    """The fastest other runtime; of one that is faster, when the job would be expected to pass it."""
+    if job.reference is None:
+        return None
+    slower = job.reference.verdict == Verdict.SLOWER.value
+    more = client.forecast(job.id).passes_reference_in if slower else None
+    return {**job.reference.model_dump(mode="json"), "passed_in_seconds": more}
 
 
 def write(client: Client, job: Job, out: Path, summary: dict[str, Any]) -> None:
@@ -89,6 +102,8 @@ def _places(job: str, out: Path | None, data_dir: Path | None, url: str) -> list
 def _outputs(summary: dict[str, Any]) -> str:
     if (summary.get("check") or {}).get("state") == CheckState.NOTHING_CHECKED.value:
         return "nothing was checked: they hardly depend on the inputs"
+    if summary.get("schedules") == 0:
+        return "are those of the untuned model, for no schedule changed"
     error, tolerance = summary["output_error"], summary["output_tolerance"]
     if error is None:
         return "not compared with the untuned model"
@@ -102,8 +117,7 @@ def _outputs(summary: dict[str, Any]) -> str:
 
 def _schedules(tasks: list[dict[str, Any]]) -> str:
     """How many of the schedules in use are better than the default ones, and how far they were checked."""
-    better = [task for task in tasks if task["in_use"] and task["best_latency"] is not None
-              and (task["untuned_latency"] is None or task["best_latency"] < task["untuned_latency"])]  # fmt: skip
+    better = [task for task in tasks if task["in_use"] and better_than_default(task)]
     errors = [task["verified"]["error"] for task in better if task["verified"]]
     if not errors:
         return f"{len(better)} better than the default ones"

@@ -73,11 +73,30 @@ class Check(Answer):
     signal: float | None = None
 
 
+class Reference(Answer):
+    """The model on another runtime, timed on the same device around the tuned build.
+
+    ``ratio`` is the tuned build's latency over the runtime's ``seconds``, with an ``interval`` and a ``verdict`` of the
+    tuned build: ``faster``, ``slower`` or ``no_difference``. ``precision`` is the model's own (``model``) or what the
+    runtime takes by itself (``default``). ``failure`` says why there are no figures.
+    """
+
+    runtime: str
+    version: str = ""
+    precision: str = "model"
+    seconds: float | None = None
+    ratio: float | None = None
+    interval: tuple[float, float] | None = None
+    verdict: str | None = None
+    failure: str = ""
+
+
 class Forecast(Answer):
     """What a job is expected to come to; None while that cannot be told.
 
     ``expected``, ``low`` and ``high`` are seconds of the model, the last two an interval of probability ``level``;
-    ``seconds`` and ``rounds`` are what is left.
+    ``seconds`` and ``rounds`` are what is left. ``passes_reference_in``: seconds of further tuning until a job that
+    is over, and slower than its reference, is expected to be as fast.
     """
 
     seconds: float | None = None
@@ -87,6 +106,7 @@ class Forecast(Answer):
     low: float | None = None
     high: float | None = None
     level: float | None = None
+    passes_reference_in: float | None = None
 
 
 class Job(Answer):
@@ -106,6 +126,9 @@ class Job(Answer):
     progress: Progress = Progress()
     latency: Latency = Latency()
     check: Check | None = None
+    reference: Reference | None = None
+    references: list[Reference] = []
+    reference_missing: str | None = None
     fast_math: bool = True
     winograd: bool = True
     space: str = DEFAULT_SPACE

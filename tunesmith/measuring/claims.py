@@ -229,6 +229,11 @@ def check_evaluation(report: EvaluationReport, work: ModelWork) -> None:
     if not 0 <= report.applied <= work.tasks:
         raise Refused(Reason.NOT_IN_BATCH, f"{report.applied} schedules applied to {work.tasks} tasks")
     model = Work((), work.flops, (), {}, work.kind, work.cores, work.calibration)
+    for reference in report.references:
+        for value in reference.samples:  # of any algorithm and precision: no number of FLOPs bounds them
+            _seconds(value, f"{reference.runtime}: a sample")
+            if value < LEAST_SECONDS:
+                raise Refused(Reason.IMPLAUSIBLE, f"{reference.runtime}: a sample of {value:g} s")
     _timed(report.untuned_samples, model, "untuned")
     _timed(report.tuned_samples, model, "tuned")
 

@@ -121,6 +121,7 @@ def _finish(session: Session, row: Evaluation, report: EvaluationReport) -> None
     allowed = TOLERANCE if report.tolerance is None else report.tolerance
     row.output_error, row.output_tolerance = report.error, None if report.error is None else allowed
     row.output_signal = report.signal
+    row.references = [reference.model_dump(mode="json") for reference in report.references]
     row.applied, row.environment = report.applied, report.environment
     if report.environment.get("simulated"):
         session.get_one(Job, row.job_id).simulated = True

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import Future, wait
 from pathlib import Path
 
 from tunesmith.errors import MeasurementFailed
 from tunesmith.messages import EvaluateModel, EvaluationReport, Payload, TunedWorkload
-from tunesmith.types import FailureKind, TensorSpec
+from tunesmith.types import FailureKind, Isolation, TensorSpec
 from workers.measure.blobs import PayloadCache
+from workers.measure.rivals import Place, Rivals
 from workers.sandbox.pool import ChildCrashed, ChildRaised, ChildTimeout, Pool
+from workers.settings import Settings
 from workers.tvm_backend.builder import Compiled
 from workers.tvm_backend.measuring import ModelOutcome, ModelRequest, Runner
 
+log = logging.getLogger("tunesmith.measure")
 TIMING_SHARE = 0.05
 """Share of the message's timeout that the timing may take, within these bounds in seconds."""
 TIMING_BOUNDS = (1.0, 6.0)
 
 
 def evaluate(
-    message: EvaluateModel, builders: Pool, runner: Runner, blobs: PayloadCache, folder: Path, report: EvaluationReport
-) -> EvaluationReport:
+    message: EvaluateModel, builders: Pool, runner: Runner, blobs: PayloadCache, folder: Path, report: EvaluationReport,
+    settings: Settings,
+) -> EvaluationReport:  # fmt: skip
     """Compile, run and compare; ``report`` filled in. Nothing that the model does makes this raise.
+
+    Other runtimes, for the reference, are timed before and after, so that a machine that gets busy is so for all.
 
     Raises:
         MeasurementFailed: the device is gone, or the weights cannot be fetched; the evaluation is to be tried again.
@@ -46,10 +53,32 @@ def evaluate(
         return _failed(report, FailureKind.BUILD_ERROR, str(error))
     try:
         runner.open(message.target)
+        rivals = _rivals(message, runner, blobs, settings)
+        if rivals is not None:
+            runner.release()
+            rivals.time()
         outcome = runner.compare(_request(message, untuned, tuned, params))
     finally:
         runner.release()
+    if rivals is not None and outcome.failure is None:
+        rivals.time()
+        report = report.model_copy(update={"references": rivals.timings()})
     return _filled(report, tuned, outcome)
+
+
+def _rivals(message: EvaluateModel, runner: Runner, blobs: PayloadCache, settings: Settings) -> Rivals | None:
+    """Other runtimes to time; None where no other reads the model, or the device is no CPU of this host."""
+    if message.file is None or runner.isolation is Isolation.SHARED:
+        return None
+    try:
+        model = blobs.file(message.file.content)
+    except MeasurementFailed as error:  # the check itself can do without
+        log.warning("no reference: %s", error)
+        return None
+    cores = frozenset(int(core) for core in runner.binding.split(",") if core)
+    place = Place(runner.threads, cores, runner.isolation)
+    inputs = [TensorSpec(spec.dtype, spec.shape, spec.name) for spec in message.inputs]
+    return Rivals(settings, message.file.source, model, inputs, message.seed, place)
 
 
 def _request(message: EvaluateModel, untuned: Compiled, tuned: Compiled, params: Path | None) -> ModelRequest:

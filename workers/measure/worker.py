@@ -76,7 +76,7 @@ class MeasureWorker:
     def __init__(
         self, settings: Settings, send: Send, runner: Runner | None = None, builder: Actor | None = None
     ) -> None:
-        self._send = send
+        self._send, self._settings = send, settings
         sweep(Path(tempfile.gettempdir()))
         self._builders = Pool(builder or make_builder(settings), visible_cores())
         # One question per process: all of them are warm before the first batch comes.
@@ -251,7 +251,7 @@ class MeasureWorker:
 
     def _evaluate(self, message: EvaluateModel, folder: Path, report: EvaluationReport) -> EvaluationReport:
         try:
-            return evaluate(message, self._builders, self._runner, self._blobs, folder, report)
+            return evaluate(message, self._builders, self._runner, self._blobs, folder, report, self._settings)
         except DeviceLost as error:
             self._failed(str(error))
             return lost(report, error)

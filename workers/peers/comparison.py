@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from tunesmith.measuring.agreement import signal_error
+from tunesmith.measuring.agreement import dependence, signal_error
 from tunesmith.safe_path import python
 from tunesmith.types import TensorSpec
+from workers.peers.runtimes import AT_MODEL_PRECISION
 from workers.peers.timing import Job
 
 PEER_TIMEOUT = 600.0
@@ -25,11 +26,7 @@ SLOW_SECONDS = 0.25
 """A peer whose model takes longer than this runs in the first two passes alone."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 TVM_PEER = "workers.tvm_backend.peer"
-FOREIGN = {
-    "onnxruntime": "workers.peers.onnxruntime",
-    "openvino": "workers.peers.openvino",
-    "torch": "workers.peers.torch",
-}
+FOREIGN = {name: each.module for name, each in AT_MODEL_PRECISION.items()}
 """Runtimes that are not TVM, and the modules that run them."""
 
 
@@ -55,6 +52,7 @@ class Result:
     Attributes:
         samples: of all passes.
         medians: one of each pass, which was a process of its own.
+        signal: part of themselves by which the reference's outputs of two inputs differ; None without an ``error``.
     """
 
     name: str
@@ -62,6 +60,7 @@ class Result:
     failure: str = ""
     error: float | None = None
     medians: list[float] = field(default_factory=list)
+    signal: float | None = None
 
     @property
     def latency(self) -> float | None:
@@ -102,6 +101,7 @@ def check_outputs(results: Sequence[Result], folder: Path, trusted: Collection[s
             found, expected = (np.load(folder / f"{name.name}-0.npz") for name in (result, reference))
             elsewhere = np.load(folder / f"{reference.name}-1.npz")
             result.error = max(_error(found[key], expected[key], elsewhere[key]) for key in expected.files)
+            result.signal = max(dependence(expected[key], elsewhere[key]) for key in expected.files)
 
 
 def _run(result: Result, peer: Peer, folder: Path, which: int, seconds: float, threads: int) -> None:

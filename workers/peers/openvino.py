@@ -1,4 +1,4 @@
-"""OpenVINO on the CPU: ``python -m workers.peers.openvino JOB``."""
+"""OpenVINO on the CPU: ``python -m workers.peers.openvino JOB``; see ``openvino_default`` for its own precision."""
 
 from __future__ import annotations
 
@@ -13,18 +13,25 @@ from workers.peers.timing import Run, serve
 
 def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> Run:
     """A model compiled for latency in full precision."""
+    return compiled(model, inputs, threads, {"INFERENCE_PRECISION_HINT": "f32"})
+
+
+def compiled(
+    model: str, inputs: Mapping[str, NDArray[Any]], threads: int, precision: Mapping[str, str]
+) -> Run:
+    """A model compiled for latency, its settings of precision given."""
     import openvino
 
     core = openvino.Core()
     read = core.read_model(model)
     read.reshape({name: array.shape for name, array in inputs.items()})
-    settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
-    compiled = core.compile_model(read, "CPU", settings)
-    request = compiled.create_infer_request()
+    settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", **precision}
+    network = core.compile_model(read, "CPU", settings)
+    request = network.create_infer_request()
 
     def run() -> list[Any]:
         results = request.infer(dict(inputs), share_inputs=True, share_outputs=True)
-        return [results[output] for output in compiled.outputs]
+        return [results[output] for output in network.outputs]
 
     return run
 

@@ -48,27 +48,46 @@ class Job:
     threads: int
 
 
-def measure(job: Job, prepare: Callable[[str, Mapping[str, NDArray[Any]], int], Run]) -> dict[str, Any]:
+Prepare = Callable[[str, Mapping[str, NDArray[Any]], int], Run]
+"""Reads a model, takes inputs and a number of threads."""
+
+
+class Timing:
+    """A model that was loaded and ran once, whose outputs are written; then it can be timed.
+
+    Args:
+        job: its ``seconds`` do not matter here.
+        prepare: of the runtime.
+    """
+
+    def __init__(self, job: Job, prepare: Prepare) -> None:
+        self._cores = sorted(os.sched_getaffinity(0))  # now: a runtime may leave this thread a single one
+        with np.load(job.inputs) as file:
+            inputs = {name: file[name] for name in file.files}
+        self._run = prepare(job.model, inputs, job.threads)
+        outputs = [np.asarray(value.numpy() if hasattr(value, "numpy") else value) for value in self._run()]
+        np.savez(job.outputs, **{str(i): value for i, value in enumerate(outputs)})  # type: ignore[arg-type]
+
+    def samples(self, seconds: float) -> list[float]:
+        """Seconds of single runs, for so many seconds after some to warm up."""
+        with each_busy_thread_bound(self._cores):
+            warmed = time.perf_counter() + WARM_UP_SHARE * seconds
+            for count in itertools.count(1):
+                self._run()
+                if count >= WARM_UP and time.perf_counter() >= warmed:
+                    break
+        found: list[float] = []
+        end = time.perf_counter() + seconds
+        while len(found) < MIN_SAMPLES or (time.perf_counter() < end and len(found) < MAX_SAMPLES):
+            started = time.perf_counter()
+            self._run()
+            found.append(time.perf_counter() - started)
+        return found
+
+
+def measure(job: Job, prepare: Prepare) -> dict[str, Any]:
     """Load, run once for the outputs, then time; returns ``{"samples": [seconds, …]}``."""
-    cores = sorted(os.sched_getaffinity(0))  # now: a runtime may leave this thread a single one
-    with np.load(job.inputs) as file:
-        inputs = {name: file[name] for name in file.files}
-    run = prepare(job.model, inputs, job.threads)
-    outputs = [np.asarray(value.numpy() if hasattr(value, "numpy") else value) for value in run()]
-    np.savez(job.outputs, **{str(i): value for i, value in enumerate(outputs)})  # type: ignore[arg-type]
-    with each_busy_thread_bound(cores):
-        warmed = time.perf_counter() + WARM_UP_SHARE * job.seconds
-        for count in itertools.count(1):
-            run()
-            if count >= WARM_UP and time.perf_counter() >= warmed:
-                break
-    samples: list[float] = []
-    end = time.perf_counter() + job.seconds
-    while len(samples) < MIN_SAMPLES or (time.perf_counter() < end and len(samples) < MAX_SAMPLES):
-        started = time.perf_counter()
-        run()
-        samples.append(time.perf_counter() - started)
-    return {"samples": samples}
+    return {"samples": Timing(job, prepare).samples(job.seconds)}
 
 
 @contextlib.contextmanager
@@ -96,7 +115,7 @@ def _worked() -> dict[int, int]:
     return found
 
 
-def serve(argv: Sequence[str], prepare: Callable[[str, Mapping[str, NDArray[Any]], int], Run]) -> None:
+def serve(argv: Sequence[str], prepare: Prepare) -> None:
     """The process of one peer: a job as JSON in, the answer as a file beside the outputs."""
     job = Job(**json.loads(argv[0]))
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job.threads])

@@ -139,6 +139,23 @@ class Latency(BaseModel):
     output_tolerance: float | None = None
 
 
+class ReferenceBody(BaseModel):
+    """The model on another runtime, timed on the same device before and after the tuned build, in a box of its own.
+
+    ``ratio`` is the tuned build's latency over the runtime's: below 1 the tuned build is faster. ``precision`` is
+    ``model``, the model's own, or ``default``: what the runtime takes unless it is told otherwise, which may be less.
+    """
+
+    runtime: str
+    version: str
+    precision: Literal["model", "default"]
+    seconds: float | None = None
+    ratio: float | None = None
+    interval: tuple[float, float] | None = Field(None, description="Of the ratio, right nineteen times of twenty.")
+    verdict: Verdict | None = Field(None, description="Of the tuned build; `no_difference` where it contains 1.")
+    failure: str = Field("", description="Why there are no figures.")
+
+
 class CheckBody(BaseModel):
     """What the comparison of the tuned model's outputs with the untuned model's came to.
 
@@ -163,6 +180,8 @@ class JobBody(BaseModel):
     ``winograd``: convolutions may be computed by Winograd's algorithm.
     ``space``: the design space, `all` or `tvm`.
     ``check``: of the compiled model's outputs; null before it is done, and where it is not asked for.
+    ``reference``: the fastest other runtime at hand, of all ``references`` that were tried, fastest first. Where a job
+    that was checked has none, ``reference_missing`` says why.
     """
 
     id: str
@@ -189,6 +208,9 @@ class JobBody(BaseModel):
     progress: Progress
     latency: Latency
     check: CheckBody | None
+    reference: ReferenceBody | None
+    references: list[ReferenceBody]
+    reference_missing: str | None
     waiting_for: dict[str, Any] | None
     stop_reason: str | None
     error: dict[str, Any] | None
@@ -349,6 +371,8 @@ class ForecastBody(BaseModel):
 
     ``expected``, ``low`` and ``high`` are seconds of one run of the model, as the estimate from its tasks, the last two
     an interval that is meant to hold it with probability ``level``. ``rounds`` are those to come till then.
+    ``passes_reference_in``: seconds of further tuning after which a job whose check is done is expected to be as fast
+    as its ``reference``; null where it is already, or that cannot be told.
     """
 
     seconds: float | None
@@ -358,6 +382,7 @@ class ForecastBody(BaseModel):
     low: float | None
     high: float | None
     level: float
+    passes_reference_in: float | None = None
 
 
 class EventBody(BaseModel):

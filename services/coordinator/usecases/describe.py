@@ -14,7 +14,7 @@ from db.models import Device, Evaluation, Job
 from db.repositories import devices
 from db.repositories import views_jobs as views
 from db.repositories.views_sums import TaskSums, sums
-from services.coordinator import verified
+from services.coordinator import reference, verified
 from services.coordinator.schemas.jobs import BudgetBody, JobBody, Latency, Progress
 from tunesmith.measuring.ratio import Verdict, ratio
 from tunesmith.states import JobState, ModelState, WorkState, is_final
@@ -62,6 +62,7 @@ def _body(
     parts: views.JobParts, sums: TaskSums, rounds: tuple[int, int], fleet: _Fleet, now: dt.datetime
 ) -> JobBody:
     job, model, target = parts.job, parts.model, parts.target
+    references = reference.timings(parts.evaluation)
     return JobBody(
         id=job.id, name=job.name or model.name, owner=job.owner, model_id=model.public_id, model_name=model.name,
         target=job.target_spec, target_json=target.json if target else None,
@@ -73,7 +74,8 @@ def _body(
             trials=job.budget_trials, seconds=job.budget_seconds, stop_when_converged=job.stop_when_converged
         ),
         progress=_progress(job, sums, rounds, now), latency=latency(job, sums, parts.evaluation),
-        check=verified.check(parts.evaluation),
+        check=verified.check(parts.evaluation), reference=reference.of(references), references=references,
+        reference_missing=reference.why_none(job, model.source, parts.evaluation, references),
         waiting_for=_waiting_for(parts, fleet), stop_reason=job.stop_reason, error=job.error,
         created_at=job.created_at, started_at=job.started_at, finished_at=job.finished_at,
     )  # fmt: skip

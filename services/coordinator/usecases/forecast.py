@@ -8,8 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from db import clock
-from db.models import Job
+from db.models import Evaluation, Job
+from db.repositories import views_scheduling as rows
 from db.repositories.task_columns import DetailedColumns, detailed, family_names
+from services.coordinator import reference
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
 from services.coordinator.scheduling.history import History
@@ -17,8 +19,10 @@ from services.coordinator.scheduling.snapshot import learning_curve
 from services.coordinator.schemas.jobs import ForecastBody
 from services.coordinator.usecases.describe import elapsed, eta
 from services.coordinator.usecases.jobs import visible
+from services.coordinator.usecases.passing import rounds_to_pass
 from tunesmith.allocate import forecast as belief
 from tunesmith.allocate.table import Table
+from tunesmith.measuring.ratio import Verdict
 from tunesmith.space.base import Floats
 from tunesmith.states import is_final
 
@@ -31,16 +35,37 @@ def forecast(context: Context, caller: Caller, job_id: str) -> ForecastBody:
         tasks = detailed(session, job_id)
         families = family_names(session, job_id, tasks)
         history = context.histories.of(session, job_id)
+        evaluation = rows.evaluation_of(session, job_id)
     trials = int(tasks.trials.sum())
     seconds = eta(job, trials, elapsed(job, now), now)
     rounds = _rounds_left(job, trials, len(history.rounds), seconds, elapsed(job, now))
-    found = belief.forecast_table(_table(tasks, families, history), rounds or 0)
+    table = _table(tasks, families, history)
+    found = belief.forecast_table(table, rounds or 0)
     end = found if rounds is not None else None
     return ForecastBody(
         seconds=seconds, rounds=rounds, current=found.current if found else None,
         expected=end.expected if end else None, low=end.low if end else None, high=end.high if end else None,
         level=belief.LEVEL,
+        passes_reference_in=_passes(table, evaluation, len(history.rounds), elapsed(job, now)),
     )  # fmt: skip
+
+
+def _passes(table: Table, evaluation: Evaluation | None, rounds: int, tuning: float) -> float | None:
+    """Seconds of tuning until the model is expected to be as fast as its reference, rounds as long as those so far.
+
+    What was measured differs from what the tasks sum up to; by how much is taken to stay.
+    """
+    fastest = reference.of(reference.timings(evaluation))
+    now = belief.forecast_table(table, 0) if fastest is not None and rounds else None
+    if now is None or fastest is None or fastest.verdict is not Verdict.SLOWER or not fastest.ratio:
+        return None
+
+    def expected(more: int) -> float | None:
+        found = belief.forecast_table(table, more)
+        return found.expected if found else None
+
+    needed = rounds_to_pass(expected, now.current / fastest.ratio)
+    return needed * tuning / rounds if needed is not None else None
 
 
 def _rounds_left(job: Job, trials: int, rounds: int, seconds: float | None, tuning: float) -> int | None:

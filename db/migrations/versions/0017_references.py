@@ -1,0 +1,21 @@
+"""How fast other runtimes are with a job's model, on the same device."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0017"
+down_revision = "0016"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Add the column; existing evaluations keep NULL: nothing was compared."""
+    op.add_column("evaluations", sa.Column("references", sa.JSON(), nullable=True))
+
+
+def downgrade() -> None:
+    """Drop the column."""
+    op.drop_column("evaluations", "references")
