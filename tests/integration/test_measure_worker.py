@@ -3,11 +3,12 @@ from __future__ import annotations
 import os
 import statistics
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from gemm_batches import LIMITS, Gemm, Mailbox
+from onnx import TensorProto, helper
 from rpc_device import RpcDevice
 
 from tunesmith.errors import DeviceLost
@@ -17,6 +18,7 @@ from tunesmith.messages import (
     DeviceReport,
     EvaluateModel,
     EvaluationReport,
+    ModelFile,
     ModelWeights,
     Payload,
     Spec,
@@ -277,6 +279,33 @@ def test_model_is_compared_with_itself_untuned(worker: MeasureWorker, mailbox: M
     assert report.tuned_samples
     assert report.error is not None
     assert report.error < 1e-4
+
+
+def test_the_same_model_on_another_runtime_is_the_reference(
+    worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm
+) -> None:
+    """In a box on the cores of the device; one that cannot run the file leaves the evaluation whole."""
+    worker.measure(gemm.batch(11, job_id="compared", incumbent_seconds=1.0))
+    tuned = min((r for r in mailbox.results(11).values() if r.trace), key=lambda r: min(r.samples))
+    plain = evaluation(gemm, 4, str(tuned.trace), min(tuned.samples))
+    for number, content in ((4, onnx_product([spec.shape for spec in plain.inputs])), (5, b"no model")):
+        file = ModelFile(source="onnx", content=Payload.pack(content))
+        worker.evaluate(plain.model_copy(update={"evaluation_id": number, "file": file}))
+        report = mailbox.last(EvaluationReport)
+        assert (report.evaluation_id, report.failure, report.error is None) == (number, None, False)
+        found = {timing.runtime: timing for timing in report.references}["onnxruntime"]
+        assert bool(found.samples) != bool(found.failure)
+        assert bool(found.failure) == (number == 5), found
+
+
+def onnx_product(shapes: Sequence[tuple[int, ...]]) -> bytes:
+    """A product of two inputs that are called by their numbers."""
+    inputs = [helper.make_tensor_value_info(str(i), TensorProto.FLOAT, shape) for i, shape in enumerate(shapes)]
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, [shapes[0][0], shapes[1][1]])
+    graph = helper.make_graph([helper.make_node("MatMul", ["0", "1"], ["y"])], "product", inputs, [out])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    data: bytes = model.SerializeToString()
+    return data
 
 
 def test_model_that_cannot_be_compiled_is_a_failure(worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm) -> None:

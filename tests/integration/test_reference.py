@@ -111,3 +111,14 @@ def test_what_is_not_installed_or_not_wanted_is_not_run(settings: Settings, tmp_
     none = Rivals(settings.model_copy(update={"references": ()}), "onnx", tmp_path / "missing", INPUTS, 0, PLACE)
     none.time()
     assert none.timings() == []
+
+
+def test_a_default_precision_counts_where_the_cpu_has_a_shorter_one() -> None:
+    def found(*flags: str) -> list[tuple[str, str]]:
+        return [(each.name, each.precision) for each in runtimes.readers("onnx", frozenset(flags))]
+
+    plain = [("onnxruntime", "model"), ("openvino", "model")]
+    assert found("avx2") == plain
+    assert found("avx2", "avx512_bf16") == [*plain, ("openvino", "default")]
+    assert [each.name for each in runtimes.readers("pt2")] == ["torch"]
+    assert runtimes.cpu_flags()

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.coordinator.scheduling import actions as act
-from services.coordinator.scheduling.budget import evaluation_reserve
+from services.coordinator.scheduling.budget import REFERENCE_SECONDS, evaluation_reserve
 from services.coordinator.scheduling.plan import plan
 from services.coordinator.scheduling.share import Limits
 from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot, TaskSnapshot, TrainingSnapshot
@@ -179,6 +179,7 @@ def test_no_round_is_opened_that_would_end_after_the_budget() -> None:
 def test_a_budget_of_seconds_keeps_time_for_the_check() -> None:
     timed = job(budget_trials=None, budget_seconds=600.0)
     assert 5 < evaluation_reserve(timed) < 60
+    assert evaluation_reserve(replace(timed, compared=True)) == evaluation_reserve(timed) + REFERENCE_SECONDS
     assert evaluation_reserve(replace(timed, verify=False)) == 0
     slow = replace(timed, tasks=(task(1, untuned=1e3),))
     assert evaluation_reserve(slow) == 300

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,27 @@ RUNTIMES: Sequence[Runtime] = (
     Runtime("openvino", "workers.peers.openvino_default", "onnx", "compare", "default"),
     Runtime("torch", "workers.peers.torch", "pt2", "torch"),
 )
+SHORT_FLOATS = frozenset({"avx512_bf16", "amx_bf16", "amx_fp16", "avx512_fp16", "bf16", "asimdhp"})
+"""Flags of CPUs whose arithmetic is faster in sixteen bits, which a runtime may then choose."""
 AT_MODEL_PRECISION: Mapping[str, Runtime] = {each.name: each for each in RUNTIMES if each.precision == "model"}
 """By name, as the model says."""
 
 
-def readers(source: str) -> list[Runtime]:
-    """Those that read models of a source."""
-    return [each for each in RUNTIMES if each.reads == source]
+def readers(source: str, flags: frozenset[str] | None = None) -> list[Runtime]:
+    """Those that read models of a source; at their default precision only where this CPU has a shorter one.
+
+    Args:
+        flags: of the CPU; None: this host's.
+    """
+    shorter = bool(SHORT_FLOATS & (cpu_flags() if flags is None else flags))
+    return [each for each in RUNTIMES if each.reads == source and (each.precision == "model" or shorter)]
+
+
+def cpu_flags() -> frozenset[str]:
+    """What the kernel says that this host's CPU can do; nothing where it does not say."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() in ("flags", "Features"):
+                return frozenset(value.split())
+    return frozenset()

@@ -18,6 +18,8 @@ ROUNDS_PER_TASK = 6
 MIN_ROUND_SIZE = 2
 WARM_UP_SHARE = 0.5
 """Part of the budget that may go into visiting every task once."""
+REFERENCE_SECONDS = 4.0
+"""Of onnxruntime: two processes, each of which loads a model and times it for a second."""
 GUESSED_TRIALS_PER_SECOND = 2.0
 """Used until the job's own pace is known."""
 
@@ -32,14 +34,14 @@ def trials_left(job: JobSnapshot) -> int | None:
 def evaluation_reserve(job: JobSnapshot) -> float:
     """Seconds that a budget of seconds keeps back for the end-to-end check.
 
-    Two compilations at a time (a share of a second per task), some six runs of the untuned model, and a constant;
-    never more than half of the budget.
+    Two compilations at a time (a share of a second per task), some six runs of the untuned model, another runtime
+    where there may be one, and a constant; never more than half of the budget.
     """
     if job.budget_seconds is None or not job.verify:
         return 0.0
     direct = [task for task in job.tasks if task.alternative_of is None]
     untuned = sum(task.weight * task.untuned for task in direct if task.untuned)
-    estimate = 5.0 + 0.2 * len(job.tasks) + 6.5 * untuned
+    estimate = 5.0 + 0.2 * len(job.tasks) + 6.5 * untuned + (REFERENCE_SECONDS if job.compared else 0.0)
     return min(estimate, job.budget_seconds / 2)
 
 

@@ -74,6 +74,7 @@ def _job(
         next_number=sum(row.rounds.opened for row in tasks) + 1,
         tasks=tuple(_task(row, job, history, latencies[row.task.id].alternative_of) for row in tasks),
         training=_training(tasks, around.trainings.get(job.id, [])),
+        compared=model.source != "operator" and device_class.startswith("llvm"),
         evaluation=evaluation.state if evaluation else None,
         evaluation_problem=evaluation.error if evaluation else None, stop_reason=job.stop_reason,
     )  # fmt: skip

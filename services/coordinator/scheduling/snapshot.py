@@ -102,6 +102,7 @@ class JobSnapshot:
         trials_in_flight: trials that open rounds may still add.
         last_round: id of the newest round, for serving jobs in turn.
         next_number: number of the next round.
+        compared: its check times other runtimes, too.
         evaluation: state of the end-to-end check, None while there is none.
         evaluation_problem: why it failed.
     """
@@ -127,6 +128,7 @@ class JobSnapshot:
     next_number: int = 1
     tasks: tuple[TaskSnapshot, ...] = ()
     training: TrainingSnapshot = field(default_factory=TrainingSnapshot)
+    compared: bool = False
     evaluation: WorkState | None = None
     evaluation_problem: Mapping[str, Any] | None = None
     stop_reason: str | None = None
