@@ -43,8 +43,10 @@ def read_log(path: str | Path) -> ScheduleLog:
     except FileNotFoundError as error:
         expected = f"a JSON log, or a folder with {WORKLOAD_FILE} and {RECORD_FILE}"
         raise InvalidInput(f"there is no {error.filename}; give {expected}", field="log", value=str(path)) from error
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise InvalidInput(f"{path} cannot be read: {error}", field="log", value=str(path)) from error
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}", field="log", value=str(path)) from error
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise _no_log(path, f"{type(error).__name__}: {error}") from error
 
 
 def _of_folder(path: Path) -> ScheduleLog:
@@ -54,7 +56,13 @@ def _of_folder(path: Path) -> ScheduleLog:
 
 
 def _of_file(path: Path) -> ScheduleLog:
-    entries = list(_entries(path.read_text(encoding="utf-8").splitlines(), path))
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise _no_log(path, "it is not text") from error
+    entries = list(_entries(lines, path))
+    if not entries:
+        raise _no_log(path, "it is empty")
     keys = {entry.get("provenance", {}).get("preparation", PLAIN.key) for entry in entries}
     if len(keys) > 1:
         raise _mixed(path, "of models that were prepared differently", "job")
@@ -68,6 +76,14 @@ def _of_one_target(records: list[DatabaseRecord], path: Path) -> list[DatabaseRe
     return records
 
 
+def _no_log(path: Path, why: str) -> InvalidInput:
+    return InvalidInput(
+        f"{path} is no log of schedules: {why}; give the file that 'tunesmith best JOB -o best.jsonl' writes, or a "
+        "folder with a MetaSchedule database",
+        field="log", value=str(path),
+    )  # fmt: skip
+
+
 def _mixed(path: Path, what: str, per: str) -> InvalidInput:
     return InvalidInput(f"{path} has schedules {what}: give one log per {per}", field="log", value=str(path))
 
@@ -76,9 +92,12 @@ def _entries(lines: Iterable[str], path: Path) -> Iterable[Mapping[str, Any]]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        entry = json.loads(line)
+        try:
+            entry = json.loads(line)
+        except ValueError as error:
+            raise _no_log(path, f"line {number} is not JSON") from error
         if not isinstance(entry, Mapping) or entry.get("schema") != SCHEMA:
-            raise InvalidInput(f"{path}, line {number}: not an entry of schema {SCHEMA}", field="log", value=str(path))
+            raise _no_log(path, f"line {number} is not an entry of schema {SCHEMA}")
         yield entry
 
 

@@ -11,6 +11,7 @@ import typer
 
 from tunesmith.cli.checks import check_model, parse_inputs
 from tunesmith.cli.output import emit, seconds, table, times
+from tunesmith.cli.progress import shown
 from tunesmith.errors import InvalidInput, MeasurementFailed
 from tunesmith.measuring.agreement import TOLERANCE
 from tunesmith.measuring.checked import CheckState, judge
@@ -18,6 +19,7 @@ from tunesmith.operators import looks_like_operator
 from tunesmith.schedule_log import read_log
 from workers.peers.comparison import FOREIGN, TVM_PEER, Peer, Result, check_outputs, take_turns, write_inputs
 from workers.peers.runtimes import AT_MODEL_PRECISION
+from workers.quiet import libraries_are_quiet
 from workers.tvm_backend.deploy import LocalModel, default_preparation, local_target, source_of, target_of
 
 MODULES = {"untuned": TVM_PEER, "tuned": TVM_PEER, **FOREIGN}
@@ -41,7 +43,11 @@ def compare(
     names = _names(with_, log is not None)
     shapes = parse_inputs(inputs or [])
     cores = threads or len(os.sched_getaffinity(0))
-    with tempfile.TemporaryDirectory(prefix="tunesmith-compare-") as temporary:
+    with (
+        libraries_are_quiet(),
+        shown("comparing", as_json),
+        tempfile.TemporaryDirectory(prefix="tunesmith-compare-") as temporary,
+    ):
         folder = Path(temporary)
         results = _compare(model, log, names, shapes, cores, time_, folder)
     _print(model, results, cores, as_json)

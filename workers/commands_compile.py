@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -11,7 +12,11 @@ from typing import Annotated
 import typer
 
 from tunesmith.cli.checks import check_model, check_output_file, parse_inputs
-from tunesmith.schedule_log import read_log
+from tunesmith.cli.progress import shown
+from tunesmith.full_disk import writing
+from tunesmith.schedule_log import ScheduleLog, read_log
+from tunesmith.targets import Target
+from workers.quiet import libraries_are_quiet
 from workers.tvm_backend.deploy import LocalModel, local_target, target_of
 
 
@@ -30,11 +35,9 @@ def compile_(
     check_model(model)
     check_output_file(output)
     given = read_log(log)
-    goal = local_target(target) if target else target_of(given.records) or local_target("cpu")
-    with tempfile.TemporaryDirectory(prefix="tunesmith-compile-") as folder:
-        local = LocalModel(model, shapes, Path(folder), given.preparation)
-        output.parent.mkdir(parents=True, exist_ok=True)
-        missing = local.compile(output.absolute(), goal, given.records)
+    with libraries_are_quiet(), shown("compiling", as_json), writing(output):
+        goal = local_target(target) if target else target_of(given.records) or local_target("cpu")
+        missing = _compile(model, shapes, output, goal, given)
     if as_json:
         answer = {"path": str(output), "target": goal.to_json(), "preparation": given.preparation.key,
                   "schedules": len(given.records), "missing": missing}  # fmt: skip
@@ -43,3 +46,17 @@ def compile_(
     print(output)
     for name in missing:
         print(f"no schedule for {name}: it keeps the default one", file=sys.stderr)
+
+
+def _compile(
+    model: str, shapes: dict[str, tuple[int, ...]], output: Path, target: Target, given: ScheduleLog
+) -> list[str]:
+    """The tasks that keep their default schedules; no library is left where the log has schedules and none fits."""
+    with tempfile.TemporaryDirectory(prefix="tunesmith-compile-") as folder:
+        local = LocalModel(model, shapes, Path(folder), given.preparation)
+        library = Path(folder) / "library.so"
+        missing = local.compile(library, target, given.records)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(library, output)
+        output.chmod(library.stat().st_mode)
+    return missing

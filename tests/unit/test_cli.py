@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 from importlib.metadata import EntryPoint
@@ -12,7 +13,7 @@ from services.coordinator.schemas.jobs import JobRequest
 from tunesmith import extras
 from tunesmith.cli import main, options, plugins, tune
 from tunesmith.client import Client, transport
-from tunesmith.errors import NotFound, StackFailed, TargetUnavailable
+from tunesmith.errors import NotFound, StackFailed, TargetUnavailable, Unauthorized
 
 RUNNING = {"id": "j1", "state": "running", "progress": {"trials": 3, "trials_budget": 9, "seconds": 4}}
 
@@ -329,6 +330,47 @@ def test_jobs_are_sorted_renamed_and_deleted(capsys, server):
     assert json.loads(server["seen"][-1].content) == {"name": "new"}
     server["DELETE /v1/jobs/j1"] = httpx2.Response(204)
     assert run(capsys, "jobs", "delete", "j1", "--json")[:2] == (0, [{"id": "j1", "deleted": True}])
+
+
+FULL = Path("/dev/full")
+
+
+@pytest.mark.parametrize("name", ["best.jsonl", "metaschedule/download.zip", "summary.json"])
+def test_a_full_disk_is_named_with_what_could_not_be_written(capsys, server, tmp_path, name):
+    done = RUNNING | {"state": "succeeded", "target": "cpu"}
+    server["GET /readyz"] = {}
+    server["POST /v1/jobs"] = RUNNING
+    server["GET /v1/jobs/j1"] = done
+    server["GET /v1/jobs/j1/tasks"] = {"items": [], "next_cursor": None}
+    zipped = httpx2.Response(200, content=b"PK\x05\x06" + bytes(18))
+    server["GET /v1/jobs/j1/best"] = [httpx2.Response(200, text="{}"), zipped]
+    target = tmp_path / "out" / (name if name == "summary.json" else f"{name}.part")
+    target.parent.mkdir(parents=True)
+    target.symlink_to(FULL)
+    arguments = ("tune", "gemm:8x8x8:float32", "--trials", "9", "--out", str(tmp_path / "out"), "--json")
+    status, (problem,), _ = run(capsys, *arguments)
+    assert (status, problem["code"]) == (1, "disk_full")
+    assert str(tmp_path / "out" / name) in problem["detail"]
+    assert not list((tmp_path / "out").rglob("*.part"))
+
+
+def test_standard_output_on_a_full_disk_is_no_traceback(capsys, server, monkeypatch):
+    server["GET /v1/jobs/j1"] = RUNNING
+    with FULL.open("w") as out:
+        monkeypatch.setattr("sys.stdout", out)
+        assert main.run(["jobs", "show", "j1"]) == 1
+        with contextlib.suppress(OSError):
+            out.close()
+    err = capsys.readouterr().err
+    assert "disk_full" in err
+    assert "Traceback" not in err
+
+
+def test_a_missing_key_names_the_option_and_the_variable(capsys, server):
+    server["GET /v1/jobs/j1"] = httpx2.Response(401, json=Unauthorized("a key is needed").problem())
+    status, (problem,), _ = run(capsys, "jobs", "show", "j1", "--json")
+    assert (status, problem["code"]) == (1, "unauthorized")
+    assert all(text in problem["detail"] for text in ("a key is needed", "--key", "TUNESMITH_KEY"))
 
 
 def test_a_job_without_fast_math_says_so(capsys, server):

@@ -48,7 +48,7 @@ def test_how_the_model_was_prepared_is_read_even_where_nothing_was_tuned(tmp_pat
 
 def test_what_says_nothing_was_prepared_plainly(tmp_path):
     path = tmp_path / "best.jsonl"
-    for text in ("", json.dumps(ENTRY), json.dumps(ENTRY | {"provenance": {"job": "j1"}})):
+    for text in (json.dumps(ENTRY), json.dumps(ENTRY | {"provenance": {"job": "j1"}})):
         path.write_text(text)
         assert read_log(path).preparation == PLAIN
     write_database(tmp_path, read_log(path).records)
@@ -81,3 +81,15 @@ def test_missing_files_are_named(tmp_path):
         read_log(tmp_path / "none.jsonl")
     with pytest.raises(InvalidInput, match=r"database_workload\.json"):
         read_log(tmp_path)
+
+
+@pytest.mark.parametrize(("content", "why"), [
+    (b"", "it is empty"), (b"\n\n", "it is empty"), (b"\x7fELF\x02\xff\xfe", "it is not text"),
+    (b"latency: 3 ms", "line 1 is not JSON"), (json.dumps(ENTRY).encode() + b"\n{}\n", "line 2 is not an entry"),
+])  # fmt: skip
+def test_a_log_that_is_none_is_named_as_such(tmp_path, content, why):
+    path = tmp_path / "best.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(InvalidInput, match=f"is no log of schedules: {why}") as caught:
+        read_log(path)
+    assert caught.value.field == "log"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import traceback
@@ -16,10 +17,12 @@ from tunesmith.cli import best, devices, jobs, keys, models, tune, workloads
 from tunesmith.cli.options import Json
 from tunesmith.cli.output import emit, print_problem
 from tunesmith.cli.plugins import CommandGroup
-from tunesmith.errors import InvalidUsage, TunesmithError
+from tunesmith.errors import DiskFull, InvalidUsage, TunesmithError, Unauthorized
+from tunesmith.full_disk import is_full
 from tunesmith.terminal import print_anything
 
 INTERRUPTED = 130
+KEY = "; the command line takes a key with --key, or from TUNESMITH_KEY"
 
 
 def build() -> typer.Typer:
@@ -69,6 +72,10 @@ def run(arguments: Sequence[str]) -> int:
         return result if isinstance(result, int) else 0
     except TyperException as error:
         return _usage(error, as_json)
+    except Unauthorized as error:
+        error.detail += KEY
+        print_problem(error, as_json)
+        return error.exit_code
     except TunesmithError as error:
         print_problem(error, as_json)
         return error.exit_code
@@ -79,10 +86,21 @@ def run(arguments: Sequence[str]) -> int:
         sys.stderr.close()
         return 1
     except Exception as error:
+        if is_full(error):
+            return _full()
         traceback.print_exc()
         if as_json:
             print_problem(TunesmithError(f"{type(error).__name__}: {error}"), as_json)
         return 1
+
+
+def _full() -> int:
+    """Nothing more can be printed where standard output is a file on that disk."""
+    problem = DiskFull("the disk is full: make room, then run the command again")
+    print_problem(problem, as_json=False)
+    with contextlib.suppress(OSError):
+        sys.stdout.close()
+    return problem.exit_code
 
 
 def _usage(error: TyperException, as_json: bool) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 from tunesmith.cli.headline import better_than_default, headline
 from tunesmith.cli.output import INDENT, duration
 from tunesmith.client import Client, Job
+from tunesmith.full_disk import writing
 from tunesmith.measuring.checked import CheckState
 from tunesmith.measuring.ratio import Verdict
 
@@ -61,10 +62,12 @@ def _reference(client: Client, job: Job) -> dict[str, Any] | None:
 
 def write(client: Client, job: Job, out: Path, summary: dict[str, Any]) -> None:
     """Fill the folder of ``--out``."""
-    out.mkdir(parents=True, exist_ok=True)
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
     client.download_best(job.id, out / "best.jsonl")
     client.download_metaschedule(job.id, out / "metaschedule")
-    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    with writing(out / "summary.json"):
+        (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
 
 
 def report(summary: dict[str, Any], out: Path | None, data_dir: Path | None, url: str) -> str:

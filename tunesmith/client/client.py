@@ -31,6 +31,7 @@ from tunesmith.client.schemas import (
 )
 from tunesmith.client.transport import PATIENCE, Transport
 from tunesmith.errors import InvalidInput, NotAModel, TunesmithError, from_problem
+from tunesmith.full_disk import writing
 from tunesmith.states import ModelState
 
 DEFAULT_URL = "http://127.0.0.1:8700"
@@ -335,7 +336,7 @@ class Client:
         archive = folder / "download.zip"
         try:
             self._transport.download(f"/v1/jobs/{job_id}/best", archive, format="metaschedule")
-            with zipfile.ZipFile(archive) as content:
+            with writing(folder), zipfile.ZipFile(archive) as content:
                 content.extractall(folder)
         except BaseException:
             if fresh:

@@ -20,6 +20,7 @@ from tunesmith.errors import (
     Unauthorized,
     from_problem,
 )
+from tunesmith.full_disk import writing
 
 ATTEMPTS = 4
 FIRST_PAUSE = 0.1
@@ -127,12 +128,20 @@ class Transport:
             raise self._unreachable(error) from error
 
     def download(self, path: str, to: Path, **params: Any) -> None:
-        """Write an answer's body to a file, piece by piece; the file appears only when it is complete."""
+        """Write an answer's body to a file, piece by piece; the file appears only when it is complete.
+
+        Raises:
+            DiskFull, InvalidInput: it cannot be written.
+        """
         part = to.with_name(to.name + ".part")
-        with self.stream(path, **params) as response, part.open("wb") as file:
-            for piece in response.iter_bytes():
-                file.write(piece)
-        part.replace(to)
+        with self.stream(path, **params) as response, writing(to):
+            try:
+                with part.open("wb") as file:
+                    for piece in response.iter_bytes():
+                        file.write(piece)
+                part.replace(to)
+            finally:
+                part.unlink(missing_ok=True)
 
     def _checked(self, response: httpx2.Response) -> httpx2.Response:
         if response.is_success:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tunesmith.errors import TargetUnavailable
+from tunesmith.errors import InvalidInput, TargetUnavailable
 from tunesmith.metaschedule import DatabaseRecord, write_database
 from tunesmith.model_files import ZIP_MAGIC
 from tunesmith.operators import looks_like_operator, parse_operator
@@ -67,6 +67,9 @@ class LocalModel:
             out: the library.
             target: what to compile for.
             records: schedules to apply; None compiles untuned.
+
+        Raises:
+            InvalidInput: there are schedules, and none fits the model; the library is of no use then.
         """
         from workers.tvm_backend.model import compile_model
 
@@ -74,7 +77,13 @@ class LocalModel:
         if records is not None:
             database = self._folder / "database"
             write_database(database, records)
-        return compile_model(self.module, self.params, target, database, out, bind=True).missing
+        compiled = compile_model(self.module, self.params, target, database, out, bind=True)
+        if records and not compiled.applied:
+            raise InvalidInput(
+                "no schedule of the log fits the model: it is the log of another model, or of other input shapes; give "
+                "the log of a job that tuned this one", field="log",
+            )  # fmt: skip
+        return compiled.missing
 
 
 def default_preparation(model: str, target: Target) -> Preparation:
