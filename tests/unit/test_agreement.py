@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tunesmith.cli.summary import _outputs
+from tunesmith.cli.summary import outputs
 from tunesmith.measuring.agreement import LEAST_SIGNAL, TOLERANCE, dependence, signal_error
 from tunesmith.measuring.checked import LEAST_DEPENDENCE, CheckState, judge
 
@@ -58,7 +58,7 @@ def test_the_summary_calls_outputs_that_differ_different() -> None:
 
 
 def said(error: float | None, tolerance: float | None) -> str:
-    return _outputs({"output_error": error, "output_tolerance": tolerance})
+    return outputs({"output_error": error, "output_tolerance": tolerance})
 
 
 @pytest.mark.parametrize(("error", "signal", "state"), [
@@ -91,10 +91,10 @@ def test_how_much_outputs_depend_on_the_inputs() -> None:
 
 def test_outputs_of_the_same_program_are_no_agreement() -> None:
     same = {"output_error": 0.0, "output_tolerance": 0.01, "schedules": 0}
-    assert "agree" not in _outputs(same)
+    assert "agree" not in outputs(same)
 
 
 def test_the_summary_never_calls_it_agreement() -> None:
-    text = _outputs({"output_error": None, "output_tolerance": None, "check": {"state": "nothing_checked"}})
+    text = outputs({"output_error": None, "output_tolerance": None, "check": {"state": "nothing_checked"}})
     assert text.startswith("nothing was checked")
     assert "agree" not in text

@@ -136,6 +136,16 @@ def test_jobs_list_and_show(capsys, server):
     assert "at the end" not in run(capsys, "jobs", "show", "j1")[1]
 
 
+def test_a_checked_job_is_shown_with_its_reference_and_its_check(capsys, server):
+    reference = {"runtime": "onnxruntime", "seconds": 0.0066, "ratio": 0.7576, "interval": [0.7354, 0.7801],
+                 "verdict": "faster"}  # fmt: skip
+    check = {"state": "nothing_checked", "error": 0.0, "tolerance": 0.01, "signal": 0.0}
+    server["GET /v1/jobs/j1"] = RUNNING | {"state": "succeeded", "reference": reference, "check": check}
+    shown = run(capsys, "jobs", "show", "j1")[1]
+    assert "reference   0.758 of onnxruntime's 6.6 ms (0.735 to 0.78)" in shown
+    assert "outputs     nothing was checked: they hardly depend on the inputs" in shown
+
+
 def test_jobs_watch_ends_with_the_job(capsys, server):
     server["GET /v1/jobs/j1"] = [RUNNING, RUNNING, RUNNING | {"state": "succeeded"}]
     assert run(capsys, "jobs", "watch", "j1")[0] == 0

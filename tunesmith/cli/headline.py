@@ -31,12 +31,12 @@ def headline(summary: dict[str, Any]) -> list[Line]:
     if reference is None:
         lines = [("latency", f"{seconds(tuned)}: {_change(summary)}"), *_missing(summary.get("reference_missing"))]
     else:
-        first = ("latency", f"{seconds(tuned)}: {_against(reference)}")
+        first = ("latency", f"{seconds(tuned)}: {against(reference)}")
         lines = [first, *_precision(reference), *_behind(reference, summary["tasks"]), ("untuned", _untuned(summary))]
     return [*lines, *_estimate(summary["estimate_seconds"], tuned)]
 
 
-def _against(reference: dict[str, Any]) -> str:
+def against(reference: dict[str, Any]) -> str:
     """The tuned build against another runtime."""
     low, high = reference["interval"]
     name = reference["runtime"]
@@ -65,7 +65,8 @@ def _behind(reference: dict[str, Any], tasks: list[dict[str, Any]]) -> list[Line
     default = sum(not better_than_default(task) for task in tunable)
     end = ";" if reference.get("passed_in_seconds") else ""
     if default:
-        lines = [("", f"still slower: {default} of {len(tunable)} tasks run their default schedule{end}")]
+        which = f"{default} of {len(tunable)} tasks run their" if len(tunable) > 1 else "its only task runs its"
+        lines = [("", f"still slower: {which} default schedule{end}")]
     else:
         lines = [("", f"still slower, although no task runs its default schedule{end}")]
     if end:

@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
+from tunesmith.cli.headline import against
 from tunesmith.cli.options import JobId, Json, Key, Server, connect
 from tunesmith.cli.output import INVENTED, duration, emit, seconds, table, times
 from tunesmith.cli.progress import follow, shown, waits_for
+from tunesmith.cli.summary import outputs
 from tunesmith.client import Client, Forecast, Job
 from tunesmith.errors import JobFailed, NotFound, from_problem
 from tunesmith.names import DEFAULT_SPACE
@@ -165,13 +167,24 @@ def _expected(forecast: Forecast | None) -> list[tuple[str, str]]:
     return [("at the end", f"{seconds(forecast.expected)}, {bounds}")]
 
 
+def _came_to(job: Job) -> list[tuple[str, str]]:
+    """Lines of a job whose model was checked: against which runtime, and whether its outputs are right."""
+    found = []
+    if job.reference is not None:
+        found.append(("reference", against(job.reference.model_dump(mode="json"))))
+    if job.check is not None:
+        latency = job.latency.model_dump(mode="json")
+        found.append(("outputs", outputs({**latency, "check": job.check.model_dump(mode="json")})))
+    return found
+
+
 def _show(job: Job, as_json: bool, forecast: Forecast | None = None) -> None:
     rows = [
         ("job", job.id), ("name", job.name), ("state", job.state.value), ("trials", _trials(job)),
         ("tasks", _tasks(job)), ("time", duration(job.progress.seconds)),
         ("time left", duration(job.progress.eta_seconds)),
         ("untuned", seconds(job.latency.untuned)), ("tuned", seconds(job.latency.current)),
-        ("speed-up", times(job.latency.speedup)), *_expected(forecast),
+        ("speed-up", times(job.latency.speedup)), *_came_to(job), *_expected(forecast),
     ]  # fmt: skip
     if not job.fast_math:
         rows.append(("fast math", "off"))

@@ -81,7 +81,7 @@ def report(summary: dict[str, Any], out: Path | None, data_dir: Path | None, url
     """
     rows = [
         *headline(summary),
-        ("outputs", _outputs(summary)),
+        ("outputs", outputs(summary)),
         ("schedules", _schedules(summary["tasks"])),
         ("effort", _effort(summary)),
         *_places(summary["job"], out, data_dir, url),
@@ -102,7 +102,8 @@ def _places(job: str, out: Path | None, data_dir: Path | None, url: str) -> list
     return [*rows, ("dashboard", f"{url}/jobs/{job}")]
 
 
-def _outputs(summary: dict[str, Any]) -> str:
+def outputs(summary: dict[str, Any]) -> str:
+    """What the check of the outputs came to, in words."""
     if (summary.get("check") or {}).get("state") == CheckState.NOTHING_CHECKED.value:
         return "nothing was checked: they hardly depend on the inputs"
     if summary.get("schedules") == 0:
