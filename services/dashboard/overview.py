@@ -19,6 +19,7 @@ COLUMNS = [
     {"name": "state", "label": "State", "field": "state", "align": "left", "sortable": True},
     {"name": "name", "label": "Job", "field": "name", "align": "left", "sortable": True},
     {"name": "target", "label": "Target", "field": "target", "align": "left", "sortable": True},
+    {"name": "reference", "label": "Fastest runtime", "field": "reference", "align": "right", "sortable": True},
     {"name": "untuned", "label": "Untuned", "field": "untuned", "align": "right", "sortable": True},
     {"name": "current", "label": "Current", "field": "current", "align": "right", "sortable": True},
     {"name": "speedup", "label": "Speed-up", "field": "speedup", "align": "right", "sortable": True},
@@ -33,6 +34,8 @@ SLOTS = {
       <div class="ts-soft">{{ props.row.model }}</div></q-td>""",
     "target": """<q-td :props="props"><div style="max-width:220px; white-space:normal">{{ props.row.target }}
       <div v-if="props.row.waiting" class="ts-soft">waiting for {{ props.row.waiting }}</div></div></q-td>""",
+    "reference": """<q-td :props="props">{{ props.row.reference_text }}
+      <div class="ts-soft">{{ props.row.reference_name }}</div></q-td>""",
     "untuned": '<q-td :props="props">{{ props.row.untuned_text }}</q-td>',
     "current": '<q-td :props="props"><b>{{ props.row.current_text }}</b></q-td>',
     "speedup": '<q-td :props="props">{{ props.row.speedup_text }}</q-td>',
@@ -55,6 +58,7 @@ def row(job: dict[str, Any]) -> dict[str, Any]:
         "model": model_name(job) if job.get("name") not in (None, "", model_name(job)) else "",
         "target": target_text(job) + (" (simulated)" if job.get("simulated") else ""),
         "waiting": waiting.get("device_class", ""),
+        **_reference(job.get("reference")),
         "untuned": speed.get("untuned"),
         "untuned_text": fmt.latency(speed.get("untuned")),
         "current": speed.get("current"),
@@ -68,6 +72,16 @@ def row(job: dict[str, Any]) -> dict[str, Any]:
         "eta": progress.get("eta_seconds"),
         "eta_text": fmt.duration(progress.get("eta_seconds")) if job["state"] in ACTIVE else fmt.NOTHING,
     }
+
+
+def _reference(found: dict[str, Any] | None) -> dict[str, Any]:
+    """The tuned latency as a part of the fastest other runtime's."""
+    if not found:
+        return {"reference": None, "reference_text": fmt.NOTHING, "reference_name": ""}
+    return {
+        "reference": found["ratio"], "reference_text": f"{found['ratio']:.3g}",
+        "reference_name": f"of {found['runtime']}'s {fmt.latency(found['seconds'])}",
+    }  # fmt: skip
 
 
 def model_name(job: dict[str, Any]) -> str:

@@ -33,6 +33,7 @@ from tunesmith.messages import (
     IngestModel,
     PrepareJob,
     ProposeRound,
+    ReferenceTiming,
     TrainCostModel,
 )
 from tunesmith.names import FEATURES
@@ -277,7 +278,9 @@ def test_outputs_may_jump_as_the_untuned_models_do(sqlite_context: Context) -> N
 
 def test_a_check_without_a_signal_ends_the_job_and_says_so(sqlite_context: Context) -> None:
     core_flow.import_and_prepare(sqlite_context)
-    _evaluate(sqlite_context, signal=1e-9)
+    timing = ReferenceTiming(runtime="onnxruntime", version="1.31.1", samples=[0.002] * 5)
+    _evaluate(sqlite_context, signal=1e-9, references=[timing])
+    assert row(sqlite_context, Evaluation).references == [timing.model_dump(mode="json")]
     assert row(sqlite_context, Job, "j1").state is JobState.SUCCEEDED
     assert row(sqlite_context, Evaluation).output_signal == 1e-9
     with sqlite_context.readers() as session:

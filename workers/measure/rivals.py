@@ -119,6 +119,9 @@ class Rivals:
                 boxes.close()
         except (MissingDependency, ChildError, _Nonsense) as error:
             entry.failure = _reason(error)
+        except Exception as error:  # whatever it is, the check itself can do without
+            log.exception("the reference of %s", entry.runtime.name)
+            entry.failure = f"{type(error).__name__}: {error}"
         if entry.failure:
             log.warning("no reference from %s: %s", entry.runtime.name, entry.failure)
 
