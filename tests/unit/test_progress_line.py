@@ -100,3 +100,12 @@ def test_text_is_laid_out_in_whole_words(monkeypatch, columns):
     assert " ".join(" ".join(rows).split()) == " ".join(report.split())
     assert all(row[0] != " " or row.startswith(" " * INDENT) for row in rows)
     assert lay_out(f"log        {'/long' * 40}", INDENT).split() == ["log", "/long" * 40]
+
+
+def test_a_checked_job_is_held_against_the_fastest_runtime():
+    reference = {"runtime": "onnxruntime", "seconds": 0.0032, "ratio": 0.75, "interval": [0.7, 0.8]}
+    assert "2.4 ms  0.75 of onnxruntime's" in drawn(120, **TUNING, reference=reference)
+    found = job(**TUNING)
+    same = found.model_copy(update={"latency": found.latency.model_copy(update={"verdict": "no_difference"})})
+    assert [piece.text for piece in progress.against(same)] == ["as fast as untuned"]
+    assert "speed-up    ~1x" in progress.standing(same)

@@ -9,7 +9,7 @@ import typer
 
 from tunesmith.cli.headline import against
 from tunesmith.cli.options import JobId, Json, Key, Server, connect
-from tunesmith.cli.output import INVENTED, duration, emit, seconds, table, times
+from tunesmith.cli.output import INVENTED, duration, emit, seconds, speed_up, table
 from tunesmith.cli.progress import follow, shown, waits_for
 from tunesmith.cli.summary import outputs
 from tunesmith.client import Client, Forecast, Job
@@ -47,7 +47,7 @@ def list_(
     with connect(server, key) as client:
         page = client.jobs(state=state, target=target, sort=sort.value, limit=limit, cursor=cursor)
     rows = [
-        (job.id, job.state.value, _trials(job), _latency(job), times(job.latency.speedup), job.name)
+        (job.id, job.state.value, _trials(job), _latency(job), speed_up(job.latency), job.name)
         for job in page.items
     ]
     emit(page.model_dump(mode="json"), table(COLUMNS, rows, give="name", whole=COLUMNS), as_json)
@@ -184,7 +184,7 @@ def _show(job: Job, as_json: bool, forecast: Forecast | None = None) -> None:
         ("tasks", _tasks(job)), ("time", duration(job.progress.seconds)),
         ("time left", duration(job.progress.eta_seconds)),
         ("untuned", seconds(job.latency.untuned)), ("tuned", seconds(job.latency.current)),
-        ("speed-up", times(job.latency.speedup)), *_came_to(job), *_expected(forecast),
+        ("speed-up", speed_up(job.latency)), *_came_to(job), *_expected(forecast),
     ]  # fmt: skip
     if not job.fast_math:
         rows.append(("fast math", "off"))

@@ -14,7 +14,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tunesmith.client.schemas import Latency
 from tunesmith.errors import TunesmithError
+from tunesmith.measuring.ratio import Verdict
 
 INVENTED = "invented by a simulated device, nothing was measured"
 WIDE = 200
@@ -120,6 +122,11 @@ def duration(value: float | None) -> str:
 def times(value: float | None) -> str:
     """A speed-up."""
     return "-" if value is None else f"{value:.3g}x"
+
+
+def speed_up(latency: Latency) -> str:
+    """A job's speed-up; one that may be none is about 1."""
+    return "~1x" if latency.verdict == Verdict.NO_DIFFERENCE.value else times(latency.speedup)
 
 
 def share(value: float) -> str:

@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.live import Live
 
 from tunesmith.cli.line import Line, Piece
-from tunesmith.cli.output import duration, lay_out, seconds, times
+from tunesmith.cli.output import duration, lay_out, seconds, speed_up, times
 from tunesmith.client import Client, Job
-from tunesmith.client.schemas import Latency
 from tunesmith.client.transport import PATIENCE
+from tunesmith.measuring.ratio import Verdict
 from tunesmith.states import JobState
 
 POLL = 0.5
@@ -189,7 +189,7 @@ def pieces(job: Job, ago: float) -> tuple[Piece, ...]:
     runs = phase_of(job) not in ("paused", "waiting")
     spent = Piece(f"time {duration(progress.seconds + (ago if runs else 0.0)):>4}", 6)
     if latency.current is not None:
-        found = Piece(f"{seconds(latency.current):>7}", 2), *against(latency)
+        found = Piece(f"{seconds(latency.current):>7}", 2), *against(job)
     else:
         found = (Piece(_tasks(job), 4),)
     if progress.eta_seconds is None or job.done:
@@ -197,10 +197,15 @@ def pieces(job: Job, ago: float) -> tuple[Piece, ...]:
     return *trials, *found, spent, Piece(f"left {duration(max(0.0, progress.eta_seconds - ago)):>4}")
 
 
-def against(latency: Latency) -> tuple[Piece, ...]:
+def against(job: Job) -> tuple[Piece, ...]:
     """The latency next to what it is compared with: a runtime where one was timed, else the untuned build."""
+    latency, reference = job.latency, job.reference
+    if reference is not None and reference.ratio is not None:
+        return Piece(f"{reference.ratio:.3g}", 3), Piece(f"of {reference.runtime}'s", 7, " ")
     if latency.speedup is None:
         return ()
+    if latency.verdict == Verdict.NO_DIFFERENCE.value:
+        return (Piece("as fast as untuned", 3),)
     return Piece(f"{times(latency.speedup):>5}", 3), Piece("faster than untuned", 7, " ")
 
 
@@ -231,7 +236,7 @@ def standing(job: Job) -> str:
     """The model's latency and speed-up; until each task was measured, how many of them were."""
     if job.latency.current is None:
         return _tasks(job)
-    return f"model {seconds(job.latency.current):>7}  speed-up {times(job.latency.speedup):>6}"
+    return f"model {seconds(job.latency.current):>7}  speed-up {speed_up(job.latency):>6}"
 
 
 def waits_for(what: dict[str, Any]) -> str:
