@@ -1,0 +1,1 @@
+"""``tunesmith bench gpu``: products of matrices tuned on this machine's GPU by jobs of the service."""

@@ -1,0 +1,52 @@
+"""From jobs to a table. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from benchmarks.gpu.jobs import Tuned
+from benchmarks.report import Report
+
+NAME = "gpu"
+COLUMNS = ("operator", "untuned, µs", "tuned, µs", "times as fast", "TFLOP/s", "candidates", "failed", "build, s",
+           "output error")  # fmt: skip
+
+
+def wrong(tuned: Tuned, simulate: bool) -> str:
+    """What is wrong with a job's outcome; empty when it has a schedule whose outputs were compared.
+
+    A simulated device computes nothing, so that there is nothing to compare.
+    """
+    if tuned.problem:
+        return tuned.problem
+    if tuned.best is None or not tuned.candidates:
+        return f"no candidate runs, of {sum(tuned.failures.values())} that failed: {tuned.message}"
+    if tuned.output_error is None and not simulate:
+        return "the outputs of its schedule were not compared"
+    return ""
+
+
+def gpu(found: Sequence[Tuned], facts: Mapping[str, str], simulate: bool) -> Report:
+    """A line for each operator."""
+    rows = [
+        (tuned.operator, _micro(tuned.untuned), _micro(tuned.best), _ratio(tuned),
+         None if tuned.best is None else tuned.flops / tuned.best / 1e12, tuned.candidates,
+         ", ".join(f"{count} {kind}" for kind, count in tuned.failures.items()) or "0", tuned.build, tuned.output_error)
+        for tuned in found
+    ]  # fmt: skip
+    summary = (
+        "Each operator was tuned on the GPU by a job of an embedded stack, with a device and a measure worker of their "
+        "own. *Untuned* is TVM's default GPU schedule. *Output error* is the tuned outputs' distance from its outputs, "
+        "by the signal; *build* is the median of a candidate's, by the compiler below."
+    )
+    if simulate:
+        summary = f"**Invented**: there was no GPU, and these latencies are drawn from hashes. {summary}"
+    return Report(NAME, "Products on a GPU", summary, COLUMNS, rows, facts)
+
+
+def _micro(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1e6
+
+
+def _ratio(tuned: Tuned) -> float | None:
+    return None if tuned.untuned is None or tuned.best is None else tuned.untuned / tuned.best
