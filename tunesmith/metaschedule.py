@@ -6,6 +6,7 @@ The two files hold one JSON value a line: ``[hash, module]`` for a workload, and
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,6 +53,12 @@ class DatabaseRecord:
     def hash(self) -> str:
         """The workload's structural hash."""
         return self.workload[0]
+
+
+def encoded(module: str) -> str:
+    """The JSON of a module as MetaSchedule's workloads hold it: its length in eight bytes and its text, in base 64."""
+    text = module.encode()
+    return base64.b64encode(len(text).to_bytes(8, "little") + text).decode()
 
 
 def database_texts(records: Sequence[DatabaseRecord]) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tunesmith.errors import InvalidInput
-from tunesmith.metaschedule import PREPARATION_FILE, RECORD_FILE, WORKLOAD_FILE, DatabaseRecord, read_database
+from tunesmith.metaschedule import PREPARATION_FILE, RECORD_FILE, WORKLOAD_FILE, DatabaseRecord, encoded, read_database
 from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.types import TensorSpec
 
@@ -103,7 +103,8 @@ def _entries(lines: Iterable[str], path: Path) -> Iterable[Mapping[str, Any]]:
 
 def _record(entry: Mapping[str, Any]) -> DatabaseRecord:
     workload, latency = entry["workload"], entry["latency"]
-    key, module = workload["metaschedule"]
+    # Logs of earlier versions hold the module a second time, in MetaSchedule's form.
+    key, module = workload.get("metaschedule") or (workload["hash"], encoded(workload["module"]))
     return DatabaseRecord(
         workload=(str(key), str(module)),
         trace=entry["trace"],

@@ -116,7 +116,6 @@ def _body(best: Best, line: Line, blobs: BlobStore) -> dict[str, Any]:
         "workload": {
             "hash": line.workload.hash,
             "module": blobs.get_bytes(line.workload.module_blob).decode(),
-            "metaschedule": json.loads(blobs.get_bytes(line.workload.metaschedule_blob)),
             "args": line.workload.args,
             "flops": round(line.workload.flops),
         },

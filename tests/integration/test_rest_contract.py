@@ -35,7 +35,7 @@ def test_a_line_of_the_log_has_the_documented_members(api: Api) -> None:
         "schema", "task", "weight", "workload", "target", "trace", "latency", "untuned_latency", "verified",
         "model_verified", "model_check", "provenance",
     ]  # fmt: skip
-    assert set(line["workload"]) == {"hash", "module", "metaschedule", "args", "flops"}
+    assert set(line["workload"]) == {"hash", "module", "args", "flops"}
     assert all(isinstance(dtype, str) and isinstance(shape, list) for dtype, shape in line["workload"]["args"])
     assert type(line["workload"]["flops"]) is int
     assert set(line["latency"]) == {"median", "samples", "cv", "interval"}

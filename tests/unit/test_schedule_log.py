@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import json
 
 import pytest
@@ -93,3 +94,15 @@ def test_a_log_that_is_none_is_named_as_such(tmp_path, content, why):
     with pytest.raises(InvalidInput, match=f"is no log of schedules: {why}") as caught:
         read_log(path)
     assert caught.value.field == "log"
+
+
+def test_a_module_is_in_a_line_once_and_in_the_database_as_tvm_writes_it(tmp_path):
+    path = tmp_path / "best.jsonl"
+    module = '{"root_index":1,"nodes":[{"type":"None"},{"type":"ffi.String","data":"µ"}]}'
+    workload = {"hash": "77", "module": module, "args": ENTRY["workload"]["args"]}
+    path.write_text(json.dumps(ENTRY | {"workload": workload}))
+    ((key, text),) = [record.workload for record in read_log(path).records]
+    raw = base64.b64decode(text)
+    assert key == "77"
+    assert int.from_bytes(raw[:8], "little") == len(raw) - 8
+    assert raw[8:].decode() == module
