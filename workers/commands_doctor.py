@@ -16,7 +16,8 @@ from typing import Annotated, Any
 
 import typer
 
-from tunesmith.cli.output import share
+from tunesmith.cli.output import lay_out, share
+from tunesmith.cli.progress import shown
 from tunesmith.errors import MissingDependency
 from tunesmith.safe_path import python
 from workers.measure.device import expected_kind
@@ -47,14 +48,16 @@ class Check:
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")] = False) -> None:
     """Check the installation: versions, compilers, Redis, boxes, TVM, threads, peak, bandwidth, noise, CUDA, GPUs."""
-    checks = [*versions(), *tools(), *boxes(), *tvm_works(), *cuda(), *devices()]
+    with shown("checking", as_json):
+        checks = [*versions(), *tools(), *boxes(), *tvm_works(), *cuda(), *devices()]
     failed = any(check.required and not check.ok for check in checks)
     if as_json:
         print(json.dumps({"ok": not failed, "checks": [asdict(check) for check in checks]}))
     else:
         for check in checks:
             mark = "ok  " if check.ok else ("FAIL" if check.required else "note")
-            print(f"{mark} {check.name:18} {check.detail}" + (f"\n     {check.remedy}" if check.remedy else ""))
+            text = f"{mark} {check.name:18} {check.detail}" + (f"\n     {check.remedy}" if check.remedy else "")
+            print(lay_out(text, 5) if sys.stdout.isatty() else text)
     if failed:
         raise typer.Exit(1)
 

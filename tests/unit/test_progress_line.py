@@ -54,6 +54,14 @@ def test_what_matters_less_goes_first():
     assert shown[32] == []
 
 
+def test_the_latency_is_told_against_another_runtime_where_one_was_timed():
+    timed = TUNING | {"reference": {"runtime": "onnxruntime", "seconds": 0.0032, "ratio": 0.761}}
+    assert "2.4 ms  0.761 of onnxruntime's latency  time" in drawn(120, **timed)
+    assert "2.4 ms  0.761 of onnxruntime  left" in drawn(72, **timed)
+    failed = TUNING | {"reference": {"runtime": "onnxruntime", "failure": "no kernel"}}
+    assert "83.3x  left" in drawn(72, **failed)
+
+
 def test_the_line_counts_on_between_two_answers():
     now = [0.0]
     display = progress._LiveLine(Console(file=io.StringIO()), "starting", clock=lambda: now[0])

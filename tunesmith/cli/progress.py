@@ -198,10 +198,10 @@ def pieces(job: Job, ago: float) -> tuple[Piece, ...]:
 
 
 def against(job: Job) -> tuple[Piece, ...]:
-    """The latency next to what it is compared with: a runtime where one was timed, else the untuned build."""
+    """The latency next to what it is compared with: another runtime once one was timed, else the untuned build."""
     latency, reference = job.latency, job.reference
     if reference is not None and reference.ratio is not None:
-        return Piece(f"{reference.ratio:.3g}", 3), Piece(f"of {reference.runtime}'s", 7, " ")
+        return Piece(f"{reference.ratio:.3g} of {reference.runtime}", 3), Piece("'s latency", 7, "")
     if latency.speedup is None:
         return ()
     if latency.verdict == Verdict.NO_DIFFERENCE.value:

@@ -185,8 +185,6 @@ def tune(
             summary = summarise(client, job, model, target, spent)
             if out is not None:
                 write(client, job, out, summary)
-            if own:
-                display.phase("stopping", "the embedded stack")
         display.job(job)
     emit(summary, lay_out(report(summary, out, data_dir if own else None, client.url), INDENT), as_json)
 
@@ -231,9 +229,12 @@ def _connection(
     with EmbeddedStack(data_dir, on_step=step) as stack, Client(stack.url, key) as client:
         for job in stack.resumed:
             display.say(f"resumed {resumed(job)}; it goes on beside this run")
-        alive = [device for device in client.devices() if device.alive]
-        check_class_is_here(request.target, {name for device in alive for name in device.device_classes})
-        yield client, True
+        try:
+            alive = [device for device in client.devices() if device.alive]
+            check_class_is_here(request.target, {name for device in alive for name in device.device_classes})
+            yield client, True
+        finally:
+            display.phase("stopping", "the embedded stack")
 
 
 def reachable(key: str | None) -> str | None:
