@@ -58,10 +58,12 @@ class ForPeople:
         self._line = contextlib.ExitStack()
         self._since = time.monotonic()
         self._folder = Path()
+        self._line.enter_context(shown("starting", quiet=not sys.stderr.isatty()))
 
     def begin(self, names: Sequence[str], folder: Path) -> None:
         """Name what is started, and where."""
         self._folder = folder
+        self._line.close()
         print(rows([("data", place(folder)), ("starts", ", ".join(names))]), flush=True)
         self._display = self._line.enter_context(shown("starting"))
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from services.embedded.announce import Announcer
 
 LAST_STEP = "until a device reports"
 
@@ -31,37 +34,34 @@ def up(
     detached: Annotated[bool, typer.Option("--detached", hidden=True, help="Log once it is ready.")] = False,
 ) -> None:
     """Run the whole service on this machine, in the foreground or detached; Ctrl-C stops every process."""
-    from services.coordinator.settings import Settings
     from services.embedded.announce import ForPeople, ForPrograms
-    from services.embedded.specs import StackOptions
 
     if detach:
         _detach(data_dir, port, ("--host", host, "--workers", str(workers)), as_json)
         return
-    settings = Settings(host=host, port=port)
-    settings.check()
-    key = settings.admin_key.get_secret_value() if settings.admin_key else None
     announcer = ForPrograms(with_parent or detached, detached) if as_json else ForPeople()
     try:
-        _run(StackOptions(data_dir, host, port, workers), settings.umask, key, announcer, with_parent)
+        _run(data_dir, host, port, workers, announcer, with_parent)
     finally:
         announcer.close()
 
 
-def _run(options: Any, umask: str, key: str | None, announcer: Any, with_parent: bool) -> None:
-    from dataclasses import replace
-
+def _run(data_dir: Path, host: str, port: int, workers: int, announcer: Announcer, with_parent: bool) -> None:
+    from services.coordinator.settings import Settings
     from services.embedded.announce import unfinished
     from services.embedded.connection import connection_file
     from services.embedded.lock import data_dir_lock
     from services.embedded.net import claim_port
     from services.embedded.scratch import scratch
-    from services.embedded.specs import children
+    from services.embedded.specs import StackOptions, children
     from services.embedded.supervisor import Supervisor
     from tunesmith.data_folder import prepare
 
-    folder = prepare(options.data_dir, umask)
-    options = replace(options, data_dir=folder, port=claim_port(options.host, options.port))
+    settings = Settings(host=host, port=port)
+    settings.check()
+    key = settings.admin_key.get_secret_value() if settings.admin_key else None
+    folder = prepare(data_dir, settings.umask)
+    options = StackOptions(folder, host, claim_port(host, port), workers)
     with data_dir_lock(folder, options.url) as killed, scratch(folder) as temporary:
         specs = children(options, temporary)
         names = [spec.name for spec in specs]

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from rich.console import Console
+from rich.control import Control
 from rich.live import Live
+from rich.segment import ControlType
 
 from tunesmith.cli.line import Line, Piece
 from tunesmith.cli.output import duration, lay_out, seconds, speed_up, times
@@ -65,6 +67,7 @@ def shown(phase: str, quiet: bool = False, keep: bool = False) -> Iterator[Displ
         yield _Silence()
     elif console.is_terminal and not console.is_dumb_terminal:
         display = _LiveLine(console, phase)
+        console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))  # of an echoed ^C
         with Live(
             display, console=console, refresh_per_second=REDRAWS, redirect_stdout=False, transient=not keep
         ) as live:
