@@ -23,6 +23,7 @@ WORKER_SETTINGS = frozenset({
     "memory_share", "calibration_interval", "drift_limit", "quarantine_limit", "quarantine_seconds", "simulate",
     "umask", "log_level", "coordinator_url", "enrolment_key", "import_seconds", "import_cpu_seconds",
     "import_memory_share", "trust_models", "device_failures", "device_rest_seconds",
+    "references",
 })  # fmt: skip
 """The settings of ``workers.settings``, which services may not import; a test compares the two."""
 
