@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 
 from db.models import Evaluation, Job
 from services.coordinator.schemas.jobs import ReferenceBody
-from tunesmith.measuring.ratio import ratio
+from tunesmith.measuring.ratio import Ratio, ratio
 from tunesmith.messages import ReferenceTiming
 from tunesmith.states import WorkState
+
+CALL_SECONDS = 2e-5
+"""A runtime is called from Python, the tuned build by TVM's own timer: so much of a latency may be the call."""
+LEAST_SHARE = 0.1
+"""Part of a runtime's latency that is its own at least."""
 
 
 def timings(evaluation: Evaluation | None) -> list[ReferenceBody]:
@@ -45,13 +51,20 @@ def why_none(job: Job, source: str, evaluation: Evaluation | None, found: Sequen
     return "; ".join(reasons) or "other runtimes are timed on CPUs of a worker's own host alone"
 
 
+def _ratio(samples: Sequence[float], tuned: Sequence[float]) -> Ratio:
+    """How many times as fast the tuned build is; the interval allows for the call that only the runtime pays."""
+    found = ratio(samples, tuned)
+    bare = ratio([max(value - CALL_SECONDS, LEAST_SHARE * value) for value in samples], tuned)
+    return replace(found, low=min(found.low, bare.low))
+
+
 def _body(timing: ReferenceTiming, tuned: Sequence[float]) -> ReferenceBody:
     body = ReferenceBody(
         runtime=timing.runtime, version=timing.version, precision=timing.precision, failure=timing.failure
     )
     if not timing.samples or not tuned:
         return body
-    found = ratio(timing.samples, tuned)
+    found = _ratio(timing.samples, tuned)
     return body.model_copy(update={
         "seconds": statistics.median(timing.samples), "ratio": 1 / found.value,
         "interval": (1 / found.high, 1 / found.low), "verdict": found.verdict,

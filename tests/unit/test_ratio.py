@@ -5,7 +5,10 @@ import math
 import numpy as np
 import pytest
 
+from services.coordinator import reference
+from services.coordinator.schemas.jobs import ReferenceBody
 from tunesmith.measuring.ratio import BUILDS, Verdict, ratio
+from tunesmith.messages import ReferenceTiming
 
 RNG = np.random.default_rng(0)
 
@@ -49,3 +52,18 @@ def test_a_difference_of_two_builds_is_no_difference() -> None:
 def test_nothing_has_no_ratio() -> None:
     with pytest.raises(ValueError, match="samples"):
         ratio([], [1.0])
+
+
+def test_a_call_from_python_is_no_runtime_s_fault() -> None:
+    def body(seconds: float, tuned: float) -> ReferenceBody:
+        timing = ReferenceTiming(runtime="onnxruntime", samples=[seconds] * 20)
+        return reference._body(timing, [tuned] * 20)
+
+    short = body(50e-6, 32e-6)
+    assert short.ratio == pytest.approx(0.64)
+    assert short.verdict is Verdict.NO_DIFFERENCE, "fifteen microseconds may be the call"
+    assert body(50e-6, 20e-6).verdict is Verdict.FASTER
+    assert body(20e-6, 25e-6).verdict is Verdict.SLOWER
+    long = body(50e-3, 40e-3)
+    assert long.verdict is Verdict.FASTER
+    assert long.interval == pytest.approx((0.784, 0.816), rel=1e-2)
