@@ -181,8 +181,9 @@ def cli() -> str:
         options = [p for p in options if "--help" not in p.opts]
         usage = " ".join([path, *(str(p.name).upper() for p in arguments), *(["[OPTIONS]"] if options else [])])
         text = " ".join((command.help or "").split("\f")[0].split("\n\n")[0].split())
-        examples = "\n".join(EXAMPLES[path.removeprefix("tunesmith ")])
-        parts += [f"## `{path}`\n", f"`{usage}`\n", f"{text}\n", f"```sh\n{examples}\n```\n"]
+        parts += [f"## `{path}`\n", f"`{usage}`\n", f"{text}\n"]
+        if examples := EXAMPLES.get(path.removeprefix("tunesmith ")):
+            parts.append("\n".join(("```sh", *examples, "```\n")))
         if options:
             parts.append(table(["option", "default", "meaning"], [_option(p) for p in options]))
     return "\n".join(parts)

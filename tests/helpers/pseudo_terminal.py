@@ -85,7 +85,9 @@ def run(
                 except OSError:  # what Linux says once the last process has let the terminal go
                     break
                 pieces.append(Piece(time.monotonic() - start, data))
-        return Session(columns, process.wait(max(0.1, left)), tuple(pieces))
+        session = Session(columns, process.wait(1.0) if left > 0 else 124, tuple(pieces))
+        assert left > 0, f"not over after {within:g} s: {session.screens()[-1:]}"
+        return session
     finally:
         process.kill()
         process.wait()

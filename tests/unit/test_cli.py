@@ -195,6 +195,32 @@ def test_models_are_listed_shown_and_deleted(capsys, server):
     assert server["seen"][-1].method == "DELETE"
 
 
+def test_a_model_is_uploaded_and_waited_for(capsys, server, monkeypatch, tmp_path):
+    monkeypatch.setattr("tunesmith.cli.models.check_content", lambda model: None)
+    path = tmp_path / "net.onnx"
+    path.write_bytes(b"a model")
+    model = {"id": "m1", "name": "mine", "source": "onnx", "state": "importing", "tasks": 0}
+    server["POST /v1/models"] = model
+    server["GET /v1/models/m1"] = [model, model | {"state": "ready", "tasks": 7}]
+    arguments = ("models", "upload", str(path), "--name", "mine", "--input", "x=1,3", "--json")
+    status, (found,), _ = run(capsys, *arguments)
+    assert (status, found["state"], found["tasks"]) == (0, "ready", 7)
+    sent = next(request for request in server["seen"] if request.method == "POST").read()
+    assert b"mine" in sent
+    assert b'{"x": [1, 3]}' in sent
+    assert run(capsys, "models", "upload", str(tmp_path / "none.onnx"), "--json")[:1] == (2,)
+
+
+def test_the_audit_is_listed(capsys, server):
+    entry = {"id": 3, "owner": "ann", "address": "10.0.0.7", "action": "POST /v1/jobs", "target": "/v1/jobs",
+             "status": 202, "created_at": "2026-01-01T00:00:00Z"}  # fmt: skip
+    server["GET /v1/audit"] = {"items": [entry], "next_cursor": None}
+    assert run(capsys, "keys", "audit", "--owner", "ann", "--json")[1][0]["items"][0]["id"] == 3
+    assert dict(server["seen"][-1].url.params) == {"owner": "ann", "limit": "50"}
+    shown = run(capsys, "keys", "audit")[1]
+    assert all(text in shown for text in ("10.0.0.7", "POST /v1/jobs", "202"))
+
+
 def test_device_list(capsys, server):
     server["GET /v1/devices"] = {"items": [{"name": "d", "device_classes": ["llvm-x-2"], "alive": True}]}
     assert run(capsys, "device", "list", "--json")[1][0][0]["name"] == "d"

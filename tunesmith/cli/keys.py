@@ -1,4 +1,4 @@
-"""``tunesmith keys``: list, create, revoke; for operators."""
+"""``tunesmith keys``: list, create, revoke, audit; for operators."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from tunesmith.cli.options import Json, Key, Server, connect
 from tunesmith.cli.output import emit, table
 
-app = typer.Typer(help="API keys, for operators: list, create, revoke.", no_args_is_help=True)
+app = typer.Typer(help="API keys, for operators: list, create, revoke, audit.", no_args_is_help=True)
 COLUMNS = ("id", "owner", "scopes", "state", "made")
 
 
@@ -53,3 +53,22 @@ def revoke(
     with connect(server, key) as client:
         client.revoke_key(key_id)
     emit({"id": key_id, "revoked": True}, f"revoked {key_id}", as_json)
+
+
+@app.command()
+def audit(
+    owner: Annotated[str | None, typer.Option(help="Only what the keys of this owner did.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=200)] = 50,
+    cursor: Annotated[str | None, typer.Option(help="Go on after a page: next_cursor of its --json.")] = None,
+    as_json: Json = False,
+    server: Server = None,
+    key: Key = None,
+) -> None:
+    """List who changed what, who was refused, and from where each key is used, newest first."""
+    with connect(server, key) as client:
+        page = client.audit(owner, limit, cursor)
+    rows = [
+        (item.created_at[:19], item.owner or "-", item.address, str(item.status), f"{item.action} {item.target}")
+        for item in page.items
+    ]
+    emit(page.model_dump(mode="json"), table(("when", "owner", "address", "status", "what"), rows), as_json)

@@ -1,29 +1,55 @@
-"""``tunesmith models``: list, show, delete."""
+"""``tunesmith models``: upload, list, show, delete."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tunesmith.cli.checks import check_content, check_model, parse_inputs
 from tunesmith.cli.options import Json, Key, Server, connect
-from tunesmith.cli.output import emit, table
+from tunesmith.cli.output import emit, rows, table
+from tunesmith.cli.progress import shown
 from tunesmith.client import Model
 
-app = typer.Typer(help="Models: list, show, delete.", no_args_is_help=True)
+app = typer.Typer(help="Models: upload, list, show, delete.", no_args_is_help=True)
 ModelId = Annotated[str, typer.Argument(metavar="MODEL", help="Id of a model.")]
 
 
 @app.command("list")
 def list_(
-    limit: Annotated[int, typer.Option(min=1, max=200)] = 50, as_json: Json = False, server: Server = None,
+    limit: Annotated[int, typer.Option(min=1, max=200)] = 50,
+    cursor: Annotated[str | None, typer.Option(help="Go on after a page: next_cursor of its --json.")] = None,
+    as_json: Json = False,
+    server: Server = None,
     key: Key = None,
-) -> None:  # fmt: skip
+) -> None:
     """List models, newest first."""
     with connect(server, key) as client:
-        page = client.models(limit=limit)
-    rows = [(model.id, model.state.value, model.name, model.source, str(model.tasks)) for model in page.items]
-    emit(page.model_dump(mode="json"), table(("id", "state", "name", "source", "tasks"), rows), as_json)
+        page = client.models(limit=limit, cursor=cursor)
+    lines = [(model.id, model.state.value, model.name, model.source, str(model.tasks)) for model in page.items]
+    emit(page.model_dump(mode="json"), table(("id", "state", "name", "source", "tasks"), lines, give="name"), as_json)
+
+
+@app.command()
+def upload(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="An .onnx or .pt2 file.")],
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", help="Shape of a dynamic input: name=1,3,224,224.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the model (default: the file's).")] = None,
+    as_json: Json = False,
+    server: Server = None,
+    key: Key = None,
+) -> None:
+    """Upload a model and wait until it is imported; the same file again is the same model."""
+    shapes = parse_inputs(inputs or [])
+    check_model(str(path))
+    check_content(str(path))
+    with connect(server, key) as client, shown("importing", as_json):
+        model = client.wait_model(client.upload_model(path, name, shapes).id)
+    emit(model.model_dump(mode="json"), rows([*_lines(model), ("tasks", str(model.tasks))]), as_json)
 
 
 @app.command()
@@ -31,11 +57,11 @@ def show(model: ModelId, as_json: Json = False, server: Server = None, key: Key 
     """Show one model, and the tasks that it was split into."""
     with connect(server, key) as client:
         found, tasks = client.model(model), client.model_tasks(model)
-    rows = [(task.name, str(task.weight), task.workload) for task in tasks]
+    lines = [(task.name, str(task.weight), task.workload) for task in tasks]
     body = {**found.model_dump(mode="json"), "task_list": [task.model_dump(mode="json") for task in tasks]}
     if not as_json:
         emit(None, "\n".join(f"{name:12}{value}" for name, value in _lines(found)), as_json)
-    emit(body, table(("task", "weight", "workload"), rows), as_json)
+    emit(body, table(("task", "weight", "workload"), lines), as_json)
 
 
 @app.command()
