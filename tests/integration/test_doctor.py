@@ -64,6 +64,16 @@ def test_the_wall_that_is_there_is_named_with_the_one_that_lacks(monkeypatch):
     assert (check.ok, check.detail) == (True, "landlock (no namespaces: not permitted)")
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_redis_is_needed_where_no_other_broker_is_named(monkeypatch, elsewhere):
+    monkeypatch.delenv("TUNESMITH_BROKER_URL", raising=False)
+    if elsewhere:
+        monkeypatch.setenv("TUNESMITH_BROKER_URL", "redis://broker.example:6379")
+    monkeypatch.setattr(commands_doctor, "_redis", lambda: None)
+    found = {check.name: check for check in commands_doctor.tools()}["redis"]
+    assert (found.ok, found.required) == (False, not elsewhere)
+
+
 NOTHING = {"ok": False, "detail": "no NVIDIA driver here", "remedy": "install it", "gpus": []}
 
 
