@@ -192,7 +192,7 @@ UNTUNED = "200 ms: the tuned build is 40x faster (38x to 42.1x)"
      ["5 ms: 0.758 of openvino's 6.6 ms (0.735 to 0.78)",
       "openvino at its default precision, which may be below the model's", UNTUNED]),
     ({"ratio": 1.01, "interval": [0.97, 1.04], "verdict": "no_difference"},
-     ["5 ms: no difference from onnxruntime's 6.6 ms (0.97 to 1.04 of it)", UNTUNED]),
+     ["5 ms: no difference from onnxruntime's 6.6 ms (0.97 to 1.04)", UNTUNED]),
     (SLOWER, ["5 ms: 1.21 of onnxruntime's 6.6 ms (1.17 to 1.25)",
               "still slower: 1 of 2 tasks run their default schedule", UNTUNED]),
     (SLOWER | {"passed_in_seconds": 131.0},

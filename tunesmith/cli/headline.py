@@ -42,7 +42,7 @@ def against(reference: dict[str, Any]) -> str:
     name = reference["runtime"]
     theirs = seconds(reference["seconds"])
     if reference["verdict"] == Verdict.NO_DIFFERENCE.value:
-        return f"no difference from {name}'s {theirs} ({_parts(low, high)} of it)"
+        return f"no difference from {name}'s {theirs} ({_parts(low, high)})"
     return f"{reference['ratio']:.3g} of {name}'s {theirs} ({_parts(low, high)})"
 
 
