@@ -219,3 +219,9 @@ def test_a_missing_reference_has_its_reason():
     lines = headline(SUMMARY | {"reference": None, "reference_missing": reason})
     assert [name for name, _ in lines] == ["latency", "reference", ""]
     assert all(len(text) <= WIDTH for _, text in lines)
+
+
+@pytest.mark.parametrize(("value", "text"), [(None, "-"), (0.5, "0.5x"), (17.24, "17.2x"), (999.4, "999x"),
+                                             (999.6, "1000x"), (12345.6, "12346x")])  # fmt: skip
+def test_speed_ups_are_numbers_that_one_can_read(value, text):
+    assert output.times(value) == text

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from services.embedded import environment, redis_server, specs
+from services.embedded import announce, environment, redis_server, specs
 from services.embedded.connection import connection_file
 from services.embedded.net import claim_port, free_port
 from services.embedded.scratch import scratch
@@ -184,3 +184,22 @@ def test_the_coordinator_is_told_which_choices_lack_their_extra(tmp_path, monkey
     env = {spec.name: spec.env for spec in specs.children(options, tmp_path / "temporary")}
     assert env["coordinator"]["TUNESMITH_UNAVAILABLE"] == "evolution-strategy,lightgbm"
     assert "TUNESMITH_UNAVAILABLE" not in env["measure"]
+
+
+def test_jobs_that_a_killed_stack_left_are_announced_by_the_next(tmp_path, monkeypatch, capsys):
+    progress = {"trials": 12, "trials_budget": 64}
+    jobs = [{"id": f"j-{state}", "name": "net.onnx", "state": state, "progress": progress}
+            for state in ("running", "queued", "paused", "succeeded", "cancelled")]  # fmt: skip
+    monkeypatch.setattr(announce, "get_json", lambda url, key: {"items": jobs} if key == "k" else None)
+    assert announce.unfinished("http://h", None, killed=True) == []
+    found = announce.unfinished("http://h", "k", killed=True)
+    assert [job["id"] for job in found] == ["j-running", "j-queued"]
+    people = announce.ForPeople()
+    people.begin(["redis", "coordinator"], tmp_path)
+    people.started("redis")
+    people.ready("http://127.0.0.1:8700", found)
+    people.close()
+    said = " ".join(capsys.readouterr().out.split())
+    assert "starts redis, coordinator" in said
+    assert "ready http://127.0.0.1:8700 after 0:00" in said
+    assert "resumed j-running (net.onnx, 12/64 trials), left by a stack that was killed" in said

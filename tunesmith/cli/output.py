@@ -121,7 +121,9 @@ def duration(value: float | None) -> str:
 
 def times(value: float | None) -> str:
     """A speed-up."""
-    return "-" if value is None else f"{value:.3g}x"
+    if value is None:
+        return "-"
+    return f"{value:.3g}x" if value < 999.5 else f"{value:.0f}x"
 
 
 def speed_up(latency: Latency) -> str:

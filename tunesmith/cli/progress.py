@@ -226,7 +226,7 @@ def _tasks(job: Job) -> str:
 
 def _text(job: Job) -> str:
     if job.waiting_for:
-        return waits_for(job.waiting_for)
+        return waits_for(job.waiting_for) if phase_of(job) == "waiting" else ""
     return f"{_news(job)}  time {duration(job.progress.seconds):>5}  left {duration(job.progress.eta_seconds):>5}"
 
 
