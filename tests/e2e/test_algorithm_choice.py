@@ -31,6 +31,12 @@ def test_the_faster_of_two_convolutions_is_in_the_model(client: Client, tmp_path
     assert done.state is JobState.SUCCEEDED, done.error
     assert done.latency.output_error is not None
     assert done.latency.output_error < 1e-3
+    assert done.check is not None
+    assert done.check.state == "agree"
+    assert done.reference is not None, done.reference_missing
+    assert (done.reference.runtime, done.reference.precision) == ("onnxruntime", "model")
+    assert done.reference.seconds is not None
+    assert done.latency.current == pytest.approx((done.reference.ratio or 0.0) * done.reference.seconds)
     tasks = client.tasks(job.id)
     (other,) = [task for task in tasks if task.alternative_of is not None]
     (direct,) = [task for task in tasks if task.workload == other.alternative_of]
