@@ -2,8 +2,8 @@
 
 A task may have an *alternative*: another program that computes the same at the same places of the model, such as
 Winograd's algorithm beside a direct convolution. Both are tuned, and the model runs the faster one. An alternative is
-run with a schedule that was found for it or not at all: nothing replaces its direct task for the sake of a default
-schedule.
+run with a schedule that was found for it and beats its own default one, or not at all: nothing replaces its direct
+task for the sake of a default schedule, or of what is worse than that.
 """
 
 from __future__ import annotations
@@ -43,9 +43,16 @@ class TaskLatency(Generic[Key]):
 
     @property
     def current(self) -> float | None:
-        """Latency in use: of the best schedule, or of the default one where nothing beats it."""
-        untuned = self.untuned if self.alternative_of is None else None
-        return min((value for value in (self.best, untuned) if value is not None), default=None)
+        """Latency in use: of the best schedule, or of the default one where nothing beats it; an alternative then has
+        none."""
+        if self.alternative_of is not None and not self.improved:
+            return None
+        return min((value for value in (self.best, self.untuned) if value is not None), default=None)
+
+    @property
+    def improved(self) -> bool:
+        """True where a schedule was found that beats the default one."""
+        return self.best is not None and (self.untuned is None or self.best < self.untuned)
 
 
 def in_use(tasks: Mapping[Key, TaskLatency[Key]]) -> set[Key]:
@@ -74,6 +81,6 @@ def places(tasks: Mapping[Key, TaskLatency[Key]]) -> dict[Key, TaskLatency[Key]]
     for task in tasks.values():
         direct = task.alternative_of
         if direct is not None and direct in found:
-            bests = [value for value in (found[direct].best, task.best) if value is not None]
+            bests = [value for value in (found[direct].best, task.current) if value is not None]
             found[direct] = replace(found[direct], best=min(bests, default=None))
     return found

@@ -50,11 +50,16 @@ class LatencyColumns:
         return alternative, order[np.searchsorted(self.ids, self.direct[alternative], sorter=order)]
 
     @cached_property
+    def offered(self) -> Floats:
+        """Best latency of schedules that beat the task's own default one in seconds, NaN without, float64 [tasks]."""
+        return np.where(self.best >= self.untuned, np.nan, self.best)
+
+    @cached_property
     def other(self) -> Floats:
-        """Best latency of a direct task's alternatives in seconds, NaN without any, float64 [tasks]."""
+        """Best latency that a direct task's alternatives offer in seconds, NaN without any, float64 [tasks]."""
         alternative, direct = self.pairs
         found = np.full(len(self.ids), np.nan)
-        np.fmin.at(found, direct, self.best[alternative])
+        np.fmin.at(found, direct, self.offered[alternative])
         return found
 
     @cached_property
@@ -74,8 +79,8 @@ class LatencyColumns:
     @cached_property
     def current(self) -> Floats:
         """Latency in use of the task itself in seconds, NaN without any; of an alternative that of a schedule found for
-        it, float64 [tasks]."""
-        return np.where(self.is_direct, np.fmin(self.best, self.untuned), self.best)
+        it that beats its own default one, float64 [tasks]."""
+        return np.where(self.is_direct, np.fmin(self.best, self.untuned), self.offered)
 
     @cached_property
     def in_use(self) -> Bools:

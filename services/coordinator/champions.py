@@ -28,10 +28,11 @@ def of_job(session: Session, job: Job, tasks: Sequence[JobTask]) -> dict[str, Sc
 
 
 def _better(task: JobTask, found: Mapping[str, Schedule]) -> Schedule | None:
-    """The champion, if it beats the default schedule; that of an alternative has its direct task to beat instead."""
+    """The champion, if it beats the task's own default schedule; that of an alternative has its direct task to beat,
+    too."""
     champion = found.get(task.workload_hash)
-    if champion is None or task.alternative_of is not None:
-        return champion
+    if champion is None:
+        return None
     return champion if task.untuned_seconds is None or champion.latency < task.untuned_seconds else None
 
 

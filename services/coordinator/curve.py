@@ -35,14 +35,15 @@ class Places:
     def of(cls, tasks: Mapping[int, TaskLatency[int]]) -> Places:
         """Places of some tasks."""
         known = {key: place for key, place in places(tasks).items() if place.known}
-        direct = {key: task.alternative_of for key, task in tasks.items() if task.alternative_of is not None}
+        direct = {key: task.alternative_of for key, task in tasks.items()
+                  if task.alternative_of is not None and task.improved}  # fmt: skip
         return cls({key: p.weight for key, p in known.items()}, {key: p.start for key, p in known.items()}, direct)
 
     @classmethod
     def of_columns(cls, tasks: LatencyColumns, some: Bools) -> Places:
         """Places of some of the tasks, bool [tasks]."""
         place = some & tasks.is_direct & ~np.isnan(tasks.start)
-        keys, stands = tasks.ids[place].tolist(), some & (tasks.direct > 0)
+        keys, stands = tasks.ids[place].tolist(), some & (tasks.direct > 0) & ~np.isnan(tasks.offered)
         return cls(
             dict(zip(keys, tasks.weight[place].tolist(), strict=True)),
             dict(zip(keys, tasks.start[place].tolist(), strict=True)),

@@ -34,14 +34,16 @@ def test_the_faster_of_a_pair_is_in_use(
 ) -> None:
     tasks = {
         "direct": TaskLatency(2, untuned, best), "pool": TaskLatency(1, 1.0, None),
-        "winograd": TaskLatency(2, 0.5, other, "direct"),
+        "winograd": TaskLatency(2, 50.0, other, "direct"),
     }  # fmt: skip
     assert in_use(tasks) == {used, "pool"}
 
 
 def test_the_default_schedule_of_an_alternative_is_never_in_use() -> None:
     assert TaskLatency(1, 1.0, None, "direct").current is None
-    assert TaskLatency(1, 1.0, 2.0, "direct").current == 2.0
+    assert TaskLatency(1, 3.0, 2.0, "direct").current == 2.0
+    assert TaskLatency(1, None, 2.0, "direct").current == 2.0
+    assert TaskLatency(1, 1.0, 2.0, "direct").current is None, "its own default schedule is its reference"
     assert TaskLatency(1, 1.0, 2.0).current == 1.0
 
 
@@ -57,7 +59,7 @@ def test_places_sum_up_what_is_in_use(rows: list[tuple[int, float | None, float 
     for key, (weight, untuned, best, paired, other) in enumerate(rows):
         tasks[key] = TaskLatency(weight, untuned, best)
         if paired:
-            tasks[-1 - key] = TaskLatency(weight, 0.1, other, key)
+            tasks[-1 - key] = TaskLatency(weight, 0.5, other, key)
     used, found = in_use(tasks), places(tasks)
     assert len(used) == len(found) == len(rows)
     assert sum(tasks[key].weight * (tasks[key].current or 0.0) for key in used) == pytest.approx(

@@ -55,7 +55,7 @@ def test_columns_say_what_the_definition_says(seed: int) -> None:
     assert known(found.place[found.is_direct]) == [place.current for place in defined.values()]
     starts = [place.start if place.known else None for place in defined.values()]
     assert known(found.start[found.is_direct]) == starts
-    helpers = [task.alternative_of for task in tasks.values() if task.best is not None]
+    helpers = [task.alternative_of for task in tasks.values() if task.alternative_of is not None and task.improved]
     assert found.helped.tolist() == [
         key in helpers if task.alternative_of is None
         else task.alternative_of in tasks and tasks[task.alternative_of].best is not None

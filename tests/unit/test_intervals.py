@@ -37,10 +37,11 @@ def test_the_log_has_the_latency_of_the_page() -> None:
     assert default["median"] == 4.0
 
 
+@pytest.mark.parametrize("alternative_of", [None, "direct"])
 @pytest.mark.parametrize(("untuned", "kept"), [(None, True), (2.0, True), (1.0, False), (0.5, False)])
 def test_a_schedule_that_does_not_beat_its_own_default_is_not_used(
-    untuned: float | None, kept: bool
+    untuned: float | None, kept: bool, alternative_of: str | None
 ) -> None:
-    task = JobTask(workload_hash="w", untuned_seconds=untuned)
+    task = JobTask(workload_hash="w", untuned_seconds=untuned, alternative_of=alternative_of)
     champion = Schedule(workload_hash="w", latency=1.0)
     assert champions._better(task, {"w": champion}) is (champion if kept else None)

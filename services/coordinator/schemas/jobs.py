@@ -236,7 +236,7 @@ class TaskBody(BaseModel):
     ``rough_latency``: of the default schedule, timed once at the job's start or scaled from others; ``untuned_latency``
     is what its first round measured.
     ``alternative_of``: the workload of the direct task that this one may stand in for; of the two the model runs the
-    faster one, which is ``in_use``. An alternative's ``best_latency`` is null until a schedule was found for it.
+    faster one, which is ``in_use``. An alternative's ``best_latency`` is null until a schedule beats its own default.
     """
 
     id: int
