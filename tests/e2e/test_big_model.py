@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import big_model
+import effort
 import numerics
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from tunesmith.states import JobState
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 WIDTH = 8640
-TRIALS = 16
+TRIALS = 4
 WAIT = 300.0
 MB = 1_000_000
 
@@ -121,10 +122,11 @@ def test_six_hundred_megabytes(folder: Path, stack_env: dict[str, str]) -> None:
     shutil.rmtree(data)
 
     library = folder / "model.so"
-    compiled(env, library, "-I", export / "compile.py", library)
-    check_outputs(library, model)
+    if effort.THOROUGH:
+        compiled(env, library, "-I", export / "compile.py", library)
+        check_outputs(library, model)
+        library.unlink()
     shutil.rmtree(export)
-    library.unlink()
     answer = compiled(env, library, "-m", "tunesmith.cli", "compile", model, "--log", log, "-o", library, "--json")
     assert json.loads(answer)["schedules"] > 0
     check_outputs(library, model)

@@ -16,11 +16,13 @@ from tunesmith.states import JobState
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(400)]
 GEMM = "gemm:192x192x192:float32"
-TRIALS, FEW = 128, 48
+TRIALS, FEW = 64, 32
 WAIT = 240.0
 
 
-VICTIMS = ("measure", "device", "ingest", "train", "search", "record", "redis", "coordinator")
+TURNS = (("measure", "ingest"), ("device", "train"), ("search", "record"), ("redis",), ("coordinator",))
+"""Who dies together: those whose work does not hang together, so that each one's loss is felt by itself."""
+VICTIMS = [victim for turn in TURNS for victim in turn]
 
 
 def trials(client, job_id):
@@ -47,11 +49,12 @@ def check_records(data_dir, job_id, trials):
 
 def test_a_job_survives_kill_9_of_each_process(stack, client):
     job = client.submit(operator=GEMM, target="cpu", trials=TRIALS, cost_model="none")
-    for victim in VICTIMS:
+    for turn in TURNS:
         before = trials(client, job.id)
-        wait_for(lambda: trials(client, job.id) > before, f"results before the end of {victim}", WAIT)  # noqa: B023
-        pid, *_ = wait_for(lambda: children(stack.data_dir, victim), f"{victim} to run", 20.0)  # noqa: B023
-        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: trials(client, job.id) > before, f"results before the end of {turn}", WAIT)  # noqa: B023
+        for victim in turn:
+            pid, *_ = wait_for(lambda: children(stack.data_dir, victim), f"{victim} to run", 20.0)  # noqa: B023
+            os.kill(pid, signal.SIGKILL)
     done = end_of(client, job.id)
     assert done.progress.trials == TRIALS
     check_records(stack.data_dir, job.id, TRIALS)

@@ -1,22 +1,40 @@
-"""The running service: jobs side by side, refusals, waiting for a device."""
+"""One running service: jobs side by side, a model with two programs for one place, refusals, waiting for a device."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
 
 import httpx2
+import numpy as np
 import pytest
+from small_nets import Net, by_onnxruntime
 from stack_probe import wait_for
 
 from tunesmith.cli.main import run
-from tunesmith.client import EmbeddedStack
+from tunesmith.client import Client, EmbeddedStack
 from tunesmith.errors import InvalidBudget, NotAModel, StackFailed, UnknownSearcher, UnknownTarget
 from tunesmith.states import JobState
+
+import tvm  # isort: skip
+from tvm import relax  # isort: skip
 
 pytestmark = pytest.mark.stack
 GEMM = "gemm:128x128x64:float32"
 PLAIN = "gemm:64x128x96:float32"
-WAIT = 180.0
+PRODUCT = "gemm:256x256x256:float32"
+CLASS = "nvidia-nvidia-h100"
+SHAPE = (1, 3, 16, 16)
+"""Of a model with too few channels for another algorithm than the direct one in its first convolution."""
+WAIT = 240.0
 
 
 def test_ready_with_a_device_and_a_dashboard(stack, client):
@@ -32,14 +50,14 @@ def test_a_second_stack_on_the_same_data_is_refused(stack, stack_env):
 
 
 def test_two_jobs_share_the_machine_and_cancelling_one_leaves_the_other(client):
-    kept = client.submit(operator=GEMM, target="cpu", trials=48, seed=1)
+    kept = client.submit(operator=GEMM, target="cpu", trials=24, seed=1)
     other = client.submit(operator="gemm:96x96x96:float32", target="cpu", trials=5000, seed=2)
     wait_for(lambda: min(client.job(job.id).progress.trials for job in (kept, other)) > 0, "both to measure", WAIT)
     client.cancel(other.id)
     assert client.wait(other.id, timeout=WAIT).state is JobState.CANCELLED
     done = client.wait(kept.id, timeout=WAIT)
     assert done.state is JobState.SUCCEEDED, done.error
-    assert done.progress.trials == 48
+    assert done.progress.trials == 24
     kinds = [event.kind for event in client.follow(kept.id)]
     assert kinds
     (line,) = client.best(kept.id)
@@ -95,3 +113,117 @@ def test_a_bad_model_is_rejected_with_its_reason(client, tmp_path):
     path.write_bytes(b"nothing that anybody could import")
     with pytest.raises(NotAModel):
         client.wait_model(client.upload_model(path).id)
+
+
+def test_the_faster_of_two_convolutions_is_in_the_model(client: Client, tmp_path: Path) -> None:
+    net = Net(*SHAPE)
+    path = net.save(tmp_path / "net.onnx", net.op("Relu", net.conv(net.op("Relu", net.conv("x", 32)), 32)))
+    model = client.wait_model(client.upload_model(path).id, timeout=WAIT)
+    job = client.submit(model_id=model.id, target="cpu", trials=16, search="random", cost_model="none")
+    done = client.wait(job.id, timeout=WAIT)
+    assert done.state is JobState.SUCCEEDED, done.error
+    assert done.latency.output_error is not None
+    assert done.latency.output_error < 1e-3
+    assert done.check is not None
+    assert done.check.state == "agree"
+    assert done.reference is not None, done.reference_missing
+    assert (done.reference.runtime, done.reference.precision) == ("onnxruntime", "model")
+    assert done.reference.seconds is not None
+    assert done.latency.current == pytest.approx((done.reference.ratio or 0.0) * done.reference.seconds)
+    tasks = client.tasks(job.id)
+    (other,) = [task for task in tasks if task.alternative_of is not None]
+    (direct,) = [task for task in tasks if task.workload == other.alternative_of]
+    assert other.in_use != direct.in_use
+    assert min(other.trials, direct.trials) > 0
+    lines = client.best(job.id)
+    assert {line["workload"]["hash"] for line in lines} == {task.workload for task in tasks if task.in_use}
+    assert lines[0]["provenance"]["preparation"].endswith("+winograd")
+    folder = client.download_metaschedule(job.id, tmp_path / "exported")
+    command = [sys.executable, "-I", str(folder / "compile.py"), str(tmp_path / "net.so")]
+    subprocess.run(command, check=True, capture_output=True, timeout=WAIT)
+    machine = relax.VirtualMachine(tvm.runtime.load_module(str(tmp_path / "net.so")), tvm.cpu())
+    x = np.random.default_rng(1).standard_normal(SHAPE).astype(np.float32)
+    ours, (theirs,) = machine["main"](tvm.runtime.tensor(x)).numpy(), by_onnxruntime(path, x)
+    assert np.abs(ours - theirs).max() < 1e-4 * np.abs(theirs).max()
+
+
+@contextlib.contextmanager
+def simulated_device(stack, env) -> Iterator[subprocess.Popen[bytes]]:
+    """A measure worker of the stack, without a device."""
+    own = {**env, "TUNESMITH_SIMULATE": "1", "TUNESMITH_DEVICE_CLASSES": CLASS}
+    command = [sys.executable, "-m", "tunesmith.cli", "worker", "--queues", "measure", "--join", str(stack.data_dir)]
+    with (stack.data_dir / "logs" / "simulated.log").open("wb") as log:
+        process = subprocess.Popen(command, env=own, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(30.0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def test_a_waiting_job_goes_on_when_a_simulated_device_joins(stack, client, stack_env, capsys):
+    facts = stack.data_dir / "connection.json"
+    assert facts.stat().st_mode & 0o777 == 0o600
+
+    job = client.submit(operator=PRODUCT, target="nvidia/nvidia-h100", trials=4, search="random", cost_model="none")
+    wait_for(lambda: client.job(job.id).waiting_for == {"device_class": CLASS}, "the job to wait", WAIT)
+    queue = f"measure.{CLASS}"
+    queues = {}
+
+    def queued():
+        queues.update({item["name"]: item for item in httpx2.get(stack.url + "/v1/queues").json()["items"]})
+        return queues.get(queue, {}).get("messages")
+
+    wait_for(queued, "a batch in the queue of the class", WAIT)
+    assert queues[queue]["waiting"] == 1
+    assert client.job(job.id).progress.trials == 0
+
+    other = client.submit(operator=PRODUCT, target="nvidia/nvidia-h100", trials=4, search="random", cost_model="none")
+    wait_for(lambda: client.job(other.id).waiting_for == {"device_class": CLASS}, "the other job to wait", WAIT)
+    client.cancel(other.id)
+    assert client.wait(other.id, timeout=WAIT).state is JobState.CANCELLED
+
+    with simulated_device(stack, stack_env):
+        done = client.wait(job.id, timeout=WAIT)
+        assert done.state is JobState.SUCCEEDED, done.error
+        device = next(item for item in client.devices() if CLASS in item.device_classes)
+        assert device.alive
+        assert device.simulated
+
+    # What came of it says what it is, everywhere.
+    assert done.simulated
+    assert done.waiting_for is None
+    assert done.progress.trials == 4
+    assert (done.latency.source, done.latency.output_error) == ("simulated", None)
+    trials = httpx2.get(f"{stack.url}/v1/jobs/{job.id}/trials").json()["items"]
+    built = [trial for trial in trials if trial["failure"] is None]
+    assert built, [trial["message"] for trial in trials]
+    assert all(trial["build_seconds"] > 0 for trial in built)
+    assert all(trial["environment"]["simulated"] for trial in trials)
+    (line,) = client.best(job.id)
+    assert line["target"]["tag"] == "nvidia/nvidia-h100"
+    assert line["provenance"]["simulated"]
+    assert line["verified"] is None
+    archive = httpx2.get(f"{stack.url}/v1/jobs/{job.id}/best", params={"format": "metaschedule"}).content
+    assert "simulated" in zipfile.ZipFile(BytesIO(archive)).read("README.md").decode().lower()
+    assert httpx2.get(f"{stack.url}/v1/workloads/{trials[0]['workload']}/best").status_code == 404
+    assert run(["jobs", "show", job.id, "--server", stack.url]) == 0
+    assert "invented" in capsys.readouterr().out
+
+
+def test_a_worker_without_a_cuda_compiler_refuses_its_class(stack, stack_env, tmp_path):
+    (tmp_path / "nvidia").mkdir()
+    (tmp_path / "nvidia" / "__init__.py").touch()  # hides the packages of NVRTC
+    path = os.pathsep.join([str(tmp_path), *(entry for entry in sys.path if entry)])
+    env = {**stack_env, "PATH": "/nowhere", "PYTHONPATH": path, "TUNESMITH_DEVICE_CLASSES": CLASS}
+    command = [sys.executable, "-m", "tunesmith.cli", "worker", "--queues", "measure", "--json", "--join"]
+    done = subprocess.run([*command, str(stack.data_dir)], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    problem = json.loads(done.stdout)
+    assert problem["code"] == "missing_dependency"
+    assert "nvcc" in problem["detail"]
+    assert "tunesmith[cuda]" in problem["detail"]

@@ -145,24 +145,24 @@ def remains(data_dir, env):
     return [*processes(data_dir).values(), *sockets, *held, *locks, *temporary.iterdir()]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_an_interrupted_tune_leaves_nothing_behind(tmp_path, own_env, number):
+def test_an_interrupted_tune_leaves_nothing_behind(tmp_path, own_env):
     stack_env, data_dir = own_env, tmp_path / "data"
     with started(stack_env, "tune", GEMM, "--embedded", "--trials", 5000, "--data-dir", data_dir) as process:
         running_job(data_dir)
         assert all(children(data_dir, name) for name in WORDS)
-        process.send_signal(number)
-        process.wait(30.0)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30.0) == INTERRUPTED
         assert nothing_left(data_dir, 10.0), processes(data_dir)
     assert leftovers(data_dir, own_env) == []
 
 
-def test_an_interrupt_during_the_start_leaves_nothing_behind(tmp_path, own_env):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_end_during_the_start_leaves_nothing_behind(tmp_path, own_env, number):
     data_dir = tmp_path / "data"
     with started(own_env, "tune", GEMM, "--embedded", "--trials", 4, "--data-dir", data_dir) as process:
         wait_for(lambda: children(data_dir, "coordinator"), "the stack to begin", WAIT)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30.0) == INTERRUPTED
+        process.send_signal(number)
+        assert process.wait(30.0) == (INTERRUPTED if number == signal.SIGINT else -number)
         assert nothing_left(data_dir, 10.0), processes(data_dir)
     assert leftovers(data_dir, own_env) == []
 
