@@ -95,6 +95,17 @@ def test_jobs_list_and_show(run, server):
     assert "at the end" not in run("jobs", "show", "j1")[1]
 
 
+def test_the_newest_job_is_called_last(run, server):
+    server["GET /v1/jobs"] = {"items": [RUNNING], "next_cursor": None}
+    server["GET /v1/jobs/j1"] = RUNNING
+    assert run("jobs", "show", "last", "--json")[1][0]["id"] == "j1"
+    asked = next(request for request in server["seen"] if request.url.path == "/v1/jobs")
+    assert dict(asked.url.params) == {"sort": "-created_at", "limit": "1"}
+    server["GET /v1/jobs"] = {"items": [], "next_cursor": None}
+    status, (problem,), _ = run("best", "last", "--json")
+    assert (status, problem["code"]) == (1, "not_found")
+
+
 def test_a_checked_job_is_shown_with_its_reference_and_its_check(run, server):
     reference = {"runtime": "onnxruntime", "seconds": 0.0066, "ratio": 0.7576, "interval": [0.7354, 0.7801],
                  "verdict": "faster"}  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from tunesmith.cli.checks import check_out, check_output_file
-from tunesmith.cli.options import JobId, Json, Key, Server, connect
+from tunesmith.cli.options import JobId, Json, Key, Server, chosen, connect
 from tunesmith.cli.output import emit
 
 
@@ -33,6 +33,7 @@ def best(
 ) -> None:
     """Print or save the best schedules of a job."""
     with connect(server, key) as client:
+        job = chosen(client, job)
         if form is Format.METASCHEDULE:
             folder = output or Path(f"{job}-metaschedule")
             check_out(folder, "-o", "output")

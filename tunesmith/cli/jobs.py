@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tunesmith.cli.headline import against
-from tunesmith.cli.options import JobId, Json, Key, Server, connect
+from tunesmith.cli.options import JobId, Json, Key, Server, chosen, connect
 from tunesmith.cli.output import INVENTED, duration, emit, seconds, speed_up, table
 from tunesmith.cli.progress import follow, shown, waits_for
 from tunesmith.cli.summary import outputs
@@ -66,6 +66,7 @@ def _latency(job: Job) -> str:
 def show(job: JobId, as_json: Json = False, server: Server = None, key: Key = None) -> None:
     """Show one job."""
     with connect(server, key) as client:
+        job = chosen(client, job)
         found = client.job(job)
         _show(found, as_json, None if as_json or found.done else _forecast(client, job))
 
@@ -74,6 +75,7 @@ def show(job: JobId, as_json: Json = False, server: Server = None, key: Key = No
 def watch(job: JobId, as_json: Json = False, server: Server = None, key: Key = None) -> None:
     """Follow a job until it ends: a progress bar, or with --json one event a line."""
     with connect(server, key) as client:
+        job = chosen(client, job)
         if as_json:
             for event in client.follow(job):
                 emit(event.model_dump(mode="json"), "", as_json)
@@ -92,6 +94,7 @@ def watch(job: JobId, as_json: Json = False, server: Server = None, key: Key = N
 def cancel(job: JobId, as_json: Json = False, server: Server = None, key: Key = None) -> None:
     """Cancel a job; what it measured stays."""
     with connect(server, key) as client:
+        job = chosen(client, job)
         _show(client.cancel(job), as_json)
 
 
@@ -99,6 +102,7 @@ def cancel(job: JobId, as_json: Json = False, server: Server = None, key: Key = 
 def pause(job: JobId, as_json: Json = False, server: Server = None, key: Key = None) -> None:
     """Pause a job."""
     with connect(server, key) as client:
+        job = chosen(client, job)
         _show(client.pause(job), as_json)
 
 
@@ -106,6 +110,7 @@ def pause(job: JobId, as_json: Json = False, server: Server = None, key: Key = N
 def resume(job: JobId, as_json: Json = False, server: Server = None, key: Key = None) -> None:
     """Go on with a paused job."""
     with connect(server, key) as client:
+        job = chosen(client, job)
         _show(client.resume(job), as_json)
 
 
@@ -122,6 +127,7 @@ def set_(
 ) -> None:
     """Change a job's priority, budget or name."""
     with connect(server, key) as client:
+        job = chosen(client, job)
         _show(client.update(job, priority=priority, trials=trials, seconds=time, name=name), as_json)
 
 
@@ -129,6 +135,7 @@ def set_(
 def delete(job: JobId, as_json: Json = False, server: Server = None, key: Key = None) -> None:
     """Remove a job that is over; what it measured stays known."""
     with connect(server, key) as client:
+        job = chosen(client, job)
         client.delete_job(job)
     emit({"id": job, "deleted": True}, f"deleted {job}", as_json)
 

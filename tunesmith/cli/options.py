@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tunesmith.client import DEFAULT_URL, Client
+from tunesmith.errors import NotFound
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")]
 Server = Annotated[
@@ -21,9 +22,20 @@ Key = Annotated[
     str | None,
     typer.Option("--key", envvar="TUNESMITH_KEY", help="Bearer key, where the server asks for one.", show_envvar=True),
 ]
-JobId = Annotated[str, typer.Argument(metavar="JOB", help="Id of a job.")]
+LAST = "last"
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="Id of a job, or last for the newest one.")]
 
 
 def connect(server: str | None, key: str | None) -> Client:
     """A client of the given or the default server."""
     return Client(server or DEFAULT_URL, key)
+
+
+def chosen(client: Client, job: str) -> str:
+    """The job's id; ``last`` is the newest one that the key may see. Raises NotFound when there is none."""
+    if job != LAST:
+        return job
+    newest = client.jobs(sort="-created_at", limit=1).items
+    if not newest:
+        raise NotFound("there is no job yet: submit one with tunesmith tune", job=job)
+    return newest[0].id
