@@ -38,6 +38,12 @@ def both(path: Path, shape: Sequence[int]) -> tuple[Array, Array]:
 
 
 def by_tvm(module: tvm.IRModule, x: Array) -> Array:
+    """The first output."""
+    return all_by_tvm(module, x)[0]
+
+
+def all_by_tvm(module: tvm.IRModule, x: Array) -> list[Array]:
+    """Every output."""
     machine: Any = relax.VirtualMachine(relax.build(module, "llvm"), tvm.cpu())
     found = machine["main"](tvm.runtime.tensor(x))
-    return np.asarray((found if hasattr(found, "numpy") else found[0]).numpy())
+    return [np.asarray(each.numpy()) for each in ([found] if hasattr(found, "numpy") else found)]

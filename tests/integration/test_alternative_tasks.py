@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import zipfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from api_driver import Api
+from fake_fleet import Folder
 
 from db.models import Job
 from db.repositories import views_sums
@@ -21,12 +25,33 @@ pytestmark = pytest.mark.parallel
 DIRECT, ALTERNATIVE = 1, 3
 
 
-@pytest.fixture(params=[(DIRECT, ALTERNATIVE), (ALTERNATIVE, DIRECT)], ids=["direct", "alternative"])
-def job(request: pytest.FixtureRequest, both: Api) -> tuple[Api, str, int, int]:
-    """A finished job of four tasks, the last an alternative of the second: with who wins of the two, and who loses."""
-    winner, loser = request.param
-    both.fleet.tasks, both.fleet.alternative_of, both.fleet.slowness = 4, {ALTERNATIVE: DIRECT}, {loser: 8.0}
-    return both, both.finished_job(verify=False, budget={"trials": 400}, allocator="round-robin"), winner, loser
+SQLITE, POSTGRESQL = "sqlite", "postgresql"
+CASES = {
+    "direct": (SQLITE, DIRECT, ALTERNATIVE), "alternative": (SQLITE, ALTERNATIVE, DIRECT),
+    "alternative on PostgreSQL": (POSTGRESQL, ALTERNATIVE, DIRECT),
+}  # fmt: skip
+PARAMS = [pytest.param(case, id=name, marks=[pytest.mark.postgres] if case[0] == POSTGRESQL else [])
+          for name, case in CASES.items()]  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=PARAMS)
+def job(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, migrated_sqlite: Path
+) -> Iterator[tuple[Api, str, int, int]]:
+    """A finished job of four tasks, the last an alternative of the second: with who wins of the two, and who loses.
+
+    Tests only read it.
+    """
+    kind, winner, loser = request.param
+    folder = tmp_path_factory.mktemp("job")
+    if kind == POSTGRESQL:
+        url = request.getfixturevalue("postgres").create()
+    else:
+        url = f"sqlite:///{shutil.copyfile(migrated_sqlite, folder / 'tunesmith.db')}"
+    api = Api(Folder(folder, url))
+    api.fleet.tasks, api.fleet.alternative_of, api.fleet.slowness = 4, {ALTERNATIVE: DIRECT}, {loser: 8.0}
+    yield api, api.finished_job(verify=False, budget={"trials": 400}, allocator="round-robin"), winner, loser
+    api.close()
 
 
 def tasks_of(api: Api, job_id: str) -> list[dict[str, Any]]:

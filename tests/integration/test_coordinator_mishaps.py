@@ -37,26 +37,35 @@ def ready(tmp_path: Path, database_url: str) -> Iterator[Stack]:
     made.close()
 
 
-def test_work_whose_blob_is_gone_fails_with_the_reason(ready: Stack) -> None:
-    job_id = ready.submit()
-    ready.run(lambda: ready.state(job_id) is JobState.RUNNING)
-    for row in ready.rows_of(sa.select(WorkloadRow)):
-        ready.context.blobs.path(row.module_blob).unlink(missing_ok=True)
-    ready.finish(job_id)
-    body = jobs.show(ready.context, ANYBODY, job_id)
+@pytest.fixture
+def light(tmp_path: Path, sqlite_url: str) -> Iterator[Stack]:
+    """On SQLite alone, for what leaves nothing to the database."""
+    made = Stack(Folder(tmp_path, sqlite_url))
+    made.fleet.register_device()
+    yield made
+    made.close()
+
+
+def test_work_whose_blob_is_gone_fails_with_the_reason(light: Stack) -> None:
+    job_id = light.submit(budget={"trials": 30})
+    light.run(lambda: light.state(job_id) is JobState.RUNNING)
+    for row in light.rows_of(sa.select(WorkloadRow)):
+        light.context.blobs.path(row.module_blob).unlink(missing_ok=True)
+    light.finish(job_id)
+    body = jobs.show(light.context, ANYBODY, job_id)
     assert (body.state, body.error["code"]) == (JobState.FAILED, "measurement_failed")
-    assert body.progress.failures == body.progress.trials == 60
+    assert body.progress.failures == body.progress.trials == 30
 
 
-def test_an_evaluation_whose_blob_is_gone_fails_its_job(ready: Stack) -> None:
-    job_id = ready.submit()
-    ready.run(lambda: ready.state(job_id) is JobState.RUNNING)
-    for row in ready.rows(Model):
-        ready.context.blobs.path(row.params_blob).unlink()
-    ready.finish(job_id)
-    assert ready.state(job_id) is JobState.FAILED
-    assert [row.state for row in ready.rows(Evaluation)] == [WorkState.FAILED]
-    assert "no blob" in jobs.show(ready.context, ANYBODY, job_id).error["detail"]
+def test_an_evaluation_whose_blob_is_gone_fails_its_job(light: Stack) -> None:
+    job_id = light.submit(budget={"trials": 30})
+    light.run(lambda: light.state(job_id) is JobState.RUNNING)
+    for row in light.rows(Model):
+        light.context.blobs.path(row.params_blob).unlink()
+    light.finish(job_id)
+    assert light.state(job_id) is JobState.FAILED
+    assert [row.state for row in light.rows(Evaluation)] == [WorkState.FAILED]
+    assert "no blob" in jobs.show(light.context, ANYBODY, job_id).error["detail"]
 
 
 def test_work_that_is_deleted_before_it_is_sent_stops_nothing_else(ready: Stack) -> None:
@@ -103,12 +112,12 @@ def test_a_cancellation_waits_for_who_moves_the_job(ready: Stack) -> None:
     assert ready.state(job_id) is JobState.CANCELLED
 
 
-def test_a_task_that_never_runs_does_not_hide_the_latency_of_the_others(ready: Stack) -> None:
-    job_id = ready.submit(verify=False)
+def test_a_task_that_never_runs_does_not_hide_the_latency_of_the_others(light: Stack) -> None:
+    job_id = light.submit(budget={"trials": 30}, verify=False)
     seen = []
 
     def fail_one(sent: Sent) -> list[Sent]:
-        body = jobs.show(ready.context, ANYBODY, job_id)
+        body = jobs.show(light.context, ANYBODY, job_id)
         seen.append((body.progress.tasks_measured, body.latency.current))
         message = sent.message
         if not isinstance(message, MeasureBatch) or not message.workload.endswith("-w0"):
@@ -116,19 +125,19 @@ def test_a_task_that_never_runs_does_not_hide_the_latency_of_the_others(ready: S
         failed = [
             WireResult(index=item.index, failure=FailureKind.BUILD_ERROR, message="no") for item in message.candidates
         ]
-        with ready.context.sessions.begin() as session:
+        with light.context.sessions.begin() as session:
             results.apply(session, session.get_one(Batch, message.batch_id), failed, {})
         return []
 
-    ready.finish(job_id, fail_one)
-    body = jobs.show(ready.context, ANYBODY, job_id)
-    tasks = progress.tasks(ready.context, ANYBODY, job_id, 200, None).items
+    light.finish(job_id, fail_one)
+    body = jobs.show(light.context, ANYBODY, job_id)
+    tasks = progress.tasks(light.context, ANYBODY, job_id, 200, None).items
     assert [task.best_latency is None for task in tasks] == [True, False, False]
     assert body.state is JobState.SUCCEEDED
     assert body.progress.tasks_measured == 3
     assert body.latency.current == pytest.approx(sum(t.weight * t.best_latency for t in tasks[1:]))
     assert all(current is None for measured, current in seen if measured < 3)
-    found = curve.curve(ready.context, ANYBODY, job_id)
+    found = curve.curve(light.context, ANYBODY, job_id)
     assert found.tasks_measured == found.tasks == 3
     assert found.untuned == body.latency.untuned
     assert found.points[-1].latency == pytest.approx(body.latency.current)

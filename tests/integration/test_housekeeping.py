@@ -77,7 +77,7 @@ def test_a_blob_that_is_stored_again_meanwhile_stays(tmp_path: Path) -> None:
 
 
 def test_old_jobs_go_and_their_records_stay_readable(both: Api) -> None:
-    first = both.finished_job()
+    first = both.finished_job(budget={"trials": 18})
     running = both.client.post("/v1/jobs", json=GEMM).json()["id"]
     records, sketches = both.count(Record), both.count(SketchRow)
     assert run(both, Retention(job_days=30)) == Pruned(), "it ended a moment ago"
@@ -100,7 +100,7 @@ def test_old_jobs_go_and_their_records_stay_readable(both: Api) -> None:
 
 
 def test_records_go_only_when_asked_for_and_champions_never(both: Api) -> None:
-    both.finished_job()
+    both.finished_job(budget={"trials": 18})
     age(both)
     champions = both.count(Schedule)
     counted = run(both, Retention(job_days=30, records=True), dry_run=True).records
@@ -110,7 +110,7 @@ def test_records_go_only_when_asked_for_and_champions_never(both: Api) -> None:
 
 
 def test_old_events_of_jobs_that_are_over_go(both: Api) -> None:
-    first = both.finished_job()
+    first = both.finished_job(budget={"trials": 18})
     running = both.client.post("/v1/jobs", json=GEMM).json()["id"]
     age(both)
     with both.context.sessions.begin() as session:
@@ -129,7 +129,7 @@ def test_the_coordinator_does_it_by_itself(tmp_path: Path, sqlite_url: str) -> N
     from fake_fleet import Folder
 
     api = Api(Folder(tmp_path, sqlite_url), keep_job_days=30.0)
-    api.finished_job()
+    api.finished_job(budget={"trials": 18})
     blob = api.context.blobs.put_bytes(b"of nobody")
     age(api)
     SchedulingLoop(api.context).step()

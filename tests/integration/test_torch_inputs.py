@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import tvm
-from one_operator import by_tvm
+from one_operator import all_by_tvm, by_tvm
 from torch import Tensor
 from torch.export import Dim
 from tvm import relax
@@ -25,35 +25,42 @@ X = torch.arange(20.0).reshape(5, 4)
 
 
 class Function(torch.nn.Module):
-    def __init__(self, function: Callable[..., Tensor]) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
         self.function = function
 
     def forward(self, x: Tensor, mask: Tensor | None = None, *, scale: float = 2.0,
-                more: tuple[Tensor, ...] = ()) -> Tensor:  # fmt: skip
+                more: tuple[Tensor, ...] = ()) -> Any:  # fmt: skip
         return self.function(x * scale, mask, *more)
 
 
-def exported(path: Path, function: Callable[..., Tensor], *args: Any, dynamic: Mapping[str, Any] | None = None,
+def exported(path: Path, function: Callable[..., Any], *args: Any, dynamic: Mapping[str, Any] | None = None,
              **options: Any) -> Path:  # fmt: skip
     torch.export.save(torch.export.export(Function(function), args, options, dynamic_shapes=dynamic), path)
     return path
 
 
-def visible(x: Tensor, _: object) -> Tensor:
+def visible(x: Tensor) -> Tensor:
     at = torch.arange(x.shape[0])
     return x.T @ torch.where(at[None] <= at[:, None], x @ x.T, 0.0) / x.shape[0]
 
 
-@pytest.mark.parametrize("function", [
-    lambda x, _: x.unfold(0, 2, 1), lambda x, _: x[:, [0, -1]] * math.pi, lambda x, _: x[[0, -1]], visible,
-    lambda x, _: x + torch.arange(x.shape[0])[:, None], lambda x, _: x.reshape(x.shape[0] * 2, -1),
-    lambda x, _: x.expand(3, -1, -1), lambda x, _: x.mean(0), lambda x, _: x[: x.shape[0] // 2],
-], ids=["windows", "columns", "rows", "mask", "positions", "halves", "copies", "mean", "first"])
-def test_a_dimension_is_fixed_when_the_model_is_submitted(tmp_path: Path, function: Callable[..., Tensor]) -> None:
-    path = exported(tmp_path / "m.pt2", function, X[:4], dynamic={"x": {0: Dim("rows", min=4, max=9)}})
-    ours = by_tvm(importing.import_model(path, "pt2", {"x": (5, 4)}), X.numpy())
-    torch.testing.assert_close(torch.from_numpy(ours), function(X * 2, None))
+@pytest.mark.parametrize("functions", [
+    {"windows": lambda x: x.unfold(0, 2, 1), "columns": lambda x: x[:, [0, -1]] * math.pi, "rows": lambda x: x[[0, -1]],
+     "mask": visible},
+    {"positions": lambda x: x + torch.arange(x.shape[0])[:, None], "halves": lambda x: x.reshape(x.shape[0] * 2, -1),
+     "copies": lambda x: x.expand(3, -1, -1), "mean": lambda x: x.mean(0), "first": lambda x: x[: x.shape[0] // 2]},
+], ids="-".join)  # fmt: skip
+def test_a_dimension_is_fixed_when_the_model_is_submitted(
+    tmp_path: Path, functions: dict[str, Callable[[Tensor], Tensor]]
+) -> None:
+    def each(x: Tensor, _: object) -> tuple[Tensor, ...]:
+        return tuple(function(x) for function in functions.values())
+
+    path = exported(tmp_path / "m.pt2", each, X[:4], dynamic={"x": {0: Dim("rows", min=4, max=9)}})
+    found = all_by_tvm(importing.import_model(path, "pt2", {"x": (5, 4)}), X.numpy())
+    for name, ours, theirs in zip(functions, found, each(X * 2, None), strict=True):
+        torch.testing.assert_close(torch.from_numpy(ours), theirs, msg=lambda text, name=name: f"{name}: {text}")
 
 
 @pytest.mark.parametrize(("args", "options", "names"), [

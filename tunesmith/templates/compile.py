@@ -30,6 +30,20 @@ APART = "tirx.disable_storage_rewrite"
 PIPELINE = "apart"
 
 
+def import_tvm() -> Any:
+    """TVM, imported without PyTorch: its FFI imports that wherever it is installed, for most of the time that it takes.
+
+    Whoever needs PyTorch imports it afterwards, as ever.
+    """
+    if not {"tvm_ffi", "torch"} & set(sys.modules):
+        sys.modules["torch"] = None  # type: ignore[assignment]  # an import of it fails, as if it were not there
+        try:
+            importlib.import_module("tvm")
+        finally:
+            del sys.modules["torch"]
+    return importlib.import_module("tvm")
+
+
 def skip_intrinsics() -> None:
     """Keep TVM from parsing every back end's tensor intrinsics (ten seconds) when only this target's are needed."""
     if INTRINSICS not in sys.modules:
@@ -278,8 +292,7 @@ def main() -> None:
     parser.add_argument("out", type=Path, metavar="OUT.so", help="the library to write")
     parser.add_argument("--untuned", action="store_true", help="ignore the database: TVM's default schedules")
     args = parser.parse_args()
-    import tvm
-
+    tvm = import_tvm()
     folder = Path(__file__).resolve().parent
     target = tvm.target.Target(json.loads((folder / "target.json").read_text()))
     mod = tvm.ir.load_json((folder / "module.json").read_text())
