@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Hashable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, TypeVar
 
 THOROUGH = os.environ.get("TUNESMITH_TESTS") == "thorough"
 SEED = 7
@@ -17,6 +17,17 @@ def examples(thorough: int) -> int:
     return thorough if THOROUGH else -(-thorough // 3)
 
 
+def quick(target: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """LLVM without its own optimisations, which take longer than all else where a small program runs once.
+
+    TVM's passes and schedules are what they are. With ``TUNESMITH_TESTS=thorough`` everything is optimised.
+
+    Args:
+        target: what else is to be said of it; a mere ``llvm`` without.
+    """
+    return {"kind": "llvm", **(target or {}), **({} if THOROUGH else {"opt-level": 0})}
+
+
 def alike(_: object) -> None:
     """The kind of each where all are of one kind."""
 
@@ -24,7 +35,7 @@ def alike(_: object) -> None:
 def some(
     cases: Iterable[Case], kind: Callable[[Case], Hashable] = alike, each: int = 1, thorough: bool = THOROUGH
 ) -> list[Case]:
-    """A sample of a sweep, in its order and the same at every run; all of it with ``TUNESMITH_TESTS=thorough``.
+    """A sample of a sweep, in its order, the same at every run; all of it with ``TUNESMITH_TESTS=thorough``.
 
     Args:
         kind: what a case shows. Cases of one kind differ in sizes or seeds alone, so that one stands for the others.

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from effort import quick
 
 from tunesmith.operators import parse_operator
 from tunesmith.targets import Target
@@ -185,7 +186,7 @@ def scheduled(task: Extracted, target: Target, each: int, seed: int = 0) -> list
 def run(mod: Any, task: Extracted, target: Target) -> np.ndarray[Any, Any]:
     """What a module computes from fixed arguments."""
     arrays = [tvm.runtime.tensor(random_array(spec, at)) for at, spec in enumerate(task.workload.args)]
-    tvm.compile(mod, target=tir.tvm_target(target))["main"](*arrays)
+    tvm.compile(mod, target=tvm.target.Target(quick(target.to_json())))["main"](*arrays)
     found: np.ndarray[Any, Any] = arrays[-1].numpy()
     return found
 

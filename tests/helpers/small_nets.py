@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
+from effort import quick
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
@@ -115,7 +116,7 @@ def calls(module: bytes) -> collections.Counter[str]:
 
 def run(made: prepare.Prepared, *inputs: Array) -> list[Array]:
     """The outputs of a prepared model, compiled untuned."""
-    library = tvm.compile(tir.load_module(made.module), target=tvm.target.Target("llvm"))
+    library = tvm.compile(tir.load_module(made.module), target=tvm.target.Target(quick()))
     arrays = [tvm.runtime.tensor(x) for x in (*inputs, *made.params.values())]
     out = relax.VirtualMachine(library, tvm.cpu())["main"](*arrays)
     return [each.numpy() for each in ([out] if isinstance(out, tvm.runtime.Tensor) else out)]

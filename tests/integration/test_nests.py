@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from effort import examples
 from small_nets import Net
 
 from tunesmith.analysis.nest import Kind
@@ -49,7 +50,7 @@ def points(spec: str, n: int) -> Batch:
 @pytest.mark.parametrize("spec", OPERATORS)
 def test_extents_are_those_of_the_scheduled_program(spec: str) -> None:
     found, bodies, replayer = traces(spec)
-    batch = points(spec, 40)
+    batch = points(spec, examples(40))
     understood = 0
     for row, candidate in enumerate(found.space.candidates(batch)):
         body = next(each for each in bodies if each.hash == candidate.sketch)
@@ -74,7 +75,7 @@ def _structure(found: space.TraceSpace, body: space.SketchBody, decisions: tuple
 @pytest.mark.parametrize("spec", ["gemm:64x96x128", "conv2d:1x16x14x14,32x16x3x3,s1,p1"])
 def test_marks_mean_what_the_postprocessing_makes_of_them(spec: str) -> None:
     found, bodies, replayer = traces(spec)
-    batch = points(spec, 60)
+    batch = points(spec, examples(60))
     checked = 0
     for row, candidate in enumerate(found.space.candidates(batch)):
         body = next(each for each in bodies if each.hash == candidate.sketch)
@@ -97,7 +98,7 @@ def test_marks_mean_what_the_postprocessing_makes_of_them(spec: str) -> None:
                 elif kind is Kind.PARALLEL or block.update:  # copies may go on over whole rows
                     assert np.where(flags, shape.extents, 1.0).prod() == made, (block.name, kind, candidate)
             checked += 1
-    assert checked >= 20
+    assert checked >= examples(20)
 
 
 def test_a_packed_product_is_read_as_written() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from effort import examples
+from effort import examples, quick
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -78,7 +78,7 @@ def sketches(task: Extracted, rule: Rule, target: Target) -> list[space.SketchBo
 
 def run(mod: Any, task: Extracted) -> np.ndarray[Any, Any]:
     arrays = [tvm.runtime.tensor(random_array(spec, at)) for at, spec in enumerate(task.workload.args)]
-    tvm.compile(mod, target=tir.tvm_target(here()))["main"](*arrays)
+    tvm.compile(mod, target=tvm.target.Target(quick(here().to_json())))["main"](*arrays)
     return arrays[-1].numpy()
 
 

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import rule_checks
-from effort import examples
+from effort import examples, some
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rule_checks import AVX2, AVX512, NEON, check, conv_blocked, dense, dense_packed, fits, here, operator, own
@@ -17,6 +19,7 @@ from workers.tvm_backend.rules.machine import Machine, machine_of
 from workers.tvm_backend.rules.packed_matmul import PackedMatmul
 from workers.tvm_backend.rules.pointwise import PointwiseConvolution
 from workers.tvm_backend.rules.registers import accumulators, largest_divisor, product_tiles, tile
+from workers.tvm_backend.tasks import Extracted
 
 pytestmark = pytest.mark.parallel
 
@@ -134,16 +137,23 @@ def test_only_what_is_element_by_element_is_folded(statements: str, sketches: bo
     assert (fits(PackedMatmul(), rule_checks.product_followed_by(statements), here()) > 0) == sketches
 
 
-@pytest.mark.parametrize("task", [
-    lambda: operator("gemm:64x256x64"), lambda: dense_packed((8, 16), 4, 64), lambda: dense_packed((197,), 4, 64),
-    lambda: conv_blocked((1, 2, 14, 14), 4, (3, 3), (1, 1), (1, 1, 1, 1), residual=True),
-    lambda: conv_blocked((1, 2, 7, 7), 4, (1, 1), (1, 1), (0, 0, 0, 0)),
-    lambda: conv_blocked((1, 4, 7, 7), 4, (3, 3), (1, 1), (1, 1, 1, 1), groups=4),
-    lambda: operator("conv2d:1x8x14x14,32x8x3x3,s1,p1"), lambda: operator("conv2d:1x8x16x16,32x8x1x1,s1,p0"),
-])  # fmt: skip
-@pytest.mark.parametrize(("target", "fused"), [(AVX512, "zmm"), (AVX2, "ymm"), (NEON, ".4s")])
-def test_each_target_multiplies_in_its_vectors(task: object, target: Target, fused: str) -> None:
-    rule_checks.check_vectors(task(), target, fused)  # type: ignore[operator]
+VECTORS: list[tuple[str, Callable[[], Extracted]]] = [
+    ("product", lambda: operator("gemm:64x256x64")), ("product", lambda: dense_packed((8, 16), 4, 64)),
+    ("product", lambda: dense_packed((197,), 4, 64)),
+    ("blocked", lambda: conv_blocked((1, 2, 14, 14), 4, (3, 3), (1, 1), (1, 1, 1, 1), residual=True)),
+    ("blocked", lambda: conv_blocked((1, 2, 7, 7), 4, (1, 1), (1, 1), (0, 0, 0, 0))),
+    ("blocked", lambda: conv_blocked((1, 4, 7, 7), 4, (3, 3), (1, 1), (1, 1, 1, 1), groups=4)),
+    ("direct", lambda: operator("conv2d:1x8x14x14,32x8x3x3,s1,p1")),
+    ("pointwise", lambda: operator("conv2d:1x8x16x16,32x8x1x1,s1,p0")),
+]  # fmt: skip
+"""Tasks by the rule that they are for."""
+TARGETS = {"zmm": AVX512, "ymm": AVX2, ".4s": NEON}
+
+
+@pytest.mark.parametrize(("rule", "task", "fused"), some(
+    [(*each, fused) for fused in TARGETS for each in VECTORS], kind=lambda case: (case[0], case[2])), ids=str)
+def test_each_target_multiplies_in_its_vectors(rule: str, task: Callable[[], Extracted], fused: str) -> None:
+    rule_checks.check_vectors(task(), TARGETS[fused], fused)
 
 
 def test_sketches_are_few() -> None:

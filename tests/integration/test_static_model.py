@@ -4,6 +4,7 @@ import functools
 
 import numpy as np
 import pytest
+from effort import THOROUGH, some
 
 from benchmarks.replay.workloads import load_all
 from tunesmith.analysis.nest import Kind
@@ -57,7 +58,7 @@ def test_the_model_ranks_what_was_measured(name: str) -> None:
     assert found.refused < 0.2
 
 
-@pytest.mark.parametrize("name", PARTLY)
+@pytest.mark.parametrize("name", some(PARTLY, kind=lambda name: name.startswith("depthwise")))
 def test_the_model_ranks_what_it_knows(name: str) -> None:
     found, (correlation, first) = judged(name), PARTLY[name]
     assert found.known > 0.7
@@ -72,10 +73,11 @@ def test_the_report_has_a_line_for_each() -> None:
 
 
 def test_a_cost_model_that_has_its_promise_ranks_better() -> None:
-    trials = learned([judged(name) for name in FLOORS], sizes=(32,), seeds=3)
+    seeds = 3 if THOROUGH else 2
+    trials = learned([judged(name) for name in FLOORS], sizes=(32,), seeds=seeds)
     plain, wiser = ([t.metrics.pairwise for t in trials if t.model == name]
                     for name in ("xgboost", "xgboost + static model"))
-    assert len(plain) == len(wiser) == 3 * len(FLOORS)
+    assert len(plain) == len(wiser) == seeds * len(FLOORS)
     assert np.mean(wiser) > np.mean(plain) + 0.02
     assert [row[0] for row in report_learned(trials, {}).rows] == ["xgboost", "xgboost + static model"]
 

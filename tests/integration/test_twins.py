@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from effort import examples
 
 from tunesmith.operators import parse_operator
 from tunesmith.targets import Target
@@ -29,7 +30,7 @@ def test_programs_that_are_lowered_to_the_same_are_compiled_once(
     bodies = space.generate(task.module, target)
     made = space.TraceSpace(task.module, target, bodies)
     points, valid = made.resolve(made.space.sample(np.random.default_rng(0), 60))
-    candidates = list(dict.fromkeys(made.space.candidates(points.take(valid))))[:40]
+    candidates = list(dict.fromkeys(made.space.candidates(points.take(valid))))[:examples(40)]
     by_hash = {body.hash: body.to_json() for body in bodies}
 
     def build(builder: Builder, name: str) -> list[Built]:

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import rule_checks
+from effort import examples, quick, some
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -35,7 +36,7 @@ from workers.tvm_backend.static import prior_of  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 
-FEW = settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+FEW = settings(max_examples=examples(4), deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 Array = NDArray[np.floating]
 BOUNDS = {2: 2e-6, 4: 2e-5}
 """Of the largest error over the largest output."""
@@ -125,7 +126,8 @@ def test_the_error_is_bounded(
             for each, name in ((data, "x"), (u, "u"))]
     out = conv2d_winograd(*args, padding, m)
     assert [int(side) for side in out.shape] == list(expected.shape)
-    built = tvm.compile(tvm.IRModule({"main": te.create_prim_func([*args, out])}), target=tir.tvm_target(here()))
+    mod = tvm.IRModule({"main": te.create_prim_func([*args, out])})
+    built = tvm.compile(mod, target=tvm.target.Target(quick(here().to_json())))
     arrays = [tvm.runtime.tensor(np.ascontiguousarray(each)) for each in (data, u, np.zeros(expected.shape, "float32"))]
     built["main"](*arrays)
     assert np.abs(arrays[-1].numpy() - expected).max() <= BOUNDS[m] * np.abs(expected).max()
@@ -183,8 +185,11 @@ def test_traces_replay_without_the_rules() -> None:
         np.testing.assert_allclose(rule_checks.run(sch.mod, task, here()), expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("m", [2, 4])
-@pytest.mark.parametrize(("target", "fused"), [(AVX512, "zmm"), (AVX2, "ymm"), (NEON, ".4s")])
+TARGETS = [(AVX512, "zmm"), (AVX2, "ymm"), (NEON, ".4s")]
+
+
+@pytest.mark.parametrize(("target", "fused", "m"), some(
+    [(*each, m) for each in TARGETS for m in (2, 4)], kind=lambda case: case[1]))
 def test_each_target_multiplies_in_its_vectors(target: Target, fused: str, m: int) -> None:
     warm("llvm", target.triple)
     rule_checks.check_vectors(conv_winograd((1, 2, 14, 14), 4, (1, 1, 1, 1), m), target, fused)

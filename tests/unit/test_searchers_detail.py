@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from effort import THOROUGH
 
 from tunesmith.errors import UnknownSearcher
 from tunesmith.search.codes import Codes
@@ -20,6 +21,8 @@ from tunesmith.testing.simulated import measure, tune
 from tunesmith.testing.synthetic import SyntheticTask, matmul_space, tiny_space
 from tunesmith.types import Candidate, FailureKind, Measurement
 
+SEEDS = 5 if THOROUGH else 3
+
 
 def median(curves: list[float]) -> float:
     return float(np.median(curves))
@@ -32,7 +35,7 @@ def one_sketch() -> Space:
 def final(name: str, mode: str, invalid: float = 0.0) -> float:
     """Best found over the optimum: of one sketch, because what sketches share is another question."""
     out = []
-    for seed in range(5):
+    for seed in range(SEEDS):
         task = SyntheticTask(one_sketch(), seed=seed, invalid=invalid)
         curve = tune(make_searcher(name, task.space, seed), task, rounds=10, score=getattr(task, mode), noise=0.01)
         out.append(curve[-1] / task.best_latency)
@@ -124,7 +127,7 @@ def test_equal_knobs_of_two_sketches_share_their_numbers() -> None:
 def test_drafts_save_exact_scores_without_losing_quality() -> None:
     """Ranking 13 points a proposal exactly, without drafts, reached 1.002 times the optimum here."""
     reached, examined = [], []
-    for seed in range(5):
+    for seed in range(SEEDS):
         task = SyntheticTask(one_sketch(), seed=seed, invalid=0.2)
         searcher = make_searcher("genetic", task.space, seed)
         reached.append(tune(searcher, task, rounds=8, score=task.score, noise=0.01)[-1] / task.best_latency)
