@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from effort import examples
 
 from tools.mutants import changes, models, running
 
@@ -18,14 +19,15 @@ pytestmark = pytest.mark.parallel
 ROOT = Path(__file__).parents[2]
 
 
-def test_fifty_mutants() -> None:
+def test_mutants() -> None:
     """In a process of its own, which forks one for each."""
-    found = subprocess.run([sys.executable, "-m", "tools.mutants", "50", "--seed", "1", "--import-only"], cwd=ROOT,
-                           capture_output=True, text=True, timeout=280, check=False)  # fmt: skip
+    count = examples(51)
+    command = [sys.executable, "-m", "tools.mutants", str(count), "--seed", "1", "--import-only"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
     assert found.returncode == 0, found.stderr
     rows = [row.split("|")[1:-1] for row in found.stdout.splitlines() if row.startswith("| ")]
     counts = dict(zip((each.strip() for each in rows[0]), (each.strip() for each in rows[-1]), strict=True))
-    assert sum(int(each) for name, each in counts.items() if name != "model") == 50
+    assert sum(int(each) for name, each in counts.items() if name != "model") == count
     assert int(counts[running.IMPORTED])
     assert int(counts["`model_rejected`"])
     assert [counts[each] for each in (running.UNTYPED, running.CRASH, running.TIMEOUT)] == ["0", "0", "0"]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import schemathesis
 from api_driver import Api
+from effort import THOROUGH
 from fake_fleet import Folder
 from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import events, from_schema
@@ -21,13 +22,17 @@ budget must be left with a limit."""
 
 
 def configuration(key: str | None, parameters: dict[str, str]) -> SchemathesisConfig:
-    """Every check is on. The document has no links to follow, and keys change nothing about random requests."""
+    """Every check is on. The document has no links to follow.
+
+    With keys requests are random alone: what they say at each edge of a schema is the same without.
+    """
+    phases = {"coverage": {"enabled": key is None or THOROUGH}, "fuzzing": {"enabled": True}}
     by_meaning = {"checks": {"positive_data_acceptance": {"expected-statuses": REFUSED_BY_MEANING}}}
     return SchemathesisConfig.from_dict({
         "seed": 7, "cache": {"enabled": False}, "parameters": parameters,
         "headers": {"Authorization": f"Bearer {key}"} if key else {},
         "generation": {"deterministic": True, "max-examples": 3, "no-shrink": True, "database": "none"},
-        "phases": {"stateful": {"enabled": False}, "fuzzing": {"enabled": key is None}}, "continue-on-failure": True,
+        "phases": {"stateful": {"enabled": False}, **phases}, "continue-on-failure": True,
         "operations": [
             {"include-method": "POST", "include-path": path, **by_meaning} for path in ("/v1/jobs", "/v1/models")
         ] + [{"include-method": "PATCH", "include-path": "/v1/jobs/{job_id}", **by_meaning}],
