@@ -1,4 +1,4 @@
-"""600 MB of weights from the upload to two libraries: in files all the way, never in a message or a row."""
+"""Many weights from the upload to the library: in files all the way, never in a message or a row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from tunesmith.client import Client, EmbeddedStack
 from tunesmith.states import JobState
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
-WIDTH = 8640
+WIDTH = 8640 if effort.THOROUGH else 4640
+"""For 600 MB, or for 180 that show the same in a third of the time."""
 TRIALS = 4
 WAIT = 300.0
 MB = 1_000_000
@@ -66,13 +67,13 @@ def check_outputs(library: Path, model: Path) -> None:
 
 
 def check_memory(watch: StackWatch, size: int) -> None:
-    """Whoever only passes the model on never holds it; whoever works on it holds few copies."""
+    """Whoever only passes the model on never holds it; whoever works on it holds few copies, beside TVM."""
     for name in ("redis", "coordinator", "record", "measure"):
-        assert watch.peak_of(WORDS[name]) < size / 2, name
-    assert watch.peak_of(WORDS["ingest"]) < size  # TVM and design spaces are most of it
-    assert watch.children_of(WORDS["ingest"]) < 4.5 * size
-    assert watch.peak_of(WORDS["device"]) < 4.5 * size
-    assert watch.children_of(WORDS["measure"]) < 3 * size
+        assert watch.peak_of(WORDS[name]) < 210 * MB + 0.15 * size, name
+    assert watch.peak_of(WORDS["ingest"]) < 500 * MB + 0.17 * size
+    assert watch.children_of(WORDS["ingest"]) < 500 * MB + 3.7 * size
+    assert watch.peak_of(WORDS["device"]) < 500 * MB + 3.7 * size
+    assert watch.children_of(WORDS["measure"]) < 600 * MB + 2 * size
 
 
 def check_traffic(watch: StackWatch, data: Path) -> None:
@@ -98,10 +99,10 @@ def compiled(env: dict[str, str], out: Path, *command: object) -> str:
     return done.stdout
 
 
-def test_six_hundred_megabytes(folder: Path, stack_env: dict[str, str]) -> None:
+def test_no_process_that_passes_weights_on_holds_them(folder: Path, stack_env: dict[str, str]) -> None:
     model = big_model.vgg(folder / "model.onnx", WIDTH)
     size = model.stat().st_size
-    assert size > 600 * MB
+    assert size > (600 if effort.THOROUGH else 180) * MB
     data, temporary, log = folder / "data", folder / "tmp", folder / "best.jsonl"
     temporary.mkdir()
     env = with_watcher(stack_env | {"TMPDIR": str(temporary)}, folder / "bin")
@@ -131,4 +132,4 @@ def test_six_hundred_megabytes(folder: Path, stack_env: dict[str, str]) -> None:
     assert json.loads(answer)["schedules"] > 0
     check_outputs(library, model)
     assert size_of(temporary) < MB
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 < 6.5 * size
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 < 1500 * MB + 4 * size

@@ -34,8 +34,9 @@ WAIT = 30_000
 CURVE = """() => {
   const element = document.querySelector('.nicegui-echart');
   const chart = element && getElement(element.id.slice(1))?.chart;
-  const series = chart?.getOption()?.series?.[0];
-  return series ? {data: series.data, untuned: series.markLine.data, axis: chart.getOption().xAxis[0].name} : null;
+  const lines = chart?.getOption()?.series;
+  return lines ? {solid: lines[0].data, dotted: lines[1].data, untuned: lines[0].markLine.data,
+                  axis: chart.getOption().xAxis[0].name} : null;
 }"""
 
 
@@ -154,12 +155,14 @@ def test_job_page_draws_the_curve_of_the_api(page: Page, server: str) -> None:
     page.goto(f"{server}/jobs/running")
     wanted = get_json(f"{server}/v1/jobs/running/curve")
     drawn = curve(page, "Trials")
-    assert [x for x, _ in drawn["data"]] == [point["trials"] for point in wanted["points"]]
-    assert drawn["data"][-1][1] == pytest.approx(wanted["points"][-1]["latency"] * 1e3)
+    first = next(at for at, point in enumerate(wanted["points"]) if not point["tasks_rough"])
+    assert [x for x, _ in drawn["dotted"]] == [point["trials"] for point in wanted["points"][: first + 1]]
+    assert [x for x, _ in drawn["solid"]] == [point["trials"] for point in wanted["points"][first:]]
+    assert drawn["solid"][-1][1] == pytest.approx(wanted["points"][-1]["latency"] * 1e3)
     assert drawn["untuned"][0]["yAxis"] == pytest.approx(wanted["untuned"] * 1e3)
     page.get_by_role("button", name="Wall time").click()
     drawn = curve(page, "Wall time (s)")
-    assert drawn["data"][-1][0] == pytest.approx(wanted["points"][-1]["seconds"])
+    assert drawn["solid"][-1][0] == pytest.approx(wanted["points"][-1]["seconds"])
 
 
 def test_job_page_shows_tasks_failures_events_and_what_it_waits_for(page: Page, server: str) -> None:
