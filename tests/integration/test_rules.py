@@ -151,7 +151,8 @@ TARGETS = {"zmm": AVX512, "ymm": AVX2, ".4s": NEON}
 
 
 @pytest.mark.parametrize(("rule", "task", "fused"), some(
-    [(*each, fused) for fused in TARGETS for each in VECTORS], kind=lambda case: (case[0], case[2])), ids=str)
+    [(*each, fused) for fused in TARGETS for each in VECTORS], kind=lambda case: (case[0], case[2])),
+    ids=lambda value: value if isinstance(value, str) else "task")
 def test_each_target_multiplies_in_its_vectors(rule: str, task: Callable[[], Extracted], fused: str) -> None:
     rule_checks.check_vectors(task(), TARGETS[fused], fused)
 
