@@ -122,7 +122,8 @@ def card(page: Page, heading: str) -> Locator:
 
 
 def curve(page: Page, axis: str) -> dict[str, Any]:
-    page.wait_for_function(f"() => {{ const c = ({CURVE})(); return c && c.axis === '{axis}' && c.data.length > 0; }}")
+    shown = f"c && c.axis === '{axis}' && c.solid.length > 0"
+    page.wait_for_function(f"() => {{ const c = ({CURVE})(); return {shown}; }}")
     drawn: dict[str, Any] = page.evaluate(CURVE)
     return drawn
 

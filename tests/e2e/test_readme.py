@@ -15,10 +15,11 @@ import pytest
 from small_nets import Net
 from stack_probe import nothing_left, processes
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
 PORT = 8700
-WAIT = 240.0
+WAIT = 400.0
+"""Seconds for the commands of one block, on a machine that is busy with others."""
 
 
 def blocks(quickstart: str) -> list[tuple[str, str]]:
