@@ -384,20 +384,17 @@ def test_a_round_cancelled_while_it_is_proposed_changes_nothing(
 
 
 def test_a_small_space_is_exhausted_at_last(sqlite_context: Context) -> None:
-    context = sqlite_context
-    core_flow.add_operator(context, operator="gemm:1x1x2:float32")
+    core_flow.add_operator(context := sqlite_context, operator="gemm:1x1x2:float32")
     ingest.run(context, IngestModel(model_id="m1", attempt=1))
     core_flow.add_job(context, cost_model="none", search="random")
     prepare.run(context, PrepareJob(job_id="j1", attempt=1))
     for _ in range(6):
-        round_id = core_flow.open_round(context, size=8)
-        assert search.run(context, ProposeRound(round_id=round_id, attempt=1))
-        if row(context, JobTask).exhausted:
+        asked = ProposeRound(round_id=core_flow.open_round(context, size=8), attempt=1)
+        if not search.run(context, asked) or row(context, JobTask).exhausted:
             break
         with context.readers() as session:
-            core_flow.report(context, session.scalars(sa.select(Batch).where(Batch.round_id == round_id)).one())
+            core_flow.report(context, session.scalars(sa.select(Batch).where(Batch.round_id == asked.round_id)).one())
     assert row(context, JobTask).exhausted
     with context.readers() as session:
-        candidates = session.scalars(sa.select(Batch.candidates)).all()
-    seen = [Candidate.from_json(c) for batch in candidates for c in batch]
+        seen = [Candidate.from_json(c) for batch in session.scalars(sa.select(Batch.candidates)) for c in batch]
     assert len(seen) == len(set(seen))

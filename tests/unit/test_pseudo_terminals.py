@@ -31,5 +31,5 @@ def test_a_run_fits_the_terminal_from_the_first_second_to_the_last(tmp_path, col
     assert text.count("done") == 1
     bars = {row.count("━") for screen in session.screens() for row in screen if row.startswith("tuning")}
     assert max(bars) < columns
-    assert min(bars) >= 8
+    assert min(bars) >= 6
     assert any(name in row for screen in session.screens() for row in screen for name in PROCESSES)

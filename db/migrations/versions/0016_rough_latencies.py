@@ -13,7 +13,7 @@ depends_on = None
 
 def upgrade() -> None:
     """Unknown for tasks that are there."""
-    op.add_column("job_tasks", sa.Column("rough_seconds", sa.Float(), nullable=True))
+    op.add_column("job_tasks", sa.Column("rough_seconds", sa.Double(), nullable=True))
 
 
 def downgrade() -> None:
