@@ -285,8 +285,8 @@ def test_the_same_model_on_another_runtime_is_the_reference(
     worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm
 ) -> None:
     """In a box on the cores of the device; one that cannot run the file leaves the evaluation whole."""
-    worker.measure(gemm.batch(11, job_id="compared", incumbent_seconds=1.0))
-    tuned = min((r for r in mailbox.results(11).values() if r.trace), key=lambda r: min(r.samples))
+    worker.measure(gemm.batch(31, job_id="compared", incumbent_seconds=1.0))
+    tuned = min((r for r in mailbox.results(31).values() if r.trace), key=lambda r: min(r.samples))
     plain = evaluation(gemm, 4, str(tuned.trace), min(tuned.samples))
     for number, content in ((4, onnx_product([spec.shape for spec in plain.inputs])), (5, b"no model")):
         file = ModelFile(source="onnx", content=Payload.pack(content))
