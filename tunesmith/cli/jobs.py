@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tunesmith.cli.headline import against
-from tunesmith.cli.options import JobId, Json, Key, Server, chosen, connect
+from tunesmith.cli.options import Cursor, JobId, Json, Key, Limit, Server, chosen, connect
 from tunesmith.cli.output import INVENTED, duration, emit, seconds, speed_up, table
 from tunesmith.cli.progress import follow, shown, waits_for
 from tunesmith.cli.summary import outputs
@@ -37,8 +37,8 @@ def list_(
     state: Annotated[str | None, typer.Option(help="Only jobs in this state.")] = None,
     target: Annotated[str | None, typer.Option(help="Only jobs for this target, as submitted or by its hash.")] = None,
     sort: Annotated[Order, typer.Option(help="Order; a minus sign for descending.")] = Order.NEWEST,
-    limit: Annotated[int, typer.Option(min=1, max=200)] = 50,
-    cursor: Annotated[str | None, typer.Option(help="Go on after a page: next_cursor of its --json.")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
     as_json: Json = False,
     server: Server = None,
     key: Key = None,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tunesmith.cli.options import Json, Key, Server, connect
+from tunesmith.cli.options import Cursor, Json, Key, Limit, Server, connect
 from tunesmith.cli.output import emit, table
 
 app = typer.Typer(help="API keys, for operators: list, create, revoke, audit.", no_args_is_help=True)
@@ -58,8 +58,8 @@ def revoke(
 @app.command()
 def audit(
     owner: Annotated[str | None, typer.Option(help="Only what the keys of this owner did.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=200)] = 50,
-    cursor: Annotated[str | None, typer.Option(help="Go on after a page: next_cursor of its --json.")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
     as_json: Json = False,
     server: Server = None,
     key: Key = None,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tunesmith.cli.checks import check_content, check_model, parse_inputs
-from tunesmith.cli.options import Json, Key, Server, connect
+from tunesmith.cli.options import Cursor, Json, Key, Limit, Server, connect
 from tunesmith.cli.output import emit, rows, table
 from tunesmith.cli.progress import shown
 from tunesmith.client import Model
@@ -19,8 +19,8 @@ ModelId = Annotated[str, typer.Argument(metavar="MODEL", help="Id of a model.")]
 
 @app.command("list")
 def list_(
-    limit: Annotated[int, typer.Option(min=1, max=200)] = 50,
-    cursor: Annotated[str | None, typer.Option(help="Go on after a page: next_cursor of its --json.")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
     as_json: Json = False,
     server: Server = None,
     key: Key = None,

@@ -22,6 +22,8 @@ Key = Annotated[
     str | None,
     typer.Option("--key", envvar="TUNESMITH_KEY", help="Bearer key, where the server asks for one.", show_envvar=True),
 ]
+Limit = Annotated[int, typer.Option(min=1, max=200)]
+Cursor = Annotated[str | None, typer.Option(help="Go on after a page: next_cursor of its --json.")]
 LAST = "last"
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="Id of a job, or last for the newest one.")]
 
