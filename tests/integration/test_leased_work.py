@@ -169,6 +169,7 @@ def test_work_that_somebody_else_does_is_left_to_them(context: Context, worker: 
 
 def test_only_lost_processes_are_told_of(context: Context) -> None:
     told: list[lost.Loss] = []
+    lost.watch(context.settings)  # as another worker of this process would
     lost.watch(context.settings, told.append)
     try:
         sender = Named(IngestModel.task)
@@ -177,6 +178,6 @@ def test_only_lost_processes_are_told_of(context: Context) -> None:
         report = Named(DeviceReport.task)
         signals.task_failure.send(sender=report, exception=WorkerLostError("x"), args=[{}])
     finally:
-        signals.task_failure.disconnect(dispatch_uid="tunesmith.lost")
+        signals.task_failure.disconnect(dispatch_uid=lost.RECEIVER)
     assert [each.task for each in told] == [IngestModel.task] * 2
     assert told[0].url == context.settings.url()

@@ -24,6 +24,7 @@ from workers.core.tasks import CORE_TASKS, LEASED
 from workers.settings import Settings
 
 log = structlog.get_logger(__name__)
+RECEIVER = "tunesmith.lost"
 PROBLEM = "the process that did this was lost"
 
 
@@ -58,7 +59,8 @@ def watch(settings: Settings, start: Callable[[Loss], None] | None = None) -> No
                         reason=str(exception)[:500])  # fmt: skip
             (start or report)(loss)
 
-    signals.task_failure.connect(failed, weak=False, dispatch_uid="tunesmith.lost")
+    signals.task_failure.disconnect(dispatch_uid=RECEIVER)  # the last one counts, and Celery keeps the first
+    signals.task_failure.connect(failed, weak=False, dispatch_uid=RECEIVER)
 
 
 def report(loss: Loss) -> None:
