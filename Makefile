@@ -72,9 +72,9 @@ lint: $(VENV)/.test
 test: venv $(VENV)/.test
 	$(PY) -m tools.browser
 	@$(MAKE) --no-print-directory lint
-	@status=0; $(ONE_THREAD) $(PY) -m pytest -m parallel --numprocesses logical --maxprocesses 8 --dist loadfile || status=1; \
-	  $(ONE_THREAD) $(PY) -m pytest -m pair --numprocesses 2 --dist loadfile || status=1; \
-	  $(PY) -m pytest -m "not parallel and not pair" || status=1; exit $$status
+	@status=0; $(ONE_THREAD) $(PY) -m pytest --phase parallel --numprocesses logical --maxprocesses 8 --dist loadfile || status=1; \
+	  $(ONE_THREAD) $(PY) -m pytest --phase pair --numprocesses 2 --dist loadfile || status=1; \
+	  $(PY) -m pytest --phase alone || status=1; exit $$status
 
 clean:
 	rm -rf $(VENV) build dist

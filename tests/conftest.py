@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,27 @@ from db.engine import Sessions, create_engine, session_factory
 
 TESTS = Path(__file__).parent
 FOLDERS = {"unit": "parallel", "conformance": "parallel", "e2e": "pair"}
-"""Marks of all tests of a folder: what may run beside them."""
+"""Phases of all tests of a folder: what may run beside them."""
+MARK = re.compile(r"^pytestmark = .*pytest\.mark\.(parallel|pair)\b", re.MULTILINE)
+
+
+def phase(path: Path) -> str:
+    """The phase in which a file's tests run: ``parallel``, ``pair`` or ``alone``. Read without importing the file."""
+    found = MARK.search(path.read_text())
+    return FOLDERS.get(path.relative_to(TESTS).parts[0]) or (found.group(1) if found else "alone")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare ``--phase``."""
+    parser.addoption("--phase", choices=("parallel", "pair", "alone"), help="Collect the files of this phase only.")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the files of other phases unread: importing all of them takes a minute."""
+    chosen = config.getoption("--phase")
+    if chosen is None or not (collection_path.name.startswith("test_") and collection_path.suffix == ".py"):
+        return None
+    return phase(collection_path) != chosen or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -230,7 +230,6 @@ def test_missing_device_fails_the_batch_and_not_its_candidates(
     assert mailbox.results(6, error="nobody") == {}
 
 
-@pytest.mark.pair
 def test_cuda_batch_without_a_compiler_says_what_to_install(
     mailbox: Mailbox, gemm: Gemm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
