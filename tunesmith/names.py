@@ -22,6 +22,9 @@ DEFAULT_SEARCHER: Final = "genetic"
 DEFAULT_ALLOCATOR: Final = "bandit"
 DEFAULT_COST_MODEL: Final = "xgboost"
 
+DEFAULT_URL: Final = "http://127.0.0.1:8700"
+"""Where a client looks for the coordinator."""
+
 CONNECTION_FILE: Final = "connection.json"
 MEASURING: Final = "measuring"
 """Where the settings of measure workers stand in it."""

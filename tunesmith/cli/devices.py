@@ -29,7 +29,7 @@ class DeviceGroup(TyperGroup):
         return super().get_command(ctx, cmd_name)
 
 
-app = typer.Typer(cls=DeviceGroup, help="Devices: list, serve.", no_args_is_help=True)
+app = typer.Typer(cls=DeviceGroup, help="Devices: list, serve.", no_args_is_help=True, add_completion=False)
 
 
 @app.callback()

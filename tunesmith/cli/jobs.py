@@ -17,7 +17,9 @@ from tunesmith.errors import JobFailed, NotFound, from_problem
 from tunesmith.names import DEFAULT_SPACE
 from tunesmith.states import JobState
 
-app = typer.Typer(help="Jobs: list, show, watch, cancel, pause, resume, set, delete.", no_args_is_help=True)
+app = typer.Typer(
+    help="Jobs: list, show, watch, cancel, pause, resume, set, delete.", no_args_is_help=True, add_completion=False
+)
 
 
 class Order(str, enum.Enum):

@@ -9,7 +9,9 @@ import typer
 from tunesmith.cli.options import Cursor, Json, Key, Limit, Server, connect
 from tunesmith.cli.output import emit, table
 
-app = typer.Typer(help="API keys, for operators: list, create, revoke, audit.", no_args_is_help=True)
+app = typer.Typer(
+    help="API keys, for operators: list, create, revoke, audit.", no_args_is_help=True, add_completion=False
+)
 COLUMNS = ("id", "owner", "scopes", "state", "made")
 
 

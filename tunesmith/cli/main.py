@@ -13,7 +13,6 @@ import typer
 from typer.exceptions import Abort, TyperException
 
 from tunesmith import __version__
-from tunesmith.cli import best, devices, jobs, keys, models, tune, workloads
 from tunesmith.cli.options import Json
 from tunesmith.cli.output import emit, print_problem
 from tunesmith.cli.plugins import CommandGroup
@@ -26,19 +25,12 @@ KEY = "; the command line takes a key with --key, or from TUNESMITH_KEY"
 
 
 def build() -> typer.Typer:
-    """The application; commands of the server side are looked up when they are used."""
+    """The application; commands are looked up when they are used."""
     app = typer.Typer(
         name="tunesmith", cls=CommandGroup, no_args_is_help=True, pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )  # fmt: skip
     app.callback()(_root)
-    app.command("tune")(tune.tune)
-    app.add_typer(jobs.app, name="jobs")
-    app.command("best")(best.best)
-    app.add_typer(models.app, name="models")
-    app.add_typer(keys.app, name="keys")
-    app.add_typer(devices.app, name="device")
-    app.add_typer(workloads.app, name="workloads")
     app.command("version")(version)
     return app
 

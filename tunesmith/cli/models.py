@@ -13,7 +13,7 @@ from tunesmith.cli.output import emit, rows, table
 from tunesmith.cli.progress import shown
 from tunesmith.client import Model
 
-app = typer.Typer(help="Models: upload, list, show, delete.", no_args_is_help=True)
+app = typer.Typer(help="Models: upload, list, show, delete.", no_args_is_help=True, add_completion=False)
 ModelId = Annotated[str, typer.Argument(metavar="MODEL", help="Id of a model.")]
 
 

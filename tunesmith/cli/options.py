@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tunesmith.client import DEFAULT_URL, Client
 from tunesmith.errors import NotFound
+from tunesmith.names import DEFAULT_URL
+
+if TYPE_CHECKING:
+    from tunesmith.client import Client
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")]
 Server = Annotated[
@@ -30,6 +33,8 @@ JobId = Annotated[str, typer.Argument(metavar="JOB", help="Id of a job, or last 
 
 def connect(server: str | None, key: str | None) -> Client:
     """A client of the given or the default server."""
+    from tunesmith.client import Client  # commands that ask no server do without
+
     return Client(server or DEFAULT_URL, key)
 
 

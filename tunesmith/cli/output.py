@@ -8,15 +8,17 @@ import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tunesmith.client.schemas import Latency
 from tunesmith.errors import TunesmithError
 from tunesmith.measuring.ratio import Verdict
+
+if TYPE_CHECKING:
+    from tunesmith.client.schemas import Latency
 
 INVENTED = "invented by a simulated device, nothing was measured"
 WIDE = 200

@@ -1,4 +1,4 @@
-"""Commands of the server side: registered as entry points, loaded when they are used."""
+"""Commands, loaded when they are used; those of the server side are registered as entry points."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ from tunesmith.errors import MissingDependency
 from tunesmith.extras import lacking
 
 GROUP = "tunesmith.commands"
+OWN_COMMANDS = {
+    "tune": "tunesmith.cli.tune:tune", "jobs": "tunesmith.cli.jobs:app", "best": "tunesmith.cli.best:best",
+    "models": "tunesmith.cli.models:app", "keys": "tunesmith.cli.keys:app", "device": "tunesmith.cli.devices:app",
+    "workloads": "tunesmith.cli.workloads:app",
+}  # fmt: skip
+"""Commands of the light install. Importing all of them takes longer than starting a worker needs besides."""
 EXTRAS = {
     "up": "server,worker", "status": "server", "down": "server", "bench": "server,worker,bench", "prune": "server",
     "backup": "server", "restore": "server",
@@ -115,16 +121,19 @@ def _absent(error: MissingDependency) -> Any:
 
 
 class CommandGroup(TyperGroup):
-    """A group that also knows the server side's commands."""
+    """A group that knows the commands by name and imports the one that is used."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Every command, the server side's too."""
-        own = list(self.commands)
-        return own + [name for name in SERVER_COMMANDS if name not in own]
+        return [*OWN_COMMANDS, *self.commands, *SERVER_COMMANDS]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """One command; the server side's are imported now."""
-        if cmd_name in self.commands or cmd_name not in SERVER_COMMANDS:
+        """One command; its module is imported now."""
+        if cmd_name in SERVER_COMMANDS:
+            return side_command(cmd_name, cmd_name, SERVER_COMMANDS[cmd_name])
+        if cmd_name in OWN_COMMANDS:
+            module, _, attribute = OWN_COMMANDS[cmd_name].partition(":")
+            found = _command(cmd_name, getattr(importlib.import_module(module), attribute))
+        else:
             found = super().get_command(ctx, cmd_name)
-            return None if found is None else with_examples(found, cmd_name)
-        return side_command(cmd_name, cmd_name, SERVER_COMMANDS[cmd_name])
+        return None if found is None else with_examples(found, cmd_name)

@@ -9,7 +9,7 @@ import typer
 from tunesmith.cli.options import Json, Key, Server, connect
 from tunesmith.cli.output import emit
 
-app = typer.Typer(help="Workloads: revoke their best schedules.", no_args_is_help=True)
+app = typer.Typer(help="Workloads: revoke their best schedules.", no_args_is_help=True, add_completion=False)
 
 
 @app.callback()

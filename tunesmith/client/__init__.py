@@ -8,7 +8,7 @@
 ...     schedules = client.best(job.id)
 """
 
-from tunesmith.client.client import DEFAULT_URL, Client
+from tunesmith.client.client import Client
 from tunesmith.client.embedded import EmbeddedStack
 from tunesmith.client.schemas import (
     ApiKey,
@@ -26,6 +26,7 @@ from tunesmith.client.schemas import (
     Progress,
     Verified,
 )
+from tunesmith.names import DEFAULT_URL
 
 __all__ = [
     "ApiKey",

@@ -32,9 +32,8 @@ from tunesmith.client.schemas import (
 from tunesmith.client.transport import PATIENCE, Transport
 from tunesmith.errors import InvalidInput, NotAModel, TunesmithError, from_problem
 from tunesmith.full_disk import writing
+from tunesmith.names import DEFAULT_URL
 from tunesmith.states import ModelState
-
-DEFAULT_URL = "http://127.0.0.1:8700"
 
 
 class Client:

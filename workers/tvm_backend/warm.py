@@ -8,8 +8,9 @@ import os
 import platform
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 from workers.tvm_backend.cuda_runtime import preload
 
@@ -56,11 +57,18 @@ def import_tvm() -> None:
     if "tvm" not in sys.modules:
         preload()
     if not {"tvm_ffi", "torch"} & set(sys.modules):
-        sys.modules["torch"] = None  # type: ignore[assignment]  # an import of it fails, as if it were not there
-        try:
+        with without_pytorch():
             importlib.import_module("tvm")
-        finally:
-            del sys.modules["torch"]
+
+
+@contextmanager
+def without_pytorch() -> Iterator[None]:
+    """An import of PyTorch fails here, as if it were not there."""
+    sys.modules["torch"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules["torch"]
 
 
 def _run(part: str) -> None:
