@@ -16,6 +16,7 @@ from tunesmith.states import JobState
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(400)]
 GEMM = "gemm:192x192x192:float32"
+OTHER = "gemm:160x192x192:float32"
 TRIALS, FEW = 64, 32
 WAIT = 240.0
 
@@ -61,20 +62,17 @@ def test_a_job_survives_kill_9_of_each_process(stack, client):
     assert all(len(children(stack.data_dir, victim)) >= 1 for victim in VICTIMS)
 
 
-def test_the_next_stack_resumes_after_kill_9_of_the_supervisor(tmp_path, stack_env):
-    first = EmbeddedStack(tmp_path, env=stack_env)
-    first.start()
-    try:
-        with Client(first.url) as client:
-            job = client.submit(operator=GEMM, target="cpu", trials=FEW, cost_model="none")
-            wait_for(lambda: trials(client, job.id) >= 8, "the first results", WAIT)
-        os.kill(holder(tmp_path)["pid"], signal.SIGKILL)
-        assert nothing_left(tmp_path, 10.0), processes(tmp_path)
-    finally:
-        first.stop()
-    with EmbeddedStack(tmp_path, env=stack_env) as second, Client(second.url) as client:
+def test_the_next_stack_resumes_after_kill_9_of_the_supervisor(stack, client, stack_env):
+    """The last test of this file: its stack is gone afterwards."""
+    data_dir = stack.data_dir
+    job = client.submit(operator=OTHER, target="cpu", trials=FEW, cost_model="none")
+    wait_for(lambda: trials(client, job.id) >= 8, "the first results", WAIT)
+    os.kill(holder(data_dir)["pid"], signal.SIGKILL)
+    assert nothing_left(data_dir, 10.0), processes(data_dir)
+    stack.stop()
+    with EmbeddedStack(data_dir, env=stack_env) as second, Client(second.url) as after:
         (resumed,) = second.resumed
         assert (resumed["id"], resumed["killed"], resumed["trials_budget"]) == (job.id, True, FEW)
-        end_of(client, job.id)
-        check_records(tmp_path, job.id, FEW)
-    assert processes(tmp_path) == {}
+        end_of(after, job.id)
+        check_records(data_dir, job.id, FEW)
+    assert processes(data_dir) == {}

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import httpx2
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 from small_nets import Net, by_onnxruntime
 from stack_probe import wait_for
 
@@ -88,6 +90,16 @@ def test_the_cli_talks_to_a_running_server(stack, capsys, tmp_path):
     assert json.loads(capsys.readouterr().out)["state"] == "succeeded"
     assert run(["best", summary["job"], "--server", stack.url]) == 0
     assert json.loads(capsys.readouterr().out)["schema"] == "tunesmith.schedule/1"
+
+
+def test_the_cli_says_why_a_job_failed(stack, capsys, tmp_path):
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "nothing to tune", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    assert run(["tune", str(tmp_path / "m.onnx"), "--trials", "4", "--server", stack.url, "--json"]) == 1
+    problem = json.loads(capsys.readouterr().out)
+    assert problem["code"] == "nothing_to_tune"
+    assert problem["job"]
 
 
 @pytest.mark.parametrize(

@@ -120,9 +120,9 @@ class SearcherConformance:
         """A thousand measurements fit into a row, most of them of what another searcher proposed."""
         task = SyntheticTask(huge_space(), invalid=0.5)
         searcher, other = self.make(task.space), RandomSearcher(task.space, seed=1)
-        for turn in range(63):
-            proposer = other if turn % 8 else searcher
-            searcher.tell(measure(task, proposer.ask(BATCH, score=task.validity)))
+        for turn in range(16):
+            proposer = other if turn % 4 else searcher
+            searcher.tell(measure(task, proposer.ask(4 * BATCH, score=task.validity)))
         assert len(json.dumps(searcher.state())) < STATE_LIMIT
 
     def test_exhausts_a_small_space(self) -> None:
