@@ -91,10 +91,11 @@ class Factorizations:
         self.extent, self.parts = extent, parts
         powers = prime_factors(extent)
         self.primes = np.array(list(powers), dtype=np.int64)
+        self._divisors = np.array(divisors(powers, extent), dtype=np.int64)
+        self._powers = np.stack([_exponent(self._divisors, p, e) for p, e in powers.items()]) if powers \
+            else np.zeros((0, 1), dtype=np.int64)
         self._inner = np.array(divisors(powers, max_innermost) if parts > 1 else [extent], dtype=np.int64)
-        left = extent // self._inner
-        self._exponents = np.stack([_exponent(left, p, e) for p, e in powers.items()], axis=1) if powers \
-            else np.zeros((len(self._inner), 0), dtype=np.int64)
+        self._exponents = self._powers[:, np.searchsorted(self._divisors, extent // self._inner)].T
         self._tables = [_prime_table(e, max(parts - 1, 1)) for e in powers.values()]
         counts = [math.prod(int(t.count[e]) for t, e in zip(self._tables, row, strict=True)) for row in self._exponents]
         self.size = sum(counts)
@@ -122,26 +123,30 @@ class Factorizations:
         Raises:
             ValueError: when a row is not one of these factorisations.
         """
-        self._check(factors)
+        where = self._find(factors)
         if self.parts == 1:
             return np.zeros(len(factors), dtype=np.int64)
-        which = np.searchsorted(self._inner, factors[:, -1])
-        outer = factors[:, :-1]
+        which, outer = where[:, -1], where[:, :-1]  # the divisors begin with those that may be innermost
         number = np.zeros(len(factors), dtype=np.int64)
         scale = np.ones(len(factors), dtype=np.int64)
-        for k, table in enumerate(self._tables):
-            e = self._exponents[which, k]
-            number += scale * (table.position(_exponent(outer, int(self.primes[k]), len(table.count) - 1))
-                               - table.start[e])
+        for powers, exponents, table in zip(self._powers, self._exponents.T, self._tables, strict=True):
+            e = exponents[which]
+            number += scale * (table.position(powers[outer]) - table.start[e])
             scale *= table.count[e]
         return number + self._start[which]
 
-    def _check(self, factors: Ints) -> None:
+    def _find(self, factors: Ints) -> Ints:
+        """Each factor's place among the divisors.
+
+        Raises:
+            ValueError: when a row is not one of these factorisations.
+        """
         shaped = factors.ndim == 2 and factors.shape[1] == self.parts
         if not shaped or not (np.prod(factors, axis=1, dtype=np.float64) == self.extent).all() or (factors < 1).any():
             raise ValueError(f"{factors.tolist()[:3]} is not a split of {self.extent} into {self.parts} factors")
-        if not np.isin(factors[:, -1], self._inner).all():
+        if (factors[:, -1] > self._inner[-1]).any():
             raise ValueError(f"the innermost factor must be at most {self._inner[-1]} in {factors.tolist()[:3]}")
+        return np.searchsorted(self._divisors, factors)
 
     def moves(self, factors: Ints) -> tuple[Ints, NDArray[np.bool_]]:
         """Every move of one prime from one factor to another, and which apply to each row.

@@ -46,7 +46,7 @@ class SearcherConformance:
             told = other.ask(BATCH, score=score)
             searcher.tell(measure(task, told))
             seen = set(pending) | set(told)
-            for _ in range(6):
+            for _ in range(4):
                 proposed = searcher.ask(BATCH, pending, score)
                 assert len(proposed) == BATCH
                 assert not seen & set(proposed)
@@ -68,7 +68,7 @@ class SearcherConformance:
         task = SyntheticTask(matmul_space(), invalid=0.8)
         for score in (task.validity, task.score):
             searcher = self.make(task.space)
-            for _ in range(4):
+            for _ in range(3):
                 proposed = searcher.ask(BATCH, score=score)
                 assert len(proposed) == BATCH
                 batch, valid = task.resolve(task.space.batch(proposed))
@@ -84,7 +84,7 @@ class SearcherConformance:
             for seed in (5, 5, 6):
                 searcher = self.make(task.space, seed)
                 run = []
-                for _ in range(3):
+                for _ in range(2):
                     run.append(searcher.ask(BATCH, score=score))
                     searcher.tell(measure(task, run[-1]))
                 runs.append(run)
@@ -100,7 +100,7 @@ class SearcherConformance:
                 searcher.tell(measure(task, searcher.ask(BATCH, score=score)))
             twin = self.make(task.space, 2)
             twin.restore(json.loads(json.dumps(searcher.state())))
-            for _ in range(3):
+            for _ in range(2):
                 proposed = searcher.ask(BATCH, score=score)
                 assert twin.ask(BATCH, score=score) == proposed
                 for each in (searcher, twin):
