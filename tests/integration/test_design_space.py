@@ -207,7 +207,7 @@ def test_intrinsics_are_imported_once_and_registered() -> None:
 def chosen(spec: str, target: Target, seed: int) -> tuple[str, str, Candidate, str, str]:
     """A valid random candidate: module, sketch, candidate, trace and hash of the scheduled module."""
     found, traces, bodies = opened(spec, target)
-    resolved, valid = traces.resolve(traces.space.sample(np.random.default_rng(seed), 64))
+    resolved, valid = traces.resolve(traces.space.sample(np.random.default_rng(seed), 16))
     assert valid.any()
     candidate = traces.space.candidates(resolved.take(valid))[0]
     body = {b.hash: b for b in bodies}[str(candidate.sketch)]
@@ -218,7 +218,7 @@ def chosen(spec: str, target: Target, seed: int) -> tuple[str, str, Candidate, s
 
 @pytest.mark.parametrize(
     ("target", "specs"),
-    [(CPU, [CONV, "softmax:4x16", "gemm:64x64x64"]), (H100, ["gemm:256x256x256", "softmax:12x128x128"])],
+    [(CPU, [CONV, "softmax:4x16"]), (H100, ["gemm:256x256x256"])],
     ids=["cpu", "h100"],
 )
 def test_a_fresh_process_rebuilds_the_candidate(target: Target, specs: list[str]) -> None:

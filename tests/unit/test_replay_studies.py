@@ -136,7 +136,7 @@ def test_models_beat_random_ranks(toys: list[Recording]) -> None:
 
 
 def test_the_command_writes_its_tables(tmp_path: Path) -> None:
-    for toy in (synthetic(f"toy{seed}", seed, points=48) for seed in range(2)):
+    for toy in (synthetic(f"toy{seed}", seed, points=20) for seed in range(2)):
         toy.save(tmp_path / f"{toy.name}.npz")
     out = tmp_path / "out"
     done = CliRunner().invoke(app, ["--seeds", "2", "--jobs", "1", "--data", str(tmp_path), "--out", str(out)])
