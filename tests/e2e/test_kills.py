@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.timeout(400)]
 GEMM = "gemm:192x192x192:float32"
 OTHER = "gemm:160x192x192:float32"
 TRIALS, FEW = 64, 32
+LIGHT = {"search": "random", "cost_model": "none"}
 WAIT = 240.0
 
 
@@ -49,7 +50,7 @@ def check_records(data_dir, job_id, trials):
 
 
 def test_a_job_survives_kill_9_of_each_process(stack, client):
-    job = client.submit(operator=GEMM, target="cpu", trials=TRIALS, cost_model="none")
+    job = client.submit(operator=GEMM, target="cpu", trials=TRIALS, **LIGHT)
     for turn in TURNS:
         before = trials(client, job.id)
         wait_for(lambda: trials(client, job.id) > before, f"results before the end of {turn}", WAIT)  # noqa: B023
@@ -65,7 +66,7 @@ def test_a_job_survives_kill_9_of_each_process(stack, client):
 def test_the_next_stack_resumes_after_kill_9_of_the_supervisor(stack, client, stack_env):
     """The last test of this file: its stack is gone afterwards."""
     data_dir = stack.data_dir
-    job = client.submit(operator=OTHER, target="cpu", trials=FEW, cost_model="none")
+    job = client.submit(operator=OTHER, target="cpu", trials=FEW, **LIGHT)
     wait_for(lambda: trials(client, job.id) >= 8, "the first results", WAIT)
     os.kill(holder(data_dir)["pid"], signal.SIGKILL)
     assert nothing_left(data_dir, 10.0), processes(data_dir)

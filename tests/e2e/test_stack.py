@@ -36,6 +36,8 @@ PRODUCT = "gemm:256x256x256:float32"
 CLASS = "nvidia-nvidia-h100"
 SHAPE = (1, 3, 16, 16)
 """Of a model with too few channels for another algorithm than the direct one in its first convolution."""
+LIGHT = {"search": "random", "cost_model": "none"}
+"""For jobs whose search is not what they are about."""
 WAIT = 240.0
 
 
@@ -53,7 +55,7 @@ def test_a_second_stack_on_the_same_data_is_refused(stack, stack_env):
 
 def test_two_jobs_share_the_machine_and_cancelling_one_leaves_the_other(client):
     kept = client.submit(operator=GEMM, target="cpu", trials=24, seed=1)
-    other = client.submit(operator="gemm:96x96x96:float32", target="cpu", trials=5000, seed=2)
+    other = client.submit(operator="gemm:96x96x96:float32", target="cpu", trials=5000, seed=2, **LIGHT)
     wait_for(lambda: min(client.job(job.id).progress.trials for job in (kept, other)) > 0, "both to measure", WAIT)
     client.cancel(other.id)
     assert client.wait(other.id, timeout=WAIT).state is JobState.CANCELLED
@@ -68,7 +70,7 @@ def test_two_jobs_share_the_machine_and_cancelling_one_leaves_the_other(client):
 
 def test_a_second_job_begins_where_the_first_one_ended(client):
     first, second = (
-        client.wait(client.submit(operator=PLAIN, target="cpu", trials=8, seed=seed).id, timeout=WAIT)
+        client.wait(client.submit(operator=PLAIN, target="cpu", trials=8, seed=seed, **LIGHT).id, timeout=WAIT)
         for seed in (1, 2)
     )  # fmt: skip
     assert (first.state, second.state) == (JobState.SUCCEEDED, JobState.SUCCEEDED)
@@ -131,7 +133,7 @@ def test_the_faster_of_two_convolutions_is_in_the_model(client: Client, tmp_path
     net = Net(*SHAPE)
     path = net.save(tmp_path / "net.onnx", net.op("Relu", net.conv(net.op("Relu", net.conv("x", 32)), 32)))
     model = client.wait_model(client.upload_model(path).id, timeout=WAIT)
-    job = client.submit(model_id=model.id, target="cpu", trials=16, search="random", cost_model="none")
+    job = client.submit(model_id=model.id, target="cpu", trials=16, **LIGHT)
     done = client.wait(job.id, timeout=WAIT)
     assert done.state is JobState.SUCCEEDED, done.error
     assert done.latency.output_error is not None
@@ -181,7 +183,7 @@ def test_a_waiting_job_goes_on_when_a_simulated_device_joins(stack, client, stac
     facts = stack.data_dir / "connection.json"
     assert facts.stat().st_mode & 0o777 == 0o600
 
-    job = client.submit(operator=PRODUCT, target="nvidia/nvidia-h100", trials=4, search="random", cost_model="none")
+    job = client.submit(operator=PRODUCT, target="nvidia/nvidia-h100", trials=4, **LIGHT)
     wait_for(lambda: client.job(job.id).waiting_for == {"device_class": CLASS}, "the job to wait", WAIT)
     queue = f"measure.{CLASS}"
     queues = {}
@@ -194,7 +196,7 @@ def test_a_waiting_job_goes_on_when_a_simulated_device_joins(stack, client, stac
     assert queues[queue]["waiting"] == 1
     assert client.job(job.id).progress.trials == 0
 
-    other = client.submit(operator=PRODUCT, target="nvidia/nvidia-h100", trials=4, search="random", cost_model="none")
+    other = client.submit(operator=PRODUCT, target="nvidia/nvidia-h100", trials=4, **LIGHT)
     wait_for(lambda: client.job(other.id).waiting_for == {"device_class": CLASS}, "the other job to wait", WAIT)
     client.cancel(other.id)
     assert client.wait(other.id, timeout=WAIT).state is JobState.CANCELLED

@@ -22,6 +22,8 @@ from tunesmith.states import JobState
 
 pytestmark = pytest.mark.stack
 GEMM = "gemm:128x128x128:float32"
+LIGHT = ("--embedded", "--search", "random", "--cost-model", "none")
+"""For jobs of which only the processes matter."""
 WAIT = 180.0
 WATCHED = ["starting", "preparing", "tuning", "checking", "stopping", "done"]
 SILENCE = 15.0
@@ -145,7 +147,7 @@ def remains(data_dir, env):
 
 def test_an_interrupted_tune_leaves_nothing_behind(tmp_path, own_env):
     stack_env, data_dir = own_env, tmp_path / "data"
-    with started(stack_env, "tune", GEMM, "--embedded", "--trials", 5000, "--data-dir", data_dir) as process:
+    with started(stack_env, "tune", GEMM, *LIGHT, "--trials", 5000, "--data-dir", data_dir) as process:
         running_job(data_dir)
         assert all(children(data_dir, name) for name in WORDS)
         process.send_signal(signal.SIGINT)
