@@ -51,7 +51,7 @@ def children(data_dir: Path, name: str) -> list[int]:
     return sorted(pid for pid, command in processes(data_dir).items() if WORDS[name] in command)
 
 
-def wait_for(question: Callable[[], Value], what: str, within: float = 60.0, every: float = 0.1) -> Value:
+def wait_for(question: Callable[[], Value], what: str, within: float = 60.0, every: float = 0.3) -> Value:
     """The first true answer."""
     end = time.monotonic() + within
     while time.monotonic() < end:
