@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import json
 
 import numpy as np
@@ -9,7 +10,7 @@ from operator_runs import recorded_run, sampled
 
 from benchmarks.models import torch_onnx, tuning
 from benchmarks.models.tuning import Measured, Tuned
-from benchmarks.operators import contest, first, kernels, onnx_models, recordings
+from benchmarks.operators import command, contest, first, kernels, onnx_models, recordings
 from benchmarks.operators.cases import Case
 from benchmarks.operators.recordings import Recording
 from benchmarks.peak import machine
@@ -74,24 +75,6 @@ def test_the_schedule_after_ten_candidates_is_built_from_its_decisions(tmp_path)
     assert first.records(local.module, target, {task.workload.hash: (Candidate(None), 1e-3)}) == []
 
 
-def test_kernels_are_timed_one_by_one_and_the_operator_is_told_from_the_rest(tmp_path):
-    target = local_target("cpu:1")
-    path = onnx_models.write_operator(CONVOLUTION, tmp_path / "operator.onnx")
-    libraries, mains = {}, {}
-    for name, preparation in (("plain", PLAIN), ("blocked", BLOCKED)):
-        (tmp_path / name).mkdir()
-        local = LocalModel(str(path), {}, tmp_path / name, preparation)
-        libraries[name] = tmp_path / f"{name}.so"
-        local.compile(libraries[name], target, None)
-        mains[name] = kernels.main_functions(local.module)
-    np.savez(tmp_path / "inputs.npz", x=np.ones((1, 16, 8, 8), "float32"))
-    found = kernels.measure(libraries, mains, tmp_path / "inputs.npz", 1, tmp_path, repeats=2, processes=2)
-    assert found["plain"].main > 0
-    assert found["plain"].others == 0.0
-    assert found["blocked"].main > 0
-    assert found["blocked"].total > found["blocked"].main  # conversions of layouts
-
-
 def test_a_convolution_by_winograd_is_the_operator_too(tmp_path):
     path = onnx_models.write_operator("conv2d:1x64x56x56,64x64x3x3,s1,p1:float32", tmp_path / "operator.onnx")
     module = LocalModel(str(path), {}, tmp_path, for_target("llvm", operator=False)).module
@@ -107,76 +90,96 @@ def test_kernels_of_something_that_is_no_library_are_a_failure(tmp_path):
 # The contest
 
 
-@pytest.fixture
-def recorded(tmp_path):
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
     """A recorded run on the convolution, whose winner is a schedule of TVM's space."""
-    ask, recording, _ = recorded_run(CONVOLUTION, "metaschedule-16", (Trial(30.0, 1e-3),), tmp_path / "plain")
+    folder = tmp_path_factory.mktemp("recorded") / "plain"
+    ask, recording, _ = recorded_run(CONVOLUTION, "metaschedule-16", (Trial(30.0, 1e-3),), folder)
     return ask, recording
 
 
-def plan_for(tmp_path, *names, seconds=None):
-    return contest.Plan(names, (0,), seconds, 5.0, 0.05, 2, tmp_path / "runs")
+def plan_for(folder, *names, seeds=(0,)):
+    return contest.Plan(names, seeds, None, 5.0, 0.05, 2, folder / "runs")
 
 
-@pytest.fixture
-def budgets(monkeypatch):
-    """Tunesmith without its stack, kernels timed once; the list holds the times that it was given."""
-    found = []
-    monkeypatch.setattr(kernels, "PROCESSES", 1)
+@pytest.fixture(scope="module")
+def held(tmp_path_factory, recorded):
+    """A contest of two seeds, and the times that Tunesmith was given; it is without its stack.
+
+    The first seed has a recording that applies and a longer one of another program. The second has none, none can be
+    made, and Tunesmith finds nothing.
+    """
+    folder, budgets = tmp_path_factory.mktemp("contest"), []
+    ask, recording = recorded
+    recordings.keep(recording, ask, folder / "runs")
+    other = recordings.ask_for(CONVOLUTION, ask.target, "metaschedule-64", 0)
+    strange = {**vars_of(recording), "workload": "7", "elapsed": 90.0}
+    recordings.keep(Recording(other.outcome(**strange), {}), other, folder / "runs")
+
+    def make(ask, folder, scratch):
+        raise MeasurementFailed("no luck")
 
     def tunesmith(model, target, seconds, seed, folder):
-        found.append(seconds)
+        budgets.append(seconds)
+        if seed:
+            raise MeasurementFailed("found nothing")
         return Tuned([], BLOCKED, 3, seconds, (Measured("1", Candidate(None), 1e-3),))
 
-    monkeypatch.setattr(tuning, "tunesmith", tunesmith)
-    return found
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recordings, "make", make)
+        patch.setattr(tuning, "tunesmith", tunesmith)
+        patch.setattr(kernels, "PROCESSES", 2)
+        patch.setattr(kernels, "measure", functools.partial(kernels.measure, repeats=2))
+        plan = plan_for(folder, "tunesmith", "metaschedule-64", "metaschedule-16", "onnxruntime", seeds=(0, 1))
+        return contest.hold(Case(CONVOLUTION, 1, rivals=True), plan, folder, print), budgets
 
 
-def test_a_recorded_winner_is_built_and_timed_beside_the_others(tmp_path, recorded, budgets):
-    ask, recording = recorded
-    recordings.keep(recording, ask, tmp_path / "runs")
-    plan = plan_for(tmp_path, "untuned", "tunesmith", "metaschedule-64", "metaschedule-16", "onnxruntime")
-    outcome = contest.hold(Case(CONVOLUTION, 1), plan, tmp_path, print)
-    assert budgets == [32.0 - contest.MARGIN]
-    assert [(entry.runtime, entry.seed) for entry in outcome.entries] == [
-        ("untuned", None), ("onnxruntime", None), ("metaschedule-16", 0), ("tunesmith", 0), ("tunesmith-10", 0),
+def test_a_recorded_winner_is_built_and_timed_beside_the_others(held):
+    outcome, _ = held
+    timed = [entry for entry in outcome.entries if not entry.result.failure]
+    assert [(entry.runtime, entry.seed) for entry in timed] == [
+        ("onnxruntime", None), ("metaschedule-16", 0), ("tunesmith", 0), ("tunesmith-10", 0),
     ]
-    assert all(entry.result.latency > 0 for entry in outcome.entries)
-    assert all(entry.result.error is None or entry.result.error < 1e-4 for entry in outcome.entries)
-    rival, ours = outcome.rival(0), outcome.entry("tunesmith", 0)
+    assert all(entry.result.latency > 0 for entry in timed)
+    assert [entry.result.error is None for entry in timed] == [True, False, False, False]
+    assert all(entry.result.error < 1e-4 for entry in timed[1:])
+    rival = outcome.rival(0)
     assert (rival.runtime, rival.tuned_seconds, rival.candidates) == ("metaschedule-16", 32.0, 1)
-    assert rival.kernels.main > 0
-    assert rival.kernels.others == 0.0
-    assert ours.kernels.others > 0
     assert outcome.flops >= 2 * 16 * 16 * 9 * 64
     assert outcome.bytes_ == 4 * (16 * 64 + 16 * 16 * 9 + 16 * 64)
     assert outcome.versions == {"apache-tvm": "0"}
 
 
-def test_a_run_that_is_missing_is_made_where_it_is_wanted_and_failures_are_told(tmp_path, monkeypatch, budgets):
-    def make(ask, folder, scratch):
-        raise MeasurementFailed("no luck")
+def test_kernels_are_timed_one_by_one_and_the_operator_is_told_from_the_rest(held):
+    outcome, _ = held
+    plain, *blocked = (outcome.entry(name, 0).kernels for name in ("metaschedule-16", "tunesmith", "tunesmith-10"))
+    assert plain.main > 0
+    assert plain.others == 0.0
+    for each in blocked:
+        assert each.main > 0
+        assert each.total > each.main  # conversions of layouts
 
-    monkeypatch.setattr(recordings, "make", make)
-    plan = plan_for(tmp_path, "tunesmith", "metaschedule-64")
-    outcome = contest.hold(Case(CONVOLUTION, 1, rivals=True), plan, tmp_path, print)
-    failures = {entry.runtime: entry.result.failure for entry in outcome.entries}
-    assert failures == {"metaschedule-64": "no luck", "tunesmith": "", "tunesmith-10": ""}
-    assert outcome.rival() is None
-    assert outcome.entry("tunesmith", 0) is not None
-    assert budgets == [5.0]
-    (tmp_path / "again").mkdir()
-    unwanted = contest.hold(Case(CONVOLUTION, 1), plan_for(tmp_path, "metaschedule-64"), tmp_path / "again", print)
+
+def test_tunesmith_has_the_time_of_the_sooner_recording_or_the_default(held):
+    _, budgets = held
+    assert budgets == [32.0 - contest.MARGIN, 5.0]
+
+
+def test_a_run_that_is_missing_is_made_where_it_is_wanted_and_failures_are_told(tmp_path, held):
+    outcome, _ = held
+    failures = {entry.runtime: entry.result.failure for entry in outcome.entries if entry.seed == 1}
+    assert failures == {"metaschedule-64": "no luck", "metaschedule-16": "no luck", "tunesmith": "found nothing"}
+    assert outcome.rival(1) is None
+    assert outcome.entry("tunesmith", 1) is None
+    unwanted = contest.hold(Case(CONVOLUTION, 1), plan_for(tmp_path, "metaschedule-64"), tmp_path, print)
     assert unwanted.entries == []
 
 
-def test_a_recording_of_another_program_is_not_used(tmp_path, recorded):
-    ask, recording = recorded
-    other = Recording(ask.outcome(**{**vars_of(recording), "workload": "7"}), {})
-    recordings.keep(other, ask, tmp_path / "runs")
-    outcome = contest.hold(Case(CONVOLUTION, 1), plan_for(tmp_path, "metaschedule-16", "untuned"), tmp_path, print)
-    (entry,) = (entry for entry in outcome.entries if entry.runtime == "metaschedule-16")
+def test_a_recording_of_another_program_is_not_used(held):
+    outcome, _ = held
+    (entry,) = (entry for entry in outcome.entries if (entry.runtime, entry.seed) == ("metaschedule-64", 0))
     assert "another program" in entry.result.failure
+    assert outcome.entry("tunesmith", 0) is not None
 
 
 def vars_of(recording):
@@ -231,6 +234,8 @@ def test_only_a_run_that_came_to_its_end_with_a_schedule_is_kept(tmp_path, monke
 def test_operators_side_by_side(capsys, monkeypatch, tmp_path):
     limits = Limits(1, Rates((1e11,)), {}, {1 << 20: Rates((1e11,))})
     monkeypatch.setattr(machine, "measure", lambda threads: limits)
+    monkeypatch.setattr(command, "PASSES", 2)
+    monkeypatch.setattr(command, "SLICE", 0.05)
     page = tmp_path / "page.md"
     names = ("operators", "operators-ragged", "operators-equal-time", "operators-first-ten")
     page.write_text("".join(f"<!-- bench:{name} -->\nold {name}\n<!-- /bench:{name} -->\n" for name in names))
