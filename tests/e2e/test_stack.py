@@ -13,18 +13,22 @@ from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 
+import effort
 import httpx2
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
 from small_nets import Net, by_onnxruntime
-from stack_probe import wait_for
+from stack_probe import processes, wait_for
 
+from benchmarks.tuners import plan, service
 from tunesmith.cli.main import run
 from tunesmith.client import Client, EmbeddedStack
 from tunesmith.errors import InvalidBudget, NotAModel, StackFailed, UnknownSearcher, UnknownTarget
 from tunesmith.states import JobState
+from tunesmith.targets import Target
+from workers.tvm_backend.host import describe_from_outside
 
 import tvm  # isort: skip
 from tvm import relax  # isort: skip
@@ -159,6 +163,52 @@ def test_the_faster_of_two_convolutions_is_in_the_model(client: Client, tmp_path
     x = np.random.default_rng(1).standard_normal(SHAPE).astype(np.float32)
     ours, (theirs,) = machine["main"](tvm.runtime.tensor(x)).numpy(), by_onnxruntime(path, x)
     assert np.abs(ours - theirs).max() < 1e-4 * np.abs(theirs).max()
+
+
+@pytest.fixture
+def own_stacks(stack, stack_env, monkeypatch):
+    """What the benchmark's stack is started with, and how often it is stopped.
+
+    The stack of these tests is up with an environment like it and stands in for it: a start and the imports of TVM
+    take far longer than the tuning that is looked at. With ``TUNESMITH_TESTS=thorough`` it starts its own.
+    """
+    started, stopped = [], []
+
+    class Shared(EmbeddedStack):
+        def __init__(self, data_dir, env):
+            super().__init__(data_dir, env=env)
+            started.append((Path(data_dir), env))
+
+        def start(self, timeout):
+            if effort.THOROUGH:
+                super().start(timeout)
+            else:
+                self.url = stack.url
+
+        def stop(self):
+            super().stop()
+            stopped.append(self.data_dir)
+
+    monkeypatch.setattr(service, "EmbeddedStack", Shared)
+    monkeypatch.setenv("TUNESMITH_LEASE_FILE", stack_env["TUNESMITH_LEASE_FILE"])
+    monkeypatch.setenv("TUNESMITH_PORT", "not a port")  # settings of another stack are not this one's
+    return started, stopped
+
+
+def test_tunesmith_is_a_tuner_like_the_others(own_stacks, stack_env, tmp_path):
+    target = Target({"kind": "llvm", "mcpu": describe_from_outside().mcpu, "num-cores": 1})
+    ask = plan.Ask("gemm:32x32x32:float32", 0, plan.RANDOM, target, 4.0)
+    found = service.run(ask, tmp_path, plan.Deadline(200.0))
+    assert found.failure == ""
+    assert found.startup > 0
+    assert 0 < found.elapsed <= 4.0
+    assert found.trials
+    assert found.workload.isdigit()
+    assert processes(tmp_path / "data") == {}
+    ((folder, env),), stopped = own_stacks
+    assert stopped == [folder] == [tmp_path / "data"]
+    steering = {name: value for name, value in env.items() if name.startswith(("TUNESMITH_", "TVM_"))}
+    assert steering == {"TUNESMITH_LEASE_FILE": stack_env["TUNESMITH_LEASE_FILE"]}
 
 
 @contextlib.contextmanager

@@ -14,8 +14,18 @@ from benchmarks.models import metaschedule
 from workers.tvm_backend.warm import warm
 
 
+def search_little() -> None:
+    """Fewer candidates are looked at before each round, which takes longer than all else where rounds are small."""
+    from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch
+
+    defaults = EvolutionarySearch.__init__.__kwdefaults__
+    assert {"population_size", "init_min_unmeasured", "genetic_num_iters"} <= defaults.keys()
+    defaults.update(population_size=16, init_min_unmeasured=4, genetic_num_iters=1)
+
+
 def main() -> None:
     warm("llvm")  # spares the test the ten seconds that TVM's own start takes
+    search_little()
     from tvm.ir.utils import derived_object
     from tvm.s_tir import meta_schedule as ms
 

@@ -38,6 +38,7 @@ from tunesmith.cli.main import run
 from tunesmith.errors import InvalidInput
 from tunesmith.metaschedule import read_database
 from tunesmith.preparation import PLAIN, Preparation
+from tunesmith.targets import Target
 from workers.peers import onnxruntime
 from workers.peers.comparison import Result
 from workers.tvm_backend.arguments import random_array
@@ -69,6 +70,7 @@ def test_a_model_side_by_side(capsys, monkeypatch, model, tmp_path):
     limits = Limits(1, Rates((1e11,)), {}, {1 << 20: Rates((1e11,))})
     monkeypatch.setattr(machine, "measure", lambda threads: limits)
     monkeypatch.setattr(command, "QUICK_PASSES", 2)
+    monkeypatch.setattr(command, "QUICK_SLICE", 0.05)
     status = run(["bench", "models", "--quick", "--model", str(model), "--with", "untuned,onnxruntime",
                   "--threads", "1", "--out", str(tmp_path)])  # fmt: skip
     assert status == 0, capsys.readouterr()
@@ -177,7 +179,7 @@ def test_the_table_tells_shares_speed_ups_and_what_failed():
         ("mobilenet", mobilenet.INPUT, (1, 3, 224, 224)), ("encoder", encoder.INPUT, (1, 128, 768)),
         ("unet", unet.INPUT, (1, 3, 128, 128)), ("resnext50", resnext.INPUT, (1, 3, 224, 224)),
         ("efficientnet", efficientnet.INPUT, (1, 3, 224, 224)), ("unet3d", unet.INPUT, (1, 3, 48, 48, 48)),
-    ], each=3),
+    ], each=2),
 )
 def test_a_model_that_is_built_here_is_imported_and_depends_on_its_input(name, source, shape, tmp_path):
     path = zoo.write_model(name, tmp_path / f"{name}.onnx")
@@ -214,7 +216,7 @@ def test_a_small_one_computes_on_tvm_what_it_does_on_onnxruntime(name, preparati
     path = tmp_path / f"{name}.onnx"
     onnx.save(SMALL[name](), path)
     local = LocalModel(str(path), {}, tmp_path, preparation)
-    local.compile(tmp_path / "model.so", local_target("cpu:1"), None)
+    local.compile(tmp_path / "model.so", Target(effort.quick(local_target("cpu:1").to_json())), None)
     inputs, others = ({spec.name: random_array(spec, seed) for spec in local.inputs} for seed in range(2))
     theirs, elsewhere = numerics.references(path, inputs, others)
     machine_: Any = relax.VirtualMachine(tvm.runtime.load_module(str(tmp_path / "model.so")), tvm.cpu())
