@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 
 import numpy as np
@@ -15,8 +17,8 @@ from workers.peers.runtimes import Runtime
 pytestmark = pytest.mark.pair
 
 
-@pytest.fixture
-def model(tmp_path):
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
     """A product with a fixed matrix; the input's name is one that TVM would have to change."""
     weights = np.random.default_rng(0).standard_normal((16, 8)).astype("float32")
     graph = helper.make_graph(
@@ -25,21 +27,30 @@ def model(tmp_path):
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 8])],
         [helper.make_tensor("w", TensorProto.FLOAT, weights.shape, weights.tobytes(), raw=True)],
     )  # fmt: skip
-    path = tmp_path / "product.onnx"
+    path = tmp_path_factory.mktemp("model") / "product.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return path
 
 
-def test_the_same_model_side_by_side(capsys, model):
-    status = run(["compare", str(model), "--with", "untuned,onnxruntime,torch", "--time", "0.1", "--json"])
-    answer = json.loads(capsys.readouterr().out)
+@pytest.fixture(scope="module")
+def compared(model):
+    """The status of a comparison in which OpenVINO is not installed, and its answer."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
+        patch.setattr(Runtime, "installed", property(lambda runtime: runtime.name != "openvino"))
+        names = "untuned,onnxruntime,torch,openvino"
+        status = run(["compare", str(model), "--with", names, "--time", "0.1", "--json"])
+    return status, json.loads(out.getvalue())
+
+
+def test_the_same_model_side_by_side(compared):
+    status, answer = compared
     peers = {peer["name"]: peer for peer in answer["peers"]}
     assert status == 0, peers
-    assert list(peers) == ["untuned", "onnxruntime", "torch"]
+    assert list(peers) == ["untuned", "onnxruntime", "torch", "openvino"]
     assert peers["untuned"]["latency"] > 0
     assert peers["onnxruntime"]["latency"] > 0
     assert peers["untuned"]["error"] < 1e-4  # against onnxruntime
-    assert [peer["check"] for peer in answer["peers"]] == ["agree", "not_compared", "not_compared"]
+    assert [peer["check"] for peer in answer["peers"]] == ["agree", *["not_compared"] * 3]
     assert (peers["torch"]["latency"], peers["torch"]["failure"]) == (None, "torch reads .pt2 files only")
 
 
@@ -63,12 +74,12 @@ def test_the_table_and_what_counts_as_a_failure(capsys, monkeypatch, results, st
     assert all(result.name in out for result in results)
 
 
-def test_a_peer_that_is_not_installed_names_its_extra(capsys, model, monkeypatch):
-    monkeypatch.setattr(Runtime, "installed", property(lambda runtime: runtime.name != "openvino"))
-    assert run(["compare", str(model), "--with", "untuned,openvino", "--time", "0.1", "--json"]) == 0
-    untuned, openvino = json.loads(capsys.readouterr().out)["peers"]
-    assert untuned["latency"] > 0
+def test_a_peer_that_is_not_installed_names_its_extra(capsys, compared, model, monkeypatch):
+    status, answer = compared
+    assert status == 0
+    openvino = answer["peers"][-1]
     assert openvino["failure"] == "openvino is not installed: pip install 'tunesmith[compare]'"
+    monkeypatch.setattr(Runtime, "installed", property(lambda runtime: runtime.name != "openvino"))
     assert run(["compare", str(model), "--with", "openvino"]) == 1
     assert "tunesmith[compare]" in capsys.readouterr().err
 
