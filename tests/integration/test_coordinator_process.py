@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -22,11 +23,13 @@ pytestmark = pytest.mark.pair
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("tvm", "xgboost", "lightgbm", "torch", "onnx", "workers")
 LOADED = f"""
-import sys
+import gc, json, sys
 import services.coordinator.main, services.dashboard.app
 from services.coordinator.app import create_app
+services.coordinator.main.settle()
+kept = gc.get_freeze_count()
 create_app().state.context.publisher.ping()
-print([name for name in {HEAVY} if name in sys.modules])
+print(json.dumps([[name for name in {HEAVY} if name in sys.modules], kept]))
 """
 
 
@@ -82,33 +85,51 @@ def page(url: str, seconds: float = 60) -> httpx2.Response:
     return answer
 
 
-def test_it_lives_without_a_broker_and_ends_on_sigterm(tmp_path: Path) -> None:
-    with coordinator(tmp_path) as (process, url):
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subprocess.Popen[bytes], str, str]]:
+    """A process without a broker, its address, and what it had mapped when it first answered."""
+    with coordinator(tmp_path_factory.mktemp("alone")) as (process, url):
         assert wait_for(f"{url}/livez", process, seconds=30).json()["status"] == "ok"
-        ready = httpx2.get(f"{url}/readyz", timeout=10)
-        assert ready.status_code == 503
-        assert ready.json()["checks"]["broker"]["ok"] is False
-        job = httpx2.post(f"{url}/v1/jobs", json={"operator": "gemm:64x64x64:float32"}, timeout=10)
-        assert job.status_code == 202  # the broker may be away
-        assert httpx2.get(f"{url}/v1/nothing", timeout=10).json()["code"] == "not_found"
-        assert page(url).headers["content-type"].startswith("text/html")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=20) in (0, -signal.SIGTERM)
+        yield process, url, Path(f"/proc/{process.pid}/maps").read_text()
 
 
-def test_it_answers_before_it_loads_what_takes_long(tmp_path: Path) -> None:
-    with coordinator(tmp_path) as (process, url):
-        assert wait_for(f"{url}/livez", process, seconds=30).status_code == 200
-        loaded = Path(f"/proc/{process.pid}/maps").read_text()
+def test_it_answers_before_it_loads_what_takes_long(alone: tuple[subprocess.Popen[bytes], str, str]) -> None:
+    _, _, loaded = alone
+    assert "python" in loaded
     assert not [name for name in ("libtvm", "libxgboost", "lib_lightgbm", "libtorch") if name in loaded]
 
 
-def test_it_loads_neither_compiler_nor_learner(tmp_path: Path) -> None:
+def test_it_lives_without_a_broker_and_ends_on_sigterm(alone: tuple[subprocess.Popen[bytes], str, str]) -> None:
+    process, url, _ = alone
+    ready = httpx2.get(f"{url}/readyz", timeout=10)
+    assert ready.status_code == 503
+    assert ready.json()["checks"]["broker"]["ok"] is False
+    job = httpx2.post(f"{url}/v1/jobs", json={"operator": "gemm:64x64x64:float32"}, timeout=10)
+    assert job.status_code == 202  # the broker may be away
+    assert httpx2.get(f"{url}/v1/nothing", timeout=10).json()["code"] == "not_found"
+    assert page(url).headers["content-type"].startswith("text/html")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=20) in (0, -signal.SIGTERM)
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], int]:
+    """What is loaded too much once there is an app, and how many objects start-up had set aside."""
+    folder = tmp_path_factory.mktemp("imported")
     done = subprocess.run(
-        [sys.executable, "-c", LOADED], env=environment(tmp_path), cwd=tmp_path, capture_output=True, text=True,
+        [sys.executable, "-c", LOADED], env=environment(folder), cwd=folder, capture_output=True, text=True,
         timeout=60, check=True,
     )  # fmt: skip
-    assert done.stdout.strip() == "[]"
+    heavy, kept = json.loads(done.stdout)
+    return heavy, kept
+
+
+def test_it_loads_neither_compiler_nor_learner(imported: tuple[list[str], int]) -> None:
+    assert imported[0] == []
+
+
+def test_what_start_up_made_is_not_looked_through_again(imported: tuple[list[str], int]) -> None:
+    assert imported[1] > 10_000
 
 
 @pytest.mark.parametrize(
@@ -162,10 +183,3 @@ def test_the_publisher_outlives_its_broker(tmp_path: Path) -> None:
         assert publisher.send(message, queue="search", task_id="a") is False
         assert publisher.depths(["search"]) == {"search": None}
     publisher.close()
-
-
-def test_what_start_up_made_is_not_looked_through_again(tmp_path: Path) -> None:
-    permanent = "import gc; from services.coordinator.main import settle; settle(); print(gc.get_freeze_count())"
-    found = subprocess.run([sys.executable, "-c", permanent], cwd=tmp_path, env=environment(tmp_path), check=True,
-                           capture_output=True, text=True, timeout=60)
-    assert int(found.stdout) > 10_000

@@ -133,18 +133,9 @@ def assert_the_parent_is_light(worker: subprocess.Popen) -> None:
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_the_children_of_a_killed_worker_end(context: Context, worker: subprocess.Popen, send) -> None:
-    core_flow.add_operator(context)
-    send(IngestModel(model_id="m1", attempt=1), INGEST)
-    until(context, worker, lambda s: s.get(Model, "m1").state is ModelState.READY)
-    children = [child.pid for child in psutil.Process(worker.pid).children(recursive=True)]
-    assert children
-    worker.kill()
-    assert all(gone(pid) for pid in children)
-
-
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_the_work_of_a_killed_process_is_due_again_at_once(context: Context, worker: subprocess.Popen, send) -> None:
+def test_the_work_of_a_killed_process_is_due_again_and_the_children_of_a_killed_worker_end(
+    context: Context, worker: subprocess.Popen, send
+) -> None:
     core_flow.add_operator(context)
     send(IngestModel(model_id="m1", attempt=1), INGEST)
     until(context, worker, lambda s: s.get(Model, "m1").worker is not None)
@@ -156,3 +147,7 @@ def test_the_work_of_a_killed_process_is_due_again_at_once(context: Context, wor
         assert (model.state, model.worker, model.dispatched) == (ModelState.IMPORTING, None, 1)
     send(IngestModel(model_id="m1", attempt=2), INGEST)
     until(context, worker, lambda s: s.get(Model, "m1").state is ModelState.READY)
+    children = [child.pid for child in psutil.Process(worker.pid).children(recursive=True)]
+    assert children
+    worker.kill()
+    assert all(gone(pid) for pid in children)

@@ -6,6 +6,7 @@ import json
 import signal
 import socket
 import sqlite3
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -138,28 +139,38 @@ def test_what_is_no_http_is_refused_with_a_problem(served: tuple[psutil.Process,
     )  # fmt: skip
 
 
-def test_nobody_has_more_connections_than_their_share(tmp_path: Path) -> None:
-    values = {**HASTY, "header_timeout": "60", "max_connections_per_address": "5"}
-    with serving(tmp_path, **values) as (_, url):
-        clients = [call(url, b"GET /livez HTTP/1.1\r\n") for _ in range(5)]
-        until(lambda: rest(call(url, b"")).startswith(b"HTTP/1.1 503"))
-        assert refusal(rest(call(url, b""))) == (503, "unavailable")
-        for client in clients:
-            client.close()
-
-        def answers() -> bool:
-            return rest(call(url, b"GET /livez HTTP/1.0\r\n\r\n")).startswith(b"HTTP/1.1 200")
-
-        until(answers)
+Patient = tuple[subprocess.Popen[bytes], str, Path]
 
 
-def test_an_upload_that_a_kill_leaves_is_swept_at_the_next_start(tmp_path: Path) -> None:
-    with serving(tmp_path, dashboard="false") as (process, url):
-        client = call(url, UPLOAD)
-        until(lambda: unfinished(tmp_path))
-        process.send_signal(signal.SIGKILL)
-        process.wait(timeout=20)
+@pytest.fixture(scope="module")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Patient]:
+    """A server that waits long for few clients; its last test kills it."""
+    folder = tmp_path_factory.mktemp("patient")
+    with serving(folder, dashboard="false", max_connections_per_address="5") as (process, url):
+        yield process, url, folder
+
+
+def test_nobody_has_more_connections_than_their_share(patient: Patient) -> None:
+    _, url, _ = patient
+    clients = [call(url, b"GET /livez HTTP/1.1\r\n") for _ in range(5)]
+    until(lambda: rest(call(url, b"")).startswith(b"HTTP/1.1 503"))
+    assert refusal(rest(call(url, b""))) == (503, "unavailable")
+    for client in clients:
         client.close()
-    assert unfinished(tmp_path)
-    with serving(tmp_path, dashboard="false"):
-        until(lambda: not unfinished(tmp_path))
+
+    def answers() -> bool:
+        return rest(call(url, b"GET /livez HTTP/1.0\r\n\r\n")).startswith(b"HTTP/1.1 200")
+
+    until(answers)
+
+
+def test_an_upload_that_a_kill_leaves_is_swept_at_the_next_start(patient: Patient) -> None:
+    process, url, folder = patient
+    client = call(url, UPLOAD)
+    until(lambda: unfinished(folder))
+    process.send_signal(signal.SIGKILL)
+    process.wait(timeout=20)
+    client.close()
+    assert unfinished(folder)
+    with serving(folder, dashboard="false"):
+        until(lambda: not unfinished(folder))
