@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -64,34 +64,42 @@ def dispatched(client: httpx2.Client) -> int:
     return next(q["messages"] for q in client.get("/v1/queues").json()["items"] if q["name"] == "ingest")
 
 
-def test_a_full_disk_is_said_and_passes(tmp_path: Path) -> None:
-    data = tmp_path / "data"
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str, Path]]:
+    """A server on SQLite with a broker whose writers wait a second: its process, its address and its data."""
+    folder = tmp_path_factory.mktemp("small")
+    data = folder / "data"
     data.mkdir()
-    values = {"dashboard": "false", "imports_per_user": "2"}
-    with redis_server(tmp_path) as broker, serving(data, broker_url=broker, **values) as (process, url):
-        with httpx2.Client(base_url=url, timeout=WITHIN) as client:
-            job_id = client.post("/v1/jobs", json=JOB).json()["id"]
-            until(lambda: client.get("/readyz").status_code == 200 and dispatched(client) == 1)
-            before = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
-            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1, before[1]))
-            until(lambda: client.get("/readyz").status_code == 503)
-            for size in (100, 3_000_000):
-                retry_later(client.post("/v1/models", files=form(size)), "disk_full")
-            for method, path in (
-                ("POST", "/v1/jobs"), ("PATCH", f"/v1/jobs/{job_id}"), ("POST", f"/v1/jobs/{job_id}/cancel"),
-                ("POST", "/v1/keys"),
-            ):  # fmt: skip
-                body = JOB if path == "/v1/jobs" else {"name": "n"} if method == "PATCH" else {}
-                retry_later(client.request(method, path, json=body), "disk_full", "unavailable")
-            assert [job["state"] for job in client.get("/v1/jobs").json()["items"]] == ["queued"]
-            assert len(client.get("/v1/models").json()["items"]) == 1
-            assert [path for path in (data / "blobs").rglob("*") if path.is_file()] == []
-            assert client.get("/livez").status_code == 200
+    values = {"dashboard": "false", "imports_per_user": "2", "write_timeout": "1"}
+    with redis_server(folder) as broker, serving(data, broker_url=broker, **values) as (process, url):
+        yield process.pid, url, data
 
-            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, before)
-            until(lambda: client.get("/readyz").status_code == 200)
-            assert client.post("/v1/models", files=form(3_000_000)).status_code == 201
-            until(lambda: dispatched(client) == 2)
+
+def test_a_full_disk_is_said_and_passes(small: tuple[int, str, Path]) -> None:
+    pid, url, data = small
+    with httpx2.Client(base_url=url, timeout=WITHIN) as client:
+        job_id = client.post("/v1/jobs", json=JOB).json()["id"]
+        until(lambda: client.get("/readyz").status_code == 200 and dispatched(client) == 1)
+        before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, before[1]))
+        until(lambda: client.get("/readyz").status_code == 503)
+        for size in (100, 3_000_000):
+            retry_later(client.post("/v1/models", files=form(size)), "disk_full")
+        for method, path in (
+            ("POST", "/v1/jobs"), ("PATCH", f"/v1/jobs/{job_id}"), ("POST", f"/v1/jobs/{job_id}/cancel"),
+            ("POST", "/v1/keys"),
+        ):  # fmt: skip
+            body = JOB if path == "/v1/jobs" else {"name": "n"} if method == "PATCH" else {}
+            retry_later(client.request(method, path, json=body), "disk_full", "unavailable")
+        assert [job["state"] for job in client.get("/v1/jobs").json()["items"]] == ["queued"]
+        assert len(client.get("/v1/models").json()["items"]) == 1
+        assert [path for path in (data / "blobs").rglob("*") if path.is_file()] == []
+        assert client.get("/livez").status_code == 200
+
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+        until(lambda: client.get("/readyz").status_code == 200)
+        assert client.post("/v1/models", files=form(3_000_000)).status_code == 201
+        until(lambda: dispatched(client) == 2)
 
 
 def test_a_database_that_is_away_is_said_on_every_route_and_passes(tmp_path: Path) -> None:
@@ -134,14 +142,15 @@ def test_readers_of_sqlite_wait_for_no_writer(tmp_path: Path) -> None:
             assert sorted(write.result(WITHIN).status_code for write in writes) == [202] * MAX_WRITES + [503] * 6
 
 
-def test_a_writer_that_gets_no_turn_is_told_so(tmp_path: Path) -> None:
-    with serving(tmp_path, dashboard="false", write_timeout="0.3") as (_, url), ThreadPoolExecutor(20) as threads:
-        with httpx2.Client(base_url=url, timeout=WITHIN) as client:
-            lock = sqlite3.connect(tmp_path / "tunesmith.db", isolation_level=None)
-            lock.execute("BEGIN IMMEDIATE")
-            for write in [threads.submit(client.post, "/v1/jobs", json=JOB) for _ in range(20)]:
-                retry_later(write.result(WITHIN), "unavailable")
-            lock.execute("ROLLBACK")
-            lock.close()
-            assert client.get("/v1/jobs").json()["items"] == []
-            assert client.post("/v1/jobs", json=JOB).status_code == 202
+def test_a_writer_that_gets_no_turn_is_told_so(small: tuple[int, str, Path]) -> None:
+    _, url, data = small
+    with ThreadPoolExecutor(20) as threads, httpx2.Client(base_url=url, timeout=WITHIN) as client:
+        before = [job["id"] for job in client.get("/v1/jobs").json()["items"]]
+        lock = sqlite3.connect(data / "tunesmith.db", isolation_level=None, timeout=WITHIN)
+        lock.execute("BEGIN IMMEDIATE")
+        for write in [threads.submit(client.post, "/v1/jobs", json=JOB) for _ in range(20)]:
+            retry_later(write.result(WITHIN), "unavailable")
+        lock.execute("ROLLBACK")
+        lock.close()
+        assert [job["id"] for job in client.get("/v1/jobs").json()["items"]] == before
+        assert client.post("/v1/jobs", json=JOB).status_code == 202
