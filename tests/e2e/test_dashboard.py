@@ -77,27 +77,37 @@ class Watched:
         self.context: BrowserContext = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
         self.context.set_default_timeout(WAIT)
         self.complaints: list[str] = []
-        self.page: Page = self.context.new_page()
+        self.host = host
+        self.page: Page = self.opened()
+
+    def opened(self) -> Page:
+        """A further page, watched like the first."""
+        self.page = self.context.new_page()
         self.page.on("pageerror", lambda error: self.complaints.append(f"script: {error}"))
         self.page.on("console", lambda line: line.type == "error" and self.complaints.append(f"console: {line.text}"))
-        self.page.on("request", lambda request: self._only(host, request.url))
+        self.page.on("request", lambda request: self._only(self.host, request.url))
+        return self.page
 
     def _only(self, host: str, url: str) -> None:
         if not url.startswith((host, host.replace("http", "ws", 1), "data:", "blob:")):
             self.complaints.append(f"off-host: {url}")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def watched(browser: Browser, server: str) -> Iterator[Watched]:
+    """A visitor whose browser keeps the scripts, which take longest to load, from page to page."""
     watched = Watched(browser, server)
     yield watched
     watched.context.close()
-    assert watched.complaints == []
 
 
 @pytest.fixture
-def page(watched: Watched) -> Page:
-    return watched.page
+def page(watched: Watched) -> Iterator[Page]:
+    page = watched.opened()
+    yield page
+    page.close()
+    complaints, watched.complaints = watched.complaints, []
+    assert complaints == []
 
 
 @pytest.fixture
