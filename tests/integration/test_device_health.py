@@ -15,6 +15,8 @@ from db.repositories import devices, events
 from tunesmith.messages import Calibration, DeviceReport
 from tunesmith.types import DeviceHealth
 
+pytestmark = pytest.mark.parallel
+
 FIGURES: dict[str, Any] = {
     "peak_flops": 5e11, "bandwidth": 4e10, "noise_floor": 0.02, "reference_seconds": 1e-3, "latest_seconds": 1.7e-3,
     "measured_at": "2026-01-01T00:00:00+00:00", "drift": 1.7,
