@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 PIP := $(PY) -m pip --disable-pip-version-check
 TORCH := torch==2.13.0
+# Threads of several processes that wait for each other on the same cores make tests several times slower.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 # make tune: MODEL=file.onnx|file.pt2|gemm:1024x1024x1024:float32  TRIALS=n  TARGET=cpu  OUT=dir  TIME=seconds
 MODEL ?=
@@ -70,7 +72,9 @@ lint: $(VENV)/.test
 test: venv $(VENV)/.test
 	$(PY) -m tools.browser
 	@$(MAKE) --no-print-directory lint
-	@$(PY) -m tools.suite
+	@status=0; $(ONE_THREAD) $(PY) -m pytest --phase parallel --numprocesses logical --maxprocesses 8 --dist loadfile || status=1; \
+	  $(ONE_THREAD) $(PY) -m pytest --phase pair --numprocesses 2 --dist loadfile || status=1; \
+	  $(PY) -m pytest --phase alone || status=1; exit $$status
 
 clean:
 	rm -rf $(VENV) build dist
