@@ -13,7 +13,7 @@ MODEL ?=
 TARGET ?= cpu
 OUT ?= out
 TRIALS ?=
-TIME ?= $(if $(TRIALS),,180)
+TIME ?= $(if $(TRIALS),,160)
 PORT ?= 8700
 
 PYTHON := $(shell for p in python3.12 python3.11 python3.10 python3 python; do \

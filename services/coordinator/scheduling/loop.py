@@ -28,7 +28,9 @@ from tunesmith.names import FEATURES
 
 log = logging.getLogger(__name__)
 FULL_LOOK_SECONDS = 1.0
-"""A look at everything at least this often; in between only when something has happened."""
+"""A look at everything this often, unless looks take long; in between only when something has happened."""
+LOOKS_SHARE = 0.2
+"""Of the time at most goes to looks for which nothing has happened: pages of a large job are made beside them."""
 HOUSEKEEPING_SECONDS = 3600.0
 IDEMPOTENCY_LIFE = dt.timedelta(hours=24)
 BACKOFF_SECONDS = 2.0
@@ -40,7 +42,8 @@ class SchedulingLoop:
     """Runs :meth:`step` in a thread until it is told to stop.
 
     Kernels are timed on the same cores, so an idle look costs one query: every state change leaves an event, so a
-    look at everything is due when the newest event's id has changed, or after a second (deadlines, budgets).
+    look at everything is due when the newest event's id has changed, or after a second (deadlines, budgets),
+    later where looks take long.
     """
 
     def __init__(self, context: Context, limits: Limits | None = None) -> None:
@@ -53,6 +56,7 @@ class SchedulingLoop:
         self._thread = threading.Thread(target=self._run, name="scheduling-loop", daemon=True)
         self._shared = 0
         self._seen, self._looked, self._cleaned = -1, float("-inf"), float("-inf")
+        self._every = FULL_LOOK_SECONDS
         self._broker_away_until = float("-inf")
 
     def start(self) -> None:
@@ -88,11 +92,12 @@ class SchedulingLoop:
         with self._context.reading() as session:
             newest = events.last_id(session)
         now = time.monotonic()
-        if newest == self._seen and now - self._looked < FULL_LOOK_SECONDS:
+        if newest == self._seen and now - self._looked < self._every:
             return
         self._seen, self._looked = newest, now
         with self._context.metrics.loop_seconds.time():
             self.step()
+        self._every = max(FULL_LOOK_SECONDS, (time.monotonic() - now) / LOOKS_SHARE)
 
     def step(self) -> None:
         """One look at everything: bring back what is overdue, act on the plan, send what is due."""
