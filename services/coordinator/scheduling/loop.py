@@ -30,7 +30,9 @@ log = logging.getLogger(__name__)
 FULL_LOOK_SECONDS = 1.0
 """A look at everything this often, unless looks take long; in between only when something has happened."""
 LOOKS_SHARE = 0.2
-"""Of the time at most goes to looks for which nothing has happened: pages of a large job are made beside them."""
+"""Share of the time for looks for which nothing has happened: pages of a large job are made beside them."""
+LONGEST_WAIT_SECONDS = 5.0
+"""Deadlines and budgets wait no longer than that for a look, however long looks take."""
 HOUSEKEEPING_SECONDS = 3600.0
 IDEMPOTENCY_LIFE = dt.timedelta(hours=24)
 BACKOFF_SECONDS = 2.0
@@ -43,7 +45,7 @@ class SchedulingLoop:
 
     Kernels are timed on the same cores, so an idle look costs one query: every state change leaves an event, so a
     look at everything is due when the newest event's id has changed, or after a second (deadlines, budgets),
-    later where looks take long.
+    or up to five where looks take long.
     """
 
     def __init__(self, context: Context, limits: Limits | None = None) -> None:
@@ -97,7 +99,8 @@ class SchedulingLoop:
         self._seen, self._looked = newest, now
         with self._context.metrics.loop_seconds.time():
             self.step()
-        self._every = max(FULL_LOOK_SECONDS, (time.monotonic() - now) / LOOKS_SHARE)
+        took = time.monotonic() - now
+        self._every = min(max(FULL_LOOK_SECONDS, took / LOOKS_SHARE), LONGEST_WAIT_SECONDS)
 
     def step(self) -> None:
         """One look at everything: bring back what is overdue, act on the plan, send what is due."""
