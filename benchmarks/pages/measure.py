@@ -53,7 +53,7 @@ def look_at(url: str, folder: Path, tasks: int, rounds: int, looks: int, *, anal
     """Fill an empty database, serve it, and look at every page.
 
     First of a job that is over, while the coordinator has nothing else to do; then of one that runs, beside which it
-    plans once a second.
+    plans every one to five seconds.
 
     Args:
         url: of the database.
