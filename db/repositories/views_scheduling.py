@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session, defer
+from sqlalchemy.orm import Session
 
 from db.models import (
     Batch,
@@ -52,11 +52,29 @@ class RoundTotals:
     trials: int = 0
 
 
-@dataclass(frozen=True)
-class TaskRow:
-    """A task with FLOPs, family and its rounds; ``finder``: the job that found its best schedule."""
+NO_ROUNDS = RoundTotals()
 
-    task: JobTask
+
+class TaskRow(NamedTuple):
+    """What the planner needs of a task: columns, for a job may have thousands and is looked at every second.
+
+    Attributes:
+        finder: the job that found its best schedule.
+        rounds: of this task.
+    """
+
+    id: int
+    job_id: str
+    workload_hash: str
+    alternative_of: str | None
+    weight: int
+    tunable: bool
+    exhausted: bool
+    trials: int
+    failures: int
+    untuned_seconds: float | None
+    best_seconds: float | None
+    known_seconds: float | None
     flops: float
     family: str
     finder: str | None
@@ -99,17 +117,18 @@ def tasks(session: Session, job_ids: Collection[str]) -> list[TaskRow]:
     """
     totals = _totals(session, job_ids)
     query = (
-        sa.select(JobTask, WorkloadRow.flops, Family.name, Record.job_id)
+        sa.select(
+            JobTask.id, JobTask.job_id, JobTask.workload_hash, JobTask.alternative_of, JobTask.weight, JobTask.tunable,
+            JobTask.exhausted, JobTask.trials, JobTask.failures, JobTask.untuned_seconds, JobTask.best_seconds,
+            JobTask.known_seconds, WorkloadRow.flops, sa.func.coalesce(Family.name, ""), Record.job_id,
+        )
         .join(WorkloadRow, JobTask.workload_hash == WorkloadRow.hash)
         .outerjoin(Record, JobTask.best_record_id == Record.id)
         .outerjoin(Family, JobTask.family_id == Family.id)
         .where(JobTask.job_id.in_(job_ids))
-        .options(defer(JobTask.searcher_state), defer(JobTask.sketches))
-        .execution_options(populate_existing=True)
-    )
-    found = session.execute(query.order_by(JobTask.position, JobTask.id))
-    return [TaskRow(task, flops, family or "", finder, totals.get(task.id, RoundTotals()))
-            for task, flops, family, finder in found]
+        .order_by(JobTask.position, JobTask.id)
+    )  # fmt: skip
+    return [TaskRow._make((*row, totals.get(row[0], NO_ROUNDS))) for row in session.execute(query)]
 
 
 def _totals(session: Session, job_ids: Collection[str]) -> dict[int, RoundTotals]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
 from db import clock
 from db.models import Evaluation, Job, Model
-from db.repositories import devices, views_tasks
+from db.repositories import devices
 from db.repositories import views_scheduling as rows
 from services.coordinator.scheduling.history import Histories, History
 from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot, TaskSnapshot, TrainingSnapshot
@@ -51,7 +52,7 @@ class _Around:
             return cls({}, {}, {})
         tasks: dict[str, list[rows.TaskRow]] = {}
         for row in rows.tasks(session, job_ids):
-            tasks.setdefault(row.task.job_id, []).append(row)
+            tasks.setdefault(row.job_id, []).append(row)
         return cls(tasks, rows.evaluations(session, job_ids), rows.trainings(session, job_ids))
 
 
@@ -62,7 +63,7 @@ def _job(
     tasks = around.tasks.get(job.id, [])
     done = sum(row.rounds.done for row in tasks)
     history = histories.of(session, job.id, done) if done and job.state is JobState.RUNNING else History()
-    latencies = views_tasks.latencies(row.task for row in tasks)
+    ids = {row.workload_hash: row.id for row in tasks}
     evaluation = around.evaluations.get(job.id)
     return JobSnapshot(
         id=job.id, state=job.state, model_state=model.state, model_problem=model.error, device_class=device_class,
@@ -72,7 +73,7 @@ def _job(
         clock_stopped=job.paused_at is not None, trials_in_flight=sum(row.rounds.trials for row in tasks),
         last_round=max((row.rounds.last for row in tasks), default=0),
         next_number=sum(row.rounds.opened for row in tasks) + 1,
-        tasks=tuple(_task(row, job, history, latencies[row.task.id].alternative_of) for row in tasks),
+        tasks=tuple(_task(row, job, history, ids) for row in tasks),
         training=_training(tasks, around.trainings.get(job.id, [])),
         compared=model.source != "operator" and device_class.startswith("llvm"),
         evaluation=evaluation.state if evaluation else None,
@@ -80,23 +81,22 @@ def _job(
     )  # fmt: skip
 
 
-def _task(row: rows.TaskRow, job: Job, history: History, alternative_of: int | None) -> TaskSnapshot:
-    task, total = row.task, row.rounds
-    adopted = task.best_seconds if row.finder != task.job_id else None
+def _task(row: rows.TaskRow, job: Job, history: History, ids: Mapping[str, int]) -> TaskSnapshot:
+    total, direct = row.rounds, row.alternative_of
     return TaskSnapshot(
-        id=task.id, weight=task.weight, flops=row.flops, family=row.family, tunable=task.tunable,
-        exhausted=task.exhausted, trials=task.trials, untuned=task.untuned_seconds, best=task.best_seconds,
-        known=task.known_seconds, adopted=adopted, history=history.by_task.get(task.id, ()),
-        seconds=history.seconds(task.id),
-        in_flight=total.in_flight, proposing=total.proposing > 0,
-        rounds=total.opened, alternative_of=alternative_of,
-        shared=(job.target_hash or "", task.workload_hash) if job.warm_start else None,
+        id=row.id, weight=row.weight, flops=row.flops, family=row.family, tunable=row.tunable,
+        exhausted=row.exhausted, trials=row.trials, untuned=row.untuned_seconds, best=row.best_seconds,
+        known=row.known_seconds, adopted=row.best_seconds if row.finder != row.job_id else None,
+        history=history.by_task.get(row.id, ()), seconds=history.seconds(row.id),
+        in_flight=total.in_flight, proposing=total.proposing > 0, rounds=total.opened,
+        alternative_of=None if direct is None else ids.get(direct),
+        shared=(job.target_hash or "", row.workload_hash) if job.warm_start else None,
     )  # fmt: skip
 
 
 def _training(tasks: list[rows.TaskRow], versions: list[tuple[WorkState, int]]) -> TrainingSnapshot:
     return TrainingSnapshot(
-        records=sum(row.task.trials - row.task.failures for row in tasks),
+        records=sum(row.trials - row.failures for row in tasks),
         trained_on=max((seen for state, seen in versions if state is WorkState.DONE), default=0),
         under_way=any(state in rows.OPEN_WORK for state, _ in versions),
         failures=sum(state is WorkState.FAILED for state, _ in versions),
