@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import math
 import os
 import platform
 import shutil
@@ -28,6 +29,10 @@ ALTERNATIVE = "winograd"
 INTRINSICS = "tvm.s_tir.tensor_intrin"
 APART = "tirx.disable_storage_rewrite"
 PIPELINE = "apart"
+SHARE = 1 << 14
+"""Values that a core computes at least of what runs in parallel: to start threads takes some microseconds."""
+SHARES = 8
+"""Parts for each core at most into which a single row is cut."""
 
 
 def import_tvm() -> Any:
@@ -81,7 +86,8 @@ def apply_schedules(mod: Any, target: Any, database_dir: Path | None) -> tuple[A
     """Replace every function that the database knows by its tuned form, and keep what ``main`` needs of the module.
 
     A function for which TVM's design space leaves nothing to decide gets the one schedule there is. Without a
-    database nothing is touched on a CPU; on a GPU every function needs a schedule to run, and gets TVM's default.
+    database, and where that has none, a function gets its default schedule: see :func:`cpu_default`; on a GPU, where
+    every function needs a schedule to run, it is TVM's.
     Of the two programs that the module may have for a place of the model, see ``ALTERNATIVE``, the other one is taken
     where the database has a schedule for it, and no faster one for that of ``main``.
 
@@ -105,8 +111,7 @@ def apply_schedules(mod: Any, target: Any, database_dir: Path | None) -> tuple[A
             < _seconds(database, mod[direct], target)))
         tuned = sorted(str(var.name_hint) for var, function in mod.functions.items() if is_scheduled(function))
         mod, missing = _apply_forced(mod, target)
-    if "gpu" in target.keys:
-        mod = _apply_gpu_default(mod, target)
+    mod = _apply_gpu_default(mod, target) if "gpu" in target.keys else cpu_default(mod, target)
     return mod, tuned, missing
 
 
@@ -205,6 +210,61 @@ def _forced_schedule(function: Any, target: Any) -> Any:
     return schedule.mod["main"].without_attr("global_symbol").with_attr("tirx.is_scheduled", True)
 
 
+def cpu_default(mod: Any, target: Any) -> Any:
+    """The module with large copies and elementwise functions in parallel; functions with sums stay as TVM makes them.
+
+    TVM's plain program runs on one core, and these need no search to run on all.
+    """
+    import tvm
+
+    cores = int(target.attrs.get("num-cores", 1))
+    return mod if cores == 1 else tvm.IRModule({
+        var: _parallel(function, cores) if isinstance(function, tvm.tirx.PrimFunc) else function
+        for var, function in mod.functions.items()
+    }, attrs=mod.attrs)
+
+
+def _parallel(function: Any, cores: int) -> Any:
+    """The function with its rows in parallel, where each of its blocks computes every value by itself."""
+    import tvm
+    from tvm.s_tir import Schedule, ScheduleError
+
+    if is_scheduled(function):
+        return function
+    try:
+        schedule = Schedule(tvm.IRModule({"main": function}), error_render_level="none")
+        blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
+        if not all(_by_itself(schedule, block) for block in blocks):
+            return function
+        for block in blocks:
+            _divide(schedule, schedule.get_loops(block), cores)
+    except ScheduleError:  # not of that form after all
+        return function
+    return schedule.mod["main"]
+
+
+def _divide(schedule: Any, loops: Sequence[Any], cores: int) -> None:
+    """Put all loops but the last in parallel, or parts of that one where they are too few."""
+    *rows, last = [int(schedule.get(loop).extent) for loop in loops]
+    if math.prod(rows) * last < cores * SHARE:
+        return
+    parts = next(n for n in range(cores * SHARES, 0, -1) if last % n == 0)
+    if math.prod(rows) < cores <= math.prod(rows) * parts:
+        loops = [*loops[:-1], *schedule.split(loops[-1], [parts, None])]
+    elif math.prod(rows) < cores:
+        return
+    schedule.parallel(schedule.fuse(*loops[:-1]) if len(loops) > 2 else loops[0])
+
+
+def _by_itself(schedule: Any, block: Any) -> bool:
+    """True for a block whose loops are of fixed extents, one for each axis, and which sums nothing up."""
+    import tvm
+
+    axes, loops = schedule.get(block).iter_vars, schedule.get_loops(block)
+    fixed = all(isinstance(schedule.get(loop).extent, tvm.tirx.IntImm) for loop in loops)
+    return fixed and len(loops) == len(axes) > 0 and all(axis.iter_type == tvm.tirx.IterVar.DataPar for axis in axes)
+
+
 def _apply_gpu_default(mod: Any, target: Any) -> Any:
     from tvm.s_tir import dlight
 
@@ -290,7 +350,7 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="Compile the model of this folder with its tuned schedules.")
     parser.add_argument("out", type=Path, metavar="OUT.so", help="the library to write")
-    parser.add_argument("--untuned", action="store_true", help="ignore the database: TVM's default schedules")
+    parser.add_argument("--untuned", action="store_true", help="ignore the database: default schedules")
     args = parser.parse_args()
     tvm = import_tvm()
     folder = Path(__file__).resolve().parent
@@ -299,7 +359,7 @@ def main() -> None:
     args.out.parent.mkdir(parents=True, exist_ok=True)
     mod, _, missing = apply_schedules(mod, target, None if args.untuned else folder)
     for name in missing:
-        print(f"no schedule for {name}: it runs as TVM makes it by default", file=sys.stderr)
+        print(f"no schedule for {name}: it runs with its default schedule", file=sys.stderr)
     export(build(bind_params(mod, folder / "params.npz"), target), args.out.resolve(), link)
     print(f"wrote {args.out}")
 

@@ -17,6 +17,7 @@ from tunesmith.errors import InvalidCandidate
 from tunesmith.targets import Target
 from tunesmith.types import Decision
 from workers.tvm_backend import tir
+from workers.tvm_backend.export import script
 from workers.tvm_backend.sketch import SketchBody
 from workers.tvm_backend.warm import warm
 
@@ -153,8 +154,8 @@ def schedule(module: bytes, target: Target, body: SketchBody | None, decisions: 
     Args:
         module: JSON of the workload.
         target: what to schedule for.
-        body: the candidate's sketch; None for the default schedule, which is the plain program on a CPU and TVM's
-            default GPU schedule on a GPU.
+        body: the candidate's sketch; None for the default schedule (on a CPU see ``cpu_default`` of
+            ``tunesmith/templates/compile.py``; on a GPU TVM's).
         decisions: one per knob.
 
     Raises:
@@ -174,7 +175,7 @@ def scheduled(sch: Schedule) -> Scheduled:
 def default(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
     """The schedule that a PrimFunc gets without tuning."""
     if "gpu" not in target.keys:
-        return mod
+        return script().cpu_default(mod, target)
     with target:
         return gpu_default()(mod)
 
