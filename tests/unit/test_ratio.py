@@ -7,7 +7,7 @@ import pytest
 
 from services.coordinator import reference
 from services.coordinator.schemas.jobs import ReferenceBody
-from tunesmith.measuring.ratio import BUILDS, Verdict, ratio
+from tunesmith.measuring.ratio import BUILDS, PLACEMENTS, Verdict, ratio
 from tunesmith.messages import ReferenceTiming
 
 RNG = np.random.default_rng(0)
@@ -47,6 +47,30 @@ def test_few_or_wild_samples_show_nothing(others: list[float], ours: list[float]
 def test_a_difference_of_two_builds_is_no_difference() -> None:
     assert ratio([1.019] * 30, [1.0] * 30).verdict is Verdict.NO_DIFFERENCE
     assert ratio([1.03] * 30, [1.0] * 30).verdict is Verdict.FASTER
+
+
+def placed(median: float, between: float, each: int) -> list[float]:
+    """Samples that lie close together in each placement, and further apart between them."""
+    return [sample for _ in range(PLACEMENTS)
+            for sample in samples(median * math.exp(between * RNG.standard_normal()), 0.005, each)]
+
+
+def test_equal_programs_whose_buffers_lie_elsewhere_are_hardly_ever_told_apart() -> None:
+    pairs = [(placed(1.0, 0.06, 6), placed(1.0, 0.06, 6)) for _ in range(400)]
+    told = [sum(ratio(*pair, placements=count).verdict is not Verdict.NO_DIFFERENCE for pair in pairs) / len(pairs)
+            for count in (1, PLACEMENTS)]
+    assert told[0] > 0.15, "without placements they were"
+    assert told[1] < 0.07
+
+
+def test_placements_hide_no_difference_that_each_of_them_shows() -> None:
+    verdicts = [ratio(placed(1.5, 0.05, 2), placed(1.0, 0.05, 6), placements=PLACEMENTS).verdict for _ in range(100)]
+    assert sum(verdict is Verdict.FASTER for verdict in verdicts) > 95
+
+
+def test_samples_that_are_too_few_for_placements_are_one() -> None:
+    few = [1.0, 1.1, 1.2, 1.05, 1.15, 1.1]
+    assert ratio(few, few, placements=PLACEMENTS) == ratio(few, few)
 
 
 def test_nothing_has_no_ratio() -> None:

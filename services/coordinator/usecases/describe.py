@@ -16,7 +16,7 @@ from db.repositories import views_jobs as views
 from db.repositories.views_sums import TaskSums, sums
 from services.coordinator import reference, verified
 from services.coordinator.schemas.jobs import BudgetBody, JobBody, Latency, Progress
-from tunesmith.measuring.ratio import Verdict, ratio
+from tunesmith.measuring.ratio import PLACEMENTS, Verdict, ratio
 from tunesmith.states import JobState, ModelState, WorkState, is_final
 
 
@@ -131,7 +131,7 @@ def _measured(evaluation: Evaluation | None) -> Latency | None:
     same = evaluation.applied == 0
     if same:  # one program, twice
         before = after = [*before, *after]
-    found = ratio(before, after) if before else None
+    found = ratio(before, after, placements=PLACEMENTS) if before else None
     return Latency(
         untuned=statistics.median(before) if before else None, current=statistics.median(after),
         speedup=found.value if found else None,
