@@ -173,16 +173,16 @@ class MeasureBatch(Message):
 class Confirmation(BaseModel):
     """A finalist, measured again in a fresh session in turn with the champion, and its outputs compared.
 
-    ``samples`` and ``champion_samples`` (seconds) are pairs, taken one right after the other; without a champion
-    there are none of the latter and no p-value. ``won``: not found wrong, and significantly faster than the
-    champion.
+    ``samples`` and ``champion_samples`` (seconds) are pairs, taken one right after the other; without a champion they
+    are the default schedule's, or, where that is far slower, there are none of the latter and no p-value. ``won``: not
+    found wrong, and significantly faster.
     """
 
     model_config = ConfigDict(frozen=True)
     samples: Samples
     champion_samples: Samples = []
     champion: WireCandidate | None = None
-    """Whom the samples stand beside."""
+    """Whom the samples stand beside; None: the default schedule, or nothing."""
     p_value: float | None = None
     """One-sided Wilcoxon signed-rank test of the pairs."""
     error: float | None = None

@@ -28,7 +28,7 @@ from tunesmith.messages import (
 )
 from tunesmith.targets import Target
 from tunesmith.types import FailureKind, StopReason
-from workers.measure import builds
+from workers.measure import builds, finals
 from workers.measure.worker import MeasureWorker
 from workers.settings import Settings
 from workers.tvm_backend.runner import RpcRunner
@@ -94,6 +94,20 @@ def test_batch_is_measured_and_the_winner_carries_its_trace(
     assert environment["threads"] == gemm.target.num_cores
     assert environment["binding"] == ",".join(str(core) for core in sorted(os.sched_getaffinity(0)))
     assert (environment["isolation"], environment["cache"]) == ("exclusive", "warm")
+
+
+def test_a_first_finalist_stands_beside_a_default_schedule_that_is_not_far_slower(
+    worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finals, "FAR", 1e9)
+    worker.measure(gemm.batch(20, job_id="near", incumbent_seconds=1.0))
+    confirmed = [r.confirmation for r in mailbox.results(20).values() if r.confirmation]
+    assert confirmed
+    for confirmation in confirmed:
+        assert 5 <= len(confirmation.samples) == len(confirmation.champion_samples)
+        assert confirmation.champion is None
+        assert confirmation.p_value is not None
+        assert confirmation.won == (confirmation.p_value < LIMITS.significance)
 
 
 def test_a_slow_default_schedule_is_timed_last_and_compared_with_nevertheless(

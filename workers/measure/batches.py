@@ -250,7 +250,7 @@ class BatchMeasurement:
         yield from results
 
     def _confirmed(self, item: Item) -> WireResult:
-        limits, rival, built = self._batch.limits, self._champion.candidate, item.built
+        limits, rival, built = self._batch.limits, self._rival(item), item.built
         champion = self._builds.kept(rival) if rival is not None else None
         reference = self._builds.reference(built) if limits.verify else None
         request = ConfirmRequest(
@@ -260,7 +260,15 @@ class BatchMeasurement:
             limits=limits, tolerance=finals.tolerance(built.args),
         )  # fmt: skip
         (found,) = self._tools.runner.confirm(request)
-        return finals.conclude(item.result(), self._checked(found, built), built.trace, built.args, limits, rival)
+        return finals.conclude(item.result(), self._checked(found, built), built.trace, built.args, limits,
+                               self._champion.candidate)
+
+    def _rival(self, item: Item) -> WireCandidate | None:
+        """Whom a finalist has to beat in turn: the champion, or the default schedule where that is not far slower."""
+        if self._champion.candidate is not None:
+            return self._champion.candidate
+        near = self._bar is not None and item.latency is not None and self._bar < finals.FAR * item.latency
+        return DEFAULT if near else None
 
     def _checked(self, found: Confirmed, built: Built) -> Confirmed:
         """A failure where the device claims to be faster than it can be."""
@@ -271,8 +279,9 @@ class BatchMeasurement:
 
     def _crown(self, items: list[Item], results: list[WireResult]) -> None:
         """Remember the fastest of those that won."""
+        reigned = None if self._champion.candidate is None else self._champion.seconds
         won = [
-            (crowned(result.confirmation.samples, result.confirmation.champion_samples, self._champion.seconds), item)
+            (crowned(result.confirmation.samples, result.confirmation.champion_samples, reigned), item)
             for item, result in zip(items, results, strict=True)
             if result.confirmation is not None and result.confirmation.won
         ]

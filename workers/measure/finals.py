@@ -25,6 +25,8 @@ forgets one term of a thousand errs by some 1e-2 of the largest output.
 SHORT_FLOAT: Final = 0.3
 """The same for floating point of eight bits and less, and for types that are not in the table."""
 
+FAR: Final = 2.0
+"""A default schedule that takes so many times as long needs no pairs with the first finalist of a task to be beaten."""
 NEAR: Final = 1.02
 """Finalists whose medians lie within this factor may have come in in either order."""
 
@@ -54,7 +56,7 @@ def conclude(
         result: of the race.
         trace: the final trace's JSON.
         args: of the workload, for the tolerance.
-        champion: whom ``confirmed.champion_samples`` are of.
+        champion: whom ``confirmed.champion_samples`` are of; None: of the default schedule, or there are none.
     """
     changed: dict[str, Any] = {
         "run_seconds": result.run_seconds + confirmed.seconds,
