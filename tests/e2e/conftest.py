@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 from tunesmith.client import Client, EmbeddedStack
 
+LOG_LINES = 15
 QUICK = {"TUNESMITH_WORK_TIMEOUT": "12", "TUNESMITH_CLAIM_TIMEOUT": "4", "TUNESMITH_DEVICE_TIMEOUT": "8"}
 
 
@@ -34,3 +35,15 @@ def client(stack: EmbeddedStack) -> Iterator[Client]:
     """A client of that stack."""
     with Client(stack.url) as client:
         yield client
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the ends of a running stack's logs where a test with it fails."""
+    report = yield
+    running = getattr(item, "funcargs", {}).get("stack")
+    if report.failed and isinstance(running, EmbeddedStack):
+        for log in sorted((running.data_dir / "logs").glob("*.log")):
+            lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+            report.sections.append((f"end of {log.name}", "\n".join(line[:300] for line in lines)))
+    return report

@@ -104,6 +104,7 @@ def test_a_measure_worker_may_take_from_its_queues_and_push_to_record_and_nothin
         with as_user(user, server) as listener, listener.pubsub() as channel:
             channel.psubscribe(broker_users.CONTROL)
             assert channel.get_message(timeout=10.0)["type"] == "psubscribe"
+    with as_user(CORE, server) as core:
         assert all(core.llen(key) >= 1 for key in FOREIGN)
     with redis.Redis(port=server.connection_pool.connection_kwargs["port"]) as nobody:
         with pytest.raises(redis.exceptions.AuthenticationError):

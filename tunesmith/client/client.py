@@ -228,7 +228,9 @@ class Client:
         end = None if timeout is None else time.monotonic() + timeout
         while not (job := self.job(job_id, PATIENCE)).done:
             if end is not None and time.monotonic() > end:
-                raise TunesmithError(f"the job {job_id} did not end within {timeout:g} s; it is {job.state.value}")
+                waits = "".join(f", and waits: {what} {name}" for what, name in (job.waiting_for or {}).items())
+                raise TunesmithError(f"the job {job_id} did not end within {timeout:g} s; it is {job.state.value}, "
+                                     f"after {job.progress.trials} trials{waits}")
             time.sleep(poll)
         return job
 
