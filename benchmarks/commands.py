@@ -27,6 +27,7 @@ BENCHMARKS = {
     "fleet": "Check fair shares, busy devices and the time of decisions, on a simulated fleet.",
     "faults": "Check that faults of database and workers cost no result: PostgreSQL, Redis, invented devices.",
     "pages": "Check that pages of a job with 10,000 tasks answer soon, on SQLite and PostgreSQL.",
+    "yardstick": "Check that models with nothing to gain show no difference after tuning.",
     "gpu": "Tune products of matrices on this machine's GPU by jobs, float32 and float16.",
     "measure": "Check what measurements are worth: order, intervals, racing and adaptive stop.",
 }

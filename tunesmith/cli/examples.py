@@ -59,6 +59,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "bench fleet": ("tunesmith bench fleet",),
     "bench faults": ("tunesmith bench faults --runs 1",),
     "bench pages": ("tunesmith bench pages --tasks 1000",),
+    "bench yardstick": ("tunesmith bench yardstick --runs 1",),
     "bench gpu": ("tunesmith bench gpu", "tunesmith bench gpu --operator gemm:4096x4096x4096:float16"),
     "bench measure": ("tunesmith bench measure --quick",),
     "prune": ("tunesmith prune --job-days 30 --dry-run",),

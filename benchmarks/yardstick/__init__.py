@@ -1,0 +1,1 @@
+"""Models that no search makes much faster: does a job say so?"""

@@ -1,0 +1,29 @@
+"""``tunesmith bench yardstick``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def run(
+    runs: Annotated[int, typer.Option(min=1, help="Jobs of each model, with seeds of their own.")] = 3,
+    trials: Annotated[int, typer.Option(min=1, help="Of each job.")] = 24,
+    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("bench-out"),
+    docs: Annotated[Path | None, typer.Option(help="Page whose sections are replaced.")] = None,
+) -> None:
+    """Tune models of one Relu, one Reshape and one copy by jobs, and tell which of them say "no difference"."""
+    import tempfile
+
+    from benchmarks.report import check, setup, write
+    from benchmarks.yardstick.figures import NAME, yardstick
+    from benchmarks.yardstick.measure import tune
+
+    if docs:
+        check(NAME, docs)
+    with tempfile.TemporaryDirectory(prefix="tunesmith-yardstick-") as folder:
+        found = tune(Path(folder), runs, trials, lambda line: typer.echo(line, err=True))
+    for path in write(yardstick(found, {**setup(), "trials": str(trials)}), out, docs=docs):
+        typer.echo(path)
