@@ -73,7 +73,7 @@ test: venv $(VENV)/.test
 	$(PY) -m tools.browser
 	@$(MAKE) --no-print-directory lint
 	@status=0; $(ONE_THREAD) $(PY) -m pytest --phase parallel --numprocesses logical --maxprocesses 8 --dist loadfile || status=1; \
-	  $(ONE_THREAD) $(PY) -m pytest --phase pair --numprocesses 2 --dist loadfile || status=1; \
+	  $(ONE_THREAD) $(PY) -m pytest --phase pair --numprocesses 2 --dist loadfile --no-loadscope-reorder || status=1; \
 	  $(PY) -m pytest --phase alone || status=1; exit $$status
 
 clean:

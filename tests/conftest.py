@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,11 +50,17 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by their folders."""
+    """Mark tests by their folders, and run what takes longest first: files of few end-to-end tests.
+
+    Two workers take the files one by one, and one that takes two minutes must not be the last.
+    """
+    tests = Counter(item.path for item in items)
+    folders = {path: path.relative_to(TESTS).parts[0] for path in tests}
     for item in items:
-        mark = FOLDERS.get(item.path.relative_to(TESTS).parts[0])
+        mark = FOLDERS.get(folders[item.path])
         if mark:
             item.add_marker(mark)
+    items.sort(key=lambda item: (folders[item.path] != "e2e", folders[item.path] == "e2e" and tests[item.path]))
 
 
 @pytest.fixture(scope="session")

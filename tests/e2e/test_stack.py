@@ -58,14 +58,14 @@ def test_a_second_stack_on_the_same_data_is_refused(stack, stack_env):
 
 
 def test_two_jobs_share_the_machine_and_cancelling_one_leaves_the_other(client):
-    kept = client.submit(operator=GEMM, target="cpu", trials=24, seed=1)
+    kept = client.submit(operator=GEMM, target="cpu", trials=16, seed=1)
     other = client.submit(operator="gemm:96x96x96:float32", target="cpu", trials=5000, seed=2, **LIGHT)
     wait_for(lambda: min(client.job(job.id).progress.trials for job in (kept, other)) > 0, "both to measure", WAIT)
     client.cancel(other.id)
     assert client.wait(other.id, timeout=WAIT).state is JobState.CANCELLED
     done = client.wait(kept.id, timeout=WAIT)
     assert done.state is JobState.SUCCEEDED, done.error
-    assert done.progress.trials == 24
+    assert done.progress.trials == 16
     kinds = [event.kind for event in client.follow(kept.id)]
     assert kinds
     (line,) = client.best(kept.id)
@@ -233,7 +233,7 @@ def test_a_waiting_job_goes_on_when_a_simulated_device_joins(stack, client, stac
     facts = stack.data_dir / "connection.json"
     assert facts.stat().st_mode & 0o777 == 0o600
 
-    job = client.submit(operator=PRODUCT, target="nvidia/nvidia-h100", trials=4, **LIGHT)
+    job = client.submit(operator=PRODUCT, target="nvidia/nvidia-h100", trials=2, **LIGHT)
     wait_for(lambda: client.job(job.id).waiting_for == {"device_class": CLASS}, "the job to wait", WAIT)
     queue = f"measure.{CLASS}"
     queues = {}
@@ -246,7 +246,7 @@ def test_a_waiting_job_goes_on_when_a_simulated_device_joins(stack, client, stac
     assert queues[queue]["waiting"] == 1
     assert client.job(job.id).progress.trials == 0
 
-    other = client.submit(operator=PRODUCT, target="nvidia/nvidia-h100", trials=4, **LIGHT)
+    other = client.submit(operator=PRODUCT, target="nvidia/nvidia-h100", trials=2, **LIGHT)
     wait_for(lambda: client.job(other.id).waiting_for == {"device_class": CLASS}, "the other job to wait", WAIT)
     client.cancel(other.id)
     assert client.wait(other.id, timeout=WAIT).state is JobState.CANCELLED
@@ -261,7 +261,7 @@ def test_a_waiting_job_goes_on_when_a_simulated_device_joins(stack, client, stac
     # What came of it says what it is, everywhere.
     assert done.simulated
     assert done.waiting_for is None
-    assert done.progress.trials == 4
+    assert done.progress.trials == 2
     assert (done.latency.source, done.latency.output_error) == ("simulated", None)
     trials = httpx2.get(f"{stack.url}/v1/jobs/{job.id}/trials").json()["items"]
     built = [trial for trial in trials if trial["failure"] is None]
