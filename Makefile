@@ -6,6 +6,7 @@ PY := $(BIN)/python
 PIP := $(PY) -m pip --disable-pip-version-check
 TORCH := torch==2.13.0
 # Threads of several processes that wait for each other on the same cores make tests several times slower.
+BY_FILE := --dist loadfile --no-loadscope-reorder
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 # make tune: MODEL=file.onnx|file.pt2|gemm:1024x1024x1024:float32  TRIALS=n  TARGET=cpu  OUT=dir  TIME=seconds
@@ -72,8 +73,8 @@ lint: $(VENV)/.test
 test: venv $(VENV)/.test
 	$(PY) -m tools.browser
 	@$(MAKE) --no-print-directory lint
-	@status=0; $(ONE_THREAD) $(PY) -m pytest --phase parallel --numprocesses logical --maxprocesses 8 --dist loadfile || status=1; \
-	  $(ONE_THREAD) $(PY) -m pytest --phase pair --numprocesses 2 --dist loadfile --no-loadscope-reorder || status=1; \
+	@status=0; $(ONE_THREAD) $(PY) -m pytest --phase parallel --numprocesses logical --maxprocesses 8 $(BY_FILE) || status=1; \
+	  $(ONE_THREAD) $(PY) -m pytest --phase pair --numprocesses 2 $(BY_FILE) || status=1; \
 	  $(PY) -m pytest --phase alone || status=1; exit $$status
 
 clean:

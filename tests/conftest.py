@@ -18,6 +18,8 @@ from db.engine import Sessions, create_engine, session_factory
 TESTS = Path(__file__).parent
 FOLDERS = {"unit": "parallel", "conformance": "parallel", "e2e": "pair"}
 """Phases of all tests of a folder: what may run beside them."""
+ORDER = ("e2e", "integration", "conformance", "unit")
+"""Of the folders, those with the longest tests first."""
 MARK = re.compile(r"^pytestmark = .*pytest\.mark\.(parallel|pair)\b", re.MULTILINE)
 
 
@@ -50,7 +52,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by their folders, and run what takes longest first: files of few end-to-end tests.
+    """Mark tests by their folders, and run what takes longest first: files of few end-to-end tests come before others.
 
     Two workers take the files one by one, and one that takes two minutes must not be the last.
     """
@@ -60,7 +62,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         mark = FOLDERS.get(folders[item.path])
         if mark:
             item.add_marker(mark)
-    items.sort(key=lambda item: (folders[item.path] != "e2e", folders[item.path] == "e2e" and tests[item.path]))
+
+    def place(item: pytest.Item) -> tuple[int, int]:
+        folder = folders[item.path]
+        return ORDER.index(folder), tests[item.path] if folder == ORDER[0] else 0
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session")

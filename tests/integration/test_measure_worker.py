@@ -33,6 +33,8 @@ from workers.measure.worker import MeasureWorker
 from workers.settings import Settings
 from workers.tvm_backend.runner import RpcRunner
 
+pytestmark = pytest.mark.pair
+
 
 @pytest.fixture(scope="module")
 def device(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RpcDevice]:
