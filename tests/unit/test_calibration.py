@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from tunesmith.errors import DeviceLost
+from tunesmith.measuring.plausibility import MOST_NOISE, impossible_calibration
 from tunesmith.messages import MeasureLimits
 from tunesmith.types import DeviceHealth, FailureKind, Isolation
 from workers.measure.calibration import CHECK, Calibrator
@@ -133,6 +134,28 @@ def test_first_use_takes_peak_bandwidth_reference_and_noise(tmp_path: Path) -> N
     assert made.current() == (OK, found)
     assert not device.held
     assert [path.name.partition("-")[2] for path in tmp_path.glob("*.so")] == ["reference.so"]
+
+
+@pytest.mark.parametrize("still", range(8))
+def test_a_machine_that_stands_still_while_its_device_is_calibrated_is_believed(tmp_path: Path, still: int) -> None:
+    device = Device([*([1.0] * still), 3000.0, 1.0])
+    made = calibrator(device, tmp_path)
+    made.refresh(TARGET)
+    found = made.calibration(TARGET)
+    assert found is not None
+    assert impossible_calibration(found, "llvm", 2) is None
+    assert found.noise_floor <= MOST_NOISE
+
+
+@pytest.mark.parametrize("slowness", [3000.0, 1e-3])
+def test_a_machine_that_stands_still_at_a_check_is_believed(tmp_path: Path, slowness: float) -> None:
+    device = Device()
+    made = calibrator(device, tmp_path)
+    made.refresh(TARGET)
+    looked(made, device, slowness)
+    found = made.calibration(TARGET)
+    assert found is not None
+    assert impossible_calibration(found, "llvm", 2) is None
 
 
 def test_a_check_is_the_kernel_alone_and_only_when_it_is_due(tmp_path: Path) -> None:

@@ -35,6 +35,8 @@ HISTORY = 8.0
 """A later calibration finds at most so many times the speed of the first one, which may have been disturbed."""
 DRIFTS = (0.1, 100.0)
 """Between which a device may have become faster or slower since its first calibration."""
+MOST_NOISE = 10.0
+"""Share by which equal medians differ at most: more is no better to know."""
 
 
 def impossible(
@@ -100,7 +102,7 @@ def impossible_calibration(
     """
     limit = fastest_device(kind, cores)
     bounds = {
-        "peak_flops": (0.0, limit.peak_flops), "bandwidth": (0.0, limit.bandwidth), "noise_floor": (-1.0, 10.0),
+        "peak_flops": (0.0, limit.peak_flops), "bandwidth": (0.0, limit.bandwidth), "noise_floor": (-1.0, MOST_NOISE),
         "reference_seconds": (LEAST_SECONDS, 1e3), "latest_seconds": (LEAST_SECONDS, 1e5), "drift": DRIFTS,
     }  # fmt: skip
     for name, (low, high) in bounds.items():
@@ -114,6 +116,17 @@ def impossible_calibration(
         if now > HISTORY * then:
             return f"{now:.4g} {name} are more than {HISTORY:g} times the {then:.4g} of the device's first calibration"
     return None
+
+
+def told_latency(latest: float, reference: float) -> float:
+    """Seconds to tell of a calibration kernel: a machine that stood still for a while is slow, and no liar.
+
+    Args:
+        latest: what it took now.
+        reference: what it took first; the two may differ by ``DRIFTS``.
+    """
+    low, high = DRIFTS
+    return min(max(latest, 1.01 * low * reference), high * reference)
 
 
 def _speed(dtype: str) -> float:

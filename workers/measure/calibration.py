@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tunesmith.measuring.plausibility import told_latency
 from tunesmith.messages import Calibration, MeasureLimits
 from tunesmith.targets import Target
 from tunesmith.types import DeviceHealth
@@ -246,6 +247,7 @@ class Calibrator:
 
     def _publish(self, state: _State, stored: Stored, latest: float) -> DeviceHealth:
         health = drift.judge(state.drifts, self._noise_before(state, stored), self._rules)
+        latest = told_latency(latest, stored.reference_seconds)
         calibration = Calibration(
             peak_flops=stored.peak_flops, bandwidth=stored.bandwidth,
             noise_floor=drift.stated_noise(stored.medians, stored.looks),

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tunesmith.measuring.plausibility import MOST_NOISE
 from tunesmith.types import DeviceHealth
 
 QUANTILE = 0.95
@@ -56,13 +57,13 @@ def noise_floor(medians: Sequence[float]) -> float:
 
 
 def stated_noise(medians: Sequence[float], looks: int) -> float:
-    """``noise_floor``, and no less than ``EARLY_NOISE`` while the device was looked at a few times only.
+    """``noise_floor``, ``MOST_NOISE`` at most, and ``EARLY_NOISE`` at least while the device was looked at a few times.
 
     Args:
         medians: as above.
         looks: how many of them were taken after the calibration, each some time after the one before.
     """
-    measured = noise_floor(medians)
+    measured = min(MOST_NOISE, noise_floor(medians))
     return measured if looks >= EARLY_LOOKS else max(EARLY_NOISE, measured)
 
 
