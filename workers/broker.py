@@ -69,10 +69,10 @@ class GuardedChannel(redis.Channel):  # type: ignore[misc]  # kombu has no types
     def maybe_refresh_binding_expiry(self) -> None:
         """Nothing: there are no tables that could expire."""
 
-    def _restore(self, message: Any) -> None:
+    def _restore(self, message: Any, leftmost: bool = False) -> None:
         """Put back what was popped and not begun; a measure worker may not, and its work's deadline brings it back."""
         if not message.delivery_info["routing_key"].startswith(MEASURED):
-            super()._restore(message)
+            super()._restore(message, leftmost)
 
     def _connparams(self, *args: Any, **values: Any) -> dict[str, Any]:
         """Those of kombu, without what needs the command CLIENT: the name of the library, notices of maintenance."""
