@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, defer
 
 from db.models import Batch, Family, JobTask, Record, Round, WorkloadRow
-from tunesmith.alternatives import TaskLatency
 
 
 def tasks(
@@ -31,19 +30,6 @@ def tasks(
     )
     found = session.execute(query.order_by(JobTask.position, JobTask.id))
     return [(task, workload, family) for task, workload, family in found]
-
-
-def latencies(tasks: Iterable[JobTask]) -> dict[int, TaskLatency[int]]:
-    """What the tasks of one job contribute to the latency of its model, by id."""
-    rows = list(tasks)
-    ids: dict[str | None, int] = {task.workload_hash: task.id for task in rows}
-    return {
-        task.id: TaskLatency(
-            task.weight, task.untuned_seconds, task.best_seconds,
-            None if task.alternative_of is None else ids.get(task.alternative_of),
-        )
-        for task in rows
-    }  # fmt: skip
 
 
 def champions(session: Session, job_id: str, tasks: Collection[int]) -> dict[int, Record]:

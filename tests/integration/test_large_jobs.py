@@ -20,11 +20,11 @@ from benchmarks.pages.rows import LargeJob
 from db.engine import Sessions
 from db.models import Base, JobTask, Record, Round
 from db.models.base import utcnow
-from db.repositories import task_columns, views_jobs, views_sums, views_tasks
+from db.repositories import task_columns, views_jobs, views_sums
 from db.repositories.trial_counts import TrialCounts
 from services.coordinator.scheduling.history import Histories
 from services.coordinator.scheduling.load import load
-from tunesmith.alternatives import in_use, places
+from tunesmith.alternatives import TaskLatency, in_use, places
 from tunesmith.states import JobState, RoundState
 
 pytestmark = pytest.mark.parallel
@@ -51,11 +51,20 @@ def some_tasks(sessions: Sessions, seed: int) -> list[JobTask]:
         return list(session.scalars(sa.select(JobTask).order_by(JobTask.position)))
 
 
+def latencies_of(tasks: list[JobTask]) -> dict[int, TaskLatency[int]]:
+    """What the tasks of one job contribute to the latency of its model, by id."""
+    ids: dict[str | None, int] = {task.workload_hash: task.id for task in tasks}
+    return {
+        task.id: TaskLatency(task.weight, task.untuned_seconds, task.best_seconds, ids.get(task.alternative_of))
+        for task in tasks
+    }
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_database_sums_up_as_the_definition_does(sessions: Sessions, seed: int) -> None:
     tasks = some_tasks(sessions, seed)
     tunable = [task for task in tasks if task.tunable]
-    latencies = views_tasks.latencies(tasks)
+    latencies = latencies_of(tasks)
     found = [place for place in places({task.id: latencies[task.id] for task in tunable}).values() if place.known]
     used = in_use(latencies)
     with sessions() as session:

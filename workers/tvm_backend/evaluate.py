@@ -48,8 +48,11 @@ class Timed(Protocol):
     def time(self, count: int) -> list[float]:
         """Seconds of a run, ``count`` times."""
 
+    def leave(self) -> None:
+        """Give its buffers back."""
+
     def place(self) -> None:
-        """Set it up anew, its buffers elsewhere, and run it once."""
+        """Set it up anew, and run it once; ``seconds`` is the shortest of these runs."""
 
 
 class RemoteModel:
@@ -81,13 +84,18 @@ class RemoteModel:
         self._invoke()
         return [array.numpy() for array in _flat(self._vm.get_outputs("main"))]
 
+    def leave(self) -> None:
+        """Without a virtual machine until it is placed."""
+        self._vm = None
+
     def place(self) -> None:
         """A new virtual machine on the arguments set last."""
         from tvm import relax
 
-        self._vm = None  # its buffers go first
+        before = self.seconds
         self._vm = relax.VirtualMachine(self._module, self._device)
         self._invoke()
+        self.seconds = min(before, self.seconds)
 
     def _invoke(self) -> None:
         self._vm.set_input("main", *self._arguments)
@@ -161,15 +169,18 @@ def interleave(untuned: Timed, tuned: Timed, seconds: float, window: Window) -> 
     fit = int(seconds / 2 / max(untuned.seconds, 1e-6))
     rounds = max(SLOW_ROUNDS, min(ROUNDS, fit))
     placements = PLACEMENTS if rounds == ROUNDS else 1
+    plans = {model: _turn(model, seconds / 2 / rounds, rounds) for model in (untuned, tuned)}
     samples: dict[Timed, list[float]] = {untuned: [], tuned: []}
     for placement in range(placements):
         models = (untuned, tuned) if placement % 2 == 0 else (tuned, untuned)
         if placement:
+            for model in models:  # both, so that either may get what the other had
+                model.leave()
             for model in models:
                 model.place()
-        plans = [(model, *_turn(model, seconds / 2 / rounds, rounds)) for model in models]
         for _ in range(rounds // placements):
-            for model, warm, each in plans:
+            for model in models:
+                warm, each = plans[model]
                 with window():
                     samples[model] += model.time(warm + each)[warm:]
     return [samples[untuned], samples[tuned]]
