@@ -54,8 +54,9 @@ class BenchmarkGroup(TyperGroup):
         return with_examples(command, f"bench {cmd_name}")
 
 
-app = typer.Typer(name="bench", cls=BenchmarkGroup, no_args_is_help=True, add_completion=False,
-                  pretty_exceptions_enable=False)  # fmt: skip
+app = typer.Typer(
+    name="bench", cls=BenchmarkGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+)
 
 
 @app.callback()

@@ -60,9 +60,12 @@ def load(spec: str, target: Target) -> Operator:
     (task,) = tasks.extract_tasks(prepare.prepare(importing.operator_module(parse_operator(spec))).module)
     bodies = space.generate(task.module, target)
     return Operator(
-        spec, task.workload.hash, task.module, {body.hash: body.to_json() for body in bodies},
+        spec,
+        task.workload.hash,
+        task.module,
+        {body.hash: body.to_json() for body in bodies},
         Space([body.sketch for body in bodies]),
-    )  # fmt: skip
+    )
 
 
 class Lab:
@@ -99,10 +102,14 @@ class Lab:
         for candidate in candidates:
             self._number += 1
             request = BuildRequest(
-                workload=operator.workload, module=operator.module, target=self.target.to_json(),
+                workload=operator.workload,
+                module=operator.module,
+                target=self.target.to_json(),
                 body=None if candidate.sketch is None else operator.bodies[candidate.sketch],
-                decisions=candidate.decisions, out=self.folder / f"{self._number}.so", timeout=BUILD_SECONDS,
-            )  # fmt: skip
+                decisions=candidate.decisions,
+                out=self.folder / f"{self._number}.so",
+                timeout=BUILD_SECONDS,
+            )
             futures.append(self.builders.submit("build", request, timeout=BUILD_SECONDS + START_SECONDS))
         return [outcome_of(future) for future in futures]
 
@@ -152,8 +159,10 @@ def open_lab(target: Target | None = None) -> Iterator[Lab]:
 @contextmanager
 def _process(env: dict[str, str], module: str, *arguments: str) -> Iterator[int]:
     """A part of the back end as a process; yields the port that it says it listens on."""
-    command = [*python("workers.sandbox.parent_death", "--parent", str(os.getpid()), "--"),
-               *python(f"workers.tvm_backend.{module}", *arguments)]  # fmt: skip
+    command = [
+        *python("workers.sandbox.parent_death", "--parent", str(os.getpid()), "--"),
+        *python(f"workers.tvm_backend.{module}", *arguments),
+    ]
     log = Path(env["TMPDIR"]) / f"{module}.log"
     with log.open("w") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=env)

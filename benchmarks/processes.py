@@ -49,9 +49,14 @@ class Tree:
     def __enter__(self) -> Tree:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._env, cwd=self._folder,
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._env,
+                cwd=self._folder,
                 start_new_session=True,  # Ctrl-C reaches this process, which then ends the tree
-            )  # fmt: skip
+            )
         return self
 
     def __exit__(

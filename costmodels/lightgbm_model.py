@@ -10,9 +10,20 @@ import numpy as np
 from costmodels.base import Floats, Floats32
 from costmodels.boosting import BoostedModel, Objective
 
-PARAMETERS = {"num_leaves": 15, "learning_rate": 0.1, "min_data_in_leaf": 3, "min_data_in_bin": 1, "max_bin": 63,
-              "feature_fraction": 0.9, "feature_pre_filter": False, "objective": "none", "num_threads": 1,
-              "deterministic": True, "force_row_wise": True, "verbosity": -1}
+PARAMETERS = {
+    "num_leaves": 15,
+    "learning_rate": 0.1,
+    "min_data_in_leaf": 3,
+    "min_data_in_bin": 1,
+    "max_bin": 63,
+    "feature_fraction": 0.9,
+    "feature_pre_filter": False,
+    "objective": "none",
+    "num_threads": 1,
+    "deterministic": True,
+    "force_row_wise": True,
+    "verbosity": -1,
+}
 """Small leaves and bins because the first models see a few dozen programs; without the pre-filter none is too few."""
 
 

@@ -111,13 +111,23 @@ def evaluate(scores: Floats, latency: Floats, group: Ints) -> Metrics:
         return float(np.average([v for _, v in rows], weights=[n for n, _ in rows])) if rows else float("nan")
 
     return Metrics(
-        programs=len(scores), workloads=len(parts), pairwise=mean("pairwise"), pairwise_gap=mean("pairwise_gap"),
-        top1=mean("top", 1), top5=mean("top", 5), top10=mean("top", 10), peak1=mean("peak", 1), peak5=mean("peak", 5),
-        recall10=mean("recall", 10))
+        programs=len(scores),
+        workloads=len(parts),
+        pairwise=mean("pairwise"),
+        pairwise_gap=mean("pairwise_gap"),
+        top1=mean("top", 1),
+        top5=mean("top", 5),
+        top10=mean("top", 10),
+        peak1=mean("peak", 1),
+        peak5=mean("peak", 5),
+        recall10=mean("recall", 10),
+    )
 
 
 _METRICS = {
     "pairwise": lambda s, lat, _: pairwise_accuracy(s, lat),
     "pairwise_gap": lambda s, lat, _: pairwise_accuracy(s, lat, gap=0.05),
-    "top": top_k_score, "peak": peak_at_k, "recall": recall_at_k,
+    "top": top_k_score,
+    "peak": peak_at_k,
+    "recall": recall_at_k,
 }

@@ -22,8 +22,9 @@ def cost_model_class(name: str) -> type[CostModel]:
         UnknownCostModel: naming those that there are.
     """
     if name not in COST_MODELS:
-        raise UnknownCostModel(f"there is no cost model {name!r}; accepted are {', '.join(COST_MODELS)}",
-                               field="cost_model", value=name)
+        raise UnknownCostModel(
+            f"there is no cost model {name!r}; accepted are {', '.join(COST_MODELS)}", field="cost_model", value=name
+        )
     module, attribute = COST_MODELS[name].split(":")
     found: type[CostModel] = getattr(importlib.import_module(module), attribute)
     return found

@@ -61,8 +61,11 @@ def assemble(parts: Sequence[Part]) -> TrainingSet:
     numbers = {name: i for i, name in enumerate(dict.fromkeys(p.workload for p in parts))}
     group = [np.full(len(p.latency), numbers[p.workload], dtype=np.int64) for p in parts]
     latency = [p.latency.astype(np.float64) for p in parts]
-    return TrainingSet(Features.concat([p.features for p in parts]), np.concatenate([np.zeros(0), *latency]),
-                       np.concatenate([np.zeros(0, dtype=np.int64), *group]))
+    return TrainingSet(
+        Features.concat([p.features for p in parts]),
+        np.concatenate([np.zeros(0), *latency]),
+        np.concatenate([np.zeros(0, dtype=np.int64), *group]),
+    )
 
 
 def split(data: TrainingSet, share: float, seed: int) -> tuple[TrainingSet, TrainingSet]:
@@ -71,14 +74,14 @@ def split(data: TrainingSet, share: float, seed: int) -> tuple[TrainingSet, Trai
     held = np.zeros(len(data), dtype=np.bool_)
     for g in np.unique(data.group):
         rows = rng.permutation(np.flatnonzero(data.group == g))
-        held[rows[:round(len(rows) * share)]] = True
+        held[rows[: round(len(rows) * share)]] = True
     return data.take(np.flatnonzero(~held)), data.take(np.flatnonzero(held))
 
 
 def split_by_workload(data: TrainingSet, share: float, seed: int) -> tuple[TrainingSet, TrainingSet]:
     """Training and held-out programs of different workloads (TenSet's by-task split)."""
     groups: Ints = np.random.default_rng(seed).permutation(np.unique(data.group))
-    held = np.isin(data.group, groups[:round(len(groups) * share)])
+    held = np.isin(data.group, groups[: round(len(groups) * share)])
     return data.take(np.flatnonzero(~held)), data.take(np.flatnonzero(held))
 
 

@@ -10,8 +10,18 @@ import xgboost
 from costmodels.base import Floats, Floats32
 from costmodels.boosting import BoostedModel, Objective
 
-PARAMETERS = {"max_depth": 6, "eta": 0.2, "gamma": 0.001, "min_child_weight": 0, "tree_method": "hist", "max_bin": 64,
-              "base_score": 0.0, "nthread": 1, "disable_default_eval_metric": True, "verbosity": 0}
+PARAMETERS = {
+    "max_depth": 6,
+    "eta": 0.2,
+    "gamma": 0.001,
+    "min_child_weight": 0,
+    "tree_method": "hist",
+    "max_bin": 64,
+    "base_score": 0.0,
+    "nthread": 1,
+    "disable_default_eval_metric": True,
+    "verbosity": 0,
+}
 """Depth and step as in TenSet (Zheng et al., NeurIPS 2021), minimum gain as in MetaSchedule; histograms for speed."""
 
 

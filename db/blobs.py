@@ -119,9 +119,13 @@ class BlobStore:
                 yield from (path.name for path in folder.iterdir() if _SHA.fullmatch(path.name))
 
     def prune(
-        self, named: Callable[[set[str]], set[str]], seconds: float, *, dry_run: bool = False,
+        self,
+        named: Callable[[set[str]], set[str]],
+        seconds: float,
+        *,
+        dry_run: bool = False,
         only: Collection[str] | None = None,
-    ) -> tuple[int, int]:  # fmt: skip
+    ) -> tuple[int, int]:
         """Remove blobs that nobody names and nobody has stored for ``seconds``; how many, and their bytes.
 
         Whoever needs a blob stores it before a row names it, and storing it again renews its time. So a blob that is

@@ -60,9 +60,13 @@ def create_engine(
         parsed = parsed.set(drivername="postgresql+psycopg")
         given = {name: value for name, value in PATIENCE.items() if name not in parsed.query}
         return sa.create_engine(
-            parsed, pool_size=pool_size, max_overflow=overflow, pool_timeout=patience, pool_pre_ping=True,
+            parsed,
+            pool_size=pool_size,
+            max_overflow=overflow,
+            pool_timeout=patience,
+            pool_pre_ping=True,
             connect_args=given,
-        )  # fmt: skip
+        )
     if parsed.get_backend_name() != "sqlite":
         raise ValueError(f"unsupported database {parsed.get_backend_name()!r}: use sqlite or postgresql")
     if parsed.database and parsed.database != ":memory:":
@@ -145,9 +149,13 @@ def is_transient(error: SQLAlchemyError) -> bool:
 
 
 def transact(
-    sessions: Sessions, work: Callable[[Session], Result], *, tries: int = 5, repeatable: bool = False,
+    sessions: Sessions,
+    work: Callable[[Session], Result],
+    *,
+    tries: int = 5,
+    repeatable: bool = False,
     patience: float = float("inf"),
-) -> Result:  # fmt: skip
+) -> Result:
     """Run ``work`` in one transaction; begin again, up to ``tries`` times, when the database says to.
 
     A connection that breaks is no reason to fail either: the next try opens another, half a second in all. Only when

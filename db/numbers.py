@@ -44,10 +44,13 @@ def _packed(
     # Aggregates without an order of their own see the rows in the same one.
     query = sa.select(key, *(_string(column) for column in columns)).where(where).group_by(key)
     for value, *strings in session.connection().execute(query):
-        yield value, [
-            np.frombuffer(string, _WIRE[column.kind]).astype(column.kind)
-            for string, column in zip(strings, columns, strict=True)
-        ]
+        yield (
+            value,
+            [
+                np.frombuffer(string, _WIRE[column.kind]).astype(column.kind)
+                for string, column in zip(strings, columns, strict=True)
+            ],
+        )
 
 
 _WIRE = {np.int64: ">i8", np.bool_: ">i8", np.float64: ">f8"}

@@ -66,9 +66,10 @@ def check_not_later(found: str | None) -> None:
 def _mismatch(what: str, remedy: str, found: str | None) -> SchemaMismatch:
     expected = known()[-1]
     return SchemaMismatch(
-        f"the database has {what}, and this version of Tunesmith works with schema {expected}: {remedy}", found=found,
+        f"the database has {what}, and this version of Tunesmith works with schema {expected}: {remedy}",
+        found=found,
         expected=expected,
-    )  # fmt: skip
+    )
 
 
 def _of_sqlite(path: Path) -> str | None:

@@ -54,8 +54,9 @@ def content(graph: Path, seed: int = SEED) -> bytes:
     random = np.random.RandomState(seed)  # its numbers are the same in every version of NumPy
     made = {
         node.output[0]: _weights(random, node.output[0], shapes[node.input[0]].tolist())
-        for node in model.graph.node if node.op_type == "ConstantOfShape"
-    }  # fmt: skip
+        for node in model.graph.node
+        if node.op_type == "ConstantOfShape"
+    }
     sizes = {node.input[0] for node in model.graph.node if node.op_type == "ConstantOfShape"}
     _keep(model.graph.node, lambda node: node.op_type != "ConstantOfShape")
     _keep(model.graph.initializer, lambda tensor: tensor.name not in sizes)

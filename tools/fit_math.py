@@ -59,14 +59,27 @@ def exp_tail() -> Fit:
 def log_tail() -> Fit:
     """(ln(1 + f) - f + f²/2) / f³ for 1 + f from √½ to √2, in the relative error of ln(1 + f)."""
     low, high = Decimal("0.5").sqrt() - 1, Decimal(2).sqrt() - 1
-    return Fit(low, high, lambda f: f, lambda f: ((1 + f).ln() - f + f * f / 2) / f**3,
-               lambda f: f**3 / (1 + f).ln(), LOG_DEGREE)
+    return Fit(
+        low,
+        high,
+        lambda f: f,
+        lambda f: ((1 + f).ln() - f + f * f / 2) / f**3,
+        lambda f: f**3 / (1 + f).ln(),
+        LOG_DEGREE,
+    )
 
 
 def odd(function: Function, high: str, numerator: int, denominator: int) -> Fit:
     """f(x)/x as a quotient in x², in the relative error of f."""
-    return Fit(Decimal(0), Decimal(high), lambda x: x * x, lambda x: function(x) / x, lambda x: x / function(x),
-               numerator, denominator)
+    return Fit(
+        Decimal(0),
+        Decimal(high),
+        lambda x: x * x,
+        lambda x: function(x) / x,
+        lambda x: x / function(x),
+        numerator,
+        denominator,
+    )
 
 
 def tanh(x: Decimal) -> Decimal:
@@ -87,11 +100,14 @@ def erf(x: Decimal) -> Decimal:
 
 def coefficients(fit: Fit) -> tuple[list[Decimal], list[Decimal]]:
     """Coefficients of P and Q, the constant term first."""
-    nodes = [fit.low + (fit.high - fit.low) * Decimal((1 - math.cos(math.pi * (i + 0.5) / NODES)) / 2)
-             for i in range(NODES)]
+    nodes = [
+        fit.low + (fit.high - fit.low) * Decimal((1 - math.cos(math.pi * (i + 0.5) / NODES)) / 2) for i in range(NODES)
+    ]
     v, g, w = ([of(x) for x in nodes] for of in (fit.variable, fit.value, fit.weight))
-    rows = [[v[i] ** k for k in range(fit.numerator + 1)] + [-g[i] * v[i] ** k for k in range(1, fit.denominator + 1)]
-            for i in range(NODES)]
+    rows = [
+        [v[i] ** k for k in range(fit.numerator + 1)] + [-g[i] * v[i] ** k for k in range(1, fit.denominator + 1)]
+        for i in range(NODES)
+    ]
     lawson, q = [Decimal(1)] * NODES, [Decimal(1)] * NODES
     top, bottom = [Decimal(0)], [Decimal(1)]
     for _ in range(ROUNDS):
@@ -108,8 +124,13 @@ def _least_squares(rows: list[list[Decimal]], values: list[Decimal], squares: li
     """Solve the normal equations by elimination."""
     size = len(rows[0])
     extended = [[*row, value] for row, value in zip(rows, values, strict=True)]
-    matrix = [[sum((s * row[i] * row[j] for row, s in zip(extended, squares, strict=True)), Decimal(0))
-               for j in range(size + 1)] for i in range(size)]
+    matrix = [
+        [
+            sum((s * row[i] * row[j] for row, s in zip(extended, squares, strict=True)), Decimal(0))
+            for j in range(size + 1)
+        ]
+        for i in range(size)
+    ]
     for i in range(size):
         for j in range(i + 1, size):
             factor = matrix[j][i] / matrix[i][i]
@@ -147,12 +168,20 @@ def tables() -> dict[str, tuple[float, ...]]:
         context.prec = DIGITS
         ln2 = Decimal(2).ln()
         high = (ln2 * 2**LN2_BITS).to_integral_value() / 2**LN2_BITS
-        found = {"LOG2_E": [1 / ln2], "LN2_HIGH": [high], "LN2_LOW": [ln2 - high], "EXP": coefficients(exp_tail())[0],
-                 "LOG": coefficients(log_tail())[0]}
+        found = {
+            "LOG2_E": [1 / ln2],
+            "LN2_HIGH": [high],
+            "LN2_LOW": [ln2 - high],
+            "EXP": coefficients(exp_tail())[0],
+            "LOG": coefficients(log_tail())[0],
+        }
         for name, fit in (("TANH", odd(tanh, "9.02", 4, 4)), ("ERF", odd(erf, "3.93", 5, 5))):
             top, bottom = coefficients(fit)
-            found |= {f"{name}_RANGE": [cut_off(fit, top, bottom)], f"{name}_NUMERATOR": top,
-                      f"{name}_DENOMINATOR": bottom}
+            found |= {
+                f"{name}_RANGE": [cut_off(fit, top, bottom)],
+                f"{name}_NUMERATOR": top,
+                f"{name}_DENOMINATOR": bottom,
+            }
     return {name: tuple(float(str(np.float32(float(value)))) for value in values) for name, values in found.items()}
 
 

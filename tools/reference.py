@@ -32,10 +32,11 @@ def settings() -> str:
     import settings_classes
 
     parts = [
-        "# Settings\n", MARK,
+        "# Settings\n",
+        MARK,
         "Each process reads its settings once, at its start, from environment variables. "
         "`tunesmith up` sets those that its children need.\n",
-    ]  # fmt: skip
+    ]
     known = {name for part in settings_classes.PARTS for name in settings_classes.variables(part)}
     for part in settings_classes.PARTS:
         for cls in settings_classes.classes(part):
@@ -46,14 +47,16 @@ def settings() -> str:
             ]
             first = (cls.__doc__ or "").strip().splitlines()[0]
             parts += [f"## `{cls.__module__}`\n", f"{first}\n", table(["variable", "default", "meaning"], rows)]
-    options = {(name, p.help or "") for _, command in _commands(_root(), "") for p in command.params
-               for name in _variables(p)}  # fmt: skip
+    options = {
+        (name, p.help or "") for _, command in _commands(_root(), "") for p in command.params for name in _variables(p)
+    }
     parts += [
-        "## Command line\n", "Read by `tunesmith` in place of an option.\n",
+        "## Command line\n",
+        "Read by `tunesmith` in place of an option.\n",
         table(["variable", "meaning"], [[f"`{name}`", text] for name, text in sorted(options) if name not in known]),
         "## Development\n",
         table(["variable", "meaning"], [["`TUNESMITH_CHROMIUM`", "Browser for the tests and the screenshot."]]),
-    ]  # fmt: skip
+    ]
     return "\n".join(parts)
 
 
@@ -95,28 +98,36 @@ def errors() -> str:
         for code, cls in sorted(known.items())
     ]
     plain = [[f"`{code}`", str(status)] for status, code in HTTP_CODES.items() if code not in known]
-    return "\n".join([
-        "# Errors\n", MARK,
-        "Every error is an RFC 9457 problem object (`application/problem+json`); `tunesmith … --json` prints the same "
-        "object. `code` is stable, `detail` is for people, `errors` names the offending field and its value, and "
-        "`request_id` finds the request in the log.\n",
-        table(["code", "HTTP status", "exit status", "meaning"], rows),
-        "Codes of errors that the web framework raises:\n",
-        table(["code", "HTTP status"], plain),
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            "# Errors\n",
+            MARK,
+            "Every error is an RFC 9457 problem object (`application/problem+json`); `tunesmith … --json` prints the "
+            "same object. `code` is stable, `detail` is for people, `errors` names the offending field and its value, "
+            "and `request_id` finds the request in the log.\n",
+            table(["code", "HTTP status", "exit status", "meaning"], rows),
+            "Codes of errors that the web framework raises:\n",
+            table(["code", "HTTP status"], plain),
+        ]
+    )
 
 
 def states() -> str:
     """``states.md``: the state machines."""
     from tunesmith.states import mermaid
 
-    names = {"JobState": "Jobs", "ModelState": "Models", "RoundState": "Rounds",
-             "WorkState": "Batches, evaluations and trainings"}  # fmt: skip
+    names = {
+        "JobState": "Jobs",
+        "ModelState": "Models",
+        "RoundState": "Rounds",
+        "WorkState": "Batches, evaluations and trainings",
+    }
     parts = [
-        "# States\n", MARK,
+        "# States\n",
+        MARK,
         "The only transitions that are legal. A transition is a compare-and-set together with its event, in one "
         "transaction; a state without an arrow out of it is final.\n",
-    ]  # fmt: skip
+    ]
     for block in mermaid().split("\n\n"):
         head, _, body = block.partition("\n")
         parts += [f"## {names[head.removeprefix('%% ')]}\n", f"```mermaid\n{body}\n```\n"]
@@ -151,16 +162,19 @@ def rest() -> str:
             tags.setdefault((operation.get("tags") or ["other"])[0], []).append(row)
     for tag, lines in tags.items():
         rows += [f"## {tag.capitalize()}\n", table(["route", "query", "answers", ""], lines)]
-    return "\n".join([
-        "# REST API\n", MARK,
-        "JSON throughout, times in ISO 8601 (UTC), durations and latencies in seconds. Lists are paged: "
-        "`{items, next_cursor}`, with `limit` up to 200; pass `next_cursor` on as `cursor`. Errors are "
-        "[problem objects](errors.md). A body may have 1 MiB, a model's upload `TUNESMITH_MAX_UPLOAD_BYTES`. With "
-        "`TUNESMITH_ADMIN_KEY` set, every route under `/v1` wants "
-        "`Authorization: Bearer KEY`. Schemas of bodies and answers: `/docs` and `/openapi.json` of a running "
-        "coordinator.\n",
-        *rows,
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            "# REST API\n",
+            MARK,
+            "JSON throughout, times in ISO 8601 (UTC), durations and latencies in seconds. Lists are paged: "
+            "`{items, next_cursor}`, with `limit` up to 200; pass `next_cursor` on as `cursor`. Errors are "
+            "[problem objects](errors.md). A body may have 1 MiB, a model's upload `TUNESMITH_MAX_UPLOAD_BYTES`. With "
+            "`TUNESMITH_ADMIN_KEY` set, every route under `/v1` wants "
+            "`Authorization: Bearer KEY`. Schemas of bodies and answers: `/docs` and `/openapi.json` of a running "
+            "coordinator.\n",
+            *rows,
+        ]
+    )
 
 
 def cli() -> str:
@@ -169,12 +183,13 @@ def cli() -> str:
 
     root = _root()
     parts = [
-        "# Command line\n", MARK,
+        "# Command line\n",
+        MARK,
         "Exit status: 0 ok, 1 failed, 2 usage, 130 interrupted (Ctrl-C, SIGTERM). `--json` prints "
         "machine-readable output, errors too: the "
         "[problem object](errors.md). `tunesmith --version` prints the version, and "
         "`tunesmith --install-completion` has the shell complete commands, options and choices.\n",
-    ]  # fmt: skip
+    ]
     for path, command in _commands(root, "tunesmith"):
         arguments = [p for p in command.params if p.param_type_name == "argument" and not getattr(p, "hidden", False)]
         options = [p for p in command.params if p.param_type_name == "option" and not p.hidden]
@@ -215,17 +230,20 @@ def access() -> str:
         marks = ["yes" if rule.scopes is None or scope in rule.scopes else "403" for scope in SCOPES]
         without = "yes" if rule.scopes is None else "401"
         rows.append([f"`{method} {path}`", without, *marks, rule.sight.value, rule.note])
-    return "\n".join([
-        "# Access\n", MARK,
-        "With `TUNESMITH_ADMIN_KEY` set, a key opens a route when it has one of the scopes with a *yes*. No key, an "
-        "unknown one and a revoked one get 401, another scope 403. Without an admin key the one local user may do "
-        "everything.\n",
-        "*Stranger* is what a permitted key gets for what another user owns: `404` as for what does not exist, `own "
-        "rows only` in a list, `the same` for what users share. Operators see everything. A test calls every route "
-        "with every scope, as owner and as stranger, and compares the answers with this table. The dashboard's pages "
-        "act with the key that their visitor logged in with.\n",
-        table(["route", "no key", *(f"`{scope}`" for scope in SCOPES), "stranger", ""], rows),
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            "# Access\n",
+            MARK,
+            "With `TUNESMITH_ADMIN_KEY` set, a key opens a route when it has one of the scopes with a *yes*. No key, "
+            "an unknown one and a revoked one get 401, another scope 403. Without an admin key the one local user may "
+            "do everything.\n",
+            "*Stranger* is what a permitted key gets for what another user owns: `404` as for what does not exist, "
+            "`own rows only` in a list, `the same` for what users share. Operators see everything. A test calls every "
+            "route with every scope, as owner and as stranger, and compares the answers with this table. The "
+            "dashboard's pages act with the key that their visitor logged in with.\n",
+            table(["route", "no key", *(f"`{scope}`" for scope in SCOPES), "stranger", ""], rows),
+        ]
+    )
 
 
 def metrics() -> str:
@@ -238,12 +256,15 @@ def metrics() -> str:
         [f"`{family.name}{'_total' if family.type == 'counter' else ''}`", family.type, family.documentation]
         for family in known.registry.collect()
     ]
-    return "\n".join([
-        "# Metrics\n", MARK,
-        "`GET /metrics` answers in the Prometheus text format. Where keys are asked for, it needs one with the scope "
-        "`monitor` or `operator`.\n",
-        table(["metric", "type", "meaning"], rows),
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            "# Metrics\n",
+            MARK,
+            "`GET /metrics` answers in the Prometheus text format. Where keys are asked for, it needs one with the "
+            "scope `monitor` or `operator`.\n",
+            table(["metric", "type", "meaning"], rows),
+        ]
+    )
 
 
 EVENTS = {
@@ -312,9 +333,13 @@ def events() -> str:
     from tunesmith.states import JobState, ModelState, RoundState, WorkState
 
     states = {
-        "job": JobState, "model": ModelState, "round": RoundState, "batch": WorkState, "evaluation": WorkState,
+        "job": JobState,
+        "model": ModelState,
+        "round": RoundState,
+        "batch": WorkState,
+        "evaluation": WorkState,
         "cost_model": WorkState,
-    }  # fmt: skip
+    }
     kinds = event_kinds()
     rows = [[f"`{kind}`", EVENTS[kind]] for kind in sorted(kinds | set(EVENTS))]
     systematic = [
@@ -322,24 +347,32 @@ def events() -> str:
         for noun, kind in states.items()
     ]
     retried = ", ".join(f"`{noun}_retried`" for noun in states)
-    return "\n".join([
-        "# Events\n", MARK,
-        "`GET /v1/jobs/{id}/events`: a JSON page of `{id, job_id, kind, data, created_at}`, oldest first, after the id "
-        "in `after`; or, with `Accept: text/event-stream`, the same as server-sent events, resumed after "
-        "`Last-Event-ID`. Ids only grow.\n",
-        table(["kind", "when"], rows),
-        "A change of state is the event `<noun>_<state>` with `id`, `from` and `to` (see [states](states.md)), and "
-        "more where it is known, such as `problem` or `stop_reason`:\n",
-        table(["kind", "kinds"], systematic),
-        f"Work that is handed out again: {retried}, with `attempt` and `reason`.\n",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            "# Events\n",
+            MARK,
+            "`GET /v1/jobs/{id}/events`: a JSON page of `{id, job_id, kind, data, created_at}`, oldest first, after "
+            "the id in `after`; or, with `Accept: text/event-stream`, the same as server-sent events, resumed after "
+            "`Last-Event-ID`. Ids only grow.\n",
+            table(["kind", "when"], rows),
+            "A change of state is the event `<noun>_<state>` with `id`, `from` and `to` (see [states](states.md)), and "
+            "more where it is known, such as `problem` or `stop_reason`:\n",
+            table(["kind", "kinds"], systematic),
+            f"Work that is handed out again: {retried}, with `attempt` and `reason`.\n",
+        ]
+    )
 
 
 PAGES = {
-    "settings.md": settings, "errors.md": errors, "states.md": states, "rest.md": rest, "cli.md": cli,
-    "metrics.md": metrics, "events.md": events,
+    "settings.md": settings,
+    "errors.md": errors,
+    "states.md": states,
+    "rest.md": rest,
+    "cli.md": cli,
+    "metrics.md": metrics,
+    "events.md": events,
     "access.md": access,
-}  # fmt: skip
+}
 
 
 def main() -> int:

@@ -22,21 +22,29 @@ def check_contents(archive: zipfile.ZipFile, size: int) -> None:
     """
     entries = archive.infolist()
     if len(entries) > MAX_ENTRIES:
-        raise ModelRejected(f"the archive has {len(entries)} entries; up to {MAX_ENTRIES} are accepted", field="file",
-                            limit=MAX_ENTRIES)
+        raise ModelRejected(
+            f"the archive has {len(entries)} entries; up to {MAX_ENTRIES} are accepted", field="file", limit=MAX_ENTRIES
+        )
     names: set[str] = set()
     for entry in entries:
         problem = _problem(entry)
         if problem is None and entry.filename in names:
             problem = "is there twice"
         if problem is not None:
-            raise ModelRejected(f"the archive's entry {entry.filename[:200]!r} {problem}; save the model again with "
-                                "torch.export.save", field="file", value=entry.filename[:200])
+            raise ModelRejected(
+                f"the archive's entry {entry.filename[:200]!r} {problem}; save the model again with torch.export.save",
+                field="file",
+                value=entry.filename[:200],
+            )
         names.add(entry.filename)
     unfolded = sum(entry.file_size for entry in entries)
     if unfolded - size > MAX_UNFOLDED_TOTAL:
-        raise ModelRejected(f"the archive has {size} bytes and unfolds to {unfolded}; up to {MAX_UNFOLDED_TOTAL} more "
-                            "than it has are accepted", field="file", limit=MAX_UNFOLDED_TOTAL)
+        raise ModelRejected(
+            f"the archive has {size} bytes and unfolds to {unfolded}; up to {MAX_UNFOLDED_TOTAL} more "
+            "than it has are accepted",
+            field="file",
+            limit=MAX_UNFOLDED_TOTAL,
+        )
 
 
 def _problem(entry: zipfile.ZipInfo) -> str | None:

@@ -61,9 +61,10 @@ def measuring(name: str = "measure", device_classes: Iterable[str] = ()) -> tupl
     for each in (name, *classes):
         if not NAME.fullmatch(each):
             raise InvalidInput(
-                f"{each!r} cannot be part of a user of Redis: use letters, digits, '.', '_' and '-'", field="name",
+                f"{each!r} cannot be part of a user of Redis: use letters, digits, '.', '_' and '-'",
+                field="name",
                 value=each,
-            )  # fmt: skip
+            )
     keys = [f"~{KEY_PREFIX}{measure_queue(each)}" for each in classes or ("*",)]
     return (
         BrokerUser(f"{name}-reads", f"resetkeys {' '.join(keys)} resetchannels &{CONTROL} {READS}"),

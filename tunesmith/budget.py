@@ -23,5 +23,6 @@ def check_budget(trials: int | None, seconds: float | None) -> None:
     if seconds is not None and not (math.isfinite(seconds) and 0 < seconds <= MAX_SECONDS):
         raise InvalidBudget(
             f"seconds must be more than 0 and at most {MAX_SECONDS:.0f} (30 days), not {seconds}",
-            field="budget.seconds", value=seconds if math.isfinite(seconds) else str(seconds),
-        )  # fmt: skip
+            field="budget.seconds",
+            value=seconds if math.isfinite(seconds) else str(seconds),
+        )

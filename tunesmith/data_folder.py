@@ -17,10 +17,23 @@ UMASK_HELP = (
     "Permissions that new files and folders of the data folder lack, in octal; `007` lets workers with another user id "
     "and the same group share the blobs."
 )
-_OURS = frozenset({
-    DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", f"{DATABASE}-journal", "blobs", "logs", "secret_key", "up.lock",
-    CONNECTION_FILE, "worker_key", "measure-cache", "poison", "calibration",
-})  # fmt: skip
+_OURS = frozenset(
+    {
+        DATABASE,
+        f"{DATABASE}-wal",
+        f"{DATABASE}-shm",
+        f"{DATABASE}-journal",
+        "blobs",
+        "logs",
+        "secret_key",
+        "up.lock",
+        CONNECTION_FILE,
+        "worker_key",
+        "measure-cache",
+        "poison",
+        "calibration",
+    }
+)
 """What Tunesmith keeps there: the folder may be one that holds other things, too, which are nobody's business."""
 
 
@@ -95,5 +108,6 @@ def _close(path: Path, mask: int) -> None:
 def _refused(path: Path, why: str) -> InvalidInput:
     return InvalidInput(
         f"cannot use the data folder {str(path)!a}: {why}; give another with --data-dir or TUNESMITH_DATA_DIR",
-        field="data_dir", value=ascii(str(path))[1:-1],
-    )  # fmt: skip
+        field="data_dir",
+        value=ascii(str(path))[1:-1],
+    )

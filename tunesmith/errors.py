@@ -271,6 +271,10 @@ def from_problem(body: dict[str, Any]) -> TunesmithError:
     cls = catalogue().get(str(body.get("code")), TunesmithError)
     errors = body.get("errors") or [{}]
     known = {"type", "title", "status", "detail", "code", "errors", "instance", "request_id"}
-    error = cls(str(body.get("detail", "")), field=errors[0].get("field"), value=errors[0].get("value"),
-                **{k: v for k, v in body.items() if k not in known})
+    error = cls(
+        str(body.get("detail", "")),
+        field=errors[0].get("field"),
+        value=errors[0].get("value"),
+        **{k: v for k, v in body.items() if k not in known},
+    )
     return error

@@ -49,5 +49,7 @@ def choice_unavailable(field: str, name: str) -> MissingDependency:
     return MissingDependency(
         f"the {field.replace('_', ' ')} {name!r} needs {' and '.join(modules)}, which is not installed there: install "
         f"the extra '{extra}' with the workers, for example with pip install -e '.[{extra}]'",
-        field=field, value=name, extra=extra,
-    )  # fmt: skip
+        field=field,
+        value=name,
+        extra=extra,
+    )

@@ -35,8 +35,9 @@ def writing(path: str | Path) -> Iterator[None]:
         if is_full(error) and not isinstance(error, DiskFull):
             raise DiskFull(
                 f"cannot write {path}: the disk is full; make room, or give a place on another disk",
-                field="output", value=str(path),
-            ) from error  # fmt: skip
+                field="output",
+                value=str(path),
+            ) from error
         if isinstance(error, OSError):
             raise InvalidInput(
                 f"cannot write {path}: {error.strerror or error}", field="output", value=str(path)

@@ -21,9 +21,13 @@ from tunesmith.messages import (
 
 Kind = TypeVar("Kind", bound=Message)
 ROWS: Final[Mapping[type[Message], str]] = {
-    IngestModel: "model_id", PrepareJob: "job_id", ProposeRound: "round_id", TrainCostModel: "cost_model_id",
-    MeasureBatch: "batch_id", EvaluateModel: "evaluation_id",
-}  # fmt: skip
+    IngestModel: "model_id",
+    PrepareJob: "job_id",
+    ProposeRound: "round_id",
+    TrainCostModel: "cost_model_id",
+    MeasureBatch: "batch_id",
+    EvaluateModel: "evaluation_id",
+}
 """The field of each message about work that names its row. It and ``attempt`` are the same in all versions."""
 MAX_REASON = 300
 

@@ -107,27 +107,53 @@ def read_database(folder: str | Path) -> list[DatabaseRecord]:
     return records
 
 
-def readme(*, model: str, target: Mapping[str, Any], inputs: Sequence[TensorSpec], records: int, preparation: str,
-           tvm: str, simulated: bool = False) -> str:
+def readme(
+    *,
+    model: str,
+    target: Mapping[str, Any],
+    inputs: Sequence[TensorSpec],
+    records: int,
+    preparation: str,
+    tvm: str,
+    simulated: bool = False,
+) -> str:
     """The folder's README.md.
 
     ``preparation`` is the key of the module's; ``simulated``: the records come from a simulated device.
     """
     cuda = target.get("kind") == "cuda"
     names = [f"x{i}" for i in range(len(inputs))]
-    example = [f'{n} = tvm.runtime.tensor(np.zeros({tuple(t.shape)}, "{t.dtype}"), device)'
-               for n, t in zip(names, inputs, strict=True)]
+    example = [
+        f'{n} = tvm.runtime.tensor(np.zeros({tuple(t.shape)}, "{t.dtype}"), device)'
+        for n, t in zip(names, inputs, strict=True)
+    ]
     listed = [f"{i}. `{t.name}`: {t.dtype} {list(t.shape)}" for i, t in enumerate(inputs, start=1)]
     cores = "the GPU above" if cuda else f"{target.get('num-cores', 1)} of them"
     return _README.read_text(encoding="utf-8").format(
-        model=model, target=json.dumps(dict(target), indent=2), tvm=tvm, records=records, preparation=preparation,
-        device="cuda" if cuda else "cpu", example="\n".join(example), arguments=", ".join(names),
-        inputs="\n".join(listed), cores=cores, warning=SIMULATED if simulated else "")
+        model=model,
+        target=json.dumps(dict(target), indent=2),
+        tvm=tvm,
+        records=records,
+        preparation=preparation,
+        device="cuda" if cuda else "cpu",
+        example="\n".join(example),
+        arguments=", ".join(names),
+        inputs="\n".join(listed),
+        cores=cores,
+        warning=SIMULATED if simulated else "",
+    )
 
 
-def folder_texts(*, model: str, target: Mapping[str, Any], inputs: Sequence[TensorSpec],
-                 records: Sequence[DatabaseRecord], preparation: str, tvm: str,
-                 simulated: bool = False) -> dict[str, str]:
+def folder_texts(
+    *,
+    model: str,
+    target: Mapping[str, Any],
+    inputs: Sequence[TensorSpec],
+    records: Sequence[DatabaseRecord],
+    preparation: str,
+    tvm: str,
+    simulated: bool = False,
+) -> dict[str, str]:
     """Every file of the exported folder but ``module.json`` and ``params.npz``, by name; see :func:`readme`."""
     workloads, lines = database_texts(records)
     return {
@@ -136,8 +162,15 @@ def folder_texts(*, model: str, target: Mapping[str, Any], inputs: Sequence[Tens
         PREPARATION_FILE: f"{preparation}\n",
         "target.json": json.dumps(dict(target), indent=2) + "\n",
         "compile.py": COMPILE_SCRIPT.read_text(encoding="utf-8"),
-        "README.md": readme(model=model, target=target, inputs=inputs, records=len({r.hash for r in records}),
-                            preparation=preparation, tvm=tvm, simulated=simulated),
+        "README.md": readme(
+            model=model,
+            target=target,
+            inputs=inputs,
+            records=len({r.hash for r in records}),
+            preparation=preparation,
+            tvm=tvm,
+            simulated=simulated,
+        ),
     }
 
 

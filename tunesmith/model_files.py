@@ -62,8 +62,9 @@ def check_onnx(path: Path) -> None:
 def _truncated(size: int) -> TruncatedModel:
     return TruncatedModel(
         f"the file begins like an ONNX model and ends too early, after {size} bytes: copy or export it again",
-        field="file", value=size,
-    )  # fmt: skip
+        field="file",
+        value=size,
+    )
 
 
 def _varint(file: BinaryIO) -> int | None:

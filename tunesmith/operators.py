@@ -95,8 +95,13 @@ def _layernorm(spec: OperatorSpec) -> Named:
 
 
 _SHAPES: Mapping[str, Callable[[OperatorSpec], Named]] = {
-    "gemm": _gemm, "bmm": _gemm, "dense": _dense, "conv2d": _conv, "depthwise": _conv,
-    "softmax": _softmax, "layernorm": _layernorm,
+    "gemm": _gemm,
+    "bmm": _gemm,
+    "dense": _dense,
+    "conv2d": _conv,
+    "depthwise": _conv,
+    "softmax": _softmax,
+    "layernorm": _layernorm,
 }
 
 
@@ -113,8 +118,9 @@ def parse_operator(text: str) -> OperatorSpec:
     """
     kind, _, rest = text.strip().partition(":")
     if kind not in FORMS:
-        raise InvalidOperator(f"there is no operator {kind!r}; accepted are {', '.join(FORMS.values())}",
-                              field="operator", value=text)
+        raise InvalidOperator(
+            f"there is no operator {kind!r}; accepted are {', '.join(FORMS.values())}", field="operator", value=text
+        )
     body, colon, dtype = rest.partition(":")
     dtype = dtype if colon else "float32"
     if dtype not in DTYPES:
@@ -197,5 +203,8 @@ def _options(kind: str, parts: list[str], text: str) -> dict[str, int]:
 def _check_size(spec: OperatorSpec, text: str) -> None:
     for tensor in (*spec.inputs, spec.output):
         if math.prod(tensor.shape) > MAX_ELEMENTS:
-            raise _invalid(spec.kind, f"tensor {tensor.name!r} of shape {_join(tensor.shape)} has more than "
-                           f"{MAX_ELEMENTS} elements", text)
+            raise _invalid(
+                spec.kind,
+                f"tensor {tensor.name!r} of shape {_join(tensor.shape)} has more than {MAX_ELEMENTS} elements",
+                text,
+            )

@@ -80,8 +80,9 @@ def _no_log(path: Path, why: str) -> InvalidInput:
     return InvalidInput(
         f"{path} is no log of schedules: {why}; give the file that 'tunesmith best JOB -o best.jsonl' writes, or a "
         "folder with a MetaSchedule database",
-        field="log", value=str(path),
-    )  # fmt: skip
+        field="log",
+        value=str(path),
+    )
 
 
 def _mixed(path: Path, what: str, per: str) -> InvalidInput:

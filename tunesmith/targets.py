@@ -26,8 +26,10 @@ MAX_TEXT = 200
 MAX_CLASS = 100
 """Characters of a device class, which is part of a queue's name."""
 CHECKS: Mapping[str, type] = {"int": int, "str": str, "bool": bool}
-ACCEPTED = 'cpu, cpu:N, cuda, a TVM tag such as "nvidia/nvidia-h100", or target JSON such as ' \
-           '{"kind": "llvm", "mcpu": "znver4", "num-cores": 8}'
+ACCEPTED = (
+    'cpu, cpu:N, cuda, a TVM tag such as "nvidia/nvidia-h100", or target JSON such as '
+    '{"kind": "llvm", "mcpu": "znver4", "num-cores": 8}'
+)
 
 
 @functools.lru_cache(maxsize=1)
@@ -211,8 +213,9 @@ def _check_options(body: Mapping[str, Any], given: Any) -> None:
                 raise _unknown(f"{name[:MAX_TEXT]!r} must be a flag, a number or a short text", given)
             continue
         if name not in options:
-            raise _unknown(f"target kind {body['kind']!r} has no option {name!r}, "
-                           f"it has {', '.join(sorted(options))}", given)
+            raise _unknown(
+                f"target kind {body['kind']!r} has no option {name!r}, it has {', '.join(sorted(options))}", given
+            )
         _check_type(name, value, options[name], given)
 
 
@@ -256,7 +259,8 @@ def choose(spec: TargetSpec, known: Sequence[Mapping[str, Any]]) -> Target:
         raise TargetUnavailable(
             f"no live device of kind {spec.kind} is registered; start `tunesmith device serve` "
             "where there is one, or name the target by its tag or JSON and the job will wait for a device",
-            field="target", value=spec.name,
+            field="target",
+            value=spec.name,
         )
     best = max(known, key=lambda target: int(target.get("num-cores", 1)))
     if spec.cores is None:
@@ -266,6 +270,7 @@ def choose(spec: TargetSpec, known: Sequence[Mapping[str, Any]]) -> Target:
         raise TargetUnavailable(
             f"{spec.name} asks for {spec.cores} cores, and the largest device has {cores}: give cpu, "
             f"or cpu:N with N up to {cores}",
-            field="target", value=spec.name,
+            field="target",
+            value=spec.name,
         )
     return Target({**best, "num-cores": spec.cores})

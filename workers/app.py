@@ -53,8 +53,12 @@ def create_app(settings: Settings) -> Celery:
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_transport_options={
-            "ack_emulation": False, "global_keyprefix": KEY_PREFIX, "socket_timeout": 30,
-            "socket_connect_timeout": 5, "health_check_interval": 25, "answers": bool(settings.core_queues),
+            "ack_emulation": False,
+            "global_keyprefix": KEY_PREFIX,
+            "socket_timeout": 30,
+            "socket_connect_timeout": 5,
+            "health_check_interval": 25,
+            "answers": bool(settings.core_queues),
             "priority_steps": [0],  # one list a queue, so that Redis can be told its name
         },
         result_backend=None,

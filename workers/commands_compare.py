@@ -85,9 +85,14 @@ def _names(given: str, tuned: bool) -> list[str]:
 
 
 def _compare(
-    model: str, log: Path | None, names: list[str], shapes: dict[str, tuple[int, ...]], cores: int, time_: float,
+    model: str,
+    log: Path | None,
+    names: list[str],
+    shapes: dict[str, tuple[int, ...]],
+    cores: int,
+    time_: float,
     folder: Path,
-) -> list[Result]:  # fmt: skip
+) -> list[Result]:
     given = read_log(log) if log else None
     records = given.records if given else []
     target = target_of(records) or local_target(f"cpu:{cores}")
@@ -140,8 +145,14 @@ def _print(model: str, results: list[Result], cores: int, as_json: bool) -> None
 
 
 def _row(result: Result) -> dict[str, Any]:
-    return {"name": result.name, "samples": result.samples, "failure": result.failure, "error": result.error,
-            "latency": result.latency, "check": _state(result).value}
+    return {
+        "name": result.name,
+        "samples": result.samples,
+        "failure": result.failure,
+        "error": result.error,
+        "latency": result.latency,
+        "check": _state(result).value,
+    }
 
 
 def _state(result: Result) -> CheckState:

@@ -39,8 +39,13 @@ def compile_(
         goal = local_target(target) if target else target_of(given.records) or local_target("cpu")
         missing = _compile(model, shapes, output, goal, given)
     if as_json:
-        answer = {"path": str(output), "target": goal.to_json(), "preparation": given.preparation.key,
-                  "schedules": len(given.records), "missing": missing}  # fmt: skip
+        answer = {
+            "path": str(output),
+            "target": goal.to_json(),
+            "preparation": given.preparation.key,
+            "schedules": len(given.records),
+            "missing": missing,
+        }
         print(json.dumps(answer))
         return
     print(output)

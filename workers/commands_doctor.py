@@ -72,14 +72,23 @@ def versions() -> Iterator[Check]:
         yield Check(name, version is not None, version or "missing", "" if version else "run 'make venv'")
     ffi = _version("apache-tvm-ffi") or ""
     if not ffi.startswith(FFI_SERIES):
-        yield Check("tvm pair", False, f"apache-tvm-ffi {ffi} does not go with this TVM: it crashes writing JSON",
-                    f"pip install 'apache-tvm-ffi=={FFI_SERIES}*'")  # fmt: skip
+        yield Check(
+            "tvm pair",
+            False,
+            f"apache-tvm-ffi {ffi} does not go with this TVM: it crashes writing JSON",
+            f"pip install 'apache-tvm-ffi=={FFI_SERIES}*'",
+        )
     for name, package in LEARNERS:
         version = _version(package) or _version(name)
         yield Check(name, version is not None, version or "missing", "" if version else f"pip install {package}")
     torch = _version("torch")
-    yield Check("torch", torch is not None, torch or "missing: .pt2 models cannot be read",
-                "" if torch else "pip install torch", required=False)  # fmt: skip
+    yield Check(
+        "torch",
+        torch is not None,
+        torch or "missing: .pt2 models cannot be read",
+        "" if torch else "pip install torch",
+        required=False,
+    )
 
 
 def tools() -> Iterator[Check]:
@@ -112,15 +121,19 @@ def cuda() -> Iterator[Check]:
         compiler["name"]
     )
     if name is None:
-        yield Check("cuda compiler", False, "missing: NVIDIA targets cannot be built here",
-                    "pip install 'tunesmith[cuda]', or install CUDA's nvcc", required)  # fmt: skip
+        yield Check(
+            "cuda compiler",
+            False,
+            "missing: NVIDIA targets cannot be built here",
+            "pip install 'tunesmith[cuda]', or install CUDA's nvcc",
+            required,
+        )
     elif compiler["message"]:
         detail = f"{name} does not compile: {_first_error(compiler['message'])}"
         yield Check("cuda compiler", False, detail, MIXED, required)
     else:
         yield Check("cuda compiler", True, f"{name}, compiles for tensor cores", required=required)
-    yield Check("cuda runtime", runtime["ok"], runtime["detail"], runtime["remedy"],
-                required and not settings.simulate)  # fmt: skip
+    yield Check("cuda runtime", runtime["ok"], runtime["detail"], runtime["remedy"], required and not settings.simulate)
 
 
 def _first_error(message: str) -> str:
@@ -132,9 +145,13 @@ def _answer(module: str) -> dict[str, Any] | str:
     """What a module prints that is run, its last line; in words, why there is none."""
     try:
         done = subprocess.run(
-            python(module), capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=SELFCHECK_TIMEOUT,
+            python(module),
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=SELFCHECK_TIMEOUT,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired:
         return f"no answer within {SELFCHECK_TIMEOUT:g} s"
     if done.returncode != 0:
@@ -153,8 +170,13 @@ def tvm_works() -> Iterator[Check]:
     yield Check("tvm", found["right"], "compiles, links and runs" if found["right"] else "a kernel computes nonsense")
     yield Check("host", True, f"{host['cpu']}, LLVM name {host['mcpu']}, {host['cores']} cores")
     all_cores = found["threads"] == host["cores"]
-    yield Check("threads", all_cores, f"{found['threads']} in force of {host['cores']} cores",
-                "" if all_cores else "unset TVM_NUM_THREADS", required=False)  # fmt: skip
+    yield Check(
+        "threads",
+        all_cores,
+        f"{found['threads']} in force of {host['cores']} cores",
+        "" if all_cores else "unset TVM_NUM_THREADS",
+        required=False,
+    )
     yield from _figures(found)
 
 
@@ -165,8 +187,13 @@ def _figures(found: dict[str, Any]) -> Iterator[Check]:
     noise = noise_floor(found["medians"])
     detail = f"{share(noise)} (two medians of one kernel differ by less, nineteen times of twenty)"
     quiet = noise <= NOISY
-    yield Check("noise floor", quiet, detail,
-                "" if quiet else "something else is busy here: measurements will be poor", required=False)  # fmt: skip
+    yield Check(
+        "noise floor",
+        quiet,
+        detail,
+        "" if quiet else "something else is busy here: measurements will be poor",
+        required=False,
+    )
 
 
 def boxes() -> Iterator[Check]:

@@ -19,8 +19,9 @@ from workers.settings import Settings
 
 worker = typer.Typer(
     help="Run a worker of the service, in the foreground; or enrol, list and revoke measure workers.",
-    add_completion=False, pretty_exceptions_enable=False,
-)  # fmt: skip
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
 worker.command("enrol")(enrol)
 worker.command("list")(list_enrolled)
 worker.command("revoke")(revoke)
@@ -53,9 +54,13 @@ def run(
     # Not Celery's command line: importing its shell takes a third of a second.
     controller = create_app(settings).Worker(
         hostname=f"{'+'.join(settings.queues)[:60]}-{os.getpid()}@{socket.gethostname()}",
-        pool="prefork", concurrency=settings.concurrency, loglevel=settings.log_level,
-        without_gossip=True, without_mingle=True, without_heartbeat=True,
-    )  # fmt: skip
+        pool="prefork",
+        concurrency=settings.concurrency,
+        loglevel=settings.log_level,
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+    )
     controller.start()
     raise typer.Exit(controller.exitcode or 0)
 

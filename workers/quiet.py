@@ -28,9 +28,11 @@ def libraries_are_quiet() -> Iterator[None]:
         os.dup2(aside.fileno(), STANDARD_ERROR)
         errors = getattr(python, "errors", None) or "backslashreplace"
         sys.stderr = io.TextIOWrapper(
-            os.fdopen(os.dup(terminal), "wb", buffering=0), encoding=python.encoding or "utf-8", errors=errors,
+            os.fdopen(os.dup(terminal), "wb", buffering=0),
+            encoding=python.encoding or "utf-8",
+            errors=errors,
             write_through=True,
-        )  # fmt: skip
+        )
         unforeseen = False
         try:
             yield

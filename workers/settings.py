@@ -66,31 +66,43 @@ class Settings(BaseSettings):
         0.5, ge=0, le=1, description="Share of the host's memory that the import of a model may use; 0: no limit."
     )
     trust_models: bool = Field(
-        False, description="Import models, and run candidates, without a box where the system offers none: for "
+        False,
+        description="Import models, and run candidates, without a box where the system offers none: for "
         "installations where everybody who uploads is trusted.",
     )
     calibration_interval: float = Field(
-        30.0, gt=0, description="Seconds of use after which a device is checked against its calibration again; the "
+        30.0,
+        gt=0,
+        description="Seconds of use after which a device is checked against its calibration again; the "
         "first checks of a device come sooner.",
     )
     drift_limit: float = Field(
-        0.1, gt=0, description="A device drifts when its calibration kernel's latency differs from the first by more "
+        0.1,
+        gt=0,
+        description="A device drifts when its calibration kernel's latency differs from the first by more "
         "than this share, and by more than its noise.",
     )
     quarantine_limit: float = Field(
-        1.5, gt=1, description="Nothing is measured on a device whose calibration kernel takes this many times as "
+        1.5,
+        gt=1,
+        description="Nothing is measured on a device whose calibration kernel takes this many times as "
         "long as at first, three checks in a row. `inf`: never mind.",
     )
     quarantine_seconds: float = Field(
-        60.0, gt=0, description="A device that stays that slow for so long is measured on again, and compared with "
-        "its new speed.",
+        60.0,
+        gt=0,
+        description="A device that stays that slow for so long is measured on again, and compared with its new speed.",
     )
     device_failures: float = Field(
-        3, ge=1, description="A device that failed so many times in a row, by no fault of candidates, gets no work for "
+        3,
+        ge=1,
+        description="A device that failed so many times in a row, by no fault of candidates, gets no work for "
         "a while. `inf`: never mind.",
     )
     device_rest_seconds: float = Field(
-        15.0, gt=0, description="Seconds of that while at first; it doubles, up to ten minutes, until it works.",
+        15.0,
+        gt=0,
+        description="Seconds of that while at first; it doubles, up to ten minutes, until it works.",
     )
     coordinator_url: str = Field(
         "http://127.0.0.1:8700", description="The coordinator's address, where a measure worker enrols itself."

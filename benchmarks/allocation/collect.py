@@ -38,8 +38,15 @@ def _run(
     # Those without anything to tune leave theirs to the others.
     tasks = len(client.model_tasks(model_id))
     job = client.submit(
-        model_id=model_id, target=target.to_json(), trials=tasks * rounds * ROUND, seconds=limit, seed=seed,
-        allocator="round-robin", verify=False, warm_start=False)
+        model_id=model_id,
+        target=target.to_json(),
+        trials=tasks * rounds * ROUND,
+        seconds=limit,
+        seed=seed,
+        allocator="round-robin",
+        verify=False,
+        warm_start=False,
+    )
     client.wait(job.id, timeout=limit + IMPORT_LIMIT)
     found = [task.model_dump(mode="json") for task in client.tasks(job.id)]
     return curves_of(model, seed, found, list(client.rounds(job.id)), client.trials(job.id), setup())

@@ -44,18 +44,31 @@ def run(
     names = dict.fromkeys([figures.RIVAL, *(check_allocator(name) for name in allocator or ALLOCATORS)])
     check(figures.NAME, docs)
     runs = load_all(data or DATA)
-    courses = {(model, name): [replay(mixed(found, seed), name, seed) for seed in range(seeds)]
-               for model, found in runs.items() for name in names}
-    courses |= {(model, f"{name}, {figures.EQUAL}"): [replay(mixed(found, seed), name, seed, equal=True)
-                                                      for seed in range(seeds)]
-                for model, found in runs.items() for name in names if ALLOCATORS[name](seed=0).small_first_rounds}
-    courses |= {(model, HINDSIGHT): [hindsight(mixed(found, seed)) for seed in range(seeds)]
-                for model, found in runs.items()}
+    courses = {
+        (model, name): [replay(mixed(found, seed), name, seed) for seed in range(seeds)]
+        for model, found in runs.items()
+        for name in names
+    }
+    courses |= {
+        (model, f"{name}, {figures.EQUAL}"): [
+            replay(mixed(found, seed), name, seed, equal=True) for seed in range(seeds)
+        ]
+        for model, found in runs.items()
+        for name in names
+        if ALLOCATORS[name](seed=0).small_first_rounds
+    }
+    courses |= {
+        (model, HINDSIGHT): [hindsight(mixed(found, seed)) for seed in range(seeds)] for model, found in runs.items()
+    }
     recorded = next(iter(runs.values()))[0].facts
     machine = f"{recorded.get('CPU', '?')}, {recorded.get('cores', '?')} cores"
-    facts = {**setup(), "seeds": str(seeds), "recorded on": machine,
-             "recorded runs of each model, at least": str(min(map(len, runs.values()))),
-             "recorded candidates of a task, mean": f"{_candidates(runs):.0f}"}
+    facts = {
+        **setup(),
+        "seeds": str(seeds),
+        "recorded on": machine,
+        "recorded runs of each model, at least": str(min(map(len, runs.values()))),
+        "recorded candidates of a task, mean": f"{_candidates(runs):.0f}",
+    }
     for path in write(figures.report(courses, facts), out, functools.partial(figures.draw, courses), docs):
         typer.echo(path)
 

@@ -112,15 +112,22 @@ def load_all(folder: Path) -> Mapping[str, Sequence[ModelCurves]]:
         run = ModelCurves.load(path)
         found.setdefault(run.model, []).append(run)
     if not found:
-        raise InvalidInput(f"there are no learning curves in {folder.name}: record some with "
-                           "'tunesmith bench allocation collect'", field="data", value=folder.name)
+        raise InvalidInput(
+            f"there are no learning curves in {folder.name}: record some with 'tunesmith bench allocation collect'",
+            field="data",
+            value=folder.name,
+        )
     return found
 
 
 def curves_of(
-    model: str, seed: int, tasks: Sequence[Mapping[str, Any]], rounds: Sequence[Mapping[str, Any]],
-    trials: Iterable[Mapping[str, Any]], facts: Mapping[str, str],
-) -> ModelCurves:  # fmt: skip
+    model: str,
+    seed: int,
+    tasks: Sequence[Mapping[str, Any]],
+    rounds: Sequence[Mapping[str, Any]],
+    trials: Iterable[Mapping[str, Any]],
+    facts: Mapping[str, str],
+) -> ModelCurves:
     """From a finished job as the API shows it.
 
     A round takes from the end of the job's round before to its own. Its candidates' own part of that is what they took
@@ -144,13 +151,20 @@ def curves_of(
     for task in tunable:
         own = [r for r in done if r["task"] == task["id"]]
         pieces = _pieces(own, measured[task["id"]], took)
-        found.append(TaskCurve(
-            name=task["name"], family=task["family"], weight=task["weight"], flops=task["flops"],
-            untuned=task["untuned_latency"], alternative_of=place.get(task["alternative_of"]),
-            bests=tuple(best for piece in pieces for best in piece.bests),
-            seconds=tuple(each for piece in pieces for each in piece.seconds),
-            sizes=tuple(len(piece.bests) for piece in pieces), overheads=tuple(piece.overhead for piece in pieces),
-        ))  # fmt: skip
+        found.append(
+            TaskCurve(
+                name=task["name"],
+                family=task["family"],
+                weight=task["weight"],
+                flops=task["flops"],
+                untuned=task["untuned_latency"],
+                alternative_of=place.get(task["alternative_of"]),
+                bests=tuple(best for piece in pieces for best in piece.bests),
+                seconds=tuple(each for piece in pieces for each in piece.seconds),
+                sizes=tuple(len(piece.bests) for piece in pieces),
+                overheads=tuple(piece.overhead for piece in pieces),
+            )
+        )
     return ModelCurves(model, seed, tuple(found), facts)
 
 

@@ -34,8 +34,10 @@ def reached(course: Course, start: str, share: float) -> float:
 def ratios(courses: Courses, allocator: str, start: str, share: float) -> Floats:
     """Logarithm of how many times as long the rival took, float64 [models, seeds]; positive: the allocator is ahead."""
     models = dict.fromkeys(model for model, _ in courses)
-    mine, other = (np.array([[reached(course, start, share) for course in courses[model, name]] for model in models])
-                   for name in (allocator, RIVAL))
+    mine, other = (
+        np.array([[reached(course, start, share) for course in courses[model, name]] for model in models])
+        for name in (allocator, RIVAL)
+    )
     out: Floats = np.log(other / mine)
     return out
 
@@ -57,8 +59,16 @@ def report(courses: Courses, setup: Mapping[str, str]) -> Report:
         for name in names:
             mean, low, high = (float(np.exp(value)) for value in band(ratios(courses, name, start, share)))
             middle = [np.median([reached(c, start, share) for c in courses[model, name]]) for model in models]
-            rows.append((f"{share:.0%} from {start}", name, round(mean, 3), round(low, 3), round(high, 3),
-                         *(round(float(value), 1) for value in middle)))
+            rows.append(
+                (
+                    f"{share:.0%} from {start}",
+                    name,
+                    round(mean, 3),
+                    round(low, 3),
+                    round(high, 3),
+                    *(round(float(value), 1) for value in middle),
+                )
+            )
     seeds = len(next(iter(courses.values())))
     summary = (
         f"Jobs of {len(models)} models, {seeds} seeds each, replayed on recorded learning curves under the service's "
@@ -72,7 +82,8 @@ def report(courses: Courses, setup: Mapping[str, str]) -> Report:
         f"runs with its default schedule. `{FIRST}`: of what is left to gain once every task had its first recorded "
         "round. `times as fast`: the geometric mean over models and seeds of the time that "
         f"`{RIVAL}` took over its own, with a 95 % bootstrap over seeds. Then the median seconds by model. "
-        f"`{HINDSIGHT}` is no allocator: it knows every curve to its end, and is about the best that could be done.")
+        f"`{HINDSIGHT}` is no allocator: it knows every curve to its end, and is about the best that could be done."
+    )
     columns = ("gain", "allocator", "times as fast", "95 % from", "to", *(f"{model}, s" for model in models))
     return Report(NAME, "Allocators on the curves of whole models", summary, columns, rows, setup)
 

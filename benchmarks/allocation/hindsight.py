@@ -49,7 +49,7 @@ def _segments(at: int, task: TaskCurve) -> list[_Segment]:
     found, here, steepest = list[_Segment](), 0, np.inf
     while here < len(task.bests):
         spent = _spent(task, here)
-        slopes = (saved[here + 1:] - saved[here]) / spent
+        slopes = (saved[here + 1 :] - saved[here]) / spent
         best = int(np.argmax(slopes))
         if slopes[best] <= 0:
             break
@@ -63,5 +63,5 @@ def _spent(task: TaskCurve, begin: int) -> Floats:
     """Seconds of the candidates from ``begin`` to each later one, float64 [candidates], in rounds of the usual size."""
     seconds: Floats = np.cumsum(np.array(task.seconds[begin:]))
     for start in range(begin, len(task.seconds), ROUND_SIZE):
-        seconds[start - begin:] += task.took(start, start)
+        seconds[start - begin :] += task.took(start, start)
     return seconds

@@ -24,8 +24,15 @@ from workers.tvm_backend.deploy import LocalModel
 NAME = "allocation-live"
 UNTUNED = "untuned"
 SLICE, PASSES = 1.0, 4
-COLUMNS = ("model", "seed", "allocator", "latency ms", "candidates", *(f"s to {share:.0%}" for share in SHARES),
-           f"s to {RIVAL}'s end")  # fmt: skip
+COLUMNS = (
+    "model",
+    "seed",
+    "allocator",
+    "latency ms",
+    "candidates",
+    *(f"s to {share:.0%}" for share in SHARES),
+    f"s to {RIVAL}'s end",
+)
 
 
 @dataclass(frozen=True)
@@ -96,8 +103,10 @@ def hold(model: str, seed: int, plan: Plan, folder: Path, tell: Tell) -> list[Ru
     if bad:
         raise MeasurementFailed(f"the model compiled with what {bad.name} found does not run: {bad.failure}")
     latency = {name: result.latency or 0.0 for name, result in results.items()}
-    return [Run(Path(model).stem, seed, name, latency[name], latency[UNTUNED], tuned.candidates, tuned.curve,
-                plan.seconds) for name, tuned in found.items()]  # fmt: skip
+    return [
+        Run(Path(model).stem, seed, name, latency[name], latency[UNTUNED], tuned.candidates, tuned.curve, plan.seconds)
+        for name, tuned in found.items()
+    ]
 
 
 def _tune(name: str, file: Path, seed: int, plan: Plan, folder: Path) -> Tuned:
@@ -116,7 +125,8 @@ def report(runs: Sequence[Run], setup: Mapping[str, str]) -> Report:
         together.setdefault((run.model, run.seed), []).append(run)
     times = {id(run): _times(run, group) for group in together.values() for run in group}
     rows: list[tuple[Any, ...]] = [
-        (run.model, run.seed, run.allocator, run.latency * 1e3, run.candidates, *times[id(run)]) for run in runs]
+        (run.model, run.seed, run.allocator, run.latency * 1e3, run.candidates, *times[id(run)]) for run in runs
+    ]
     return Report(NAME, "Allocators live", _summary(together, times), COLUMNS, rows, setup)
 
 
@@ -141,11 +151,15 @@ def _summary(together: Mapping[tuple[str, int], Sequence[Run]], times: Mapping[i
     for name, other in combinations((*names, RIVAL), 2):
         pairs = [(_of(name, group), _of(other, group)) for group in together.values()]
         ratios = [_spread([theirs.latency / mine.latency for mine, theirs in pairs])]
-        ratios += [_spread([times[id(theirs)][at] / times[id(mine)][at] for mine, theirs in pairs])
-                   for at in range(len(SHARES) + 1)]
-        lines.append(f"**{name}** beside `{other}`, geometric mean of {len(pairs)} pairs (lowest to highest): models "
-                     f"{ratios[0]} times as fast; {', '.join(f'{share:.0%}' for share in SHARES)} of the gain, and "
-                     f"the end of `{RIVAL}`, {', '.join(ratios[1:])} times as soon.")  # fmt: skip
+        ratios += [
+            _spread([times[id(theirs)][at] / times[id(mine)][at] for mine, theirs in pairs])
+            for at in range(len(SHARES) + 1)
+        ]
+        lines.append(
+            f"**{name}** beside `{other}`, geometric mean of {len(pairs)} pairs (lowest to highest): models "
+            f"{ratios[0]} times as fast; {', '.join(f'{share:.0%}' for share in SHARES)} of the gain, and "
+            f"the end of `{RIVAL}`, {', '.join(ratios[1:])} times as soon."
+        )
     return "\n\n".join(lines)
 
 

@@ -70,15 +70,25 @@ def replay(tasks: Sequence[TaskCurve], allocator: str, seed: int, equal: bool = 
 def _job(tasks: Sequence[TaskCurve], allocator: str, seed: int) -> JobSnapshot:
     made = tuple(
         TaskSnapshot(
-            id=i, weight=task.weight, flops=task.flops, family=task.family, alternative_of=task.alternative_of,
+            id=i,
+            weight=task.weight,
+            flops=task.flops,
+            family=task.family,
+            alternative_of=task.alternative_of,
             exhausted=not task.bests,
         )
         for i, task in enumerate(tasks)
-    )  # fmt: skip
+    )
     seconds = sum(sum(task.seconds) + sum(task.overheads) for task in tasks)
     return JobSnapshot(
-        id="replay", state=JobState.RUNNING, allocator=allocator, seed=seed, budget_seconds=10 * seconds, verify=False,
-        tasks=made)
+        id="replay",
+        state=JobState.RUNNING,
+        allocator=allocator,
+        seed=seed,
+        budget_seconds=10 * seconds,
+        verify=False,
+        tasks=made,
+    )
 
 
 def _after(job: JobSnapshot, task: int, curve: TaskCurve, end: int, took: float) -> JobSnapshot:
@@ -86,11 +96,17 @@ def _after(job: JobSnapshot, task: int, curve: TaskCurve, end: int, took: float)
     before = job.tasks[task]
     best = curve.bests[end - 1]
     done = replace(
-        before, in_flight=0, proposing=False, trials=end, untuned=curve.untuned, best=best,
+        before,
+        in_flight=0,
+        proposing=False,
+        trials=end,
+        untuned=curve.untuned,
+        best=best,
         history=(*before.history, np.inf if best is None else best),
-        seconds=((before.seconds or 0.0) * before.trials + took) / end, exhausted=end >= len(curve.bests),
-    )  # fmt: skip
-    tasks = (*job.tasks[:task], done, *job.tasks[task + 1:])
+        seconds=((before.seconds or 0.0) * before.trials + took) / end,
+        exhausted=end >= len(curve.bests),
+    )
+    tasks = (*job.tasks[:task], done, *job.tasks[task + 1 :])
     return replace(job, tasks=tasks, trials_in_flight=0, elapsed=job.elapsed + took)
 
 
@@ -110,9 +126,11 @@ def course(tasks: Sequence[TaskCurve], order: Sequence[tuple[int, int]], ends: S
 
 def latencies(tasks: Sequence[TaskCurve], first: bool = False) -> dict[int, TaskLatency[int]]:
     """What tasks contribute, by place, at the ends of their curves, or of the first recorded round of each."""
-    known = [task.bests[:task.sizes[0]] if first and task.sizes else task.bests for task in tasks]
-    return {i: TaskLatency(task.weight, task.untuned, (bests or (None,))[-1], task.alternative_of)
-            for i, (task, bests) in enumerate(zip(tasks, known, strict=True))}  # fmt: skip
+    known = [task.bests[: task.sizes[0]] if first and task.sizes else task.bests for task in tasks]
+    return {
+        i: TaskLatency(task.weight, task.untuned, (bests or (None,))[-1], task.alternative_of)
+        for i, (task, bests) in enumerate(zip(tasks, known, strict=True))
+    }
 
 
 def _tuned(found: dict[int, TaskLatency[int]]) -> float:

@@ -24,9 +24,7 @@ from tunesmith.targets import Target
 REPLICAS = 2
 START_SECONDS = 180.0
 TARGET = Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2})
-OPERATORS = tuple(
-    f"gemm:{m}x{n}x{k}:float32" for m in (128, 192, 256) for n in (256, 512) for k in (128, 384)
-)
+OPERATORS = tuple(f"gemm:{m}x{n}x{k}:float32" for m in (128, 192, 256) for n in (256, 512) for k in (128, 384))
 """One job each, none of which comes to an end: a task whose proposal was lost with its worker holds up no other."""
 TRIALS = 1_000_000
 
@@ -86,12 +84,17 @@ class Cluster:
         given = {name: value for name, value in os.environ.items() if not name.startswith("TUNESMITH_")}
         url = f"http://127.0.0.1:{self._ports[number]}"
         return given | {
-            "TUNESMITH_DATA_DIR": str(self.folder), "TUNESMITH_DATABASE_URL": self.postgres.url(),
-            "TUNESMITH_BROKER_URL": self.broker, "TUNESMITH_PORT": str(self._ports[number]),
-            "TUNESMITH_COORDINATOR_URL": url, "TUNESMITH_LEASE_FILE": str(self.folder / "host.lease"),
-            "TUNESMITH_DASHBOARD": "0", "TUNESMITH_WORKER_KEYS": self.signer.public_key,
-            "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1",
-        }  # fmt: skip
+            "TUNESMITH_DATA_DIR": str(self.folder),
+            "TUNESMITH_DATABASE_URL": self.postgres.url(),
+            "TUNESMITH_BROKER_URL": self.broker,
+            "TUNESMITH_PORT": str(self._ports[number]),
+            "TUNESMITH_COORDINATOR_URL": url,
+            "TUNESMITH_LEASE_FILE": str(self.folder / "host.lease"),
+            "TUNESMITH_DASHBOARD": "0",
+            "TUNESMITH_WORKER_KEYS": self.signer.public_key,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONUNBUFFERED": "1",
+        }
 
     def submit(self) -> None:
         """Submit the jobs, and wait until all of them run; imports them with a worker that ends then."""
@@ -100,10 +103,16 @@ class Cluster:
         with Client(self.urls()[0]) as client:
             jobs = [
                 client.submit(
-                    operator=operator, target=dict(TARGET.to_json()), trials=TRIALS, search="random",
-                    cost_model="none", allocator="round-robin", seed=seed,
-                ).id for seed, operator in enumerate(OPERATORS)
-            ]  # fmt: skip
+                    operator=operator,
+                    target=dict(TARGET.to_json()),
+                    trials=TRIALS,
+                    search="random",
+                    cost_model="none",
+                    allocator="round-robin",
+                    seed=seed,
+                ).id
+                for seed, operator in enumerate(OPERATORS)
+            ]
             self._until(lambda: all(client.job(job).state is JobState.RUNNING for job in jobs), "the jobs to run")
         del self._trees[INGEST, 0]
         importer.kill()

@@ -33,9 +33,10 @@ def run(
     unknown = set(scenario or ()) - set(SCENARIOS)
     if unknown:
         raise InvalidInput(
-            f"no scenario {sorted(unknown)[0]!r}: there are {', '.join(SCENARIOS)}", field="scenario",
+            f"no scenario {sorted(unknown)[0]!r}: there are {', '.join(SCENARIOS)}",
+            field="scenario",
             value=sorted(unknown)[0],
-        )  # fmt: skip
+        )
     if docs:
         check(figures.NAME, docs)
     plan = Plan(tuple(scenario or SCENARIOS), seconds, runs, load, min(CAPACITY_SECONDS, seconds))

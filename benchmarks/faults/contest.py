@@ -74,10 +74,13 @@ def contest(plan: Plan, tell: Tell) -> tuple[dict[str, list[Trial]], dict[str, s
                 found[name].append(one)
                 tell(f"{name} {number + 1}: {one}, recovery {one.recovery:.3f}")
         facts = {
-            "PostgreSQL": postgres.version(), "replicas": str(REPLICAS), "phase": f"{plan.seconds:g} s",
-            "runs": str(plan.runs), "devices": f"{count}, invented, {1 / CANDIDATE_SECONDS:.2f} results/s each",
+            "PostgreSQL": postgres.version(),
+            "replicas": str(REPLICAS),
+            "phase": f"{plan.seconds:g} s",
+            "runs": str(plan.runs),
+            "devices": f"{count}, invented, {1 / CANDIDATE_SECONDS:.2f} results/s each",
             "capacity": f"{most:.0f} results/s",
-        }  # fmt: skip
+        }
         return found, facts
 
 

@@ -83,9 +83,15 @@ class Device:
 
     def _device_report(self) -> DeviceReport:
         return DeviceReport(
-            worker=self.worker, name=self.name, host="invented", device_classes=[TARGET.device_class],
-            target=TARGET.to_json(), cores=2, simulated=True, busy=self._busy,
-        )  # fmt: skip
+            worker=self.worker,
+            name=self.name,
+            host="invented",
+            device_classes=[TARGET.device_class],
+            target=TARGET.to_json(),
+            cores=2,
+            simulated=True,
+            busy=self._busy,
+        )
 
     def _run(self) -> None:
         with Connection(self._broker, transport_options=TRANSPORT) as connection:
@@ -106,9 +112,15 @@ class Device:
 
         def compose(results: list[WireResult], final: bool, error: str) -> BatchReport:
             return BatchReport(
-                batch_id=batch.batch_id, attempt=batch.attempt, ticket=batch.ticket, worker=self.worker,
-                results=results, final=final, environment={"simulated": True}, error=error,
-            )  # fmt: skip
+                batch_id=batch.batch_id,
+                attempt=batch.attempt,
+                ticket=batch.ticket,
+                worker=self.worker,
+                results=results,
+                final=final,
+                environment={"simulated": True},
+                error=error,
+            )
 
         with Reporter(self._send, compose) as reporter:
             for candidate in batch.candidates:
@@ -127,8 +139,9 @@ class Device:
         if incumbent is not None and seconds >= incumbent:
             return WireResult(index=candidate.index, samples=[seconds])
         won = Confirmation(samples=[seconds] * 5, champion_samples=[0.2] * 5, error=0.0, tolerance=1e-4, won=True)
-        return WireResult(index=candidate.index, samples=[seconds] * 3, confirmation=won,
-                          trace=_trace(candidate, batch))  # fmt: skip
+        return WireResult(
+            index=candidate.index, samples=[seconds] * 3, confirmation=won, trace=_trace(candidate, batch)
+        )
 
 
 def _trace(candidate: WireCandidate, batch: MeasureBatch) -> str | None:

@@ -9,8 +9,19 @@ from benchmarks.faults.trial import Trial
 from benchmarks.report import Report
 
 NAME = "faults"
-COLUMNS = ("scenario", "before /s", "during /s", "after /s", "recovery", "of all runs", "first result after s",
-           "attempts > 1", "lost", "doubled", "abandoned")  # fmt: skip
+COLUMNS = (
+    "scenario",
+    "before /s",
+    "during /s",
+    "after /s",
+    "recovery",
+    "of all runs",
+    "first result after s",
+    "attempts > 1",
+    "lost",
+    "doubled",
+    "abandoned",
+)
 
 
 def median(trials: Sequence[Trial]) -> Trial:
@@ -23,12 +34,18 @@ def faults(found: Mapping[str, Sequence[Trial]], facts: Mapping[str, str]) -> Re
     rows = []
     for name, trials in found.items():
         chosen = median(trials)
-        rows.append((
-            name, round(chosen.before, 1), round(chosen.during, 1), round(chosen.after, 1), round(chosen.recovery, 3),
-            ", ".join(f"{trial.recovery:.2f}" for trial in trials),
-            None if chosen.first is None else round(chosen.first, 1),
-            *(sum(getattr(trial, key) for trial in trials) for key in ("again", "lost", "doubled", "abandoned")),
-        ))  # fmt: skip
+        rows.append(
+            (
+                name,
+                round(chosen.before, 1),
+                round(chosen.during, 1),
+                round(chosen.after, 1),
+                round(chosen.recovery, 3),
+                ", ".join(f"{trial.recovery:.2f}" for trial in trials),
+                None if chosen.first is None else round(chosen.first, 1),
+                *(sum(getattr(trial, key) for trial in trials) for key in ("again", "lost", "doubled", "abandoned")),
+            )
+        )
     told = "; ".join(f"`{name}`: {SCENARIOS[name].what}" for name in found)
     summary = (
         "PostgreSQL, Redis and two replicas each of the coordinator and of the workers `record` and `search` are real. "

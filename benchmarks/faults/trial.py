@@ -110,12 +110,15 @@ def count(session: Session, moments: tuple[dt.datetime, ...], known: int = 0) ->
     distinct = sa.select(Record.batch_id, Record.index).where(mine).distinct().subquery()
     indices = session.scalar(sa.select(sa.func.count()).select_from(distinct)) or 0
     return Trial(
-        before=before, during=during, after=after, first=(first - over).total_seconds() if first else None,
+        before=before,
+        during=during,
+        after=after,
+        first=(first - over).total_seconds() if first else None,
         again=sum(batch.attempt > 1 for batch in batches),
         lost=sum(len(batch.candidates) for batch in batches) - indices,
         doubled=_count(session, mine) - indices + surplus(session) - known,
         abandoned=_count(session, mine, Record.failure == FailureKind.ABANDONED.value),
-    )  # fmt: skip
+    )
 
 
 def _count(session: Session, *where: sa.ColumnElement[bool]) -> int:

@@ -29,8 +29,11 @@ def run(
 
     for name in figures.NAMES if docs else ():
         check(name, docs)
-    size, count, time = devices or (50 if quick else 1000), tasks or (500 if quick else 10_000), seconds or (
-        30.0 if quick else 120.0)
+    size, count, time = (
+        devices or (50 if quick else 1000),
+        tasks or (500 if quick else 10_000),
+        seconds or (30.0 if quick else 120.0),
+    )
     settle()  # as the coordinator does when it starts
     outcomes = [Fleet(size, ten_jobs(count), seed).run(WARM_UP, time) for seed in range(seeds)]
     facts = {**setup(), "devices": f"{size}, simulated", "seconds": f"{time:g}, simulated"}

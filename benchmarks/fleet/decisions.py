@@ -22,8 +22,9 @@ def decide(tasks: int, decisions: int = DECISIONS) -> Mapping[tuple[str, int], F
 
     Each one sees the histories as they are after the one before; the tasks have had up to ``MOST_ROUNDS`` rounds.
     """
-    return {(name, size): _timed(name, size, decisions) for size in (max(1, tasks // JOBS), tasks)
-            for name in ALLOCATORS}
+    return {
+        (name, size): _timed(name, size, decisions) for size in (max(1, tasks // JOBS), tasks) for name in ALLOCATORS
+    }
 
 
 def _timed(name: str, size: int, decisions: int) -> Floats:
@@ -44,11 +45,18 @@ def _timed(name: str, size: int, decisions: int) -> Floats:
 def _task(rng: np.random.Generator, number: int) -> TaskView:
     curve = np.exp(-np.cumsum(rng.exponential(0.3, rng.integers(1, MOST_ROUNDS)))) * 1e-2
     return TaskView(
-        id=number, weight=float(rng.integers(1, 9)), flops=float(rng.lognormal(18.0, 1.5)),
-        family=f"family {number % 25}", untuned=2e-2, history=tuple(curve.tolist()), trials=16 * len(curve),
-        seconds=float(rng.lognormal(2.0, 0.5)))
+        id=number,
+        weight=float(rng.integers(1, 9)),
+        flops=float(rng.lognormal(18.0, 1.5)),
+        family=f"family {number % 25}",
+        untuned=2e-2,
+        history=tuple(curve.tolist()),
+        trials=16 * len(curve),
+        seconds=float(rng.lognormal(2.0, 0.5)),
+    )
 
 
 def _with(task: TaskView, history: tuple[float, ...]) -> TaskView:
-    return TaskView(task.id, task.weight, task.flops, task.family, task.untuned, history, task.trials + 16,
-                    task.seconds)
+    return TaskView(
+        task.id, task.weight, task.flops, task.family, task.untuned, history, task.trials + 16, task.seconds
+    )

@@ -18,30 +18,49 @@ NAMES = (FLEET, DECISIONS)
 
 def fleet(outcomes: Sequence[Outcome], tasks: int, setup: Mapping[str, str]) -> Report:
     """One line per simulation."""
-    columns = ("seed", "rounds", "devices busy, %", "shares of the users, %", "furthest from a fair share, %",
-               "ms a round, median", "99th percentile")
+    columns = (
+        "seed",
+        "rounds",
+        "devices busy, %",
+        "shares of the users, %",
+        "furthest from a fair share, %",
+        "ms a round, median",
+        "99th percentile",
+    )
     rows = []
     for seed, found in enumerate(outcomes):
         shares, fair = found.shares, 1.0 / len(found.shares)
         furthest = max(abs(share - fair) / fair for share in shares.values())
         median, high = (1e3 * float(np.percentile(found.decisions, at)) for at in (50, 99))
-        rows.append((seed, found.rounds, round(100 * found.utilisation, 2),
-                     ", ".join(f"{owner} {100 * share:.1f}" for owner, share in shares.items()),
-                     round(100 * furthest, 2), round(median, 2), round(high, 2)))
+        rows.append(
+            (
+                seed,
+                found.rounds,
+                round(100 * found.utilisation, 2),
+                ", ".join(f"{owner} {100 * share:.1f}" for owner, share in shares.items()),
+                round(100 * furthest, 2),
+                round(median, 2),
+                round(high, 2),
+            )
+        )
     summary = (
         f"Devices, searchers and what tuning finds are simulated; the scheduling function is the service's. Ten jobs, "
         f"{tasks} tasks in all, five of them one user's, three another's and two a third one's, all with more to do "
         "than there is time for; what a round takes differs by task and by chance. Shares are of the device seconds "
-        "used. The last columns are wall time of the planning for each round that it opens, on this machine.")
+        "used. The last columns are wall time of the planning for each round that it opens, on this machine."
+    )
     return Report(FLEET, "Many jobs on a fleet", summary, columns, rows, setup)
 
 
 def decisions(found: Mapping[tuple[str, int], Floats], setup: Mapping[str, str]) -> Report:
     """One line per allocator and size of a job."""
-    rows = [(name, size, round(1e3 * float(np.median(seconds)), 3), round(1e3 * float(np.percentile(seconds, 99)), 3))
-            for (name, size), seconds in found.items()]
+    rows = [
+        (name, size, round(1e3 * float(np.median(seconds)), 3), round(1e3 * float(np.percentile(seconds, 99)), 3))
+        for (name, size), seconds in found.items()
+    ]
     summary = (
         f"A decision among the tasks of one job, which have had up to {MOST_ROUNDS} rounds each: those of one of "
-        f"{JOBS} jobs, and all of them in a single one.")
+        f"{JOBS} jobs, and all of them in a single one."
+    )
     columns = ("allocator", "tasks of the job", "ms a decision, median", "99th percentile")
     return Report(DECISIONS, "What a decision takes", summary, columns, rows, setup)

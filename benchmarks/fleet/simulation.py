@@ -100,8 +100,10 @@ class Fleet:
         self._now, self._number, self._newest = 0.0, 0, 0
         self._jobs = {f"job-{i}": _job(f"job-{i}", demand, i) for i, demand in enumerate(demands)}
         self._tasks = {key: self._new_tasks(demand.tasks) for key, demand in zip(self._jobs, demands, strict=True)}
-        self._pace = {key: demand.pace * ROUND * self._rng.lognormal(0.0, SPREAD, demand.tasks)
-                      for key, demand in zip(self._jobs, demands, strict=True)}
+        self._pace = {
+            key: demand.pace * ROUND * self._rng.lognormal(0.0, SPREAD, demand.tasks)
+            for key, demand in zip(self._jobs, demands, strict=True)
+        }
 
     def run(self, warm_up: float, seconds: float) -> Outcome:
         """Simulate ``warm_up`` seconds, then ``seconds`` more that count."""
@@ -122,8 +124,10 @@ class Fleet:
 
     def _new_tasks(self, count: int) -> list[TaskSnapshot]:
         weights, flops = self._rng.integers(1, 9, count), self._rng.lognormal(18.0, 1.5, count)
-        return [TaskSnapshot(id=i, weight=float(weights[i]), flops=float(flops[i]), family=f"family {i % 25}")
-                for i in range(count)]
+        return [
+            TaskSnapshot(id=i, weight=float(weights[i]), flops=float(flops[i]), family=f"family {i % 25}")
+            for i in range(count)
+        ]
 
     def _look(self, outcome: Outcome | None) -> None:
         """One look of the scheduler, and what it asks for."""
@@ -140,10 +144,14 @@ class Fleet:
         self._newest += 1
         job, task = self._jobs[action.job], self._tasks[action.job][action.task]
         self._jobs[action.job] = replace(
-            job, next_number=action.number + 1, last_round=self._newest,
-            trials_in_flight=job.trials_in_flight + action.size)
+            job,
+            next_number=action.number + 1,
+            last_round=self._newest,
+            trials_in_flight=job.trials_in_flight + action.size,
+        )
         self._tasks[action.job][action.task] = replace(
-            task, in_flight=task.in_flight + 1, rounds=task.rounds + 1, proposing=True)
+            task, in_flight=task.in_flight + 1, rounds=task.rounds + 1, proposing=True
+        )
         self._proposed.add(self._after(self._rng.exponential(PROPOSAL), _Round(action.job, action.task, action.size)))
 
     def _pass(self, number: int, round_: _Round, outcome: Outcome | None) -> None:
@@ -169,8 +177,14 @@ class Fleet:
         best = (task.history[-1] if task.history else untuned) * float(np.exp(-gain))
         self._jobs[round_.job] = replace(job, trials_in_flight=job.trials_in_flight - round_.size)
         self._tasks[round_.job][round_.task] = replace(
-            task, in_flight=task.in_flight - 1, trials=task.trials + round_.size, untuned=untuned, best=best,
-            seconds=float(self._pace[round_.job][round_.task]) / SIZE, history=(*task.history, best))
+            task,
+            in_flight=task.in_flight - 1,
+            trials=task.trials + round_.size,
+            untuned=untuned,
+            best=best,
+            seconds=float(self._pace[round_.job][round_.task]) / SIZE,
+            history=(*task.history, best),
+        )
 
     def _dispatch(self, outcome: Outcome, start: float, end: float) -> None:
         """Free devices take what has waited longest."""
@@ -190,8 +204,15 @@ class Fleet:
 
 
 def _job(key: str, demand: Demand, number: int) -> JobSnapshot:
-    return JobSnapshot(id=key, state=JobState.RUNNING, device_class=CLASS, owner=demand.owner,
-                       allocator=demand.allocator, seed=number, budget_trials=10**9)
+    return JobSnapshot(
+        id=key,
+        state=JobState.RUNNING,
+        device_class=CLASS,
+        owner=demand.owner,
+        allocator=demand.allocator,
+        seed=number,
+        budget_trials=10**9,
+    )
 
 
 def ten_jobs(tasks: int) -> list[Demand]:

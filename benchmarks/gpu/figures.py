@@ -8,8 +8,17 @@ from benchmarks.gpu.jobs import Tuned
 from benchmarks.report import Report
 
 NAME = "gpu"
-COLUMNS = ("operator", "untuned, µs", "tuned, µs", "times as fast", "TFLOP/s", "candidates", "failed", "build, s",
-           "output error")  # fmt: skip
+COLUMNS = (
+    "operator",
+    "untuned, µs",
+    "tuned, µs",
+    "times as fast",
+    "TFLOP/s",
+    "candidates",
+    "failed",
+    "build, s",
+    "output error",
+)
 
 
 def wrong(tuned: Tuned, simulate: bool) -> str:
@@ -29,11 +38,19 @@ def wrong(tuned: Tuned, simulate: bool) -> str:
 def gpu(found: Sequence[Tuned], facts: Mapping[str, str], simulate: bool) -> Report:
     """A line for each operator."""
     rows = [
-        (tuned.operator, _micro(tuned.untuned), _micro(tuned.best), _ratio(tuned),
-         None if tuned.best is None else tuned.flops / tuned.best / 1e12, tuned.candidates,
-         ", ".join(f"{count} {kind}" for kind, count in tuned.failures.items()) or "0", tuned.build, tuned.output_error)
+        (
+            tuned.operator,
+            _micro(tuned.untuned),
+            _micro(tuned.best),
+            _ratio(tuned),
+            None if tuned.best is None else tuned.flops / tuned.best / 1e12,
+            tuned.candidates,
+            ", ".join(f"{count} {kind}" for kind, count in tuned.failures.items()) or "0",
+            tuned.build,
+            tuned.output_error,
+        )
         for tuned in found
-    ]  # fmt: skip
+    ]
     summary = (
         "Each operator was tuned on the GPU by a job of an embedded stack, with a device and a measure worker of their "
         "own. *Untuned* is TVM's default GPU schedule. *Output error* is the tuned outputs' distance from its outputs, "

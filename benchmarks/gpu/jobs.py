@@ -149,8 +149,14 @@ def _tuned(client: Client, machine: Machine, operator: str, plan: Plan) -> Tuned
     builds = [float(trial["build_seconds"]) for trial in trials if trial["failure"] is None]
     problem = "" if job.state is JobState.SUCCEEDED else f"{job.state.value}: {(job.error or {}).get('detail', '')}"
     return Tuned(
-        operator, flops, job.latency.untuned, job.latency.current,
+        operator,
+        flops,
+        job.latency.untuned,
+        job.latency.current,
         candidates=sum(trial["failure"] is None and trial["sketch"] is not None for trial in trials),
-        failures=dict(kinds), message=next((str(t["message"]) for t in failed if str(t["failure"]) == most), ""),
-        build=statistics.median(builds) if builds else None, output_error=job.latency.output_error, problem=problem,
-    )  # fmt: skip
+        failures=dict(kinds),
+        message=next((str(t["message"]) for t in failed if str(t["failure"]) == most), ""),
+        build=statistics.median(builds) if builds else None,
+        output_error=job.latency.output_error,
+        problem=problem,
+    )

@@ -16,9 +16,13 @@ from tunesmith.targets import TargetSpec, parse_target, tags
 
 LIMIT = 120.0
 COMMON: Mapping[str, Any] = {
-    "kind": "cuda", "max_shared_memory_per_block": 49152, "max_threads_per_block": 1024, "max_num_threads": 1024,
-    "registers_per_block": 65536, "thread_warp_size": 32,
-}  # fmt: skip
+    "kind": "cuda",
+    "max_shared_memory_per_block": 49152,
+    "max_threads_per_block": 1024,
+    "max_num_threads": 1024,
+    "registers_per_block": 65536,
+    "thread_warp_size": 32,
+}
 """What TVM's tags say of every GPU since 2016."""
 
 

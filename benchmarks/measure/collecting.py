@@ -111,8 +111,9 @@ def unraced(limits: MeasureLimits) -> MeasureLimits:
 def at_length(runner: Runner, built: Sequence[Built], plan: Plan) -> list[Timed | None]:
     """First run, short run and many samples of each candidate, these in turn as the engine takes them; None for one
     that fails."""
-    limits = MeasureLimits(repeats=plan.samples, min_repeats=plan.samples, variation=0.0,
-                           max_measure_seconds=plan.seconds)  # fmt: skip
+    limits = MeasureLimits(
+        repeats=plan.samples, min_repeats=plan.samples, variation=0.0, max_measure_seconds=plan.seconds
+    )
     once = unraced(limits).model_copy(update={"repeats": 1, "min_repeats": 1, "min_repeat_seconds": SHORT_SECONDS})
     first = _samples(runner, built, limits.model_copy(update={"abort": math.inf}), TINY)
     short = _samples(runner, built, once, None)

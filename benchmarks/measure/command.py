@@ -8,8 +8,11 @@ from typing import Annotated
 import typer
 
 OPERATORS = (
-    "gemm:1024x1024x1024", "conv2d:1x64x56x56,64x64x3x3,s1,p1", "depthwise:1x128x28x28,k3,s1,p1", "softmax:12x128x128",
-)  # fmt: skip
+    "gemm:1024x1024x1024",
+    "conv2d:1x64x56x56,64x64x3x3,s1,p1",
+    "depthwise:1x128x28x28,k3,s1,p1",
+    "softmax:12x128x128",
+)
 QUICK = ("gemm:256x256x256", "softmax:12x128x128")
 
 
@@ -40,9 +43,13 @@ def run(
         found = Recording.load(recording)
     else:
         plan = Plan(
-            tuple(operator or (QUICK if quick else OPERATORS)), rounds=rounds or (2 if quick else 4), samples=samples,
-            schedules=schedules or (10 if quick else 20), passes=passes, seed=seed,
-        )  # fmt: skip
+            tuple(operator or (QUICK if quick else OPERATORS)),
+            rounds=rounds or (2 if quick else 4),
+            samples=samples,
+            schedules=schedules or (10 if quick else 20),
+            passes=passes,
+            seed=seed,
+        )
         with open_lab() as lab:
             found = collect(lab, plan, limits, setup("scipy"), typer.echo)
         found.save(out / "measure.json")

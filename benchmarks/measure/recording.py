@@ -83,8 +83,10 @@ class Recording:
             "streams": [
                 {
                     "operator": stream.operator,
-                    "rounds": [[[_digits(t.first), _digits(t.short), *map(_digits, t.samples)] for t in round_]
-                               for round_ in stream.rounds],
+                    "rounds": [
+                        [[_digits(t.first), _digits(t.short), *map(_digits, t.samples)] for t in round_]
+                        for round_ in stream.rounds
+                    ],
                 }
                 for stream in self.streams
             ],
@@ -92,7 +94,7 @@ class Recording:
                 {"operator": repeat.operator, "passes": [list(map(_digits, samples)) for samples in repeat.passes]}
                 for repeat in self.repeats
             ],
-        }  # fmt: skip
+        }
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(body, separators=(",", ":")) + "\n", encoding="utf-8")
 

@@ -42,18 +42,30 @@ passes) whose medians differ by more than it, **{overall.order:.1%}** keep their
 pass holds the median of another in **{overall.coverage:.1%}** of {overall.intervals} cases (wanted: {COVERAGE:.0%}). The noise
 floor that these measurements show themselves, with their own scatter in it: {overall.observed_floor:.2%}."""  # noqa: E501
     columns = (
-        "operator", "schedules", "pairs", "keep their order, %", "intervals", "cover, %", "half-width, %",
+        "operator",
+        "schedules",
+        "pairs",
+        "keep their order, %",
+        "intervals",
+        "cover, %",
+        "half-width, %",
         "observed noise floor, %",
-    )  # fmt: skip
+    )
     rows = [_verdict_row(name, verdict) for name, verdict in verdicts.items()]
     return Report("measure", "Repeated measurements", summary, columns, rows, recording.setup)
 
 
 def _verdict_row(name: str, it: Verdict) -> tuple[Any, ...]:
     return (
-        name, it.schedules, it.pairs, 100 * it.order if it.pairs else None, it.intervals,
-        100 * it.coverage if it.intervals else None, 100 * it.width, 100 * it.observed_floor,
-    )  # fmt: skip
+        name,
+        it.schedules,
+        it.pairs,
+        100 * it.order if it.pairs else None,
+        it.intervals,
+        100 * it.coverage if it.intervals else None,
+        100 * it.width,
+        100 * it.observed_floor,
+    )
 
 
 def ruled(recording: Recording, effects: Sequence[Effect], limits: MeasureLimits, draws: int) -> Report:
@@ -70,17 +82,28 @@ operators; wanted: {SAVED:.0%}). The schedule that they choose is {statistics.fm
 that full measurement chooses, {np.quantile(changed, 0.95):.2%} at the 95th percentile; in {within:.1%} of the draws by less than the
 noise floor of {recording.noise_floor:.2%}."""  # noqa: E501
     columns = (
-        "operator", "candidates", "saved, %", "samples each", "change of the chosen, %", "95th percentile, %",
-        "regret, %", "regret of full, %",
-    )  # fmt: skip
+        "operator",
+        "candidates",
+        "saved, %",
+        "samples each",
+        "change of the chosen, %",
+        "95th percentile, %",
+        "regret, %",
+        "regret of full, %",
+    )
     rows = [
         (
-            effect.operator, effect.candidates, 100 * effect.saved, effect.samples,
-            100 * statistics.fmean(effect.changed), 100 * float(np.quantile(effect.changed, 0.95)),
-            100 * statistics.fmean(effect.regret), 100 * statistics.fmean(effect.full_regret),
+            effect.operator,
+            effect.candidates,
+            100 * effect.saved,
+            effect.samples,
+            100 * statistics.fmean(effect.changed),
+            100 * float(np.quantile(effect.changed, 0.95)),
+            100 * statistics.fmean(effect.regret),
+            100 * statistics.fmean(effect.full_regret),
         )
         for effect in effects
-    ]  # fmt: skip
+    ]
     return Report("racing", "Racing and adaptive stop", summary, columns, rows, recording.setup)
 
 

@@ -168,9 +168,16 @@ def compare(stream: Stream, limits: MeasureLimits, draws: int = 100, seed: int =
         regret.append(truth[ruled.index] / least - 1)
         full_regret.append(truth[whole.index] / least - 1)
         spent, spent_fully, samples = (
-            spent + ruled.device_seconds, spent_fully + whole.device_seconds, samples + ruled.samples
-        )  # fmt: skip
+            spent + ruled.device_seconds,
+            spent_fully + whole.device_seconds,
+            samples + ruled.samples,
+        )
     return Effect(
-        stream.operator, len(truth), 1 - spent / spent_fully, tuple(changed), tuple(regret), tuple(full_regret),
+        stream.operator,
+        len(truth),
+        1 - spent / spent_fully,
+        tuple(changed),
+        tuple(regret),
+        tuple(full_regret),
         samples / draws / len(truth),
-    )  # fmt: skip
+    )

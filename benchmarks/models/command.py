@@ -16,9 +16,18 @@ if TYPE_CHECKING:
     from benchmarks.models.contest import Entry, Outcome
 
 COLUMNS = (
-    "model", "runtime", "latency ms", "passes ms", "speed-up", "share of peak %", "candidates", "tuned for s",
-    "without schedule", "output error", "note",
-)  # fmt: skip
+    "model",
+    "runtime",
+    "latency ms",
+    "passes ms",
+    "speed-up",
+    "share of peak %",
+    "candidates",
+    "tuned for s",
+    "without schedule",
+    "output error",
+    "note",
+)
 MODELS = ("squeezenet", "resnet50", "densenet121", "shufflenet", "mobilenet", "encoder")
 QUICK_MODELS = MODELS[:1]
 SECONDS, QUICK_SECONDS = 600.0, 90.0
@@ -30,8 +39,10 @@ def run(
     quick: Annotated[bool, typer.Option(help="One model and short tuning; within ten minutes.")] = False,
     model: Annotated[
         list[str] | None,
-        typer.Option(help="An .onnx or .pt2 file, an architecture of the package onnx such as resnet50, or mobilenet, "
-                     "encoder, unet, resnext50, efficientnet, unet3d, r3d18; repeatable (default: six)."),
+        typer.Option(
+            help="An .onnx or .pt2 file, an architecture of the package onnx such as resnet50, or mobilenet, "
+            "encoder, unet, resnext50, efficientnet, unet3d, r3d18; repeatable (default: six)."
+        ),
     ] = None,
     seconds: Annotated[
         float | None, typer.Option(min=1.0, help="Wall time of each tuner and model (default: 600, quick 90).")
@@ -49,8 +60,14 @@ def run(
 
     names = chosen_names(with_, PEERS)
     cores = threads or len(os.sched_getaffinity(0))
-    plan = Plan(names, local_target(f"cpu:{cores}"), seconds or (QUICK_SECONDS if quick else SECONDS),
-                QUICK_SLICE if quick else SLICE, QUICK_PASSES if quick else PASSES, seed)  # fmt: skip
+    plan = Plan(
+        names,
+        local_target(f"cpu:{cores}"),
+        seconds or (QUICK_SECONDS if quick else SECONDS),
+        QUICK_SLICE if quick else SLICE,
+        QUICK_PASSES if quick else PASSES,
+        seed,
+    )
     details = {"threads": str(cores), "wall time of each tuner": f"{plan.seconds:g} s", "seed": str(seed)}
     peak, outcomes, paths = measure(cores).peak, [], []
     for each in model or (QUICK_MODELS if quick else MODELS):
@@ -74,11 +91,16 @@ def build(outcomes: Sequence[Outcome], details: dict[str, str]) -> Report:
 
 def draw(axes: Any, outcomes: Sequence[Outcome]) -> None:
     """Latencies as bars from a common start, a group for each model."""
-    bars = [(f"{outcome.model}, {entry.result.name}", entry.result.latency * 1e3, entry.result.name)
-            for outcome in outcomes for entry in outcome.entries if entry.result.latency]  # fmt: skip
+    bars = [
+        (f"{outcome.model}, {entry.result.name}", entry.result.latency * 1e3, entry.result.name)
+        for outcome in outcomes
+        for entry in outcome.entries
+        if entry.result.latency
+    ]
     colours = {name: f"C{i}" for i, name in enumerate(dict.fromkeys(name for _, _, name in bars))}
-    drawn = axes.barh([label for label, _, _ in bars], [value for _, value, _ in bars],
-                      color=[colours[name] for _, _, name in bars])  # fmt: skip
+    drawn = axes.barh(
+        [label for label, _, _ in bars], [value for _, value, _ in bars], color=[colours[name] for _, _, name in bars]
+    )
     axes.bar_label(drawn, fmt="%.3g", padding=3)
     axes.invert_yaxis()
     axes.margins(x=0.1)
@@ -95,9 +117,18 @@ def _row(outcome: Outcome, entry: Entry) -> tuple[Any, ...]:
     wrong = result.error is not None and not result.error <= TOLERANCE
     note = result.failure or ("other outputs than the reference" if wrong else "")
     return (
-        outcome.model, result.name, latency and latency * 1e3, passes, speedup, entry.share and 100 * entry.share,
-        entry.candidates, entry.tuned_seconds, entry.missing, result.error, note,
-    )  # fmt: skip
+        outcome.model,
+        result.name,
+        latency and latency * 1e3,
+        passes,
+        speedup,
+        entry.share and 100 * entry.share,
+        entry.candidates,
+        entry.tuned_seconds,
+        entry.missing,
+        result.error,
+        note,
+    )
 
 
 def _summary(outcomes: Sequence[Outcome]) -> str:
@@ -121,11 +152,17 @@ def _verdict(outcome: Outcome) -> str:
     from workers.peers.comparison import FOREIGN
 
     ours = outcome.entry("tunesmith")
-    rivals = [("untuned", outcome.entry("untuned")), ("the better MetaSchedule", better(outcome, TUNERS[1:])),
-              ("the fastest other runtime", better(outcome, tuple(FOREIGN)))]  # fmt: skip
+    rivals = [
+        ("untuned", outcome.entry("untuned")),
+        ("the better MetaSchedule", better(outcome, TUNERS[1:])),
+        ("the fastest other runtime", better(outcome, tuple(FOREIGN))),
+    ]
     if ours is None or not ours.result.latency:
         return ""
-    times = [f"{rival.result.latency / ours.result.latency:.3g} times as fast as {name}"
-             + (f" ({rival.result.name})" if rival.result.name != name else "")
-             for name, rival in rivals if rival and rival.result.latency]  # fmt: skip
+    times = [
+        f"{rival.result.latency / ours.result.latency:.3g} times as fast as {name}"
+        + (f" ({rival.result.name})" if rival.result.name != name else "")
+        for name, rival in rivals
+        if rival and rival.result.latency
+    ]
     return f"**{outcome.model}**: tuned by Tunesmith it is {', '.join(times)}." if times else ""

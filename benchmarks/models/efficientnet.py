@@ -13,8 +13,15 @@ if TYPE_CHECKING:
     import onnx
 
 INPUT, CLASSES = "image", 1000
-STAGES = (Stage(1, 16, 1, 1), Stage(6, 24, 2, 2), Stage(6, 40, 2, 2, 5), Stage(6, 80, 3, 2), Stage(6, 112, 3, 1, 5),
-          Stage(6, 192, 4, 2, 5), Stage(6, 320, 1, 1))  # fmt: skip
+STAGES = (
+    Stage(1, 16, 1, 1),
+    Stage(6, 24, 2, 2),
+    Stage(6, 40, 2, 2, 5),
+    Stage(6, 80, 3, 2),
+    Stage(6, 112, 3, 1, 5),
+    Stage(6, 192, 4, 2, 5),
+    Stage(6, 320, 1, 1),
+)
 FIRST, LAST = 32, 1280
 """Channels before the stages and after them."""
 SQUEEZED = 4

@@ -52,9 +52,16 @@ class Graph:
         return self.constant(value + 0.1 * self._rng.standard_normal(size))
 
     def convolution(
-        self, value: str, channels: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1,
-        gain: float = 2**0.5, axes: int = 2,
-    ) -> str:  # fmt: skip
+        self,
+        value: str,
+        channels: int,
+        outputs: int,
+        kernel: int,
+        stride: int = 1,
+        groups: int = 1,
+        gain: float = 2**0.5,
+        axes: int = 2,
+    ) -> str:
         """Add a convolution with bias, as long along each axis, that keeps the size of the map but for the stride.
 
         Args:
@@ -64,9 +71,15 @@ class Graph:
         inside, window = channels // groups, [kernel] * axes
         weight = self.weight(outputs, inside, *window, fan_in=inside * kernel**axes, gain=gain)
         return self.node(
-            "Conv", value, weight, self.around(0.0, outputs), strides=[stride] * axes, pads=[kernel // 2] * 2 * axes,
-            group=groups, kernel_shape=window,
-        )  # fmt: skip
+            "Conv",
+            value,
+            weight,
+            self.around(0.0, outputs),
+            strides=[stride] * axes,
+            pads=[kernel // 2] * 2 * axes,
+            group=groups,
+            kernel_shape=window,
+        )
 
     def classified(self, value: str, channels: int, classes: int) -> str:
         """Add the mean of each channel of a map, and a product of these with random weights."""

@@ -25,8 +25,15 @@ class Stage:
     kernel: int = 3
 
 
-STAGES = (Stage(1, 16, 1, 1), Stage(6, 24, 2, 2), Stage(6, 32, 3, 2), Stage(6, 64, 4, 2), Stage(6, 96, 3, 1),
-          Stage(6, 160, 3, 2), Stage(6, 320, 1, 1))  # fmt: skip
+STAGES = (
+    Stage(1, 16, 1, 1),
+    Stage(6, 24, 2, 2),
+    Stage(6, 32, 3, 2),
+    Stage(6, 64, 4, 2),
+    Stage(6, 96, 3, 1),
+    Stage(6, 160, 3, 2),
+    Stage(6, 320, 1, 1),
+)
 FIRST, LAST = 32, 1280
 """Channels before the stages and after them."""
 
@@ -54,8 +61,16 @@ def _block(graph: Graph, value: str, channels: int, stage: Stage, stride: int) -
     return graph.node("Add", value, inside) if stride == 1 and channels == stage.channels else inside
 
 
-def _convolution(graph: Graph, value: str, channels: int, outputs: int, kernel: int, stride: int, groups: int = 1,
-                 active: bool = True) -> str:  # fmt: skip
+def _convolution(
+    graph: Graph,
+    value: str,
+    channels: int,
+    outputs: int,
+    kernel: int,
+    stride: int,
+    groups: int = 1,
+    active: bool = True,
+) -> str:
     """A convolution and, when ``active``, a rectifier that ends at 6."""
     value = graph.convolution(value, channels, outputs, kernel, stride, groups, 2**0.5 if active else 1.0)
     return graph.node("Clip", value, graph.constant(0.0), graph.constant(6.0)) if active else value

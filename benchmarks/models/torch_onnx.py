@@ -73,7 +73,8 @@ def _operators() -> dict[str, Operator]:
         "Add": lambda a, x, y: x + y,
         "AveragePool": _average_pool,
         "BatchNormalization": lambda a, x, scale, bias, mean, variance: functional.batch_norm(
-            x, mean, variance, scale, bias, eps=a.get("epsilon", 1e-5)),
+            x, mean, variance, scale, bias, eps=a.get("epsilon", 1e-5)
+        ),
         "Clip": lambda a, x, low=None, high=None: x.clamp(low, high),
         "Concat": lambda a, *parts: torch.cat(parts, a["axis"]),
         "Conv": _convolution,
@@ -84,21 +85,24 @@ def _operators() -> dict[str, Operator]:
         "Gemm": _gemm,
         "GlobalAveragePool": lambda a, x: x.mean(tuple(range(2, x.ndim)), keepdim=True),
         "LayerNormalization": lambda a, x, scale, shift=None: functional.layer_norm(
-            x, x.shape[a.get("axis", -1):], scale, shift, a.get("epsilon", 1e-5)),
+            x, x.shape[a.get("axis", -1) :], scale, shift, a.get("epsilon", 1e-5)
+        ),
         "LRN": lambda a, x: functional.local_response_norm(
-            x, a["size"], a.get("alpha", 1e-4), a.get("beta", 0.75), a.get("bias", 1.0)),
+            x, a["size"], a.get("alpha", 1e-4), a.get("beta", 0.75), a.get("bias", 1.0)
+        ),
         "MatMul": lambda a, x, y: x @ y,
         "MaxPool": _max_pool,
         "Mul": lambda a, x, y: x * y,
         "Relu": lambda a, x: functional.relu(x),
-        "Reshape": lambda a, x, shape: x.reshape([x.shape[i] if dim == 0 else dim
-                                                  for i, dim in enumerate(shape.tolist())]),
+        "Reshape": lambda a, x, shape: x.reshape(
+            [x.shape[i] if dim == 0 else dim for i, dim in enumerate(shape.tolist())]
+        ),
         "Sigmoid": lambda a, x: torch.sigmoid(x),
         "Softmax": lambda a, x: x.softmax(a.get("axis", 1)),
         "Sum": lambda a, first, *rest: sum(rest, first),
         "Transpose": lambda a, x: x.permute(a["perm"]).contiguous(),
         "Unsqueeze": lambda a, x: _unsqueeze(x, a["axes"]),
-    }  # fmt: skip
+    }
 
 
 def _convolution(a: Attributes, x: Any, weight: Any, bias: Any = None) -> Any:
@@ -124,8 +128,9 @@ def _max_pool(a: Attributes, x: Any) -> Any:
 
     x, padding = _pad(a, x, float("-inf"))
     pool = {4: functional.max_pool2d, 5: functional.max_pool3d}[x.ndim]
-    return pool(x, a["kernel_shape"], a.get("strides", [1] * (x.ndim - 2)), padding,
-                ceil_mode=bool(a.get("ceil_mode", 0)))  # fmt: skip
+    return pool(
+        x, a["kernel_shape"], a.get("strides", [1] * (x.ndim - 2)), padding, ceil_mode=bool(a.get("ceil_mode", 0))
+    )
 
 
 def _average_pool(a: Attributes, x: Any) -> Any:

@@ -134,8 +134,9 @@ def tunesmith(model: Path, target: Target, seconds: float, seed: int, folder: Pa
     with service(folder) as client:
         uploaded = client.wait_model(client.upload_model(model).id, timeout=seconds)
         left = max(1.0, seconds - (time.monotonic() - started))
-        job = client.submit(model_id=uploaded.id, target=target.to_json(), seconds=left, seed=seed, verify=False,
-                            warm_start=False)  # fmt: skip
+        job = client.submit(
+            model_id=uploaded.id, target=target.to_json(), seconds=left, seed=seed, verify=False, warm_start=False
+        )
         with contextlib.suppress(TunesmithError):  # rounds that are under way when the time is over do not count
             client.wait(job.id, timeout=left)
         return _found(client, job.id, started, folder)
@@ -154,10 +155,17 @@ def tunesmith_warm(model: Path, request: Request, folder: Path) -> Tuned:
         uploaded = client.wait_model(client.upload_model(model).id, timeout=IMPORT_LIMIT)
         started = time.monotonic()
         job = client.submit(
-            model_id=uploaded.id, target=request.target.to_json(), trials=request.trials, seconds=request.seconds,
-            seed=request.seed, space=request.space, search=request.search, allocator=request.allocator, verify=False,
+            model_id=uploaded.id,
+            target=request.target.to_json(),
+            trials=request.trials,
+            seconds=request.seconds,
+            seed=request.seed,
+            space=request.space,
+            search=request.search,
+            allocator=request.allocator,
+            verify=False,
             warm_start=False,
-        )  # fmt: skip
+        )
         client.wait(job.id, timeout=request.seconds + GRACE)
         return _found(client, job.id, started, folder)
 
@@ -178,9 +186,13 @@ def _found(client: Client, job_id: str, started: float, folder: Path) -> Tuned:
     failed = sum(failure.count for failure in client.failures(job_id))
     log = read_log(client.download_best(job_id, folder / "best.jsonl"))
     return Tuned(
-        log.records, log.preparation, max(0, job.progress.trials - failed), taken, measured_of(client.trials(job_id)),
+        log.records,
+        log.preparation,
+        max(0, job.progress.trials - failed),
+        taken,
+        measured_of(client.trials(job_id)),
         curve_of(job, client.curve(job_id)["points"]),
-    )  # fmt: skip
+    )
 
 
 def curve_of(job: JobView, points: Iterable[Mapping[str, Any]]) -> tuple[Point, ...]:

@@ -24,9 +24,14 @@ if TYPE_CHECKING:
     import onnx
 
 BUILT: Mapping[str, Callable[[int], onnx.ModelProto]] = {
-    "mobilenet": mobilenet.build, "encoder": encoder.build, "unet": unet.build, "resnext50": resnext.build,
-    "efficientnet": efficientnet.build, "unet3d": unet.volumes, "r3d18": r3d.build,
-}  # fmt: skip
+    "mobilenet": mobilenet.build,
+    "encoder": encoder.build,
+    "unet": unet.build,
+    "resnext50": resnext.build,
+    "efficientnet": efficientnet.build,
+    "unet3d": unet.volumes,
+    "r3d18": r3d.build,
+}
 """Models that are built here, from a seed."""
 FOLDER = "backend/test/data/light"
 PREFIX = "light_"
@@ -73,8 +78,9 @@ def randomise(model: onnx.ModelProto, seed: int) -> None:
     shapes = dict(_weights(graph))
     uses = _uses(graph)
     keep = [tensor for tensor in graph.initializer if tensor.name not in shapes]
-    made = [numpy_helper.from_array(_values(shape, uses.get(name, ("", 0)), rng), name)
-            for name, shape in shapes.items()]  # fmt: skip
+    made = [
+        numpy_helper.from_array(_values(shape, uses.get(name, ("", 0)), rng), name) for name, shape in shapes.items()
+    ]
     nodes = [node for node in graph.node if not set(node.output) & set(shapes)]
     read = {name for node in nodes for name in node.input}
     tensors = [tensor for tensor in (*keep, *made) if tensor.name in read]

@@ -63,9 +63,10 @@ def chosen(operators: Sequence[str] | None, quick: bool, threads: int | None, co
     alone = [Case(ONE_THREAD, 1)] if threads is None and cores > 1 else []
     return [
         *(Case(text, count, rivals=True) for text in OPERATORS),
-        *(Case(text, count) for text in FURTHER), *alone,
+        *(Case(text, count) for text in FURTHER),
+        *alone,
         *(Case(text, count, table=RAGGED) for text in RAGGED_OPERATORS),
-    ]  # fmt: skip
+    ]
 
 
 def _asked(operator: str, threads: int) -> Case:

@@ -60,9 +60,14 @@ def run(
     for name in figures.NAMES:
         check(name, docs)
     plan = Plan(
-        chosen_names(with_, PEERS), tuple(range(seeds or (QUICK_SEEDS if quick else SEEDS))), seconds,
-        QUICK_SECONDS if quick else SECONDS, QUICK_SLICE if quick else SLICE, QUICK_PASSES if quick else PASSES, runs,
-    )  # fmt: skip
+        chosen_names(with_, PEERS),
+        tuple(range(seeds or (QUICK_SEEDS if quick else SEEDS))),
+        seconds,
+        QUICK_SECONDS if quick else SECONDS,
+        QUICK_SLICE if quick else SLICE,
+        QUICK_PASSES if quick else PASSES,
+        runs,
+    )
     outcomes: list[Outcome] = []
     peaks: dict[int, Peak] = {}
     paths: list[Path] = []
@@ -100,8 +105,9 @@ def _write(outcomes: list[Outcome], peaks: dict[int, Peak], out: Path, docs: Pat
     outcomes[:] = [replace(outcome, peak=peaks[outcome.case.threads]) for outcome in outcomes]
     seeds = sorted({entry.seed for outcome in outcomes for entry in outcome.entries if entry.seed is not None})
     details = setup("onnxruntime", "openvino", "torch") | {
-        "threads": ", ".join(map(str, sorted(peaks))), "seeds": ", ".join(map(str, seeds)),
-    }  # fmt: skip
+        "threads": ", ".join(map(str, sorted(peaks))),
+        "seeds": ", ".join(map(str, seeds)),
+    }
     paths: list[Path] = []
     for report in figures.reports(outcomes, details):
         draw = (lambda axes: figures.draw(axes, outcomes)) if report.name == figures.NAMES[0] else None

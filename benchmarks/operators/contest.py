@@ -128,8 +128,9 @@ class _Contest:
         found: list[tuning.Tuned] = []
         self.lineup.enter(TUNESMITH, seed, partial(self._tunesmith, seed=seed, seconds=seconds, found=found))
         for tuned in found:
-            self.lineup.enter(FIRST_TEN, seed, partial(
-                self.lineup.of_best, tuned=tuned, best=first.best_of_first(tuned.measured)))
+            self.lineup.enter(
+                FIRST_TEN, seed, partial(self.lineup.of_best, tuned=tuned, best=first.best_of_first(tuned.measured))
+            )
 
     def _tunesmith(self, name: str, seed: int, seconds: float, found: list[tuning.Tuned]) -> tuple[Entry, Peer]:
         folder = self.folder / name

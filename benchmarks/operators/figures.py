@@ -22,22 +22,63 @@ EQUAL_TIME, FIRST = "operators-equal-time", "operators-first-ten"
 NAMES = (MAIN, RAGGED, EQUAL_TIME, FIRST)
 """Every report, in the order of the page."""
 SHARES = (
-    "operator", "limit µs", "set by", "seed", "tunesmith", "tunesmith kernel", "conversions µs", "metaschedule",
-    "metaschedule kernel", *FOREIGN, UNTUNED, "note",
-)  # fmt: skip
+    "operator",
+    "limit µs",
+    "set by",
+    "seed",
+    "tunesmith",
+    "tunesmith kernel",
+    "conversions µs",
+    "metaschedule",
+    "metaschedule kernel",
+    *FOREIGN,
+    UNTUNED,
+    "note",
+)
 TIMES = (
-    "operator", "seed", "metaschedule s", "tunesmith s", "candidates", "metaschedule µs", "tunesmith µs", "ratio",
-    "goal µs", "of the goal", "metaschedule kernels µs", "tunesmith kernels µs", "kernels ratio", "kernels of the goal",
-)  # fmt: skip
-FIRSTS = (
-    "operator", "seed", "metaschedule µs", "after ten µs", "ratio", "metaschedule kernels µs", "after ten kernels µs",
+    "operator",
+    "seed",
+    "metaschedule s",
+    "tunesmith s",
+    "candidates",
+    "metaschedule µs",
+    "tunesmith µs",
+    "ratio",
+    "goal µs",
+    "of the goal",
+    "metaschedule kernels µs",
+    "tunesmith kernels µs",
     "kernels ratio",
-)  # fmt: skip
+    "kernels of the goal",
+)
+FIRSTS = (
+    "operator",
+    "seed",
+    "metaschedule µs",
+    "after ten µs",
+    "ratio",
+    "metaschedule kernels µs",
+    "after ten kernels µs",
+    "kernels ratio",
+)
 RATIOS = frozenset({"ratio", "of the goal", "kernels ratio", "kernels of the goal"})
 LATENCIES = (
-    "operator", "threads", "runtime", "seed", "latency", "lowest pass", "highest pass", "kernel", "other kernels",
-    "limit", "share", "candidates", "tuned for", "output error", "failure",
-)  # fmt: skip
+    "operator",
+    "threads",
+    "runtime",
+    "seed",
+    "latency",
+    "lowest pass",
+    "highest pass",
+    "kernel",
+    "other kernels",
+    "limit",
+    "share",
+    "candidates",
+    "tuned for",
+    "output error",
+    "failure",
+)
 SHARES_TEXT = """\
 Latency in µs, and in brackets the share of the machine's limit in %: what the arithmetic, or the reading of the
 operator's tensors, each once, from the nearest level that holds them all, takes at best, whichever is more (`set by`;
@@ -67,8 +108,11 @@ def reports(outcomes: Sequence[Outcome], details: Mapping[str, str]) -> list[Rep
         outcomes: each with its ``peak``.
         details: machine, versions and settings.
     """
-    recorded = {f"MetaSchedule's runs recorded with {name}": text
-                for outcome in outcomes for name, text in outcome.versions.items()}  # fmt: skip
+    recorded = {
+        f"MetaSchedule's runs recorded with {name}": text
+        for outcome in outcomes
+        for name, text in outcome.versions.items()
+    }
     setup = {**details, **recorded}
     shares = {table: [row for o in outcomes if o.case.table == table for row in _shares(o)] for table in (MAIN, RAGGED)}
     times = with_means([row for outcome in outcomes for row in _times(outcome)], TIMES)
@@ -91,10 +135,21 @@ def _latency(outcome: Outcome, entry: Entry) -> tuple[Any, ...]:
     result, inside = entry.result, entry.kernels
     passes = (min(result.medians), max(result.medians)) if result.medians else (None, None)
     return (
-        outcome.case.operator, outcome.case.threads, entry.runtime, entry.seed, result.latency, *passes,
-        inside and inside.main, inside and inside.others, _limit(outcome), _share(outcome, result.latency),
-        entry.candidates, entry.tuned_seconds, result.error, result.failure,
-    )  # fmt: skip
+        outcome.case.operator,
+        outcome.case.threads,
+        entry.runtime,
+        entry.seed,
+        result.latency,
+        *passes,
+        inside and inside.main,
+        inside and inside.others,
+        _limit(outcome),
+        _share(outcome, result.latency),
+        entry.candidates,
+        entry.tuned_seconds,
+        result.error,
+        result.failure,
+    )
 
 
 def _limit(outcome: Outcome) -> float | None:
@@ -117,11 +172,16 @@ def _shares(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
         beside = [_seconds(rival), _kernel(rival), *others] if number == 0 else [None] * (2 + len(others))
         inside = ours.kernels if ours else None
         yield (
-            outcome.case.name, _micro(limit), outcome.peak and binding(outcome.flops, outcome.bytes_, outcome.peak),
-            seed, _with_share(outcome, _seconds(ours)), _with_share(outcome, _kernel(ours)),
-            _micro(inside.others) if inside else None, *(_with_share(outcome, value) for value in beside),
+            outcome.case.name,
+            _micro(limit),
+            outcome.peak and binding(outcome.flops, outcome.bytes_, outcome.peak),
+            seed,
+            _with_share(outcome, _seconds(ours)),
+            _with_share(outcome, _kernel(ours)),
+            _micro(inside.others) if inside else None,
+            *(_with_share(outcome, value) for value in beside),
             _note(outcome, seed, number == 0),
-        )  # fmt: skip
+        )
 
 
 def _seconds(entry: Entry | None) -> float | None:
@@ -172,10 +232,14 @@ def _times(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
     for seed, rival, ours in _pairs(outcome, TUNESMITH):
         sooner = [e.tuned_seconds for e in outcome.entries if e.seed == seed and e.runtime in RIVALS]
         yield (
-            outcome.case.name, seed, min((s for s in sooner if s), default=None), ours.tuned_seconds, ours.candidates,
+            outcome.case.name,
+            seed,
+            min((s for s in sooner if s), default=None),
+            ours.tuned_seconds,
+            ours.candidates,
             *_against(_seconds(rival), _seconds(ours), _limit(outcome)),
             *(_against(_total(rival), _total(ours), _limit(outcome), goal=False)),
-        )  # fmt: skip
+        )
 
 
 def _time_text(rows: Sequence[tuple[Any, ...]]) -> str:
@@ -191,17 +255,22 @@ def _against(theirs: float | None, ours: float | None, limit: float | None, goal
     """Both latencies in µs, their ratio, the goal in µs (with ``goal``) and how much of it is reached."""
     aim = max(theirs / 2.0, limit / GOAL_SHARE) if theirs and limit else None
     return (
-        _micro(theirs), _micro(ours), theirs / ours if theirs and ours else None, *([_micro(aim)] if goal else []),
+        _micro(theirs),
+        _micro(ours),
+        theirs / ours if theirs and ours else None,
+        *([_micro(aim)] if goal else []),
         aim / ours if aim and ours else None,
-    )  # fmt: skip
+    )
 
 
 def _firsts(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
     for seed, rival, ours in _pairs(outcome, FIRST_TEN):
         yield (
-            outcome.case.name, seed, *_against(_seconds(rival), _seconds(ours), None, goal=False)[:3],
+            outcome.case.name,
+            seed,
+            *_against(_seconds(rival), _seconds(ours), None, goal=False)[:3],
             *_against(_total(rival), _total(ours), None, goal=False)[:3],
-        )  # fmt: skip
+        )
 
 
 def with_means(rows: list[tuple[Any, ...]], columns: Sequence[str]) -> list[tuple[Any, ...]]:
@@ -230,8 +299,13 @@ def draw(axes: Any, outcomes: Sequence[Outcome]) -> None:
     height = 0.8 / len(runtimes)
     for place, runtime in enumerate(runtimes):
         shares = [100.0 * (_share(outcome, _best(outcome, runtime)) or 0.0) for outcome in outcomes]
-        axes.barh([at + (place - len(runtimes) / 2) * height for at in range(len(outcomes))], shares, height,
-                  label=runtime, color=f"C{place}")  # fmt: skip
+        axes.barh(
+            [at + (place - len(runtimes) / 2) * height for at in range(len(outcomes))],
+            shares,
+            height,
+            label=runtime,
+            color=f"C{place}",
+        )
     axes.figure.set_size_inches(8.0, 1.5 + 0.55 * len(outcomes))
     axes.set_yticks(range(len(outcomes)), [outcome.case.name for outcome in outcomes])
     axes.invert_yaxis()

@@ -85,6 +85,7 @@ def records(module: bytes, target: Target, best: Mapping[str, tuple[Candidate, f
             made = schedule(task.module, target, bodies[candidate.sketch], candidate.decisions)
             assert made.trace is not None
             key, encoded = json.loads(task.metaschedule)
-            found.append(DatabaseRecord((key, encoded), json.loads(made.trace), (latency,), target.to_json(),
-                                        task.workload.args))  # fmt: skip
+            found.append(
+                DatabaseRecord((key, encoded), json.loads(made.trace), (latency,), target.to_json(), task.workload.args)
+            )
     return found

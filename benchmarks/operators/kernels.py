@@ -39,8 +39,16 @@ class Kernels:
         return self.main + self.others
 
 
-def measure(libraries: Mapping[str, Path], mains: Mapping[str, Set[str]], inputs: Path, threads: int, folder: Path,
-            repeats: int = REPEATS, *, processes: int) -> dict[str, Kernels]:  # fmt: skip
+def measure(
+    libraries: Mapping[str, Path],
+    mains: Mapping[str, Set[str]],
+    inputs: Path,
+    threads: int,
+    folder: Path,
+    repeats: int = REPEATS,
+    *,
+    processes: int,
+) -> dict[str, Kernels]:
     """Time the kernels of all libraries in turn, in some processes one after another.
 
     Args:
@@ -81,8 +89,10 @@ def summed(calls: Sequence[tuple[str, Sequence[float]]], mains: Set[str]) -> Ker
     """
     medians = [(name, statistics.median(samples)) for name, samples in calls]
     if not any(name in mains for name, _ in medians):
-        raise MeasurementFailed(f"{' or '.join(sorted(mains))} is not among the kernels "
-                                f"{', '.join(name for name, _ in medians) or 'at all'}")
+        raise MeasurementFailed(
+            f"{' or '.join(sorted(mains))} is not among the kernels "
+            f"{', '.join(name for name, _ in medians) or 'at all'}"
+        )
     return Kernels(
         sum(seconds for name, seconds in medians if name in mains),
         sum(seconds for name, seconds in medians if name not in mains),

@@ -189,8 +189,14 @@ class Lineup:
             return {}
         self.tell("timing the kernels")
         try:
-            return kernels.measure(libraries, self._mains, self.folder / "inputs0.npz", self.case.threads, self.folder,
-                                   processes=kernels.PROCESSES)  # fmt: skip
+            return kernels.measure(
+                libraries,
+                self._mains,
+                self.folder / "inputs0.npz",
+                self.case.threads,
+                self.folder,
+                processes=kernels.PROCESSES,
+            )
         except MeasurementFailed as error:
             self.tell(error.detail)
             return {}

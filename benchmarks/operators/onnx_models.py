@@ -21,8 +21,12 @@ CONSTANT = frozenset({"weight", "gamma", "beta"})
 
 def _convolution(spec: OperatorSpec) -> tuple[str, dict[str, Any]]:
     groups = spec.dims[1] if spec.kind == "depthwise" else 1
-    return "Conv", {"strides": [spec.stride] * 2, "pads": [spec.padding] * 4, "group": groups,
-                    "kernel_shape": list(spec.kernel)}  # fmt: skip
+    return "Conv", {
+        "strides": [spec.stride] * 2,
+        "pads": [spec.padding] * 4,
+        "group": groups,
+        "kernel_shape": list(spec.kernel),
+    }
 
 
 NODES: Mapping[str, Callable[[OperatorSpec], tuple[str, dict[str, Any]]]] = {
@@ -60,10 +64,14 @@ def operator_model(spec: OperatorSpec, seed: int) -> onnx.ModelProto:
     rng = np.random.default_rng(seed)
     weights = [
         numpy_helper.from_array((rng.standard_normal(t.shape) * _scale(t.shape)).astype(np.float32), t.name)
-        for t in spec.inputs if t.name in CONSTANT
-    ]  # fmt: skip
-    inputs = [helper.make_tensor_value_info(t.name, TensorProto.FLOAT, list(t.shape)) for t in spec.inputs
-              if t.name not in CONSTANT]  # fmt: skip
+        for t in spec.inputs
+        if t.name in CONSTANT
+    ]
+    inputs = [
+        helper.make_tensor_value_info(t.name, TensorProto.FLOAT, list(t.shape))
+        for t in spec.inputs
+        if t.name not in CONSTANT
+    ]
     output = helper.make_tensor_value_info(spec.output.name, TensorProto.FLOAT, list(spec.output.shape))
     kind, attributes = NODES[spec.kind](spec)
     node = helper.make_node(kind, [t.name for t in spec.inputs], [spec.output.name], **attributes)

@@ -48,11 +48,17 @@ class Recording:
         """Plain values; latencies to four digits, which is more than they are worth."""
         found = self.outcome
         return {
-            "operator": found.operator, "tuner": found.tuner, "seed": found.seed, "target": json.loads(found.target),
-            "startup": round(found.startup, 2), "elapsed": round(found.elapsed, 2), "workload": found.workload,
-            "versions": dict(self.versions), "trials": [_row(trial) for trial in found.trials],
+            "operator": found.operator,
+            "tuner": found.tuner,
+            "seed": found.seed,
+            "target": json.loads(found.target),
+            "startup": round(found.startup, 2),
+            "elapsed": round(found.elapsed, 2),
+            "workload": found.workload,
+            "versions": dict(self.versions),
+            "trials": [_row(trial) for trial in found.trials],
             "trace": json.loads(found.trace or "null"),
-        }  # fmt: skip
+        }
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Recording:
@@ -65,10 +71,11 @@ class Recording:
         ask = Ask(body["operator"], body["seed"], body["tuner"], Target(body["target"]), LIMIT)
         trace = json.dumps(body["trace"])
         return cls(
-            ask.outcome(startup=body["startup"], elapsed=body["elapsed"], trials=trials, workload=body["workload"],
-                        trace=trace),
+            ask.outcome(
+                startup=body["startup"], elapsed=body["elapsed"], trials=trials, workload=body["workload"], trace=trace
+            ),
             body["versions"],
-        )  # fmt: skip
+        )
 
 
 def _row(trial: Trial) -> list[Any]:
@@ -102,8 +109,9 @@ def find(ask: Ask, folder: Path) -> Recording | None:
         raise InvalidInput(f"{path.name} is not a recording: {error}", field="runs", value=path.name) from error
     known = found.outcome
     if (known.key, known.target) != ((ask.operator, ask.seed, ask.tuner), ask.target.canonical):
-        raise InvalidInput(f"{path.name} is of another run: {known.operator} for {known.target}", field="runs",
-                           value=path.name)  # fmt: skip
+        raise InvalidInput(
+            f"{path.name} is of another run: {known.operator} for {known.target}", field="runs", value=path.name
+        )
     return found
 
 

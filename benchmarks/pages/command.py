@@ -31,7 +31,8 @@ def run(
         server.execute("ALTER SYSTEM SET autovacuum = off")
         server.execute("SELECT pg_reload_conf()")
         for name, url, analyze in (
-            ("SQLite", f"sqlite:///{folder}/pages.db", True), ("PostgreSQL", server.url(), True),
+            ("SQLite", f"sqlite:///{folder}/pages.db", True),
+            ("PostgreSQL", server.url(), True),
             ("PostgreSQL, old statistics", server.url(database="young"), False),
         ):
             typer.echo(f"{name}: {tasks} tasks, {rounds} rounds", err=True)

@@ -16,10 +16,18 @@ COLUMNS = ("page", "job", "database", "first, ms", "median, ms", "99 %, ms", "kB
 def pages(found: Mapping[str, Sequence[Page]], tasks: int, rounds: int, facts: Mapping[str, str]) -> Report:
     """A line for each page, state of the job and database."""
     rows = [
-        (page.route.replace("{}", "{id}"), page.state, name, round(page.first, 1), round(page.quantile(0.5), 1),
-         round(page.quantile(0.99), 1), round(page.size / 1e3, 1))
-        for name, measured in found.items() for page in measured
-    ]  # fmt: skip
+        (
+            page.route.replace("{}", "{id}"),
+            page.state,
+            name,
+            round(page.first, 1),
+            round(page.quantile(0.5), 1),
+            round(page.quantile(0.99), 1),
+            round(page.size / 1e3, 1),
+        )
+        for name, measured in found.items()
+        for page in measured
+    ]
     slow = sum(page.quantile(0.5) > WANTED for measured in found.values() for page in measured)
     summary = (
         f"A real coordinator serves one job with {tasks} tasks and {rounds} finished rounds to one client on the same "

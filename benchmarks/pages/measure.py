@@ -19,10 +19,20 @@ from tunesmith.states import JobState
 
 JOBS = {"over": LargeJob("bench-0", 0, 0, JobState.SUCCEEDED), "running": LargeJob("bench-1", 0, 0, JobState.RUNNING)}
 ROUTES = (
-    "/v1/jobs/{}", "/v1/jobs", "/v1/jobs/{}/tasks", "/v1/jobs/{}/families", "/v1/jobs/{}/curve",
-    "/v1/jobs/{}/forecast", "/v1/jobs/{}/rounds", "/v1/jobs/{}/decisions", "/v1/jobs/{}/decisions?sort=-number",
-    "/v1/jobs/{}/trials", "/v1/jobs/{}/failures", "/v1/jobs/{}/events", "/metrics",
-)  # fmt: skip
+    "/v1/jobs/{}",
+    "/v1/jobs",
+    "/v1/jobs/{}/tasks",
+    "/v1/jobs/{}/families",
+    "/v1/jobs/{}/curve",
+    "/v1/jobs/{}/forecast",
+    "/v1/jobs/{}/rounds",
+    "/v1/jobs/{}/decisions",
+    "/v1/jobs/{}/decisions?sort=-number",
+    "/v1/jobs/{}/trials",
+    "/v1/jobs/{}/failures",
+    "/v1/jobs/{}/events",
+    "/metrics",
+)
 START_SECONDS = 120.0
 
 
@@ -74,10 +84,13 @@ def look_at(url: str, folder: Path, tasks: int, rounds: int, looks: int, *, anal
         engine.dispose()
         port = free_port()
         env = {
-            "TUNESMITH_DATA_DIR": str(folder), "TUNESMITH_DATABASE_URL": url, "TUNESMITH_PORT": str(port),
-            "TUNESMITH_COORDINATOR_URL": f"http://127.0.0.1:{port}", "TUNESMITH_DASHBOARD": "0",
+            "TUNESMITH_DATA_DIR": str(folder),
+            "TUNESMITH_DATABASE_URL": url,
+            "TUNESMITH_PORT": str(port),
+            "TUNESMITH_COORDINATOR_URL": f"http://127.0.0.1:{port}",
+            "TUNESMITH_DASHBOARD": "0",
             "TUNESMITH_BROKER_URL": f"redis://127.0.0.1:{free_port()}/0",
-        }  # fmt: skip
+        }
         log = folder / "coordinator.log"
         with Tree([sys.executable, "-m", "services.coordinator"], log=log, folder=folder, env=_with(env)) as tree:
             _wait(tree, f"http://127.0.0.1:{port}/livez")

@@ -58,8 +58,12 @@ def draw(axes: Any, found: Sequence[Limits]) -> None:
     """Bandwidth against the size of the data, a line for each number of threads."""
     for limits in found:
         sizes = list(limits.reads)
-        axes.plot([size / 1024 for size in sizes], [limits.reads[size].best / 1e9 for size in sizes], marker=".",
-                  label=f"{limits.threads} thread{'s' * (limits.threads > 1)}, {limits.flops.best / 1e9:.0f} GFLOP/s")
+        axes.plot(
+            [size / 1024 for size in sizes],
+            [limits.reads[size].best / 1e9 for size in sizes],
+            marker=".",
+            label=f"{limits.threads} thread{'s' * (limits.threads > 1)}, {limits.flops.best / 1e9:.0f} GFLOP/s",
+        )
     axes.set(xscale="log", yscale="log", xlabel="data, KiB", ylabel="read bandwidth, GB/s", title="Read bandwidth")
     axes.grid(True, alpha=0.3)
     axes.legend()

@@ -109,12 +109,14 @@ def thread_counts(cores: int) -> list[int]:
 
 def _ask(job: Job) -> dict[str, Any]:
     command: Sequence[str] = (
-        *python("workers.sandbox.parent_death", "--"), *python("benchmarks.peak.probe", json.dumps(asdict(job))),
-    )  # fmt: skip
+        *python("workers.sandbox.parent_death", "--"),
+        *python("benchmarks.peak.probe", json.dumps(asdict(job))),
+    )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, stdin=subprocess.DEVNULL,
-                              env=env)  # fmt: skip
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=TIMEOUT, stdin=subprocess.DEVNULL, env=env
+        )
     except subprocess.TimeoutExpired as error:
         raise MeasurementFailed(f"the probe of {job.threads} threads took longer than {TIMEOUT:g} s") from error
     if done.returncode != 0:

@@ -22,7 +22,7 @@ MEAN_ROUNDS = 6
 
 def rounds_of(curves: Floats, batch: int) -> Floats:
     """Best latency after each full round, from curves over evaluations: [seeds, rounds]."""
-    out: Floats = curves[:, batch - 1::batch]
+    out: Floats = curves[:, batch - 1 :: batch]
     return out
 
 
@@ -53,9 +53,17 @@ def views(recordings: Sequence[Recording], curves: Floats, order: Sequence[int],
     done = np.bincount(np.array(order, dtype=np.int64), minlength=len(recordings)).tolist()
     return [
         TaskView(
-            id=i, weight=r.weight, flops=float(r.facts.get("flops", 1.0)), family=str(r.facts.get("family", r.name)),
-            untuned=r.untuned, history=tuple(curves[i, :n].tolist()), trials=n * batch, exhausted=n >= curves.shape[1])
-        for i, (r, n) in enumerate(zip(recordings, done, strict=True))]
+            id=i,
+            weight=r.weight,
+            flops=float(r.facts.get("flops", 1.0)),
+            family=str(r.facts.get("family", r.name)),
+            untuned=r.untuned,
+            history=tuple(curves[i, :n].tolist()),
+            trials=n * batch,
+            exhausted=n >= curves.shape[1],
+        )
+        for i, (r, n) in enumerate(zip(recordings, done, strict=True))
+    ]
 
 
 def latency_after(recordings: Sequence[Recording], curves: Floats, order: Sequence[int]) -> float:
@@ -78,8 +86,12 @@ def random_allocation(recordings: Sequence[Recording], curves: Floats, steps: in
     total, most = np.zeros(steps), curves.shape[1] - 1
     odds = np.zeros(steps + 1)
     odds[0] = 1.0
-    values = np.array([[_now(r, c, 1 + min(k, most)) * r.weight for k in range(steps + 1)]
-                       for r, c in zip(recordings, curves, strict=True)]).sum(axis=0)
+    values = np.array(
+        [
+            [_now(r, c, 1 + min(k, most)) * r.weight for k in range(steps + 1)]
+            for r, c in zip(recordings, curves, strict=True)
+        ]
+    ).sum(axis=0)
     for t in range(steps):
         odds = odds * (1 - 1 / n) + np.concatenate([[0.0], odds[:-1]]) / n
         total[t] = odds @ values
@@ -124,6 +136,7 @@ def report(found: Mapping[str, Floats], tasks: int, batch: int, method: str, set
         f"A model of {tasks} tasks, each with the learning curve of {method} on one recorded space ({batch} candidates "
         f"a round, {seeds} seeds); {steps} rounds are given away after the first of each task. P: 0 is the computed "
         "expectation of giving each round to a task at random, 1 the optimum of every task at once; the mean over the "
-        "rounds, with a 95 % bootstrap over seeds.")
+        "rounds, with a 95 % bootstrap over seeds."
+    )
     columns = ("allocator", "P", "95 % from", "to", "P after the last round")
     return Report("replay-allocators", "Allocators, replayed", summary, columns, rows, setup)

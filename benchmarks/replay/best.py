@@ -23,9 +23,20 @@ SUMMARY = (
     "seeds choose that searcher, and every figure here comes from the other half: the best of many is also the "
     "luckiest. `behind`: how much smaller the portfolio's P is, with the 95 % band of a bootstrap over these seeds, "
     "each of which both began with; `behind the leader`: than that of the searcher that is best on average, which "
-    "stands in the line of means. The last line is of each space's own best, together.")
-COLUMNS = ("space", "half", "ranked", "best single one", "its P", "the portfolio's P", "behind", "95 % from", "to",
-           "behind the leader")  # fmt: skip
+    "stands in the line of means. The last line is of each space's own best, together."
+)
+COLUMNS = (
+    "space",
+    "half",
+    "ranked",
+    "best single one",
+    "its P",
+    "the portfolio's P",
+    "behind",
+    "95 % from",
+    "to",
+    "behind the leader",
+)
 
 Found = Mapping[str, Floats]
 """P of each run by searcher, float64 [seeds], or [spaces, seeds]."""
@@ -38,13 +49,17 @@ def report(outcomes: Sequence[Outcome], setup: dict[str, str]) -> Report:
     for model in (False, True):
         mine = [o for o in outcomes if o.method.model == model or o.method.searcher == BASELINE]
         ranked = f"{'with' if model else 'without'} a cost model"
-        spaces = {name: {o.method.searcher: o.by_seed for o in mine if o.recording.name == name}
-                  for name in dict.fromkeys(o.recording.name for o in mine)}
+        spaces = {
+            name: {o.method.searcher: o.by_seed for o in mine if o.recording.name == name}
+            for name in dict.fromkeys(o.recording.name for o in mine)
+        }
         together = {name: np.stack([found[name] for found in spaces.values()]) for name in next(iter(spaces.values()))}
         leader = _best(together)
         best = {name: _best(found) for name, found in spaces.items()}
-        rows += [(name, HELD_OUT[name in unseen], ranked, best[name], *_compared(found, found[best[name]], leader))
-                 for name, found in spaces.items()]
+        rows += [
+            (name, HELD_OUT[name in unseen], ranked, best[name], *_compared(found, found[best[name]], leader))
+            for name, found in spaces.items()
+        ]
         rows.append(("mean of all", None, ranked, leader, *_compared(together, together[leader], leader)))
         bests = np.stack([found[best[name]] for name, found in spaces.items()])
         rows.append(("mean of all", None, ranked, "each space's own", *_compared(together, bests, leader)))
@@ -53,8 +68,11 @@ def report(outcomes: Sequence[Outcome], setup: dict[str, str]) -> Report:
 
 def _best(found: Found) -> str:
     """The best single searcher by the seeds that choose; the portfolio where it is alone."""
-    return max((name for name in found if name != PORTFOLIO), key=lambda name: float(found[name][..., ::2].mean()),
-               default=PORTFOLIO)  # fmt: skip
+    return max(
+        (name for name in found if name != PORTFOLIO),
+        key=lambda name: float(found[name][..., ::2].mean()),
+        default=PORTFOLIO,
+    )
 
 
 def _compared(found: Found, best: Floats, leader: str) -> tuple[Any, ...]:
@@ -66,5 +84,6 @@ def _compared(found: Found, best: Floats, leader: str) -> tuple[Any, ...]:
     own = found[PORTFOLIO][..., 1::2]
     behind = score.bootstrap(np.atleast_2d(judged - own))
     lag = found[leader][..., 1::2] - own
-    return tuple(round(float(x), 4) for x in (judged.mean(), own.mean(), behind.mean, behind.low, behind.high,
-                                              lag.mean()))  # fmt: skip
+    return tuple(
+        round(float(x), 4) for x in (judged.mean(), own.mean(), behind.mean, behind.low, behind.high, lag.mean())
+    )

@@ -30,6 +30,7 @@ class Clocked(Searcher):
         self, n: int, pending: Collection[Candidate] = (), score: Score | None = None, prior: Prior | None = None
     ) -> list[Candidate]:
         """As the other's."""
+
         def scored(batch: Batch) -> Scores:
             assert score is not None
             started = time.process_time()

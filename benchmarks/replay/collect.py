@@ -135,18 +135,29 @@ class Collector:
         chosen, alias, usable = self._reduced(subject, pilot, seconds, rng)
         fastest = chosen.batch([candidates[winner]])
         facts = {
-            **self._facts(subject), "reference": int(alias[chosen.keys(fastest)[0]]),
-            "reference_seconds": min(t.seconds for t in again), "complete": False,
-        }  # fmt: skip
+            **self._facts(subject),
+            "reference": int(alias[chosen.keys(fastest)[0]]),
+            "reference_seconds": min(t.seconds for t in again),
+            "complete": False,
+        }
         self._say(f"{subject.spec}: {chosen.size} points of {full.size}, {len(np.unique(alias[usable]))} programs")
         blank = np.zeros(chosen.size)
         return Recording(
-            subject.spec, chosen, alias, np.full(chosen.size, np.inf), blank,
-            np.where(usable, FailureKind.ABANDONED.value, FailureKind.INVALID.value), blank, untuned.seconds,
-            subject.weight, facts)
+            subject.spec,
+            chosen,
+            alias,
+            np.full(chosen.size, np.inf),
+            blank,
+            np.where(usable, FailureKind.ABANDONED.value, FailureKind.INVALID.value),
+            blank,
+            untuned.seconds,
+            subject.weight,
+            facts,
+        )
 
-    def _reduced(self, subject: Subject, pilot: Batch, seconds: Floats, rng: np.random.Generator
-                 ) -> tuple[Space, Ints, Bools]:
+    def _reduced(
+        self, subject: Subject, pilot: Batch, seconds: Floats, rng: np.random.Generator
+    ) -> tuple[Space, Ints, Bools]:
         """A small space, and :func:`canonical` of it; more points where many of them are the same programs."""
         for scale in SCALES:
             chosen = reduce(subject.traces.space, pilot, seconds, scale * self._rules.points, rng)
@@ -158,10 +169,16 @@ class Collector:
     def _facts(self, subject: Subject) -> dict[str, Any]:
         host, workload = self._station.host, subject.task.workload
         return {
-            "workload": workload.hash, "family": workload.family, "flops": workload.flops,
-            "target": self._station.target.canonical, "cpu": host.cpu, "cores": host.cores, "tvm": host.tvm,
-            "date": datetime.date.today().isoformat(), "full_size": str(subject.traces.space.size),
-        }  # fmt: skip
+            "workload": workload.hash,
+            "family": workload.family,
+            "flops": workload.flops,
+            "target": self._station.target.canonical,
+            "cpu": host.cpu,
+            "cores": host.cores,
+            "tvm": host.tvm,
+            "date": datetime.date.today().isoformat(),
+            "full_size": str(subject.traces.space.size),
+        }
 
     def _fill(self, subject: Subject, recording: Recording, path: Path) -> Recording:
         """Measure the points that were not yet, in random order, chunk by chunk; those of unsteady chunks once more."""
@@ -172,12 +189,14 @@ class Collector:
             for start in range(0, len(todo), self._rules.chunk):
                 if self._late():
                     return recording
-                began, chunk = time.monotonic(), todo[start:start + self._rules.chunk]
+                began, chunk = time.monotonic(), todo[start : start + self._rules.chunk]
                 recording = filled(recording, chunk, self._steady(subject, recording, chunk, 1)[0])
                 recording.save(path)
                 rate = len(chunk) / (time.monotonic() - began)
-                self._say(f"{subject.spec}: {recording.missing} points left, {rate:.1f} a second, "
-                          f"best {recording.optimum * 1e6:.1f} µs")
+                self._say(
+                    f"{subject.spec}: {recording.missing} points left, {rate:.1f} a second, "
+                    f"best {recording.optimum * 1e6:.1f} µs"
+                )
         return recording
 
     def _finish(self, subject: Subject, recording: Recording) -> Recording:
@@ -189,8 +208,10 @@ class Collector:
         again = np.array([[t.seconds for t in timings] for timings in passes])
         if not np.isfinite(again).all():
             return recording
-        timings = [Timing(float(value), float(recording.spread[i]), "", float(recording.cost[i]))
-                   for i, value in zip(fastest, np.median(again, axis=0), strict=True)]
+        timings = [
+            Timing(float(value), float(recording.spread[i]), "", float(recording.cost[i]))
+            for i, value in zip(fastest, np.median(again, axis=0), strict=True)
+        ]
         noise = float(np.median(again.std(axis=0, ddof=1) / again.mean(axis=0)))
         self._say(f"{subject.spec}: the fastest {count} again, they repeat within {noise:.1%}")
         done = filled(recording, fastest, timings)
@@ -214,8 +235,10 @@ class Collector:
             now = 0.5 * (before.seconds + after.seconds)
             if abs(after.seconds / before.seconds - 1) <= self._rules.unsteady and now <= self._rules.slowed * base:
                 return [dataclasses.replace(t, seconds=t.seconds * base / now) for t in timings]
-            self._say(f"{recording.name}: unsteady, the reference kernel took {base * 1e6:.1f} µs at first, now "
-                      f"{before.seconds * 1e6:.1f} and {after.seconds * 1e6:.1f} µs")
+            self._say(
+                f"{recording.name}: unsteady, the reference kernel took {base * 1e6:.1f} µs at first, now "
+                f"{before.seconds * 1e6:.1f} and {after.seconds * 1e6:.1f} µs"
+            )
         return [Timing(failure=FailureKind.ABANDONED.value)] * (len(built) - 1)
 
     @staticmethod

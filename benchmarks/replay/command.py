@@ -17,10 +17,12 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, invoke_w
 def run(
     context: typer.Context,
     quick: Annotated[bool, typer.Option("--quick", help="Two seeds.")] = False,
-    seeds: Annotated[int, typer.Option(help="Runs of each searcher on each space; the published tables have 20.",
-                                       min=2)] = 8,
-    searcher: Annotated[list[str] | None, typer.Option(help="Only this searcher, and no allocators and cost models; "
-                                                            "may be repeated.")] = None,
+    seeds: Annotated[
+        int, typer.Option(help="Runs of each searcher on each space; the published tables have 20.", min=2)
+    ] = 8,
+    searcher: Annotated[
+        list[str] | None, typer.Option(help="Only this searcher, and no allocators and cost models; may be repeated.")
+    ] = None,
     batch: Annotated[int, typer.Option(help="Candidates of a round.", min=1)] = 8,
     jobs: Annotated[int, typer.Option(help="Processes; 0: one for each core.", min=0)] = 0,
     data: Annotated[Path | None, typer.Option(help="Folder of recordings; the shipped ones by default.")] = None,
@@ -34,8 +36,13 @@ def run(
     from benchmarks.replay.workloads import DATA
     from benchmarks.report import write
 
-    plan = Plan(data or DATA, tuple(range(2 if quick else seeds)), batch, jobs or len(os.sched_getaffinity(0)),
-                tuple(searcher or ()))
+    plan = Plan(
+        data or DATA,
+        tuple(range(2 if quick else seeds)),
+        batch,
+        jobs or len(os.sched_getaffinity(0)),
+        tuple(searcher or ()),
+    )
     for report, draw, published in study(plan):
         for path in write(report, out, draw, docs if published else None):
             typer.echo(path)
@@ -45,8 +52,9 @@ def run(
 def collect(
     minutes: Annotated[float, typer.Option(help="Stop after this many minutes; a later run goes on.", min=0.1)] = 20.0,
     points: Annotated[int, typer.Option(help="Points of a space, about.", min=8)] = 480,
-    operator: Annotated[list[str] | None, typer.Option(help="Only this operator of the set, or one of your own; "
-                                                             "may be repeated.")] = None,
+    operator: Annotated[
+        list[str] | None, typer.Option(help="Only this operator of the set, or one of your own; may be repeated.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the recordings; the shipped one by default.")] = None,
 ) -> None:
     """Measure small design spaces completely on this machine. Let nothing else run meanwhile."""

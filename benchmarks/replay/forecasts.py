@@ -50,13 +50,22 @@ def report(found: dict[tuple[str, float], Floats], setup: dict[str, str]) -> Rep
     for (name, share), ends in found.items():
         inside = (ends[:, 0] >= 1 - 1e-9) & (ends[:, 2] <= 1 + 1e-9)
         width = np.median(ends[:, 0] / ends[:, 2]) - 1
-        rows.append((name, round(100 * share), len(ends), round(100 * float(inside.mean()), 1),
-                     round(100 * float(width), 1), round(100 * (float(np.median(ends[:, 1])) - 1), 1)))
+        rows.append(
+            (
+                name,
+                round(100 * share),
+                len(ends),
+                round(100 * float(inside.mean()), 1),
+                round(100 * float(width), 1),
+                round(100 * (float(np.median(ends[:, 1])) - 1), 1),
+            )
+        )
     summary = (
         f"Models of {TASKS} of the recorded tasks, drawn anew for each seed, and what they come to when all rounds are "
         f"given away. Foretold are its mean and an interval of {LEVEL:.0%} (`GET /v1/jobs/{{job_id}}/forecast`), when "
         "part of the rounds has been given away. `inside`: how often the latency at the end lies within. `width`: the "
         "interval's upper end over its lower one, less 1, median. `error`: the end over the foretold mean, less 1, "
-        "median; positive: the end was slower.")
+        "median; positive: the end was slower."
+    )
     columns = ("allocator", "after, % of the rounds", "models", "inside, %", "width, %", "error, %")
     return Report("replay-forecasts", "What is foretold of a job", summary, columns, rows, setup)

@@ -86,9 +86,22 @@ def report(trials: Sequence[Trial], setup: dict[str, str]) -> Report:
         "from encoded decisions. Definitions as in TenSet and TLP: pair accuracy, that of pairs more than 5 % apart, "
         "best of all over best among the k best ranked (top-k), share of the ten fastest among the ten best ranked "
         "(recall), and the top-5 score of a network that runs every space's program by its weight. The band is a 95 % "
-        "bootstrap of the pair accuracy.")
-    columns = ("cost model", "learned from", "pair accuracy", "95 % from", "to", "more than 5 % apart", "top-1",
-               "top-5", "top-10", "recall-10", "network top-5", "fit, ms")
+        "bootstrap of the pair accuracy."
+    )
+    columns = (
+        "cost model",
+        "learned from",
+        "pair accuracy",
+        "95 % from",
+        "to",
+        "more than 5 % apart",
+        "top-1",
+        "top-5",
+        "top-10",
+        "recall-10",
+        "network top-5",
+        "fit, ms",
+    )
     return Report("replay-models", "Cost models, replayed", summary, columns, rows, setup)
 
 
@@ -102,8 +115,19 @@ def _figures(trials: Sequence[Trial]) -> tuple[float, ...]:
     def mean(name: str) -> float:
         return float(np.nanmean([getattr(t.metrics, name) for t in trials]))
 
-    network = [network_top_k_score([(t.recording.weight, t.scores, t.latency) for t in trials if t.seed == seed], 5)
-               for seed in seeds]
-    figures = (pairs.mean, pairs.low, pairs.high, mean("pairwise_gap"), mean("top1"), mean("top5"), mean("top10"),
-               mean("recall10"), float(np.mean(network)))
+    network = [
+        network_top_k_score([(t.recording.weight, t.scores, t.latency) for t in trials if t.seed == seed], 5)
+        for seed in seeds
+    ]
+    figures = (
+        pairs.mean,
+        pairs.low,
+        pairs.high,
+        mean("pairwise_gap"),
+        mean("top1"),
+        mean("top5"),
+        mean("top10"),
+        mean("recall10"),
+        float(np.mean(network)),
+    )
     return (*(round(f, 4) for f in figures), round(1000 * float(np.median([t.seconds for t in trials])), 1))

@@ -35,8 +35,9 @@ def ranges(options: Any) -> list[Range]:
     A whole number stays one, at least 1 where it was; a share between 0 and 1 remains a share.
     """
     found = [(f.name, getattr(options, f.name)) for f in dataclasses.fields(options) if f.name not in KEPT]
-    return [_around(name, value) for name, value in found
-            if isinstance(value, (int, float)) and not isinstance(value, bool)]
+    return [
+        _around(name, value) for name, value in found if isinstance(value, (int, float)) and not isinstance(value, bool)
+    ]
 
 
 def _around(name: str, value: float) -> Range:

@@ -38,7 +38,8 @@ def reduce(space: Space, pilot: Batch, seconds: Floats, points: int, rng: np.ran
         sizes = share([knob.size for knob in sketch.knobs], points // len(best))
         knobs = tuple(
             Subset(knob, choose(knob, int(choice), size, rng))
-            for knob, choice, size in zip(sketch.knobs, pilot.choice[row], sizes, strict=False))
+            for knob, choice, size in zip(sketch.knobs, pilot.choice[row], sizes, strict=False)
+        )
         sketches.append(Sketch(sketch.hash, knobs))
     return Space(sketches)
 
@@ -55,8 +56,9 @@ def share(sizes: Sequence[int], points: int) -> list[int]:
     """How many choices of each knob to keep, so that their product is at most ``points``."""
     kept = [1] * len(sizes)
     while True:
-        fits = [i for i, size in enumerate(sizes)
-                if kept[i] < size and math.prod(kept) // kept[i] * (kept[i] + 1) <= points]
+        fits = [
+            i for i, size in enumerate(sizes) if kept[i] < size and math.prod(kept) // kept[i] * (kept[i] + 1) <= points
+        ]
         if not fits:
             return kept
         grow = max(fits, key=lambda i: math.log2(sizes[i]) / kept[i])

@@ -42,8 +42,12 @@ class Method:
 def methods(names: Sequence[str] = ()) -> list[Method]:
     """These searchers, all that are registered where none is named; all but random search, which ignores ranks, with a
     cost model as well."""
-    return [Method(name, model) for name in names or SEARCHERS for model in (False, True)
-            if not (model and name == BASELINE)]
+    return [
+        Method(name, model)
+        for name in names or SEARCHERS
+        for model in (False, True)
+        if not (model and name == BASELINE)
+    ]
 
 
 @dataclass(frozen=True)
@@ -72,9 +76,17 @@ def run(recording: Recording, method: Method, seeds: Sequence[int], budget: int,
     for seed in seeds:
         searcher = Clocked(make_searcher(method.searcher, recording.space, seed, method.options), recording.space)
         ranker = Ranker(recording, seed) if method.model else None
-        curves.append(replay(
-            searcher, recording, budget=budget, batch=batch, score=ranker.score if ranker else None,
-            learn=ranker.learn if ranker else None, seed=seed))
+        curves.append(
+            replay(
+                searcher,
+                recording,
+                budget=budget,
+                batch=batch,
+                score=ranker.score if ranker else None,
+                learn=ranker.learn if ranker else None,
+                seed=seed,
+            )
+        )
         thinking.append(searcher.seconds / max(searcher.proposed, 1))
         scored.append(len(searcher.scored) / max(searcher.proposed, 1))
     return Runs(np.stack(curves), np.array(thinking), np.array(scored))
@@ -108,7 +120,7 @@ class Outcome:
 
 def judge(recording: Recording, method: Method, runs: Runs) -> Outcome:
     """Score what :func:`run` found, up to the end of the space's budget."""
-    runs = replace(runs, curves=runs.curves[:, :budget_of(recording)])
+    runs = replace(runs, curves=runs.curves[:, : budget_of(recording)])
     return Outcome(recording, method, runs, score.score(runs.curves, recording.seconds[recording.points]))
 
 
@@ -131,9 +143,21 @@ def report(outcomes: Sequence[Outcome], setup: dict[str, str]) -> Report:
         "is optimum over best found at the end of the budget. The next two columns say how many runs come within 5 % "
         "of the optimum, and where in the budget the median run does. The last ones are distinct points that were "
         "scored or only checked, and processor time that the searcher itself takes. The cost model sees encoded "
-        "decisions, not TVM's features, and is smaller than the service's.")
-    columns = ("searcher", "P", "95 % from", "to", "P, held out", "spaces above random", "quality, %",
-               f"runs that reach {QUALITY:.0%}, %", "after, % of the budget", "scores a candidate", "ms a candidate")
+        "decisions, not TVM's features, and is smaller than the service's."
+    )
+    columns = (
+        "searcher",
+        "P",
+        "95 % from",
+        "to",
+        "P, held out",
+        "spaces above random",
+        "quality, %",
+        f"runs that reach {QUALITY:.0%}, %",
+        "after, % of the budget",
+        "scores a candidate",
+        "ms a candidate",
+    )
     return Report("replay", "Searchers, replayed", summary, columns, rows, setup)
 
 
@@ -146,11 +170,19 @@ def _row(mine: Sequence[Outcome], unseen: Collection[str]) -> tuple[Any, ...]:
     middle = float(np.median(effort))
     better = sum(bool(o.score.mean() > 0) for o in mine)
     scored, thinking = (float(np.mean([getattr(o.runs, name).mean() for o in mine])) for name in ("scored", "thinking"))
-    return (mine[0].method.name, round(mean.mean, 4), round(mean.low, 4), round(mean.high, 4),
-            round(float(np.mean(fresh)), 4) if fresh else None,
-            f"{better} of {len(mine)}", round(100 * float(np.mean(left)), 2),
-            round(100 * float(np.isfinite(effort).mean()), 2),
-            round(100 * middle, 1) if np.isfinite(middle) else None, round(scored, 2), round(1e3 * thinking, 2))
+    return (
+        mine[0].method.name,
+        round(mean.mean, 4),
+        round(mean.low, 4),
+        round(mean.high, 4),
+        round(float(np.mean(fresh)), 4) if fresh else None,
+        f"{better} of {len(mine)}",
+        round(100 * float(np.mean(left)), 2),
+        round(100 * float(np.isfinite(effort).mean()), 2),
+        round(100 * middle, 1) if np.isfinite(middle) else None,
+        round(scored, 2),
+        round(1e3 * thinking, 2),
+    )
 
 
 def details(outcomes: Sequence[Outcome], setup: dict[str, str]) -> Report:
@@ -159,9 +191,20 @@ def details(outcomes: Sequence[Outcome], setup: dict[str, str]) -> Report:
     rows: list[tuple[Any, ...]] = []
     for o in outcomes:
         mean = score.bootstrap(o.by_seed[None])
-        rows.append((o.recording.name, HELD_OUT[o.recording.name in unseen], len(o.recording.points), o.curves.shape[1],
-                     round(1e6 * o.recording.optimum, 2), o.method.name, round(mean.mean, 4), round(mean.low, 4),
-                     round(mean.high, 4), round(float(np.mean(o.recording.optimum / o.curves[:, -1])), 4)))
+        rows.append(
+            (
+                o.recording.name,
+                HELD_OUT[o.recording.name in unseen],
+                len(o.recording.points),
+                o.curves.shape[1],
+                round(1e6 * o.recording.optimum, 2),
+                o.method.name,
+                round(mean.mean, 4),
+                round(mean.low, 4),
+                round(mean.high, 4),
+                round(float(np.mean(o.recording.optimum / o.curves[:, -1])), 4),
+            )
+        )
     columns = ("space", "half", "points", "budget", "optimum, µs", "searcher", "P", "95 % from", "to", "quality")
     return Report("replay-spaces", "Searchers, space by space", "", columns, rows, setup)
 

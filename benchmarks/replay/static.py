@@ -65,10 +65,14 @@ def judge(recording: Recording) -> Judged | None:
     guess, seconds = prior(recording.space.at(points)), recording.seconds[points]
     both = np.isfinite(guess) & np.isfinite(seconds)
     return Judged(
-        recording, float((~np.isnan(guess)).mean()), float(np.isinf(guess).mean()),
-        spearman(guess[both], seconds[both]), _first(recording, prior), _chance(seconds) / recording.optimum,
+        recording,
+        float((~np.isnan(guess)).mean()),
+        float(np.isinf(guess).mean()),
+        spearman(guess[both], seconds[both]),
+        _first(recording, prior),
+        _chance(seconds) / recording.optimum,
         prior.promise(recording.space.at(np.arange(recording.space.size))),
-    )  # fmt: skip
+    )
 
 
 def learned(judged: Sequence[Judged], sizes: Sequence[int] = SIZES, seeds: int = SEEDS) -> list[models.Trial]:
@@ -78,8 +82,13 @@ def learned(judged: Sequence[Judged], sizes: Sequence[int] = SIZES, seeds: int =
         sizes: programs that it learns from.
         seeds: draws of them.
     """
-    return [models.run(j.recording, DEFAULT_COST_MODEL, size, seed, promise)
-            for j in judged for promise in (None, j.promise) for size in sizes for seed in range(seeds)]
+    return [
+        models.run(j.recording, DEFAULT_COST_MODEL, size, seed, promise)
+        for j in judged
+        for promise in (None, j.promise)
+        for size in sizes
+        for seed in range(seeds)
+    ]
 
 
 def spearman(a: Floats, b: Floats) -> float:
@@ -124,19 +133,40 @@ def report(judged: Sequence[Judged], setup: dict[str, str]) -> Report:
     """
     if not judged:
         raise InvalidInput("no recording has the sketches that this version makes", field="data")
-    rows = [(j.recording.name, len(j.recording.points), round(100 * j.known, 1), round(100 * j.refused, 1),
-             round(j.correlation, 3), round(j.first, 3), round(j.chance, 3)) for j in judged]
+    rows = [
+        (
+            j.recording.name,
+            len(j.recording.points),
+            round(100 * j.known, 1),
+            round(100 * j.refused, 1),
+            round(j.correlation, 3),
+            round(j.first, 3),
+            round(j.chance, 3),
+        )
+        for j in judged
+    ]
     mean = float(np.mean([j.correlation for j in judged]))
     summary = (
         "The static model, which sees decisions and nothing measured, against recorded latencies. Spearman's rank "
         f"correlation is {mean:.2f} in the mean. The best of the first {FIRST} points that it constructs, and of as "
-        "many random ones, is given over the optimum of the space.")
-    columns = ("space", "points", "estimated, %", "refused, %", "rank correlation", "first ten / optimum",
-               "ten random / optimum")
+        "many random ones, is given over the optimum of the space."
+    )
+    columns = (
+        "space",
+        "points",
+        "estimated, %",
+        "refused, %",
+        "rank correlation",
+        "first ten / optimum",
+        "ten random / optimum",
+    )
     return Report("replay-static", "The static model, replayed", summary, columns, rows, setup)
 
 
 def report_learned(trials: Sequence[models.Trial], setup: dict[str, str]) -> Report:
     """What the promise is worth to a cost model."""
-    return dataclasses.replace(models.report(trials, setup), name="replay-static-models",
-                               title="Cost models with the static model's promise and without")
+    return dataclasses.replace(
+        models.report(trials, setup),
+        name="replay-static-models",
+        title="Cost models with the static model's promise and without",
+    )

@@ -45,17 +45,23 @@ class Station:
         self.target = Target(self.host.target)
         self._scratch, self._names = scratch, itertools.count()
         self._builders = Pool(
-            Actor("workers.tvm_backend.builder:Builder", (str(scratch / "host.lease"),)), self.host.cores)
-        self._timer = Pool(
-            Actor("benchmarks.replay.timing:Timer", (), {"TVM_NUM_THREADS": str(self.host.cores)}), 1)
+            Actor("workers.tvm_backend.builder:Builder", (str(scratch / "host.lease"),)), self.host.cores
+        )
+        self._timer = Pool(Actor("benchmarks.replay.timing:Timer", (), {"TVM_NUM_THREADS": str(self.host.cores)}), 1)
 
     def build(self, task: Extracted, points: Sequence[tuple[SketchBody | None, tuple[Decision, ...]]]) -> list[Built]:
         """Build candidates of one workload, in order; ``None`` for the body stands for the default schedule."""
         futures: list[Future[Any]] = []
         for body, decisions in points:
             request = BuildRequest(
-                task.workload.hash, task.module, self.target.to_json(), body.to_json() if body else None, decisions,
-                self._scratch / f"candidate{next(self._names)}.so", BUILD_SECONDS)
+                task.workload.hash,
+                task.module,
+                self.target.to_json(),
+                body.to_json() if body else None,
+                decisions,
+                self._scratch / f"candidate{next(self._names)}.so",
+                BUILD_SECONDS,
+            )
             futures.append(self._builders.submit("build", request, timeout=BUILD_SECONDS + SLACK_SECONDS))
         return [_built(future) for future in futures]
 

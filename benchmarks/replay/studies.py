@@ -73,11 +73,14 @@ def study(plan: Plan) -> list[Study]:
 
 
 def _others(
-    plan: Plan, recordings: Sequence[Recording], runs: Mapping[tuple[str, Method], Runs],
-    trials: Sequence[models.Trial], facts: dict[str, str],
-) -> list[Study]:  # fmt: skip
+    plan: Plan,
+    recordings: Sequence[Recording],
+    runs: Mapping[tuple[str, Method], Runs],
+    trials: Sequence[models.Trial],
+    facts: dict[str, str],
+) -> list[Study]:
     curves = [runs[r.name, ALLOCATED].curves for r in recordings]
-    learning = np.stack([allocators.rounds_of(c, plan.batch)[:, :allocators.ROUNDS] for c in curves])
+    learning = np.stack([allocators.rounds_of(c, plan.batch)[:, : allocators.ROUNDS] for c in curves])
     allocated = allocators.study(recordings, learning, plan.batch)
     return [
         (allocators.report(allocated, len(recordings), plan.batch, ALLOCATED.name, facts), None, True),
@@ -109,14 +112,20 @@ def _runs(
     pool: ProcessPoolExecutor, plan: Plan, recordings: Sequence[Recording], methods: Sequence[Method]
 ) -> dict[tuple[str, Method], Runs]:
     """By space and method."""
-    parts = [plan.seeds[i:i + SHARE] for i in range(0, len(plan.seeds), SHARE)]
+    parts = [plan.seeds[i : i + SHARE] for i in range(0, len(plan.seeds), SHARE)]
     keys = [(r, m) for r in recordings for m in methods]
-    futures = [[pool.submit(searchers.run, r, m, part, _budget(r, m, plan.batch), plan.batch) for part in parts]
-               for r, m in keys]
-    return {(r.name, m): searchers.join([f.result() for f in mine])
-            for (r, m), mine in zip(keys, futures, strict=True)}
+    futures = [
+        [pool.submit(searchers.run, r, m, part, _budget(r, m, plan.batch), plan.batch) for part in parts]
+        for r, m in keys
+    ]
+    return {(r.name, m): searchers.join([f.result() for f in mine]) for (r, m), mine in zip(keys, futures, strict=True)}
 
 
 def _trials(plan: Plan, recordings: Sequence[Recording]) -> list[tuple[Recording, str, int, int]]:
-    return [(r, name, size, seed) for r in recordings for name in models.names() for size in models.SIZES
-            for seed in plan.seeds]
+    return [
+        (r, name, size, seed)
+        for r in recordings
+        for name in models.names()
+        for size in models.SIZES
+        for seed in plan.seeds
+    ]

@@ -102,8 +102,9 @@ def tune(plan: Plan, recordings: Sequence[Recording], pool: Executor, say: Calla
     finalists = [default, *_optimise(plan, wanted, default, value, say)]
     best = max(finalists, key=lambda options: value(options, range(FINAL, FINAL + 2 * plan.seeds)))
     fresh = range(FRESH, FRESH + plan.seeds)
-    return Tuned(default, best, worth(plan, default, recordings, fresh, pool),
-                 worth(plan, best, recordings, fresh, pool))
+    return Tuned(
+        default, best, worth(plan, default, recordings, fresh, pool), worth(plan, best, recordings, fresh, pool)
+    )
 
 
 def worth(
@@ -112,8 +113,9 @@ def worth(
     """P of each run, float64 [seeds], by space and whether a cost model ranked."""
     keys = [(r, dataclasses.replace(m, options=options)) for r in recordings for m in methods([plan.searcher])]
     futures = [pool.submit(searchers.run, r, m, seeds, searchers.budget_of(r), plan.batch) for r, m in keys]
-    return {(r.name, m.model): searchers.judge(r, m, f.result()).by_seed
-            for (r, m), f in zip(keys, futures, strict=True)}
+    return {
+        (r.name, m.model): searchers.judge(r, m, f.result()).by_seed for (r, m), f in zip(keys, futures, strict=True)
+    }
 
 
 def _mean(found: dict[tuple[str, bool], Floats]) -> float:
@@ -121,9 +123,12 @@ def _mean(found: dict[tuple[str, bool], Floats]) -> float:
 
 
 def _optimise(
-    plan: Plan, wanted: Sequence[Range], default: Any, value: Callable[[Any, Sequence[int]], float],
+    plan: Plan,
+    wanted: Sequence[Range],
+    default: Any,
+    value: Callable[[Any, Sequence[int]], float],
     say: Callable[[str], None],
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """The settings with the largest values among ``plan.trials``."""
     optuna = _optuna()
 
@@ -139,7 +144,8 @@ def _optimise(
         return float(np.mean(found))
 
     study = optuna.create_study(
-        direction="maximize", sampler=optuna.samplers.TPESampler(seed=plan.seed), pruner=optuna.pruners.MedianPruner())
+        direction="maximize", sampler=optuna.samplers.TPESampler(seed=plan.seed), pruner=optuna.pruners.MedianPruner()
+    )
     study.enqueue_trial({r.name: getattr(default, r.name) for r in wanted})
     study.optimize(objective, n_trials=plan.trials)
     done = study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.COMPLETE])
@@ -175,15 +181,29 @@ def report(plan: Plan, tuned: Tuned, setup: dict[str, str]) -> Report:
                 continue
             before, after = (np.stack([side[k] for k in keys]) for side in (tuned.before, tuned.after))
             gain = score.bootstrap(after - before)
-            rows.append((HELD_OUT[fresh], len(keys), Method(plan.searcher, model).name, round(float(before.mean()), 4),
-                         round(float(after.mean()), 4), round(gain.mean, 4), round(gain.low, 4), round(gain.high, 4)))
-    changed = [f"`{f.name}` {getattr(tuned.default, f.name):.3g} → {getattr(tuned.best, f.name):.3g}"
-               for f in dataclasses.fields(tuned.best) if getattr(tuned.best, f.name) != getattr(tuned.default, f.name)]
+            rows.append(
+                (
+                    HELD_OUT[fresh],
+                    len(keys),
+                    Method(plan.searcher, model).name,
+                    round(float(before.mean()), 4),
+                    round(float(after.mean()), 4),
+                    round(gain.mean, 4),
+                    round(gain.low, 4),
+                    round(gain.high, 4),
+                )
+            )
+    changed = [
+        f"`{f.name}` {getattr(tuned.default, f.name):.3g} → {getattr(tuned.best, f.name):.3g}"
+        for f in dataclasses.fields(tuned.best)
+        if getattr(tuned.best, f.name) != getattr(tuned.default, f.name)
+    ]
     summary = (
         f"Settings of {plan.searcher}: {plan.trials} tried on one half of the spaces, {plan.seeds} seeds each, and the "
         f"best {FINALISTS} and the default once more with twice as many. P of the default and of the winner, with "
         "seeds that neither saw, on that half and on the one held out; the band of the gain is a 95 % bootstrap over "
-        f"seeds. Changed: {', '.join(changed) or 'nothing'}.")
+        f"seeds. Changed: {', '.join(changed) or 'nothing'}."
+    )
     columns = ("half", "spaces", "searcher", "P, default", "P, tuned", "gain", "95 % from", "to")
     return Report(name_of(plan.searcher), f"Settings of {plan.searcher}, tuned", summary, columns, rows, setup)
 

@@ -47,6 +47,9 @@ def load_all(folder: Path = DATA) -> Sequence[Recording]:
     found = [Recording.load(path) for path in sorted(folder.glob("*.npz"))]
     whole = [recording for recording in found if not recording.missing]
     if not whole:
-        raise InvalidInput(f"there is no complete recording in {folder.name}: make some with "
-                           "'tunesmith bench replay collect'", field="data", value=folder.name)
+        raise InvalidInput(
+            f"there is no complete recording in {folder.name}: make some with 'tunesmith bench replay collect'",
+            field="data",
+            value=folder.name,
+        )
     return whole

@@ -172,12 +172,19 @@ class _Contest:
         timed = {(entry.runtime, entry.seed): _seconds(entry) for entry in self.lineup.entries.values()}
         rivals = [found for name, run in known.items() if (found := rival_of(run, timed[name, self.seed]))]
         return Outcome(
-            self.case, self.seed, rivals,
+            self.case,
+            self.seed,
+            rivals,
             {name: self._course(name, tuned, timed) for name, tuned in courses.items()},
-            {name: Chase(tuned.curve, seconds, wall) for name, tuned in chases.items()
-             if (seconds := timed[_name(name, ALL_SPACE), self.seed])},
-            list(self.lineup.entries.values()), self.lineup.versions, self.plan.searchers,
-        )  # fmt: skip
+            {
+                name: Chase(tuned.curve, seconds, wall)
+                for name, tuned in chases.items()
+                if (seconds := timed[_name(name, ALL_SPACE), self.seed])
+            },
+            list(self.lineup.entries.values()),
+            self.lineup.versions,
+            self.plan.searchers,
+        )
 
     def _each(self, space: str, trials: int | None, seconds: float) -> Iterator[tuple[str, Tuned]]:
         """A run of every searcher, and entries of what it found."""
@@ -198,8 +205,11 @@ class _Contest:
         folder = self.folder / name
         folder.mkdir()
         tuned = tuning.tunesmith_warm(self.lineup.file, request, folder)
-        made = self.lineup.of_best(name, tuned, first.champions_of_first(tuned.measured, TRIALS)) if request.trials \
+        made = (
+            self.lineup.of_best(name, tuned, first.champions_of_first(tuned.measured, TRIALS))
+            if request.trials
             else self.lineup.of_tuned(name, tuned)
+        )
         found.append(tuned)
         return made
 

@@ -18,8 +18,17 @@ NAMES = (SEARCH, TIME, BESIDE)
 AFTER = tuple(f"after {count}" for count in COUNTS)
 SHARE, OF_TIME = "share of trials", "share of the time"
 TRIED = ("operator", "searcher", "seed", "metaschedule µs", "tunesmith µs", *AFTER, SHARE)
-TIMES = ("operator", "searcher", "seed", "metaschedule s", "tunesmith s", OF_TIME, "metaschedule µs", "tunesmith µs",
-         "ratio")  # fmt: skip
+TIMES = (
+    "operator",
+    "searcher",
+    "seed",
+    "metaschedule s",
+    "tunesmith s",
+    OF_TIME,
+    "metaschedule µs",
+    "tunesmith µs",
+    "ratio",
+)
 OWN_SPACE = "everything on"
 PAIRED = ("operator", "searcher", "seed", "beside", "its µs", "µs", *AFTER, OWN_SPACE)
 RATIOS = frozenset({*AFTER, "ratio", OWN_SPACE})
@@ -59,8 +68,11 @@ def reports(outcomes: Sequence[Outcome], details: Mapping[str, str]) -> list[Rep
         outcomes: of all operators and seeds.
         details: machine, versions and settings.
     """
-    recorded = {f"MetaSchedule's runs recorded with {name}": text
-                for outcome in outcomes for name, text in outcome.versions.items()}  # fmt: skip
+    recorded = {
+        f"MetaSchedule's runs recorded with {name}": text
+        for outcome in outcomes
+        for name, text in outcome.versions.items()
+    }
     setup = {**details, **recorded}
     tried = with_means([row for outcome in outcomes for row in _tried(outcome)], TRIED)
     times = with_means([row for outcome in outcomes for row in _times(outcome)], TIMES)
@@ -80,10 +92,17 @@ def _tried(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
             needed = course.needed(rival.timed)
             ours = course.timed.get(TRIALS)
             yield (
-                outcome.case.name, searcher, outcome.seed, rival.timed * 1e6, ours and ours * 1e6,
-                *(_over(course.timed.get(count), min(each.after(count) for each in outcome.rivals))
-                  for count in COUNTS), needed and needed / TRIALS,
-            )  # fmt: skip
+                outcome.case.name,
+                searcher,
+                outcome.seed,
+                rival.timed * 1e6,
+                ours and ours * 1e6,
+                *(
+                    _over(course.timed.get(count), min(each.after(count) for each in outcome.rivals))
+                    for count in COUNTS
+                ),
+                needed and needed / TRIALS,
+            )
 
 
 def _times(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
@@ -92,9 +111,16 @@ def _times(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
         if rival is not None:
             reached = chase.reached(rival.timed)
             yield (
-                outcome.case.name, searcher, outcome.seed, rival.wall, reached, _over(reached, rival.wall),
-                rival.timed * 1e6, chase.timed * 1e6, chase.timed / rival.timed,
-            )  # fmt: skip
+                outcome.case.name,
+                searcher,
+                outcome.seed,
+                rival.wall,
+                reached,
+                _over(reached, rival.wall),
+                rival.timed * 1e6,
+                chase.timed * 1e6,
+                chase.timed / rival.timed,
+            )
 
 
 def _paired(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
@@ -105,10 +131,15 @@ def _paired(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
         course, chase = outcome.courses.get(searcher, NO_COURSE), outcome.chases.get(searcher)
         theirs, ours = base.timed.get(TRIALS), course.timed.get(TRIALS)
         yield (
-            outcome.case.name, searcher, outcome.seed, first, theirs and theirs * 1e6, ours and ours * 1e6,
+            outcome.case.name,
+            searcher,
+            outcome.seed,
+            first,
+            theirs and theirs * 1e6,
+            ours and ours * 1e6,
             *(_over(course.timed.get(count), base.timed.get(count, math.inf)) for count in COUNTS),
             chase and start and chase.timed / start.timed,
-        )  # fmt: skip
+        )
 
 
 def _over(ours: float | None, theirs: float) -> float | None:
@@ -120,9 +151,13 @@ def with_means(rows: list[tuple[Any, ...]], columns: Sequence[str]) -> list[tupl
     means = []
     for searcher in dict.fromkeys(row[1] for row in rows):
         own = [row for row in rows if row[1] == searcher]
-        means.append(("geometric mean", searcher, *(
-            _mean([row[at] for row in own], column) for at, column in list(enumerate(columns))[2:]
-        )))  # fmt: skip
+        means.append(
+            (
+                "geometric mean",
+                searcher,
+                *(_mean([row[at] for row in own], column) for at, column in list(enumerate(columns))[2:]),
+            )
+        )
     return [*rows, *means]
 
 
@@ -135,21 +170,32 @@ def _mean(values: Sequence[Any], column: str) -> float | None:
 def latencies(outcomes: Sequence[Outcome]) -> list[tuple[Any, ...]]:
     """A row for everything that was timed, in seconds, heads first."""
     rows = [
-        (outcome.case.operator, entry.seed, entry.runtime, entry.kernels and entry.kernels.total,
-         entry.result.latency, entry.result.error, entry.result.failure)
-        for outcome in outcomes for entry in outcome.entries
-    ]  # fmt: skip
+        (
+            outcome.case.operator,
+            entry.seed,
+            entry.runtime,
+            entry.kernels and entry.kernels.total,
+            entry.result.latency,
+            entry.result.error,
+            entry.result.failure,
+        )
+        for outcome in outcomes
+        for entry in outcome.entries
+    ]
     return [LATENCIES, *rows]
 
 
 def verdict(found: Sequence[Report]) -> str:
     """The geometric means in lines, for the terminal."""
     return "\n".join(
-        f"{row[1]}: " + ", ".join(
+        f"{row[1]}: "
+        + ", ".join(
             f"{column} {cell(row[at])}" for at, column in enumerate(report.columns) if column in RATIOS | SHARES
         )
-        for report in found for row in report.rows if row[0] == "geometric mean"
-    )  # fmt: skip
+        for report in found
+        for row in report.rows
+        if row[0] == "geometric mean"
+    )
 
 
 def draw(axes: Any, outcomes: Sequence[Outcome]) -> None:
@@ -159,10 +205,17 @@ def draw(axes: Any, outcomes: Sequence[Outcome]) -> None:
         lines = [_relative(outcome, searcher) for outcome in known]
         means = _means_by_trial([line for line in lines if line])
         axes.plot(range(1, TRIALS + 1), means, label=f"tunesmith, {searcher}")
-    theirs = [[min(each.after(count) for each in outcome.rivals) / outcome.rival.timed for count in COUNTS]
-              for outcome in known if outcome.rival]  # fmt: skip
-    axes.plot(COUNTS, [geometric_mean(values) for values in zip(*theirs, strict=True)] or [math.nan] * len(COUNTS),
-              "o--", label="the better MetaSchedule")  # fmt: skip
+    theirs = [
+        [min(each.after(count) for each in outcome.rivals) / outcome.rival.timed for count in COUNTS]
+        for outcome in known
+        if outcome.rival
+    ]
+    axes.plot(
+        COUNTS,
+        [geometric_mean(values) for values in zip(*theirs, strict=True)] or [math.nan] * len(COUNTS),
+        "o--",
+        label="the better MetaSchedule",
+    )
     axes.axhline(1.0, color="0.7", linewidth=0.8)
     axes.set(xlabel="trials", ylabel=f"latency over MetaSchedule's best of {TRIALS}", yscale="log")
     axes.legend(fontsize="small")
@@ -179,5 +232,7 @@ def _relative(outcome: Outcome, searcher: str) -> list[float]:
 
 def _means_by_trial(lines: Sequence[Sequence[float]]) -> list[float]:
     """Nothing to draw (NaN) until every line has a candidate that ran."""
-    return [geometric_mean(values) or math.nan if all(map(math.isfinite, values)) else math.nan
-            for values in zip(*lines, strict=True)] or [math.nan] * TRIALS  # fmt: skip
+    return [
+        geometric_mean(values) or math.nan if all(map(math.isfinite, values)) else math.nan
+        for values in zip(*lines, strict=True)
+    ] or [math.nan] * TRIALS

@@ -130,15 +130,23 @@ def _line(outcome: Outcome) -> str:
 
 
 def _report(
-    ledger: plan.Ledger, operators: Sequence[str], target: Target, budget: float, seeds: int, peak: Peak | None,
+    ledger: plan.Ledger,
+    operators: Sequence[str],
+    target: Target,
+    budget: float,
+    seeds: int,
+    peak: Peak | None,
     notes: str,
-) -> Report:  # fmt: skip
+) -> Report:
     from benchmarks.tuners import figures
 
     about: dict[str, Any] = {
-        **setup("xgboost-cpu", "lightgbm"), "target": target.canonical, "threads": str(target.num_cores),
-        "budget": f"{budget:g} s", "seeds": str(seeds),
-    }  # fmt: skip
+        **setup("xgboost-cpu", "lightgbm"),
+        "target": target.canonical,
+        "threads": str(target.num_cores),
+        "budget": f"{budget:g} s",
+        "seeds": str(seeds),
+    }
     return figures.report(ledger, operators, about, peak, notes)
 
 

@@ -13,9 +13,25 @@ from benchmarks.tuners.outcome import UNTUNED, Final, Outcome
 from benchmarks.tuners.plan import PER_ROUND, RANDOM, TUNERS, TUNESMITH, Ledger
 
 COLUMNS = (
-    "operator", "tuner", "runs", "candidates", "failed", "duplicates", "per minute", "with start-up", "start-up s",
-    "busy %", "build %", "run %", "kernel %", "search %", "best µs", "GFLOP/s", "share of peak %", "speed-up",
-)  # fmt: skip
+    "operator",
+    "tuner",
+    "runs",
+    "candidates",
+    "failed",
+    "duplicates",
+    "per minute",
+    "with start-up",
+    "start-up s",
+    "busy %",
+    "build %",
+    "run %",
+    "kernel %",
+    "search %",
+    "best µs",
+    "GFLOP/s",
+    "share of peak %",
+    "speed-up",
+)
 ROUNDS = tuple(PER_ROUND)
 Figure = Callable[[Outcome], float | None]
 
@@ -71,16 +87,25 @@ def _row(ledger: Ledger, operator: str, tuner: str, peak: Peak | None) -> tuple[
         return _percent(_mean(outcomes, lambda o: o.parts.get(part, 0.0) / o.elapsed if o.elapsed else None))
 
     return (
-        operator, tuner, len(outcomes),
-        sum(outcome.counted for outcome in outcomes), sum(outcome.failed for outcome in outcomes),
+        operator,
+        tuner,
+        len(outcomes),
+        sum(outcome.counted for outcome in outcomes),
+        sum(outcome.failed for outcome in outcomes),
         sum(outcome.duplicates for outcome in outcomes),
-        _mean(outcomes, lambda o: o.rate()), _mean(outcomes, lambda o: o.rate(with_startup=True)),
-        _mean(outcomes, lambda o: o.startup), _percent(_mean(outcomes, lambda o: o.busy)),
-        share("build"), share("run"), share("kernel"), share("search"),
-        latency * 1e6 if latency else None, flops / latency / 1e9 if latency and flops else None,
+        _mean(outcomes, lambda o: o.rate()),
+        _mean(outcomes, lambda o: o.rate(with_startup=True)),
+        _mean(outcomes, lambda o: o.startup),
+        _percent(_mean(outcomes, lambda o: o.busy)),
+        share("build"),
+        share("run"),
+        share("kernel"),
+        share("search"),
+        latency * 1e6 if latency else None,
+        flops / latency / 1e9 if latency and flops else None,
         _percent(share_of_peak(flops, bytes_, latency, peak)) if latency and peak else None,
         untuned / latency if latency and untuned else None,
-    )  # fmt: skip
+    )
 
 
 def _percent(share: float | None) -> float | None:
@@ -120,9 +145,13 @@ def _ratio(first: float | None, second: float | None) -> float | None:
 
 
 RATIOS = {
-    "rate-64": "candidates/min, over 64 a round", "rate-16": "over 16 a round", "rate": "over the better",
-    "busy": "busy share, over the better", "latency": "faster than the better", "random": "faster than random",
-}  # fmt: skip
+    "rate-64": "candidates/min, over 64 a round",
+    "rate-16": "over 16 a round",
+    "rate": "over the better",
+    "busy": "busy share, over the better",
+    "latency": "faster than the better",
+    "random": "faster than random",
+}
 
 
 def ratio_table(ledger: Ledger, operators: Sequence[str]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
@@ -152,13 +181,16 @@ def _summary(ledger: Ledger, operators: Sequence[str], notes: str) -> str:
     columns, rows = ratio_table(ledger, operators)
     failures = [f"- {o.operator}, {o.tuner}, seed {o.seed}: {o.failure}" for o in ledger.outcomes.values() if o.failure]
     different = [
-        f"- {operator}: the tuners did not tune the same program" for operator in operators
+        f"- {operator}: the tuners did not tune the same program"
+        for operator in operators
         if len({o.workload for tuner in TUNERS for o in _of(ledger, operator, tuner) if o.workload}) > 1
-    ]  # fmt: skip
+    ]
     wrong = [
         f"- {operator}, {name}: the best schedule's outputs are not those of the default one ({error:.1e}); left out"
-        for operator in operators for final in _finals(ledger, operator) for name, error in final.wrong.items()
-    ]  # fmt: skip
+        for operator in operators
+        for final in _finals(ledger, operator)
+        for name, error in final.wrong.items()
+    ]
     parts = [METHOD, table(columns, rows), "\n".join(failures + different + wrong), notes]
     return "\n\n".join(part for part in parts if part)
 
@@ -186,8 +218,9 @@ def draw(ledger: Ledger, operators: Sequence[str], axis: str = "seconds") -> Cal
         panels = figure.subplots(lines, columns, squeeze=False).flat
         for panel, operator in zip(panels, operators, strict=False):
             _panel(panel, ledger, operator, colours, axis)
-        handles = {label: line for panel in figure.axes for line, label in zip(*panel.get_legend_handles_labels(),
-                                                                               strict=True)}  # fmt: skip
+        handles = {
+            label: line for panel in figure.axes for line, label in zip(*panel.get_legend_handles_labels(), strict=True)
+        }
         figure.legend(list(handles.values()), list(handles), loc="outside upper center", ncols=len(TUNERS))
 
     return paint
@@ -204,8 +237,13 @@ def _panel(panel: Any, ledger: Ledger, operator: str, colours: Mapping[str, str]
             steps = list({step[AXES[axis]]: step[-1] * 1e6 for step in outcome.steps()}.items())
             if steps:
                 end = max(_whole(outcome, axis), steps[-1][0])
-                panel.step(*zip(*[*steps, (end, steps[-1][1])], strict=True), where="post", color=colours[tuner],
-                           label=tuner, marker="." if len(steps) == 1 else None)  # fmt: skip
+                panel.step(
+                    *zip(*[*steps, (end, steps[-1][1])], strict=True),
+                    where="post",
+                    color=colours[tuner],
+                    label=tuner,
+                    marker="." if len(steps) == 1 else None,
+                )
 
 
 def _whole(outcome: Outcome, axis: str) -> float:

@@ -41,13 +41,21 @@ def run(
     events, evaluations, scratch = folder / EVENTS, folder / "evaluations.jsonl", folder / "tmp"
     scratch.mkdir(parents=True)
     job = Job(
-        ask.operator, ask.target.to_json(), ask.target.num_cores, PER_ROUND[ask.tuner], ask.seed, str(folder / "db"),
-        str(events), trials,
-    )  # fmt: skip
+        ask.operator,
+        ask.target.to_json(),
+        ask.target.num_cores,
+        PER_ROUND[ask.tuner],
+        ask.seed,
+        str(folder / "db"),
+        str(events),
+        trials,
+    )
     env = {
-        **_plain_environment(), "TVM_NUM_THREADS": str(ask.target.num_cores), LOG: str(evaluations),
+        **_plain_environment(),
+        "TVM_NUM_THREADS": str(ask.target.num_cores),
+        LOG: str(evaluations),
         "TMPDIR": str(scratch),
-    }  # fmt: skip
+    }
     started = time.monotonic()
     command = [*child, json.dumps(asdict(job))]
     with Tree(command, log=folder / "log", folder=folder, env=env) as tree:
@@ -118,10 +126,13 @@ def outcome_of(
     elapsed = counted[-1].at if counted else max((trial.at for trial in trials), default=0.0)
     traces = [round_.trace for round_ in counted if round_.trace is not None]
     return ask.outcome(
-        startup=begin - started, elapsed=elapsed, trials=tuple(trials), workload=str(ready["hash"]),
+        startup=begin - started,
+        elapsed=elapsed,
+        trials=tuple(trials),
+        workload=str(ready["hash"]),
         trace=traces[-1] if traces else None,
         parts=_parts(counted[-1].profile if counted else {}, elapsed, trials),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)
@@ -151,7 +162,7 @@ def _trials(results: Sequence[tuple[float | None, bool]], at: float, kernel: flo
     return [
         Trial(at, latency, kernel / ran if latency is not None else 0.0, bool(duplicate))
         for latency, duplicate in results
-    ]  # fmt: skip
+    ]
 
 
 def _parts(profile: Mapping[str, float], elapsed: float, trials: Sequence[Trial]) -> dict[str, float]:

@@ -58,10 +58,17 @@ def tune(job: Job) -> None:
         callbacks = [stock[0], _reporter(file, profiler), *stock[1:]]  # when the database has the round
         _tell(file, "ready", hash=task.workload.hash)
         ms.tir_integration.tune_tir(
-            tvm.ir.load_json(task.module.decode()), tvm.target.Target(job.target), job.folder, job.trials,
-            num_trials_per_iter=job.per_round, builder=builder, runner=runner, measure_callbacks=callbacks,
-            num_tuning_cores=job.threads, seed=job.seed,
-        )  # fmt: skip
+            tvm.ir.load_json(task.module.decode()),
+            tvm.target.Target(job.target),
+            job.folder,
+            job.trials,
+            num_trials_per_iter=job.per_round,
+            builder=builder,
+            runner=runner,
+            measure_callbacks=callbacks,
+            num_tuning_cores=job.threads,
+            seed=job.seed,
+        )
         _tell(file, "end", profile=_seconds(profiler))
 
 
@@ -86,8 +93,15 @@ def _reporter(file: TextIO, profiler: Any) -> Any:
                 results.append([latency, self._duplicate(candidate.sch.mod)])
                 if latency is not None and latency < self.best:
                     self.best, trace = latency, _trace(candidate.sch)
-            _tell(file, "round", at=now, results=results, trace=trace, profile=_seconds(profiler),
-                  spent=time.monotonic() - now)  # fmt: skip
+            _tell(
+                file,
+                "round",
+                at=now,
+                results=results,
+                trace=trace,
+                profile=_seconds(profiler),
+                spent=time.monotonic() - now,
+            )
 
         def _duplicate(self, mod: Any) -> bool:
             from tvm_ffi import structural_hash

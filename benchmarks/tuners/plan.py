@@ -108,9 +108,10 @@ class Ledger:
         self.finals: dict[tuple[str, int], Final] = {}
         if path.exists() and not resume:
             raise InvalidInput(
-                f"{path.name} is there already: give --resume to go on with it, or another --out", field="out",
+                f"{path.name} is there already: give --resume to go on with it, or another --out",
+                field="out",
                 value=str(path.parent),
-            )  # fmt: skip
+            )
         if path.exists():
             self._read()
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -137,8 +138,10 @@ class Ledger:
             if known is not None and (known.budget, known.target) != (ask.budget, ask.target.canonical):
                 raise InvalidInput(
                     f"{self._path.name} holds runs of {known.budget:g} s for {known.target}: give the same --seconds "
-                    "and --target, or another --out", field="seconds", value=ask.budget,
-                )  # fmt: skip
+                    "and --target, or another --out",
+                    field="seconds",
+                    value=ask.budget,
+                )
             if known is None or known.failure:
                 missing.append(ask)
         return missing

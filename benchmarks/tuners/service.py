@@ -71,18 +71,22 @@ def warm_up(client: Client, target: Target, limit: float = WARM_UP_LIMIT, **opti
     Raises:
         TunesmithError: it does not end in time.
     """
-    job = client.submit(
-        operator=WARM_UP, target=target.to_json(), trials=2, warm_start=False, verify=False, **options
-    )  # fmt: skip
+    job = client.submit(operator=WARM_UP, target=target.to_json(), trials=2, warm_start=False, verify=False, **options)
     client.wait(job.id, timeout=limit, poll=0.1)
 
 
 def _tune(client: Client, ask: Ask, startup: float, deadline: Deadline) -> Outcome:
     begin = time.time()
     job = client.submit(
-        operator=ask.operator, target=ask.target.to_json(), seconds=ask.budget, seed=ask.seed, warm_start=False,
-        verify=False, **SAME_TASK, **OPTIONS.get(ask.tuner, {}),
-    )  # fmt: skip
+        operator=ask.operator,
+        target=ask.target.to_json(),
+        seconds=ask.budget,
+        seed=ask.seed,
+        warm_start=False,
+        verify=False,
+        **SAME_TASK,
+        **OPTIONS.get(ask.tuner, {}),
+    )
     try:
         job = client.wait(job.id, timeout=deadline.left(ask.budget + END_LIMIT))
     except TunesmithError:
@@ -93,14 +97,25 @@ def _tune(client: Client, ask: Ask, startup: float, deadline: Deadline) -> Outco
     best = client.best(job.id)
     over = _seconds(job.finished_at) if job.finished_at else stopped
     return outcome_of(
-        ask, startup, begin, over, client.trials(job.id), client.rounds(job.id), best[0] if best else {},
-    )  # fmt: skip
+        ask,
+        startup,
+        begin,
+        over,
+        client.trials(job.id),
+        client.rounds(job.id),
+        best[0] if best else {},
+    )
 
 
 def outcome_of(
-    ask: Ask, startup: float, begin: float, over: float, trials: Iterable[Mapping[str, Any]],
-    rounds: Iterable[Mapping[str, Any]], best: Mapping[str, Any],
-) -> Outcome:  # fmt: skip
+    ask: Ask,
+    startup: float,
+    begin: float,
+    over: float,
+    trials: Iterable[Mapping[str, Any]],
+    rounds: Iterable[Mapping[str, Any]],
+    best: Mapping[str, Any],
+) -> Outcome:
     """What the API tells, as an outcome.
 
     Args:
@@ -123,10 +138,13 @@ def outcome_of(
     }
     trace = best.get("trace")
     return ask.outcome(
-        startup=startup, elapsed=elapsed, trials=tuple(found), parts=parts,
+        startup=startup,
+        elapsed=elapsed,
+        trials=tuple(found),
+        parts=parts,
         workload=str(best.get("workload", {}).get("hash", "")),
         trace=None if trace is None else json.dumps(trace),
-    )  # fmt: skip
+    )
 
 
 def _trial(record: Mapping[str, Any], begin: float) -> Trial:

@@ -12,8 +12,13 @@ from benchmarks.yardstick.measure import Outcome
 NAME = "yardstick"
 SAME = "no_difference"
 COLUMNS = (
-    "model", "input", "no difference", "schedules changed", "times as fast as untuned", "of onnxruntime's latency",
-)  # fmt: skip
+    "model",
+    "input",
+    "no difference",
+    "schedules changed",
+    "times as fast as untuned",
+    "of onnxruntime's latency",
+)
 
 
 def yardstick(found: Sequence[Outcome], facts: Mapping[str, str]) -> Report:
@@ -22,11 +27,11 @@ def yardstick(found: Sequence[Outcome], facts: Mapping[str, str]) -> Report:
     rows = [
         _row(model, shape, list(group))
         for (model, shape), group in groupby(ordered, lambda one: (one.model, one.shape))
-    ]  # fmt: skip
+    ]
     same = sum(one.job.latency.verdict == SAME for one in found)
     summary = (
         "Models of one operator that computes next to nothing, tuned by a job: a search has little to gain there. "
-        "A verdict is \"no difference\" where the interval of the speed-up contains 1, or where no schedule changed: "
+        'A verdict is "no difference" where the interval of the speed-up contains 1, or where no schedule changed: '
         "no candidate was shown to be faster than the default schedule in turn with it. "
         f"{same} of {len(found)} jobs say so. Each cell has its jobs in the order of their seeds."
     )
@@ -37,10 +42,13 @@ def _row(model: str, shape: tuple[int, ...], group: Sequence[Outcome]) -> tuple[
     latencies = [one.job.latency for one in group]
     ratios = [one.job.reference.ratio if one.job.reference else None for one in group]
     return (
-        model, "×".join(map(str, shape)), f"{sum(each.verdict == SAME for each in latencies)} of {len(group)}",
-        ", ".join(str(each.schedules) for each in latencies), ", ".join(_figure(each.speedup) for each in latencies),
+        model,
+        "×".join(map(str, shape)),
+        f"{sum(each.verdict == SAME for each in latencies)} of {len(group)}",
+        ", ".join(str(each.schedules) for each in latencies),
+        ", ".join(_figure(each.speedup) for each in latencies),
         ", ".join(map(_figure, ratios)),
-    )  # fmt: skip
+    )
 
 
 def _figure(value: float | None) -> str:

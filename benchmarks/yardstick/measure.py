@@ -69,8 +69,10 @@ def onnx_of(model: str, shape: tuple[int, ...]) -> bytes:
         "Concat": (helper.make_node("Concat", ["x", "x"], ["y"], axis=1), (shape[0], 2 * shape[1], *shape[2:])),
     }[model]
     weights = [helper.make_tensor("shape", TensorProto.INT64, [2], result)] if model == "Reshape" else []
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, extents)
-            for name, extents in (("x", shape), ("y", result)))
+    x, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, extents)
+        for name, extents in (("x", shape), ("y", result))
+    )
     graph = helper.make_graph([node], model, [x], [y], weights)
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     return bytes(made.SerializeToString())

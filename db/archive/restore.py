@@ -90,8 +90,10 @@ def _manifest(archive: tarfile.TarFile, member: tarfile.TarInfo | None, path: Pa
     if manifest.format != FORMAT or manifest.revision not in known_revisions():
         raise InvalidInput(
             f"{path.name} was written by Tunesmith {manifest.version} with schema {manifest.revision}, which this "
-            "version does not know: restore it with that version or a later one", field="file", value=path.name,
-        )  # fmt: skip
+            "version does not know: restore it with that version or a later one",
+            field="file",
+            value=path.name,
+        )
     unknown = sorted(set(manifest.tables) - {table.name for table in rows.tables()})
     if unknown:
         raise _damaged(path, f"it holds tables that there are not: {', '.join(unknown)[:200]}")

@@ -47,8 +47,9 @@ class Job(Base, Created, Leased):
     paused_at: Mapped[dt.datetime | None]
     stop_reason: Mapped[str | None] = mapped_column(String(60))  # trials, seconds, converged, exhausted, cancelled
     __table_args__ = (
-        Index("ix_jobs_owner_created_at", "owner", "created_at"), Index("ix_jobs_created_at", "created_at"),
-    )  # fmt: skip
+        Index("ix_jobs_owner_created_at", "owner", "created_at"),
+        Index("ix_jobs_created_at", "created_at"),
+    )
 
 
 class JobTask(Base):

@@ -10,9 +10,14 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from db.models import Batch, CostModelRow, Model, WorkloadRow
 
 COLUMNS: tuple[InstrumentedAttribute[str] | InstrumentedAttribute[str | None], ...] = (
-    Model.sha256, Model.module_blob, Model.params_blob, WorkloadRow.module_blob, WorkloadRow.metaschedule_blob,
-    Batch.features_blob, CostModelRow.blob,
-)  # fmt: skip
+    Model.sha256,
+    Model.module_blob,
+    Model.params_blob,
+    WorkloadRow.module_blob,
+    WorkloadRow.metaschedule_blob,
+    Batch.features_blob,
+    CostModelRow.blob,
+)
 """Every column that names a blob; a test compares them with the schema."""
 CHUNK = 500
 

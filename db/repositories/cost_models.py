@@ -19,8 +19,12 @@ def enqueue(session: Session, job: Job, features: str) -> CostModelRow:
     assert job.target_hash is not None, "a job's target is known before anything is trained"
     number = session.scalar(sa.select(sa.func.max(CostModelRow.number)).where(CostModelRow.job_id == job.id)) or 0
     row = CostModelRow(
-        id=f"cm-{uuid.uuid4().hex[:16]}", kind=job.cost_model, job_id=job.id, target_hash=job.target_hash,
-        number=number + 1, features=features,
+        id=f"cm-{uuid.uuid4().hex[:16]}",
+        kind=job.cost_model,
+        job_id=job.id,
+        target_hash=job.target_hash,
+        number=number + 1,
+        features=features,
     )
     session.add(row)
     session.flush()
@@ -43,8 +47,11 @@ def latest_elsewhere(
         space: of the job that wants it; where that is a part, only models of such jobs.
     """
     query = sa.select(CostModelRow).where(
-        CostModelRow.target_hash == target, CostModelRow.kind == kind, CostModelRow.features == features,
-        CostModelRow.state == WorkState.DONE, CostModelRow.job_id.is_distinct_from(not_job),
+        CostModelRow.target_hash == target,
+        CostModelRow.kind == kind,
+        CostModelRow.features == features,
+        CostModelRow.state == WorkState.DONE,
+        CostModelRow.job_id.is_distinct_from(not_job),
         CostModelRow.simulated.is_(False),
     )
     if space != DEFAULT_SPACE:

@@ -34,9 +34,17 @@ def reign(session: Session, task: JobTask) -> Reign:
 
 
 def claim(
-    session: Session, task: JobTask, job: Job, batch: Batch, result: WireResult, record_id: int, before: Reign,
-    *, simulated: bool, cache: CacheState,
-) -> None:  # fmt: skip
+    session: Session,
+    task: JobTask,
+    job: Job,
+    batch: Batch,
+    result: WireResult,
+    record_id: int,
+    before: Reign,
+    *,
+    simulated: bool,
+    cache: CacheState,
+) -> None:
     """Move the crown to a confirmed winner, or say why not; the champion keeps the best that it was measured with.
 
     Args:
@@ -61,9 +69,15 @@ def claim(
     task.best_seconds, task.best_record_id = seconds, record_id
     if result.trace is not None and job.target_hash is not None:
         schedules.crown(
-            session, task.workload_hash, job.target_hash, record_id, seconds, result.trace, simulated=simulated,
+            session,
+            task.workload_hash,
+            job.target_hash,
+            record_id,
+            seconds,
+            result.trace,
+            simulated=simulated,
             cache=cache,
-        )  # fmt: skip
+        )
 
 
 def latency(confirmation: Confirmation, before: Reign) -> float:
@@ -92,8 +106,9 @@ def _measured_again(
         return
     task.best_seconds = seconds
     if job.target_hash is not None:
-        schedules.measured_again(session, task.workload_hash, job.target_hash, task.best_record_id, seconds,
-                                 simulated=simulated, cache=cache)  # fmt: skip
+        schedules.measured_again(
+            session, task.workload_hash, job.target_hash, task.best_record_id, seconds, simulated=simulated, cache=cache
+        )
 
 
 def _refuse(
@@ -103,7 +118,17 @@ def _refuse(
         return statistics.median(samples) if samples else None
 
     events.append(
-        session, "crown_refused", task.job_id, task=task.id, name=task.name, batch=batch.id, record=record_id,
-        reason=reason, seconds=median(confirmation.samples), champion_seconds=median(confirmation.champion_samples),
-        p_value=confirmation.p_value, error=confirmation.error, tolerance=confirmation.tolerance,
-    )  # fmt: skip
+        session,
+        "crown_refused",
+        task.job_id,
+        task=task.id,
+        name=task.name,
+        batch=batch.id,
+        record=record_id,
+        reason=reason,
+        seconds=median(confirmation.samples),
+        champion_seconds=median(confirmation.champion_samples),
+        p_value=confirmation.p_value,
+        error=confirmation.error,
+        tolerance=confirmation.tolerance,
+    )

@@ -20,9 +20,14 @@ _IDLE = {health.value for health in (DeviceHealth.QUARANTINED, DeviceHealth.REST
 
 
 def report(
-    session: Session, message: DeviceReport, timeout: float, now: dt.datetime | None = None, *,
-    worker_id: str | None = None, sequence: int = 0,
-) -> None:  # fmt: skip
+    session: Session,
+    message: DeviceReport,
+    timeout: float,
+    now: dt.datetime | None = None,
+    *,
+    worker_id: str | None = None,
+    sequence: int = 0,
+) -> None:
     """Store a sign of life; a device that was unknown, stopped or silent for ``timeout`` seconds is an event.
 
     So is a change of its health.
@@ -44,11 +49,22 @@ def report(
         first = first_calibration(same, message.calibrated) or (found.peak_flops, found.bandwidth)
         known[message.calibrated] = {"first": list(first), "latest": calibration}
     values = {
-        "worker": message.worker, "host": message.host, "device_classes": message.device_classes,
-        "target": message.target, "cores": message.cores, "simulated": message.simulated,
-        "environment": message.environment, "busy": message.busy, "stopped": message.stopping, "seen_at": now,
-        "health": message.health.value, "reason": message.reason, "calibration": calibration,
-        "calibrations": known, "worker_id": worker_id, "sequence": sequence,
+        "worker": message.worker,
+        "host": message.host,
+        "device_classes": message.device_classes,
+        "target": message.target,
+        "cores": message.cores,
+        "simulated": message.simulated,
+        "environment": message.environment,
+        "busy": message.busy,
+        "stopped": message.stopping,
+        "seen_at": now,
+        "health": message.health.value,
+        "reason": message.reason,
+        "calibration": calibration,
+        "calibrations": known,
+        "worker_id": worker_id,
+        "sequence": sequence,
     }
     statement = insert_for(session, Device).values(name=message.name, created_at=now, **values)
     session.execute(statement.on_conflict_do_update(index_elements=["name"], set_=values))

@@ -26,7 +26,8 @@ def enrol(
         if row.revoked_at is not None:
             raise Conflict(
                 f"the key of worker {row.name} was revoked: remove its file worker_key and enrol it with a new one",
-                field="public_key", value=worker_id,
+                field="public_key",
+                value=worker_id,
             )
         return row, False
     row = EnrolledWorker(

@@ -57,7 +57,9 @@ def _ready(per_owner: int) -> sa.Select[Any]:
 def _rows(condition: Any) -> sa.Subquery:
     parts: Sequence[sa.Select[Any]] = [
         sa.select(
-            sa.literal(kind.__tablename__).label("kind"), kind.id.label("id"), kind.owner.label("owner"),
+            sa.literal(kind.__tablename__).label("kind"),
+            kind.id.label("id"),
+            kind.owner.label("owner"),
             kind.created_at.label("created_at"),
         ).where(kind.state.in_(ACTIVE[kind]), condition(kind))
         for kind in KINDS

@@ -68,25 +68,31 @@ def offers(session: Session) -> list[Offer]:
     Only of targets for which several jobs are open: a job that is alone has everything since it was planned.
     """
     shared = (
-        sa.select(Job.target_hash).where(Job.state.in_(OPEN_JOBS)).group_by(Job.target_hash)
-        .having(sa.func.count() > 1)
-    )  # fmt: skip
+        sa.select(Job.target_hash).where(Job.state.in_(OPEN_JOBS)).group_by(Job.target_hash).having(sa.func.count() > 1)
+    )
     query = (
         sa.select(JobTask, Job, Schedule, Record.sketch_hash)
         .join(Job, JobTask.job_id == Job.id)
-        .join(Schedule, sa.and_(
-            Schedule.workload_hash == JobTask.workload_hash, Schedule.target_hash == Job.target_hash,
-            Schedule.simulated == Job.simulated,
-        ))
+        .join(
+            Schedule,
+            sa.and_(
+                Schedule.workload_hash == JobTask.workload_hash,
+                Schedule.target_hash == Job.target_hash,
+                Schedule.simulated == Job.simulated,
+            ),
+        )
         .join(Record, Record.id == Schedule.record_id)
         .where(
-            Job.state == JobState.RUNNING, Job.warm_start, Job.target_hash.in_(shared), JobTask.tunable,
+            Job.state == JobState.RUNNING,
+            Job.warm_start,
+            Job.target_hash.in_(shared),
+            JobTask.tunable,
             Record.job_id.is_distinct_from(Job.id),
             sa.or_(JobTask.best_seconds.is_(None), Schedule.latency < JobTask.best_seconds),
         )
         .order_by(JobTask.id)
         .execution_options(populate_existing=True)
-    )  # fmt: skip
+    )
     caches: dict[str, Mapping[str, CacheState]] = {}
     found = []
     for task, job, schedule, sketch in session.execute(query):
@@ -101,15 +107,29 @@ def adopt(session: Session, offer: Offer) -> bool:
     """Make the offer's champion the task's, unless that has a faster one by now."""
     row = session.execute(
         sa.select(JobTask.job_id, JobTask.name, JobTask.best_seconds, Record.job_id)
-        .join(Record, Record.id == offer.record).where(JobTask.id == offer.task)
-    ).one()  # fmt: skip
+        .join(Record, Record.id == offer.record)
+        .where(JobTask.id == offer.task)
+    ).one()
     job_id, name, before, finder = row
-    changed = changed_rows(session, sa.update(JobTask).where(
-        JobTask.id == offer.task, sa.or_(JobTask.best_seconds.is_(None), JobTask.best_seconds > offer.seconds),
-    ).values(best_seconds=offer.seconds, best_record_id=offer.record))  # fmt: skip
+    changed = changed_rows(
+        session,
+        sa.update(JobTask)
+        .where(
+            JobTask.id == offer.task,
+            sa.or_(JobTask.best_seconds.is_(None), JobTask.best_seconds > offer.seconds),
+        )
+        .values(best_seconds=offer.seconds, best_record_id=offer.record),
+    )
     if changed:
         events.append(
-            session, "champion_adopted", job_id, task=offer.task, name=name, seconds=offer.seconds, before=before,
-            record=offer.record, found_by=finder,
-        )  # fmt: skip
+            session,
+            "champion_adopted",
+            job_id,
+            task=offer.task,
+            name=name,
+            seconds=offer.seconds,
+            before=before,
+            record=offer.record,
+            found_by=finder,
+        )
     return bool(changed)

@@ -50,16 +50,26 @@ def store_plan(session: Session, job: Job, target_hash: str, planned: Sequence[P
     for position, task in enumerate(planned):
         session.add(
             JobTask(
-                job_id=job.id, workload_hash=task.workload, family_id=families[task.family].id, position=position,
-                name=task.name[:200], weight=task.weight, tunable=task.tunable, sketches=list(task.sketches),
-                exhausted=not task.tunable, alternative_of=task.alternative_of,
+                job_id=job.id,
+                workload_hash=task.workload,
+                family_id=families[task.family].id,
+                position=position,
+                name=task.name[:200],
+                weight=task.weight,
+                tunable=task.tunable,
+                sketches=list(task.sketches),
+                exhausted=not task.tunable,
+                alternative_of=task.alternative_of,
             )
         )
     session.flush()
     job.target_hash = target_hash
     known = inheritance.inherit(session, job) if job.warm_start else 0
     transition(
-        session, job, JobState.RUNNING, started_at=clock.now(session),
+        session,
+        job,
+        JobState.RUNNING,
+        started_at=clock.now(session),
         data={"tasks": len(planned), "tunable": sum(task.tunable for task in planned), "known": known},
     )
 

@@ -55,14 +55,25 @@ def store_import(session: Session, model: Model, imported: Imported) -> None:
     for position, task in enumerate(imported.tasks):
         session.add(
             ModelTask(
-                model_id=model.id, workload_hash=task.workload.hash, position=position, name=task.workload.name[:200],
-                weight=task.weight, alternative_of=task.alternative_of, weights=list(task.weights),
+                model_id=model.id,
+                workload_hash=task.workload.hash,
+                position=position,
+                name=task.workload.name[:200],
+                weight=task.weight,
+                alternative_of=task.alternative_of,
+                weights=list(task.weights),
             )
         )
     transition(
-        session, model, ModelState.READY, data={"tasks": len(imported.tasks)}, error=None,
+        session,
+        model,
+        ModelState.READY,
+        data={"tasks": len(imported.tasks)},
+        error=None,
         inputs=[[spec.name, spec.dtype, list(spec.shape)] for spec in imported.inputs],
-        module_blob=imported.module_blob, params_blob=imported.params_blob, params_size=imported.params_size,
+        module_blob=imported.module_blob,
+        params_blob=imported.params_blob,
+        params_size=imported.params_size,
     )
 
 
@@ -109,9 +120,7 @@ def caches_of(session: Session, job: Job) -> dict[str, CacheState]:
     rows = session.execute(
         sa.select(ModelTask.workload_hash, ModelTask.weights).where(ModelTask.model_id == job.model_id)
     )
-    return {
-        workload: CacheState.STREAMED if streams and arguments else CacheState.WARM for workload, arguments in rows
-    }
+    return {workload: CacheState.STREAMED if streams and arguments else CacheState.WARM for workload, arguments in rows}
 
 
 def _streams(session: Session, job: Job) -> bool:

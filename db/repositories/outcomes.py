@@ -62,9 +62,9 @@ def _fail_round(session: Session, round_: Round, problem: dict[str, Any]) -> Non
     events.append(session, "task_exhausted", round_.job_id, task=task.id, name=task.name, problem=problem)
     session.flush()
     left = session.scalar(
-        sa.select(sa.func.count()).select_from(JobTask).where(
-            JobTask.job_id == round_.job_id, JobTask.tunable, sa.or_(~JobTask.exhausted, JobTask.trials > 0)
-        )
+        sa.select(sa.func.count())
+        .select_from(JobTask)
+        .where(JobTask.job_id == round_.job_id, JobTask.tunable, sa.or_(~JobTask.exhausted, JobTask.trials > 0))
     )
     if not left:
         fail_job(session, session.get_one(Job, round_.job_id), problem)

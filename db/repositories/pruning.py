@@ -82,6 +82,7 @@ def _last_event(session: Session, before: dt.datetime) -> int:
 def _idle(last: int) -> tuple[sa.ColumnElement[bool], ...]:
     open_jobs = sa.select(Job.id).where(Job.state.not_in(OVER))
     return (
-        Event.id <= last, Event.kind.not_in(KEPT_EVENTS),
+        Event.id <= last,
+        Event.kind.not_in(KEPT_EVENTS),
         sa.or_(Event.job_id.is_(None), Event.job_id.not_in(open_jobs)),
-    )  # fmt: skip
+    )

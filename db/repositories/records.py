@@ -75,7 +75,12 @@ def of_task_since(session: Session, job_task_id: int, after: int) -> Sequence[Re
 
 
 def best_elsewhere(
-    session: Session, workload: str, target: str, sketches: Collection[str], not_job: str, limit: int,
+    session: Session,
+    workload: str,
+    target: str,
+    sketches: Collection[str],
+    not_job: str,
+    limit: int,
     cache: CacheState = CacheState.WARM,
 ) -> Sequence[Record]:
     """The fastest records of a workload on a target that other jobs or imports left, fastest first.
@@ -84,8 +89,12 @@ def best_elsewhere(
         cache: latencies of another state of the caches would not compare.
     """
     query = sa.select(Record).where(
-        Record.workload_hash == workload, Record.target_hash == target, Record.latency.is_not(None),
-        Record.sketch_hash.in_(sketches), Record.job_id.is_distinct_from(not_job), _real(),
+        Record.workload_hash == workload,
+        Record.target_hash == target,
+        Record.latency.is_not(None),
+        Record.sketch_hash.in_(sketches),
+        Record.job_id.is_distinct_from(not_job),
+        _real(),
         _streamed().is_(cache is CacheState.STREAMED),
     )
     return session.scalars(query.order_by(Record.latency, Record.id).limit(limit)).all()
@@ -94,9 +103,13 @@ def best_elsewhere(
 def latest_baseline(session: Session, workload: str, target: str, cache: CacheState) -> Record | None:
     """The newest record of a workload's default schedule on a target; None where it never ran in that state."""
     query = sa.select(Record).where(
-        Record.workload_hash == workload, Record.target_hash == target, Record.latency.is_not(None),
-        Record.sketch_hash.is_(None), _real(), _streamed().is_(cache is CacheState.STREAMED),
-    )  # fmt: skip
+        Record.workload_hash == workload,
+        Record.target_hash == target,
+        Record.latency.is_not(None),
+        Record.sketch_hash.is_(None),
+        _real(),
+        _streamed().is_(cache is CacheState.STREAMED),
+    )
     return session.scalars(query.order_by(Record.id.desc()).limit(1)).first()
 
 
@@ -112,13 +125,16 @@ def best_of_family(
     """
     mine = session.get_one(WorkloadRow, workload)
     counts = (
-        Record.target_hash == target, Record.latency.is_not(None), Record.sketch_hash.is_not(None),
+        Record.target_hash == target,
+        Record.latency.is_not(None),
+        Record.sketch_hash.is_not(None),
         sa.or_(Record.job_id == job_id, _real()),
-    )  # fmt: skip
+    )
     query = sa.select(WorkloadRow.hash, WorkloadRow.flops).where(
-        WorkloadRow.family == mine.family, WorkloadRow.hash != workload,
+        WorkloadRow.family == mine.family,
+        WorkloadRow.hash != workload,
         sa.exists().where(Record.workload_hash == WorkloadRow.hash, *counts),
-    )  # fmt: skip
+    )
     size = math.log1p(mine.flops)
     found = sorted(session.execute(query), key=lambda row: (abs(math.log1p(row.flops) - size), row.hash))
     fastest = sa.select(Record).where(*counts).order_by(Record.latency, Record.id).limit(each)
@@ -129,9 +145,7 @@ def measurement(row: Record) -> Measurement:
     """The record as searchers see it."""
     candidate = Candidate.from_json([row.sketch_hash, row.decisions])
     failure = FailureKind(row.failure) if row.failure else None
-    return Measurement(
-        candidate, tuple(row.samples), failure, row.message, row.build_seconds, row.run_seconds
-    )
+    return Measurement(candidate, tuple(row.samples), failure, row.message, row.build_seconds, row.run_seconds)
 
 
 def _real() -> sa.ColumnElement[bool]:
@@ -147,7 +161,12 @@ def _streamed() -> sa.ColumnElement[bool]:
 
 
 def training_rows(
-    session: Session, target: str, limit: int, *, job_id: str | None = None, not_job: str | None = None,
+    session: Session,
+    target: str,
+    limit: int,
+    *,
+    job_id: str | None = None,
+    not_job: str | None = None,
     space: str = DEFAULT_SPACE,
 ) -> list[TrainingRow]:
     """The newest records that have features, newest first, of one job or of all but one.
@@ -179,7 +198,9 @@ def training_rows(
 
 def count_valid(session: Session, job_id: str, after: int = 0) -> int:
     """A job's measured candidates with a latency and an id greater than ``after``; default schedules left out."""
-    query = sa.select(sa.func.count()).select_from(Record).where(
-        Record.job_id == job_id, Record.id > after, Record.latency.is_not(None), Record.sketch_hash.is_not(None)
+    query = (
+        sa.select(sa.func.count())
+        .select_from(Record)
+        .where(Record.job_id == job_id, Record.id > after, Record.latency.is_not(None), Record.sketch_hash.is_not(None))
     )
     return session.scalar(query) or 0

@@ -18,9 +18,15 @@ EVENTS = 40
 
 
 def note(
-    session: Session, reason: str, detail: str, *, job_id: str | None = None, worker: str | None = None,
-    message: str, row: int | str | None = None,
-) -> None:  # fmt: skip
+    session: Session,
+    reason: str,
+    detail: str,
+    *,
+    job_id: str | None = None,
+    worker: str | None = None,
+    message: str,
+    row: int | str | None = None,
+) -> None:
     """Count a refused report, and log it as an event unless there were many lately.
 
     Args:
@@ -33,9 +39,11 @@ def note(
     """
     now = clock.now(session)
     statement = insert_for(session, ReportRefusal).values(reason=reason, count=1, last_at=now)
-    session.execute(statement.on_conflict_do_update(
-        index_elements=["reason"], set_={"count": ReportRefusal.count + 1, "last_at": now}
-    ))  # fmt: skip
+    session.execute(
+        statement.on_conflict_do_update(
+            index_elements=["reason"], set_={"count": ReportRefusal.count + 1, "last_at": now}
+        )
+    )
     newest = events.last_id(session)
     lately = session.scalar(
         sa.select(sa.func.count()).select_from(Event).where(Event.id > newest - LATELY, Event.kind == KIND)
@@ -47,9 +55,9 @@ def note(
 
 def counts(session: Session) -> dict[str, float]:
     """Refused reports by reason."""
-    return {reason: float(count) for reason, count in session.execute(
-        sa.select(ReportRefusal.reason, ReportRefusal.count)
-    )}  # fmt: skip
+    return {
+        reason: float(count) for reason, count in session.execute(sa.select(ReportRefusal.reason, ReportRefusal.count))
+    }
 
 
 def _clean(value: int | str | None) -> int | str | None:

@@ -32,7 +32,10 @@ class Applied:
 
 
 def apply(
-    session: Session, batch: Batch, results: Sequence[WireResult], environment: Mapping[str, Any],
+    session: Session,
+    batch: Batch,
+    results: Sequence[WireResult],
+    environment: Mapping[str, Any],
     worker_id: str | None = None,
 ) -> Applied:
     """Record results of a batch, from whichever attempt and however often they arrive.
@@ -50,7 +53,8 @@ def apply(
     now = clock.now(session)
     rows = [
         {
-            **_row(result, candidates[result.index], batch, task, job, environment, now), "worker_id": worker_id,
+            **_row(result, candidates[result.index], batch, task, job, environment, now),
+            "worker_id": worker_id,
             "trace": json.loads(result.trace) if result.trace is not None else None,
         }
         for result in known
@@ -67,8 +71,15 @@ def apply(
             )
     if task.best_seconds != before.seconds:
         events.append(
-            session, "new_best", job.id, task=task.id, name=task.name, seconds=task.best_seconds,
-            before=before.seconds, record=task.best_record_id, batch=batch.id,
+            session,
+            "new_best",
+            job.id,
+            task=task.id,
+            name=task.name,
+            seconds=task.best_seconds,
+            before=before.seconds,
+            record=task.best_record_id,
+            batch=batch.id,
         )
     session.flush()
     finished = len(records.indices(session, batch.id)) == len(candidates) and not is_final(batch.state)
@@ -109,7 +120,12 @@ def _first_of_each(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _row(
-    result: WireResult, candidate: Candidate, batch: Batch, task: JobTask, job: Job, environment: Mapping[str, Any],
+    result: WireResult,
+    candidate: Candidate,
+    batch: Batch,
+    task: JobTask,
+    job: Job,
+    environment: Mapping[str, Any],
     now: dt.datetime,
 ) -> dict[str, Any]:
     failure = result.failure
@@ -171,10 +187,22 @@ def _finish(
         **({"crowned_at": crowned[0].isoformat()} if crowned else {}),
     }
     transition(
-        session, round_, RoundState.DONE, event="round_finished", finished_at=now, metrics=metrics,
-        best_after=task.best_seconds, error=problem,
+        session,
+        round_,
+        RoundState.DONE,
+        event="round_finished",
+        finished_at=now,
+        metrics=metrics,
+        best_after=task.best_seconds,
+        error=problem,
         data={
-            "number": round_.number, "task": task.id, "name": task.name, "measured": len(rows), "failed": len(failed),
-            "best_before": round_.best_before, "best_after": task.best_seconds, "trials": task.trials,
+            "number": round_.number,
+            "task": task.id,
+            "name": task.name,
+            "measured": len(rows),
+            "failed": len(failed),
+            "best_before": round_.best_before,
+            "best_after": task.best_seconds,
+            "trials": task.trials,
         },
     )

@@ -62,18 +62,20 @@ def _replace_champions(session: Session, ids: Sequence[int]) -> int:
     return len(rows)
 
 
-def _next_best(
-    session: Session, workload: str, target: str, cache: CacheState, *, simulated: bool
-) -> Record | None:
+def _next_best(session: Session, workload: str, target: str, cache: CacheState, *, simulated: bool) -> Record | None:
     """The fastest confirmed winner whose trace is kept, of one state of the caches and one kind of device."""
     query = sa.select(Record).where(
-        Record.workload_hash == workload, Record.target_hash == target, Record.trace.is_not(None),
-        Record.revoked_at.is_(None), Record.failure.is_(None),
-    )  # fmt: skip
+        Record.workload_hash == workload,
+        Record.target_hash == target,
+        Record.trace.is_not(None),
+        Record.revoked_at.is_(None),
+        Record.failure.is_(None),
+    )
     found = [
-        row for row in session.scalars(query)
+        row
+        for row in session.scalars(query)
         if cache_state(row.environment) is cache and bool(row.environment.get("simulated")) is simulated
-    ]  # fmt: skip
+    ]
     return min(found, key=_latency, default=None)
 
 
@@ -96,9 +98,16 @@ def _replace_bests(session: Session, ids: Sequence[int], reason: str) -> int:
         if task.known_seconds is not None:
             task.known_seconds = champion.latency if champion is not None else None
         events.append(
-            session, "champion_revoked", task.job_id, task=task.id, name=task.name, before=before,
-            seconds=task.best_seconds, record=task.best_record_id, reason=reason,
-        )  # fmt: skip
+            session,
+            "champion_revoked",
+            task.job_id,
+            task=task.id,
+            name=task.name,
+            before=before,
+            seconds=task.best_seconds,
+            record=task.best_record_id,
+            reason=reason,
+        )
     session.flush()
     return len(rows)
 
@@ -106,9 +115,11 @@ def _replace_bests(session: Session, ids: Sequence[int], reason: str) -> int:
 def _winners(session: Session, task: JobTask) -> list[Record]:
     """The confirmed winners of a task's own measurements that are still believed."""
     query = sa.select(Record).where(
-        Record.job_task_id == task.id, Record.revoked_at.is_(None), Record.failure.is_(None),
+        Record.job_task_id == task.id,
+        Record.revoked_at.is_(None),
+        Record.failure.is_(None),
         Record.confirmation.is_not(None),
-    )  # fmt: skip
+    )
     return [row for row in session.scalars(query) if (row.confirmation or {}).get("won")]
 
 
@@ -127,13 +138,18 @@ def _replace_baselines(session: Session, ids: Sequence[int]) -> int:
     """Tasks whose default schedule's latency came of a revoked record take the one that is still believed."""
     gone = session.scalars(
         sa.select(Record).where(Record.id.in_(ids), Record.sketch_hash.is_(None), Record.latency.is_not(None))
-    ).all()  # fmt: skip
+    ).all()
     changed = 0
     for record in gone:
-        query = sa.select(JobTask).join(Job, Job.id == JobTask.job_id).where(
-            JobTask.workload_hash == record.workload_hash, Job.target_hash == record.target_hash,
-            JobTask.untuned_seconds == record.latency,
-        )  # fmt: skip
+        query = (
+            sa.select(JobTask)
+            .join(Job, Job.id == JobTask.job_id)
+            .where(
+                JobTask.workload_hash == record.workload_hash,
+                Job.target_hash == record.target_hash,
+                JobTask.untuned_seconds == record.latency,
+            )
+        )
         for task in session.scalars(query.with_for_update(of=JobTask)):
             latest = records.latest_baseline(
                 session, record.workload_hash, record.target_hash, cache_state(record.environment)

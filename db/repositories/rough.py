@@ -23,8 +23,9 @@ def wanted(session: Session, job: Job, besides: JobTask) -> Sequence[tuple[str, 
     query = _unknown(job.id).where(JobTask.id != besides.id)
     found = session.execute(
         query.with_only_columns(WorkloadRow.hash, WorkloadRow.module_blob)
-        .order_by(WorkloadRow.flops, JobTask.position).limit(MOST)
-    )  # fmt: skip
+        .order_by(WorkloadRow.flops, JobTask.position)
+        .limit(MOST)
+    )
     return [(workload, blob) for workload, blob in found]
 
 
@@ -51,9 +52,14 @@ def store(session: Session, job_id: str, seconds: Mapping[str, float]) -> int:
 def _unknown(job_id: str) -> sa.Select[Any]:
     """Direct tasks without any latency, joined with their workloads."""
     return (
-        sa.select(JobTask).join(WorkloadRow, JobTask.workload_hash == WorkloadRow.hash)
+        sa.select(JobTask)
+        .join(WorkloadRow, JobTask.workload_hash == WorkloadRow.hash)
         .where(
-            JobTask.job_id == job_id, JobTask.tunable, JobTask.alternative_of.is_(None),
-            JobTask.untuned_seconds.is_(None), JobTask.best_seconds.is_(None), JobTask.rough_seconds.is_(None),
+            JobTask.job_id == job_id,
+            JobTask.tunable,
+            JobTask.alternative_of.is_(None),
+            JobTask.untuned_seconds.is_(None),
+            JobTask.best_seconds.is_(None),
+            JobTask.rough_seconds.is_(None),
         )
-    )  # fmt: skip
+    )

@@ -15,9 +15,16 @@ from tunesmith.types import CacheState
 
 
 def crown(
-    session: Session, workload: str, target: str, record_id: int, latency: float, trace: str, *,
-    simulated: bool = False, cache: CacheState = CacheState.WARM,
-) -> bool:  # fmt: skip
+    session: Session,
+    workload: str,
+    target: str,
+    record_id: int,
+    latency: float,
+    trace: str,
+    *,
+    simulated: bool = False,
+    cache: CacheState = CacheState.WARM,
+) -> bool:
     """Make a record the champion if it is faster than the present one.
 
     Args:
@@ -32,9 +39,7 @@ def crown(
     values = {"record_id": record_id, "latency": latency, "trace": json.loads(trace), "updated_at": clock.now(session)}
     key = {"workload_hash": workload, "target_hash": target, "simulated": simulated, "cache": cache.value}
     statement = insert_for(session, Schedule).values(**key, **values)
-    statement = statement.on_conflict_do_update(
-        index_elements=list(key), set_=values, where=Schedule.latency > latency
-    )
+    statement = statement.on_conflict_do_update(index_elements=list(key), set_=values, where=Schedule.latency > latency)
     return session.execute(statement.returning(Schedule.record_id)).scalar_one_or_none() is not None
 
 
@@ -42,10 +47,18 @@ def measured_again(
     session: Session, workload: str, target: str, record_id: int, latency: float, *, simulated: bool, cache: CacheState
 ) -> None:
     """Lower the champion's latency in seconds, if the record is still the champion."""
-    session.execute(sa.update(Schedule).values(latency=latency, updated_at=clock.now(session)).where(
-        Schedule.workload_hash == workload, Schedule.target_hash == target, Schedule.simulated.is_(simulated),
-        Schedule.cache == cache.value, Schedule.record_id == record_id, Schedule.latency > latency,
-    ))  # fmt: skip
+    session.execute(
+        sa.update(Schedule)
+        .values(latency=latency, updated_at=clock.now(session))
+        .where(
+            Schedule.workload_hash == workload,
+            Schedule.target_hash == target,
+            Schedule.simulated.is_(simulated),
+            Schedule.cache == cache.value,
+            Schedule.record_id == record_id,
+            Schedule.latency > latency,
+        )
+    )
 
 
 def get(

@@ -70,21 +70,32 @@ _DIRECT = aliased(JobTask)
 _NARROW = (
     Numbers(JobTask.id, np.int64),
     # The unique index of job and workload is the only one that can answer this.
-    Numbers(sa.case((JobTask.alternative_of.is_(None), 0), else_=sa.func.coalesce(
-        sa.select(_DIRECT.id)
-        .where(_DIRECT.job_id == JobTask.job_id, _DIRECT.workload_hash == JobTask.alternative_of)
-        .scalar_subquery(), -1,
-    )), np.int64),
-    Numbers(JobTask.weight, np.float64), Numbers(JobTask.untuned_seconds, np.float64),
-    Numbers(JobTask.best_seconds, np.float64), Numbers(JobTask.rough_seconds, np.float64),
+    Numbers(
+        sa.case(
+            (JobTask.alternative_of.is_(None), 0),
+            else_=sa.func.coalesce(
+                sa.select(_DIRECT.id)
+                .where(_DIRECT.job_id == JobTask.job_id, _DIRECT.workload_hash == JobTask.alternative_of)
+                .scalar_subquery(),
+                -1,
+            ),
+        ),
+        np.int64,
+    ),
+    Numbers(JobTask.weight, np.float64),
+    Numbers(JobTask.untuned_seconds, np.float64),
+    Numbers(JobTask.best_seconds, np.float64),
+    Numbers(JobTask.rough_seconds, np.float64),
     Numbers(sa.cast(JobTask.tunable, sa.Integer), np.bool_),
-    Numbers(JobTask.trials, np.int64), Numbers(JobTask.failures, np.int64),
-)  # fmt: skip
+    Numbers(JobTask.trials, np.int64),
+    Numbers(JobTask.failures, np.int64),
+)
 _DETAILS = (
-    Numbers(JobTask.position, np.int64), Numbers(JobTask.known_seconds, np.float64),
+    Numbers(JobTask.position, np.int64),
+    Numbers(JobTask.known_seconds, np.float64),
     Numbers(sa.cast(JobTask.exhausted, sa.Integer), np.bool_),
     Numbers(sa.func.coalesce(JobTask.family_id, 0), np.int64),
-)  # fmt: skip
+)
 
 
 def columns(session: Session, job_ids: Sequence[str]) -> Iterator[tuple[str, TaskColumns]]:
@@ -110,8 +121,9 @@ def family_names(session: Session, job_id: str, tasks: DetailedColumns) -> list[
     if not set(tasks.family_id.tolist()) <= names.keys():
         query = sa.select(JobTask.id, WorkloadRow.family).join(WorkloadRow, JobTask.workload_hash == WorkloadRow.hash)
         own.update(session.execute(query.where(JobTask.job_id == job_id)).all())
-    return [names.get(family) or own[key]
-            for key, family in zip(tasks.ids.tolist(), tasks.family_id.tolist(), strict=True)]
+    return [
+        names.get(family) or own[key] for key, family in zip(tasks.ids.tolist(), tasks.family_id.tolist(), strict=True)
+    ]
 
 
 def _portions(session: Session, job_ids: Sequence[str]) -> Iterator[list[str]]:

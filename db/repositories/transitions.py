@@ -16,12 +16,22 @@ from tunesmith.states import can_move
 
 Work = Union[Model, Job, Round, Batch, Evaluation, CostModelRow]
 NOUNS: dict[type, str] = {
-    Model: "model", Job: "job", Round: "round", Batch: "batch", Evaluation: "evaluation", CostModelRow: "cost_model",
+    Model: "model",
+    Job: "job",
+    Round: "round",
+    Batch: "batch",
+    Evaluation: "evaluation",
+    CostModelRow: "cost_model",
 }
 
 
 def transition(
-    session: Session, row: Work, new: enum.Enum, *, event: str | None = None, data: dict[str, Any] | None = None,
+    session: Session,
+    row: Work,
+    new: enum.Enum,
+    *,
+    event: str | None = None,
+    data: dict[str, Any] | None = None,
     **values: Any,
 ) -> None:
     """Move ``row`` from the state that it was read with to ``new``, and set ``values`` with it.

@@ -27,8 +27,11 @@ from tunesmith.messages import (
 
 MEASURED: Mapping[str, Any] = {MeasureBatch.task: Batch, EvaluateModel.task: Evaluation}
 CORE: Mapping[str, Any] = {
-    IngestModel.task: Model, PrepareJob.task: Job, ProposeRound.task: Round, TrainCostModel.task: CostModelRow,
-}  # fmt: skip
+    IngestModel.task: Model,
+    PrepareJob.task: Job,
+    ProposeRound.task: Round,
+    TrainCostModel.task: CostModelRow,
+}
 EVENT = "message_unreadable"
 
 
@@ -44,9 +47,17 @@ def note(session: Session, found: Unreadable, worker: str, max_attempts: int) ->
     if row is None or row.attempt != found.attempt or row.worker is not None or row.state not in ACTIVE[kind]:
         return
     events.append(
-        session, EVENT, job_of(row), id=row.id, noun=NOUNS[kind], worker=worker, message=found.message,
-        speaks=found.speaks, version=VERSION, reason=found.reason,
-    )  # fmt: skip
+        session,
+        EVENT,
+        job_of(row),
+        id=row.id,
+        noun=NOUNS[kind],
+        worker=worker,
+        message=found.message,
+        speaks=found.speaks,
+        version=VERSION,
+        reason=found.reason,
+    )
     if found.message in MEASURED:
         postpone(session, row, 0.0, clock.now(session), resend=True)
     else:

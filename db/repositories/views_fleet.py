@@ -30,8 +30,13 @@ from tunesmith.states import JobState, ModelState, RoundState
 from tunesmith.types import CacheState
 
 LEASED: dict[str, type] = {
-    "model": Model, "job": Job, "round": Round, "batch": Batch, "evaluation": Evaluation, "cost_model": CostModelRow,
-}  # fmt: skip
+    "model": Model,
+    "job": Job,
+    "round": Round,
+    "batch": Batch,
+    "evaluation": Evaluation,
+    "cost_model": CostModelRow,
+}
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,8 @@ def holders(session: Session) -> dict[str, int]:
     held: dict[str, int] = {}
     for kind, states in ACTIVE.items():
         query = sa.select(kind.worker, sa.func.count()).where(  # type: ignore[attr-defined]
-            kind.state.in_(states), kind.worker.is_not(None)  # type: ignore[attr-defined]
+            kind.state.in_(states),  # type: ignore[attr-defined]
+            kind.worker.is_not(None),  # type: ignore[attr-defined]
         )
         for worker, number in session.execute(query.group_by(kind.worker)):  # type: ignore[attr-defined]
             held[worker] = held.get(worker, 0) + number
@@ -113,9 +119,7 @@ def keys(session: Session) -> Sequence[ApiKey]:
     return session.scalars(sa.select(ApiKey).order_by(ApiKey.created_at, ApiKey.id)).all()
 
 
-def champions(
-    session: Session, workload: str
-) -> Sequence[tuple[Schedule, TargetRow, WorkloadRow, str | None]]:
+def champions(session: Session, workload: str) -> Sequence[tuple[Schedule, TargetRow, WorkloadRow, str | None]]:
     """The measured champions of a workload on every target, with the job that found each, fastest first.
 
     Those that were measured with the weights where models have them stand before the others.

@@ -43,9 +43,16 @@ def owned(session: Session, job_ids: Collection[str], owner: str) -> set[str]:
 
 
 def page(
-    session: Session, *, owner: str | None, state: JobState | None, target: str | None, sort: str, descending: bool,
-    after: tuple[Any, str] | None, limit: int,
-) -> Sequence[str]:  # fmt: skip
+    session: Session,
+    *,
+    owner: str | None,
+    state: JobState | None,
+    target: str | None,
+    sort: str,
+    descending: bool,
+    after: tuple[Any, str] | None,
+    limit: int,
+) -> Sequence[str]:
     """Ids of jobs in order of ``sort``, then id. ``after``: sort value and id of the page's predecessor."""
     column: Any = Job.created_at if sort == "created_at" else Job.priority
     query = sa.select(Job.id)
@@ -135,15 +142,26 @@ def finished_rounds(session: Session, job_id: str, since: int = 0) -> list[Round
     """A job's finished rounds with ids from ``since`` on, in the order in which they finished."""
     metrics = Round.metrics
     query = sa.select(
-        Round.id, Round.job_task_id, Round.best_after, Round.baseline, Round.finished_at,
+        Round.id,
+        Round.job_task_id,
+        Round.best_after,
+        Round.baseline,
+        Round.finished_at,
         metrics["crowned_at"].as_string(),
         *(metrics[name].as_float() for name in ("measured", "run_seconds", "build_seconds", "device_seconds")),
-    ).where(Round.job_id == job_id, Round.state == RoundState.DONE, Round.id >= since)  # fmt: skip
+    ).where(Round.job_id == job_id, Round.state == RoundState.DONE, Round.id >= since)
     found = session.execute(query.where(Round.finished_at.is_not(None)).order_by(Round.finished_at, Round.id))
     return [
         RoundStep(
-            key, task, best, baseline, finished, finished if crowned is None else dt.datetime.fromisoformat(crowned),
-            int(measured or 0), run or 0.0, (build or 0.0) + (device or 0.0),
+            key,
+            task,
+            best,
+            baseline,
+            finished,
+            finished if crowned is None else dt.datetime.fromisoformat(crowned),
+            int(measured or 0),
+            run or 0.0,
+            (build or 0.0) + (device or 0.0),
         )
         for key, task, best, baseline, finished, crowned, measured, run, build, device in found
     ]
@@ -153,8 +171,10 @@ def adoptions(session: Session, job_id: str) -> list[RoundStep]:
     """What champions of other jobs, taken over while the job ran, did to its tasks: as rounds in which nothing was
     measured, oldest first."""
     query = sa.select(Event).where(Event.job_id == job_id, Event.kind == "champion_adopted").order_by(Event.id)
-    return [RoundStep(0, row.data["task"], row.data["seconds"], False, row.created_at, row.created_at)
-            for row in session.scalars(query)]
+    return [
+        RoundStep(0, row.data["task"], row.data["seconds"], False, row.created_at, row.created_at)
+        for row in session.scalars(query)
+    ]
 
 
 def trials(

@@ -42,9 +42,7 @@ def variant(session: Session, model_id: str, preparation: str) -> Model | None:
     return session.scalars(query).first()
 
 
-def page(
-    session: Session, *, owner: str | None, before: tuple[dt.datetime, str] | None, limit: int
-) -> Sequence[Model]:
+def page(session: Session, *, owner: str | None, before: tuple[dt.datetime, str] | None, limit: int) -> Sequence[Model]:
     """Models without their variants, newest first. ``before``: creation time and id of the last of the page before."""
     query = sa.select(Model).where(Model.variant_of.is_(None))
     query = query.order_by(Model.created_at.desc(), Model.id.desc()).limit(limit)
@@ -66,9 +64,7 @@ def task_counts(session: Session, model_ids: Sequence[str]) -> dict[str, int]:
     return {str(model): int(number) for model, number in found}
 
 
-def tasks_page(
-    session: Session, model_id: str, after: int, limit: int
-) -> Sequence[tuple[ModelTask, WorkloadRow]]:
+def tasks_page(session: Session, model_id: str, after: int, limit: int) -> Sequence[tuple[ModelTask, WorkloadRow]]:
     """Tasks of a model with a position greater than ``after``."""
     query = sa.select(ModelTask, WorkloadRow).join(WorkloadRow, ModelTask.workload_hash == WorkloadRow.hash)
     query = query.where(ModelTask.model_id == model_id, ModelTask.position > after)

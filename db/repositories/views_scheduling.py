@@ -118,16 +118,28 @@ def tasks(session: Session, job_ids: Collection[str]) -> list[TaskRow]:
     totals = _totals(session, job_ids)
     query = (
         sa.select(
-            JobTask.id, JobTask.job_id, JobTask.workload_hash, JobTask.alternative_of, JobTask.weight, JobTask.tunable,
-            JobTask.exhausted, JobTask.trials, JobTask.failures, JobTask.untuned_seconds, JobTask.best_seconds,
-            JobTask.known_seconds, WorkloadRow.flops, sa.func.coalesce(Family.name, ""), Record.job_id,
+            JobTask.id,
+            JobTask.job_id,
+            JobTask.workload_hash,
+            JobTask.alternative_of,
+            JobTask.weight,
+            JobTask.tunable,
+            JobTask.exhausted,
+            JobTask.trials,
+            JobTask.failures,
+            JobTask.untuned_seconds,
+            JobTask.best_seconds,
+            JobTask.known_seconds,
+            WorkloadRow.flops,
+            sa.func.coalesce(Family.name, ""),
+            Record.job_id,
         )
         .join(WorkloadRow, JobTask.workload_hash == WorkloadRow.hash)
         .outerjoin(Record, JobTask.best_record_id == Record.id)
         .outerjoin(Family, JobTask.family_id == Family.id)
         .where(JobTask.job_id.in_(job_ids))
         .order_by(JobTask.position, JobTask.id)
-    )  # fmt: skip
+    )
     return [TaskRow._make((*row, totals.get(row[0], NO_ROUNDS))) for row in session.execute(query)]
 
 
@@ -146,14 +158,18 @@ def _totals(session: Session, job_ids: Collection[str]) -> dict[int, RoundTotals
 
     query = (
         sa.select(
-            Round.job_task_id, sa.func.count(), total(1, *OPEN_ROUNDS), total(1, RoundState.PROPOSING),
-            total(1, RoundState.DONE), sa.func.max(Round.id),
+            Round.job_task_id,
+            sa.func.count(),
+            total(1, *OPEN_ROUNDS),
+            total(1, RoundState.PROPOSING),
+            total(1, RoundState.DONE),
+            sa.func.max(Round.id),
             total(Round.size - sa.func.coalesce(recorded.c.number, 0), *OPEN_ROUNDS),
         )
         .outerjoin(recorded, recorded.c.round_id == Round.id)
         .where(Round.job_id.in_(job_ids))
         .group_by(Round.job_task_id)
-    )  # fmt: skip
+    )
     return {task: RoundTotals(*map(int, numbers)) for task, *numbers in session.execute(query)}
 
 
@@ -259,9 +275,7 @@ def passed_by(deadline: dt.datetime, seconds: float, now: dt.datetime) -> bool:
     return not now <= deadline <= now + dt.timedelta(seconds=seconds)
 
 
-def _any(
-    session: Session, condition: Callable[[Any], sa.ColumnElement[bool]], without: Collection[type] = ()
-) -> bool:
+def _any(session: Session, condition: Callable[[Any], sa.ColumnElement[bool]], without: Collection[type] = ()) -> bool:
     kinds: list[tuple[Any, Any]] = [(kind, states) for kind, states in ACTIVE.items() if kind not in without]
     found = sa.or_(*(sa.exists().where(kind.state.in_(states), condition(kind)) for kind, states in kinds))
     return bool(session.scalar(sa.select(found)))

@@ -64,10 +64,16 @@ def of_columns(session: Session, job_id: str, tasks: TaskColumns) -> TaskSums:
     tunable, place = int(tasks.tunable.sum()), tasks.tunable & tasks.is_direct
     unmeasured = np.isin(tasks.ids, [task for task in missing if task not in ended])
     return TaskSums(
-        len(tasks.ids), tunable, tunable - int(unmeasured.sum()), int(tasks.trials.sum()), int(tasks.failures.sum()),
-        total((tasks.weight * tasks.start)[place]), latency(tasks),
-        int((unmeasured & tasks.guessed).sum()), int((unmeasured & place & np.isnan(tasks.place)).sum()),
-    )  # fmt: skip
+        len(tasks.ids),
+        tunable,
+        tunable - int(unmeasured.sum()),
+        int(tasks.trials.sum()),
+        int(tasks.failures.sum()),
+        total((tasks.weight * tasks.start)[place]),
+        latency(tasks),
+        int((unmeasured & tasks.guessed).sum()),
+        int((unmeasured & place & np.isnan(tasks.place)).sum()),
+    )
 
 
 def latency(tasks: TaskColumns) -> float | None:
@@ -98,7 +104,12 @@ def families(session: Session, job_id: str) -> list[FamilySums]:
         return [value if number else None for value, number in zip(found.tolist(), there.tolist(), strict=True)]
 
     found = zip(
-        numbers, counted(np.ones_like(order)), counted(tasks.trials), counted(tasks.failures),
-        summed(tasks.untuned, tasks.is_direct), summed(tasks.current, tasks.in_use), strict=True,
-    )  # fmt: skip
+        numbers,
+        counted(np.ones_like(order)),
+        counted(tasks.trials),
+        counted(tasks.failures),
+        summed(tasks.untuned, tasks.is_direct),
+        summed(tasks.current, tasks.in_use),
+        strict=True,
+    )
     return [FamilySums(*each) for each in found]

@@ -24,7 +24,15 @@ from tunesmith.messages import INGEST, SEARCH, TRAIN, measure_queue
 from tunesmith.states import JobState, ModelState, RoundState, WorkState
 
 __all__ = [
-    "ACTIVE", "claim", "due", "extend", "mark_dispatched", "overdue", "retry", "retry_or_fail", "transition",
+    "ACTIVE",
+    "claim",
+    "due",
+    "extend",
+    "mark_dispatched",
+    "overdue",
+    "retry",
+    "retry_or_fail",
+    "transition",
 ]
 
 Row = TypeVar("Row", Model, Job, Round, Batch, Evaluation, CostModelRow)
@@ -63,7 +71,12 @@ def mark_dispatched(session: Session, row: Work, timeout: float, now: dt.datetim
 
 
 def claim(
-    session: Session, kind: type[Row], row_id: str | int, attempt: int, worker: str, timeout: float,
+    session: Session,
+    kind: type[Row],
+    row_id: str | int,
+    attempt: int,
+    worker: str,
+    timeout: float,
     now: dt.datetime | None = None,
 ) -> Row | None:
     """Take a row for ``worker`` and ``timeout`` seconds; None when the message is stale or doubled.
@@ -88,7 +101,11 @@ def claim(
 
 
 def extend(
-    session: Session, kind: type[Row], row_id: str | int, attempt: int, timeout: float,
+    session: Session,
+    kind: type[Row],
+    row_id: str | int,
+    attempt: int,
+    timeout: float,
     now: dt.datetime | None = None,
 ) -> bool:
     """Move the deadline; False when the work was cancelled, finished or given to another attempt."""
@@ -127,9 +144,13 @@ def unclaimed(session: Session) -> dict[str, int]:
     """Pieces of work that were sent and that nobody took yet, by queue."""
     found: dict[str, int] = {}
     queues: dict[Any, Any] = {
-        Model: INGEST, Job: INGEST, Round: SEARCH, CostModelRow: TRAIN, Batch: Batch.device_class,
+        Model: INGEST,
+        Job: INGEST,
+        Round: SEARCH,
+        CostModelRow: TRAIN,
+        Batch: Batch.device_class,
         Evaluation: Evaluation.device_class,
-    }  # fmt: skip
+    }
     for kind, queue in queues.items():
         where = sa.literal(queue) if isinstance(queue, str) else queue
         query = sa.select(where, sa.func.count()).where(

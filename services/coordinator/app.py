@@ -63,14 +63,18 @@ def create_context(settings: Settings, publisher: Publisher | None = None) -> Co
     engine, reader_engine = create_engines(settings.url(), settings.write_timeout)
     blobs = BlobStore(settings.blobs())
     context = Context(
-        settings=settings, engine=engine, reader_engine=reader_engine, sessions=session_factory(engine),
-        readers=session_factory(reader_engine, read_only=True), blobs=blobs,
+        settings=settings,
+        engine=engine,
+        reader_engine=reader_engine,
+        sessions=session_factory(engine),
+        readers=session_factory(reader_engine, read_only=True),
+        blobs=blobs,
         probes=Probes(settings.url(), blobs.directory),
         publisher=publisher or CeleryPublisher(settings.broker_url.get_secret_value()),
         urls=BlobUrls(settings.signing_key(), settings.coordinator_url, settings.blob_url_seconds),
         metrics=Metrics(),
         rates=KeyRates(settings.rate_limit, settings.wrong_key_limit, settings.dashboard_token()),
-    )  # fmt: skip
+    )
     context.metrics.watch(lambda: gauges(context))
 
     def store(session: Session) -> None:
@@ -85,9 +89,12 @@ def create_context(settings: Settings, publisher: Publisher | None = None) -> Co
 
 
 def create_app(
-    settings: Settings | None = None, *, publisher: Publisher | None = None, run_loop: bool = True,
+    settings: Settings | None = None,
+    *,
+    publisher: Publisher | None = None,
+    run_loop: bool = True,
     dashboard: LazyApp | None = None,
-) -> FastAPI:  # fmt: skip
+) -> FastAPI:
     """The coordinator as an ASGI application.
 
     Args:
@@ -97,9 +104,7 @@ def create_app(
         dashboard: served at ``/``.
     """
     context = create_context(settings or Settings(), publisher)
-    app = FastAPI(
-        title="Tunesmith", version=__version__, description=DESCRIPTION, lifespan=_lifespan, redoc_url=None
-    )
+    app = FastAPI(title="Tunesmith", version=__version__, description=DESCRIPTION, lifespan=_lifespan, redoc_url=None)
     app.state.context, app.state.run_loop = context, run_loop
     app.openapi = lambda: openapi(app, keys=context.settings.admin_key is not None)  # type: ignore[method-assign]
     app.state.paths = Paths(app.openapi)

@@ -69,10 +69,14 @@ class Audit:
         if not self._tells(request, caller, status):
             return None
         return AuditRow(
-            owner=caller.owner if caller else None, key_id=caller.key_id if caller else None, address=_address(request),
-            action=f"{request.method} {route}", target=headers.get("location", request.url.path)[:500], status=status,
+            owner=caller.owner if caller else None,
+            key_id=caller.key_id if caller else None,
+            address=_address(request),
+            action=f"{request.method} {route}",
+            target=headers.get("location", request.url.path)[:500],
+            status=status,
             request_id=getattr(request.state, "request_id", ""),
-        )  # fmt: skip
+        )
 
     def _tells(self, request: Request, caller: Caller | None, status: int) -> bool:
         if status in REFUSALS:

@@ -88,12 +88,16 @@ def store_admin_key(session: Session, key: str) -> None:
         return
     same = hmac.compare_digest(row.sha256, digest(key))
     if same and row.revoked and api_keys.operators(session):
-        log.warning("the key in TUNESMITH_ADMIN_KEY was revoked and stays so: set another one, or unset it once other "
-                    "keys are made")  # fmt: skip
+        log.warning(
+            "the key in TUNESMITH_ADMIN_KEY was revoked and stays so: set another one, or unset it once other "
+            "keys are made"
+        )
         return
     if row.revoked:
-        log.warning("the admin key was revoked and is valid again: TUNESMITH_ADMIN_KEY %s",
-                    "is the only key of an operator" if same else "has a new value")  # fmt: skip
+        log.warning(
+            "the admin key was revoked and is valid again: TUNESMITH_ADMIN_KEY %s",
+            "is the only key of an operator" if same else "has a new value",
+        )
     elif not same:
         log.info("TUNESMITH_ADMIN_KEY has a new value; the former admin key is not valid any more")
     row.sha256, row.revoked, row.scopes = digest(key), False, list(SCOPES)

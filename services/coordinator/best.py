@@ -79,16 +79,21 @@ def collect(session: Session, job: Job, caller: Caller) -> Best:
     evaluation = rows.evaluation_of(session, job.id)
     lines = tuple(
         _line(session, task, workload, found[workload.hash], baselines.get(task.id), evaluation)
-        for task, workload, _ in tasks if workload.hash in found
+        for task, workload, _ in tasks
+        if workload.hash in found
     )
     model = session.get_one(Model, job.model_id)
     return Best(job, model, target.json, lines, verified.of_model(evaluation), verified.check(evaluation), caller)
 
 
 def _line(
-    session: Session, task: JobTask, workload: WorkloadRow, champion: Schedule | None, baseline: Record | None,
+    session: Session,
+    task: JobTask,
+    workload: WorkloadRow,
+    champion: Schedule | None,
+    baseline: Record | None,
     evaluation: Evaluation | None,
-) -> Line:  # fmt: skip
+) -> Line:
     if champion is None:
         return Line(task, workload, None, None, None, baseline, checked=evaluation is not None)
     record = session.get(Record, champion.record_id)
@@ -127,7 +132,7 @@ def _body(best: Best, line: Line, blobs: BlobStore) -> dict[str, Any]:
         "model_verified": _json(model),
         "model_check": best.check.state.value if best.check is not None and line.checked else None,
         "provenance": _provenance(best, line, shown),
-    }  # fmt: skip
+    }
 
 
 def _latency(record: Record | None, champion: float | None) -> dict[str, Any] | None:
@@ -203,11 +208,14 @@ def archive(best: Best, blobs: BlobStore) -> Iterator[bytes]:
 
 def _texts(best: Best, blobs: BlobStore) -> dict[str, str]:
     return metaschedule.folder_texts(
-        model=best.model.name, target=best.target,
+        model=best.model.name,
+        target=best.target,
         inputs=[TensorSpec(dtype, tuple(shape), name) for name, dtype, shape in best.model.inputs or []],
         records=[_database_record(best, line, blobs) for line in best.lines if line.champion is not None],
-        preparation=best.model.preparation, tvm=best.tvm, simulated=best.job.simulated,
-    )  # fmt: skip
+        preparation=best.model.preparation,
+        tvm=best.tvm,
+        simulated=best.job.simulated,
+    )
 
 
 def _database_record(best: Best, line: Line, blobs: BlobStore) -> metaschedule.DatabaseRecord:
@@ -215,9 +223,12 @@ def _database_record(best: Best, line: Line, blobs: BlobStore) -> metaschedule.D
     workload = json.loads(blobs.get_bytes(line.workload.metaschedule_blob))
     samples = intervals.samples_of(line.record) if line.record is not None else [line.champion.latency]
     return metaschedule.DatabaseRecord(
-        workload=(str(workload[0]), str(workload[1])), trace=line.champion.trace, run_seconds=tuple(samples),
-        target=best.target, args=line.args,
-    )  # fmt: skip
+        workload=(str(workload[0]), str(workload[1])),
+        trace=line.champion.trace,
+        run_seconds=tuple(samples),
+        target=best.target,
+        args=line.args,
+    )
 
 
 def _member(

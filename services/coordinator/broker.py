@@ -50,15 +50,26 @@ class CeleryPublisher:
         os.environ["CELERY_LOADER"] = "app"  # Celery's other one imports a celeryconfig.py of the working folder
         app = Celery("tunesmith-coordinator", broker=self._url, set_as_current=False)
         app.conf.update(
-            task_serializer="json", accept_content=["json"], task_ignore_result=True, result_backend=None,
-            task_create_missing_queues=True, broker_connection_timeout=TIMEOUT, broker_connection_retry=False,
-            broker_connection_max_retries=0, task_publish_retry=False, broker_pool_limit=4,
+            task_serializer="json",
+            accept_content=["json"],
+            task_ignore_result=True,
+            result_backend=None,
+            task_create_missing_queues=True,
+            broker_connection_timeout=TIMEOUT,
+            broker_connection_retry=False,
+            broker_connection_max_retries=0,
+            task_publish_retry=False,
+            broker_pool_limit=4,
             broker_transport_options={
-                "visibility_timeout": 3600, "global_keyprefix": "tunesmith:", "socket_timeout": TIMEOUT,
-                "socket_connect_timeout": TIMEOUT, "max_retries": 0, "retry_on_timeout": False,
+                "visibility_timeout": 3600,
+                "global_keyprefix": "tunesmith:",
+                "socket_timeout": TIMEOUT,
+                "socket_connect_timeout": TIMEOUT,
+                "max_retries": 0,
+                "retry_on_timeout": False,
                 "queue_order_strategy": "round_robin",
             },
-        )  # fmt: skip
+        )
         return app
 
     def send(self, message: Message, *, queue: str, task_id: str) -> bool:

@@ -43,4 +43,4 @@ def _latencies(tasks: Sequence[JobTask], better: Mapping[str, Schedule | None]) 
             task.weight, task.untuned_seconds, bests[task.workload_hash], task.alternative_of
         )
         for task in tasks
-    }  # fmt: skip
+    }

@@ -35,8 +35,9 @@ class Places:
     def of(cls, tasks: Mapping[int, TaskLatency[int]]) -> Places:
         """Places of some tasks."""
         known = {key: place for key, place in places(tasks).items() if place.known}
-        direct = {key: task.alternative_of for key, task in tasks.items()
-                  if task.alternative_of is not None and task.improved}  # fmt: skip
+        direct = {
+            key: task.alternative_of for key, task in tasks.items() if task.alternative_of is not None and task.improved
+        }
         return cls({key: p.weight for key, p in known.items()}, {key: p.start for key, p in known.items()}, direct)
 
     @classmethod

@@ -115,8 +115,9 @@ class Composer:
         done = records.indices(session, batch.id)
         candidates = [
             WireCandidate(index=index, sketch=sketch, decisions=decisions)
-            for index, (sketch, decisions) in enumerate(batch.candidates) if index not in done
-        ]  # fmt: skip
+            for index, (sketch, decisions) in enumerate(batch.candidates)
+            if index not in done
+        ]
         champion = _champion(session, task)
         everything = candidates if champion is None else [*candidates, champion]
         used = sorted({item.sketch for item in everything if item.sketch is not None})
@@ -124,15 +125,21 @@ class Composer:
         pack, target = Packer(self._blobs, self._urls), _target(session, job)
         defaults = rough.wanted(session, job, task) if round_.number == 1 else []
         return MeasureBatch(
-            batch_id=batch.id, attempt=batch.attempt, ticket=holding.ticket(batch, batch.attempt), job_id=job.id,
+            batch_id=batch.id,
+            attempt=batch.attempt,
+            ticket=holding.ticket(batch, batch.attempt),
+            job_id=job.id,
             target=target,
             limits=_limits(job, target),
-            workload=workload.hash, module=pack.blob(workload.module_blob),
-            sketches={key: pack.data(bodies[key]) for key in used}, candidates=candidates,
+            workload=workload.hash,
+            module=pack.blob(workload.module_blob),
+            sketches={key: pack.data(bodies[key]) for key in used},
+            candidates=candidates,
             incumbent_seconds=task.best_seconds if task.best_seconds is not None else task.untuned_seconds,
-            champion=champion, weights=models.weights(session, job, workload.hash),
+            champion=champion,
+            weights=models.weights(session, job, workload.hash),
             defaults=[DefaultSchedule(workload=key, module=pack.blob(blob)) for key, blob in defaults],
-        )  # fmt: skip
+        )
 
     def _evaluation(self, session: Session, evaluation: Evaluation) -> EvaluateModel:
         job = session.get_one(Job, evaluation.job_id)
@@ -140,13 +147,18 @@ class Composer:
         assert model.module_blob is not None, "a job runs only once its model is imported"
         pack = Packer(self._blobs, self._urls)
         return EvaluateModel(
-            evaluation_id=evaluation.id, attempt=evaluation.attempt,
-            ticket=holding.ticket(evaluation, evaluation.attempt), job_id=job.id, target=_target(session, job),
+            evaluation_id=evaluation.id,
+            attempt=evaluation.attempt,
+            ticket=holding.ticket(evaluation, evaluation.attempt),
+            job_id=job.id,
+            target=_target(session, job),
             module=pack.blob(model.module_blob),
             params=pack.reference(model.params_blob) if model.params_blob else None,
             inputs=[Spec(name=name, dtype=dtype, shape=shape) for name, dtype, shape in model.inputs or []],
-            records=tuned_workloads(session, job, pack), file=_file(model, pack), seed=job.seed,
-        )  # fmt: skip
+            records=tuned_workloads(session, job, pack),
+            file=_file(model, pack),
+            seed=job.seed,
+        )
 
 
 def _limits(job: Job, target: Mapping[str, Any]) -> MeasureLimits:
@@ -189,8 +201,10 @@ def tuned_workloads(session: Session, job: Job, pack: Packer) -> list[TunedWorkl
         record = session.get_one(Record, champion.record_id)
         found.append(
             TunedWorkload(
-                workload=workload.hash, workload_json=pack.blob(workload.metaschedule_blob),
-                trace=pack.data(champion.trace), run_seconds=record.samples,
+                workload=workload.hash,
+                workload_json=pack.blob(workload.metaschedule_blob),
+                trace=pack.data(champion.trace),
+                run_seconds=record.samples,
                 args=[Spec(dtype=dtype, shape=shape) for dtype, shape in workload.args],
             )
         )

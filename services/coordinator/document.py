@@ -20,28 +20,48 @@ PROBLEM_SCHEMA: Json = {
     "description": "RFC 9457 problem object. `code` is stable.",
     "required": ["type", "title", "status", "detail", "code"],
     "properties": {
-        "type": {"type": "string", "format": "uri"}, "title": {"type": "string"}, "status": {"type": "integer"},
-        "detail": {"type": "string"}, "instance": {"type": "string"},
-        "code": {"type": "string", "enum": []}, "request_id": {"type": "string"},
-        "errors": {"type": "array", "items": {"type": "object", "properties": {
-            "field": {"type": "string"}, "value": {}, "detail": {"type": "string"}}}},
+        "type": {"type": "string", "format": "uri"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "instance": {"type": "string"},
+        "code": {"type": "string", "enum": []},
+        "request_id": {"type": "string"},
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"field": {"type": "string"}, "value": {}, "detail": {"type": "string"}},
+            },
+        },
     },
-}  # fmt: skip
+}
 ANSWERS = {
-    400: "The request cannot be read.", 401: "No valid key.", 403: "The key may not, or a page of another origin asks.",
-    404: "No such thing, or none that the key may see.", 408: "The request came too slowly.",
-    409: "The thing's state does not allow this.", 413: "The body is too large.",
-    415: "The body is of another type.", 416: "The blob has no such range.", 422: "The request is wrong.",
-    429: "Too many requests, or a quota is used up.", 500: "An error of ours; the log holds it.",
-    501: "No worker has what this needs.", 503: "The database is away or busy; nothing was changed.",
+    400: "The request cannot be read.",
+    401: "No valid key.",
+    403: "The key may not, or a page of another origin asks.",
+    404: "No such thing, or none that the key may see.",
+    408: "The request came too slowly.",
+    409: "The thing's state does not allow this.",
+    413: "The body is too large.",
+    415: "The body is of another type.",
+    416: "The blob has no such range.",
+    422: "The request is wrong.",
+    429: "Too many requests, or a quota is used up.",
+    500: "An error of ours; the log holds it.",
+    501: "No worker has what this needs.",
+    503: "The database is away or busy; nothing was changed.",
     507: "The disk is full; nothing was changed.",
-}  # fmt: skip
+}
 """Every problem that a route may answer with."""
 RETRY = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}}}
 HEADERS = {
-    401: {"WWW-Authenticate": {"schema": {"type": "string"}}}, 429: RETRY, 503: RETRY, 507: RETRY,
+    401: {"WWW-Authenticate": {"schema": {"type": "string"}}},
+    429: RETRY,
+    503: RETRY,
+    507: RETRY,
     416: {"Content-Range": {"description": "`bytes */SIZE`.", "schema": {"type": "string"}}},
-}  # fmt: skip
+}
 
 
 def openapi(app: FastAPI, *, keys: bool) -> Json:

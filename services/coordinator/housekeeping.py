@@ -52,9 +52,7 @@ class Pruned:
         return asdict(self)
 
 
-def prune(
-    sessions: Sessions, readers: Sessions, blobs: BlobStore, keep: Retention, *, dry_run: bool = False
-) -> Pruned:  # fmt: skip
+def prune(sessions: Sessions, readers: Sessions, blobs: BlobStore, keep: Retention, *, dry_run: bool = False) -> Pruned:
     """Remove what ``keep`` does not keep, while the service runs. A dry run removes nothing and counts.
 
     A dry run counts no blobs of jobs that would go: their rows still name them.
@@ -86,7 +84,7 @@ def free(readers: Sessions, blobs: BlobStore, some: set[str]) -> None:
 
 def _jobs(
     sessions: Sessions, readers: Sessions, before: dt.datetime, keep: Retention, found: Pruned, dry_run: bool
-) -> Pruned:  # fmt: skip
+) -> Pruned:
     if dry_run:
         with readers() as session:
             jobs = pruning.old_jobs(session, before)

@@ -18,8 +18,9 @@ log = logging.getLogger(__name__)
 API_PATHS = ("/v1", "/livez", "/readyz", "/metrics", "/docs", "/openapi.json")
 STARTING = HTMLResponse(
     '<!doctype html><meta http-equiv="refresh" content="1"><title>Tunesmith</title><p>The dashboard is starting.</p>',
-    status_code=503, headers={"Retry-After": "1"},
-)  # fmt: skip
+    status_code=503,
+    headers={"Retry-After": "1"},
+)
 
 
 class LazyApp:

@@ -52,15 +52,24 @@ def main() -> int:
         return error.exit_code
     settle()
     patience = Patience(
-        head=settings.header_timeout, body=settings.body_timeout, read=settings.read_timeout,
+        head=settings.header_timeout,
+        body=settings.body_timeout,
+        read=settings.read_timeout,
         most=min(settings.max_connections, allow_files(settings.max_connections + OTHER_FILES) - OTHER_FILES),
         most_of_one=settings.max_connections_per_address,
-    )  # fmt: skip
+    )
     uvicorn.run(
-        app, host=settings.host, port=settings.port, log_level=settings.log_level, access_log=False,
-        timeout_graceful_shutdown=SHUTDOWN_SECONDS, server_header=False, http=patient(patience),
-        proxy_headers=True, forwarded_allow_ips=settings.trusted_proxies,
-    )  # fmt: skip
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_level=settings.log_level,
+        access_log=False,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        server_header=False,
+        http=patient(patience),
+        proxy_headers=True,
+        forwarded_allow_ips=settings.trusted_proxies,
+    )
     return 0
 
 
@@ -92,7 +101,12 @@ def dashboard(settings: Settings) -> LazyApp:
     secret = hashlib.sha256(b"dashboard sessions" + settings.signing_key()).hexdigest()
 
     def fill(app: FastAPI) -> None:
-        mount(app, base_url=base, secret=secret, login_limit=settings.wrong_key_limit,
-              headers={DASHBOARD_HEADER: settings.dashboard_token()})  # fmt: skip
+        mount(
+            app,
+            base_url=base,
+            secret=secret,
+            login_limit=settings.wrong_key_limit,
+            headers={DASHBOARD_HEADER: settings.dashboard_token()},
+        )
 
     return LazyApp("services.dashboard.app", fill)

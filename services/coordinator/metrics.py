@@ -32,13 +32,17 @@ class Metrics:
             "tunesmith_dispatches", "Messages handed to the broker.", ["task"], registry=self.registry
         )
         self.retries = Counter(
-            "tunesmith_retries", "Work sent again: nobody took it, or its worker fell silent.", ["work", "reason"],
+            "tunesmith_retries",
+            "Work sent again: nobody took it, or its worker fell silent.",
+            ["work", "reason"],
             registry=self.registry,
-        )  # fmt: skip
+        )
         self.loop_seconds = Histogram(
-            "tunesmith_loop_seconds", "Duration of a look of the scheduling loop.", registry=self.registry,
+            "tunesmith_loop_seconds",
+            "Duration of a look of the scheduling loop.",
+            registry=self.registry,
             buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
-        )  # fmt: skip
+        )
         self.loop_failures = Counter("tunesmith_loop_failures", "Looks that failed.", registry=self.registry)
 
     def watch(self, read: Callable[[], dict[str, dict[str, float]]]) -> None:

@@ -26,11 +26,25 @@ RETRY_SECONDS = {429: 1, 503: 2, 507: 30}
 """What ``Retry-After`` says where the error knows no better."""
 
 HTTP_CODES = {
-    400: "bad_request", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed",
-    406: "not_acceptable", 408: "request_timeout", 409: "conflict", 411: "length_required", 413: "payload_too_large",
-    415: "unsupported_media_type", 416: "range_not_satisfiable", 422: "invalid_input", 429: "rate_limited",
-    431: "request_header_fields_too_large", 500: "internal_error", 503: "unavailable", 507: "disk_full",
-}  # fmt: skip
+    400: "bad_request",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    406: "not_acceptable",
+    408: "request_timeout",
+    409: "conflict",
+    411: "length_required",
+    413: "payload_too_large",
+    415: "unsupported_media_type",
+    416: "range_not_satisfiable",
+    422: "invalid_input",
+    429: "rate_limited",
+    431: "request_header_fields_too_large",
+    500: "internal_error",
+    503: "unavailable",
+    507: "disk_full",
+}
 """Codes for errors that the framework raises; those of Tunesmith's own errors are in ``tunesmith.errors``."""
 
 
@@ -69,7 +83,10 @@ def http_problem(status: int, detail: str) -> dict[str, Any]:
     code = HTTP_CODES.get(status, "error")
     return {
         "type": f"https://tunesmith.dev/problems/{code.replace('_', '-')}",
-        "title": code.replace("_", " ").capitalize(), "status": status, "detail": detail, "code": code,
+        "title": code.replace("_", " ").capitalize(),
+        "status": status,
+        "detail": detail,
+        "code": code,
     }
 
 
@@ -92,8 +109,11 @@ async def _on_http(request: Request, error: Exception) -> Response:
 async def _on_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     errors = [
-        {"field": ".".join(str(part) for part in item["loc"][1:]) or str(item["loc"][0]),
-         "value": _plain(item.get("input")), "detail": item["msg"]}
+        {
+            "field": ".".join(str(part) for part in item["loc"][1:]) or str(item["loc"][0]),
+            "value": _plain(item.get("input")),
+            "detail": item["msg"],
+        }
         for item in error.errors()
     ]
     detail = "; ".join(f"{item['field']}: {item['detail']}" for item in errors[:5])
@@ -131,8 +151,13 @@ async def _on_outage(request: Request, error: Exception) -> Response:
 
 
 async def _on_bug(request: Request, error: Exception) -> Response:
-    log.error("request %s failed: %s %s", getattr(request.state, "request_id", ""), request.method, request.url.path,
-              exc_info=error)
+    log.error(
+        "request %s failed: %s %s",
+        getattr(request.state, "request_id", ""),
+        request.method,
+        request.url.path,
+        exc_info=error,
+    )
     body = http_problem(500, "an error of ours; the log holds it under this request_id")
     # This answer is made outside of the middleware that repeats the request's id and adds the safe headers.
     headers = {REQUEST_ID: getattr(request.state, "request_id", ""), **safe_headers(request.url.path)}

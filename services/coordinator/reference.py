@@ -65,7 +65,11 @@ def _body(timing: ReferenceTiming, tuned: Sequence[float]) -> ReferenceBody:
     if not timing.samples or not tuned:
         return body
     found = _ratio(timing.samples, tuned)
-    return body.model_copy(update={
-        "seconds": statistics.median(timing.samples), "ratio": 1 / found.value,
-        "interval": (1 / found.high, 1 / found.low), "verdict": found.verdict,
-    })  # fmt: skip
+    return body.model_copy(
+        update={
+            "seconds": statistics.median(timing.samples),
+            "ratio": 1 / found.value,
+            "interval": (1 / found.high, 1 / found.low),
+            "verdict": found.verdict,
+        }
+    )

@@ -42,20 +42,24 @@ class Settings(BaseSettings):
         None, description="First bearer key. When set, every route under `/v1` asks for a key."
     )
     public_url: str = Field(
-        "", pattern=r"^(https?://[^/?#\s]+/?)?$", description="Address under which browsers reach the coordinator "
+        "",
+        pattern=r"^(https?://[^/?#\s]+/?)?$",
+        description="Address under which browsers reach the coordinator "
         "through a proxy, such as `https://tune.example`; with `https` every cookie is `Secure`.",
-    )  # fmt: skip
+    )
     trusted_proxies: str = Field(
-        "127.0.0.1", description="Addresses or networks of proxies, comma-separated, whose `X-Forwarded-For` and "
+        "127.0.0.1",
+        description="Addresses or networks of proxies, comma-separated, whose `X-Forwarded-For` and "
         "`X-Forwarded-Proto` are believed.",
-    )  # fmt: skip
+    )
     worker_keys: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="Public keys of measure workers that are enrolled at the start, separated by commas."
     )
     unavailable: Annotated[tuple[str, ...], NoDecode] = Field(
-        (), description="Searchers and cost models that no worker of this service can run, separated by commas: jobs "
+        (),
+        description="Searchers and cost models that no worker of this service can run, separated by commas: jobs "
         "that ask for them are refused. `tunesmith up` finds them out.",
-    )  # fmt: skip
+    )
     enrolment_key: SecretStr | None = Field(
         None, description="A first key of scope `worker`, with which measure workers enrol and do nothing else."
     )
@@ -66,24 +70,30 @@ class Settings(BaseSettings):
         1000, ge=1, description="Jobs that one user may have that are not over; a further one is refused."
     )
     imports_per_user: int = Field(
-        1, ge=1, description="Imports and preparations of jobs that one user may have with the importers at once; the "
+        1,
+        ge=1,
+        description="Imports and preparations of jobs that one user may have with the importers at once; the "
         "others wait for their turn. Keep it below the number of importers.",
     )
     max_models: int = Field(
         1000, ge=0, description="Models that one owner may keep; 0: any number. Without an admin key any number, too."
     )
     max_stored_bytes: int = Field(
-        200 * GIB, ge=0, description="Bytes of model files and of the weights found in them that one owner may keep; "
+        200 * GIB,
+        ge=0,
+        description="Bytes of model files and of the weights found in them that one owner may keep; "
         "0: any number. Without an admin key any number, too.",
-    )  # fmt: skip
+    )
     rate_limit: str = Field(
-        "1200/minute", description="Requests of one key that each coordinator answers, such as `20/second`; one more "
+        "1200/minute",
+        description="Requests of one key that each coordinator answers, such as `20/second`; one more "
         "gets 429 with `Retry-After`. Empty: no limit. Without an admin key there is none.",
-    )  # fmt: skip
+    )
     wrong_key_limit: str = Field(
-        "20/minute", description="Wrong keys from one address, or one IPv6 network, after which no further one is "
+        "20/minute",
+        description="Wrong keys from one address, or one IPv6 network, after which no further one is "
         "tried; the same for logins to the dashboard. Empty: no limit.",
-    )  # fmt: skip
+    )
     work_timeout: float = Field(
         45.0, gt=0, description="Seconds without a sign of life after which work is handed out anew."
     )
@@ -99,7 +109,8 @@ class Settings(BaseSettings):
     )
     header_timeout: float = Field(20.0, gt=0, description="Seconds in which the headers of a request must be there.")
     body_timeout: float = Field(
-        30.0, gt=0,
+        30.0,
+        gt=0,
         description="Seconds that a request's body may bring nothing, or less than 1000 bytes a second.",
     )
     read_timeout: float = Field(
@@ -147,15 +158,20 @@ class Settings(BaseSettings):
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
     def retention(
-        self, *, job_days: float | None = None, event_days: float | None = None, blob_hours: float | None = None,
+        self,
+        *,
+        job_days: float | None = None,
+        event_days: float | None = None,
+        blob_hours: float | None = None,
         records: bool = False,
-    ) -> Retention:  # fmt: skip
+    ) -> Retention:
         """How long things are kept: as set, but for what is given."""
         return Retention(
             self.keep_job_days if job_days is None else job_days,
             self.keep_event_days if event_days is None else event_days,
-            max(self.keep_blob_hours, self.blob_url_seconds / 3600) if blob_hours is None else blob_hours, records,
-        )  # fmt: skip
+            max(self.keep_blob_hours, self.blob_url_seconds / 3600) if blob_hours is None else blob_hours,
+            records,
+        )
 
     def url(self) -> str:
         """The database's URL, default filled in."""
@@ -195,7 +211,8 @@ class Settings(BaseSettings):
             f"TUNESMITH_HOST={self.host} is reachable from other machines and no key is set: set "
             "TUNESMITH_ADMIN_KEY to a long random string, such as the output of `openssl rand -hex 32`, or listen on "
             "127.0.0.1",
-            field="host", value=self.host,
+            field="host",
+            value=self.host,
         )
 
 

@@ -55,11 +55,15 @@ class _Form:
     def callbacks(self) -> dict[str, object]:
         """By the names that the parser wants."""
         return {
-            "on_part_begin": self._begin, "on_part_data": self._data, "on_part_end": self._end,
+            "on_part_begin": self._begin,
+            "on_part_data": self._data,
+            "on_part_end": self._end,
             "on_header_field": lambda data, start, end: self._name.extend(data[start:end]),
             "on_header_value": lambda data, start, end: self._value.extend(data[start:end]),
-            "on_header_end": self._header, "on_headers_finished": self._headers_done, "on_end": self._done,
-        }  # fmt: skip
+            "on_header_end": self._header,
+            "on_headers_finished": self._headers_done,
+            "on_end": self._done,
+        }
 
     def take(self) -> bytes:
         """File data received since the last call."""
@@ -182,6 +186,8 @@ async def _pump(request: Request, parser: MultipartParser, form: _Form, writer: 
 
 def _too_large(limit: int, size: int) -> PayloadTooLarge:
     return PayloadTooLarge(
-        f"the model is larger than {limit} bytes; TUNESMITH_MAX_UPLOAD_BYTES raises the limit", field="file",
-        value=size, limit=limit,
-    )  # fmt: skip
+        f"the model is larger than {limit} bytes; TUNESMITH_MAX_UPLOAD_BYTES raises the limit",
+        field="file",
+        value=size,
+        limit=limit,
+    )

@@ -24,9 +24,11 @@ def of_schedule(confirmation: dict[str, Any] | None) -> Verified | None:
     if found is None or found.error is None or not found.won:
         return None
     return Verified(
-        error=found.error, tolerance=found.tolerance, definition="max|a-b| / max|b|",
+        error=found.error,
+        tolerance=found.tolerance,
+        definition="max|a-b| / max|b|",
         reference="default schedule, same inputs",
-    )  # fmt: skip
+    )
 
 
 def of_model(evaluation: Evaluation | None) -> Verified | None:
@@ -37,10 +39,11 @@ def of_model(evaluation: Evaluation | None) -> Verified | None:
     if found.state is CheckState.NOTHING_CHECKED:
         return None
     return Verified(
-        error=evaluation.output_error, tolerance=evaluation.output_tolerance,
+        error=evaluation.output_error,
+        tolerance=evaluation.output_tolerance,
         definition="max|tuned(x) - untuned(x)| / max|untuned(x) - untuned(x')|",
         reference="the whole model with default schedules, same inputs",
-    )  # fmt: skip
+    )
 
 
 def check(evaluation: Evaluation | None) -> CheckBody | None:
@@ -51,6 +54,8 @@ def check(evaluation: Evaluation | None) -> CheckBody | None:
         return None
     allowed = ALLOWED if evaluation.output_tolerance is None else evaluation.output_tolerance
     return CheckBody(
-        state=judge(evaluation.output_error, allowed, evaluation.output_signal), error=evaluation.output_error,
-        tolerance=evaluation.output_tolerance, signal=evaluation.output_signal,
-    )  # fmt: skip
+        state=judge(evaluation.output_error, allowed, evaluation.output_signal),
+        error=evaluation.output_error,
+        tolerance=evaluation.output_tolerance,
+        signal=evaluation.output_signal,
+    )

@@ -62,9 +62,14 @@ def mount(
     toolkit.add_middleware(PagePolicy)
     core.sio.eio.cors_allowed_origins = []  # no answer invites other origins; whoever mounts this refuses them
     ui.run_with(
-        app, title="Tunesmith", favicon=FAVICON, dark=None, language="en-US",
+        app,
+        title="Tunesmith",
+        favicon=FAVICON,
+        dark=None,
+        language="en-US",
         storage_secret=secret or secrets.token_hex(32),
-        session_middleware_kwargs={"same_site": "lax", "max_age": 7 * 24 * 3600}, show_welcome_message=False,
+        session_middleware_kwargs={"same_site": "lax", "max_age": 7 * 24 * 3600},
+        show_welcome_message=False,
         reconnect_timeout=10.0,
     )
 

@@ -33,28 +33,49 @@ def best_so_far(points: list[dict[str, Any]], axis: str, untuned: float | None, 
         "grid": {"left": 64, "right": 24, "top": 36, "bottom": 46},
         "tooltip": {"trigger": "axis", "axisPointer": {"type": "line"}},
         "xAxis": {
-            "type": "value", "name": title, "nameLocation": "middle", "nameGap": 28, "nameTextStyle": text,
-            "axisLabel": text, "axisLine": {"lineStyle": {"color": SOFT}}, "splitLine": {"show": False}, "min": 0,
+            "type": "value",
+            "name": title,
+            "nameLocation": "middle",
+            "nameGap": 28,
+            "nameTextStyle": text,
+            "axisLabel": text,
+            "axisLine": {"lineStyle": {"color": SOFT}},
+            "splitLine": {"show": False},
+            "min": 0,
         },
         "yAxis": {
-            "type": "log" if log and values else "value", "name": "Latency (ms)", "nameTextStyle": text,
-            "axisLabel": text, "splitLine": {"lineStyle": {"color": SOFT, "opacity": 0.22}},
+            "type": "log" if log and values else "value",
+            "name": "Latency (ms)",
+            "nameTextStyle": text,
+            "axisLabel": text,
+            "splitLine": {"lineStyle": {"color": SOFT, "opacity": 0.22}},
             **(_bounds(values, log=log) if values else {}),
         },
         "series": [
-            {**_line("Best so far (ms)", data[rough:]), "areaStyle": {"color": LINE, "opacity": 0.08},
-             "markLine": _baseline(untuned) if rough < len(data) else {"data": []}},
-            {**_line("With rough latencies (ms)", data[: rough + 1] if rough else [], width=1.5, kind="dotted"),
-             "markLine": {"data": []} if rough < len(data) else _baseline(untuned)},
+            {
+                **_line("Best so far (ms)", data[rough:]),
+                "areaStyle": {"color": LINE, "opacity": 0.08},
+                "markLine": _baseline(untuned) if rough < len(data) else {"data": []},
+            },
+            {
+                **_line("With rough latencies (ms)", data[: rough + 1] if rough else [], width=1.5, kind="dotted"),
+                "markLine": {"data": []} if rough < len(data) else _baseline(untuned),
+            },
         ],
-    }  # fmt: skip
+    }
 
 
 def _line(name: str, data: list[list[Any]], *, width: float = 2.5, kind: str = "solid") -> dict[str, Any]:
     return {
-        "name": name, "type": "line", "step": "end", "showSymbol": len(data) < 2, "symbolSize": 7, "data": data,
-        "lineStyle": {"width": width, "color": LINE, "type": kind}, "itemStyle": {"color": LINE},
-    }  # fmt: skip
+        "name": name,
+        "type": "line",
+        "step": "end",
+        "showSymbol": len(data) < 2,
+        "symbolSize": 7,
+        "data": data,
+        "lineStyle": {"width": width, "color": LINE, "type": kind},
+        "itemStyle": {"color": LINE},
+    }
 
 
 def _bounds(values: list[float], *, log: bool) -> dict[str, float]:
@@ -76,8 +97,10 @@ def _baseline(untuned: float | None) -> dict[str, Any]:
     if not untuned:
         return {"data": []}
     return {
-        "symbol": "none", "silent": True, "animation": False,
+        "symbol": "none",
+        "silent": True,
+        "animation": False,
         "lineStyle": {"color": BASE, "type": "dashed", "width": 1.5},
         "label": {"formatter": "untuned", "position": "insideEndTop", "color": BASE, "fontSize": 12},
         "data": [{"yAxis": round(untuned * 1e3, 6)}],
-    }  # fmt: skip
+    }

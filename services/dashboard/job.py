@@ -28,9 +28,11 @@ ACTIONS = {
 
 
 REASONS = {
-    "trials": "all trials spent", "seconds": "time is up", "converged": "converged",
+    "trials": "all trials spent",
+    "seconds": "time is up",
+    "converged": "converged",
     "exhausted": "nothing left to propose",
-}  # fmt: skip
+}
 REFUSALS = {"fast_math": "no fast math", "winograd": "no Winograd"}
 """What a job says of the approximations that it was not allowed."""
 EVENT_PAGE, EVENT_PAGES = 200, 20
@@ -243,7 +245,6 @@ def _downloads(job_id: str) -> None:
                     ui.label(label)
 
 
-
 @dataclass(frozen=True)
 class _Loaded:
     """Everything that the page shows."""
@@ -265,8 +266,15 @@ def _load(api: Api, job_id: str, after: int) -> _Loaded:
         events += page
         if len(page) < EVENT_PAGE:
             break
-    return _Loaded(api.job(job_id), api.forecast(job_id), api.curve(job_id), api.tasks(job_id),
-                   api.decisions(job_id, Decisions.NEWEST), api.failures(job_id), events)
+    return _Loaded(
+        api.job(job_id),
+        api.forecast(job_id),
+        api.curve(job_id),
+        api.tasks(job_id),
+        api.decisions(job_id, Decisions.NEWEST),
+        api.failures(job_id),
+        events,
+    )
 
 
 def build(context: Context, job_id: str) -> None:

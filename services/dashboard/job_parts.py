@@ -42,9 +42,11 @@ def row(task: dict[str, Any]) -> dict[str, Any]:
     """A line of the task table: raw values to sort by and texts to show."""
     tunable = task.get("tunable", True)
     marks = (
-        ("alternative", task.get("alternative_of")), ("not used", not task.get("in_use", True)),
-        ("nothing to tune", not tunable), ("exhausted", tunable and task.get("exhausted")),
-    )  # fmt: skip
+        ("alternative", task.get("alternative_of")),
+        ("not used", not task.get("in_use", True)),
+        ("nothing to tune", not tunable),
+        ("exhausted", tunable and task.get("exhausted")),
+    )
     rate = task["gflops"] * 1e9 if task.get("gflops") else None
     spent = task.get("budget_share") or 0.0
     error = (task.get("verified") or {}).get("error")
@@ -104,8 +106,11 @@ DECISION_COLUMNS = [
 def decision_row(decision: dict[str, Any]) -> dict[str, Any]:
     """A line of the table of decisions."""
     return {
-        "round": decision["round"], "task": decision["task_name"], "reason": decision["reason"],
-        "expected": fmt.latency(decision.get("expected")), "saved": fmt.latency(decision.get("saved")),
+        "round": decision["round"],
+        "task": decision["task_name"],
+        "reason": decision["reason"],
+        "expected": fmt.latency(decision.get("expected")),
+        "saved": fmt.latency(decision.get("saved")),
     }
 
 

@@ -79,9 +79,10 @@ def _reference(found: dict[str, Any] | None) -> dict[str, Any]:
     if not found:
         return {"reference": None, "reference_text": fmt.NOTHING, "reference_name": ""}
     return {
-        "reference": found["ratio"], "reference_text": f"{found['ratio']:.3g}",
+        "reference": found["ratio"],
+        "reference_text": f"{found['ratio']:.3g}",
         "reference_name": f"of {found['runtime']}'s {fmt.latency(found['seconds'])}",
-    }  # fmt: skip
+    }
 
 
 def model_name(job: dict[str, Any]) -> str:

@@ -49,9 +49,7 @@ class NonceLoader(BaseLoader):
     def __init__(self, inner: BaseLoader) -> None:
         self._inner = inner
 
-    def get_source(
-        self, environment: Environment, template: str
-    ) -> tuple[str, str | None, Callable[[], bool] | None]:
+    def get_source(self, environment: Environment, template: str) -> tuple[str, str | None, Callable[[], bool] | None]:
         """The template's text with a nonce in every script."""
         text, path, is_fresh = self._inner.get_source(environment, template)
         return text.replace("<script", f'<script nonce="{{{{ request.scope.{NONCE} }}}}"'), path, is_fresh

@@ -27,9 +27,12 @@ class Clients:
     """
 
     def __init__(
-        self, url: str, transport: httpx2.BaseTransport | None = None, idle: int = 8,
+        self,
+        url: str,
+        transport: httpx2.BaseTransport | None = None,
+        idle: int = 8,
         headers: Mapping[str, str] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._url, self._transport, self._limit, self._headers = url, transport, idle, headers
         self._idle: list[tuple[str | None, Client]] = []
         self._lock = threading.Lock()

@@ -10,9 +10,16 @@ from nicegui import ui
 STYLE = (Path(__file__).parent / "style.css").read_text("utf-8")
 
 COLOURS = {
-    "queued": "idle", "preparing": "busy", "running": "busy", "paused": "warn", "finishing": "busy",
-    "succeeded": "good", "failed": "bad", "cancelling": "warn", "cancelled": "idle",
-}  # fmt: skip
+    "queued": "idle",
+    "preparing": "busy",
+    "running": "busy",
+    "paused": "warn",
+    "finishing": "busy",
+    "succeeded": "good",
+    "failed": "bad",
+    "cancelling": "warn",
+    "cancelled": "idle",
+}
 
 
 TOGGLE = "() => { Quasar.Dark.toggle(); localStorage.setItem('tunesmith-dark', Quasar.Dark.isActive); }"

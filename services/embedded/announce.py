@@ -45,10 +45,16 @@ def unfinished(url: str, key: str | None, killed: bool) -> list[dict[str, Any]]:
     answer = get_json(f"{url}/v1/jobs?limit=200", key)
     items = answer.get("items", []) if isinstance(answer, dict) else []
     return [
-        {"id": job["id"], "name": job["name"], "trials": job["progress"]["trials"],
-         "trials_budget": job["progress"]["trials_budget"], "killed": killed}
-        for job in items if not is_final(JobState(job["state"])) and job["state"] != JobState.PAUSED.value
-    ]  # fmt: skip
+        {
+            "id": job["id"],
+            "name": job["name"],
+            "trials": job["progress"]["trials"],
+            "trials_budget": job["progress"]["trials_budget"],
+            "killed": killed,
+        }
+        for job in items
+        if not is_final(JobState(job["state"])) and job["state"] != JobState.PAUSED.value
+    ]
 
 
 class ForPeople:
@@ -75,11 +81,16 @@ class ForPeople:
         """Say where it is, and what goes on."""
         self._line.close()
         after = duration(time.monotonic() - self._since)
-        print(rows([
-            ("ready", f"{url} after {after} (dashboard at /, API at /docs); Ctrl-C ends it"),
-            *(("resumed", resumed(job)) for job in jobs),
-            ("join", f"tunesmith worker --join {place(self._folder)}"),
-        ]), flush=True)  # fmt: skip
+        print(
+            rows(
+                [
+                    ("ready", f"{url} after {after} (dashboard at /, API at /docs); Ctrl-C ends it"),
+                    *(("resumed", resumed(job)) for job in jobs),
+                    ("join", f"tunesmith worker --join {place(self._folder)}"),
+                ]
+            ),
+            flush=True,
+        )
 
     def stopping(self) -> None:
         """Show that it takes a moment."""

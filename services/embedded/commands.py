@@ -117,11 +117,16 @@ def _detach(data_dir: Path, port: int, options: tuple[str, ...], as_json: bool) 
     if as_json:
         print(json.dumps(found), flush=True)
         return
-    print(rows([
-        ("ready", f"{found['url']} (dashboard at /, API at /docs)"),
-        *(("resumed", resumed(job)) for job in found["resumed"]),
-        ("started", ", ".join(name for name in names if name != LAST_STEP)),
-        ("process", str(found["pid"])),
-        ("data", place(found["data_dir"])),
-        ("end it", f"tunesmith down --data-dir {data_dir}"),
-    ]), flush=True)  # fmt: skip
+    print(
+        rows(
+            [
+                ("ready", f"{found['url']} (dashboard at /, API at /docs)"),
+                *(("resumed", resumed(job)) for job in found["resumed"]),
+                ("started", ", ".join(name for name in names if name != LAST_STEP)),
+                ("process", str(found["pid"])),
+                ("data", place(found["data_dir"])),
+                ("end it", f"tunesmith down --data-dir {data_dir}"),
+            ]
+        ),
+        flush=True,
+    )

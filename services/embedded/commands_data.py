@@ -21,18 +21,19 @@ DATA_DIR = Path(".tunesmith")
 def prune(
     data_dir: DataDir = DATA_DIR,
     job_days: Annotated[
-        float | None, typer.Option(min=0, help="Remove jobs so long after their end; 0: none. "
-                                               "[TUNESMITH_KEEP_JOB_DAYS]")
+        float | None,
+        typer.Option(min=0, help="Remove jobs so long after their end; 0: none. [TUNESMITH_KEEP_JOB_DAYS]"),
     ] = None,
     event_days: Annotated[
-        float | None, typer.Option(min=0, help="Remove older events of jobs that are over; 0: none. "
-                                               "[TUNESMITH_KEEP_EVENT_DAYS]")
+        float | None,
+        typer.Option(min=0, help="Remove older events of jobs that are over; 0: none. [TUNESMITH_KEEP_EVENT_DAYS]"),
     ] = None,
     blob_hours: Annotated[
         float | None, typer.Option(min=0, help="Remove older blobs that no row names. [TUNESMITH_KEEP_BLOB_HOURS]")
     ] = None,
-    records: Annotated[bool, typer.Option("--records", help="Remove the records of those jobs, too; champions stay.")
-                       ] = False,
+    records: Annotated[
+        bool, typer.Option("--records", help="Remove the records of those jobs, too; champions stay.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count only.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -46,14 +47,19 @@ def prune(
     with _database(settings) as (sessions, readers, _):
         found = run(sessions, readers, BlobStore(settings.blobs()), keep, dry_run=dry_run)
     does = "would remove" if dry_run else "removed"
-    _print(found.to_json(), f"{does} {found.jobs} jobs, {found.records} records, {found.events} events, "
-           f"{found.blobs} blobs ({found.bytes} bytes)", as_json)
+    _print(
+        found.to_json(),
+        f"{does} {found.jobs} jobs, {found.records} records, {found.events} events, "
+        f"{found.blobs} blobs ({found.bytes} bytes)",
+        as_json,
+    )
 
 
 def backup(
     file: Annotated[Path, typer.Argument(help="The archive to write.")],
-    data_dir: DataDir = DATA_DIR, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    data_dir: DataDir = DATA_DIR,
+    as_json: AsJson = False,
+) -> None:
     """Write database and blobs into one file, as of one moment, while the service runs."""
     from db.archive.backup import backup as run
     from db.blobs import BlobStore
@@ -63,8 +69,14 @@ def backup(
     with _database(settings) as (_, _, engine), _file_errors(file):
         manifest = run(engine, BlobStore(settings.blobs()), file.absolute())
     rows = {name: facts.rows for name, facts in manifest.tables.items()}
-    body = {"file": str(file), "bytes": file.stat().st_size, "revision": manifest.revision, "rows": rows,
-            "blobs": len(manifest.blobs), "missing": manifest.missing}
+    body = {
+        "file": str(file),
+        "bytes": file.stat().st_size,
+        "revision": manifest.revision,
+        "rows": rows,
+        "blobs": len(manifest.blobs),
+        "missing": manifest.missing,
+    }
     text = f"{file}: {sum(rows.values())} rows, {len(manifest.blobs)} blobs, {body['bytes']} bytes"
     if manifest.missing:
         text += f"\n{len(manifest.missing)} blobs that rows name are missing, such as {manifest.missing[0]}"
@@ -105,9 +117,10 @@ def _database(settings: Settings) -> Iterator[tuple[Any, Any, Any]]:
     url = sa.make_url(settings.url())
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
         raise NotFound(
-            f"there is no database {url.database}: give --data-dir or TUNESMITH_DATABASE_URL", field="data_dir",
+            f"there is no database {url.database}: give --data-dir or TUNESMITH_DATABASE_URL",
+            field="data_dir",
             value=str(settings.data_dir),
-        )  # fmt: skip
+        )
     engine = create_engine(settings.url())
     try:
         yield session_factory(engine), session_factory(engine, read_only=True), engine

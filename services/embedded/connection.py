@@ -12,9 +12,16 @@ from tunesmith.names import CONNECTION_FILE, MEASURING
 
 PREFIX = "TUNESMITH_"
 SHARED = (
-    "BROKER_URL", "TRACKER", "DATABASE_URL", "BLOB_DIR", "LEASE_FILE", "WORK_TIMEOUT",
-    "INGEST_TIMEOUT", "MAX_ATTEMPTS", "DEVICE_TIMEOUT",
-)  # fmt: skip
+    "BROKER_URL",
+    "TRACKER",
+    "DATABASE_URL",
+    "BLOB_DIR",
+    "LEASE_FILE",
+    "WORK_TIMEOUT",
+    "INGEST_TIMEOUT",
+    "MAX_ATTEMPTS",
+    "DEVICE_TIMEOUT",
+)
 """What every worker of a stack must agree on, as far as it is set; the data directory is the file's own."""
 
 URLS = ("BROKER_URL", "REPORTS_URL")

@@ -17,20 +17,48 @@ _COMPUTE = frozenset({"CC", "CXX", "VIRTUAL_ENV", "XDG_CACHE_HOME"})
 _COMPUTE_PREFIXES = ("TVM_", "CUDA_", "NVIDIA_", "OMP_", "OPENBLAS_", "MKL_", "GOMP_", "KMP_", "MALLOC_", "ZIG_")
 """What the compiler, the linker and kernels read."""
 
-WORKER_SETTINGS = frozenset({
-    "data_dir", "database_url", "broker_url", "reports_url", "blob_dir", "queues", "concurrency", "work_timeout",
-    "ingest_timeout", "max_attempts", "device_timeout", "lease_file", "tracker", "device_key", "device_classes",
-    "memory_share", "calibration_interval", "drift_limit", "quarantine_limit", "quarantine_seconds", "simulate",
-    "umask", "log_level", "coordinator_url", "enrolment_key", "import_seconds", "import_cpu_seconds",
-    "import_memory_share", "trust_models", "device_failures", "device_rest_seconds",
-    "references",
-})  # fmt: skip
+WORKER_SETTINGS = frozenset(
+    {
+        "data_dir",
+        "database_url",
+        "broker_url",
+        "reports_url",
+        "blob_dir",
+        "queues",
+        "concurrency",
+        "work_timeout",
+        "ingest_timeout",
+        "max_attempts",
+        "device_timeout",
+        "lease_file",
+        "tracker",
+        "device_key",
+        "device_classes",
+        "memory_share",
+        "calibration_interval",
+        "drift_limit",
+        "quarantine_limit",
+        "quarantine_seconds",
+        "simulate",
+        "umask",
+        "log_level",
+        "coordinator_url",
+        "enrolment_key",
+        "import_seconds",
+        "import_cpu_seconds",
+        "import_memory_share",
+        "trust_models",
+        "device_failures",
+        "device_rest_seconds",
+        "references",
+    }
+)
 """The settings of ``workers.settings``, which services may not import; a test compares the two."""
 
 DATABASE = frozenset({"database_url"})
-DEVICE_SETTINGS = frozenset({
-    "data_dir", "lease_file", "tracker", "device_key", "memory_share", "simulate", "log_level", "trust_models"
-})  # fmt: skip
+DEVICE_SETTINGS = frozenset(
+    {"data_dir", "lease_file", "tracker", "device_key", "memory_share", "simulate", "log_level", "trust_models"}
+)
 """A device runs candidates, code that nobody has read: no URL with a password in it is near."""
 
 

@@ -86,8 +86,9 @@ def look(data_dir: Path) -> Holder | None:
     raise StackFailed(
         f"{path} is held by a process that is not a stack of yours on this machine (the file names {named}): it "
         "belongs to another user, or to another machine that shares the folder; end it there",
-        field="data_dir", value=str(data_dir),
-    )  # fmt: skip
+        field="data_dir",
+        value=str(data_dir),
+    )
 
 
 def _has_open(pid: int, path: Path) -> bool:
@@ -107,9 +108,10 @@ def _is_held(path: Path) -> bool:
         return False
     except OSError as error:
         raise StackFailed(
-            f"cannot read {path}: {error.strerror}; it belongs to another user", field="data_dir",
+            f"cannot read {path}: {error.strerror}; it belongs to another user",
+            field="data_dir",
             value=str(path.parent),
-        ) from error  # fmt: skip
+        ) from error
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -71,13 +71,27 @@ def children(options: StackOptions, temporary: Path) -> list[ChildSpec]:
     device = {key: value for key, value in bare.items() if key not in ONE_THREAD}
     return [
         ChildSpec(
-            "redis", (redis_server.find_server(), "-"), for_service(env),
-            stdin=redis_server.config(redis_port, users, options.data_dir), wave=2,
+            "redis",
+            (redis_server.find_server(), "-"),
+            for_service(env),
+            stdin=redis_server.config(redis_port, users, options.data_dir),
+            wave=2,
         ),
         ChildSpec("coordinator", python("services.coordinator"), for_coordinator(env), may_start=redis_up, wave=1),
         ChildSpec("tracker", python("workers.tvm_backend.tracker", "--port", str(tracker_port)), bare, wave=2),
-        ChildSpec("device", python("workers.tvm_backend.rpc_server", "--key", env["TUNESMITH_DEVICE_KEY"],
-                                   "--tracker", env["TUNESMITH_TRACKER"]), device, may_start=tracker_up, wave=1),
+        ChildSpec(
+            "device",
+            python(
+                "workers.tvm_backend.rpc_server",
+                "--key",
+                env["TUNESMITH_DEVICE_KEY"],
+                "--tracker",
+                env["TUNESMITH_TRACKER"],
+            ),
+            device,
+            may_start=tracker_up,
+            wave=1,
+        ),
         ChildSpec("measure", _worker("measure"), measure, may_start=redis_up),
         # Results must never wait behind a long import or training: `record` has a process of its own.
         ChildSpec("record", _worker(RECORD), worker, may_start=coordinator_up),
@@ -86,7 +100,7 @@ def children(options: StackOptions, temporary: Path) -> list[ChildSpec]:
         # A user has one import under way (`imports_per_user`), so that the second importer is there for the others.
         ChildSpec("ingest", _worker(INGEST, max(2, others)), worker, may_start=coordinator_up),
         ChildSpec("train", _worker(TRAIN, others), worker, may_start=coordinator_up),
-    ]  # fmt: skip
+    ]
 
 
 def _worker(queues: str, concurrency: int = 1) -> tuple[str, ...]:

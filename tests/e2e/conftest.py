@@ -12,9 +12,11 @@ from tunesmith.client import Client, EmbeddedStack
 
 LOG_LINES = 15
 QUICK = {
-    "TUNESMITH_WORK_TIMEOUT": "12", "TUNESMITH_CLAIM_TIMEOUT": "4", "TUNESMITH_DEVICE_TIMEOUT": "8",
+    "TUNESMITH_WORK_TIMEOUT": "12",
+    "TUNESMITH_CLAIM_TIMEOUT": "4",
+    "TUNESMITH_DEVICE_TIMEOUT": "8",
     "TUNESMITH_QUARANTINE_LIMIT": "inf",  # beside other tests a device may well be half as fast as alone
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="session")

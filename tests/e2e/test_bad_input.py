@@ -93,7 +93,7 @@ JOBS = [
     ({"operator": "softmax:8,s1"}, ["softmax:8,s1"], "invalid_operator", "operator", "softmax:AxBxC"),
     ({"operator": "gemm:99999x99999x9"}, ["gemm:99999x99999x9"], "invalid_operator", "operator", "elements"),
     ({"operator": "conv2d:1x3x8x8,4x5x3x3"}, ["conv2d:1x3x8x8,4x5x3x3"], "invalid_operator", "operator", "channels"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("body", "arguments", "code", "field", "words"), JOBS, ids=lambda value: str(value)[:40])
@@ -123,13 +123,15 @@ def test_a_target_that_this_host_cannot_run(stack, capsys, target):
 @pytest.mark.parametrize(
     ("body", "status", "code"),
     [
-        (b"{", 422, "invalid_input"), (b"[]", 422, "invalid_input"), (b"{}", 422, "invalid_input"),
+        (b"{", 422, "invalid_input"),
+        (b"[]", 422, "invalid_input"),
+        (b"{}", 422, "invalid_input"),
         (b'{"operator": "gemm:8x8x8", "model_id": "m-1"}', 422, "invalid_input"),
         (b'{"operator": "gemm:8x8x8", "colour": "red"}', 422, "invalid_input"),
         (b'{"operator": "gemm:8x8x8", "budget": {"trials": "many"}}', 422, "invalid_budget"),
         (b'{"model_id": "m-0"}', 404, "not_found"),
     ],
-)  # fmt: skip
+)
 def test_a_malformed_job(stack, body, status, code):
     before = rows(stack)
     answer = httpx2.post(f"{stack.url}/v1/jobs", content=body, headers={"content-type": "application/json"})

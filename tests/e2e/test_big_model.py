@@ -93,8 +93,15 @@ def check_disk(data: Path, temporary: Path, size: int) -> None:
 
 
 def compiled(env: dict[str, str], out: Path, *command: object) -> str:
-    done = subprocess.run([sys.executable, *map(str, command)], env=env, cwd=out.parent, capture_output=True,
-                          text=True, timeout=WAIT, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        [sys.executable, *map(str, command)],
+        env=env,
+        cwd=out.parent,
+        capture_output=True,
+        text=True,
+        timeout=WAIT,
+        stdin=subprocess.DEVNULL,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

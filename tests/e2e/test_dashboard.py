@@ -23,9 +23,14 @@ from tools.browser import REMEDY, find
 
 pytestmark = pytest.mark.browser
 ARGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--no-first-run",
-]  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
 LOG_PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "json-log.md"
 KEY = "a-key-for-the-dashboard-tests"
 WEEK = str(7 * 86400)

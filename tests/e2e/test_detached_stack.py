@@ -17,8 +17,15 @@ CLI = [sys.executable, "-m", "tunesmith.cli"]
 
 
 def answer(env: dict[str, str], folder: Path, *arguments: str) -> tuple[int, dict[str, object]]:
-    done = subprocess.run([*CLI, *arguments, "--data-dir", "data", "--json"], env=env, cwd=folder, timeout=WAIT,
-                          capture_output=True, text=True, check=False)  # fmt: skip
+    done = subprocess.run(
+        [*CLI, *arguments, "--data-dir", "data", "--json"],
+        env=env,
+        cwd=folder,
+        timeout=WAIT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return done.returncode, json.loads(done.stdout)
 
 

@@ -48,9 +48,14 @@ def folder(tmp_path: Path, env: dict[str, str]) -> Iterator[Path]:
 
 def pasted(text: str, folder: Path, env: dict[str, str], *shell: str) -> str:
     done = subprocess.run(
-        [*(shell or ("bash", "-e", "-o", "pipefail", "-c")), text], cwd=folder, env=env, capture_output=True, text=True,
-        timeout=WAIT, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+        [*(shell or ("bash", "-e", "-o", "pipefail", "-c")), text],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=WAIT,
+        stdin=subprocess.DEVNULL,
+    )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -70,7 +75,8 @@ def test_what_is_pasted_works(folder: Path, env: dict[str, str]) -> None:
     answers = pasted(requests, folder, env)
     assert "event: job_succeeded" in answers
     assert {json.loads(row)["schema"] for row in (folder / "rest.jsonl").read_text().splitlines()} == {
-        "tunesmith.schedule/1"}
+        "tunesmith.schedule/1"
+    }
 
     ((_, program),) = blocks("Python")
     assert " s -> " in pasted(program, folder, env, sys.executable, "-c")

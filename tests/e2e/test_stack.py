@@ -76,7 +76,7 @@ def test_a_second_job_begins_where_the_first_one_ended(client):
     first, second = (
         client.wait(client.submit(operator=PLAIN, target="cpu", trials=8, seed=seed, **LIGHT).id, timeout=WAIT)
         for seed in (1, 2)
-    )  # fmt: skip
+    )
     assert (first.state, second.state) == (JobState.SUCCEEDED, JobState.SUCCEEDED)
     (before,), (after,) = (client.tasks(job.id) for job in (first, second))
     begun = client.curve(second.id)["points"][0]

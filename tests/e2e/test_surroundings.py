@@ -12,15 +12,38 @@ from stack_probe import WORDS, children, nothing_left, wait_for
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(400)]
 NAMES = (
-    "numpy", "tvm", "json", "celery", "sitecustomize", "usercustomize", "typing", "sqlalchemy", "logging", "pydantic",
-    "kombu", "celeryconfig", "redis", "xgboost", "uvicorn", "random", "ctypes", "structlog", "typer", "tunesmith",
-)  # fmt: skip
+    "numpy",
+    "tvm",
+    "json",
+    "celery",
+    "sitecustomize",
+    "usercustomize",
+    "typing",
+    "sqlalchemy",
+    "logging",
+    "pydantic",
+    "kombu",
+    "celeryconfig",
+    "redis",
+    "xgboost",
+    "uvicorn",
+    "random",
+    "ctypes",
+    "structlog",
+    "typer",
+    "tunesmith",
+)
 STRANGE = "data of 'é' \"#%41?"
 SECRETS = (b"TUNESMITH_SECRET_KEY=", b"TUNESMITH_DATABASE_URL=", b"AWS_SECRET_ACCESS_KEY=", b"http_proxy=")
 ASCII = {
-    "LANG": "C", "LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0",
-    "TERM": "dumb", "COLUMNS": "40",
-}  # fmt: skip
+    "LANG": "C",
+    "LC_ALL": "C",
+    "PYTHONIOENCODING": "ascii",
+    "PYTHONUTF8": "0",
+    "PYTHONCOERCECLOCALE": "0",
+    "TERM": "dumb",
+    "COLUMNS": "40",
+}
 
 
 @pytest.fixture

@@ -33,8 +33,12 @@ SILENCE = 15.0
 def cli(env, *arguments, within=WAIT):
     return subprocess.run(
         [sys.executable, "-m", "tunesmith.cli", *map(str, arguments)],
-        env=env, capture_output=True, text=True, timeout=within, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=within,
+        stdin=subprocess.DEVNULL,
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -49,8 +53,12 @@ def interrupts_are_heeded():
 def started(env, *arguments):
     process = subprocess.Popen(
         [sys.executable, "-m", "tunesmith.cli", *map(str, arguments)],
-        env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
     with process:
         try:
             yield process
@@ -97,8 +105,13 @@ def test_one_command_tunes_an_operator_without_a_compiler_and_leaves_no_process(
     assert line["verified"]["definition"] == "max|a-b| / max|b|"
     assert line["verified"]["error"] <= line["verified"]["tolerance"] == 1e-4
     assert {path.name for path in (out / "metaschedule").iterdir()} >= {
-        "database_workload.json", "database_tuning_record.json", "module.json", "params.npz", "compile.py", "README.md",
-    }  # fmt: skip
+        "database_workload.json",
+        "database_tuning_record.json",
+        "module.json",
+        "params.npz",
+        "compile.py",
+        "README.md",
+    }
     assert processes(data_dir) == {}
     assert not (data_dir / NAME).exists()
 

@@ -24,9 +24,15 @@ Shape = tuple[int, ...]
 def vgg(path: Path, width: int) -> Path:
     """Write ``x`` float32 [1, 3, 16, 16] to ``y`` [1, 64] with about ``4·(2·width² + 576·width)`` bytes of weights."""
     weights: dict[str, Shape] = {
-        "c0": (CHANNELS, 3, 3, 3), "b0": (CHANNELS,), "c1": (CHANNELS, CHANNELS, 3, 3), "b1": (CHANNELS,),
-        "w0": (width, FEATURES), "w1": (width, width), "w2": (width, width), "w3": (CLASSES, width),
-    }  # fmt: skip
+        "c0": (CHANNELS, 3, 3, 3),
+        "b0": (CHANNELS,),
+        "c1": (CHANNELS, CHANNELS, 3, 3),
+        "b1": (CHANNELS,),
+        "w0": (width, FEATURES),
+        "w1": (width, width),
+        "w2": (width, width),
+        "w3": (CLASSES, width),
+    }
     tensors = {name: _tensor(name, shape) for name, shape in weights.items()}
     sizes = {name: len(tensors[name]) + len(_head(RAW_IN_TENSOR, n)) + n for name, n in _bytes(weights).items()}
     graph = _graph().SerializeToString()
@@ -50,8 +56,9 @@ def _graph() -> onnx.GraphProto:
     nodes = []
     before = "x"
     for i in range(2):
-        nodes.append(helper.make_node("Conv", [before, f"c{i}", f"b{i}"], [f"k{i}"], kernel_shape=[3, 3],
-                                      pads=[1, 1, 1, 1]))
+        nodes.append(
+            helper.make_node("Conv", [before, f"c{i}", f"b{i}"], [f"k{i}"], kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+        )
         nodes.append(helper.make_node("Relu", [f"k{i}"], [f"r{i}"]))
         nodes.append(helper.make_node("MaxPool", [f"r{i}"], [f"m{i}"], kernel_shape=[2, 2], strides=[2, 2]))
         before = f"m{i}"
@@ -62,8 +69,9 @@ def _graph() -> onnx.GraphProto:
         nodes.append(helper.make_node("Relu", [f"g{i}"], [f"h{i}"]))
         before = f"h{i}"
     nodes.append(helper.make_node("Gemm", [before, "w3"], ["y"], transB=1))
-    return helper.make_graph(nodes, "vgg", [value("x", TensorProto.FLOAT, [1, 3, SIDE, SIDE])],
-                             [value("y", TensorProto.FLOAT, [1, CLASSES])])
+    return helper.make_graph(
+        nodes, "vgg", [value("x", TensorProto.FLOAT, [1, 3, SIDE, SIDE])], [value("y", TensorProto.FLOAT, [1, CLASSES])]
+    )
 
 
 def _rows(rng: np.random.Generator, shape: Shape) -> Iterator[NDArray[np.float32]]:

@@ -35,12 +35,16 @@ def serving(data_dir: Path, path: str = "/livez", **settings: str) -> Iterator[t
     """The process and its address, once it answers at ``path``."""
     port = free_port()
     env = {name: value for name, value in os.environ.items() if not name.startswith("TUNESMITH_")}
-    env.update({
-        "TUNESMITH_DATA_DIR": str(data_dir), "TUNESMITH_PORT": str(port), "PYTHONUNBUFFERED": "1",
-        "TUNESMITH_COORDINATOR_URL": f"http://127.0.0.1:{port}",
-        "TUNESMITH_BROKER_URL": f"redis://127.0.0.1:{free_port()}/0",
-        **{f"TUNESMITH_{name.upper()}": value for name, value in settings.items()},
-    })  # fmt: skip
+    env.update(
+        {
+            "TUNESMITH_DATA_DIR": str(data_dir),
+            "TUNESMITH_PORT": str(port),
+            "PYTHONUNBUFFERED": "1",
+            "TUNESMITH_COORDINATOR_URL": f"http://127.0.0.1:{port}",
+            "TUNESMITH_BROKER_URL": f"redis://127.0.0.1:{free_port()}/0",
+            **{f"TUNESMITH_{name.upper()}": value for name, value in settings.items()},
+        }
+    )
     log = data_dir / "coordinator.log"
     with log.open("wb") as output:
         command = [sys.executable, "-m", "services.coordinator"]

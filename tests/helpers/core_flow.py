@@ -12,9 +12,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from db.models import Batch, Job, JobTask, Model, Round
+from db.models import Batch, Evaluation, Job, JobTask, Model, Round
 from db.repositories import enrolment, sketches
 from db.repositories.holding import ticket
+from db.repositories.work import transition
 from tunesmith.messages import (
     BatchReport,
     Confirmation,
@@ -27,7 +28,7 @@ from tunesmith.messages import (
 )
 from tunesmith.preparation import for_target
 from tunesmith.signing import Signer
-from tunesmith.states import JobState, ModelState
+from tunesmith.states import JobState, ModelState, WorkState
 from tunesmith.types import Candidate, FailureKind
 from workers.core import ingest, prepare, search
 from workers.core.context import Context, make_context
@@ -56,16 +57,23 @@ def importing() -> Importing:
 
 
 def add_operator(
-    context: Context, model_id: str = "m1", operator: str = OPERATOR,
+    context: Context,
+    model_id: str = "m1",
+    operator: str = OPERATOR,
     preparation: str = for_target("llvm", operator=True).key,
-) -> None:  # fmt: skip
+) -> None:
     """A model that is to be imported."""
     with context.sessions.begin() as session:
         sha = hashlib.sha256(operator.encode()).hexdigest()
         session.add(
             Model(
-                id=model_id, name=operator, source="operator", operator=operator, sha256=sha,
-                state=ModelState.IMPORTING, preparation=preparation,
+                id=model_id,
+                name=operator,
+                source="operator",
+                operator=operator,
+                sha256=sha,
+                state=ModelState.IMPORTING,
+                preparation=preparation,
             )
         )
 
@@ -73,8 +81,12 @@ def add_operator(
 def add_job(context: Context, job_id: str = "j1", model_id: str = "m1", target: str = TARGET, **values: Any) -> None:
     """A job that is to be prepared."""
     given = {
-        "search": "genetic", "cost_model": "xgboost", "allocator": "round-robin", "budget_trials": 128,
-        "state": JobState.PREPARING, **values,
+        "search": "genetic",
+        "cost_model": "xgboost",
+        "allocator": "round-robin",
+        "budget_trials": 128,
+        "state": JobState.PREPARING,
+        **values,
     }
     with context.sessions.begin() as session:
         session.add(Job(id=job_id, model_id=model_id, target_spec=target, **given))
@@ -171,3 +183,36 @@ def deliver(context: Context, kind: type[Any], body: Any) -> None:
     """What the worker of the queue ``record`` does with a message for the task of ``kind``."""
     (task,) = [task for task in CORE_TASKS if task.message is kind]
     take_in(task, context, body)
+
+
+def row(context: Context, kind: type, key: object = None) -> Any:
+    """The only row of a kind, or the one with a key."""
+    with context.readers() as session:
+        return session.get_one(kind, key) if key is not None else session.scalars(sa.select(kind)).one()
+
+
+def evaluate(context: Context, **values: Any) -> None:
+    """Report a check of the model, twice."""
+    with context.sessions.begin() as session:
+        job = session.get_one(Job, "j1")
+        transition(session, job, JobState.FINISHING)
+        evaluation = Evaluation(job_id="j1", device_class="llvm-x86-64-v3-2")
+        session.add(evaluation)
+        session.flush()
+        number, holds = evaluation.id, ticket(evaluation, 1)
+    given = {
+        "evaluation_id": number,
+        "attempt": 1,
+        "worker": "w",
+        "ticket": holds,
+        "untuned_samples": [0.01] * 3,
+        "tuned_samples": [0.001] * 3,
+        "error": 1e-6,
+        "applied": 1,
+        **values,
+    }
+    send(context, EvaluationReport(evaluation_id=number, attempt=1, worker="w", ticket=given["ticket"]))
+    assert row(context, Evaluation).state is WorkState.RUNNING
+    report = EvaluationReport(**given, final=True)
+    send(context, report)
+    send(context, report)  # doubled: nothing

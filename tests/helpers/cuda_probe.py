@@ -53,17 +53,31 @@ def main(folder: Path, number: int, tags: list[str]) -> None:
             outcome = builder.build(
                 BuildRequest(task.workload.hash, task.module, target.to_json(), body, decisions, out, 120.0)
             )
-            built.append({
-                "operands": operands, "sums": sums, "arch": arch, "schedule": schedule, "failure": outcome.failure,
-                "message": outcome.message, "built": outcome.path is not None, "cubins": cubins(out),
-            })  # fmt: skip
+            built.append(
+                {
+                    "operands": operands,
+                    "sums": sums,
+                    "arch": arch,
+                    "schedule": schedule,
+                    "failure": outcome.failure,
+                    "message": outcome.message,
+                    "built": outcome.path is not None,
+                    "cubins": cubins(out),
+                }
+            )
         out = folder / f"{operands}-{sums}-model.so"
         applied = tuned(builder, model, task, outcome, target, out)
         models.append({"applied": applied, "cubins": cubins(out)})
-    print(json.dumps({
-        "compiler": os.environ.get(MODE), "headers": os.environ.get("CUDA_PATH", ""), "built": built,
-        "models": models,
-    }))  # fmt: skip
+    print(
+        json.dumps(
+            {
+                "compiler": os.environ.get(MODE),
+                "headers": os.environ.get("CUDA_PATH", ""),
+                "built": built,
+                "models": models,
+            }
+        )
+    )
 
 
 def gpus_of(product: tuple[str, str, int], gpus: Sequence[Gpu]) -> Sequence[Gpu]:
@@ -129,10 +143,12 @@ def tuned(builder: Builder, model: bytes, task: Any, built: Built, target: Targe
     if built.trace is None:
         return 0
     record = TunedWorkload(
-        workload=task.workload.hash, workload_json=Payload.pack(task.metaschedule),
-        trace=Payload.pack(built.trace.encode()), run_seconds=[1e-3],
+        workload=task.workload.hash,
+        workload_json=Payload.pack(task.metaschedule),
+        trace=Payload.pack(built.trace.encode()),
+        run_seconds=[1e-3],
         args=[Spec(dtype=a.dtype, shape=a.shape) for a in task.workload.args],
-    )  # fmt: skip
+    )
     try:
         return builder.compile_model(model, None, target.to_json(), [record], out).applied
     except MeasurementFailed as error:

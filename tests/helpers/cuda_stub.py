@@ -9,9 +9,16 @@ from workers.tvm_backend.cuda_runtime import DRIVER
 from workers.tvm_backend.linking import user_command
 
 FUNCTIONS = (
-    "cuDeviceGetName", "cuFuncSetAttribute", "cuGetErrorName", "cuGetErrorString", "cuLaunchKernelEx",
-    "cuModuleGetFunction", "cuModuleLoadData", "cuModuleUnload", "cuTensorMapEncodeTiled",
-)  # fmt: skip
+    "cuDeviceGetName",
+    "cuFuncSetAttribute",
+    "cuGetErrorName",
+    "cuGetErrorString",
+    "cuLaunchKernelEx",
+    "cuModuleGetFunction",
+    "cuModuleLoadData",
+    "cuModuleUnload",
+    "cuTensorMapEncodeTiled",
+)
 """What TVM's library wants of a driver."""
 NO_DEVICE = 100
 

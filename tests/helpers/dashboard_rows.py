@@ -34,11 +34,15 @@ from tunesmith.types import FailureKind
 
 TARGETS = {"big": ("llvm-znver4-16", 16), "here": ("llvm-znver4-2", 2)}
 LAYERS = [
-    ("fused_conv2d_add_relu", "conv2d", 1, 3.6e7, 0.0310), ("fused_conv2d1_add_relu", "conv2d", 2, 2.1e8, 0.0170),
-    ("fused_conv2d2_add_relu", "conv2d", 2, 9.4e7, 0.0120), ("fused_conv2d3_add_relu", "conv2d", 3, 1.3e8, 0.0092),
-    ("fused_matmul_add", "matmul", 1, 4.1e7, 0.0150), ("max_pool2d", "pool", 3, 2.0e6, 0.0031),
-    ("fused_softmax", "softmax", 1, 1.0e5, 0.0004), ("concatenate", "concatenate", 4, 0.0, 0.0002),
-]  # fmt: skip
+    ("fused_conv2d_add_relu", "conv2d", 1, 3.6e7, 0.0310),
+    ("fused_conv2d1_add_relu", "conv2d", 2, 2.1e8, 0.0170),
+    ("fused_conv2d2_add_relu", "conv2d", 2, 9.4e7, 0.0120),
+    ("fused_conv2d3_add_relu", "conv2d", 3, 1.3e8, 0.0092),
+    ("fused_matmul_add", "matmul", 1, 4.1e7, 0.0150),
+    ("max_pool2d", "pool", 3, 2.0e6, 0.0031),
+    ("fused_softmax", "softmax", 1, 1.0e5, 0.0004),
+    ("concatenate", "concatenate", 4, 0.0, 0.0002),
+]
 SIZE = 8
 FAILURES = {
     3: (FailureKind.BUILD_TIMEOUT, "no object code after 10 s"),
@@ -51,9 +55,13 @@ def confirmed(result: WireResult, champion: float) -> WireResult:
     """A finalist after its confirmation beside a champion of that latency in seconds."""
     won = result.samples[0] < champion
     confirmation = Confirmation(
-        samples=result.samples, champion_samples=[champion] * 2, p_value=0.002 if won else 0.6, error=2.4e-7,
-        tolerance=1e-4, won=won,
-    )  # fmt: skip
+        samples=result.samples,
+        champion_samples=[champion] * 2,
+        p_value=0.002 if won else 0.6,
+        error=2.4e-7,
+        tolerance=1e-4,
+        won=won,
+    )
     return result.model_copy(update={"confirmation": confirmation, "trace": '[[["x"], []], []]' if won else None})
 
 
@@ -71,15 +79,23 @@ def fill(data_dir: Path, rounds: int = 48) -> None:
         _tuned(session, done, rounds, seed=2)
         session.add(
             Evaluation(
-                job_id="done", device_class="llvm-znver4-2", state=WorkState.DONE, untuned_samples=[0.2317, 0.2321],
-                tuned_samples=[0.00541, 0.00545], output_error=2.1e-6, output_tolerance=0.01, applied=7,
+                job_id="done",
+                device_class="llvm-znver4-2",
+                state=WorkState.DONE,
+                untuned_samples=[0.2317, 0.2321],
+                tuned_samples=[0.00541, 0.00545],
+                output_error=2.1e-6,
+                output_tolerance=0.01,
+                applied=7,
                 finished_at=utcnow(),
             )
         )
         problem = {
-            "title": "Nothing to tune", "code": "nothing_to_tune", "status": 422,
+            "title": "Nothing to tune",
+            "code": "nothing_to_tune",
+            "status": 422,
             "detail": "none of the model's 2 tasks has a decision to take",
-        }  # fmt: skip
+        }
         _job(session, "broken", "here", JobState.FAILED, "", error=problem, finished_at=utcnow())
     engine.dispose()
 
@@ -90,16 +106,30 @@ def _ground(session: Session, blobs: BlobStore) -> None:
         session.add(TargetRow(hash=name * 8, json=json, device_class=device_class))
     module, metaschedule = blobs.put_bytes(b'{"module": 1}'), blobs.put_bytes(b'["1", "module"]')
     session.add(
-        Model(id="m1", name="squeezenet-random.onnx", source="onnx", sha256="0" * 64, state=ModelState.READY,
-              preparation=for_target("llvm", operator=False).key,
-              module_blob=module, inputs=[["data", "float32", [1, 3, 224, 224]]])
-    )  # fmt: skip
+        Model(
+            id="m1",
+            name="squeezenet-random.onnx",
+            source="onnx",
+            sha256="0" * 64,
+            state=ModelState.READY,
+            preparation=for_target("llvm", operator=False).key,
+            module_blob=module,
+            inputs=[["data", "float32", [1, 3, 224, 224]]],
+        )
+    )
     session.flush()
     for position, (name, family, weight, flops, _) in enumerate(LAYERS):
         session.add(
-            WorkloadRow(hash=name, name=name, family=family, args=[["float32", [1, 64, 56, 56]]], flops=flops,
-                        module_blob=module, metaschedule_blob=metaschedule)
-        )  # fmt: skip
+            WorkloadRow(
+                hash=name,
+                name=name,
+                family=family,
+                args=[["float32", [1, 64, 56, 56]]],
+                flops=flops,
+                module_blob=module,
+                metaschedule_blob=metaschedule,
+            )
+        )
         session.flush()
         session.add(SketchRow(hash=f"s-{name}", workload_hash=name, body={"knobs": []}))
         session.add(ModelTask(model_id="m1", workload_hash=name, position=position, name=name, weight=weight))
@@ -108,25 +138,51 @@ def _ground(session: Session, blobs: BlobStore) -> None:
         ("workstation/cpu", ["llvm-znver4-1", "llvm-znver4-2"], 2, True, 0, "ok", 5.3e11, 1.01),
         ("board-7/cpu", ["llvm-cortex-a76-4"], 4, False, 0, "quarantined", 1.5e11, 1.74),
         ("lab-4/cpu", ["llvm-znver4-16"], 16, False, 86400 * 30, "ok", 3.1e12, 1.0),
-    ):  # fmt: skip
+    ):
         calibration = Calibration(
-            peak_flops=peak, bandwidth=4e10, noise_floor=0.018, reference_seconds=1e-3, latest_seconds=1e-3 * drift,
-            measured_at=now.isoformat(), drift=drift,
-        ).model_dump(mode="json")  # fmt: skip
+            peak_flops=peak,
+            bandwidth=4e10,
+            noise_floor=0.018,
+            reference_seconds=1e-3,
+            latest_seconds=1e-3 * drift,
+            measured_at=now.isoformat(),
+            drift=drift,
+        ).model_dump(mode="json")
         session.add(
-            Device(name=name, worker=f"{name}-1", host=name.split("/")[0], device_classes=classes, target={},
-                   cores=cores, environment={}, busy=busy, seen_at=now - dt.timedelta(seconds=age), health=health,
-                   calibration=calibration)
-        )  # fmt: skip
+            Device(
+                name=name,
+                worker=f"{name}-1",
+                host=name.split("/")[0],
+                device_classes=classes,
+                target={},
+                cores=cores,
+                environment={},
+                busy=busy,
+                seen_at=now - dt.timedelta(seconds=age),
+                health=health,
+                calibration=calibration,
+            )
+        )
     session.flush()
 
 
 def _job(session: Session, job_id: str, target: str, state: JobState, name: str, **values: object) -> Job:
     began = utcnow() - dt.timedelta(minutes=4)
     job = Job(
-        id=job_id, name=name, model_id="m1", target_spec="cpu", target_hash=target * 8, state=state, budget_trials=500,
-        search="genetic", cost_model="xgboost", allocator="gradient", created_at=began, started_at=began, **values,
-    )  # fmt: skip
+        id=job_id,
+        name=name,
+        model_id="m1",
+        target_spec="cpu",
+        target_hash=target * 8,
+        state=state,
+        budget_trials=500,
+        search="genetic",
+        cost_model="xgboost",
+        allocator="gradient",
+        created_at=began,
+        started_at=began,
+        **values,
+    )
     session.add(job)
     session.flush()
     events.append(session, "job_queued", job_id, id=job_id, to="queued", model="m1", target="cpu")
@@ -143,9 +199,17 @@ def _tuned(session: Session, job: Job, rounds: int, seed: int) -> None:
             session.add(group)
             session.flush()
         tasks.append(
-            JobTask(job_id=job.id, workload_hash=name, family_id=group.id, position=position, name=name, weight=weight,
-                    tunable=name != "concatenate", sketches=[f"s-{name}"])
-        )  # fmt: skip
+            JobTask(
+                job_id=job.id,
+                workload_hash=name,
+                family_id=group.id,
+                position=position,
+                name=name,
+                weight=weight,
+                tunable=name != "concatenate",
+                sketches=[f"s-{name}"],
+            )
+        )
     session.add_all(tasks)
     session.flush()
     for number in range(1, rounds + 1):
@@ -158,9 +222,15 @@ def _round(
 ) -> None:
     baseline = task.untuned_seconds is None
     round_ = Round(
-        job_id=job.id, job_task_id=task.id, number=number, size=SIZE, baseline=baseline, state=RoundState.MEASURING,
-        best_before=task.best_seconds, reason={"reason": "warm-up" if baseline else "gradient"},
-    )  # fmt: skip
+        job_id=job.id,
+        job_task_id=task.id,
+        number=number,
+        size=SIZE,
+        baseline=baseline,
+        state=RoundState.MEASURING,
+        best_before=task.best_seconds,
+        reason={"reason": "warm-up" if baseline else "gradient"},
+    )
     session.add(round_)
     session.flush()
     sketch = task.sketches[0]

@@ -112,21 +112,28 @@ class FakeFleet:
         self.slowness: dict[int, float] = {}
         self.rough: float | None = None
 
-    def register_device(
-        self, name: str = "host-cpu", device_class: str = TARGET.device_class, **values: Any
-    ) -> None:
+    def register_device(self, name: str = "host-cpu", device_class: str = TARGET.device_class, **values: Any) -> None:
         report = DeviceReport(
-            worker=WORKER, name=name, host="host", device_classes=[device_class], target=TARGET.to_json(), cores=2,
+            worker=WORKER,
+            name=name,
+            host="host",
+            device_classes=[device_class],
+            target=TARGET.to_json(),
+            cores=2,
             **values,
-        )  # fmt: skip
+        )
         self._write(lambda session: devices.report(session, report, 15.0))
 
     def do(self, message: Message) -> None:
         """What the worker behind the message's queue would do."""
         handlers: dict[type, Callable[[Session, Any], None]] = {
-            IngestModel: self._ingest, PrepareJob: self._prepare, ProposeRound: self._propose,
-            MeasureBatch: self.measure, EvaluateModel: self._evaluate, TrainCostModel: self._train,
-        }  # fmt: skip
+            IngestModel: self._ingest,
+            PrepareJob: self._prepare,
+            ProposeRound: self._propose,
+            MeasureBatch: self.measure,
+            EvaluateModel: self._evaluate,
+            TrainCostModel: self._train,
+        }
         handler = handlers[type(message)]
         again = type(message).model_validate(message.model_dump(mode="json"))  # as it comes off the wire
         if isinstance(again, MeasureBatch):
@@ -148,15 +155,20 @@ class FakeFleet:
         found = tuple(
             ImportedTask(
                 Workload(
-                    hash=f"{model.id}-w{i}", name=f"fused_conv2d_{i}", family="conv2d", flops=1e9 / (i + 1),
+                    hash=f"{model.id}-w{i}",
+                    name=f"fused_conv2d_{i}",
+                    family="conv2d",
+                    flops=1e9 / (i + 1),
                     args=(TensorSpec("float32", (1, 8)), TensorSpec("float32", (1, 8))),
                 ),
-                1 + self.alternative_of.get(i, i), put(b'{"module": %d}' % i), put(b'["%d", "bW9kdWxl"]' % i),
+                1 + self.alternative_of.get(i, i),
+                put(b'{"module": %d}' % i),
+                put(b'["%d", "bW9kdWxl"]' % i),
                 f"{model.id}-w{self.alternative_of[i]}" if i in self.alternative_of else None,
                 weights=(0,) if i == 0 else (),
             )
             for i in range(self.tasks)
-        )  # fmt: skip
+        )
         imported = Imported(
             put(b"{}"), put(b"npz"), (TensorSpec("float32", (1, 8), "x"),), found, params_size=PARAMS_SIZE
         )
@@ -168,11 +180,16 @@ class FakeFleet:
             return
         planned = [
             PlannedTask(
-                workload=row.hash, name=row.name, family=row.family, weight=task.weight, tunable=True,
-                sketches={f"s-{row.hash}"[:64]: {"knobs": []}}, alternative_of=task.alternative_of,
+                workload=row.hash,
+                name=row.name,
+                family=row.family,
+                weight=task.weight,
+                tunable=True,
+                sketches={f"s-{row.hash}"[:64]: {"knobs": []}},
+                alternative_of=task.alternative_of,
             )
             for task, row in models.tasks(session, job.model_id)
-        ]  # fmt: skip
+        ]
         job_tasks.store_target(session, TARGET.hash, TARGET.to_json(), TARGET.device_class)
         job_tasks.store_plan(session, job, TARGET.hash, planned)
 
@@ -203,9 +220,11 @@ class FakeFleet:
         results.sign_of_life(session, batch, WORKER, message.attempt)
         scale = self._default_seconds(message.workload)
         if self.rough is not None:
-            rough.store(session, batch.job_id, {
-                task.workload: self.rough * self._default_seconds(task.workload) for task in message.defaults
-            })  # fmt: skip
+            rough.store(
+                session,
+                batch.job_id,
+                {task.workload: self.rough * self._default_seconds(task.workload) for task in message.defaults},
+            )
         incumbent = message.incumbent_seconds
         found = []
         for item in message.candidates:
@@ -216,9 +235,7 @@ class FakeFleet:
             better = item.sketch is not None and (incumbent is None or seconds < incumbent)
             trace = "[[], []]" if better else None
             won = Confirmation(samples=[seconds] * 5, error=1e-7, tolerance=1e-4, won=True) if better else None
-            found.append(
-                WireResult(index=item.index, samples=[seconds, seconds], trace=trace, confirmation=won)
-            )
+            found.append(WireResult(index=item.index, samples=[seconds, seconds], trace=trace, confirmation=won))
         cache = CacheState.WARM if message.weights is None else CacheState.STREAMED
         results.apply(session, batch, found, {"tvm": "0.27.0", "device": "host-cpu", "cache": cache.value})
 

@@ -15,15 +15,21 @@ def message(task: Any, args: Any, **changes: Any) -> dict[str, Any]:
     """What kombu would put into a list for a task, with ``changes``."""
     body = base64.b64encode(json.dumps([args, {}, {}]).encode()).decode()
     return {
-        "body": body, "content-encoding": "utf-8", "content-type": "application/json",
+        "body": body,
+        "content-encoding": "utf-8",
+        "content-type": "application/json",
         "headers": {"lang": "py", "task": task, "id": "garbage", "argsrepr": "", "kwargsrepr": "", "retries": 0},
         "properties": {
-            "correlation_id": "garbage", "reply_to": "garbage", "delivery_mode": 2, "priority": 0,
-            "delivery_info": {"exchange": "", "routing_key": "ingest"}, "body_encoding": "base64",
+            "correlation_id": "garbage",
+            "reply_to": "garbage",
+            "delivery_mode": 2,
+            "priority": 0,
+            "delivery_info": {"exchange": "", "routing_key": "ingest"},
+            "body_encoding": "base64",
             "delivery_tag": "garbage",
         },
         **changes,
-    }  # fmt: skip
+    }
 
 
 def items(task: str) -> dict[str, bytes]:
@@ -31,7 +37,11 @@ def items(task: str) -> dict[str, bytes]:
     good = message(task, [{}])
     headers, properties = good["headers"], good["properties"]
     wrong: dict[str, Any] = {
-        "a list": [1, 2, 3], "a number": 7, "nothing": None, "a text": "hello", "an empty object": {},
+        "a list": [1, 2, 3],
+        "a number": 7,
+        "nothing": None,
+        "a text": "hello",
+        "an empty object": {},
         "no properties": {key: value for key, value in good.items() if key != "properties"},
         "properties that are a list": {**good, "properties": [1]},
         "no delivery tag": {**good, "properties": {k: v for k, v in properties.items() if k != "delivery_tag"}},
@@ -56,14 +66,20 @@ def items(task: str) -> dict[str, bytes]:
         "retries without end": {**good, "headers": {**headers, "retries": "many"}},
         "a typed value": {"__type__": "datetime", "__value__": 7},
         "a compressed body": {
-            **good, "headers": {**headers, "compression": "application/x-gzip"},
+            **good,
+            "headers": {**headers, "compression": "application/x-gzip"},
             "body": base64.b64encode(zlib.compress(bytes(1 << 26))).decode(),
         },
         "a task of another queue": message(OTHER[task != OTHER[0]], [{}]),
         "a long body": {**good, "body": "A" * 3_000_000},
-    }  # fmt: skip
+    }
     found = {kind: json.dumps(value).encode() for kind, value in wrong.items()}
     return {
-        **found, "no JSON": b"no JSON", "empty": b"", "no UTF-8": b"\xff\xfe\x00", "half of an object": b'{"body": "',
-        "nested without end": b"[" * 100_000, "not a number": b"NaN",
-    }  # fmt: skip
+        **found,
+        "no JSON": b"no JSON",
+        "empty": b"",
+        "no UTF-8": b"\xff\xfe\x00",
+        "half of an object": b'{"body": "',
+        "nested without end": b"[" * 100_000,
+        "not a number": b"NaN",
+    }

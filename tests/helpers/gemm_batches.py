@@ -72,8 +72,14 @@ class Gemm:
             WireCandidate(index=i, sketch=c.sketch, decisions=c.to_json()[1]) for i, c in enumerate(chosen, start=1)
         ]
         values = {
-            "batch_id": batch_id, "attempt": 1, "job_id": "job", "target": self.target.to_json(),
-            "workload": self.task.workload.hash, "module": Payload.pack(self.task.module), "candidates": wire,
-            "sketches": {b.hash: Payload.pack(b.to_json()) for b in self.bodies}, "limits": LIMITS,
-        }  # fmt: skip
+            "batch_id": batch_id,
+            "attempt": 1,
+            "job_id": "job",
+            "target": self.target.to_json(),
+            "workload": self.task.workload.hash,
+            "module": Payload.pack(self.task.module),
+            "candidates": wire,
+            "sketches": {b.hash: Payload.pack(b.to_json()) for b in self.bodies},
+            "limits": LIMITS,
+        }
         return MeasureBatch(**{**values, **changes})

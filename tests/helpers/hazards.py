@@ -123,9 +123,12 @@ def _change_constants(mod: Any) -> Any:
 
 
 COMPILERS: Mapping[str, Callable[[Any], Any]] = {
-    "build_endless": _loop, "build_null": _null, "build_glutton": _take, "build_memory": _notice,
+    "build_endless": _loop,
+    "build_null": _null,
+    "build_glutton": _take,
+    "build_memory": _notice,
     "wrong": _change_constants,
-}  # fmt: skip
+}
 
 
 def library(kind: str, args: Sequence[TensorSpec], out: Path) -> None:
@@ -134,9 +137,11 @@ def library(kind: str, args: Sequence[TensorSpec], out: Path) -> None:
     from tvm import te
 
     inputs = [te.placeholder(spec.shape, dtype=spec.dtype, name=f"in{i}") for i, spec in enumerate(args[:-1])]
-    result = _oversized(args[-1]) if kind == "oversized" else te.extern(
-        args[-1].shape, inputs, lambda ins, outs: _body(kind), name="out", dtype=args[-1].dtype
-    )  # fmt: skip
+    result = (
+        _oversized(args[-1])
+        if kind == "oversized"
+        else te.extern(args[-1].shape, inputs, lambda ins, outs: _body(kind), name="out", dtype=args[-1].dtype)
+    )
     object_file = out.with_suffix(".hazard.o")
     mod = tvm.IRModule({"main": te.create_prim_func([*inputs, result]).with_attr("global_symbol", "main")})
     tvm.compile(mod, target={"kind": "llvm"}).mod.write_to_file(str(object_file))

@@ -56,10 +56,14 @@ def prey(folder: Path) -> Iterator[Prey]:
             sock.listen()
         (data / "s").chmod(0o777)
         yield Prey(
-            tuple(str(data / name) for name in names), str(data), os.getpid(),
-            tuple(each.getsockname()[1] for each in tcp), str(data / "s"), f"\0tunesmith-{os.getpid()}",
+            tuple(str(data / name) for name in names),
+            str(data),
+            os.getpid(),
+            tuple(each.getsockname()[1] for each in tcp),
+            str(data / "s"),
+            f"\0tunesmith-{os.getpid()}",
             str(folder / "written"),
-        )  # fmt: skip
+        )
 
 
 class Hostile:
@@ -96,6 +100,7 @@ class Hostile:
         def write() -> None:
             with open("big", "wb") as file:
                 file.truncate(size)
+
         return attempt(write)
 
     def lie(self) -> None:
@@ -127,15 +132,18 @@ class FakeImporter:
 
     def prepare(self, source: str, operator: str, shapes: object, preparation: object) -> Any:
         deeds: dict[str, Callable[[], Any]] = {
-            "spin": Hostile().spin, "sleep": Hostile().stay, "fill memory": self._fill,
+            "spin": Hostile().spin,
+            "sleep": Hostile().stay,
+            "fill memory": self._fill,
             "crash": lambda: os.kill(os.getpid(), signal.SIGSEGV),
             "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
-            "lie": lambda: {"done": 1, "problem": 2}, "no files": lambda: {"done": None},
+            "lie": lambda: {"done": 1, "problem": 2},
+            "no files": lambda: {"done": None},
             "other error": lambda: {"problem": {"code": "unauthorized", "detail": "not one of the model's"}},
             "huge": lambda: {"problem": {"code": "model_rejected", "detail": "x" * 10_000}},
             "link": lambda: {"done": Path("module.json").symlink_to("/etc/passwd")},
             "memory error": _out_of_memory,
-        }  # fmt: skip
+        }
         return deeds[operator]()
 
     def _fill(self) -> None:
@@ -162,12 +170,15 @@ def attack(prey: Prey, processes: bool = False, harmless: bool = False) -> dict[
         "write": lambda: Path(prey.outside).write_text("x"),
         "overwrite": lambda: Path(prey.files[0]).write_text("x"),
         "link": lambda: os.link(prey.files[0], "linked"),
-        "environ": _reader(f"/proc/{prey.pid}/environ"), "mem": _reader(f"/proc/{prey.pid}/mem"),
-        "maps": _reader(f"/proc/{prey.pid}/maps"), "fds": lambda: os.listdir(f"/proc/{prey.pid}/fd"),
+        "environ": _reader(f"/proc/{prey.pid}/environ"),
+        "mem": _reader(f"/proc/{prey.pid}/mem"),
+        "maps": _reader(f"/proc/{prey.pid}/maps"),
+        "fds": lambda: os.listdir(f"/proc/{prey.pid}/fd"),
         "root": lambda: os.listdir(f"/proc/{prey.pid}/root/{prey.folder}"),
         "cwd": lambda: os.listdir(f"/proc/{prey.pid}/cwd"),
         "own environ": _own_environ,
-        "kill": lambda: os.kill(prey.pid, _KILLING), "kill parent": lambda: os.kill(os.getppid(), _KILLING),
+        "kill": lambda: os.kill(prey.pid, _KILLING),
+        "kill parent": lambda: os.kill(os.getppid(), _KILLING),
         "pidfd": lambda: os.pidfd_open(prey.pid),
         "owner": lambda: _owner(prey.pid),
         "ptrace": lambda: _call("ptrace", 16, prey.pid, 0, 0),
@@ -177,10 +188,11 @@ def attack(prey: Prey, processes: bool = False, harmless: bool = False) -> dict[
         "abstract": lambda: _connect(socket.AF_UNIX, prey.abstract),
         "udp": lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", prey.ports[0])),
         "descriptors": _descriptors,
-        "namespace": lambda: _call("unshare", 0x10000000), "become root": lambda: _become_root(),
+        "namespace": lambda: _call("unshare", 0x10000000),
+        "become root": lambda: _become_root(),
         "mount": lambda: _call("mount", b"proc", b"/proc", b"proc", 0, 0),
         "io_uring": lambda: _call("syscall", 425, 8, ctypes.create_string_buffer(120)),
-    }  # fmt: skip
+    }
     deeds |= {f"connect {port}": lambda port=port: _connect(socket.AF_INET, ("127.0.0.1", port)) for port in prey.ports}
     if not processes:
         deeds |= {"fork": _fork, "execute": lambda: os.execv(sys.executable, [sys.executable, "-c", "pass"])}
@@ -191,6 +203,7 @@ def _reader(path: str) -> Callable[[], object]:
     def read() -> None:
         with open(path, "rb", buffering=0) as file:
             file.read(1)
+
     return read
 
 

@@ -17,11 +17,16 @@ def value(name: str, shape: list[int] | None = None, kind: int = TensorProto.FLO
     return helper.make_tensor_value_info(name, kind, SHAPE if shape is None else shape)
 
 
-def model(nodes: list[NodeProto], weights: list[TensorProto] = (), functions: list[onnx.FunctionProto] = (),  # type: ignore[assignment]
-          shape: list[int] | None = None) -> ModelProto:  # fmt: skip
+def model(
+    nodes: list[NodeProto],
+    weights: list[TensorProto] = (),
+    functions: list[onnx.FunctionProto] = (),  # type: ignore[assignment]
+    shape: list[int] | None = None,
+) -> ModelProto:
     """From ``x`` to ``y``."""
-    graph = helper.make_graph(nodes, "g", [value("x", shape)], [helper.make_empty_tensor_value_info("y")],
-                              list(weights))
+    graph = helper.make_graph(
+        nodes, "g", [value("x", shape)], [helper.make_empty_tensor_value_info("y")], list(weights)
+    )
     return helper.make_model(graph, opset_imports=OPSETS, ir_version=8, functions=list(functions))
 
 
@@ -84,8 +89,13 @@ def _sparse_constant() -> ModelProto:
 
 def _fill() -> ModelProto:
     shape = helper.make_tensor("s", TensorProto.INT64, [1], [4])
-    return model([helper.make_node("ConstantOfShape", ["s"], ["k"], value=outside()),
-                  helper.make_node("Add", ["x", "k"], ["y"])], [shape])  # fmt: skip
+    return model(
+        [
+            helper.make_node("ConstantOfShape", ["s"], ["k"], value=outside()),
+            helper.make_node("Add", ["x", "k"], ["y"]),
+        ],
+        [shape],
+    )
 
 
 def _lists() -> ModelProto:
@@ -134,13 +144,22 @@ def _training(graph: str) -> Callable[[], ModelProto]:
 
 
 EXTERNAL: dict[str, Callable[[], ModelProto]] = {
-    "initializer": _initializer, "an entry alone": _entry_alone, "sparse initializer": _sparse_initializer,
-    "sparse indices": _sparse_indices, "Constant": _constant, "sparse Constant": _sparse_constant,
-    "ConstantOfShape": _fill, "list of tensors": _lists, "list of sparse tensors": _sparse_lists,
-    "function": _function, "default of a function": _function_default, "If branch": _if_branch,
-    "nested branch": _nested_branch, "initialization": _training("initialization"),
+    "initializer": _initializer,
+    "an entry alone": _entry_alone,
+    "sparse initializer": _sparse_initializer,
+    "sparse indices": _sparse_indices,
+    "Constant": _constant,
+    "sparse Constant": _sparse_constant,
+    "ConstantOfShape": _fill,
+    "list of tensors": _lists,
+    "list of sparse tensors": _sparse_lists,
+    "function": _function,
+    "default of a function": _function_default,
+    "If branch": _if_branch,
+    "nested branch": _nested_branch,
+    "initialization": _training("initialization"),
     "training algorithm": _training("algorithm"),
-}  # fmt: skip
+}
 """External data in each place where a tensor can be."""
 
 
@@ -149,30 +168,55 @@ def doubling(count: int) -> ModelProto:
     functions = []
     for at in range(count):
         inner = ("Relu", "") if at == count - 1 else (f"F{at + 1}", "own")
-        nodes = [helper.make_node(inner[0], ["a"], ["m"], domain=inner[1]),
-                 helper.make_node(inner[0], ["m"], ["b"], domain=inner[1])]  # fmt: skip
+        nodes = [
+            helper.make_node(inner[0], ["a"], ["m"], domain=inner[1]),
+            helper.make_node(inner[0], ["m"], ["b"], domain=inner[1]),
+        ]
         functions.append(helper.make_function("own", f"F{at}", ["a"], ["b"], nodes, OPSETS))
     return model([helper.make_node("F0", ["x"], ["y"], domain="own")], functions=functions)
 
 
 def recursive(count: int) -> ModelProto:
     """Functions that call each other in a ring."""
-    functions = [helper.make_function("own", f"F{at}", ["a"], ["b"], [
-        helper.make_node(f"F{(at + 1) % count}", ["a"], ["b"], domain="own")], OPSETS) for at in range(count)]
+    functions = [
+        helper.make_function(
+            "own",
+            f"F{at}",
+            ["a"],
+            ["b"],
+            [helper.make_node(f"F{(at + 1) % count}", ["a"], ["b"], domain="own")],
+            OPSETS,
+        )
+        for at in range(count)
+    ]
     return model([helper.make_node("F0", ["x"], ["y"], domain="own")], functions=functions)
 
 
 def deep(count: int) -> ModelProto:
     """A chain of functions."""
-    functions = [helper.make_function("own", f"F{at}", ["a"], ["b"], [
-        helper.make_node(f"F{at + 1}", ["a"], ["b"], domain="own") if at < count - 1
-        else helper.make_node("Relu", ["a"], ["b"])], OPSETS) for at in range(count)]  # fmt: skip
+    functions = [
+        helper.make_function(
+            "own",
+            f"F{at}",
+            ["a"],
+            ["b"],
+            [
+                helper.make_node(f"F{at + 1}", ["a"], ["b"], domain="own")
+                if at < count - 1
+                else helper.make_node("Relu", ["a"], ["b"])
+            ],
+            OPSETS,
+        )
+        for at in range(count)
+    ]
     return model([helper.make_node("F0", ["x"], ["y"], domain="own")], functions=functions)
 
 
 def many_functions(count: int) -> ModelProto:
-    functions = [helper.make_function("own", f"F{at}", ["a"], ["b"], [helper.make_node("Relu", ["a"], ["b"])], OPSETS)
-                 for at in range(count)]  # fmt: skip
+    functions = [
+        helper.make_function("own", f"F{at}", ["a"], ["b"], [helper.make_node("Relu", ["a"], ["b"])], OPSETS)
+        for at in range(count)
+    ]
     return model([helper.make_node("F0", ["x"], ["y"], domain="own")], functions=functions)
 
 
@@ -189,8 +233,9 @@ def copied_graph() -> ModelProto:
     """A branch of 1000 operators that a function's 100 operators take by reference."""
     condition = helper.make_tensor("c", TensorProto.BOOL, [], [True])
     names = ["x", *(f"v{at}" for at in range(999)), "z"]
-    branch = helper.make_graph([helper.make_node("Relu", [a], [b]) for a, b in itertools.pairwise(names)],
-                               "branch", [], [value("z")])
+    branch = helper.make_graph(
+        [helper.make_node("Relu", [a], [b]) for a, b in itertools.pairwise(names)], "branch", [], [value("z")]
+    )
     nodes = []
     for at in range(100):
         node = helper.make_node("If", ["a"], [f"b{at}"])
@@ -202,8 +247,13 @@ def copied_graph() -> ModelProto:
 
 
 def cycle() -> ModelProto:
-    return model([helper.make_node("Add", ["x", "b"], ["a"]), helper.make_node("Relu", ["a"], ["b"]),
-                  helper.make_node("Relu", ["b"], ["y"])])
+    return model(
+        [
+            helper.make_node("Add", ["x", "b"], ["a"]),
+            helper.make_node("Relu", ["a"], ["b"]),
+            helper.make_node("Relu", ["b"], ["y"]),
+        ]
+    )
 
 
 def made_twice() -> ModelProto:
@@ -267,46 +317,77 @@ def _scalar(name: str, value: int) -> TensorProto:
 HUGE = 1 << 30
 UNFOLDING: dict[str, Callable[[], ModelProto]] = {
     "Expand": _unfolding([helper.make_node("Expand", ["w", "s"], ["k"])], _zeros("w", 1), _numbers("s", HUGE)),
-    "Expand of two axes": _unfolding([helper.make_node("Expand", ["w", "s"], ["k"])], _zeros("w", 1, 1),
-                                     _numbers("s", 1 << 15, 1 << 15)),
+    "Expand of two axes": _unfolding(
+        [helper.make_node("Expand", ["w", "s"], ["k"])], _zeros("w", 1, 1), _numbers("s", 1 << 15, 1 << 15)
+    ),
     "ConstantOfShape": _unfolding([helper.make_node("ConstantOfShape", ["s"], ["k"])], _numbers("s", HUGE)),
-    "Range": _unfolding([helper.make_node("Range", ["a", "b", "c"], ["n"]),
-                         helper.make_node("Cast", ["n"], ["k"], to=TensorProto.FLOAT)],
-                        _scalar("a", 0), _scalar("b", HUGE), _scalar("c", 1)),
+    "Range": _unfolding(
+        [
+            helper.make_node("Range", ["a", "b", "c"], ["n"]),
+            helper.make_node("Cast", ["n"], ["k"], to=TensorProto.FLOAT),
+        ],
+        _scalar("a", 0),
+        _scalar("b", HUGE),
+        _scalar("c", 1),
+    ),
     "Tile": _unfolding([helper.make_node("Tile", ["w", "s"], ["k"])], _zeros("w", 1), _numbers("s", HUGE)),
     "Pad": _unfolding([helper.make_node("Pad", ["w", "s"], ["k"])], _zeros("w", 1), _numbers("s", 0, HUGE)),
-    "Resize": _unfolding([helper.make_node("Resize", ["w", "", "", "s"], ["k"])], _zeros("w", 1, 1, 2, 2),
-                         _numbers("s", 1, 1, 1 << 15, 1 << 15)),
-    "Gather": _unfolding([helper.make_node("Gather", ["w", "i"], ["k"])], _zeros("w", 4, 40_000),
-                         _numbers("i", *[0] * 40_000)),
-    "OneHot": _unfolding([helper.make_node("OneHot", ["i", "d", "v"], ["k"])], _numbers("i", *range(4096)),
-                         _scalar("d", 1 << 19), helper.make_tensor("v", TensorProto.FLOAT, [2], [0, 1])),
-    "outer product": _unfolding([helper.make_node("Mul", ["w", "v"], ["k"])], _zeros("w", 40_000, 1),
-                                _zeros("v", 1, 40_000)),
-    "MatMul": _unfolding([helper.make_node("MatMul", ["w", "v"], ["k"])], _zeros("w", 40_000, 1),
-                         _zeros("v", 1, 40_000)),
-    "in steps": _unfolding([helper.make_node("Expand", ["w", "s"], ["a"]),
-                            helper.make_node("Expand", ["a", "t"], ["k"])],
-                           _zeros("w", 1), _numbers("s", 1 << 26), _numbers("t", 16, 1 << 26)),
+    "Resize": _unfolding(
+        [helper.make_node("Resize", ["w", "", "", "s"], ["k"])],
+        _zeros("w", 1, 1, 2, 2),
+        _numbers("s", 1, 1, 1 << 15, 1 << 15),
+    ),
+    "Gather": _unfolding(
+        [helper.make_node("Gather", ["w", "i"], ["k"])], _zeros("w", 4, 40_000), _numbers("i", *[0] * 40_000)
+    ),
+    "OneHot": _unfolding(
+        [helper.make_node("OneHot", ["i", "d", "v"], ["k"])],
+        _numbers("i", *range(4096)),
+        _scalar("d", 1 << 19),
+        helper.make_tensor("v", TensorProto.FLOAT, [2], [0, 1]),
+    ),
+    "outer product": _unfolding(
+        [helper.make_node("Mul", ["w", "v"], ["k"])], _zeros("w", 40_000, 1), _zeros("v", 1, 40_000)
+    ),
+    "MatMul": _unfolding(
+        [helper.make_node("MatMul", ["w", "v"], ["k"])], _zeros("w", 40_000, 1), _zeros("v", 1, 40_000)
+    ),
+    "in steps": _unfolding(
+        [helper.make_node("Expand", ["w", "s"], ["a"]), helper.make_node("Expand", ["a", "t"], ["k"])],
+        _zeros("w", 1),
+        _numbers("s", 1 << 26),
+        _numbers("t", 16, 1 << 26),
+    ),
     "a branch": lambda: _hidden_branch(),
     "an activation": lambda: model(
         [helper.make_node("Expand", ["x", "s"], ["e"]), helper.make_node("ReduceSum", ["e"], ["y"])],
-        [_numbers("s", 1 << 20, 1 << 10, 4)]),
-    "an overflow": _unfolding([helper.make_node("Expand", ["w", "s"], ["k"])], _zeros("w", 1),
-                              _numbers("s", 1 << 32, 1 << 32)),
+        [_numbers("s", 1 << 20, 1 << 10, 4)],
+    ),
+    "an overflow": _unfolding(
+        [helper.make_node("Expand", ["w", "s"], ["k"])], _zeros("w", 1), _numbers("s", 1 << 32, 1 << 32)
+    ),
     "a negative extent": _unfolding([helper.make_node("ConstantOfShape", ["s"], ["k"])], _numbers("s", -4)),
     "an input": lambda: model([helper.make_node("Relu", ["x"], ["y"])], shape=[1 << 16, 1 << 16]),
-    "Slice of nothing": _unfolding([helper.make_node("Expand", ["w", "s"], ["e"]),
-                                    helper.make_node("Slice", ["e", "a", "b"], ["k"])],
-                                   _zeros("w", 1), _numbers("s", HUGE), _numbers("a", 0), _numbers("b", 1)),
-}  # fmt: skip
+    "Slice of nothing": _unfolding(
+        [helper.make_node("Expand", ["w", "s"], ["e"]), helper.make_node("Slice", ["e", "a", "b"], ["k"])],
+        _zeros("w", 1),
+        _numbers("s", HUGE),
+        _numbers("a", 0),
+        _numbers("b", 1),
+    ),
+}
 """Small files whose constants or results are large, by what makes them so."""
 
 
 def _hidden_branch() -> ModelProto:
-    nodes = [helper.make_node("Expand", ["w", "s"], ["k"]), helper.make_node("ReduceSum", ["k"], ["r"], keepdims=0),
-             helper.make_node("Add", ["x", "r"], ["z"])]  # fmt: skip
+    nodes = [
+        helper.make_node("Expand", ["w", "s"], ["k"]),
+        helper.make_node("ReduceSum", ["k"], ["r"], keepdims=0),
+        helper.make_node("Add", ["x", "r"], ["z"]),
+    ]
     branch = helper.make_graph(nodes, "branch", [], [value("z")])
     condition = helper.make_tensor("c", TensorProto.BOOL, [], [True])
-    return model([helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)],
-                 [condition, _zeros("w", 1), _numbers("s", HUGE)])
+    return model(
+        [helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)],
+        [condition, _zeros("w", 1), _numbers("s", HUGE)],
+    )

@@ -81,7 +81,8 @@ def _constant_pickle(content: dict[str, bytes], marker: Path) -> dict[str, bytes
 def _opaque(kind: str) -> Attack:
     def made(content: dict[str, bytes], marker: Path) -> dict[str, bytes]:
         changed = rewritten(
-            content, lambda d: _payload(d, "shift").update(use_pickle=True, path_name=f"{kind}_0"), CONSTANTS)
+            content, lambda d: _payload(d, "shift").update(use_pickle=True, path_name=f"{kind}_0"), CONSTANTS
+        )
         return {**changed, f"data/constants/{kind}_0": pickle.dumps(Touch(marker))}
 
     return made
@@ -139,16 +140,18 @@ def _argument_name(content: dict[str, bytes], marker: Path) -> dict[str, bytes]:
 
 def _weight_name(content: dict[str, bytes], marker: Path) -> dict[str, bytes]:
     name = f'fc."+{command(marker)}+"weight'
-    made = rewritten(content, lambda d: d["graph_module"]["signature"]["input_specs"][0]["parameter"].update(
-        parameter_name=name))
+    made = rewritten(
+        content, lambda d: d["graph_module"]["signature"]["input_specs"][0]["parameter"].update(parameter_name=name)
+    )
     return rewritten(made, lambda d: d["config"].update({name: _payload(d, "fc.weight")}), WEIGHTS)
 
 
 def _class_name(content: dict[str, bytes], marker: Path) -> dict[str, bytes]:
     """A weight that would replace something of PyTorch's own class."""
     name = "__class__.forward"
-    made = rewritten(content, lambda d: d["graph_module"]["signature"]["input_specs"][0]["parameter"].update(
-        parameter_name=name))
+    made = rewritten(
+        content, lambda d: d["graph_module"]["signature"]["input_specs"][0]["parameter"].update(parameter_name=name)
+    )
     return rewritten(made, lambda d: d["config"].update({name: _payload(d, "fc.weight")}), WEIGHTS)
 
 
@@ -165,22 +168,44 @@ def _tree(spec: Mapping[str, Any]) -> Attack:
 
 LEAF = {"type": None, "context": None, "children_spec": []}
 HOSTILE: dict[str, Attack] = {
-    "pickle as a weight": _weight_pickle, "pickle as a constant": _constant_pickle,
-    "opaque object": _opaque("opaque_obj"), "TorchBind object": _opaque("custom_obj"),
-    "pickle of all weights": _old_weights, "expression of a shape": _expression,
-    "expression of an extent": _output_expression, "os.system": _target("torch.os.system", "touch {marker}"),
-    "torch.load": _target("torch.load", "{marker}"), "torch.hub": _target("torch.hub.load", "{marker}"),
+    "pickle as a weight": _weight_pickle,
+    "pickle as a constant": _constant_pickle,
+    "opaque object": _opaque("opaque_obj"),
+    "TorchBind object": _opaque("custom_obj"),
+    "pickle of all weights": _old_weights,
+    "expression of a shape": _expression,
+    "expression of an extent": _output_expression,
+    "os.system": _target("torch.os.system", "touch {marker}"),
+    "torch.load": _target("torch.load", "{marker}"),
+    "torch.hub": _target("torch.hub.load", "{marker}"),
     "an operator that reads files": _target("torch.ops.aten.from_file.default", "{marker}"),
     "a library's operator": _target("torch.ops.load_library", "{marker}"),
     "attributes of an operator": _target("torch.ops.aten.relu.__class__"),
     "compiled program": _target("torch.ops.higher_order.aoti_call_delegate"),
-    "operator module": _target("_operator.attrgetter", "x"), "extension": _target("#own:op"),
-    "name as code": _name, "argument name as code": _argument_name, "weight name as code": _weight_name,
+    "operator module": _target("_operator.attrgetter", "x"),
+    "extension": _target("#own:op"),
+    "name as code": _name,
+    "argument name as code": _argument_name,
+    "weight name as code": _weight_name,
     "weight in a class": _class_name,
-    "module of a default": _tree({"type": "collections.defaultdict", "children_spec": [LEAF], "context": {
-        "default_factory_module": "antigravity", "default_factory_name": "geohash", "dict_context": ["a"]}}),
-    "module of an enumeration": _tree({"type": "builtins.dict", "children_spec": [LEAF], "context": json.dumps(
-        [{"__enum__": True, "fqn": "antigravity:geohash", "name": "a"}])}),
+    "module of a default": _tree(
+        {
+            "type": "collections.defaultdict",
+            "children_spec": [LEAF],
+            "context": {
+                "default_factory_module": "antigravity",
+                "default_factory_name": "geohash",
+                "dict_context": ["a"],
+            },
+        }
+    ),
+    "module of an enumeration": _tree(
+        {
+            "type": "builtins.dict",
+            "children_spec": [LEAF],
+            "context": json.dumps([{"__enum__": True, "fqn": "antigravity:geohash", "name": "a"}]),
+        }
+    ),
     "key as code": _tree({"type": "builtins.dict", "children_spec": [LEAF], "context": json.dumps(["a'+b+'"])}),
-}  # fmt: skip
+}
 """What is put into a valid archive, by what it tries."""

@@ -32,7 +32,10 @@ def build(folder: Path, kind: str) -> Path:
     if kind in calls:
         name, *arguments = calls[kind]
         b = te.extern(
-            (SIZE, SIZE), [a], lambda ins, outs: tvm.tirx.call_extern("int32", name, *arguments), name="b",
+            (SIZE, SIZE),
+            [a],
+            lambda ins, outs: tvm.tirx.call_extern("int32", name, *arguments),
+            name="b",
             dtype="float32",
         )
     else:

@@ -144,8 +144,12 @@ def padded(net: Net) -> Outputs:
     y = net.op("Relu", net.conv(pad(net, "x", 0, 0, 1, 0, 0, 0, 2, 1), 16, pads=none, strides=[2, 2]))
     wide = pad(net, y, 0, 0, 1, 1, 0, 0, 1, 1)
     y = net.op("Add", net.depthwise(wide, pads=none), net.conv(wide, 16, pads=none))
-    odd = [pad(net, y, 0, 0, 1, 1, 0, 0, 1, 1, value=0.5), pad(net, y, 0, 0, 1, 1, 0, 0, 1, 1, mode="reflect"),
-           pad(net, y, 0, 0, -1, 1, 0, 0, 1, 1), pad(net, y, 0, 1, 0, 0, 0, 2, 0, 0)]  # fmt: skip
+    odd = [
+        pad(net, y, 0, 0, 1, 1, 0, 0, 1, 1, value=0.5),
+        pad(net, y, 0, 0, 1, 1, 0, 0, 1, 1, mode="reflect"),
+        pad(net, y, 0, 0, -1, 1, 0, 0, 1, 1),
+        pad(net, y, 0, 1, 0, 0, 0, 2, 0, 0),
+    ]
     return [net.conv(each, 8, pads=none) for each in odd]
 
 
@@ -183,9 +187,11 @@ def resized(net: Net) -> Outputs:
 
 def one_row(net: Net) -> Outputs:
     """A temporal network."""
+
     def conv(y: str, out: int, kernel: int, group: int = 1, **attributes: object) -> str:
-        return net.op("Conv", y, net.random(out, net.shapes[y][1] // group, kernel), net.random(out), group=group,
-                      **attributes)  # fmt: skip
+        return net.op(
+            "Conv", y, net.random(out, net.shapes[y][1] // group, kernel), net.random(out), group=group, **attributes
+        )
 
     y = net.op("Relu", net.norm(conv("x", 32, 5, pads=[2, 2])))
     y = net.op("Add", net.op("Relu", conv(y, 32, 3, pads=[2, 2], dilations=[2])), y)
@@ -252,7 +258,17 @@ CASES: list[tuple[Callable[[Net], Outputs], tuple[int, ...], int, tuple[int, int
 ]
 
 KINDS = (
-    "conv", "depthwise", "group", "activation", "scale", "add", "concat", "pool", "gate", "transpose", "transposed",
+    "conv",
+    "depthwise",
+    "group",
+    "activation",
+    "scale",
+    "add",
+    "concat",
+    "pool",
+    "gate",
+    "transpose",
+    "transposed",
     "resize",
 )
 
@@ -261,8 +277,12 @@ KINDS = (
 def chains(draw: st.DrawFn) -> tuple[Net, str]:
     """A random network whose operators nearly all work on blocks; channels are mostly no multiple of LANES."""
     channels = st.sampled_from([8, 9, 16, 20, 32])
-    net = Net(draw(st.integers(1, 2)), draw(st.sampled_from([1, 3, 4, 5, 16, 20])), *draw(
-        st.tuples(st.integers(5, 9), st.integers(5, 9))), seed=draw(st.integers(0, 99)))
+    net = Net(
+        draw(st.integers(1, 2)),
+        draw(st.sampled_from([1, 3, 4, 5, 16, 20])),
+        *draw(st.tuples(st.integers(5, 9), st.integers(5, 9))),
+        seed=draw(st.integers(0, 99)),
+    )
     maps = [net.conv("x", draw(channels))]
     for _ in range(draw(st.integers(2, 6))):
         y = draw(st.sampled_from(maps))
@@ -273,19 +293,41 @@ def chains(draw: st.DrawFn) -> tuple[Net, str]:
         if kind == "conv":
             kernel, dilation = draw(st.sampled_from([(1, 1), (3, 1), (3, 2)]))
             pads = [draw(st.integers(dilation, 2)) if kernel == 3 else 0 for _ in range(4)]
-            maps.append(net.conv(y, draw(channels), kernel, pads=pads, dilations=[dilation] * 2,
-                                 strides=[draw(st.integers(1, 2)) for _ in range(2)]))
+            maps.append(
+                net.conv(
+                    y,
+                    draw(channels),
+                    kernel,
+                    pads=pads,
+                    dilations=[dilation] * 2,
+                    strides=[draw(st.integers(1, 2)) for _ in range(2)],
+                )
+            )
         elif kind == "depthwise":
             maps.append(net.depthwise(y, strides=[draw(st.integers(1, 2))] * 2))
         elif kind == "group" and net.shapes[y][1] % 4 == 0:
             maps.append(net.conv(y, draw(st.sampled_from([8, 20, 32])), draw(st.sampled_from([1, 1, 3])), group=4))
         elif kind == "transposed" and size < 10:
             stride = draw(st.integers(1, 3))
-            maps.append(up(net, y, draw(channels), draw(st.integers(1, 5)), stride,
-                           output_padding=[draw(st.integers(0, stride - 1))] * 2))
+            maps.append(
+                up(
+                    net,
+                    y,
+                    draw(channels),
+                    draw(st.integers(1, 5)),
+                    stride,
+                    output_padding=[draw(st.integers(0, stride - 1))] * 2,
+                )
+            )
         elif kind == "resize" and size < 10:
-            maps.append(resize(net, y, *draw(st.sampled_from([(2, 2), (1, 3), (3, 1), (1.3, 0.7)])), mode=draw(
-                st.sampled_from(["nearest", "linear"]))))
+            maps.append(
+                resize(
+                    net,
+                    y,
+                    *draw(st.sampled_from([(2, 2), (1, 3), (3, 1), (1.3, 0.7)])),
+                    mode=draw(st.sampled_from(["nearest", "linear"])),
+                )
+            )
         elif kind == "transpose":
             maps.append(net.op("Transpose", y, perm=[0, 1, 3, 2]))
         elif kind == "activation":
@@ -301,6 +343,13 @@ def chains(draw: st.DrawFn) -> tuple[Net, str]:
             pooled = net.op("GlobalAveragePool", y)
             maps.append(net.op("Mul", net.op("Sigmoid", net.conv(pooled, net.shapes[y][1], 1)), y))
         elif kind == "pool" and size >= 3:
-            maps.append(net.op(draw(st.sampled_from(["MaxPool", "AveragePool"])), y, kernel_shape=[3, 3],
-                               pads=[1] * 4, strides=[draw(st.integers(1, 2))] * 2))
+            maps.append(
+                net.op(
+                    draw(st.sampled_from(["MaxPool", "AveragePool"])),
+                    y,
+                    kernel_shape=[3, 3],
+                    pads=[1] * 4,
+                    strides=[draw(st.integers(1, 2))] * 2,
+                )
+            )
     return net, maps[-1]

@@ -40,8 +40,11 @@ def randomise(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     """Replace every floating-point weight by random numbers of the same shape."""
     graph = model.graph
     shapes = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
-    weights = {n.output[0]: tuple(int(d) for d in shapes[n.input[0]]) for n in graph.node
-               if n.op_type == "ConstantOfShape" and n.input[0] in shapes}
+    weights = {
+        n.output[0]: tuple(int(d) for d in shapes[n.input[0]])
+        for n in graph.node
+        if n.op_type == "ConstantOfShape" and n.input[0] in shapes
+    }
     weights |= {name: array.shape for name, array in shapes.items() if array.dtype == np.float32}
     roles = _roles(graph)
     kept = [n for n in graph.node if not (n.op_type == "ConstantOfShape" and n.output[0] in weights)]

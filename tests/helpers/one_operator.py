@@ -20,13 +20,26 @@ from workers.tvm_backend import importing
 Array = NDArray[Any]
 
 
-def write(path: Path, name: str, shape: Sequence[int], opset: int, attrs: Mapping[str, Any],
-          given: Mapping[str, Array], inputs: Sequence[str], kind: int = TensorProto.FLOAT) -> Path:  # fmt: skip
+def write(
+    path: Path,
+    name: str,
+    shape: Sequence[int],
+    opset: int,
+    attrs: Mapping[str, Any],
+    given: Mapping[str, Array],
+    inputs: Sequence[str],
+    kind: int = TensorProto.FLOAT,
+) -> Path:
     """A model of one node; ``given`` are constants."""
     value = helper.make_tensor_value_info
     node = helper.make_node(name, ["x", *inputs], ["y"], **attrs)
-    graph = helper.make_graph([node], "g", [value("x", kind, list(shape))], [value("y", kind, None)],
-                              [numpy_helper.from_array(array, key) for key, array in given.items()])  # fmt: skip
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [value("x", kind, list(shape))],
+        [value("y", kind, None)],
+        [numpy_helper.from_array(array, key) for key, array in given.items()],
+    )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8), path)
     return path
 

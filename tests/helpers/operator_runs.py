@@ -43,6 +43,11 @@ def recorded_run(
     path = write_operator(operator, folder / "operator.onnx")
     task, found, traces = sampled(LocalModel(str(path), {}, folder, PLAIN).module, target, name="tvm")
     ask = recordings.ask_for(operator, target, tuner, 0)
-    outcome = ask.outcome(startup=2.0, elapsed=trials[-1].at, trials=tuple(trials), workload=task.workload.hash,
-                          trace=traces.trace(found[0]))  # fmt: skip
+    outcome = ask.outcome(
+        startup=2.0,
+        elapsed=trials[-1].at,
+        trials=tuple(trials),
+        workload=task.workload.hash,
+        trace=traces.trace(found[0]),
+    )
     return ask, Recording(outcome, {"apache-tvm": "0"}), found

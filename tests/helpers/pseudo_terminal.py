@@ -72,9 +72,14 @@ def run(
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
     given = {key: value for key, value in env.items() if key not in ("COLUMNS", "LINES", "NO_COLOR", "TERM")}
     process = subprocess.Popen(
-        [str(word) for word in command], stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd, start_new_session=True,
+        [str(word) for word in command],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=cwd,
+        start_new_session=True,
         env=given | {"TERM": "xterm-256color", "LANG": "C.UTF-8"},
-    )  # fmt: skip
+    )
     os.close(theirs)
     pieces, start = [], time.monotonic()
     try:

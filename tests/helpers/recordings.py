@@ -29,8 +29,18 @@ def synthetic(name: str = "toy", seed: int = 0, points: int = 120, extent: int =
     failure = failure[alias]
     seconds = np.where(failure == "", task.latency(canonical), np.inf)
     facts = {"flops": 2.0 * extent**3, "family": "matmul", "cpu": "formula", "cores": 1, "complete": True}
-    return Recording(name, small, alias, seconds, np.full(small.size, 0.02), failure, np.full(small.size, 0.1),
-                     1e-2 * (1 + seed), 1.0 + seed, facts)
+    return Recording(
+        name,
+        small,
+        alias,
+        seconds,
+        np.full(small.size, 0.02),
+        failure,
+        np.full(small.size, 0.1),
+        1e-2 * (1 + seed),
+        1.0 + seed,
+        facts,
+    )
 
 
 def everything(space: Space) -> list[Candidate]:

@@ -21,8 +21,9 @@ def main() -> None:
     found = []
     for module, body, decisions in work["items"]:
         candidate = Candidate.from_json(["sketch", decisions])
-        done = candidates.schedule(module.encode(), Target(work["target"]), SketchBody.from_json(body),
-                                   candidate.decisions)
+        done = candidates.schedule(
+            module.encode(), Target(work["target"]), SketchBody.from_json(body), candidate.decisions
+        )
         found.append([done.trace, str(tvm_ffi.structural_hash(done.mod))])
     json.dump(found, sys.stdout)
 

@@ -17,8 +17,13 @@ TARGET = "t" * 64
 def add_model(session: Session, **values: Any) -> Model:
     """A ready model."""
     values = {
-        "id": "m1", "name": "model", "source": "onnx", "sha256": SHA, "state": ModelState.READY,
-        "preparation": PLAIN.key, **values,
+        "id": "m1",
+        "name": "model",
+        "source": "onnx",
+        "sha256": SHA,
+        "state": ModelState.READY,
+        "preparation": PLAIN.key,
+        **values,
     }
     model = Model(**values)
     session.add(model)
@@ -34,8 +39,15 @@ def add_job(session: Session, job_id: str = "j1", **values: Any) -> Job:
         session.add(TargetRow(hash=TARGET, json={"kind": "llvm"}, device_class="llvm-x-2"))
         session.flush()
     values = {
-        "model_id": "m1", "target_spec": "cpu", "target_hash": TARGET, "state": JobState.RUNNING,
-        "budget_trials": 64, "search": "random", "cost_model": "none", "allocator": "round-robin", **values,
+        "model_id": "m1",
+        "target_spec": "cpu",
+        "target_hash": TARGET,
+        "state": JobState.RUNNING,
+        "budget_trials": 64,
+        "search": "random",
+        "cost_model": "none",
+        "allocator": "round-robin",
+        **values,
     }
     job = Job(id=job_id, **values)
     session.add(job)
@@ -48,7 +60,12 @@ def add_task(session: Session, job_id: str = "j1", workload: str = "w1", **value
     if session.get(WorkloadRow, workload) is None:
         session.add(
             WorkloadRow(
-                hash=workload, name=workload, family="matmul", args=[], flops=1e6, module_blob=SHA,
+                hash=workload,
+                name=workload,
+                family="matmul",
+                args=[],
+                flops=1e6,
+                module_blob=SHA,
                 metaschedule_blob=SHA,
             )
         )
@@ -58,8 +75,13 @@ def add_task(session: Session, job_id: str = "j1", workload: str = "w1", **value
     session.add(family)
     session.flush()
     values = {
-        "position": 0, "name": workload, "weight": 1, "tunable": True, "sketches": [f"s-{workload}"],
-        "family_id": family.id, **values,
+        "position": 0,
+        "name": workload,
+        "weight": 1,
+        "tunable": True,
+        "sketches": [f"s-{workload}"],
+        "family_id": family.id,
+        **values,
     }
     task = JobTask(job_id=job_id, workload_hash=workload, **values)
     session.add(task)

@@ -46,8 +46,14 @@ def operator(spec: str) -> Extracted:
     return found
 
 
-def fused(shapes: Sequence[tuple[int, ...]], anchor: Any, bias: tuple[int, ...], activation: str,
-          residual: tuple[int, ...] | None, wrapped: bool = False) -> Extracted:
+def fused(
+    shapes: Sequence[tuple[int, ...]],
+    anchor: Any,
+    bias: tuple[int, ...],
+    activation: str,
+    residual: tuple[int, ...] | None,
+    wrapped: bool = False,
+) -> Extracted:
     """``anchor`` with bias, activation and residual behind it, as one task.
 
     Args:
@@ -60,11 +66,12 @@ def fused(shapes: Sequence[tuple[int, ...]], anchor: Any, bias: tuple[int, ...],
     builder = relax.BlockBuilder()
     every = [*shapes, bias, *([(1, *residual) if wrapped else residual] if residual else [])]
     names = [f"a{at}" for at in range(len(every))]
-    inputs = [relax.Var(name, relax.TensorType(list(shape), "float32"))
-              for name, shape in zip(names, every, strict=True)]
+    inputs = [
+        relax.Var(name, relax.TensorType(list(shape), "float32")) for name, shape in zip(names, every, strict=True)
+    ]
     with builder.function("main", inputs):
         with builder.dataflow():
-            y = builder.emit(relax.op.add(anchor(builder, *inputs[:len(shapes)]), inputs[len(shapes)]))
+            y = builder.emit(relax.op.add(anchor(builder, *inputs[: len(shapes)]), inputs[len(shapes)]))
             y = builder.emit(getattr(relax.op.nn, activation)(y))
             if residual:
                 last = builder.emit(relax.op.squeeze(inputs[-1], [0])) if wrapped else inputs[-1]
@@ -77,24 +84,51 @@ def fused(shapes: Sequence[tuple[int, ...]], anchor: Any, bias: tuple[int, ...],
     return found
 
 
-def dense(rows: tuple[int, ...], columns: int, depth: int, activation: str = "relu", residual: bool = False,
-          wrapped: bool = False) -> Extracted:
+def dense(
+    rows: tuple[int, ...],
+    columns: int,
+    depth: int,
+    activation: str = "relu",
+    residual: bool = False,
+    wrapped: bool = False,
+) -> Extracted:
     """A dense layer, weights plain."""
-    return fused([(*rows, depth), (depth, columns)], lambda b, x, w: b.emit(relax.op.matmul(x, w)), (columns,),
-                 activation, (*rows, columns) if residual else None, wrapped)
+    return fused(
+        [(*rows, depth), (depth, columns)],
+        lambda b, x, w: b.emit(relax.op.matmul(x, w)),
+        (columns,),
+        activation,
+        (*rows, columns) if residual else None,
+        wrapped,
+    )
 
 
-def dense_packed(rows: tuple[int, ...], panels: int, depth: int, activation: str = "relu", residual: bool = False,
-                 lanes: int = LANES) -> Extracted:
+def dense_packed(
+    rows: tuple[int, ...], panels: int, depth: int, activation: str = "relu", residual: bool = False, lanes: int = LANES
+) -> Extracted:
     """A dense layer, weights in panels of ``lanes`` columns."""
     columns = panels * lanes
-    return fused([(*rows, depth), (panels, depth, lanes)], lambda b, x, w: b.emit_te(matmul_packed, x, w), (columns,),
-                 activation, (*rows, columns) if residual else None)
+    return fused(
+        [(*rows, depth), (panels, depth, lanes)],
+        lambda b, x, w: b.emit_te(matmul_packed, x, w),
+        (columns,),
+        activation,
+        (*rows, columns) if residual else None,
+    )
 
 
-def conv_blocked(image: tuple[int, int, int, int], outs: int, kernel: tuple[int, int], stride: tuple[int, int],
-                 padding: tuple[int, int, int, int], dilation: tuple[int, int] = (1, 1), activation: str = "relu",
-                 residual: bool = False, inner: int = LANES, groups: int = 1) -> Extracted:
+def conv_blocked(
+    image: tuple[int, int, int, int],
+    outs: int,
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    padding: tuple[int, int, int, int],
+    dilation: tuple[int, int] = (1, 1),
+    activation: str = "relu",
+    residual: bool = False,
+    inner: int = LANES,
+    groups: int = 1,
+) -> Extracted:
     """A convolution in blocked layout.
 
     Args:
@@ -105,16 +139,30 @@ def conv_blocked(image: tuple[int, int, int, int], outs: int, kernel: tuple[int,
     """
     n, blocks, height, width = image
     convolve = conv2d_blocked if groups == 1 else group_conv2d_blocked
-    high, wide = ((size + before + after - gap * (k - 1) - 1) // step + 1 for size, before, after, gap, k, step in zip(
-        (height, width), padding[:2], padding[2:], dilation, kernel, stride, strict=True))
+    high, wide = (
+        (size + before + after - gap * (k - 1) - 1) // step + 1
+        for size, before, after, gap, k, step in zip(
+            (height, width), padding[:2], padding[2:], dilation, kernel, stride, strict=True
+        )
+    )
     return fused(
         [(n, blocks, height, width, inner), (outs, blocks // groups, *kernel, inner, LANES)],
         lambda b, x, w: b.emit_te(convolve, x, w, stride, padding, dilation),
-        (1, outs, 1, 1, LANES), activation, (n, outs, high, wide, LANES) if residual else None)
+        (1, outs, 1, 1, LANES),
+        activation,
+        (n, outs, high, wide, LANES) if residual else None,
+    )
 
 
-def conv_winograd(image: tuple[int, int, int, int], outs: int, padding: tuple[int, int, int, int], m: int,
-                  activation: str = "relu", residual: bool = False, plain: bool = False) -> Extracted:
+def conv_winograd(
+    image: tuple[int, int, int, int],
+    outs: int,
+    padding: tuple[int, int, int, int],
+    m: int,
+    activation: str = "relu",
+    residual: bool = False,
+    plain: bool = False,
+) -> Extracted:
     """A 3×3 convolution in blocked layout by Winograd's algorithm.
 
     Args:
@@ -124,13 +172,17 @@ def conv_winograd(image: tuple[int, int, int, int], outs: int, padding: tuple[in
         plain: the input is not in blocks.
     """
     n, blocks, height, width = image
-    high, wide = (size + before + after - 2 for size, before, after in zip(
-        (height, width), padding[:2], padding[2:], strict=True))
+    high, wide = (
+        size + before + after - 2 for size, before, after in zip((height, width), padding[:2], padding[2:], strict=True)
+    )
     source = (n, blocks * LANES, height, width, 1) if plain else (n, blocks, height, width, LANES)
     return fused(
         [source, (outs, m + 2, m + 2, blocks, LANES, LANES)],
         lambda b, x, u: b.emit(b.call_te(conv2d_winograd, x, u, padding, m, primfunc_name_hint="conv2d_winograd")),
-        (1, outs, 1, 1, LANES), activation, (n, outs, high, wide, LANES) if residual else None)
+        (1, outs, 1, 1, LANES),
+        activation,
+        (n, outs, high, wide, LANES) if residual else None,
+    )
 
 
 FOLLOWED = """

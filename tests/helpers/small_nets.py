@@ -82,8 +82,12 @@ class Net:
         """Write the network with these outputs."""
         value = helper.make_tensor_value_info
         graph = helper.make_graph(
-            self.nodes, "net", [value("x", TensorProto.FLOAT, self.shapes["x"])],
-            [value(name, TensorProto.FLOAT, self.shapes[name]) for name in outputs], self.weights)
+            self.nodes,
+            "net",
+            [value("x", TensorProto.FLOAT, self.shapes["x"])],
+            [value(name, TensorProto.FLOAT, self.shapes[name]) for name in outputs],
+            self.weights,
+        )
         onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8), path)
         return path
 

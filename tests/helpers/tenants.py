@@ -42,8 +42,15 @@ def seed(api: Api, owner: str, latency: float = 1e-3) -> Owned:
     def work(session: Session) -> Owned:
         digest = (uuid.uuid4().hex * 2)[:64]
         add_model(session, id=names["model"], name=f"secret-name-{tag}", owner=owner, sha256=digest)
-        add_model(session, id=names["used"], name=f"used-name-{tag}", owner=owner, sha256=digest[::-1],
-                  module_blob=module, inputs=[])  # fmt: skip
+        add_model(
+            session,
+            id=names["used"],
+            name=f"used-name-{tag}",
+            owner=owner,
+            sha256=digest[::-1],
+            module_blob=module,
+            inputs=[],
+        )
         for job, state in ((names["job"], JobState.RUNNING), (names["finished"], JobState.SUCCEEDED)):
             add_job(session, job, owner=owner, name=f"job-name-{tag}", model_id=names["used"], state=state)
         task = add_task(session, names["job"], WORKLOAD, name=f"task-{tag}")
@@ -52,14 +59,32 @@ def seed(api: Api, owner: str, latency: float = 1e-3) -> Owned:
             session.add(ModelTask(model_id=model, workload_hash=WORKLOAD, position=0, name="t", weight=1))
         batch = add_batch(session, task)
         record = Record(
-            job_id=names["job"], job_task_id=task.id, batch_id=batch.id, index=0, workload_hash=WORKLOAD,
-            target_hash=TARGET, sketch_hash=None, decisions=[], samples=[latency], latency=latency, environment={},
-        )  # fmt: skip
+            job_id=names["job"],
+            job_task_id=task.id,
+            batch_id=batch.id,
+            index=0,
+            workload_hash=WORKLOAD,
+            target_hash=TARGET,
+            sketch_hash=None,
+            decisions=[],
+            samples=[latency],
+            latency=latency,
+            environment={},
+        )
         session.add(record)
-        session.add(CostModelRow(
-            id=names["costmodel"], kind="xgboost", job_id=names["job"], target_hash=TARGET, number=1, attempt=1,
-            state=WorkState.DONE, features="f", dispatched=0,
-        ))  # fmt: skip
+        session.add(
+            CostModelRow(
+                id=names["costmodel"],
+                kind="xgboost",
+                job_id=names["job"],
+                target_hash=TARGET,
+                number=1,
+                attempt=1,
+                state=WorkState.DONE,
+                features="f",
+                dispatched=0,
+            )
+        )
         session.flush()
         key = {"workload_hash": WORKLOAD, "target_hash": TARGET, "simulated": False, "cache": "warm"}
         best = session.get(Schedule, tuple(key.values()))
@@ -97,5 +122,3 @@ def revoked(api: Api) -> dict[str, str]:
     made = api.client.post("/v1/keys", json={"owner": "gone", "scopes": list(SCOPES)}, headers=bearer(ADMIN)).json()
     assert api.client.delete(f"/v1/keys/{made['id']}", headers=bearer(ADMIN)).status_code == 204
     return bearer(made["key"])
-
-

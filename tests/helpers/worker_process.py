@@ -23,9 +23,10 @@ def worker_process(folder: Path, broker: str, *command: str, **settings: str) ->
     """
     given = {"data_dir": str(folder), "broker_url": broker, "lease_file": str(folder / "host.lease"), **settings}
     env = {
-        **os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
         **{f"TUNESMITH_{name.upper()}": value for name, value in given.items()},
-    }  # fmt: skip
+    }
     log = folder / "worker.log"
     with log.open("wb") as out:
         process = subprocess.Popen([sys.executable, "-m", *command], env=env, cwd=ROOT, stdout=out, stderr=out)

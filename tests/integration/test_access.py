@@ -59,7 +59,7 @@ def example(method: str, path: str, it: Owned) -> Call:
         ("GET", "/v1/blobs/{sha}"): Call(401, path={"sha": "0" * 64}),
         ("GET", "/v1/costmodels"): Call(query={"limit": "200"}),
         ("GET", "/v1/jobs/{job_id}/events"): Call(query={"limit": "200"}),
-    }  # fmt: skip
+    }
     if (method, path) in calls:
         return calls[method, path]
     assert method == "GET", f"{method} {path} has no example: add one here"
@@ -97,9 +97,7 @@ def refused(api: Api) -> list[Headers]:
 def send(api: Api, method: str, path: str, it: Owned, headers: Headers) -> tuple[Any, int]:
     """The answer, and the status that a permitted owner gets."""
     call = example(method, path, it)
-    known = {
-        "model_id": it.model, "job_id": it.job, "key": it.cost_model, "workload": WORKLOAD, **(call.path or {})
-    }  # fmt: skip
+    known = {"model_id": it.model, "job_id": it.job, "key": it.cost_model, "workload": WORKLOAD, **(call.path or {})}
     url = re.sub(r"\{(\w+)\}", lambda part: known[part[1]], path)
     answer = api.client.request(method, url, json=call.json, params=call.query, files=call.files, headers=headers)
     return answer, call.status
@@ -175,8 +173,10 @@ def test_scopes_owners_and_strangers(
 def test_what_users_share_names_no_owner(api: Api, owner: dict[str, Headers], stranger: dict[str, Headers]) -> None:
     finder = tenants.seed(api, "ann")
     url = f"/v1/workloads/{WORKLOAD}/best"
-    seen = {who: api.client.get(url, headers=keys["user"]).json() for who, keys in
-            (("owner", owner), ("stranger", stranger))}  # fmt: skip
+    seen = {
+        who: api.client.get(url, headers=keys["user"]).json()
+        for who, keys in (("owner", owner), ("stranger", stranger))
+    }
     assert seen["owner"]["job"].startswith("ann-job-")
     assert seen["owner"]["record"] > 0
     assert (seen["stranger"]["job"], seen["stranger"]["record"]) == (None, None)

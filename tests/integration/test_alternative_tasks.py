@@ -27,11 +27,14 @@ DIRECT, ALTERNATIVE = 1, 3
 
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
 CASES = {
-    "direct": (SQLITE, DIRECT, ALTERNATIVE), "alternative": (SQLITE, ALTERNATIVE, DIRECT),
+    "direct": (SQLITE, DIRECT, ALTERNATIVE),
+    "alternative": (SQLITE, ALTERNATIVE, DIRECT),
     "alternative on PostgreSQL": (POSTGRESQL, ALTERNATIVE, DIRECT),
-}  # fmt: skip
-PARAMS = [pytest.param(case, id=name, marks=[pytest.mark.postgres] if case[0] == POSTGRESQL else [])
-          for name, case in CASES.items()]  # fmt: skip
+}
+PARAMS = [
+    pytest.param(case, id=name, marks=[pytest.mark.postgres] if case[0] == POSTGRESQL else [])
+    for name, case in CASES.items()
+]
 
 
 @pytest.fixture(scope="module", params=PARAMS)

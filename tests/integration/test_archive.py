@@ -47,11 +47,20 @@ class Service:
             batch = add_batch(session, task, number, size=2)
             batch.features_blob = blob
             session.add_all(
-                Record(job_id="j1", job_task_id=task.id, batch_id=batch.id, index=index, workload_hash="w1",
-                       target_hash="t" * 64, decisions=[[4, 2], "ü"], samples=[1e-3, float(number)], latency=1e-3,
-                       environment={"tvm": "0.27", "number": number})
+                Record(
+                    job_id="j1",
+                    job_task_id=task.id,
+                    batch_id=batch.id,
+                    index=index,
+                    workload_hash="w1",
+                    target_hash="t" * 64,
+                    decisions=[[4, 2], "ü"],
+                    samples=[1e-3, float(number)],
+                    latency=1e-3,
+                    environment={"tvm": "0.27", "number": number},
+                )
                 for index in (0, 1)
-            )  # fmt: skip
+            )
         self.written = number
 
     def keep_writing(self, until: threading.Event) -> threading.Thread:
@@ -177,9 +186,15 @@ def later(data: bytes) -> bytes:
 
 @pytest.mark.parametrize(
     ("damage", "says"),
-    [(cut, "damaged"), (flip, "another content"), (fewer, "should be"), (later, "does not know"),
-     (lambda data: b"nothing", "no archive"), (lambda data: gzip.compress(b"nothing"), "no archive")],
-)  # fmt: skip
+    [
+        (cut, "damaged"),
+        (flip, "another content"),
+        (fewer, "should be"),
+        (later, "does not know"),
+        (lambda data: b"nothing", "no archive"),
+        (lambda data: gzip.compress(b"nothing"), "no archive"),
+    ],
+)
 def test_a_damaged_archive_changes_nothing(
     damage: Callable[[bytes], bytes], says: str, sqlite_url: str, tmp_path: Path
 ) -> None:
@@ -248,8 +263,10 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
 def test_every_column_that_names_a_blob_counts() -> None:
     named = {
-        f"{table.name}.{column.name}" for table in Base.metadata.sorted_tables for column in table.columns
+        f"{table.name}.{column.name}"
+        for table in Base.metadata.sorted_tables
+        for column in table.columns
         if "blob" in column.name or column.name == "sha256"
-    }  # fmt: skip
+    }
     known = {f"{column.class_.__tablename__}.{column.key}" for column in blob_references.COLUMNS}
     assert named - known == {"api_keys.sha256"}

@@ -25,11 +25,12 @@ def model(tmp_path):
     """One product."""
     weights = np.random.default_rng(0).standard_normal((64, 32)).astype("float32")
     graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "a"], ["y"])], "product",
+        [helper.make_node("MatMul", ["x", "a"], ["y"])],
+        "product",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 64])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 32])],
         [helper.make_tensor("a", TensorProto.FLOAT, weights.shape, weights.tobytes(), raw=True)],
-    )  # fmt: skip
+    )
     path = tmp_path / "product.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return path
@@ -45,8 +46,23 @@ def test_every_allocator_has_a_job_and_its_model_is_timed(monkeypatch, model, tm
     monkeypatch.setattr(tuning, "tunesmith_warm", tune)
     monkeypatch.setattr(live, "SLICE", 0.05)
     monkeypatch.setattr(live, "PASSES", 1)
-    done = CliRunner().invoke(app, ["allocation", "live", "--model", str(model), "--allocator", "bandit", "--seconds",
-                                    "10", "--seeds", "2", "--out", str(tmp_path)])  # fmt: skip
+    done = CliRunner().invoke(
+        app,
+        [
+            "allocation",
+            "live",
+            "--model",
+            str(model),
+            "--allocator",
+            "bandit",
+            "--seconds",
+            "10",
+            "--seeds",
+            "2",
+            "--out",
+            str(tmp_path),
+        ],
+    )
     assert done.exit_code == 0, done.output
     assert asked == [(0, "gradient", 10.0), (0, "bandit", 10.0), (1, "bandit", 10.0), (1, "gradient", 10.0)]
     with (tmp_path / "allocation-live.csv").open(newline="") as file:

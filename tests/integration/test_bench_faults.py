@@ -54,9 +54,16 @@ def test_devices_answer_a_batch(tmp_path: Path) -> None:
     with redis_server(tmp_path) as broker:
         publisher = CeleryPublisher(broker)
         batch = MeasureBatch(
-            batch_id=1, attempt=1, job_id="j", target=TARGET.to_json(), limits=MeasureLimits(), workload="w",
-            module=Payload(), sketches={}, candidates=[WireCandidate(index=i, sketch="s") for i in range(3)],
-        )  # fmt: skip
+            batch_id=1,
+            attempt=1,
+            job_id="j",
+            target=TARGET.to_json(),
+            limits=MeasureLimits(),
+            workload="w",
+            module=Payload(),
+            sketches={},
+            candidates=[WireCandidate(index=i, sketch="s") for i in range(3)],
+        )
         queue = measure_queue(TARGET.device_class)
         with devices(1, broker, 0.0, Signer.fresh()):
             assert publisher.send(batch, queue=queue, task_id="a")

@@ -54,13 +54,19 @@ def model(tmp_path):
     rng = np.random.default_rng(0)
     weights = [rng.standard_normal(shape).astype("float32") for shape in ((16, 64), (64, 32))]
     graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "a"], ["h"]), helper.make_node("Relu", ["h"], ["r"]),
-         helper.make_node("MatMul", ["r", "b"], ["y"])], "products",
+        [
+            helper.make_node("MatMul", ["x", "a"], ["h"]),
+            helper.make_node("Relu", ["h"], ["r"]),
+            helper.make_node("MatMul", ["r", "b"], ["y"]),
+        ],
+        "products",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 16])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 32])],
-        [helper.make_tensor(name, TensorProto.FLOAT, array.shape, array.tobytes(), raw=True)
-         for name, array in zip("ab", weights, strict=True)],
-    )  # fmt: skip
+        [
+            helper.make_tensor(name, TensorProto.FLOAT, array.shape, array.tobytes(), raw=True)
+            for name, array in zip("ab", weights, strict=True)
+        ],
+    )
     path = tmp_path / "products.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return path
@@ -71,8 +77,21 @@ def test_a_model_side_by_side(capsys, monkeypatch, model, tmp_path):
     monkeypatch.setattr(machine, "measure", lambda threads: limits)
     monkeypatch.setattr(command, "QUICK_PASSES", 2)
     monkeypatch.setattr(command, "QUICK_SLICE", 0.05)
-    status = run(["bench", "models", "--quick", "--model", str(model), "--with", "untuned,onnxruntime",
-                  "--threads", "1", "--out", str(tmp_path)])  # fmt: skip
+    status = run(
+        [
+            "bench",
+            "models",
+            "--quick",
+            "--model",
+            str(model),
+            "--with",
+            "untuned,onnxruntime",
+            "--threads",
+            "1",
+            "--out",
+            str(tmp_path),
+        ]
+    )
     assert status == 0, capsys.readouterr()
     with (tmp_path / "models.csv").open(newline="") as file:
         untuned, other = csv.DictReader(file)
@@ -148,7 +167,9 @@ def test_each_tuners_schedules_meet_the_module_that_they_were_found_for(tmp_path
     for name in plan.names:
         contest._enter(name, tmp_path / "net.onnx", Local("", {}, tmp_path, PLAIN), plan, tmp_path, print)
     assert compiled == [
-        ("untuned", PLAIN, None), ("tunesmith", blocked, ["ours"]), ("metaschedule-64", PLAIN, ["theirs"]),
+        ("untuned", PLAIN, None),
+        ("tunesmith", blocked, ["ours"]),
+        ("metaschedule-64", PLAIN, ["theirs"]),
     ]
 
 
@@ -175,11 +196,17 @@ def test_the_table_tells_shares_speed_ups_and_what_failed():
 
 @pytest.mark.parametrize(
     ("name", "source", "shape"),
-    effort.some([
-        ("mobilenet", mobilenet.INPUT, (1, 3, 224, 224)), ("encoder", encoder.INPUT, (1, 128, 768)),
-        ("unet", unet.INPUT, (1, 3, 128, 128)), ("resnext50", resnext.INPUT, (1, 3, 224, 224)),
-        ("efficientnet", efficientnet.INPUT, (1, 3, 224, 224)), ("unet3d", unet.INPUT, (1, 3, 48, 48, 48)),
-    ], each=2),
+    effort.some(
+        [
+            ("mobilenet", mobilenet.INPUT, (1, 3, 224, 224)),
+            ("encoder", encoder.INPUT, (1, 128, 768)),
+            ("unet", unet.INPUT, (1, 3, 128, 128)),
+            ("resnext50", resnext.INPUT, (1, 3, 224, 224)),
+            ("efficientnet", efficientnet.INPUT, (1, 3, 224, 224)),
+            ("unet3d", unet.INPUT, (1, 3, 48, 48, 48)),
+        ],
+        each=2,
+    ),
 )
 def test_a_model_that_is_built_here_is_imported_and_depends_on_its_input(name, source, shape, tmp_path):
     path = zoo.write_model(name, tmp_path / f"{name}.onnx")
@@ -201,7 +228,8 @@ SMALL = {
     "efficientnet": lambda: efficientnet.build(
         1, 32, (mobilenet.Stage(1, 16, 1, 1), mobilenet.Stage(6, 16, 2, 2, 5)), 32
     ),
-    "unet3d": lambda: unet.build(1, 8, width=8, levels=1, axes=3), "r3d18": lambda: r3d.build(1, 4, 16, (8, 16)),
+    "unet3d": lambda: unet.build(1, 8, width=8, levels=1, axes=3),
+    "r3d18": lambda: r3d.build(1, 4, 16, (8, 16)),
 }
 
 

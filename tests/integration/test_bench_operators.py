@@ -27,8 +27,15 @@ from workers.tvm_backend.arguments import random_array
 from workers.tvm_backend.deploy import LocalModel, local_target
 
 pytestmark = pytest.mark.pair
-SPECS = ("gemm:8x16x32", "bmm:2x8x4x16", "dense:4x8x16", "conv2d:1x4x9x9,8x4x3x3,s2,p1", "depthwise:1x8x9x9,k3,s1,p1",
-         "softmax:2x3x16", "layernorm:4x16")  # fmt: skip
+SPECS = (
+    "gemm:8x16x32",
+    "bmm:2x8x4x16",
+    "dense:4x8x16",
+    "conv2d:1x4x9x9,8x4x3x3,s2,p1",
+    "depthwise:1x8x9x9,k3,s1,p1",
+    "softmax:2x3x16",
+    "layernorm:4x16",
+)
 CONVOLUTION = "conv2d:1x16x8x8,16x16x3x3,s1,p1:float32"
 BLOCKED = Preparation(blocked=True, fast_math=True)
 
@@ -138,7 +145,10 @@ def test_a_recorded_winner_is_built_and_timed_beside_the_others(held):
     outcome, _ = held
     timed = [entry for entry in outcome.entries if not entry.result.failure]
     assert [(entry.runtime, entry.seed) for entry in timed] == [
-        ("onnxruntime", None), ("metaschedule-16", 0), ("tunesmith", 0), ("tunesmith-10", 0),
+        ("onnxruntime", None),
+        ("metaschedule-16", 0),
+        ("tunesmith", 0),
+        ("tunesmith-10", 0),
     ]
     assert all(entry.result.latency > 0 for entry in timed)
     assert [entry.result.error is None for entry in timed] == [True, False, False, False]
@@ -239,14 +249,34 @@ def test_operators_side_by_side(capsys, monkeypatch, tmp_path):
     page = tmp_path / "page.md"
     names = ("operators", "operators-ragged", "operators-equal-time", "operators-first-ten")
     page.write_text("".join(f"<!-- bench:{name} -->\nold {name}\n<!-- /bench:{name} -->\n" for name in names))
-    status = run(["bench", "operators", "--operator", "gemm:16x16x16", "--with", "untuned,onnxruntime", "--seeds", "1",
-                  "--threads", "1", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path), "--docs", str(page)])
+    status = run(
+        [
+            "bench",
+            "operators",
+            "--operator",
+            "gemm:16x16x16",
+            "--with",
+            "untuned,onnxruntime",
+            "--seeds",
+            "1",
+            "--threads",
+            "1",
+            "--runs",
+            str(tmp_path / "runs"),
+            "--out",
+            str(tmp_path),
+            "--docs",
+            str(page),
+        ]
+    )
     assert status == 0, capsys.readouterr()
     with (tmp_path / "operators-latencies.csv").open(newline="") as file:
         untuned, other = csv.DictReader(file)
     assert (untuned["operator"], untuned["runtime"], other["runtime"]) == (
-        "gemm:16x16x16:float32", "untuned", "onnxruntime",
-    )  # fmt: skip
+        "gemm:16x16x16:float32",
+        "untuned",
+        "onnxruntime",
+    )
     assert 0 < float(untuned["share"]) < 1
     assert float(untuned["output error"]) < 1e-4
     assert "| gemm:16x16x16, one thread |" in page.read_text()

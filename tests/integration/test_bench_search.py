@@ -63,13 +63,19 @@ def test_the_best_after_some_trials_are_timed_beside_the_recorded_winner(tmp_pat
     (tmp_path / "work").mkdir()
     outcome = contest.hold(Case(OPERATOR, 1), 0, plan, tmp_path / "work", print)
     assert [(request.search, request.space, request.trials, request.seconds) for request in asked] == [
-        ("genetic", "tvm", 128, contest.LIMIT), ("random", "tvm", 128, contest.LIMIT),
-        ("genetic", "all", None, 60.0), ("random", "all", None, 60.0),
-    ]  # fmt: skip
+        ("genetic", "tvm", 128, contest.LIMIT),
+        ("random", "tvm", 128, contest.LIMIT),
+        ("genetic", "all", None, 60.0),
+        ("random", "all", None, 60.0),
+    ]
     assert [(entry.runtime, entry.result.failure) for entry in outcome.entries] == [
-        ("metaschedule-16", ""), ("genetic-tvm", ""), ("genetic-tvm-32", ""), ("random-tvm", "no luck"),
-        ("genetic-all", ""), ("random-all", "no luck"),
-    ]  # fmt: skip
+        ("metaschedule-16", ""),
+        ("genetic-tvm", ""),
+        ("genetic-tvm-32", ""),
+        ("random-tvm", "no luck"),
+        ("genetic-all", ""),
+        ("random-all", "no luck"),
+    ]
     (rival,) = outcome.rivals
     assert (rival.recorded, rival.timed, rival.wall) == ({32: 1e-3, 64: 1e-3, 128: 1e-3}, 1e-3, 60.0)
     (course,), (chase,) = outcome.courses.values(), outcome.chases.values()
@@ -84,8 +90,9 @@ def test_the_best_after_some_trials_are_timed_beside_the_recorded_winner(tmp_pat
     assert (without.entries, asked) == ([], []), "nothing is tuned without a time, or with nothing to compare with"
     for number, (searchers, runs) in enumerate([(("genetic",), 0), (("genetic", "random"), 4)]):
         (tmp_path / f"more{number}").mkdir()
-        contest.hold(Case(OPERATOR, 1), 1, replace(plan, searchers=searchers, seconds=20.0), tmp_path / f"more{number}",
-                     print)  # fmt: skip
+        contest.hold(
+            Case(OPERATOR, 1), 1, replace(plan, searchers=searchers, seconds=20.0), tmp_path / f"more{number}", print
+        )
         assert len(asked) == runs
 
 
@@ -95,13 +102,34 @@ def test_search_side_by_side(capsys, tmp_path, monkeypatch):
     def hold(case, seed, plan, folder, tell):
         asked.append((case, seed, plan.searchers))
         course, chase = Course((2e-3,) * 128, {128: 2e-3}), Chase((Point(5.0, 1e-3),), 1e-3, 60.0)
-        return Outcome(case, seed, [Rival("metaschedule-64", {32: 4e-3, 64: 4e-3, 128: 4e-3}, 4e-3, 50.0)],
-                       {"genetic": course}, {"genetic": chase}, [])  # fmt: skip
+        return Outcome(
+            case,
+            seed,
+            [Rival("metaschedule-64", {32: 4e-3, 64: 4e-3, 128: 4e-3}, 4e-3, 50.0)],
+            {"genetic": course},
+            {"genetic": chase},
+            [],
+        )
 
     monkeypatch.setattr(contest, "hold", hold)
     page.write_text("".join(f"<!-- bench:{name} -->\nold\n<!-- /bench:{name} -->\n" for name in names))
-    status = run(["bench", "search", "--operator", OPERATOR, "--seeds", "2", "--no-record", "--threads", "1",
-                  "--out", str(tmp_path / "out"), "--docs", str(page)])  # fmt: skip
+    status = run(
+        [
+            "bench",
+            "search",
+            "--operator",
+            OPERATOR,
+            "--seeds",
+            "2",
+            "--no-record",
+            "--threads",
+            "1",
+            "--out",
+            str(tmp_path / "out"),
+            "--docs",
+            str(page),
+        ]
+    )
     said = capsys.readouterr()
     assert status == 0, said
     assert asked == [(Case(OPERATOR, 1), seed, ("genetic",)) for seed in (0, 1)]

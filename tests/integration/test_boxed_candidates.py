@@ -15,10 +15,25 @@ from tvm import rpc
 pytestmark = pytest.mark.parallel
 SOURCE = Path(__file__).parents[1] / "helpers" / "hostile.c"
 SECRETS = {
-    "TUNESMITH_ADMIN_KEY": "admin", "TUNESMITH_BROKER_URL": "redis://:secret@h", "TUNESMITH_DATABASE_URL": "postgresql://",
-}  # fmt: skip
-DEEDS = {"secret", "list", "environ", "mem", "own environ", "connect", "redirect", "fast open", "kill", "ptrace",
-         "fork", "write", "memory"}  # fmt: skip
+    "TUNESMITH_ADMIN_KEY": "admin",
+    "TUNESMITH_BROKER_URL": "redis://:secret@h",
+    "TUNESMITH_DATABASE_URL": "postgresql://",
+}
+DEEDS = {
+    "secret",
+    "list",
+    "environ",
+    "mem",
+    "own environ",
+    "connect",
+    "redirect",
+    "fast open",
+    "kill",
+    "ptrace",
+    "fork",
+    "write",
+    "memory",
+}
 
 
 @pytest.fixture(scope="module")

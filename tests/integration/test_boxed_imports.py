@@ -36,12 +36,16 @@ def small_onnx(path: Path) -> Path:
     """A product with weights, with constants to fold."""
     weights = np.arange(64 * 32, dtype="float32").reshape(64, 32)
     graph = helper.make_graph(
-        [helper.make_node("Add", ["w", "w"], ["v"]), helper.make_node("MatMul", ["x", "v"], ["p"]),
-         helper.make_node("Tanh", ["p"], ["y"])], "g",
+        [
+            helper.make_node("Add", ["w", "w"], ["v"]),
+            helper.make_node("MatMul", ["x", "v"], ["p"]),
+            helper.make_node("Tanh", ["p"], ["y"]),
+        ],
+        "g",
         [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [4, 64])],
         [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [4, 32])],
         [numpy_helper.from_array(weights, "w")],
-    )  # fmt: skip
+    )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return path
 
@@ -179,18 +183,37 @@ def test_without_any_wall_models_are_refused_and_the_refusal_says_what_to_do(
         Importing(Settings(data_dir=tmp_path)).run(upload, blobs)
 
 
-GOOD = {"hash": "1", "name": "n", "args": [["float32", [2, 3]]], "flops": 6, "family": "f", "weight": 1,
-        "alternative_of": None, "weights": []}  # fmt: skip
+GOOD = {
+    "hash": "1",
+    "name": "n",
+    "args": [["float32", [2, 3]]],
+    "flops": 6,
+    "family": "f",
+    "weight": 1,
+    "alternative_of": None,
+    "weights": [],
+}
 
 
 @pytest.mark.parametrize(
     "changed",
     [
-        {"hash": "x"}, {"hash": "1" * 30}, {"flops": float("inf")}, {"flops": -1}, {"flops": float("nan")},
-        {"weight": 0}, {"weight": 2**40}, {"name": "n" * 5000}, {"args": [["float32; drop", [1]]]},
-        {"args": [["float32", [-1]]]}, {"args": []}, {"more": 1}, {"alternative_of": "'"}, {"args": 7},
+        {"hash": "x"},
+        {"hash": "1" * 30},
+        {"flops": float("inf")},
+        {"flops": -1},
+        {"flops": float("nan")},
+        {"weight": 0},
+        {"weight": 2**40},
+        {"name": "n" * 5000},
+        {"args": [["float32; drop", [1]]]},
+        {"args": [["float32", [-1]]]},
+        {"args": []},
+        {"more": 1},
+        {"alternative_of": "'"},
+        {"args": 7},
     ],
-)  # fmt: skip
+)
 def test_claims_of_another_form_are_refused(changed: dict[str, object]) -> None:
     whole = {"inputs": [["x", "float32", [2]]], "tasks": [GOOD], "params_size": 0}
     assert claims.split({"done": whole}).tasks[0].workload().flops == 6

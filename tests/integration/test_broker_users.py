@@ -60,25 +60,56 @@ def refused(client: redis.Redis, *command: Any) -> bool:
 
 FOREIGN = [PREFIX + key for key in (*CORE_QUEUES, OTHERS, "measure", "unacked", "unacked_index", "_kombu.binding.x")]
 ADMIN: list[tuple[Any, ...]] = [
-    ("FLUSHALL",), ("FLUSHDB",), ("CONFIG", "GET", "*"), ("KEYS", "*"), ("SCAN", 0), ("EVAL", "return 1", 0),
-    ("EVALSHA", "0" * 40, 0), ("SCRIPT", "LOAD", "return 1"), ("DEBUG", "SLEEP", "0"), ("SHUTDOWN", "NOSAVE"),
-    ("CLIENT", "LIST"), ("CLIENT", "KILL", "TYPE", "normal"), ("ACL", "LIST"), ("ACL", "SETUSER", "x"), ("MONITOR",),
-    ("REPLICAOF", "evil.example", "6379"), ("SAVE",), ("MODULE", "LIST"), ("INFO",),
-]  # fmt: skip
+    ("FLUSHALL",),
+    ("FLUSHDB",),
+    ("CONFIG", "GET", "*"),
+    ("KEYS", "*"),
+    ("SCAN", 0),
+    ("EVAL", "return 1", 0),
+    ("EVALSHA", "0" * 40, 0),
+    ("SCRIPT", "LOAD", "return 1"),
+    ("DEBUG", "SLEEP", "0"),
+    ("SHUTDOWN", "NOSAVE"),
+    ("CLIENT", "LIST"),
+    ("CLIENT", "KILL", "TYPE", "normal"),
+    ("ACL", "LIST"),
+    ("ACL", "SETUSER", "x"),
+    ("MONITOR",),
+    ("REPLICAOF", "evil.example", "6379"),
+    ("SAVE",),
+    ("MODULE", "LIST"),
+    ("INFO",),
+]
 """What nobody needs."""
 UNNEEDED: list[tuple[Any, ...]] = [
-    ("SELECT", 1), ("SUBSCRIBE", "anything"), ("PSUBSCRIBE", "*"), ("PUBLISH", broker_users.CONTROL, "{}"),
-    ("PUBSUB", "CHANNELS"), ("RANDOMKEY",), ("DBSIZE",), ("MULTI",), ("SWAPDB", 0, 1),
-]  # fmt: skip
+    ("SELECT", 1),
+    ("SUBSCRIBE", "anything"),
+    ("PSUBSCRIBE", "*"),
+    ("PUBLISH", broker_users.CONTROL, "{}"),
+    ("PUBSUB", "CHANNELS"),
+    ("RANDOMKEY",),
+    ("DBSIZE",),
+    ("MULTI",),
+    ("SWAPDB", 0, 1),
+]
 
 
 def of_lists(key: str) -> list[tuple[Any, ...]]:
     return [
-        ("BRPOP", key, 1), ("RPOP", key), ("LPOP", key), ("LRANGE", key, 0, -1), ("LPUSH", key, "x"),
-        ("RPUSH", key, "x"), ("DEL", key), ("LLEN", key),
-        ("RENAME", key, f"{PREFIX}y"), ("RPOPLPUSH", key, PREFIX + RECORD),
-        ("RPOPLPUSH", PREFIX + OWN, key), ("EXPIRE", key, 1), ("TYPE", key),
-    ]  # fmt: skip
+        ("BRPOP", key, 1),
+        ("RPOP", key),
+        ("LPOP", key),
+        ("LRANGE", key, 0, -1),
+        ("LPUSH", key, "x"),
+        ("RPUSH", key, "x"),
+        ("DEL", key),
+        ("LLEN", key),
+        ("RENAME", key, f"{PREFIX}y"),
+        ("RPOPLPUSH", key, PREFIX + RECORD),
+        ("RPOPLPUSH", PREFIX + OWN, key),
+        ("EXPIRE", key, 1),
+        ("TYPE", key),
+    ]
 
 
 def test_a_measure_worker_may_take_from_its_queues_and_push_to_record_and_nothing_else(server: redis.Redis) -> None:

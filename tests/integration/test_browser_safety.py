@@ -17,10 +17,24 @@ KEY = {"authorization": "Bearer the-first-key"}
 SOCKET = "/_nicegui_ws/socket.io/?EIO=4"
 FOREIGN = "http://evil.example"
 PATHS = (
-    "/", "/login", "/login?next=/jobs/x", "/login/enter?ticket=wrong", "/jobs/nobody", "/jobs/nobody/best/jsonl",
-    "/no-such-page", f"{SOCKET}&transport=polling", "/livez", "/readyz", "/metrics", "/docs", "/docs/oauth2-redirect",
-    "/openapi.json", "/v1/jobs", "/v1/nothing", "/v1/blobs/" + "0" * 64,
-)  # fmt: skip
+    "/",
+    "/login",
+    "/login?next=/jobs/x",
+    "/login/enter?ticket=wrong",
+    "/jobs/nobody",
+    "/jobs/nobody/best/jsonl",
+    "/no-such-page",
+    f"{SOCKET}&transport=polling",
+    "/livez",
+    "/readyz",
+    "/metrics",
+    "/docs",
+    "/docs/oauth2-redirect",
+    "/openapi.json",
+    "/v1/jobs",
+    "/v1/nothing",
+    "/v1/blobs/" + "0" * 64,
+)
 
 
 @pytest.fixture(scope="module")

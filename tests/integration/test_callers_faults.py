@@ -16,9 +16,12 @@ from db.models import Job, Model
 
 pytestmark = pytest.mark.parallel
 FUZZ = settings(
-    max_examples=30, deadline=None, derandomize=True, database=None,
+    max_examples=30,
+    deadline=None,
+    derandomize=True,
+    database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)  # fmt: skip
+)
 JSON = {"content-type": "application/json"}
 DEEP = 100_000
 
@@ -36,12 +39,30 @@ def fine(response: Any) -> None:
 
 
 BODIES = [
-    '{"name": "\\ud800"}', '{"target": "\\udfff"}', '{"operator": "gemm:\\ud800"}', '{"\\ud800": 1}',
-    '{"name": "a\\u0000b"}', '{"target": {"kind": "a\\u0000b"}}', '{"seed": NaN}', '{"seed": Infinity}',
-    '{"budget": {"seconds": 1e400}}', '{"budget": {"seconds": -1e400}}', '{"seed": 1' + "0" * 5000 + "}",
-    '{"budget": {"trials": 1' + "0" * 400 + "}}", f'{{"target": {deep(DEEP)}}}', deep(DEEP), deep(40),
-    '{"a":' * 5000 + "1" + "}" * 5000, "{", "nul", '"text"', "7", "[1]", '{"target": null}', "",
-]  # fmt: skip
+    '{"name": "\\ud800"}',
+    '{"target": "\\udfff"}',
+    '{"operator": "gemm:\\ud800"}',
+    '{"\\ud800": 1}',
+    '{"name": "a\\u0000b"}',
+    '{"target": {"kind": "a\\u0000b"}}',
+    '{"seed": NaN}',
+    '{"seed": Infinity}',
+    '{"budget": {"seconds": 1e400}}',
+    '{"budget": {"seconds": -1e400}}',
+    '{"seed": 1' + "0" * 5000 + "}",
+    '{"budget": {"trials": 1' + "0" * 400 + "}}",
+    f'{{"target": {deep(DEEP)}}}',
+    deep(DEEP),
+    deep(40),
+    '{"a":' * 5000 + "1" + "}" * 5000,
+    "{",
+    "nul",
+    '"text"',
+    "7",
+    "[1]",
+    '{"target": null}',
+    "",
+]
 
 
 def test_json_that_cannot_be_kept_is_refused(api: Api) -> None:
@@ -56,18 +77,45 @@ def test_json_that_cannot_be_kept_is_refused(api: Api) -> None:
 
 
 TARGETS: list[Any] = [
-    {"kind": {}}, {"kind": []}, {"kind": None}, {"kind": 1.5}, {"tag": {}}, {"tag": ["a"]}, {"tag": 3}, {},
-    {"kind": "llvm", "mcpu": {}, "num-cores": 1}, {"kind": "llvm", "mcpu": "x", "num-cores": {}},
-    {"kind": "llvm", "mcpu": "x", "num-cores": True}, {"kind": "llvm", "mcpu": "x", "num-cores": 1e9},
+    {"kind": {}},
+    {"kind": []},
+    {"kind": None},
+    {"kind": 1.5},
+    {"tag": {}},
+    {"tag": ["a"]},
+    {"tag": 3},
+    {},
+    {"kind": "llvm", "mcpu": {}, "num-cores": 1},
+    {"kind": "llvm", "mcpu": "x", "num-cores": {}},
+    {"kind": "llvm", "mcpu": "x", "num-cores": True},
+    {"kind": "llvm", "mcpu": "x", "num-cores": 1e9},
     {"kind": "llvm", "mcpu": "x", "num-cores": 1, "host": {"kind": {}}},
-    {"kind": "llvm", "mcpu": "x", "num-cores": 1,
-     "host": {"kind": "llvm", "host": {"kind": "llvm", "host": {"kind": []}}}},
-    {"kind": "llvm", "mcpu": "x", "num-cores": 1, "feature.x": {"a": [{}]}}, {"kind": "llvm", "keys": [{}]},
-    {"kind": "llvm", "mcpu": "x" * 150, "num-cores": 1}, {"kind": "llvm", "mcpu": "x" * 900, "num-cores": 1},
-    {"kind": "cuda", "arch": ["sm_90"]}, ["a"], "{", '{"kind": {}}', '{"kind": "\\ud800"}', '{"kind": NaN}',
-    '{"a": ' + deep(DEEP) + "}", "{" * DEEP, "x" * 100_000, "cpu:" + "9" * 5000, "cpu:\u0661", "",
-    5, None, True,
-]  # fmt: skip
+    {
+        "kind": "llvm",
+        "mcpu": "x",
+        "num-cores": 1,
+        "host": {"kind": "llvm", "host": {"kind": "llvm", "host": {"kind": []}}},
+    },
+    {"kind": "llvm", "mcpu": "x", "num-cores": 1, "feature.x": {"a": [{}]}},
+    {"kind": "llvm", "keys": [{}]},
+    {"kind": "llvm", "mcpu": "x" * 150, "num-cores": 1},
+    {"kind": "llvm", "mcpu": "x" * 900, "num-cores": 1},
+    {"kind": "cuda", "arch": ["sm_90"]},
+    ["a"],
+    "{",
+    '{"kind": {}}',
+    '{"kind": "\\ud800"}',
+    '{"kind": NaN}',
+    '{"a": ' + deep(DEEP) + "}",
+    "{" * DEEP,
+    "x" * 100_000,
+    "cpu:" + "9" * 5000,
+    "cpu:\u0661",
+    "",
+    5,
+    None,
+    True,
+]
 
 
 def test_odd_targets_are_refused(api: Api) -> None:
@@ -81,8 +129,9 @@ def test_odd_targets_are_refused(api: Api) -> None:
 TEXT = st.text(max_size=20)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4), max_leaves=12,
-)  # fmt: skip
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=12,
+)
 OPTIONS = st.sampled_from(["kind", "tag", "mcpu", "num-cores", "arch", "host", "keys", "mattr", "feature.x", "libs"])
 KINDS = st.sampled_from(["llvm", "cuda", "c", "composite", "vulkan", "nvidia/nvidia-h100"])
 
@@ -95,10 +144,15 @@ def test_no_target_is_an_error_of_ours(api: Api, target: dict[str, Any], as_text
 
 
 @FUZZ
-@given(st.dictionaries(
-    st.sampled_from(["model_id", "operator", "target", "budget", "search", "priority", "seed", "name", "verify", "x"]),
-    VALUES, max_size=5,
-))  # fmt: skip
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            ["model_id", "operator", "target", "budget", "search", "priority", "seed", "name", "verify", "x"]
+        ),
+        VALUES,
+        max_size=5,
+    )
+)
 def test_no_body_is_an_error_of_ours(api: Api, change: dict[str, Any]) -> None:
     for body in ({**GEMM, **change}, change):
         fine(api.client.post("/v1/jobs", content=json.dumps(body), headers=JSON))
@@ -111,9 +165,17 @@ def form(boundary: str, *parts: str) -> bytes:
 
 FILE = 'Content-Disposition: form-data; name="file"; filename="a.onnx"\r\n\r\ndata'
 FORMS: list[tuple[str, bytes]] = [
-    ("x" * 300, form("x" * 300, FILE)), ("", form("", FILE)), ("b", b""), ("b", b"--b"), ("b", b"nonsense"),
-    ("b", form("c", FILE)), ("b", form("b", FILE)[:-6]), ("b", form("b", FILE, FILE)), ("b", form("b")),
-    ("b", form("b", "no headers")), ("b", form("b", "Content-Disposition: form-data\r\n\r\nx", FILE)),
+    ("x" * 300, form("x" * 300, FILE)),
+    ("", form("", FILE)),
+    ("b", b""),
+    ("b", b"--b"),
+    ("b", b"nonsense"),
+    ("b", form("c", FILE)),
+    ("b", form("b", FILE)[:-6]),
+    ("b", form("b", FILE, FILE)),
+    ("b", form("b")),
+    ("b", form("b", "no headers")),
+    ("b", form("b", "Content-Disposition: form-data\r\n\r\nx", FILE)),
     ("b", form("b", 'Content-Disposition: form-data; name="name"\r\n\r\na\0b', FILE)),
     ("b", form("b", 'Content-Disposition: form-data; name="name"\r\n\r\n\xff', FILE)),
     ("b", form("b", 'Content-Disposition: form-data; name="\xff"\r\n\r\nx', FILE)),
@@ -122,7 +184,7 @@ FORMS: list[tuple[str, bytes]] = [
     ("b", form("b", *[f"X-{i}: {'v' * 1000}\r\n" for i in range(200)])),
     ("b", form("b", 'Content-Disposition: form-data; name="other"\r\n\r\nx', FILE)),
     ("\udc80", b"--\x80--"),
-]  # fmt: skip
+]
 
 
 def test_broken_forms_are_refused_and_leave_nothing(api: Api) -> None:
@@ -136,9 +198,20 @@ def test_broken_forms_are_refused_and_leave_nothing(api: Api) -> None:
 
 
 SHAPES = [
-    "[" * 2000, '{"x":' * 2000, '{"x": ' + deep(DEEP) + "}", '{"x": [1e400]}', '{"x": [NaN]}', '{"\\ud800": [1]}',
-    '{"x": {}}', '{"x": [[]]}', '{"a\\u0000": [1]}', "{}", "=", "x=" + "9" * 5000, "x=1" * 9000,
-]  # fmt: skip
+    "[" * 2000,
+    '{"x":' * 2000,
+    '{"x": ' + deep(DEEP) + "}",
+    '{"x": [1e400]}',
+    '{"x": [NaN]}',
+    '{"\\ud800": [1]}',
+    '{"x": {}}',
+    '{"x": [[]]}',
+    '{"a\\u0000": [1]}',
+    "{}",
+    "=",
+    "x=" + "9" * 5000,
+    "x=1" * 9000,
+]
 
 
 def test_odd_shapes_are_refused(api: Api) -> None:

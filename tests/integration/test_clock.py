@@ -148,8 +148,13 @@ def test_a_jump_that_nobody_saw_costs_an_attempt_and_no_hour(stack: Stack, shift
 
 @pytest.mark.parametrize(
     ("there", "before", "after", "expected"),
-    [(101.0, 1.0, 1.0, 0.0), (3701.0, 1.0, 1.0, 3600.0), (-3499.0, 1.0, 1.0, -3600.0),
-     (131.0, 1.0, 31.0, 0.0), (101.0, 1.0, 31.0, 0.0)],
-)  # fmt: skip
+    [
+        (101.0, 1.0, 1.0, 0.0),
+        (3701.0, 1.0, 1.0, 3600.0),
+        (-3499.0, 1.0, 1.0, -3600.0),
+        (131.0, 1.0, 31.0, 0.0),
+        (101.0, 1.0, 31.0, 0.0),
+    ],
+)
 def test_a_slow_answer_is_no_jump(there: float, before: float, after: float, expected: float) -> None:
     assert jump(Look(100.0, 0.0, 0.0, 0), Look(there, before, after, 0)) == pytest.approx(expected)

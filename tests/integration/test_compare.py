@@ -22,11 +22,12 @@ def model(tmp_path_factory):
     """A product with a fixed matrix; the input's name is one that TVM would have to change."""
     weights = np.random.default_rng(0).standard_normal((16, 8)).astype("float32")
     graph = helper.make_graph(
-        [helper.make_node("MatMul", ["input.1", "w"], ["y"])], "product",
+        [helper.make_node("MatMul", ["input.1", "w"], ["y"])],
+        "product",
         [helper.make_tensor_value_info("input.1", TensorProto.FLOAT, [4, 16])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 8])],
         [helper.make_tensor("w", TensorProto.FLOAT, weights.shape, weights.tobytes(), raw=True)],
-    )  # fmt: skip
+    )
     path = tmp_path_factory.mktemp("model") / "product.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return path

@@ -22,8 +22,21 @@ SHAPE = (64, 64)
 ARGS = (TensorSpec("float32", SHAPE), TensorSpec("float32", SHAPE))
 BYTES = 4 * SHAPE[0] * SHAPE[1]
 LIMITS = MeasureLimits(run_timeout=2.0, confirm_repeats=6, min_repeat_seconds=0.001)
-KINDS = ("copy", "nearly", "off", "idle", "short", "spoils", "nan", "slow", "crash", "hang", "steps",
-         "other steps", "wrong steps")  # fmt: skip
+KINDS = (
+    "copy",
+    "nearly",
+    "off",
+    "idle",
+    "short",
+    "spoils",
+    "nan",
+    "slow",
+    "crash",
+    "hang",
+    "steps",
+    "other steps",
+    "wrong steps",
+)
 
 
 def build(folder: Path, kind: str) -> Path:
@@ -33,18 +46,25 @@ def build(folder: Path, kind: str) -> Path:
 
     a = te.placeholder(SHAPE, name="a", dtype="float32")
     formulas = {
-        "copy": lambda x: x, "nearly": lambda x: x * 1.00001, "off": lambda x: x * 1.01,
+        "copy": lambda x: x,
+        "nearly": lambda x: x * 1.00001,
+        "off": lambda x: x * 1.01,
         "nan": lambda x: tirx.if_then_else(x > 0.999, tirx.const(float("nan"), "float32"), x),
-        "steps": lambda x: tirx.round(x * 64.0), "other steps": lambda x: tirx.round(x * 64.0006),
+        "steps": lambda x: tirx.round(x * 64.0),
+        "other steps": lambda x: tirx.round(x * 64.0006),
         "wrong steps": lambda x: tirx.round(x * 64.6),
-    }  # fmt: skip
+    }
 
     def calls(ins: list[Any], outs: list[Any]) -> Any:
         source, target = ins[0].access_ptr("r"), outs[0].access_ptr("w")
         name, *arguments = {
-            "idle": ("abs", 0), "short": ("memcpy", target, source, BYTES - 4), "slow": ("usleep", 3000),
-            "spoils": ("memset", ins[0].access_ptr("w"), 0, 4), "crash": ("abort",), "hang": ("pause",),
-        }[kind]  # fmt: skip
+            "idle": ("abs", 0),
+            "short": ("memcpy", target, source, BYTES - 4),
+            "slow": ("usleep", 3000),
+            "spoils": ("memset", ins[0].access_ptr("w"), 0, 4),
+            "crash": ("abort",),
+            "hang": ("pause",),
+        }[kind]
         return tirx.call_extern("int32", name, *arguments)
 
     if kind in formulas:
@@ -106,9 +126,7 @@ def test_without_a_champion_there_are_samples_only(device: RpcDevice, kernels: d
     assert (len(found.samples), found.champion_samples, found.error) == (MIN_PAIRS, (), 0.0)
 
 
-@pytest.mark.parametrize(
-    ("kind", "error"), [("off", 0.01), ("idle", 77.0), ("short", 77.0), ("spoils", 77.0)]
-)
+@pytest.mark.parametrize(("kind", "error"), [("off", 0.01), ("idle", 77.0), ("short", 77.0), ("spoils", 77.0)])
 def test_wrong_numbers_show(device: RpcDevice, kernels: dict[str, RunRequest], kind: str, error: float) -> None:
     (found,) = ask(device, request(kernels, kind))
     assert found.error is not None

@@ -119,9 +119,13 @@ def test_without_a_key_foreign_pages_are_refused(tmp_path: Path, sqlite_url: str
         assert closed.value.code == 1008
     assert api.count(Job) == 0
     for headers in (
-        OWN, {**OWN, "origin": "http://127.0.0.1:8700"}, {"host": "[::1]:8700"}, {"host": "localhost"},
-        {"host": "coordinator:8700"}, {"host": "tunesmith.localhost:1", "origin": "https://tunesmith.localhost:1"},
-    ):  # fmt: skip
+        OWN,
+        {**OWN, "origin": "http://127.0.0.1:8700"},
+        {"host": "[::1]:8700"},
+        {"host": "localhost"},
+        {"host": "coordinator:8700"},
+        {"host": "tunesmith.localhost:1", "origin": "https://tunesmith.localhost:1"},
+    ):
         assert api.client.post("/v1/jobs", json=GEMM, headers=headers).status_code == 202
     api.close()
 
@@ -133,8 +137,10 @@ def test_with_a_key_foreign_pages_are_refused_too(tmp_path: Path, sqlite_url: st
     for origin in ("https://app.example", "http://tune.example", "null", "https://tune.example:444"):
         problem(api.client.get("/v1/jobs", headers={**inner, "origin": origin}), 403, "forbidden")
     for headers in (
-        inner, {**inner, "origin": "https://tune.example"}, {**inner, "origin": "http://coordinator:8700"},
+        inner,
+        {**inner, "origin": "https://tune.example"},
+        {**inner, "origin": "http://coordinator:8700"},
         {**key, "host": "other.example", "origin": "https://other.example"},
-    ):  # fmt: skip
+    ):
         assert api.client.get("/v1/jobs", headers=headers).status_code == 200
     api.close()

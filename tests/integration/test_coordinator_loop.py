@@ -136,7 +136,9 @@ def test_a_batch_tells_which_arguments_its_model_streams(ready: Stack) -> None:
     ready.finish(job_id)
     crowned = ready.rows_of(sa.select(Schedule))
     assert {row.workload_hash.rpartition("-")[2]: row.cache for row in crowned} == {
-        "w0": "streamed", "w1": "warm", "w2": "warm"
+        "w0": "streamed",
+        "w1": "warm",
+        "w2": "warm",
     }
 
 
@@ -277,8 +279,7 @@ def test_two_loops_at_once_do_nothing_twice(both: Stack) -> None:
         if both.state(job_id) is JobState.SUCCEEDED:
             break
     accounted(both, job_id, 100)
-    numbers = [row.number for row in both.rows(Round)]
-    assert numbers == list(range(1, len(numbers) + 1))
+    assert [row.number for row in both.rows(Round)] == [*range(1, len(both.rows(Round)) + 1)]
     assert len(both.rows(Evaluation)) == 1
 
 

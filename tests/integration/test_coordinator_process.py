@@ -42,18 +42,23 @@ def free_port() -> int:
 def environment(folder: Path, **values: str) -> dict[str, str]:
     clean = {key: value for key, value in os.environ.items() if not key.startswith("TUNESMITH_")}
     return {
-        **clean, "PYTHONPATH": str(ROOT), "TUNESMITH_DATA_DIR": str(folder),
-        "TUNESMITH_BROKER_URL": f"redis://127.0.0.1:{free_port()}/0", **values,
-    }  # fmt: skip
+        **clean,
+        "PYTHONPATH": str(ROOT),
+        "TUNESMITH_DATA_DIR": str(folder),
+        "TUNESMITH_BROKER_URL": f"redis://127.0.0.1:{free_port()}/0",
+        **values,
+    }
 
 
 @contextmanager
 def coordinator(folder: Path, **values: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     port = free_port()
     process = subprocess.Popen(
-        [sys.executable, "-m", "services.coordinator"], cwd=folder,
-        env=environment(folder, TUNESMITH_PORT=str(port), **values), stderr=subprocess.PIPE,
-    )  # fmt: skip
+        [sys.executable, "-m", "services.coordinator"],
+        cwd=folder,
+        env=environment(folder, TUNESMITH_PORT=str(port), **values),
+        stderr=subprocess.PIPE,
+    )
     try:
         yield process, f"http://127.0.0.1:{port}"
     finally:
@@ -117,9 +122,14 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], int]:
     """What is loaded too much once there is an app, and how many objects start-up had set aside."""
     folder = tmp_path_factory.mktemp("imported")
     done = subprocess.run(
-        [sys.executable, "-c", LOADED], env=environment(folder), cwd=folder, capture_output=True, text=True,
-        timeout=60, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", LOADED],
+        env=environment(folder),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
     heavy, kept = json.loads(done.stdout)
     return heavy, kept
 
@@ -138,9 +148,14 @@ def test_what_start_up_made_is_not_looked_through_again(imported: tuple[list[str
 )
 def test_bad_settings_end_it_with_the_remedy(tmp_path: Path, values: dict[str, str], says: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "services.coordinator"], env=environment(tmp_path, **values), cwd=tmp_path,
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "services.coordinator"],
+        env=environment(tmp_path, **values),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 2
     assert says in done.stderr
     assert "Traceback" not in done.stderr

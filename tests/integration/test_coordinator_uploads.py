@@ -108,11 +108,20 @@ async def call(app: Any, chunks: AsyncIterator[dict[str, Any]]) -> list[dict[str
     """One POST whose body's messages come from ``chunks``; the messages of the answer."""
     answer: list[dict[str, Any]] = []
     scope = {
-        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http",
-        "path": "/v1/models", "raw_path": b"/v1/models", "query_string": b"", "root_path": "",
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "POST",
+        "scheme": "http",
+        "path": "/v1/models",
+        "raw_path": b"/v1/models",
+        "query_string": b"",
+        "root_path": "",
         "headers": [(b"content-type", b"multipart/form-data; boundary=" + BOUNDARY)],
-        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 2), "state": {},
-    }  # fmt: skip
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 2),
+        "state": {},
+    }
 
     async def send(message: dict[str, Any]) -> None:
         answer.append(message)

@@ -1,20 +1,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from pathlib import Path
 
 import core_flow
 import numpy as np
 import pytest
 import sqlalchemy as sa
+from core_flow import evaluate, row
 
 from db.blobs import BlobStore
 from db.models import (
     Batch,
     CostModelRow,
     Device,
-    Evaluation,
     Event,
     Job,
     JobTask,
@@ -25,22 +23,20 @@ from db.models import (
     TargetRow,
 )
 from db.models.base import utcnow
-from db.repositories import cost_models, holding, models, records
+from db.repositories import cost_models, models, records
 from db.repositories.models import Imported
 from tunesmith.messages import (
     DeviceReport,
-    EvaluationReport,
     IngestModel,
     PrepareJob,
     ProposeRound,
-    ReferenceTiming,
     TrainCostModel,
 )
 from tunesmith.names import FEATURES
 from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.states import JobState, ModelState, RoundState, WorkState
 from tunesmith.targets import Target
-from tunesmith.types import Candidate, FailureKind
+from tunesmith.types import Candidate
 from workers.core import ingest, prepare, record, search, train
 from workers.core.context import Context
 from workers.core.features import BatchFeatures
@@ -48,25 +44,6 @@ from workers.core.importing import Upload
 from workers.tvm_backend.static import prior_of
 
 pytestmark = pytest.mark.parallel
-
-
-@pytest.fixture
-def context(tmp_path: Path, database_url: str) -> Iterator[Context]:
-    context = core_flow.core_context(tmp_path, database_url)
-    yield context
-    context.sessions.kw["bind"].dispose()
-
-
-@pytest.fixture
-def sqlite_context(tmp_path: Path, sqlite_url: str) -> Iterator[Context]:
-    context = core_flow.core_context(tmp_path, sqlite_url)
-    yield context
-    context.sessions.kw["bind"].dispose()
-
-
-def row(context: Context, kind: type, key: object = None):
-    with context.readers() as session:
-        return session.get_one(kind, key) if key is not None else session.scalars(sa.select(kind)).one()
 
 
 def kinds(context: Context) -> list[str]:
@@ -122,7 +99,7 @@ def test_a_job_from_import_to_success(context: Context) -> None:
     champion = row(context, Schedule)
     assert champion.latency == task.best_seconds
     assert champion.record_id == task.best_record_id
-    _evaluate(context)
+    evaluate(context)
     assert row(context, Job, "j1").state is JobState.SUCCEEDED
     assert {"model_ready", "job_running", "round_measuring", "round_finished", "new_best", "job_succeeded"} <= set(
         kinds(context)
@@ -132,25 +109,6 @@ def test_a_job_from_import_to_success(context: Context) -> None:
 def _blameless_gap(context: Context) -> int:
     with context.readers() as session:
         return len(session.scalars(sa.select(Record.id).where(Record.failure.in_(["abandoned", "device_lost"]))).all())
-
-
-def _evaluate(context: Context, **values) -> None:
-    with context.sessions.begin() as session:
-        job = session.get_one(Job, "j1")
-        record.transition(session, job, JobState.FINISHING)
-        evaluation = Evaluation(job_id="j1", device_class="llvm-x86-64-v3-2")
-        session.add(evaluation)
-        session.flush()
-        number, ticket = evaluation.id, holding.ticket(evaluation, 1)
-    given = {
-        "evaluation_id": number, "attempt": 1, "worker": "w", "ticket": ticket, "untuned_samples": [0.01] * 3,
-        "tuned_samples": [0.001] * 3, "error": 1e-6, "applied": 1, **values,
-    }
-    core_flow.send(context, EvaluationReport(evaluation_id=number, attempt=1, worker="w", ticket=given["ticket"]))
-    assert row(context, Evaluation).state is WorkState.RUNNING
-    report = EvaluationReport(**given, final=True)
-    core_flow.send(context, report)
-    core_flow.send(context, report)  # doubled: nothing
 
 
 def test_the_first_batch_is_what_the_static_model_thinks_good(sqlite_context: Context) -> None:
@@ -258,47 +216,6 @@ def test_a_batch_whose_worker_gives_up_is_tried_again_and_then_abandoned(sqlite_
     assert row(context, Job, "j1").state is JobState.RUNNING
 
 
-def test_wrong_outputs_fail_the_job(sqlite_context: Context) -> None:
-    core_flow.import_and_prepare(sqlite_context)
-    _evaluate(sqlite_context, error=0.5)
-    job = row(sqlite_context, Job, "j1")
-    assert job.state is JobState.FAILED
-    assert job.error["code"] == "measurement_failed"
-    assert "0.5" in job.error["detail"]
-    evaluation = row(sqlite_context, Evaluation)
-    assert (evaluation.output_error, evaluation.output_tolerance) == (0.5, 0.01)
-
-
-def test_outputs_may_jump_as_the_untuned_models_do(sqlite_context: Context) -> None:
-    core_flow.import_and_prepare(sqlite_context)
-    _evaluate(sqlite_context, error=0.5, tolerance=0.6)
-    assert row(sqlite_context, Job, "j1").state is JobState.SUCCEEDED
-    assert row(sqlite_context, Evaluation).output_tolerance == 0.6
-
-
-def test_a_check_without_a_signal_ends_the_job_and_says_so(sqlite_context: Context) -> None:
-    core_flow.import_and_prepare(sqlite_context)
-    timing = ReferenceTiming(runtime="onnxruntime", version="1.31.1", samples=[0.002] * 5)
-    _evaluate(sqlite_context, signal=1e-9, references=[timing])
-    assert row(sqlite_context, Evaluation).references == [timing.model_dump(mode="json")]
-    assert row(sqlite_context, Job, "j1").state is JobState.SUCCEEDED
-    assert row(sqlite_context, Evaluation).output_signal == 1e-9
-    with sqlite_context.readers() as session:
-        done = session.scalars(sa.select(Event).where(Event.kind == "evaluation_done")).one()
-    assert done.data["check"] == "nothing_checked"
-
-
-def test_an_evaluation_that_loses_its_device_is_tried_again(sqlite_context: Context) -> None:
-    core_flow.import_and_prepare(sqlite_context)
-    _evaluate(
-        sqlite_context, failure=FailureKind.DEVICE_LOST, message="gone", untuned_samples=[], tuned_samples=[],
-        error=None,
-    )
-    evaluation = row(sqlite_context, Evaluation)
-    assert (evaluation.state, evaluation.attempt) == (WorkState.QUEUED, 2)
-    assert row(sqlite_context, Job, "j1").state is JobState.FINISHING
-
-
 def test_a_bad_operator_rejects_the_model(sqlite_context: Context) -> None:
     core_flow.add_operator(sqlite_context, operator="gemm:0x1x1:float32")
     assert ingest.run(sqlite_context, IngestModel(model_id="m1", attempt=1))
@@ -348,10 +265,15 @@ def test_a_target_that_nobody_has_fails_the_job(sqlite_context: Context) -> None
 def test_a_short_name_means_the_live_device(sqlite_context: Context) -> None:
     context = sqlite_context
     core_flow.send(
-        context, DeviceReport(
-            worker="w", name="big/cpu", host="big", device_classes=["llvm-znver4-8"], cores=8,
+        context,
+        DeviceReport(
+            worker="w",
+            name="big/cpu",
+            host="big",
+            device_classes=["llvm-znver4-8"],
+            cores=8,
             target={"kind": "llvm", "mcpu": "znver4", "num-cores": 8},
-        )
+        ),
     )
     core_flow.import_and_prepare(context, target="cpu:4")
     with context.readers() as session:

@@ -59,8 +59,19 @@ def context(tmp_path: Path, database_url: str) -> Iterator[Context]:
 
 @pytest.fixture
 def worker(tmp_path: Path, database_url: str, broker: str) -> Iterator[subprocess.Popen]:
-    command = ("celery", "-A", "workers.celery_main", "worker", "-c", "1", "-l", "info",
-               "--without-gossip", "--without-mingle", "--without-heartbeat")  # fmt: skip
+    command = (
+        "celery",
+        "-A",
+        "workers.celery_main",
+        "worker",
+        "-c",
+        "1",
+        "-l",
+        "info",
+        "--without-gossip",
+        "--without-mingle",
+        "--without-heartbeat",
+    )
     settings = {"database_url": database_url, "queues": ",".join(CORE_QUEUES)}
     with worker_process(tmp_path, broker, *command, **settings) as process:
         yield process
@@ -108,7 +119,11 @@ def test_the_core_tasks_in_a_worker(context: Context, worker: subprocess.Popen, 
         for _ in range(2):
             results = core_flow.results_of(batch)
             report = BatchReport(
-                batch_id=batch.id, attempt=1, ticket=ticket(batch, 1), worker="w", final=True,
+                batch_id=batch.id,
+                attempt=1,
+                ticket=ticket(batch, 1),
+                worker="w",
+                final=True,
                 results=[core_flow.traced(context, batch, result) for result in results],
             )
             send(Sealed(core_flow.WORKER, report), RECORD)

@@ -161,9 +161,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def recorder(tmp_path: Path, url: str, broker: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     log = tmp_path / "record.log"
     env = {
-        **os.environ, "TUNESMITH_DATA_DIR": str(tmp_path), "TUNESMITH_DATABASE_URL": url,
-        "TUNESMITH_BROKER_URL": broker, "TUNESMITH_LEASE_FILE": str(tmp_path / "host.lease"),
-    }  # fmt: skip
+        **os.environ,
+        "TUNESMITH_DATA_DIR": str(tmp_path),
+        "TUNESMITH_DATABASE_URL": url,
+        "TUNESMITH_BROKER_URL": broker,
+        "TUNESMITH_LEASE_FILE": str(tmp_path / "host.lease"),
+    }
     with log.open("wb") as out:
         process = subprocess.Popen(
             [sys.executable, "-m", "tunesmith.cli", "worker", "--queues", RECORD], env=env, stdout=out, stderr=out
@@ -197,10 +200,16 @@ def test_a_report_waits_for_its_database_and_goes_back_when_the_worker_ends(
         enrolment.enrol(session, signer.worker, signer.public_key, "w", (), "test")
     reports = [
         BatchReport(
-            batch_id=batch, attempt=1, ticket=ticket, worker="w", environment={}, final=True,
+            batch_id=batch,
+            attempt=1,
+            ticket=ticket,
+            worker="w",
+            environment={},
+            final=True,
             results=[WireResult(index=index, samples=[0.1]) for index in range(4)],
-        ) for batch, ticket in batches
-    ]  # fmt: skip
+        )
+        for batch, ticket in batches
+    ]
 
     def state(batch: int) -> WorkState:
         with sessions() as session:

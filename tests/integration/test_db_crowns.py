@@ -26,15 +26,24 @@ def raced(index: int, seconds: float, **values: Any) -> WireResult:
 
 
 def finalist(
-    index: int, seconds: float, champion: float | None = None, beside: tuple[int, int] | None = None, *,
-    won: bool = True, **values: Any,
-) -> WireResult:  # fmt: skip
+    index: int,
+    seconds: float,
+    champion: float | None = None,
+    beside: tuple[int, int] | None = None,
+    *,
+    won: bool = True,
+    **values: Any,
+) -> WireResult:
     """One that raced in half the time that it then took; ``beside`` is the champion's decisions."""
     confirmation = Confirmation(
-        samples=[seconds * 0.9, seconds, seconds * 1.1], champion_samples=[] if champion is None else [champion] * 3,
+        samples=[seconds * 0.9, seconds, seconds * 1.1],
+        champion_samples=[] if champion is None else [champion] * 3,
         champion=None if beside is None else WireCandidate(index=-1, sketch=SKETCH, decisions=list(beside)),
-        p_value=None if champion is None else 0.01, error=1e-6, tolerance=1e-4, won=won,
-    )  # fmt: skip
+        p_value=None if champion is None else 0.01,
+        error=1e-6,
+        tolerance=1e-4,
+        won=won,
+    )
     return raced(index, seconds / 2, confirmation=confirmation, trace=TRACE if won else None, **values)
 
 

@@ -92,9 +92,7 @@ def test_other_databases_are_refused() -> None:
 
 def test_foreign_keys_hold(sessions: Sessions) -> None:
     with pytest.raises(IntegrityError), sessions.begin() as session:
-        session.add(
-            Job(id="j", model_id="none", target_spec="cpu", search="r", cost_model="none", allocator="r")
-        )
+        session.add(Job(id="j", model_id="none", target_spec="cpu", search="r", cost_model="none", allocator="r"))
 
 
 def test_a_read_only_session_sees_but_does_not_write(engine: Engine, sessions: Sessions) -> None:
@@ -182,7 +180,13 @@ def test_the_sqlite_of_this_python_can_return_rows() -> None:
 
 def _device(name: str, **values) -> Device:
     given = {
-        "worker": "w", "host": "h", "device_classes": [], "target": {}, "cores": 1, "environment": {},
-        "seen_at": utcnow(), **values,
+        "worker": "w",
+        "host": "h",
+        "device_classes": [],
+        "target": {},
+        "cores": 1,
+        "environment": {},
+        "seen_at": utcnow(),
+        **values,
     }
     return Device(name=name, **given)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import datetime as dt
 import json
 
 import pytest
@@ -10,10 +9,8 @@ from threads import at_once
 
 from db.engine import Sessions
 from db.models import Batch, CostModelRow, Job, JobTask, Model, ModelTask, Record, Round, Schedule, TargetRow
-from db.models.base import utcnow
 from db.repositories import (
     cost_models,
-    devices,
     events,
     job_tasks,
     models,
@@ -25,7 +22,7 @@ from db.repositories import (
     views_fleet,
     views_jobs,
 )
-from tunesmith.messages import Calibration, Confirmation, DeviceReport, ModelWeights, WireResult
+from tunesmith.messages import Confirmation, ModelWeights, WireResult
 from tunesmith.states import JobState, RoundState, WorkState
 from tunesmith.types import CacheState, Candidate, FailureKind
 
@@ -37,9 +34,14 @@ TRACE = json.dumps([[], []])
 def ok(index: int, seconds: float, trace: str | None = TRACE) -> WireResult:
     confirmation = None if trace is None else Confirmation(samples=[seconds] * 3, won=True)
     return WireResult(
-        index=index, samples=[seconds] * 3, trace=trace, build_seconds=0.1, run_seconds=0.2, device_seconds=0.05,
+        index=index,
+        samples=[seconds] * 3,
+        trace=trace,
+        build_seconds=0.1,
+        run_seconds=0.2,
+        device_seconds=0.05,
         confirmation=confirmation,
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture
@@ -76,7 +78,11 @@ def test_a_batch_in_pieces(sessions: Sessions, batch_id: int) -> None:
         assert figures.pop("crowned_at") == champion_at.isoformat()
         assert figures == pytest.approx(
             {
-                "measured": 4, "failed": 1, "duplicates": 0, "build_seconds": 0.3, "run_seconds": 0.6,
+                "measured": 4,
+                "failed": 1,
+                "duplicates": 0,
+                "build_seconds": 0.3,
+                "run_seconds": 0.6,
                 "device_seconds": 0.15,
             }
         )
@@ -84,7 +90,10 @@ def test_a_batch_in_pieces(sessions: Sessions, batch_id: int) -> None:
         assert champion is not None
         assert (champion.latency, champion.record_id) == (2.0, task.best_record_id)
         assert [event.kind for event in events.page(session)] == [
-            "new_best", "new_best", "batch_done", "round_finished",
+            "new_best",
+            "new_best",
+            "batch_done",
+            "round_finished",
         ]
         assert [row[:2] for row in views_failures.by_class(session, "j1")] == [("crash", 1)]
         assert records.count_valid(session, "j1") == 2
@@ -236,29 +245,20 @@ def test_a_cost_model_of_invented_figures_is_not_for_others(sessions: Sessions, 
         for number, simulated in enumerate((False, True), start=1):
             session.add(
                 CostModelRow(
-                    id=f"cm-{number}", kind="xgboost", job_id="j1", target_hash=TARGET, number=number, features="f",
-                    state=WorkState.DONE, simulated=simulated,
+                    id=f"cm-{number}",
+                    kind="xgboost",
+                    job_id="j1",
+                    target_hash=TARGET,
+                    number=number,
+                    features="f",
+                    state=WorkState.DONE,
+                    simulated=simulated,
                 )
             )
     with sessions() as session:
         found = cost_models.latest_elsewhere(session, TARGET, "xgboost", "f", "another job")
         assert found is not None
         assert found.id == "cm-1"
-
-
-def test_short_names_mean_real_devices(sessions: Sessions) -> None:
-    target = {"kind": "cuda", "arch": "sm_90a"}
-    for name, simulated in (("desk/simulated", True), ("box/gpu", False)):
-        with sessions.begin() as session:
-            assert devices.targets_of_kind(session, 15.0, "cuda") == []
-            report = DeviceReport(
-                worker="w", name=name, host="h", device_classes=["cuda-sm_90a"], target=target, cores=1,
-                simulated=simulated,
-            )
-            devices.report(session, report, 15.0)
-    with sessions() as session:
-        assert devices.targets_of_kind(session, 15.0, "cuda") == [target]
-        assert devices.targets_of_kind(session, 15.0, "llvm") == []
 
 
 def test_records_as_measurements(sessions: Sessions, batch_id: int) -> None:
@@ -290,7 +290,11 @@ def test_the_best_records_of_other_jobs(sessions: Sessions, batch_id: int) -> No
 
 def test_training_rows_need_features_and_a_blameless_candidate(sessions: Sessions, batch_id: int) -> None:
     apply(
-        sessions, batch_id, ok(0, 9.0), ok(1, 3.0), WireResult(index=2, failure=FailureKind.CRASH),
+        sessions,
+        batch_id,
+        ok(0, 9.0),
+        ok(1, 3.0),
+        WireResult(index=2, failure=FailureKind.CRASH),
         WireResult(index=3, failure=FailureKind.DEVICE_LOST),
     )
     with sessions.begin() as session:
@@ -318,42 +322,6 @@ def test_versions_of_a_cost_model(sessions: Sessions) -> None:
         assert cost_models.latest_elsewhere(session, TARGET, "xgboost", "per-store/1", "j2", "tvm") is None
         job.space = "tvm"
         assert cost_models.latest_elsewhere(session, TARGET, "xgboost", "per-store/1", "j2", "tvm") is first
-
-
-def test_devices_come_and_go(sessions: Sessions) -> None:
-    now = utcnow()
-    message = DeviceReport(
-        worker="w", name="host/cpu", host="host", device_classes=["llvm-x-1", "llvm-x-2"], target={}, cores=2
-    )
-    with sessions.begin() as session:
-        devices.report(session, message, 15, now)
-        devices.report(session, message, 15, now)
-        assert [d.name for d in devices.live(session, 15, now, "llvm-x-2")] == ["host/cpu"]
-        assert devices.live(session, 15, now, "llvm-x-3") == []
-        later = now + dt.timedelta(seconds=16)
-        assert devices.live(session, 15, later) == []
-        devices.report(session, message, 15, later)
-        devices.report(session, message.model_copy(update={"stopping": True}), 15, later)
-        assert devices.live(session, 15, later) == []
-    with sessions() as session:
-        assert [event.kind for event in events.page(session)] == ["device_joined", "device_joined", "device_left"]
-
-
-def test_the_calibration_of_a_class_is_that_of_its_real_device_seen_last(sessions: Sessions) -> None:
-    now = utcnow()
-    found = Calibration(peak_flops=1e11, bandwidth=1e10, noise_floor=0.02, reference_seconds=1e-3, latest_seconds=1e-3,
-                        measured_at="", drift=1.0, cache_sizes=(32768,))
-    reports = [("old", 2e11, False), ("new", 3e11, False), ("simulated", 4e11, True), ("other", 5e11, False)]
-    with sessions.begin() as session:
-        assert devices.calibration(session, "llvm-x-2") is None
-        for age, (name, peak, simulated) in enumerate(reports):
-            devices.report(session, DeviceReport(
-                worker="w", name=name, host="h", device_classes=["llvm-y-2" if name == "other" else "llvm-x-2"],
-                target={}, cores=2, simulated=simulated, calibration=found.model_copy(update={"peak_flops": peak}),
-            ), 15, now + dt.timedelta(seconds=age))
-    with sessions() as session:
-        stored = devices.calibration(session, "llvm-x-2")
-        assert Calibration.model_validate(stored) == found.model_copy(update={"peak_flops": 3e11})
 
 
 def test_sketches_are_stored_once(sessions: Sessions, batch_id: int) -> None:

@@ -35,7 +35,8 @@ def test_a_transition_sets_values_and_writes_an_event(sessions: Sessions) -> Non
         assert session.get_one(Job, "j1").stop_reason == "trials"
         (event,) = events.page(session, job_id="j1")
     assert (event.kind, event.data) == (
-        "job_finishing", {"id": "j1", "from": "running", "to": "finishing", "best": 1.5},
+        "job_finishing",
+        {"id": "j1", "from": "running", "to": "finishing", "best": 1.5},
     )
 
 

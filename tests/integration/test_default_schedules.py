@@ -95,8 +95,10 @@ def test_what_has_a_schedule_keeps_it() -> None:
 
 @settings(max_examples=20, deadline=None, derandomize=True)
 @given(
-    rows=st.lists(st.integers(1, 48), max_size=3), last=st.integers(1, 3000), name=st.sampled_from(sorted(MAKERS)),
-)  # fmt: skip
+    rows=st.lists(st.integers(1, 48), max_size=3),
+    last=st.integers(1, 3000),
+    name=st.sampled_from(sorted(MAKERS)),
+)
 def test_it_computes_what_the_plain_program_does(rows: list[int], last: int, name: str) -> None:
     shape = [*rows, max(1, min(last, (1 << 18) // int(np.prod(rows, initial=1))))]
     mod = program(shape, MAKERS[name])

@@ -212,8 +212,13 @@ def chosen(spec: str, target: Target, seed: int) -> tuple[str, str, Candidate, s
     candidate = traces.space.candidates(resolved.take(valid))[0]
     body = {b.hash: b for b in bodies}[str(candidate.sketch)]
     done = candidates.schedule(found.module, target, body, candidate.decisions)
-    return (found.module.decode(), body.to_json().decode(), candidate, str(done.trace),
-            str(tvm_ffi.structural_hash(done.mod)))
+    return (
+        found.module.decode(),
+        body.to_json().decode(),
+        candidate,
+        str(done.trace),
+        str(tvm_ffi.structural_hash(done.mod)),
+    )
 
 
 @pytest.mark.parametrize(
@@ -225,8 +230,14 @@ def test_a_fresh_process_rebuilds_the_candidate(target: Target, specs: list[str]
     found = [chosen(spec, target, seed) for seed, spec in enumerate(specs)]
     items = [[module, body, candidate.to_json()[1]] for module, body, candidate, _, _ in found]
     done = subprocess.run(
-        [sys.executable, replay_probe.__file__], input=json.dumps({"target": target.to_json(), "items": items}),
-        capture_output=True, text=True, timeout=120, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        [sys.executable, replay_probe.__file__],
+        input=json.dumps({"target": target.to_json(), "items": items}),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [[trace, digest] for *_, trace, digest in found]
 

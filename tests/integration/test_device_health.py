@@ -18,10 +18,15 @@ from tunesmith.types import DeviceHealth
 pytestmark = pytest.mark.parallel
 
 FIGURES: dict[str, Any] = {
-    "peak_flops": 5e11, "bandwidth": 4e10, "noise_floor": 0.02, "reference_seconds": 1e-3, "latest_seconds": 1.7e-3,
-    "measured_at": "2026-01-01T00:00:00+00:00", "drift": 1.7,
+    "peak_flops": 5e11,
+    "bandwidth": 4e10,
+    "noise_floor": 0.02,
+    "reference_seconds": 1e-3,
+    "latest_seconds": 1.7e-3,
+    "measured_at": "2026-01-01T00:00:00+00:00",
+    "drift": 1.7,
     "cache_sizes": [49152, 1048576],
-}  # fmt: skip
+}
 CALIBRATION = Calibration.model_validate(FIGURES)
 SICK, WELL = DeviceHealth.QUARANTINED, DeviceHealth.OK
 
@@ -59,10 +64,13 @@ def test_metrics_tell_of_every_live_device(api: Api) -> None:
     api.fleet.register_device("b")
     text = api.client.get("/metrics").text
     for line in (
-        'tunesmith_devices{state="alive"} 2.0', 'tunesmith_devices{state="quarantined"} 1.0',
-        'tunesmith_device_drift{device="a"} 1.7', 'tunesmith_device_noise_floor{device="a"} 0.02',
-        'tunesmith_device_peak_flops{device="a"} 5e+11', 'tunesmith_device_bandwidth_bytes{device="a"} 4e+10',
-    ):  # fmt: skip
+        'tunesmith_devices{state="alive"} 2.0',
+        'tunesmith_devices{state="quarantined"} 1.0',
+        'tunesmith_device_drift{device="a"} 1.7',
+        'tunesmith_device_noise_floor{device="a"} 0.02',
+        'tunesmith_device_peak_flops{device="a"} 5e+11',
+        'tunesmith_device_bandwidth_bytes{device="a"} 4e+10',
+    ):
         assert line in text
 
 
@@ -112,8 +120,10 @@ def test_a_job_says_why_its_only_device_gets_no_work(api: Api, health: DeviceHea
     api.work(lambda: api.client.get(f"/v1/jobs/{job_id}").json()["state"] == "running")
     waits = api.client.get(f"/v1/jobs/{job_id}").json()["waiting_for"]
     assert waits == {
-        "device_class": TARGET.device_class, health.value: "host-cpu", "reason": "it failed 3 times in a row",
-    }  # fmt: skip
+        "device_class": TARGET.device_class,
+        health.value: "host-cpu",
+        "reason": "it failed 3 times in a row",
+    }
     (item,) = api.client.get("/v1/devices").json()["items"]
     assert (item["health"], item["reason"]) == (health.value, "it failed 3 times in a row")
     api.fleet.register_device()
@@ -122,8 +132,11 @@ def test_a_job_says_why_its_only_device_gets_no_work(api: Api, health: DeviceHea
 
 def test_the_list_of_queues_stays_short_whatever_devices_claim(api: Api) -> None:
     with api.context.sessions.begin() as session:
-        devices.report(session, DeviceReport(
-            worker="w", name="d", host="h", device_classes=["llvm-x-1"], target={"kind": "llvm"}, cores=1), 15.0)
+        devices.report(
+            session,
+            DeviceReport(worker="w", name="d", host="h", device_classes=["llvm-x-1"], target={"kind": "llvm"}, cores=1),
+            15.0,
+        )
         session.query(Device).one().device_classes = [f"llvm-x-{number}" for number in range(100_000)]
     names = [item["name"] for item in api.client.get("/v1/queues").json()["items"]]
     assert len(names) < 100

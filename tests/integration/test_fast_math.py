@@ -49,7 +49,10 @@ def logistic(x: Array) -> Array:
 
 
 REFERENCE: Mapping[str, Callable[[Array], Array]] = {
-    "exp": np.exp, "sigmoid": logistic, "tanh": np.tanh, "erf": lambda x: np.array([math.erf(v) for v in x]),
+    "exp": np.exp,
+    "sigmoid": logistic,
+    "tanh": np.tanh,
+    "erf": lambda x: np.array([math.erf(v) for v in x]),
     "log": np.log,
 }
 
@@ -107,10 +110,25 @@ def patterns() -> Array:
     rng = np.random.default_rng(0)
     stride = 2**32 // PATTERNS
     strided = np.arange(PATTERNS, dtype=np.uint64) * stride + rng.integers(0, stride, PATTERNS, dtype=np.uint64)
-    places = [0.0, 1.0, 0.5**0.5, math.log(2) / 2, 88.72284, 86.99, 87.33655, 103.97208, 103.2789, 3.9192, 9.0109,
-              2.0**-126]  # fmt: skip
-    near = [np.float32(sign * place).view(np.int32).astype(np.int64) + np.arange(-4096, 4096)
-            for place in places for sign in (-1, 1)]
+    places = [
+        0.0,
+        1.0,
+        0.5**0.5,
+        math.log(2) / 2,
+        88.72284,
+        86.99,
+        87.33655,
+        103.97208,
+        103.2789,
+        3.9192,
+        9.0109,
+        2.0**-126,
+    ]
+    near = [
+        np.float32(sign * place).view(np.int32).astype(np.int64) + np.arange(-4096, 4096)
+        for place in places
+        for sign in (-1, 1)
+    ]
     found = np.concatenate([strided.astype(np.int64), *near]) % 2**32
     return found.astype(np.uint32).view(np.float32)
 
@@ -150,8 +168,17 @@ def test_the_error_is_what_the_page_says(name: str, target: Target | None) -> No
 
 
 SPECIAL: Mapping[str, list[tuple[float, float]]] = {
-    "exp": [(0.0, 1.0), (-0.0, 1.0), (math.inf, math.inf), (-math.inf, 0.0), (89.0, math.inf), (-87.1, 0.0),
-            (3.4e38, math.inf), (-3.4e38, 0.0), (1e-45, 1.0)],
+    "exp": [
+        (0.0, 1.0),
+        (-0.0, 1.0),
+        (math.inf, math.inf),
+        (-math.inf, 0.0),
+        (89.0, math.inf),
+        (-87.1, 0.0),
+        (3.4e38, math.inf),
+        (-3.4e38, 0.0),
+        (1e-45, 1.0),
+    ],
     "sigmoid": [(0.0, 0.5), (-0.0, 0.5), (math.inf, 1.0), (-math.inf, 0.0), (90.0, 1.0), (-90.0, 0.0)],
     "tanh": [(0.0, 0.0), (-0.0, -0.0), (math.inf, 1.0), (-math.inf, -1.0), (10.0, 1.0), (-3e38, -1.0), (1e-45, 1e-45)],
     "log": [(0.0, -math.inf), (-0.0, -math.inf), (math.inf, math.inf), (1.0, 0.0)],
@@ -201,7 +228,9 @@ def test_formulas_nest() -> None:
 
 
 READ: Mapping[str, Callable[[Any, Any, Any], Any]] = {
-    "here": lambda z, i, j: z[i, j], "there": lambda z, i, j: z[i + 1, j + 1], "across": lambda z, i, j: z[j, i],
+    "here": lambda z, i, j: z[i, j],
+    "there": lambda z, i, j: z[i + 1, j + 1],
+    "across": lambda z, i, j: z[j, i],
 }
 
 
@@ -252,7 +281,7 @@ def test_powers_are_products_of_roots(exponent: float) -> None:
 def test_powers_of_special_values(exponent: float) -> None:
     x = np.array([0.0, 1.0, math.inf, math.nan, -1.0, *[4.0] * 11], np.float32)
     with np.errstate(all="ignore"):
-        np.testing.assert_array_equal(run(with_fast_math(powers(exponent, 16)), x, x.shape), x**np.float32(exponent))
+        np.testing.assert_array_equal(run(with_fast_math(powers(exponent, 16)), x, x.shape), x ** np.float32(exponent))
 
 
 @pytest.mark.parametrize("target", [AVX512, AVX2, SSE, NEON], ids=["avx512", "avx2", "sse", "neon"])
@@ -287,5 +316,3 @@ def test_no_target_calls_the_library(name: str, target: Target) -> None:
     plain = function(getattr(tirx, name), 64)
     assert LIBRARY.search(assembly(vectorised(plain), target))
     assert not LIBRARY.search(assembly(vectorised(with_fast_math(plain)), target))
-
-

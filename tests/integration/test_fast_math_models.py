@@ -149,7 +149,8 @@ def test_the_design_space_of_a_softmax_is_the_plain_one() -> None:
     mod = network(NETWORKS["softmax"], (64, 64))
     plain, fast = (tasks.extract_tasks(prepare.prepare(mod, choice).module)[-1] for choice in (PLAIN, FAST))
     assert [b.trace for b in space.generate(fast.module, here())] == [
-        b.trace for b in space.generate(plain.module, here())]
+        b.trace for b in space.generate(plain.module, here())
+    ]
 
 
 FORMULAS = {"softmax": "rows", "log_softmax": "rows", "gelu": "elements", "silu": "elements"}

@@ -27,9 +27,14 @@ pytestmark = pytest.mark.parallel
 GENUINE, OTHER = Signer.fresh(), Signer.fresh()
 TRACE = "[[], [[0, [1, 1]]]]"
 CALIBRATION = Calibration(
-    peak_flops=1e10, bandwidth=1e10, noise_floor=0.01, reference_seconds=1e-3, latest_seconds=1e-3, measured_at="now",
+    peak_flops=1e10,
+    bandwidth=1e10,
+    noise_floor=0.01,
+    reference_seconds=1e-3,
+    latest_seconds=1e-3,
+    measured_at="now",
     drift=1.0,
-)  # fmt: skip
+)
 
 
 @pytest.fixture
@@ -92,11 +97,16 @@ def stored(context: Context) -> int:
 
 
 FORGED = [
-    (winner(1e-12), "implausible"), (winner(-5.0), "implausible"), (winner(math.inf), "not_a_number"),
-    (winner(math.nan), "not_a_number"), (winner(1e-6, index=9), "not_in_batch"),
-    (winner(1.0, trace="nonsense"), "trace"), (winner(1.0, trace="x" * 2_000_000), "too_large"),
-    (winner(1.0, samples=[1.0] * 5000), "unreadable"), ({"index": "x"}, "unreadable"),
-]  # fmt: skip
+    (winner(1e-12), "implausible"),
+    (winner(-5.0), "implausible"),
+    (winner(math.inf), "not_a_number"),
+    (winner(math.nan), "not_a_number"),
+    (winner(1e-6, index=9), "not_in_batch"),
+    (winner(1.0, trace="nonsense"), "trace"),
+    (winner(1.0, trace="x" * 2_000_000), "too_large"),
+    (winner(1.0, samples=[1.0] * 5000), "unreadable"),
+    ({"index": "x"}, "unreadable"),
+]
 
 
 @pytest.mark.parametrize(
@@ -132,12 +142,18 @@ def test_a_forged_result_leaves_an_event_and_nothing_else(context: Context, resu
 @pytest.mark.parametrize(
     "body",
     [
-        [1, 2, 3], None, "x", {}, {"batch_id": 1}, {"results": [{"index": 0}] * 200_000},
-        {"batch_id": 1, "attempt": 1, "worker": "w" * 1000}, {"batch_id": 1, "attempt": 1, "worker": "w", "more": 1},
+        [1, 2, 3],
+        None,
+        "x",
+        {},
+        {"batch_id": 1},
+        {"results": [{"index": 0}] * 200_000},
+        {"batch_id": 1, "attempt": 1, "worker": "w" * 1000},
+        {"batch_id": 1, "attempt": 1, "worker": "w", "more": 1},
         {"batch_id": 1, "attempt": 1, "worker": "w\ud800"},
     ],
     ids=["list", "null", "text", "empty", "half", "long", "name", "field", "surrogate"],
-)  # fmt: skip
+)
 def test_what_is_no_report_ends_nothing(context: Context, body: Any) -> None:
     deliver(context, BatchReport, body)
     assert len(reasons(context)) == 1
@@ -146,9 +162,15 @@ def test_what_is_no_report_ends_nothing(context: Context, body: Any) -> None:
 
 def test_times_are_held_against_the_device_that_reports(context: Context) -> None:
     device = DeviceReport(
-        worker="w", name="d", host="h", device_classes=["llvm-x-2"], cores=2, target={"kind": "llvm"},
-        calibration=CALIBRATION, calibrated="llvm-x-2",
-    )  # fmt: skip
+        worker="w",
+        name="d",
+        host="h",
+        device_classes=["llvm-x-2"],
+        cores=2,
+        target={"kind": "llvm"},
+        calibration=CALIBRATION,
+        calibrated="llvm-x-2",
+    )
     deliver(context, DeviceReport, device.model_dump(mode="json"))
     claim(context, winner(1e6 / 1e11))  # of the workload's 1e6 FLOP, ten times the peak
     assert reasons(context) == ["implausible"]
@@ -169,9 +191,14 @@ def test_times_are_held_against_the_device_that_reports(context: Context) -> Non
 
 def device_report(**values: Any) -> dict[str, Any]:
     given = {
-        "worker": "w", "name": "d", "host": "h", "device_classes": ["llvm-x-2"], "cores": 2, "target": {"kind": "llvm"},
+        "worker": "w",
+        "name": "d",
+        "host": "h",
+        "device_classes": ["llvm-x-2"],
+        "cores": 2,
+        "target": {"kind": "llvm"},
         **values,
-    }  # fmt: skip
+    }
     return DeviceReport(**given).model_dump(mode="json")
 
 
@@ -181,9 +208,12 @@ def test_who_is_not_enrolled_or_not_who_it_says_is_not_believed(context: Context
     body = {"batch_id": 1, "attempt": 1, "worker": "w", "ticket": handed(context), "results": [winner(1.0)]}
     honest = signed(GENUINE, BatchReport, body)
     forged = [
-        {**honest, "body": honest["body"].replace("1.0", "0.1")}, {**honest, "sequence": honest["sequence"] + 1},
-        {**honest, "worker": OTHER.worker}, {**honest, "signature": "A" * 88}, {**honest, "signature": "\u00e4"},
-    ]  # fmt: skip
+        {**honest, "body": honest["body"].replace("1.0", "0.1")},
+        {**honest, "sequence": honest["sequence"] + 1},
+        {**honest, "worker": OTHER.worker},
+        {**honest, "signature": "A" * 88},
+        {**honest, "signature": "\u00e4"},
+    ]
     for item in forged:
         core_flow.deliver(context, BatchReport, item)
     core_flow.deliver(context, EvaluationReport, honest)  # signed for another task
@@ -303,9 +333,15 @@ def test_an_evaluation_faster_than_the_device(context: Context) -> None:
         transition(session, job, JobState.FINISHING)
         session.add(Evaluation(job_id="j1", device_class="llvm-x-2"))
     report = EvaluationReport(
-        evaluation_id=1, attempt=1, worker="w", ticket=handed(context, kind=Evaluation),
-        untuned_samples=[1.0], tuned_samples=[1e-8], applied=1, final=True,
-    )  # fmt: skip
+        evaluation_id=1,
+        attempt=1,
+        worker="w",
+        ticket=handed(context, kind=Evaluation),
+        untuned_samples=[1.0],
+        tuned_samples=[1e-8],
+        applied=1,
+        final=True,
+    )
     deliver(context, EvaluationReport, report.model_dump(mode="json"))
     assert reasons(context) == ["implausible"]
     with context.readers() as session:

@@ -41,7 +41,8 @@ def test_a_second_job_begins_at_the_first_ones_quality(both: Api) -> None:
     assert body["progress"]["trials"] == 0
     assert (body["progress"]["tasks_measured"], curve["tasks_measured"]) == (3, 3)
     assert [body["latency"][name] for name in ("untuned", "current")] == pytest.approx(
-        [done["untuned"], done["current"]])
+        [done["untuned"], done["current"]]
+    )
     (point,) = curve["points"]
     assert (point["seconds"], point["trials"], point["latency"]) == (0.0, 0, pytest.approx(done["current"]))
     assert curve["untuned"] == pytest.approx(done["untuned"])

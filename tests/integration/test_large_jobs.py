@@ -40,8 +40,15 @@ def some_tasks(sessions: Sessions, seed: int) -> list[JobTask]:
         for i in range(24):
             alternative = i % 3 == 2
             task = add_task(
-                session, workload=f"w{i}", position=i, weight=1 + i // 3 % 4, tunable=draw.random() < 0.8,
-                untuned_seconds=maybe(), best_seconds=maybe(), trials=draw.randint(0, 9), failures=draw.randint(0, 3),
+                session,
+                workload=f"w{i}",
+                position=i,
+                weight=1 + i // 3 % 4,
+                tunable=draw.random() < 0.8,
+                untuned_seconds=maybe(),
+                best_seconds=maybe(),
+                trials=draw.randint(0, 9),
+                failures=draw.randint(0, 3),
                 alternative_of=f"w{i - draw.choice([1, 2])}" if alternative else None,
             )
             if not task.tunable:
@@ -68,8 +75,11 @@ def test_the_database_sums_up_as_the_definition_does(sessions: Sessions, seed: i
     found = [place for place in places({task.id: latencies[task.id] for task in tunable}).values() if place.known]
     used = in_use(latencies)
     with sessions() as session:
-        ended = {row.job_task_id for row in session.scalars(sa.select(Round))
-                 if row.state in (RoundState.DONE, RoundState.FAILED)}
+        ended = {
+            row.job_task_id
+            for row in session.scalars(sa.select(Round))
+            if row.state in (RoundState.DONE, RoundState.FAILED)
+        }
         sums, families = views_sums.sums(session, ["j1"])["j1"], views_sums.families(session, "j1")
         ((_, columns),) = task_columns.columns(session, ["j1"])
     assert (sums.tasks, sums.tunable) == (24, len(tunable))
@@ -78,14 +88,13 @@ def test_the_database_sums_up_as_the_definition_does(sessions: Sessions, seed: i
     assert sums.best == pytest.approx(sum(p.weight * (p.current or 0.0) for p in found))
     best = {task.workload_hash: task.best_seconds for task in tasks}
     helped = {t.alternative_of for t in tasks if t.best_seconds} | {
-        t.workload_hash for t in tasks if best.get(t.alternative_of or "")}
-    assert sums.measured == sum(
-        latencies[t.id].known or t.id in ended or t.workload_hash in helped for t in tunable)
+        t.workload_hash for t in tasks if best.get(t.alternative_of or "")
+    }
+    assert sums.measured == sum(latencies[t.id].known or t.id in ended or t.workload_hash in helped for t in tunable)
     assert [family.name for family in families] == [f"family of w{i}" for i in range(24)]
     for task, family in zip(tasks, families, strict=True):
         mine = latencies[task.id].current if task.id in used else None
         assert family.best == (None if mine is None else pytest.approx(task.weight * mine))
-
 
     assert set(columns.ids[columns.in_use].tolist()) == used
 
@@ -209,7 +218,8 @@ def test_every_task_is_on_one_page(both: Api) -> None:
     assert sum(task["share"] or 0.0 for task in seen) == pytest.approx(1.0)
     families = both.client.get("/v1/jobs/job-0/families").json()["items"]
     assert sum(family["best_latency"] for family in families) == pytest.approx(
-        both.client.get("/v1/jobs/job-0").json()["latency"]["current"])
+        both.client.get("/v1/jobs/job-0").json()["latency"]["current"]
+    )
 
 
 def test_only_rounds_that_have_finished_since_are_read(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,8 +133,12 @@ def test_groups_that_are_joined_do_not_meet(sets: int, joined: int, outs: int, c
         assert (packed[o // LANES, within // LANES, :, :, within % LANES, o % LANES] == weight[o, c]).all()
 
 
-@given(st.tuples(*[st.integers(1, 5)] * 2), st.tuples(*[st.integers(1, 6)] * 2), st.tuples(*[st.integers(1, 4)] * 2),
-       st.data())  # fmt: skip
+@given(
+    st.tuples(*[st.integers(1, 5)] * 2),
+    st.tuples(*[st.integers(1, 6)] * 2),
+    st.tuples(*[st.integers(1, 4)] * 2),
+    st.data(),
+)
 def test_phases_give_what_a_transposed_convolution_does(
     size: tuple[int, int], kernel: tuple[int, int], stride: tuple[int, int], data: st.DataObject
 ) -> None:
@@ -144,8 +148,9 @@ def test_phases_give_what_a_transposed_convolution_does(
     whole = [(n - 1) * s + k + more for n, s, k, more in zip(size, stride, kernel, extra, strict=True)]
     full = np.zeros((3, *whole))
     for i, j in np.ndindex(*size):
-        full[:, i * stride[0]:i * stride[0] + kernel[0], j * stride[1]:j * stride[1] + kernel[1]] += np.einsum(
-            "c,cokl->okl", x[:, i, j], weight)
+        full[:, i * stride[0] : i * stride[0] + kernel[0], j * stride[1] : j * stride[1] + kernel[1]] += np.einsum(
+            "c,cokl->okl", x[:, i, j], weight
+        )
     start = [data.draw(st.integers(0, extent - 1)) for extent in whole]
     stop = [data.draw(st.integers(first + 1, extent)) for first, extent in zip(start, whole, strict=True)]
     axes = [Axis.of(n, e - b, k, s, b) for n, b, e, k, s in zip(size, start, stop, kernel, stride, strict=True)]
@@ -158,9 +163,9 @@ def test_phases_give_what_a_transposed_convolution_does(
     found = np.einsum("cyxkl,ockl->oyx", windows, phase_weight(weight, rows, columns))
     assert found.shape[1:] == (rows.steps, columns.steps)
     split = found.reshape(*stride, 3, rows.steps, columns.steps).transpose(2, 3, 0, 4, 1)
-    ours = split.reshape(3, rows.steps * stride[0], -1)[:, rows.cut:, columns.cut:]
-    theirs = full[:, start[0]:stop[0], start[1]:stop[1]]
-    np.testing.assert_allclose(ours[:, :theirs.shape[1], :theirs.shape[2]], theirs, atol=1e-12)
+    ours = split.reshape(3, rows.steps * stride[0], -1)[:, rows.cut :, columns.cut :]
+    theirs = full[:, start[0] : stop[0], start[1] : stop[1]]
+    np.testing.assert_allclose(ours[:, : theirs.shape[1], : theirs.shape[2]], theirs, atol=1e-12)
 
 
 @given(st.integers(1, 200))
@@ -198,8 +203,9 @@ def test_control_flow_is_left_alone(tmp_path: Path) -> None:
     def value(name: str, kind: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
         return helper.make_tensor_value_info(name, kind, [1, 16, 4, 4] if kind == TensorProto.FLOAT else [])
 
-    branches = [helper.make_graph([helper.make_node(kind, ["y"], [kind])], kind, [], [value(kind)])
-                for kind in ("Relu", "Neg")]
+    branches = [
+        helper.make_graph([helper.make_node(kind, ["y"], [kind])], kind, [], [value(kind)]) for kind in ("Relu", "Neg")
+    ]
     net = Net(1, 16, 4, 4)
     net.conv("x", 16)
     net.nodes[-1].output[0] = "y"
@@ -274,10 +280,15 @@ def test_a_model_of_torch(tmp_path: Path) -> None:
         close(run(made, x.numpy()), [out.numpy() for out in net(x)])
 
 
-NORMS = pytest.mark.parametrize(("norm", "shape"), [
-    (torch.nn.GroupNorm(4, 20), (2, 20, 5, 7)), (torch.nn.GroupNorm(3, 12), (1, 12, 9)),
-    (torch.nn.InstanceNorm2d(8, affine=True), (1, 8, 6, 6)), (torch.nn.InstanceNorm2d(8, affine=True), (3, 8, 6, 6)),
-])  # fmt: skip
+NORMS = pytest.mark.parametrize(
+    ("norm", "shape"),
+    [
+        (torch.nn.GroupNorm(4, 20), (2, 20, 5, 7)),
+        (torch.nn.GroupNorm(3, 12), (1, 12, 9)),
+        (torch.nn.InstanceNorm2d(8, affine=True), (1, 8, 6, 6)),
+        (torch.nn.InstanceNorm2d(8, affine=True), (3, 8, 6, 6)),
+    ],
+)
 
 
 def normalised(

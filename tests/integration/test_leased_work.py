@@ -83,7 +83,9 @@ def test_a_typed_error_ends_the_work_at_once(context: Context) -> None:
     assert run_leased(context, Model, "m1", 1, 30, task)
     row = model(context)
     assert (row.state, row.error["code"], row.error["operators"]) == (
-        ModelState.REJECTED, "unsupported_operator", {"Foo": 2},
+        ModelState.REJECTED,
+        "unsupported_operator",
+        {"Foo": 2},
     )
 
 
@@ -96,7 +98,9 @@ def test_anything_else_is_tried_again_until_the_attempts_are_used_up(context: Co
         assert run_leased(context, Model, "m1", attempt, 30, task)
     row = model(context)
     assert (row.state, row.error["code"], row.error["detail"]) == (
-        ModelState.REJECTED, "internal_error", "RuntimeError: boom",
+        ModelState.REJECTED,
+        "internal_error",
+        "RuntimeError: boom",
     )
     assert not run_leased(context, Model, "m1", 4, 30, task)
 
@@ -158,9 +162,10 @@ def test_attempts_are_counted_when_processes_are_lost(context: Context) -> None:
 
 
 @pytest.mark.parametrize(
-    "worker", [f"{socket.gethostname()}-{os.getpid()}-abcdef", "another-host-1-abcdef", "odd"],
+    "worker",
+    [f"{socket.gethostname()}-{os.getpid()}-abcdef", "another-host-1-abcdef", "odd"],
     ids=["of this process", "of another host", "odd"],
-)  # fmt: skip
+)
 def test_work_that_somebody_else_does_is_left_to_them(context: Context, worker: str) -> None:
     claimed_by(context, worker)
     assert not lost.give_back(loss(context))

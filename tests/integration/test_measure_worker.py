@@ -51,9 +51,12 @@ def mailbox() -> Mailbox:
 @pytest.fixture(scope="module")
 def worker(device: RpcDevice, mailbox: Mailbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MeasureWorker]:
     settings = Settings(
-        data_dir=tmp_path_factory.mktemp("data"), tracker=device.tracker, device_key=device.key,
-        lease_file=device.lease, queues=("measure",),
-    )  # fmt: skip
+        data_dir=tmp_path_factory.mktemp("data"),
+        tracker=device.tracker,
+        device_key=device.key,
+        lease_file=device.lease,
+        queues=("measure",),
+    )
     made = MeasureWorker(settings, mailbox.send)
     made.start()
     yield made
@@ -273,14 +276,23 @@ def test_cuda_batch_without_a_compiler_says_what_to_install(
 def evaluation(gemm: Gemm, evaluation_id: int, trace: str, seconds: float) -> EvaluateModel:
     spec = gemm.task.workload
     record = TunedWorkload(
-        workload=spec.hash, workload_json=Payload.pack(gemm.task.metaschedule), trace=Payload.pack(trace.encode()),
-        run_seconds=[seconds], args=[Spec(dtype=a.dtype, shape=a.shape) for a in spec.args],
-    )  # fmt: skip
+        workload=spec.hash,
+        workload_json=Payload.pack(gemm.task.metaschedule),
+        trace=Payload.pack(trace.encode()),
+        run_seconds=[seconds],
+        args=[Spec(dtype=a.dtype, shape=a.shape) for a in spec.args],
+    )
     return EvaluateModel(
-        evaluation_id=evaluation_id, attempt=1, job_id="job", target=gemm.target.to_json(),
-        module=Payload.pack(gemm.module), params=None, records=[record], timeout=120.0,
+        evaluation_id=evaluation_id,
+        attempt=1,
+        job_id="job",
+        target=gemm.target.to_json(),
+        module=Payload.pack(gemm.module),
+        params=None,
+        records=[record],
+        timeout=120.0,
         inputs=[Spec(dtype=a.dtype, shape=a.shape) for a in spec.args[:-1]],
-    )  # fmt: skip
+    )
 
 
 def test_model_is_compared_with_itself_untuned(worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm) -> None:
@@ -319,8 +331,7 @@ def onnx_product(shapes: Sequence[tuple[int, ...]]) -> bytes:
     out = helper.make_tensor_value_info("y", TensorProto.FLOAT, [shapes[0][0], shapes[1][1]])
     graph = helper.make_graph([helper.make_node("MatMul", ["0", "1"], ["y"])], "product", inputs, [out])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    data: bytes = model.SerializeToString()
-    return data
+    return bytes(model.SerializeToString())
 
 
 def test_model_that_cannot_be_compiled_is_a_failure(worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm) -> None:

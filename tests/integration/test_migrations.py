@@ -24,22 +24,60 @@ pytestmark = pytest.mark.parallel
 OLD = "tunesmith.prepare/1"
 LEASE = {"attempt": 2, "dispatched": 2}
 MODEL = {
-    "id": "m1", "name": "net", "source": "onnx", "sha256": SHA, "inputs_key": "", "size": 3, "owner": "local",
-    "state": "ready", "inputs": [["x", "float32", [1, 8]]], "pipeline": OLD, **LEASE,
+    "id": "m1",
+    "name": "net",
+    "source": "onnx",
+    "sha256": SHA,
+    "inputs_key": "",
+    "size": 3,
+    "owner": "local",
+    "state": "ready",
+    "inputs": [["x", "float32", [1, 8]]],
+    "pipeline": OLD,
+    **LEASE,
 }
 JOB = {
-    "id": "j1", "name": "", "owner": "local", "model_id": "m1", "target_spec": "cpu", "state": "running",
-    "budget_trials": 8, "stop_when_converged": False, "search": "genetic", "cost_model": "none",
-    "allocator": "gradient", "priority": 0, "seed": 0, "warm_start": True, "verify": True, "simulated": False,
-    "paused_seconds": 0.0, **LEASE,
+    "id": "j1",
+    "name": "",
+    "owner": "local",
+    "model_id": "m1",
+    "target_spec": "cpu",
+    "state": "running",
+    "budget_trials": 8,
+    "stop_when_converged": False,
+    "search": "genetic",
+    "cost_model": "none",
+    "allocator": "gradient",
+    "priority": 0,
+    "seed": 0,
+    "warm_start": True,
+    "verify": True,
+    "simulated": False,
+    "paused_seconds": 0.0,
+    **LEASE,
 }
 WORKLOAD = {
-    "hash": "w1", "name": "w", "family": "f", "args": [], "flops": 1.0, "module_blob": SHA, "metaschedule_blob": SHA,
+    "hash": "w1",
+    "name": "w",
+    "family": "f",
+    "args": [],
+    "flops": 1.0,
+    "module_blob": SHA,
+    "metaschedule_blob": SHA,
 }
 TASK = {"model_id": "m1", "workload_hash": "w1", "position": 0, "name": "t", "weight": 1}
 JOB_TASK = {
-    "job_id": "j1", "workload_hash": "w1", "position": 0, "name": "t", "weight": 1, "tunable": True, "sketches": [],
-    "exhausted": False, "trials": 0, "failures": 0, "told_record_id": 0,
+    "job_id": "j1",
+    "workload_hash": "w1",
+    "position": 0,
+    "name": "t",
+    "weight": 1,
+    "tunable": True,
+    "sketches": [],
+    "exhausted": False,
+    "trials": 0,
+    "failures": 0,
+    "told_record_id": 0,
 }
 
 
@@ -84,7 +122,8 @@ def test_rows_of_before_the_variants_are_kept_and_were_prepared_plainly(before: 
     with session_factory(engine)() as session:
         models = session.scalars(sa.select(Model).order_by(Model.id)).all()
         assert [(row.id, row.preparation, row.variant_of) for row in models] == [
-            ("m1", OLD, None), ("m2", OLD, None),
+            ("m1", OLD, None),
+            ("m2", OLD, None),
         ]
         assert (models[0].state, models[0].inputs, models[0].attempt) == (ModelState.READY, MODEL["inputs"], 2)
         assert models[0].created_at.tzinfo is not None

@@ -100,17 +100,28 @@ def little_network(path: Path) -> Path:
 
     node = helper.make_node
     nodes = [
-        node("Conv", ["x", weight("w1", 8, 3, 3, 3), weight("b1", 8)], ["c1"], pads=[1] * 4), norm("c1", "n1", 8),
-        node("Mul", ["n1", weight("m1", 1, 8, 1, 1)], ["s1"]), node("Add", ["s1", weight("a1", 8, 1, 1)], ["t1"]),
-        node("Relu", ["t1"], ["r1"]), norm("r1", "n2", 8),  # nothing before it to join
-        node("Conv", ["n2", weight("w2", 8, 8, 1, 1)], ["c2"]), norm("c2", "n3", 8),
+        node("Conv", ["x", weight("w1", 8, 3, 3, 3), weight("b1", 8)], ["c1"], pads=[1] * 4),
+        norm("c1", "n1", 8),
+        node("Mul", ["n1", weight("m1", 1, 8, 1, 1)], ["s1"]),
+        node("Add", ["s1", weight("a1", 8, 1, 1)], ["t1"]),
+        node("Relu", ["t1"], ["r1"]),
+        norm("r1", "n2", 8),  # nothing before it to join
+        node("Conv", ["n2", weight("w2", 8, 8, 1, 1)], ["c2"]),
+        norm("c2", "n3", 8),
         node("Sum", ["c2", "n3", "r1"], ["u"]),  # c2 is used twice: its weights must stay
-        node("Mul", ["u", weight("scalar", 1)], ["v"]), node("Add", [weight("a2", 1, 8, 1, 1), "v"], ["w"]),
-        node("Mul", ["w", weight("spatial", 1, 1, 6, 6)], ["y0"]), node("Concat", ["y0", "r1"], ["y"], axis=1),
+        node("Mul", ["u", weight("scalar", 1)], ["v"]),
+        node("Add", [weight("a2", 1, 8, 1, 1), "v"], ["w"]),
+        node("Mul", ["w", weight("spatial", 1, 1, 6, 6)], ["y0"]),
+        node("Concat", ["y0", "r1"], ["y"], axis=1),
     ]
     value = helper.make_tensor_value_info
-    graph = helper.make_graph(nodes, "little", [value("x", TensorProto.FLOAT, [1, 3, 6, 6])],
-                              [value("y", TensorProto.FLOAT, [1, 16, 6, 6])], weights)
+    graph = helper.make_graph(
+        nodes,
+        "little",
+        [value("x", TensorProto.FLOAT, [1, 3, 6, 6])],
+        [value("y", TensorProto.FLOAT, [1, 16, 6, 6])],
+        weights,
+    )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
     return path
 
@@ -126,9 +137,13 @@ def test_folding_keeps_the_result(tmp_path: Path) -> None:
 def test_a_parameter_never_takes_the_name_of_an_input(tmp_path: Path) -> None:
     value = helper.make_tensor_value_info
     weight = onnx.numpy_helper.from_array(np.random.default_rng(0).standard_normal((32, 32)).astype(np.float32), "w")
-    graph = helper.make_graph([helper.make_node("MatMul", ["p0", "w"], ["y"])], "g",
-                              [value("p0", TensorProto.FLOAT, [4, 32])], [value("y", TensorProto.FLOAT, [4, 32])],
-                              [weight])
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["p0", "w"], ["y"])],
+        "g",
+        [value("p0", TensorProto.FLOAT, [4, 32])],
+        [value("y", TensorProto.FLOAT, [4, 32])],
+        [weight],
+    )
     path = tmp_path / "model.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
     assert agreement(tmp_path, path) < 1e-5
@@ -165,10 +180,15 @@ def tuned(made: prepare.Prepared) -> list[TunedWorkload]:
         candidate = traces.space.candidates(resolved.take(valid))[0]
         body = {b.hash: b for b in bodies}[str(candidate.sketch)]
         done = candidates.schedule(task.module, CPU, body, candidate.decisions)
-        records.append(TunedWorkload(
-            workload=task.workload.hash, workload_json=Payload.pack(task.metaschedule),
-            trace=Payload.pack(str(done.trace).encode()), run_seconds=[1e-3],
-            args=[Spec(dtype=a.dtype, shape=a.shape) for a in task.workload.args]))
+        records.append(
+            TunedWorkload(
+                workload=task.workload.hash,
+                workload_json=Payload.pack(task.metaschedule),
+                trace=Payload.pack(str(done.trace).encode()),
+                run_seconds=[1e-3],
+                args=[Spec(dtype=a.dtype, shape=a.shape) for a in task.workload.args],
+            )
+        )
     return records[1:]
 
 
@@ -179,9 +199,14 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, prepare.Pr
     made = prepared_in(folder, little_network(folder / "model.onnx"))
     records = tuned(made)
     database.write(folder, records, CPU.to_json())
-    for name, text in metaschedule.folder_texts(model="little", target=CPU.to_json(), inputs=made.inputs,
-                                                records=database.read(folder), preparation=made.preparation.key,
-                                                tvm=tvm.__version__).items():
+    for name, text in metaschedule.folder_texts(
+        model="little",
+        target=CPU.to_json(),
+        inputs=made.inputs,
+        records=database.read(folder),
+        preparation=made.preparation.key,
+        tvm=tvm.__version__,
+    ).items():
         (folder / name).write_text(text)
     (folder / "module.json").write_bytes(made.module)
     return folder, made, records

@@ -35,8 +35,9 @@ pytestmark = pytest.mark.parallel
 def make(path: Path, nodes: list[onnx.NodeProto], shape: list[object], weights: list[onnx.TensorProto] = ()) -> Path:  # type: ignore[assignment]
     """A model from ``x`` to ``y``."""
     value = helper.make_tensor_value_info
-    graph = helper.make_graph(nodes, "g", [value("x", TensorProto.FLOAT, shape)], [value("y", TensorProto.FLOAT, None)],
-                              list(weights))
+    graph = helper.make_graph(
+        nodes, "g", [value("x", TensorProto.FLOAT, shape)], [value("y", TensorProto.FLOAT, None)], list(weights)
+    )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return path
 
@@ -66,8 +67,12 @@ def test_unknown_source(tmp_path: Path) -> None:
 
 
 def test_unsupported_operators_are_all_named_with_their_counts(tmp_path: Path) -> None:
-    nodes = [helper.make_node("Frobnicate", ["x"], ["a"]), helper.make_node("Frobnicate", ["a"], ["b"]),
-             helper.make_node("Relu", ["b"], ["c"]), helper.make_node("Twist", ["c"], ["y"], domain="acme")]
+    nodes = [
+        helper.make_node("Frobnicate", ["x"], ["a"]),
+        helper.make_node("Frobnicate", ["a"], ["b"]),
+        helper.make_node("Relu", ["b"], ["c"]),
+        helper.make_node("Twist", ["c"], ["y"], domain="acme"),
+    ]
     with pytest.raises(UnsupportedOperator) as caught:
         importing.import_model(make(tmp_path / "m.onnx", nodes, [1, 4]), "onnx")
     assert caught.value.extra["operators"] == {"Frobnicate": 2, "acme.Twist": 1}
@@ -189,9 +194,12 @@ def test_names_of_a_model_stay_out_of_the_programs_that_users_share(tmp_path: Pa
         helper.make_node("Relu", ["secret_mid"], ["secret_output"]),
     ]
     graph = helper.make_graph(
-        nodes, "secret_graph", [value("secret_input", TensorProto.FLOAT, [8, 64])],
-        [value("secret_output", TensorProto.FLOAT, [8, 64])], [weight],
-    )  # fmt: skip
+        nodes,
+        "secret_graph",
+        [value("secret_input", TensorProto.FLOAT, [8, 64])],
+        [value("secret_output", TensorProto.FLOAT, [8, 64])],
+        [weight],
+    )
     path = tmp_path / "secret_file.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     made = prepare.prepare(importing.import_model(path, "onnx"))

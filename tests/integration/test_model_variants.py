@@ -79,8 +79,10 @@ def test_each_refusal_has_a_variant_of_its_own(api: Api) -> None:
         assert {name: job[name] for name in choice} == choice
     variants = [row.preparation for row in rows(api, Model) if row.variant_of == model_id]
     assert variants == [
-        Preparation(blocked=True, fast_math=True).key, EXACT, Preparation(blocked=True).key,
-    ]  # fmt: skip
+        Preparation(blocked=True, fast_math=True).key,
+        EXACT,
+        Preparation(blocked=True).key,
+    ]
     operator = [submit(api, winograd=choice)["model_id"] for choice in (True, False)]
     assert operator[0] == operator[1], "an operator keeps the layouts of its spec"
 
@@ -100,7 +102,10 @@ def test_what_happens_to_a_variant_is_told_of_its_model(api: Api) -> None:
     api.work(lambda: all(row.state.value == "ready" for row in rows(api, Model)))
     told = [event.data for event in rows(api, Event) if event.kind in ("model_importing", "model_ready")]
     assert [(data["id"], data["preparation"]) for data in told] == [
-        (model_id, CPU_MODEL), (model_id, EXACT), (model_id, CPU_MODEL), (model_id, EXACT),
+        (model_id, CPU_MODEL),
+        (model_id, EXACT),
+        (model_id, CPU_MODEL),
+        (model_id, EXACT),
     ]
 
 
@@ -197,7 +202,8 @@ def test_a_rejected_model_leaves_its_variants_their_preparation(api: Api) -> Non
     api.work(lambda: all(row.state.value == "rejected" for row in rows(api, Model)))
     assert upload(api) == model_id
     assert [(row.preparation, row.state.value) for row in rows(api, Model)] == [
-        ("tunesmith.prepare/0", "importing"), (CPU_MODEL, "importing"),
+        ("tunesmith.prepare/0", "importing"),
+        (CPU_MODEL, "importing"),
     ]
 
 

@@ -28,9 +28,16 @@ pytestmark = pytest.mark.parallel
 
 TARGET = Target({"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2})
 OPERATORS = (
-    "gemm:64x96x128", "gemm:50x70x30", "bmm:4x32x64x32", "dense:32x64x48", "conv2d:1x16x14x14,32x16x3x3,s1,p1",
-    "conv2d:1x16x14x14,32x16x3x3,s2,p1", "depthwise:1x32x14x14,k3,s1,p1", "softmax:4x16x32", "layernorm:16x64",
-)  # fmt: skip
+    "gemm:64x96x128",
+    "gemm:50x70x30",
+    "bmm:4x32x64x32",
+    "dense:32x64x48",
+    "conv2d:1x16x14x14,32x16x3x3,s1,p1",
+    "conv2d:1x16x14x14,32x16x3x3,s2,p1",
+    "depthwise:1x32x14x14,k3,s1,p1",
+    "softmax:4x16x32",
+    "layernorm:16x64",
+)
 
 
 @functools.cache
@@ -58,7 +65,7 @@ def test_extents_are_those_of_the_scheduled_program(spec: str) -> None:
         if nest is None:
             continue
         program = blocks.read(replayer.apply(body, candidate.decisions))
-        values = values_of(nest, body.knobs, batch.choice[row:row + 1])
+        values = values_of(nest, body.knobs, batch.choice[row : row + 1])
         if [len(place.loops) for place in program.places] != [len(block.loops) for block in nest.blocks]:
             continue  # locations that clamp differently for other tiles
         understood += 1
@@ -83,7 +90,7 @@ def test_marks_mean_what_the_postprocessing_makes_of_them(spec: str) -> None:
         if nest is None or nest.marks is None:
             continue
         program = blocks.read(replayer.replay(body, candidate.decisions))
-        values = values_of(nest, body.knobs, batch.choice[row:row + 1])
+        values = values_of(nest, body.knobs, batch.choice[row : row + 1])
         real = {bare.name: place for bare, place in zip(program.bare, program.places, strict=True)}
         for block in nest.blocks:
             names = [name for name in (block.name, f"{block.name}_update") if name in real]
@@ -152,6 +159,7 @@ def test_what_is_not_understood_has_no_nest(monkeypatch: pytest.MonkeyPatch) -> 
     (task,) = tasks.extract_tasks(prepare.prepare(importing.operator_module(parse_operator("gemm:32x32x32"))).module)
     bodies = space.generate(task.module, TARGET)
     for error in (blocks.NotUnderstoodError("a While"), AttributeError("an odd node"), IndexError("an odd one")):
+
         def fail(sch: object, error: Exception = error) -> None:
             raise error
 

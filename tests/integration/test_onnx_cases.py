@@ -11,12 +11,28 @@ from tools.onnx_cases import AGREES, Case, cases, outcome
 
 pytestmark = pytest.mark.parallel
 CHOSEN = (
-    "attention_4d_with_past", "attention_4d_causal", "attention_3d_gqa", "attention_local_window", "nan_robustness",
-    "with_qk_matmul_softcap", "rms_normalization_3d", "l1normalization", "l2normalization", "lpnormalization",
-    "reversesequence", "test_rotary_embedding", "center_crop_pad", "swiglu", "test_pow", "test_shape", "spacetodepth",
-    "batchnorm", "layer_normalization_3d_axis1_epsilon_expanded", "test_dft",
+    "attention_4d_with_past",
+    "attention_4d_causal",
+    "attention_3d_gqa",
+    "attention_local_window",
+    "nan_robustness",
+    "with_qk_matmul_softcap",
+    "rms_normalization_3d",
+    "l1normalization",
+    "l2normalization",
+    "lpnormalization",
+    "reversesequence",
+    "test_rotary_embedding",
+    "center_crop_pad",
+    "swiglu",
+    "test_pow",
+    "test_shape",
+    "spacetodepth",
+    "batchnorm",
+    "layer_normalization_3d_axis1_epsilon_expanded",
+    "test_dft",
     "test_stft",
-)  # fmt: skip
+)
 """Parts of the names."""
 REFUSED = ("nonpad", "ext_cache", "crd_mode", "training_mode")
 """Parts of the names of those that are refused: keys beyond a length, another order, statistics of a batch."""

@@ -30,9 +30,7 @@ def refused(folder: Path, model: onnx.ModelProto) -> ModelRejected:
 
 
 @pytest.mark.parametrize("place", hostile_onnx.EXTERNAL)
-def test_external_data_is_refused_wherever_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
+def test_external_data_is_refused_wherever_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "secret").write_bytes(bytes(64))
     error = refused(tmp_path, hostile_onnx.EXTERNAL[place]())
@@ -44,22 +42,26 @@ def test_the_place_of_external_data_is_named(tmp_path: Path) -> None:
     assert "functions[0].node[0].attribute[0].t" in error.detail
 
 
-@pytest.mark.parametrize(("make", "message"), [
-    (lambda: hostile_onnx.doubling(30), r"operators once its functions are written out; up to 50000"),
-    (lambda: hostile_onnx.doubling(60), r"operators once its functions are written out; up to 50000"),
-    (lambda: hostile_onnx.recursive(1), r"own\.F0 calls itself: own\.F0 → own\.F0"),
-    (lambda: hostile_onnx.recursive(3), r"calls itself: own\.F0 → own\.F1 → own\.F2 → own\.F0"),
-    (lambda: hostile_onnx.deep(100), r"functions inside one another; up to 64"),
-    (lambda: hostile_onnx.many_functions(10_001), r"10001 functions; up to 10000"),
-    (lambda: hostile_onnx.chain(50_001), r"50001 operators"),
-    (lambda: hostile_onnx.wide(20_000), r"20000 inputs or outputs of Concat"),
-    (hostile_onnx.copied_graph, r"operators once its functions are written out"),
-    (hostile_onnx.cycle, r"uses 'b', which nothing before it makes: the graph has a cycle"),
-    (hostile_onnx.made_twice, r"makes 'y', which another operator makes already"),
-    (hostile_onnx.short_tensor, r"holds 16 bytes, and 1073741824 are needed"),
-    (hostile_onnx.tensor_twice, r"its content twice, as float_data and raw_data"),
-    (hostile_onnx.negative_tensor, r"negative extent"),
-], ids=lambda each: getattr(each, "__name__", "") if callable(each) else "")  # fmt: skip
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: hostile_onnx.doubling(30), r"operators once its functions are written out; up to 50000"),
+        (lambda: hostile_onnx.doubling(60), r"operators once its functions are written out; up to 50000"),
+        (lambda: hostile_onnx.recursive(1), r"own\.F0 calls itself: own\.F0 → own\.F0"),
+        (lambda: hostile_onnx.recursive(3), r"calls itself: own\.F0 → own\.F1 → own\.F2 → own\.F0"),
+        (lambda: hostile_onnx.deep(100), r"functions inside one another; up to 64"),
+        (lambda: hostile_onnx.many_functions(10_001), r"10001 functions; up to 10000"),
+        (lambda: hostile_onnx.chain(50_001), r"50001 operators"),
+        (lambda: hostile_onnx.wide(20_000), r"20000 inputs or outputs of Concat"),
+        (hostile_onnx.copied_graph, r"operators once its functions are written out"),
+        (hostile_onnx.cycle, r"uses 'b', which nothing before it makes: the graph has a cycle"),
+        (hostile_onnx.made_twice, r"makes 'y', which another operator makes already"),
+        (hostile_onnx.short_tensor, r"holds 16 bytes, and 1073741824 are needed"),
+        (hostile_onnx.tensor_twice, r"its content twice, as float_data and raw_data"),
+        (hostile_onnx.negative_tensor, r"negative extent"),
+    ],
+    ids=lambda each: getattr(each, "__name__", "") if callable(each) else "",
+)
 def test_a_small_file_that_would_grow(tmp_path: Path, make: Callable[[], onnx.ModelProto], message: str) -> None:
     error = refused(tmp_path, make())
     with pytest.raises(ModelRejected, match=message):

@@ -30,18 +30,36 @@ def numbers(*shape: int) -> Array:
 
 
 CONSTANTS: dict[str, Array] = {
-    "skip": numbers(*ROWS), "gamma": numbers(24), "beta": numbers(24), "bias": numbers(24), "m": numbers(2, 24, 9),
-    "mt": numbers(2, 9, 24), "at": numbers(2, 5, 7), "w": numbers(6, 4, 3, 3), "wb": numbers(6),
+    "skip": numbers(*ROWS),
+    "gamma": numbers(24),
+    "beta": numbers(24),
+    "bias": numbers(24),
+    "m": numbers(2, 24, 9),
+    "mt": numbers(2, 9, 24),
+    "at": numbers(2, 5, 7),
+    "w": numbers(6, 4, 3, 3),
+    "wb": numbers(6),
     "rest": numbers(1, 6, 7, 6),
-    "g": numbers(24, 8), "gb": numbers(8), "qkv": numbers(24, 72) / 4, "qkvb": numbers(72),
-    "narrow": numbers(24, 56) / 4, "narrowb": numbers(56), "keys": numbers(2, 7, 24), "values": numbers(2, 7, 24),
-    "mask": np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], np.int32), "bias3": numbers(72),
+    "g": numbers(24, 8),
+    "gb": numbers(8),
+    "qkv": numbers(24, 72) / 4,
+    "qkvb": numbers(72),
+    "narrow": numbers(24, 56) / 4,
+    "narrowb": numbers(56),
+    "keys": numbers(2, 7, 24),
+    "values": numbers(2, 7, 24),
+    "mask": np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], np.int32),
+    "bias3": numbers(72),
     "masks": (RNG.random((2, 5, 5)) < 0.7).astype(np.int32) | np.eye(5, dtype=np.int32),
-    "kmask": np.array([[1] * 7, [1, 0, 1, 1, 0, 1, 1]], np.int32), "added": numbers(1, 4, 5, 5),
+    "kmask": np.array([[1] * 7, [1, 0, 1, 1, 0, 1, 1]], np.int32),
+    "added": numbers(1, 4, 5, 5),
     "wide": numbers(2, 4, 5, 7),
-    "kept": RNG.random((5, 7)) < 0.7, "few": numbers(2, 7, 8), "headed": numbers(2, 3, 5, 8), "w4": numbers(4),
+    "kept": RNG.random((5, 7)) < 0.7,
+    "few": numbers(2, 7, 8),
+    "headed": numbers(2, 3, 5, 8),
+    "w4": numbers(4),
     "b4": numbers(4),
-}  # fmt: skip
+}
 OWN = "com.microsoft"
 Case = tuple[str, str, str, dict[str, Any], tuple[int, ...]]
 CASES: dict[str, Case] = {
@@ -50,8 +68,10 @@ CASES: dict[str, Case] = {
     "skip-sum": ("SkipLayerNormalization", "x skip gamma beta", "o   y", {}, ROWS),
     "root": ("SkipSimplifiedLayerNormalization", "x skip gamma", "y", {"epsilon": 1e-5}, ROWS),
     "root-sum": ("SkipSimplifiedLayerNormalization", "x skip gamma bias", "o   y", {}, ROWS),
-    "gelu": ("Gelu", "x", "y", {}, ROWS), "quick": ("QuickGelu", "x", "y", {"alpha": 1.3}, ROWS),
-    "bias-gelu": ("BiasGelu", "x bias", "y", {}, ROWS), "fast": ("FastGelu", "x bias", "y", {}, ROWS),
+    "gelu": ("Gelu", "x", "y", {}, ROWS),
+    "quick": ("QuickGelu", "x", "y", {"alpha": 1.3}, ROWS),
+    "bias-gelu": ("BiasGelu", "x bias", "y", {}, ROWS),
+    "fast": ("FastGelu", "x bias", "y", {}, ROWS),
     "fast-plain": ("FastGelu", "x", "y", {}, ROWS),
     "product": ("FusedMatMul", "x m", "y", {"alpha": 0.3}, ROWS),
     "right": ("FusedMatMul", "x mt", "y", {"transB": 1}, ROWS),
@@ -70,7 +90,7 @@ CASES: dict[str, Case] = {
     "sizes": ("Attention", "x narrow narrowb", "y", {"num_heads": 4, "qkv_hidden_sizes": [16, 16, 24]}, ROWS),
     "heads": ("MultiHeadAttention", "x keys values bias3 kmask wide", "y", {"num_heads": 4}, ROWS),
     "heads-plain": ("MultiHeadAttention", "x keys values", "y", {"num_heads": 3, "scale": 0.5}, ROWS),
-}  # fmt: skip
+}
 
 
 def written(path: Path, case: Case, domain: str = OWN, opset: int = 17) -> Path:
@@ -81,7 +101,8 @@ def written(path: Path, case: Case, domain: str = OWN, opset: int = 17) -> Path:
     nodes = [node, helper.make_node("Flatten", ["r"], ["y"])]
     given = [numpy_helper.from_array(array, key) for key, array in CONSTANTS.items() if key in node.input]
     graph = helper.make_graph(
-        nodes, "g", [value("x", TensorProto.FLOAT, shape)], [value("y", TensorProto.FLOAT, None)], given)
+        nodes, "g", [value("x", TensorProto.FLOAT, shape)], [value("y", TensorProto.FLOAT, None)], given
+    )
     opsets = [helper.make_opsetid("", opset), helper.make_opsetid(OWN, 1)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
     return path
@@ -115,13 +136,17 @@ def test_the_other_results_of_a_layer_s_normalisation(tmp_path: Path, outputs: s
     agree(written(tmp_path / "m.onnx", ("LayerNormalization", "x gamma", outputs, {}, ROWS), domain=""), ROWS)
 
 
-@pytest.mark.parametrize(("inputs", "attrs"), [
-    ("x keys values", {"q_num_heads": 4, "kv_num_heads": 4}),
-    ("x keys values wide", {"q_num_heads": 4, "kv_num_heads": 4}),
-    ("x keys values kept", {"q_num_heads": 4, "kv_num_heads": 4, "scale": 0.4}),
-    ("x skip skip", {"q_num_heads": 3, "kv_num_heads": 3, "is_causal": 1}),
-    ("x few few", {"q_num_heads": 6, "kv_num_heads": 2}),
-], ids=["plain", "added", "mask", "causal", "shared"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("inputs", "attrs"),
+    [
+        ("x keys values", {"q_num_heads": 4, "kv_num_heads": 4}),
+        ("x keys values wide", {"q_num_heads": 4, "kv_num_heads": 4}),
+        ("x keys values kept", {"q_num_heads": 4, "kv_num_heads": 4, "scale": 0.4}),
+        ("x skip skip", {"q_num_heads": 3, "kv_num_heads": 3, "is_causal": 1}),
+        ("x few few", {"q_num_heads": 6, "kv_num_heads": 2}),
+    ],
+    ids=["plain", "added", "mask", "causal", "shared"],
+)
 def test_onnx_s_attention_is_not_onnxruntime_s(tmp_path: Path, inputs: str, attrs: dict[str, Any]) -> None:
     agree(written(tmp_path / "m.onnx", ("Attention", inputs, "y", attrs, ROWS), domain="", opset=23), ROWS)
 
@@ -132,11 +157,15 @@ def test_attention_of_operands_with_heads(tmp_path: Path) -> None:
     agree(written(tmp_path / "m.onnx", case, domain="", opset=23), shape)
 
 
-@pytest.mark.parametrize(("case", "says"), [
-    (("FusedConv", "x w", "y", {"activation": "Selu"}, MAPS), "Selu"),
-    (("FusedMatMul", "x m", "y", {"transBatchA": 1}, ROWS), "transBatchA"),
-    (("MultiHeadAttention", "x", "y", {"num_heads": 4}, (2, 5, 4, 3, 6)), "packed"),
-], ids=["activation", "batches", "packed"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("case", "says"),
+    [
+        (("FusedConv", "x w", "y", {"activation": "Selu"}, MAPS), "Selu"),
+        (("FusedMatMul", "x m", "y", {"transBatchA": 1}, ROWS), "transBatchA"),
+        (("MultiHeadAttention", "x", "y", {"num_heads": 4}, (2, 5, 4, 3, 6)), "packed"),
+    ],
+    ids=["activation", "batches", "packed"],
+)
 def test_what_is_not_known_is_refused_by_name(tmp_path: Path, case: Case, says: str) -> None:
     with pytest.raises(UnsupportedOperator, match=says) as refusal:
         importing.import_model(written(tmp_path / "m.onnx", case), "onnx")
@@ -159,9 +188,13 @@ def convolutions(path: Path) -> None:
     net.save(path, net.conv(net.op("Relu", net.op("Add", second, first)), 12, 1))
 
 
-@pytest.mark.parametrize(("name", "fused"), [
-    ("convolutions", {"FusedConv"}), ("encoder", {"SkipLayerNormalization", "FusedMatMul"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "fused"),
+    [
+        ("convolutions", {"FusedConv"}),
+        ("encoder", {"SkipLayerNormalization", "FusedMatMul"}),
+    ],
+)
 def test_a_model_that_onnxruntime_optimised_is_the_model(tmp_path: Path, name: str, fused: set[str]) -> None:
     original, path = tmp_path / "original.onnx", tmp_path / "optimised.onnx"
     if name == "encoder":

@@ -29,18 +29,29 @@ STEP = 0.05
 OPSETS = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
 RNG = np.random.default_rng(0)
 CONSTANTS: dict[str, Array] = {
-    "xs": np.array(0.02, np.float32), "xz": np.array(120, np.uint8), "ys": np.array(STEP, np.float32),
-    "yz": np.array(100, np.uint8), "zs": np.array(1 / 256, np.float32), "zz": np.array(0, np.uint8),
-    "w": RNG.integers(-64, 65, (6, 4, 3, 3)).astype(np.int8), "ws": np.array(0.006, np.float32),
-    "wv": np.array([0.003], np.float32), "xr": np.array([120, 7, 255], np.uint8),
-    "wz": np.array(0, np.int8), "wc": RNG.uniform(0.002, 0.008, 6).astype(np.float32), "wo": np.zeros(6, np.int8),
+    "xs": np.array(0.02, np.float32),
+    "xz": np.array(120, np.uint8),
+    "ys": np.array(STEP, np.float32),
+    "yz": np.array(100, np.uint8),
+    "zs": np.array(1 / 256, np.float32),
+    "zz": np.array(0, np.uint8),
+    "w": RNG.integers(-64, 65, (6, 4, 3, 3)).astype(np.int8),
+    "ws": np.array(0.006, np.float32),
+    "wv": np.array([0.003], np.float32),
+    "xr": np.array([120, 7, 255], np.uint8),
+    "wz": np.array(0, np.int8),
+    "wc": RNG.uniform(0.002, 0.008, 6).astype(np.float32),
+    "wo": np.zeros(6, np.int8),
     "b": RNG.integers(-9000, 9000, 6).astype(np.int32),
-    "u": RNG.integers(0, 256, (16, 4, 3, 3)).astype(np.uint8), "uz": np.array(131, np.uint8),
+    "u": RNG.integers(0, 256, (16, 4, 3, 3)).astype(np.uint8),
+    "uz": np.array(131, np.uint8),
     "v": RNG.integers(-64, 65, (16, 16, 3, 3)).astype(np.int8),
-    "m": RNG.integers(-64, 65, (11, 6)).astype(np.int8), "t": RNG.integers(-64, 65, (6, 11)).astype(np.int8),
+    "m": RNG.integers(-64, 65, (11, 6)).astype(np.int8),
+    "t": RNG.integers(-64, 65, (6, 11)).astype(np.int8),
     "all": RNG.integers(-128, 128, (11, 6)).astype(np.int8),
-    "k": RNG.integers(0, 256, MAPS).astype(np.uint8), "f": RNG.standard_normal(6).astype(np.float32),
-}  # fmt: skip
+    "k": RNG.integers(0, 256, MAPS).astype(np.uint8),
+    "f": RNG.standard_normal(6).astype(np.float32),
+}
 OWN = "com.microsoft"
 Tail = tuple[str, list[str], dict[str, Any]]
 DEQUANTISED: Tail = ("DequantizeLinear", ["r", "ys", "yz"], {})
@@ -54,9 +65,12 @@ def quantised(path: Path, nodes: Sequence[onnx.NodeProto], shape: Sequence[int],
     first = helper.make_node("QuantizeLinear", ["x", "xs", "xz"], ["q"])
     value = helper.make_tensor_value_info
     graph = helper.make_graph(
-        [first, *nodes, helper.make_node(name, inputs, ["y"], **attrs)], "g",
-        [value("x", TensorProto.FLOAT, list(shape))], [value("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(array, key) for key, array in CONSTANTS.items()])  # fmt: skip
+        [first, *nodes, helper.make_node(name, inputs, ["y"], **attrs)],
+        "g",
+        [value("x", TensorProto.FLOAT, list(shape))],
+        [value("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array, key) for key, array in CONSTANTS.items()],
+    )
     onnx.save(helper.make_model(graph, opset_imports=OPSETS, ir_version=8), path)
     return path
 
@@ -76,16 +90,21 @@ def agree(path: Path, shape: Sequence[int], preparation: Preparation, step: floa
 
 
 @pytest.mark.parametrize("preparation", [PLAIN, BLOCKED], ids=["plain", "blocked"])
-@pytest.mark.parametrize(("name", "inputs", "attrs"), [
-    ("QLinearConv", "q xs xz w ws wz ys yz b", {"pads": [1, 1, 1, 1]}),
-    ("QLinearConv", "q xs xz w wc wo ys yz", {"strides": [2, 2]}),
-    ("QLinearConv", "q xs xz u wv uz ys yz", {"pads": [0, 1, 1, 0]}),
-    ("QLinearMatMul", "q xs xz m ws wz ys yz", {}), ("QLinearMatMul", "q xs xz m wc wo ys yz", {}),
-    ("QLinearAdd", "q xs xz k xs xz ys yz", {}), ("QLinearMul", "q xs xz q xs xz ys yz", {}),
-    ("QLinearLeakyRelu", "q xs xz ys yz", {"alpha": 0.1}),
-    ("QLinearAveragePool", "q xs xz ys yz", {"kernel_shape": [3, 2], "pads": [1, 0, 1, 0], "strides": [2, 1]}),
-    ("QLinearConcat", "ys yz q xs xz k xs xz", {"axis": 1}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "inputs", "attrs"),
+    [
+        ("QLinearConv", "q xs xz w ws wz ys yz b", {"pads": [1, 1, 1, 1]}),
+        ("QLinearConv", "q xs xz w wc wo ys yz", {"strides": [2, 2]}),
+        ("QLinearConv", "q xs xz u wv uz ys yz", {"pads": [0, 1, 1, 0]}),
+        ("QLinearMatMul", "q xs xz m ws wz ys yz", {}),
+        ("QLinearMatMul", "q xs xz m wc wo ys yz", {}),
+        ("QLinearAdd", "q xs xz k xs xz ys yz", {}),
+        ("QLinearMul", "q xs xz q xs xz ys yz", {}),
+        ("QLinearLeakyRelu", "q xs xz ys yz", {"alpha": 0.1}),
+        ("QLinearAveragePool", "q xs xz ys yz", {"kernel_shape": [3, 2], "pads": [1, 0, 1, 0], "strides": [2, 1]}),
+        ("QLinearConcat", "ys yz q xs xz k xs xz", {"axis": 1}),
+    ],
+)
 def test_operators_on_maps(
     tmp_path: Path, name: str, inputs: str, attrs: dict[str, Any], preparation: Preparation
 ) -> None:
@@ -94,15 +113,24 @@ def test_operators_on_maps(
     agree(quantised(tmp_path / "m.onnx", [node], MAPS), MAPS, preparation, STEP)
 
 
-@pytest.mark.parametrize(("name", "inputs", "attrs", "shape", "tail", "step"), [
-    ("QGemm", "q xs xz m wc wo b ys yz", {}, ROWS, DEQUANTISED, STEP),
-    ("QGemm", "q xs xz t ws wz b", {"transB": 1, "alpha": 0.5}, ROWS, AS_IT_IS, 1e-3),
-    ("QLinearSigmoid", "q xs xz zs zz", {}, MAPS, ("DequantizeLinear", ["r", "zs", "zz"], {}), 1 / 256),
-    ("QLinearGlobalAveragePool", "q xs xz zs zz", {"channels_last": 0}, (2, 4, 3, 2),
-     ("DequantizeLinear", ["r", "zs", "zz"], {}), 1 / 256),
-    ("MatMulIntegerToFloat", "q m xs wc xz wo f", {}, ROWS, AS_IT_IS, 1e-3),
-    ("DynamicQuantizeMatMul", "x m ws wz f", {}, ROWS, AS_IT_IS, 0.02),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "inputs", "attrs", "shape", "tail", "step"),
+    [
+        ("QGemm", "q xs xz m wc wo b ys yz", {}, ROWS, DEQUANTISED, STEP),
+        ("QGemm", "q xs xz t ws wz b", {"transB": 1, "alpha": 0.5}, ROWS, AS_IT_IS, 1e-3),
+        ("QLinearSigmoid", "q xs xz zs zz", {}, MAPS, ("DequantizeLinear", ["r", "zs", "zz"], {}), 1 / 256),
+        (
+            "QLinearGlobalAveragePool",
+            "q xs xz zs zz",
+            {"channels_last": 0},
+            (2, 4, 3, 2),
+            ("DequantizeLinear", ["r", "zs", "zz"], {}),
+            1 / 256,
+        ),
+        ("MatMulIntegerToFloat", "q m xs wc xz wo f", {}, ROWS, AS_IT_IS, 1e-3),
+        ("DynamicQuantizeMatMul", "x m ws wz f", {}, ROWS, AS_IT_IS, 0.02),
+    ],
+)
 def test_operators_of_onnxruntime(
     tmp_path: Path, name: str, inputs: str, attrs: dict[str, Any], shape: tuple[int, ...], tail: Tail, step: float
 ) -> None:
@@ -110,10 +138,13 @@ def test_operators_of_onnxruntime(
     agree(quantised(tmp_path / "m.onnx", [node], shape, tail), shape, BLOCKED, step)
 
 
-@pytest.mark.parametrize(("name", "inputs", "shape", "attrs"), [
-    *(("ConvInteger", inputs, MAPS, {"pads": [1, 1, 1, 1]}) for inputs in ("q w xz wz", "q w", "q u xz uz")),
-    *(("MatMulInteger", inputs, ROWS, {}) for inputs in ("q m xz wz", "q m xz wo", "q m")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "inputs", "shape", "attrs"),
+    [
+        *(("ConvInteger", inputs, MAPS, {"pads": [1, 1, 1, 1]}) for inputs in ("q w xz wz", "q w", "q u xz uz")),
+        *(("MatMulInteger", inputs, ROWS, {}) for inputs in ("q m xz wz", "q m xz wo", "q m")),
+    ],
+)
 def test_products_of_whole_numbers(
     tmp_path: Path, name: str, inputs: str, shape: tuple[int, ...], attrs: dict[str, Any]
 ) -> None:
@@ -153,7 +184,7 @@ def test_a_quantised_network_stays_in_blocks(tmp_path: Path) -> None:
         helper.make_node("QLinearConv", ["q", "xs", "xz", "u", "wv", "uz", "ys", "yz"], ["a"], pads=[1, 1, 1, 1]),
         helper.make_node("MaxPool", ["a"], ["p"], kernel_shape=[3, 3], strides=[2, 2]),
         helper.make_node("QLinearConv", ["p", "ys", "yz", "v", "ws", "wz", "ys", "yz"], ["r"], pads=[1, 1, 1, 1]),
-    ]  # fmt: skip
+    ]
     found = calls(agree(quantised(tmp_path / "m.onnx", nodes, MAPS), MAPS, BLOCKED, STEP).module)
     assert sum(count for name, count in found.items() if "conv2d_blocked" in name) == 2, found
     assert sum(name.count("to_plain") for name in found) == 1, found
@@ -161,8 +192,10 @@ def test_a_quantised_network_stays_in_blocks(tmp_path: Path) -> None:
 
 
 def test_another_scale_is_another_number(tmp_path: Path) -> None:
-    nodes = [helper.make_node("DequantizeLinear", ["q", "ys", "xz"], ["f0"]),
-             helper.make_node("QuantizeLinear", ["f0", "ys", "xz"], ["r"])]  # fmt: skip
+    nodes = [
+        helper.make_node("DequantizeLinear", ["q", "ys", "xz"], ["f0"]),
+        helper.make_node("QuantizeLinear", ["f0", "ys", "xz"], ["r"]),
+    ]
     agree(quantised(tmp_path / "m.onnx", nodes, MAPS), MAPS, BLOCKED, STEP)
 
 
@@ -170,23 +203,32 @@ def test_halves_are_rounded_to_even(tmp_path: Path) -> None:
     value, halves = helper.make_tensor_value_info, np.arange(-3.5, 4.0, 1.0, np.float32)
     scale = {"s": np.array(1, np.float32), "z": np.array(0, np.int8)}
     graph = helper.make_graph(
-        [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
-         helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]), helper.make_node("Round", ["x"], ["n"]),
-         helper.make_node("Concat", ["d", "n"], ["y"], axis=0)], "g", [value("x", TensorProto.FLOAT, [8])],
+        [
+            helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+            helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+            helper.make_node("Round", ["x"], ["n"]),
+            helper.make_node("Concat", ["d", "n"], ["y"], axis=0),
+        ],
+        "g",
+        [value("x", TensorProto.FLOAT, [8])],
         [value("y", TensorProto.FLOAT, [16])],
-        [numpy_helper.from_array(each, key) for key, each in scale.items()])  # fmt: skip
+        [numpy_helper.from_array(each, key) for key, each in scale.items()],
+    )
     onnx.save(helper.make_model(graph, opset_imports=OPSETS[:1], ir_version=8), tmp_path / "m.onnx")
     for preparation in (PLAIN, BLOCKED):
         (ours,) = run(prepare.prepare(importing.import_model(tmp_path / "m.onnx", "onnx"), preparation), halves)
         np.testing.assert_array_equal(ours, np.tile(np.round(halves), 2))
 
 
-@pytest.mark.parametrize(("inputs", "name", "attrs", "message"), [
-    ("q xs xz ys", "QLinearSigmoid", {}, "a result without a zero point"),
-    ("q e xz ys yz", "QLinearSigmoid", {}, r"a scale or zero point that is computed \(e\)"),
-    ("q xs xz ys yz", "QLinearGlobalAveragePool", {"channels_last": 1}, "channels_last"),
-    ("q wc xz ys yz", "QLinearSigmoid", {}, "a scale for each channel of an operand that is no weight"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("inputs", "name", "attrs", "message"),
+    [
+        ("q xs xz ys", "QLinearSigmoid", {}, "a result without a zero point"),
+        ("q e xz ys yz", "QLinearSigmoid", {}, r"a scale or zero point that is computed \(e\)"),
+        ("q xs xz ys yz", "QLinearGlobalAveragePool", {"channels_last": 1}, "channels_last"),
+        ("q wc xz ys yz", "QLinearSigmoid", {}, "a scale for each channel of an operand that is no weight"),
+    ],
+)
 def test_what_is_not_supported_is_named(
     tmp_path: Path, inputs: str, name: str, attrs: dict[str, Any], message: str
 ) -> None:

@@ -46,10 +46,11 @@ def form(size: int) -> dict[str, Any]:
 def requests(client: httpx2.Client) -> dict[str, httpx2.Response]:
     """The answer of every route of the document, to a request that it would take."""
     bodies: dict[str, Any] = {
-        "POST /v1/jobs": {"json": JOB}, "POST /v1/models": {"files": form(100)},
+        "POST /v1/jobs": {"json": JOB},
+        "POST /v1/models": {"files": form(100)},
         "POST /v1/workers": {"json": {"name": "w", "public_key": Signer.fresh().public_key}},
         "POST /v1/workloads/{workload}/revoke": {"json": {"target": "cpu"}},
-    }  # fmt: skip
+    }
     found = {}
     for path, item in client.get("/openapi.json").json()["paths"].items():
         for method in item:
@@ -86,9 +87,11 @@ def test_a_full_disk_is_said_and_passes(small: tuple[int, str, Path]) -> None:
         for size in (100, 3_000_000):
             retry_later(client.post("/v1/models", files=form(size)), "disk_full")
         for method, path in (
-            ("POST", "/v1/jobs"), ("PATCH", f"/v1/jobs/{job_id}"), ("POST", f"/v1/jobs/{job_id}/cancel"),
+            ("POST", "/v1/jobs"),
+            ("PATCH", f"/v1/jobs/{job_id}"),
+            ("POST", f"/v1/jobs/{job_id}/cancel"),
             ("POST", "/v1/keys"),
-        ):  # fmt: skip
+        ):
             body = JOB if path == "/v1/jobs" else {"name": "n"} if method == "PATCH" else {}
             retry_later(client.request(method, path, json=body), "disk_full", "unavailable")
         assert [job["state"] for job in client.get("/v1/jobs").json()["items"]] == ["queued"]

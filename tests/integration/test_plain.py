@@ -31,16 +31,17 @@ def test_outputs_are_those_of_the_plain_program(name: str) -> None:
     task = TASKS[name]()
     plain = tir.load_module(task.module)
     # A compiler may contract a product and a sum in one of the two alone.
-    np.testing.assert_allclose(
-        run(quicker(plain), task, here()), run(plain, task, here()), rtol=1e-5, atol=1e-6
-    )
+    np.testing.assert_allclose(run(quicker(plain), task, here()), run(plain, task, here()), rtol=1e-5, atol=1e-6)
 
 
 def loops(mod: tvm.IRModule) -> list[tuple[int, bool]]:
     """Extent of each loop around the only sum, and whether it is parallel."""
     sch = Schedule(mod)
-    sums = [block for block in sch.get_child_blocks(sch.get_sblock("root"))
-            if any(int(axis.iter_type) == axis.CommReduce for axis in sch.get(block).iter_vars)]
+    sums = [
+        block
+        for block in sch.get_child_blocks(sch.get_sblock("root"))
+        if any(int(axis.iter_type) == axis.CommReduce for axis in sch.get(block).iter_vars)
+    ]
     found = [sch.get(loop) for loop in sch.get_loops(sums[-1])]
     return [(int(loop.extent), int(loop.kind) == int(ForKind.PARALLEL)) for loop in found]
 

@@ -39,11 +39,12 @@ def settings(tmp_path: Path) -> Settings:
 def product(path: Path) -> Path:
     weights = np.random.default_rng(0).standard_normal((16, 8)).astype("float32")
     graph = helper.make_graph(
-        [helper.make_node("MatMul", ["input.1", "w"], ["y"])], "product",
+        [helper.make_node("MatMul", ["input.1", "w"], ["y"])],
+        "product",
         [helper.make_tensor_value_info("input.1", TensorProto.FLOAT, [4, 16])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 8])],
         [onnx.numpy_helper.from_array(weights, "w")],
-    )  # fmt: skip
+    )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return path
 
@@ -82,12 +83,15 @@ def test_a_file_that_the_runtime_refuses_is_no_reference_and_not_tried_again(
     assert timing.failure.startswith("it cannot run the model: ")
 
 
-@pytest.mark.parametrize(("act", "says"), [
-    ("os.kill(os.getpid(), 11)", "its process was ended by SIGSEGV"),
-    ("time.sleep(600)", "no answer within 1 s"),
-    (f"open({str(Path(__file__))!r}).read()", "it cannot run the model: [Errno"),
-    ("__import__('socket').create_connection(('127.0.0.1', 9))", "it cannot run the model: [Errno"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("act", "says"),
+    [
+        ("os.kill(os.getpid(), 11)", "its process was ended by SIGSEGV"),
+        ("time.sleep(600)", "no answer within 1 s"),
+        (f"open({str(Path(__file__))!r}).read()", "it cannot run the model: [Errno"),
+        ("__import__('socket').create_connection(('127.0.0.1', 9))", "it cannot run the model: [Errno"),
+    ],
+)
 def test_a_runtime_that_a_model_takes_over_gets_nowhere(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: str, says: str
 ) -> None:

@@ -25,8 +25,13 @@ def resize(path: Path, shape: Sequence[int], scales: Sequence[float], opset: int
 
 
 COORDINATES = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
-SHAPES = (((1, 2, 7, 9), (0.5, 0.5)), ((1, 2, 7, 9), (1.7, 0.6)), ((1, 2, 6, 10), (2.0, 1.5)), ((1, 2, 9), (0.3,)),
-          ((1, 1, 5, 7, 3), (0.5, 1.3, 2.0)))  # fmt: skip
+SHAPES = (
+    ((1, 2, 7, 9), (0.5, 0.5)),
+    ((1, 2, 7, 9), (1.7, 0.6)),
+    ((1, 2, 6, 10), (2.0, 1.5)),
+    ((1, 2, 9), (0.3,)),
+    ((1, 1, 5, 7, 3), (0.5, 1.3, 2.0)),
+)
 
 
 MODES = ("nearest", "linear", "cubic")
@@ -34,11 +39,14 @@ CASES = [(mode, *case) for mode in MODES for case in SHAPES if mode != "cubic" o
 """onnxruntime has the cubic mode for images alone."""
 
 
-@pytest.mark.parametrize(("mode", "shape", "scales", "coordinates"), some(
-    [(*case, coordinates) for coordinates in COORDINATES for case in CASES], kind=lambda case: (case[0], case[3])))
+@pytest.mark.parametrize(
+    ("mode", "shape", "scales", "coordinates"),
+    some([(*case, coordinates) for coordinates in COORDINATES for case in CASES], kind=lambda case: (case[0], case[3])),
+)
 def test_scales(tmp_path: Path, mode: str, coordinates: str, shape: tuple[int, ...], scales: tuple[float, ...]) -> None:
-    path = resize(tmp_path / "m.onnx", shape, (1.0, 1.0, *scales), mode=mode,
-                  coordinate_transformation_mode=coordinates)  # fmt: skip
+    path = resize(
+        tmp_path / "m.onnx", shape, (1.0, 1.0, *scales), mode=mode, coordinate_transformation_mode=coordinates
+    )
     ours, theirs = both(path, shape)
     assert ours.shape == theirs.shape
     np.testing.assert_allclose(ours, theirs, atol=2e-5)
@@ -59,9 +67,16 @@ def test_what_is_made_smaller_is_smoothed_where_the_model_says_so(
 @pytest.mark.parametrize("by_size", [False, True])
 def test_axes(tmp_path: Path, axes: list[int], by_size: bool) -> None:
     shape, name = (1, 2, 7, 9), "sizes" if by_size else "scales"
-    given = np.array([11, 6][:len(axes)]) if by_size else np.array([0.6, 2.0][:len(axes)], np.float32)
-    path = write(tmp_path / "m.onnx", "Resize", shape, 18, {"mode": "linear", "axes": axes}, {name: given},
-                 ["", "", name] if by_size else ["", name])  # fmt: skip
+    given = np.array([11, 6][: len(axes)]) if by_size else np.array([0.6, 2.0][: len(axes)], np.float32)
+    path = write(
+        tmp_path / "m.onnx",
+        "Resize",
+        shape,
+        18,
+        {"mode": "linear", "axes": axes},
+        {name: given},
+        ["", "", name] if by_size else ["", name],
+    )
     ours, theirs = both(path, shape)
     np.testing.assert_allclose(ours, theirs, atol=2e-5)
 
@@ -89,11 +104,14 @@ def test_whole_scales_stay_tvms_operator(tmp_path: Path) -> None:
     assert "matmul" not in text
 
 
-@pytest.mark.parametrize(("attrs", "kind", "match"), [
-    ({"axes": [2, 3], "keep_aspect_ratio_policy": "not_larger"}, TensorProto.FLOAT, "not_larger"),
-    ({"axes": [2, 3], "coordinate_transformation_mode": "align_corners"}, TensorProto.FLOAT, "align_corners"),
-    ({"axes": [2, 3], "mode": "linear"}, TensorProto.INT32, "int32"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("attrs", "kind", "match"),
+    [
+        ({"axes": [2, 3], "keep_aspect_ratio_policy": "not_larger"}, TensorProto.FLOAT, "not_larger"),
+        ({"axes": [2, 3], "coordinate_transformation_mode": "align_corners"}, TensorProto.FLOAT, "align_corners"),
+        ({"axes": [2, 3], "mode": "linear"}, TensorProto.INT32, "int32"),
+    ],
+)
 def test_what_nobody_does_right_is_refused(tmp_path: Path, attrs: dict[str, Any], kind: int, match: str) -> None:
     given = {"sizes": np.array([4, 5])}
     path = write(tmp_path / "m.onnx", "Resize", (1, 2, 7, 9), 18, attrs, given, ["", "", "sizes"], kind)
@@ -110,14 +128,24 @@ class Interpolated(torch.nn.Module):
         return torch.nn.functional.interpolate(x, **self.how)
 
 
-@pytest.mark.parametrize("how", some([
-    *({"scale_factor": factor, "mode": mode} for factor in (2, 0.5, 1.7, (1.7, 0.6), 0.29)
-      for mode in ("nearest", "nearest-exact", "bilinear", "bicubic")),
-    *({"size": size, "mode": mode} for size in ((11, 6), (3, 3), (1, 1)) for mode in ("nearest", "bilinear")),
-    *({"size": (4, 13), "mode": mode, "antialias": True} for mode in ("bilinear", "bicubic")),
-    {"scale_factor": 0.6, "mode": "bilinear", "antialias": True},
-    {"scale_factor": 1.7, "mode": "bilinear", "align_corners": True},
-], kind=lambda how: (*how, how["mode"])), ids=lambda how: "-".join(map(str, how.values())))  # fmt: skip
+@pytest.mark.parametrize(
+    "how",
+    some(
+        [
+            *(
+                {"scale_factor": factor, "mode": mode}
+                for factor in (2, 0.5, 1.7, (1.7, 0.6), 0.29)
+                for mode in ("nearest", "nearest-exact", "bilinear", "bicubic")
+            ),
+            *({"size": size, "mode": mode} for size in ((11, 6), (3, 3), (1, 1)) for mode in ("nearest", "bilinear")),
+            *({"size": (4, 13), "mode": mode, "antialias": True} for mode in ("bilinear", "bicubic")),
+            {"scale_factor": 0.6, "mode": "bilinear", "antialias": True},
+            {"scale_factor": 1.7, "mode": "bilinear", "align_corners": True},
+        ],
+        kind=lambda how: (*how, how["mode"]),
+    ),
+    ids=lambda how: "-".join(map(str, how.values())),
+)
 def test_interpolation_of_pytorch(tmp_path: Path, how: dict[str, Any]) -> None:
     x, network = torch.from_numpy(np.random.default_rng(0).standard_normal((1, 2, 7, 9), np.float32)), Interpolated(how)
     torch.export.save(torch.export.export(network, (x,)), tmp_path / "m.pt2")
@@ -127,8 +155,10 @@ def test_interpolation_of_pytorch(tmp_path: Path, how: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("mode", ["nearest", "bilinear"])
 def test_maps_whose_size_is_fixed_later(tmp_path: Path, mode: str) -> None:
-    x, network = torch.from_numpy(np.random.default_rng(0).standard_normal((1, 2, 7, 9), np.float32)), Interpolated(
-        {"size": (5, 12), "mode": mode})  # fmt: skip
+    x, network = (
+        torch.from_numpy(np.random.default_rng(0).standard_normal((1, 2, 7, 9), np.float32)),
+        Interpolated({"size": (5, 12), "mode": mode}),
+    )
     rows = {2: torch.export.Dim("rows", min=4, max=16)}
     torch.export.save(torch.export.export(network, (x,), dynamic_shapes=(rows,)), tmp_path / "m.pt2")
     ours = by_tvm(importing.import_model(tmp_path / "m.pt2", "pt2", {"x": (1, 2, 7, 9)}), x.numpy())

@@ -32,24 +32,45 @@ def test_a_line_of_the_log_has_the_documented_members(api: Api) -> None:
     job_id = api.finished_job()
     line = log(api, job_id)[0]
     assert list(line) == [
-        "schema", "task", "weight", "workload", "target", "trace", "latency", "untuned_latency", "verified",
-        "model_verified", "model_check", "provenance",
-    ]  # fmt: skip
+        "schema",
+        "task",
+        "weight",
+        "workload",
+        "target",
+        "trace",
+        "latency",
+        "untuned_latency",
+        "verified",
+        "model_verified",
+        "model_check",
+        "provenance",
+    ]
     assert set(line["workload"]) == {"hash", "module", "args", "flops"}
     assert all(isinstance(dtype, str) and isinstance(shape, list) for dtype, shape in line["workload"]["args"])
     assert type(line["workload"]["flops"]) is int
     assert set(line["latency"]) == {"median", "samples", "cv", "interval"}
     assert set(line["untuned_latency"]) == {"median"}
     assert line["verified"] == {
-        "error": 1e-7, "tolerance": 1e-4, "definition": "max|a-b| / max|b|",
+        "error": 1e-7,
+        "tolerance": 1e-4,
+        "definition": "max|a-b| / max|b|",
         "reference": "default schedule, same inputs",
-    }  # fmt: skip
+    }
     assert set(line["model_verified"]) == {"error", "definition", "reference"}
     assert line["model_check"] == "agree"
     assert set(line["provenance"]) == {
-        "job", "searcher", "space", "trials", "seed", "preparation", "tvm", "device", "cache", "simulated",
+        "job",
+        "searcher",
+        "space",
+        "trials",
+        "seed",
+        "preparation",
+        "tvm",
+        "device",
+        "cache",
+        "simulated",
         "measured_at",
-    }  # fmt: skip
+    }
 
 
 def test_the_reference_is_the_fastest_runtime_that_ran(api: Api) -> None:
@@ -57,8 +78,9 @@ def test_the_reference_is_the_fastest_runtime_that_ran(api: Api) -> None:
     ran = ReferenceTiming(runtime="openvino", version="2025.4.0", samples=[0.08] * 9)
     api.fleet.references = [
         ReferenceTiming(runtime="onnxruntime", version="1.31.1", failure="it cannot run the model: no kernel"),
-        ReferenceTiming(runtime="torch", version="2.13.0", samples=[0.2] * 9), ran,
-    ]  # fmt: skip
+        ReferenceTiming(runtime="torch", version="2.13.0", samples=[0.2] * 9),
+        ran,
+    ]
     job_id = api.finished_job()
     job = api.client.get(f"/v1/jobs/{job_id}").json()
     reference = job["reference"]
@@ -173,9 +195,15 @@ def test_what_another_job_found_after_the_check_is_not_called_verified(api: Api)
 def test_cursors_of_other_making_are_refused(api: Api, value: Any) -> None:
     job = api.client.post("/v1/jobs", json=GEMM).json()
     for path in (
-        f"/v1/jobs/{job['id']}/trials", f"/v1/jobs/{job['id']}/rounds", f"/v1/jobs/{job['id']}/decisions",
-        f"/v1/models/{job['model_id']}/tasks", "/v1/jobs", "/v1/jobs?sort=priority", "/v1/models", "/v1/costmodels",
-    ):  # fmt: skip
+        f"/v1/jobs/{job['id']}/trials",
+        f"/v1/jobs/{job['id']}/rounds",
+        f"/v1/jobs/{job['id']}/decisions",
+        f"/v1/models/{job['model_id']}/tasks",
+        "/v1/jobs",
+        "/v1/jobs?sort=priority",
+        "/v1/models",
+        "/v1/costmodels",
+    ):
         path, _, query = path.partition("?")
         params = {**dict([query.split("=")] if query else []), "cursor": str(value)}
         body = problem(api.client.get(path, params=params), 422, "invalid_input")
@@ -204,11 +232,15 @@ def test_large_bodies_are_refused_announced_or_not(api: Api) -> None:
 @pytest.mark.parametrize(
     "operator",
     [
-        "gemm:1024x1024x1024:float32", "bmm:12x128x128x64:float32", "conv2d:1x64x56x56,64x64x3x3,s1,p1:float32",
-        "depthwise:1x128x28x28,k3,s1,p1:float32", "dense:128x768x768:float32", "softmax:12x128x128:float32",
+        "gemm:1024x1024x1024:float32",
+        "bmm:12x128x128x64:float32",
+        "conv2d:1x64x56x56,64x64x3x3,s1,p1:float32",
+        "depthwise:1x128x28x28,k3,s1,p1:float32",
+        "dense:128x768x768:float32",
+        "softmax:12x128x128:float32",
         "layernorm:128x768:float32",
     ],
-)  # fmt: skip
+)
 def test_every_form_of_operator_is_accepted(api: Api, operator: str) -> None:
     response = api.client.post("/v1/jobs", json={**GEMM, "operator": operator})
     assert response.status_code == 202
@@ -219,9 +251,10 @@ def test_every_form_of_operator_is_accepted(api: Api, operator: str) -> None:
 def test_a_text_that_the_database_cannot_hold_is_no_error_of_ours(tmp_path: Path, database_url: str) -> None:
     api = Api(Folder(tmp_path, database_url))
     for response in (
-        api.client.post("/v1/jobs", json={**GEMM, "name": "a\0b"}), api.client.get("/v1/jobs/%00"),
+        api.client.post("/v1/jobs", json={**GEMM, "name": "a\0b"}),
+        api.client.get("/v1/jobs/%00"),
         api.client.get("/v1/jobs", params={"target": "a\0b"}),
-    ):  # fmt: skip
+    ):
         assert response.status_code in (200, 202, 404) or problem(response, 422, "invalid_input")
     api.close()
 

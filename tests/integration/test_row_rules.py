@@ -117,8 +117,13 @@ def root_mean_square(x: te.Tensor) -> te.Tensor:
 
 
 ROW_PROGRAMS: tuple[Callable[[te.Tensor], te.Tensor], ...] = (
-    softmax, attention_scores, norm_and_more, root_mean_square, lambda x: topi.nn.log_softmax(x),
-    lambda x: topi.sum(x, -1), lambda x: topi.max(x, -1, keepdims=True),
+    softmax,
+    attention_scores,
+    norm_and_more,
+    root_mean_square,
+    lambda x: topi.nn.log_softmax(x),
+    lambda x: topi.sum(x, -1),
+    lambda x: topi.max(x, -1, keepdims=True),
     lambda x: topi.nn.relu(topi.divide(topi.sum(x, -1), tvm.tirx.const(7.0, "float32"))),
 )
 
@@ -174,9 +179,15 @@ def test_depthwise_convolutions_of_any_shape(
 
 @FEW
 @given(
-    st.integers(1, 20), image, image, st.sampled_from([1, 3, 5]), st.integers(1, 2), st.integers(0, 2),
-    st.integers(1, 2), st.booleans(),
-)  # fmt: skip
+    st.integers(1, 20),
+    image,
+    image,
+    st.sampled_from([1, 3, 5]),
+    st.integers(1, 2),
+    st.integers(0, 2),
+    st.integers(1, 2),
+    st.booleans(),
+)
 def test_depthwise_convolutions_whose_rows_are_cut(
     channels: int, height: int, width: int, kernel: int, down: int, padding: int, dilation: int, epilogue: bool
 ) -> None:
@@ -201,15 +212,29 @@ def test_convolutions_of_several_groups(groups: int, inputs: int, outputs: int, 
 
 @FEW
 @given(
-    st.sampled_from(["max", "avg"]), st.booleans(), image, image, st.integers(1, 3), st.integers(1, 3),
-    st.integers(0, 1), st.booleans(),
-)  # fmt: skip
+    st.sampled_from(["max", "avg"]),
+    st.booleans(),
+    image,
+    image,
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.integers(0, 1),
+    st.booleans(),
+)
 def test_pools_of_any_shape(
     kind: str, blocked: bool, height: int, width: int, kernel: int, stride: int, padding: int, activation: bool
 ) -> None:
     x = tensor(1, 3, height + 3, width + 3, *([16] if blocked else []))
-    out = topi.nn.pool2d(x, [kernel] * 2, [stride] * 2, [1, 1], [min(padding, kernel - 1)] * 4, kind,
-                         layout="NCHW16c" if blocked else "NCHW", count_include_pad=False)
+    out = topi.nn.pool2d(
+        x,
+        [kernel] * 2,
+        [stride] * 2,
+        [1, 1],
+        [min(padding, kernel - 1)] * 4,
+        kind,
+        layout="NCHW16c" if blocked else "NCHW",
+        count_include_pad=False,
+    )
     assert check(program(x, topi.nn.relu(out) if activation else out), Pooling()) >= 1
 
 
@@ -252,8 +277,10 @@ def test_transposes_and_reshapes_of_any_shape(order: list[int], shape: list[int]
 @FEW
 @given(st.integers(0, 2), st.lists(st.integers(1, 20), min_size=2, max_size=3), st.sampled_from([5, 16, 32]))
 def test_concatenations_of_any_shape(axis: int, lengths: list[int], width: int) -> None:
-    parts = [tensor(*(length if at == axis else width for at in range(3)), name=f"x{number}")
-             for number, length in enumerate(lengths)]
+    parts = [
+        tensor(*(length if at == axis else width for at in range(3)), name=f"x{number}")
+        for number, length in enumerate(lengths)
+    ]
     assert check(program(*parts, topi.nn.relu(topi.concatenate(parts, axis))), Elementwise()) >= 1
 
 
@@ -291,7 +318,10 @@ def whole(body: space.SketchBody) -> list[Any]:
 
 
 MADE: tuple[tuple[Rule, Callable[[], Extracted]], ...] = (
-    (Rows(), scores), (Depthwise(), blocked_depthwise), (Pooling(), blocked_pool), (Elementwise(), activation),
+    (Rows(), scores),
+    (Depthwise(), blocked_depthwise),
+    (Pooling(), blocked_pool),
+    (Elementwise(), activation),
 )
 
 

@@ -126,9 +126,7 @@ def test_hang_costs_its_candidate_only(runner: RpcRunner, library: dict[str, Pat
     assert [o.failure for o in outcomes] == [None, FailureKind.RUN_TIMEOUT, None]
 
 
-def test_library_that_does_not_load_is_a_run_error(
-    runner: RpcRunner, library: dict[str, Path], tmp_path: Path
-) -> None:
+def test_library_that_does_not_load_is_a_run_error(runner: RpcRunner, library: dict[str, Path], tmp_path: Path) -> None:
     broken = tmp_path / "broken.so"
     broken.write_bytes(b"not a library")
     outcome, good = runner.race([request(broken), request(library["good"])], None)
@@ -169,9 +167,7 @@ def test_finalist_that_crashes_when_confirmed_leaves_the_other(runner: RpcRunner
     assert (other.failure, other.error, len(other.samples)) == (None, 0.0, MIN_PAIRS)
 
 
-def test_two_runners_take_turns_on_one_device(
-    device: RpcDevice, runner: RpcRunner, library: dict[str, Path]
-) -> None:
+def test_two_runners_take_turns_on_one_device(device: RpcDevice, runner: RpcRunner, library: dict[str, Path]) -> None:
     other = RpcRunner(device.tracker, device.key, device.lease, wait=30.0)
     try:
         runner.release()
@@ -216,9 +212,7 @@ def test_tracker_killed_and_restarted(device: RpcDevice, runner: RpcRunner, libr
     assert run(runner, request(library["good"])).failure is None
 
 
-def test_strangers_do_not_disturb_the_device(
-    device: RpcDevice, runner: RpcRunner, library: dict[str, Path]
-) -> None:
+def test_strangers_do_not_disturb_the_device(device: RpcDevice, runner: RpcRunner, library: dict[str, Path]) -> None:
     runner.release()
     for data in (b"", b"GET / HTTP/1.1\r\n\r\n", b"\x71\xf2\x0f\x00\x0a\x00\x00\x00client:abc"):
         with socket.create_connection(("127.0.0.1", device.port), 10) as stranger:

@@ -74,9 +74,15 @@ def test_a_deep_reduction_may_go_in_pieces() -> None:
 
 @FEW
 @given(
-    st.integers(1, 2), st.sampled_from([3, 8]), st.sampled_from([16, 24, 32, 48]), st.integers(7, 20),
-    st.integers(7, 20), st.sampled_from([1, 3, 5]), st.sampled_from([1, 2]), st.integers(0, 2),
-)  # fmt: skip
+    st.integers(1, 2),
+    st.sampled_from([3, 8]),
+    st.sampled_from([16, 24, 32, 48]),
+    st.integers(7, 20),
+    st.integers(7, 20),
+    st.sampled_from([1, 3, 5]),
+    st.sampled_from([1, 2]),
+    st.integers(0, 2),
+)
 def test_convolutions_of_any_shape(
     n: int, i: int, o: int, h: int, w: int, kernel: int, stride: int, padding: int
 ) -> None:
@@ -99,27 +105,51 @@ def test_a_product_skips_no_pixels() -> None:
 
 @FEW
 @given(
-    st.tuples(st.integers(1, 2), st.integers(1, 2), st.integers(7, 20), st.integers(7, 20)), st.integers(1, 4),
-    st.tuples(st.integers(1, 4), st.integers(1, 4)), st.tuples(st.integers(1, 2), st.integers(1, 2)),
-    st.tuples(*[st.integers(0, 2)] * 4), st.tuples(st.integers(1, 2), st.integers(1, 2)), activations, st.booleans(),
+    st.tuples(st.integers(1, 2), st.integers(1, 2), st.integers(7, 20), st.integers(7, 20)),
+    st.integers(1, 4),
+    st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    st.tuples(st.integers(1, 2), st.integers(1, 2)),
+    st.tuples(*[st.integers(0, 2)] * 4),
+    st.tuples(st.integers(1, 2), st.integers(1, 2)),
+    activations,
+    st.booleans(),
     st.sampled_from([16, 3]),
-)  # fmt: skip
+)
 def test_blocked_convolutions_of_any_shape(
-    image: tuple[int, int, int, int], outs: int, kernel: tuple[int, int], stride: tuple[int, int],
-    padding: tuple[int, int, int, int], dilation: tuple[int, int], activation: str, residual: bool, inner: int,
-) -> None:  # fmt: skip
+    image: tuple[int, int, int, int],
+    outs: int,
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    padding: tuple[int, int, int, int],
+    dilation: tuple[int, int],
+    activation: str,
+    residual: bool,
+    inner: int,
+) -> None:
     task = conv_blocked(image, outs, kernel, stride, padding, dilation, activation, residual, inner)
     assert check(task) >= 2
 
 
 @FEW
-@given(st.integers(2, 3), st.integers(1, 2), st.integers(1, 2), st.tuples(st.integers(1, 2), st.integers(5, 9)),
-       st.integers(1, 3), st.integers(1, 2))  # fmt: skip
+@given(
+    st.integers(2, 3),
+    st.integers(1, 2),
+    st.integers(1, 2),
+    st.tuples(st.integers(1, 2), st.integers(5, 9)),
+    st.integers(1, 3),
+    st.integers(1, 2),
+)
 def test_groups_of_blocks_of_any_shape(
     groups: int, inputs: int, outputs: int, image: tuple[int, int], kernel: int, stride: int
 ) -> None:
-    task = conv_blocked((image[0], groups * inputs, image[1], 7), groups * outputs, (kernel, 2), (stride, 1),
-                        (1, 0, 1, 0), groups=groups)  # fmt: skip
+    task = conv_blocked(
+        (image[0], groups * inputs, image[1], 7),
+        groups * outputs,
+        (kernel, 2),
+        (stride, 1),
+        (1, 0, 1, 0),
+        groups=groups,
+    )
     assert fits(BlockedConvolution(), task, here()) == 2
     assert check(task) >= 2
 
@@ -129,30 +159,38 @@ def test_what_is_no_contraction_is_left_to_others(spec: str) -> None:
     assert [fits(rule, operator(spec), here()) for rule in CONTRACTIONS] == [0, 0, 0, 0]
 
 
-@pytest.mark.parametrize(("statements", "sketches"), [
-    ("S[i, j] = T.max(C[i, j], T.float32(0.0))", True),
-    ("S[i, j] = C[j, i]", False), ("S[i, j] = C[i, j] + C[i, 0]", False), ("S[15 - i, j] = C[i, j]", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("statements", "sketches"),
+    [
+        ("S[i, j] = T.max(C[i, j], T.float32(0.0))", True),
+        ("S[i, j] = C[j, i]", False),
+        ("S[i, j] = C[i, j] + C[i, 0]", False),
+        ("S[15 - i, j] = C[i, j]", False),
+    ],
+)
 def test_only_what_is_element_by_element_is_folded(statements: str, sketches: bool) -> None:
     assert (fits(PackedMatmul(), rule_checks.product_followed_by(statements), here()) > 0) == sketches
 
 
 VECTORS: list[tuple[str, Callable[[], Extracted]]] = [
-    ("product", lambda: operator("gemm:64x256x64")), ("product", lambda: dense_packed((8, 16), 4, 64)),
+    ("product", lambda: operator("gemm:64x256x64")),
+    ("product", lambda: dense_packed((8, 16), 4, 64)),
     ("product", lambda: dense_packed((197,), 4, 64)),
     ("blocked", lambda: conv_blocked((1, 2, 14, 14), 4, (3, 3), (1, 1), (1, 1, 1, 1), residual=True)),
     ("blocked", lambda: conv_blocked((1, 2, 7, 7), 4, (1, 1), (1, 1), (0, 0, 0, 0))),
     ("blocked", lambda: conv_blocked((1, 4, 7, 7), 4, (3, 3), (1, 1), (1, 1, 1, 1), groups=4)),
     ("direct", lambda: operator("conv2d:1x8x14x14,32x8x3x3,s1,p1")),
     ("pointwise", lambda: operator("conv2d:1x8x16x16,32x8x1x1,s1,p0")),
-]  # fmt: skip
+]
 """Tasks by the rule that they are for."""
 TARGETS = {"zmm": AVX512, "ymm": AVX2, ".4s": NEON}
 
 
-@pytest.mark.parametrize(("rule", "task", "fused"), some(
-    [(*each, fused) for fused in TARGETS for each in VECTORS], kind=lambda case: (case[0], case[2])),
-    ids=lambda value: value if isinstance(value, str) else "task")
+@pytest.mark.parametrize(
+    ("rule", "task", "fused"),
+    some([(*each, fused) for fused in TARGETS for each in VECTORS], kind=lambda case: (case[0], case[2])),
+    ids=lambda value: value if isinstance(value, str) else "task",
+)
 def test_each_target_multiplies_in_its_vectors(rule: str, task: Callable[[], Extracted], fused: str) -> None:
     rule_checks.check_vectors(task(), TARGETS[fused], fused)
 
@@ -171,8 +209,12 @@ def test_packed_weights_are_not_packed_again() -> None:
         assert mod.script().count("sblock_alloc_buffer") == mod.script().count('scope="local"') == 1
 
 
-@given(st.sampled_from([Machine(64, 32), Machine(32, 16), Machine(16, 32)]), st.integers(1, 300),
-       st.integers(1, 300), st.integers(1, 32))  # fmt: skip
+@given(
+    st.sampled_from([Machine(64, 32), Machine(32, 16), Machine(16, 32)]),
+    st.integers(1, 300),
+    st.integers(1, 300),
+    st.integers(1, 32),
+)
 def test_a_tile_stays_near_the_registers(machine: Machine, scalars: int, vectors: int, most: int) -> None:
     budget = accumulators(machine)
     limits = tile(budget, scalars, vectors, most)
@@ -182,8 +224,12 @@ def test_a_tile_stays_near_the_registers(machine: Machine, scalars: int, vectors
     assert limits.scalars * limits.vectors <= budget or limits.vectors <= 2
 
 
-@given(st.sampled_from([Machine(64, 32), Machine(32, 16), Machine(16, 32)]), st.sampled_from([1, 2, 4]),
-       st.integers(28, 2000), st.integers(1, 300))  # fmt: skip
+@given(
+    st.sampled_from([Machine(64, 32), Machine(32, 16), Machine(16, 32)]),
+    st.sampled_from([1, 2, 4]),
+    st.integers(28, 2000),
+    st.integers(1, 300),
+)
 def test_a_tile_of_a_product_is_in_registers(machine: Machine, registers: int, rows: int, panels: int) -> None:
     tiles = product_tiles(machine, registers, rows, panels)
     assert 1 <= len(tiles) <= 2

@@ -51,17 +51,27 @@ def test_no_schema_and_no_database(tmp_path: Path) -> None:
     revision.check("postgresql+psycopg://nobody@127.0.0.1:1/nothing")  # away: whoever needs it waits
 
 
-@pytest.mark.parametrize("command", [
-    ["-m", "services.coordinator"],
-    ["-m", "tunesmith.cli", "worker", "--queues", "record"],
-    ["-m", "celery", "-A", "workers.celery_main", "worker", "-c", "1"],
-], ids=["coordinator", "worker", "celery"])  # fmt: skip
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["-m", "services.coordinator"],
+        ["-m", "tunesmith.cli", "worker", "--queues", "record"],
+        ["-m", "celery", "-A", "workers.celery_main", "worker", "-c", "1"],
+    ],
+    ids=["coordinator", "worker", "celery"],
+)
 def test_a_process_stops_with_one_sentence(tmp_path: Path, command: list[str]) -> None:
     url = f"sqlite:///{tmp_path / 'tunesmith.db'}"
     migrate(url)
     pretend(url, LATER)
-    env = {**os.environ, "TUNESMITH_DATA_DIR": str(tmp_path), "TUNESMITH_BROKER_URL": "redis://127.0.0.1:1/0",
-           "TUNESMITH_QUEUES": "record", "TUNESMITH_PORT": "0", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    env = {
+        **os.environ,
+        "TUNESMITH_DATA_DIR": str(tmp_path),
+        "TUNESMITH_BROKER_URL": "redis://127.0.0.1:1/0",
+        "TUNESMITH_QUEUES": "record",
+        "TUNESMITH_PORT": "0",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
+    }
     done = subprocess.run([sys.executable, *command], env=env, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == SchemaMismatch.exit_code, done.stderr
     assert "Traceback" not in done.stderr

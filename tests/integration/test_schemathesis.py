@@ -28,15 +28,21 @@ def configuration(key: str | None, parameters: dict[str, str]) -> SchemathesisCo
     """
     phases = {"coverage": {"enabled": key is None or THOROUGH}, "fuzzing": {"enabled": True}}
     by_meaning = {"checks": {"positive_data_acceptance": {"expected-statuses": REFUSED_BY_MEANING}}}
-    return SchemathesisConfig.from_dict({
-        "seed": 7, "cache": {"enabled": False}, "parameters": parameters,
-        "headers": {"Authorization": f"Bearer {key}"} if key else {},
-        "generation": {"deterministic": True, "max-examples": 3, "no-shrink": True, "database": "none"},
-        "phases": {"stateful": {"enabled": False}, **phases}, "continue-on-failure": True,
-        "operations": [
-            {"include-method": "POST", "include-path": path, **by_meaning} for path in ("/v1/jobs", "/v1/models")
-        ] + [{"include-method": "PATCH", "include-path": "/v1/jobs/{job_id}", **by_meaning}],
-    })  # fmt: skip
+    return SchemathesisConfig.from_dict(
+        {
+            "seed": 7,
+            "cache": {"enabled": False},
+            "parameters": parameters,
+            "headers": {"Authorization": f"Bearer {key}"} if key else {},
+            "generation": {"deterministic": True, "max-examples": 3, "no-shrink": True, "database": "none"},
+            "phases": {"stateful": {"enabled": False}, **phases},
+            "continue-on-failure": True,
+            "operations": [
+                {"include-method": "POST", "include-path": path, **by_meaning} for path in ("/v1/jobs", "/v1/models")
+            ]
+            + [{"include-method": "PATCH", "include-path": "/v1/jobs/{job_id}", **by_meaning}],
+        }
+    )
 
 
 def violations(api: Api, key: str | None, parameters: dict[str, str]) -> tuple[list[str], set[str]]:

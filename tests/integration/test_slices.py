@@ -117,6 +117,7 @@ def test_a_decoder_of_volumes(tmp_path: Path, n: int) -> None:
 @st.composite
 def convolutions(draw: st.DrawFn) -> tuple[nn.Module, tuple[int, ...]]:
     """One of three dimensions, and the extents of its input."""
+
     def three(low: int, high: int) -> tuple[int, ...]:
         return tuple(draw(st.integers(low, high)) for _ in range(3))
 
@@ -129,8 +130,9 @@ def convolutions(draw: st.DrawFn) -> tuple[nn.Module, tuple[int, ...]]:
 
 @FEW
 @given(case=convolutions(), seed=st.integers(0, 9))
-def test_any_convolution(tmp_path_factory: pytest.TempPathFactory, case: tuple[nn.Module, tuple[int, ...]], seed: int
-                         ) -> None:  # fmt: skip
+def test_any_convolution(
+    tmp_path_factory: pytest.TempPathFactory, case: tuple[nn.Module, tuple[int, ...]], seed: int
+) -> None:
     net, shape = case
     x = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
     made = prepared(net, x, tmp_path_factory.mktemp("slices"))
@@ -141,9 +143,12 @@ def test_any_convolution(tmp_path_factory: pytest.TempPathFactory, case: tuple[n
 
 @settings(FEW, max_examples=examples(100))
 @given(
-    size=st.integers(1, 6), kernel=st.integers(1, 4), stride=st.integers(1, 3), padding=st.integers(0, 3),
+    size=st.integers(1, 6),
+    kernel=st.integers(1, 4),
+    stride=st.integers(1, 3),
+    padding=st.integers(0, 3),
     more=st.integers(0, 2),
-)  # fmt: skip
+)
 def test_phases_of_slices(size: int, kernel: int, stride: int, padding: int, more: int) -> None:
     out = (size - 1) * stride - 2 * padding + kernel + more
     axis = Axis.of(size, out, kernel, stride, padding) if out > 0 and more < stride else None
@@ -153,21 +158,27 @@ def test_phases_of_slices(size: int, kernel: int, stride: int, padding: int, mor
     x, weight = torch.randn(1, 2, size, 4, 3), torch.randn(2, 3, kernel, 2, 2)
     theirs = F.conv_transpose3d(x, weight, None, (stride, 1, 1), (padding, 0, 0), (more, 0, 0))
     padded = F.pad(x[0].transpose(0, 1), (0, 0, 0, 0, 0, 0, axis.before, axis.after))
-    windows = torch.cat([padded[tap:tap + axis.steps] for tap in range(axis.taps)], 1)
+    windows = torch.cat([padded[tap : tap + axis.steps] for tap in range(axis.taps)], 1)
     found = F.conv_transpose2d(windows, torch.from_numpy(phase_kernels(weight.numpy(), axis)))
-    slices = found.reshape(axis.steps * stride, 3, *found.shape[2:])[axis.cut:axis.cut + out]
+    slices = found.reshape(axis.steps * stride, 3, *found.shape[2:])[axis.cut : axis.cut + out]
     torch.testing.assert_close(slices.transpose(0, 1)[None], theirs, rtol=1e-4, atol=1e-4)
 
 
 POOLS: dict[str, Callable[[Tensor], Tensor]] = {
     "max": lambda x: F.max_pool3d(x, (2, 3, 3), (1, 2, 2), (1, 1, 1)),
-    "ceil": lambda x: F.max_pool3d(x, 2, ceil_mode=True), "dilated": lambda x: F.max_pool3d(x, 2, 1, dilation=2),
-    "planes": lambda x: F.max_pool3d(x, (1, 2, 2)), "deep": lambda x: F.avg_pool3d(x, (3, 1, 1), 1),
-    "mean": lambda x: F.avg_pool3d(x, 2, padding=1), "own": lambda x: F.avg_pool3d(x, 2, 1, 1, False, False),
-    "whole": lambda x: F.adaptive_avg_pool3d(x, 1), "halves": lambda x: F.adaptive_avg_pool3d(x, 2),
-    "factors": lambda x: x * torch.arange(5.0).reshape(5, 1, 1) / 3.0, "slices": lambda x: torch.cat([x, x], 2),
-    "both": lambda x: torch.cat([x, x.flip(0)], 1), "largest": lambda x: x.amax((2, 3, 4)),
-}  # fmt: skip
+    "ceil": lambda x: F.max_pool3d(x, 2, ceil_mode=True),
+    "dilated": lambda x: F.max_pool3d(x, 2, 1, dilation=2),
+    "planes": lambda x: F.max_pool3d(x, (1, 2, 2)),
+    "deep": lambda x: F.avg_pool3d(x, (3, 1, 1), 1),
+    "mean": lambda x: F.avg_pool3d(x, 2, padding=1),
+    "own": lambda x: F.avg_pool3d(x, 2, 1, 1, False, False),
+    "whole": lambda x: F.adaptive_avg_pool3d(x, 1),
+    "halves": lambda x: F.adaptive_avg_pool3d(x, 2),
+    "factors": lambda x: x * torch.arange(5.0).reshape(5, 1, 1) / 3.0,
+    "slices": lambda x: torch.cat([x, x], 2),
+    "both": lambda x: torch.cat([x, x.flip(0)], 1),
+    "largest": lambda x: x.amax((2, 3, 4)),
+}
 
 
 class Behind(nn.Module):
@@ -192,8 +203,14 @@ def test_what_stands_behind(tmp_path: Path, names: list[str]) -> None:
         close(run(made, x.numpy()), net(x))
 
 
-@pytest.mark.parametrize("net", [nn.Conv3d(16, 16, 3, groups=4), nn.ConvTranspose3d(16, 16, 2, dilation=2),
-                                 nn.ConvTranspose3d(16, 16, 2, groups=2)])  # fmt: skip
+@pytest.mark.parametrize(
+    "net",
+    [
+        nn.Conv3d(16, 16, 3, groups=4),
+        nn.ConvTranspose3d(16, 16, 2, dilation=2),
+        nn.ConvTranspose3d(16, 16, 2, groups=2),
+    ],
+)
 def test_what_stays(tmp_path: Path, net: nn.Module) -> None:
     x = torch.randn(1, 16, 4, 5, 6)
     made = prepared(net, x, tmp_path)

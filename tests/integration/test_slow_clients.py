@@ -135,8 +135,9 @@ def test_what_is_no_http_is_refused_with_a_problem(served: tuple[psutil.Process,
     assert refusal(rest(call(url, b"nonsense\r\n\r\n"))) == (400, "bad_request")
     assert refusal(rest(call(url, b"GET /v1/\xff HTTP/1.1\r\nHost: a\r\n\r\n"))) == (400, "bad_request")
     assert refusal(rest(call(url, b"GET / HTTP/1.1\r\nX: " + b"x" * 100_000))) == (
-        431, "request_header_fields_too_large",
-    )  # fmt: skip
+        431,
+        "request_header_fields_too_large",
+    )
 
 
 Patient = tuple[subprocess.Popen[bytes], str, Path]

@@ -63,11 +63,19 @@ def test_another_users_job_is_prepared_while_a_slow_import_runs(context: Context
     blob = context.blobs.put_bytes(data)
     with context.sessions.begin() as session:
         for number in range(3):
-            session.add(Model(
-                id=f"slow{number}", name="chain", source="onnx", sha256=blob, size=len(data), owner="mallory",
-                inputs_key=str(number) and "{}" + " " * number, state=ModelState.IMPORTING,
-                preparation=for_target("llvm", operator=False).key,
-            ))  # fmt: skip
+            session.add(
+                Model(
+                    id=f"slow{number}",
+                    name="chain",
+                    source="onnx",
+                    sha256=blob,
+                    size=len(data),
+                    owner="mallory",
+                    inputs_key=str(number) and "{}" + " " * number,
+                    state=ModelState.IMPORTING,
+                    preparation=for_target("llvm", operator=False).key,
+                )
+            )
 
     def slow() -> list[Model]:
         with context.reading() as session:

@@ -25,13 +25,18 @@ from workers.tvm_backend.static import device_of, prior_of  # noqa: E402
 pytestmark = pytest.mark.parallel
 
 FLOORS = {
-    "gemm:256x256x256": (0.8, 1.25), "gemm:64x768x512": (0.7, 1.1), "bmm:12x64x64x64": (0.8, 1.1),
-    "conv2d:1x256x14x14,128x256x1x1,s1,p0": (0.75, 1.25), "conv2d:1x64x28x28,64x64x3x3,s1,p1": (0.7, 1.25),
-}  # fmt: skip
+    "gemm:256x256x256": (0.8, 1.25),
+    "gemm:64x768x512": (0.7, 1.1),
+    "bmm:12x64x64x64": (0.8, 1.1),
+    "conv2d:1x256x14x14,128x256x1x1,s1,p0": (0.75, 1.25),
+    "conv2d:1x64x28x28,64x64x3x3,s1,p1": (0.7, 1.25),
+}
 """Of the rank correlation, and the most that the best of the first ten may be over the optimum: with some room."""
 PARTLY = {
-    "layernorm:128x768": (0.5, 1.2), "softmax:64x1000": (0.5, 1.25), "depthwise:1x128x28x28,k3,s1,p1": (0.55, 1.25),
-}  # fmt: skip
+    "layernorm:128x768": (0.5, 1.2),
+    "softmax:64x1000": (0.5, 1.25),
+    "depthwise:1x128x28x28,k3,s1,p1": (0.55, 1.25),
+}
 """The same of spaces of which the model may not know every point."""
 CPU = Target({"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2})
 
@@ -75,8 +80,9 @@ def test_the_report_has_a_line_for_each() -> None:
 def test_a_cost_model_that_has_its_promise_ranks_better() -> None:
     seeds = 3 if THOROUGH else 2
     trials = learned([judged(name) for name in FLOORS], sizes=(32,), seeds=seeds)
-    plain, wiser = ([t.metrics.pairwise for t in trials if t.model == name]
-                    for name in ("xgboost", "xgboost + static model"))
+    plain, wiser = (
+        [t.metrics.pairwise for t in trials if t.model == name] for name in ("xgboost", "xgboost + static model")
+    )
     assert len(plain) == len(wiser) == seeds * len(FLOORS)
     assert np.mean(wiser) > np.mean(plain) + 0.02
     assert [row[0] for row in report_learned(trials, {}).rows] == ["xgboost", "xgboost + static model"]
@@ -106,20 +112,32 @@ def test_ten_constructed_products_are_full_kernels_of_a_packed_sketch_too() -> N
         nest = traces.nests.nest(body.hash, ())
         assert nest is not None
         (update,) = [block for block in nest.blocks if block.update]
-        shape = Shape.make(nest, update, values_of(nest, body.knobs, made.choice[at:at + 1]), 1)
-        tile = [extent for loop, (extent,) in zip(update.loops, shape.extents, strict=True)
-                if loop.kind is Kind.UNROLLED and not loop.reduction]  # fmt: skip
+        shape = Shape.make(nest, update, values_of(nest, body.knobs, made.choice[at : at + 1]), 1)
+        tile = [
+            extent
+            for loop, (extent,) in zip(update.loops, shape.extents, strict=True)
+            if loop.kind is Kind.UNROLLED and not loop.reduction
+        ]
         assert 12 <= np.prod(tile) <= 32, "accumulators, of 32 registers"
 
 
 def test_the_device_is_described_by_its_target_and_its_calibration() -> None:
     figures = Calibration(
-        peak_flops=5e11, bandwidth=4e10, noise_floor=0.02, reference_seconds=1e-3, latest_seconds=1e-3, measured_at="",
-        drift=1.0, cache_sizes=(49152, 1 << 20),
-    )  # fmt: skip
+        peak_flops=5e11,
+        bandwidth=4e10,
+        noise_floor=0.02,
+        reference_seconds=1e-3,
+        latest_seconds=1e-3,
+        measured_at="",
+        drift=1.0,
+        cache_sizes=(49152, 1 << 20),
+    )
     known, guessed = device_of(CPU, figures), device_of(CPU, None)
-    assert (known.cores, known.vector_bytes, known.registers) == (2, 64, 32) == (
-        guessed.cores, guessed.vector_bytes, guessed.registers)
+    assert (
+        (known.cores, known.vector_bytes, known.registers)
+        == (2, 64, 32)
+        == (guessed.cores, guessed.vector_bytes, guessed.registers)
+    )
     assert known.peak_flops == 5e11
     assert [cache.size for cache in known.caches] == [49152, 1 << 20]
     assert prior_of(None, Target({"kind": "cuda", "arch": "sm_80"}), None) is None  # type: ignore[arg-type]

@@ -26,8 +26,11 @@ WAIT = 20.0
 def supervisor(folder, *children):
     process = subprocess.Popen(
         [sys.executable, "-m", "supervised", str(folder), *children],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **CHILD_ENV},
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **CHILD_ENV},
+    )
     with process:
         try:
             yield process

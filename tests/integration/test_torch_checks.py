@@ -70,36 +70,89 @@ def test_the_pickle_of_a_weight_runs_where_nothing_checks_it(tmp_path: Path) -> 
     assert marker.exists()
 
 
-@pytest.mark.parametrize("text", [
-    "Symbol('s77', positive=True, integer=True)", "Mul(Integer(2), Symbol('s0', integer=True))", "s0 + 1", "2*s0//3",
-    "Max(1, s0 - 4)", "FloorDiv(Add(Symbol('s0', integer=True), Integer(-1)), Integer(2))", "s0**2", "Mod(s0, 8)",
-    "Pow(Symbol('s0', integer=True), Integer(2))", "u0 >= 2", "Float('0.5', precision=53)", "-s0", "true",
-    "Pow(Integer(2), Integer(-1))", "(s0 + 1)**8 * (s1 + 2)**2",
-    "Max(" + ", ".join(f"s{i} + 1" for i in range(60)) + ")",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Symbol('s77', positive=True, integer=True)",
+        "Mul(Integer(2), Symbol('s0', integer=True))",
+        "s0 + 1",
+        "2*s0//3",
+        "Max(1, s0 - 4)",
+        "FloorDiv(Add(Symbol('s0', integer=True), Integer(-1)), Integer(2))",
+        "s0**2",
+        "Mod(s0, 8)",
+        "Pow(Symbol('s0', integer=True), Integer(2))",
+        "u0 >= 2",
+        "Float('0.5', precision=53)",
+        "-s0",
+        "true",
+        "Pow(Integer(2), Integer(-1))",
+        "(s0 + 1)**8 * (s1 + 2)**2",
+        "Max(" + ", ".join(f"s{i} + 1" for i in range(60)) + ")",
+    ],
+)
 def test_arithmetic_on_extents(text: str) -> None:
     assert torch_expressions.problem_of(text) is None
 
 
-@pytest.mark.parametrize("text", [
-    "__import__('os').system('id')", "Symbol('x')", "Symbol('s0', __class__=True)", "E", "exit()", "s0.__class__",
-    "(lambda: 1)()", "[s0 for s0 in ()]", "'s0'", "Symbol(Symbol('s0'))", "2**2**70", "Pow(Integer(2), Integer(65))",
-    "(2**60)**60", "2**s0", "9" * 40, "Integer(10**9)", "Float('nan')", "Float('0.5', precision=10**9)", "Max(*s0)",
-    "Function('f')(s0)", "s0 if s0 else 1", "(" * 3000 + "s0" + ")" * 3000, "-" * 7000 + "s0",
-    "s0 + " * 4000 + "1", "", "s0\x00", "f'{s0}'", "*".join(f"(s{i} + s{i + 1})" for i in range(200)),
-    "Mod(Mul(Pow(Add(s0, s1, s2), 64), Pow(Add(s3, s4, s5), 64)), 7)",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os').system('id')",
+        "Symbol('x')",
+        "Symbol('s0', __class__=True)",
+        "E",
+        "exit()",
+        "s0.__class__",
+        "(lambda: 1)()",
+        "[s0 for s0 in ()]",
+        "'s0'",
+        "Symbol(Symbol('s0'))",
+        "2**2**70",
+        "Pow(Integer(2), Integer(65))",
+        "(2**60)**60",
+        "2**s0",
+        "9" * 40,
+        "Integer(10**9)",
+        "Float('nan')",
+        "Float('0.5', precision=10**9)",
+        "Max(*s0)",
+        "Function('f')(s0)",
+        "s0 if s0 else 1",
+        "(" * 3000 + "s0" + ")" * 3000,
+        "-" * 7000 + "s0",
+        "s0 + " * 4000 + "1",
+        "",
+        "s0\x00",
+        "f'{s0}'",
+        "*".join(f"(s{i} + s{i + 1})" for i in range(200)),
+        "Mod(Mul(Pow(Add(s0, s1, s2), 64), Pow(Add(s3, s4, s5), 64)), 7)",
+    ],
+)
 def test_no_arithmetic(text: str) -> None:
     assert torch_expressions.problem_of(text)
 
 
-@pytest.mark.parametrize(("target", "right"), [
-    ("torch.ops.aten.relu.default", True), ("torch.ops.aten.__and__.Tensor", True), ("_operator.mul", True),
-    ("torch.sym_max", True), ("torch.ops.higher_order.cond", True), ("math.trunc", True),
-    ("torch.ops.aten.relu", False), ("torch.ops.aten.relu.__call__", False), ("torch.ops.aten.__init__.default", False),
-    ("torch.ops.aten.from_file.out", False), ("torch.ops.prim.Print.default", False), ("torch.os.system", False),
-    ("torch.ops.higher_order.call_torchbind", False), ("builtins.eval", False), ("math.sin", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("target", "right"),
+    [
+        ("torch.ops.aten.relu.default", True),
+        ("torch.ops.aten.__and__.Tensor", True),
+        ("_operator.mul", True),
+        ("torch.sym_max", True),
+        ("torch.ops.higher_order.cond", True),
+        ("math.trunc", True),
+        ("torch.ops.aten.relu", False),
+        ("torch.ops.aten.relu.__call__", False),
+        ("torch.ops.aten.__init__.default", False),
+        ("torch.ops.aten.from_file.out", False),
+        ("torch.ops.prim.Print.default", False),
+        ("torch.os.system", False),
+        ("torch.ops.higher_order.call_torchbind", False),
+        ("builtins.eval", False),
+        ("math.sin", False),
+    ],
+)
 def test_operators(target: str, right: bool) -> None:
     assert torch_program.is_operator(target) is right
 
@@ -132,8 +185,9 @@ def test_entries_that_are_not_what_they_seem(tmp_path: Path, valid: dict[str, by
 
 def test_an_archive_that_unfolds(tmp_path: Path, valid: dict[str, bytes]) -> None:
     """The table of contents tells; nothing is unpacked."""
-    path = hostile_pt2.write(tmp_path / "net.pt2", {**valid, "data/weights/weight_0": bytes(1 << 20)},
-                             zipfile.ZIP_DEFLATED)  # fmt: skip
+    path = hostile_pt2.write(
+        tmp_path / "net.pt2", {**valid, "data/weights/weight_0": bytes(1 << 20)}, zipfile.ZIP_DEFLATED
+    )
     check_archive(path)
     data = bytearray(path.read_bytes())
     at = data.index(b"net/data/weights/weight_0", data.index(b"PK\x01\x02")) - 46
@@ -151,8 +205,10 @@ def test_weights_that_reach_beyond_their_bytes(tmp_path: Path, valid: dict[str, 
         ({"sizes": [{"as_int": -1}], "strides": [{"as_int": 1}]}, "no numbers"),
     ):
         made = hostile_pt2.rewritten(
-            valid, lambda data, change=change: data["config"]["fc.weight"]["tensor_meta"].update(change),  # type: ignore[misc]
-            hostile_pt2.WEIGHTS)  # fmt: skip
+            valid,
+            lambda data, change=change: data["config"]["fc.weight"]["tensor_meta"].update(change),  # type: ignore[misc]
+            hostile_pt2.WEIGHTS,
+        )
         path = hostile_pt2.write(tmp_path / "net.pt2", made)
         with pytest.raises(ModelRejected, match=message):
             importing.import_model(path, "pt2", {"x": (3, 4)})

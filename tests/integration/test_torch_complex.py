@@ -54,7 +54,9 @@ def wave(net: Any, x: Tensor) -> Tensor:
 
 
 FUNCTIONS: dict[str, Callable[[Any, Tensor], Tensor]] = {
-    "rotated": rotated, "operator": operator, "wave": wave,
+    "rotated": rotated,
+    "operator": operator,
+    "wave": wave,
     "mixed": lambda net, x: torch.fft.fft2(x, dim=(1, -1)).real,
     "filter": lambda net, x: torch.fft.irfft2(torch.fft.rfft2(x, norm="ortho") * net.weight[0, 0], norm="ortho"),
     "odd": lambda net, x: torch.fft.irfft(torch.fft.rfft(x[..., :7], norm="forward") * 2, n=7, norm="forward"),
@@ -63,12 +65,14 @@ FUNCTIONS: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "frames": lambda net, x: torch.stft(x[0, 0], 4, 2, window=torch.hann_window(4), return_complex=True).abs(),
     "shifted": lambda net, x: torch.fft.ifft(x * 1j + (2 - 1j)).imag,
     "quotient": lambda net, x: (torch.fft.fft(x) / net.weight[0, 0, 0, 0]).abs(),
-}  # fmt: skip
+}
 
 
 GROUPS = (
-    ("rotated", "operator", "wave"), ("mixed", "filter", "back", "frames"), ("odd", "shorter", "shifted", "quotient"),
-)  # fmt: skip
+    ("rotated", "operator", "wave"),
+    ("mixed", "filter", "back", "frames"),
+    ("odd", "shorter", "shifted", "quotient"),
+)
 """Those that are tried in one program."""
 
 
@@ -87,15 +91,19 @@ def test_as_pytorch(tmp_path: Path, group: tuple[str, ...]) -> None:
     found = all_by_tvm(imported(tmp_path / "m.pt2", net), X.numpy())
     with torch.no_grad():
         for name, ours, theirs in zip(group, found, net(X), strict=True):
-            torch.testing.assert_close(torch.from_numpy(ours), theirs, rtol=1e-4, atol=1e-4,
-                                       msg=lambda text, name=name: f"{name}: {text}")  # fmt: skip
+            torch.testing.assert_close(
+                torch.from_numpy(ours), theirs, rtol=1e-4, atol=1e-4, msg=lambda text, name=name: f"{name}: {text}"
+            )
 
 
-@pytest.mark.parametrize(("function", "message"), [
-    (lambda net, x: torch.fft.fft(x), "an output of complex numbers"),
-    (lambda net, x: torch.fft.fft(x).tanh().real, "aten.tanh.default of complex numbers"),
-    (lambda net, x: torch.fft.fft(x, n=4096).real, "4096 elements along an axis"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda net, x: torch.fft.fft(x), "an output of complex numbers"),
+        (lambda net, x: torch.fft.fft(x).tanh().real, "aten.tanh.default of complex numbers"),
+        (lambda net, x: torch.fft.fft(x, n=4096).real, "4096 elements along an axis"),
+    ],
+)
 def test_what_is_refused_says_so(tmp_path: Path, function: Callable[[Any, Tensor], Tensor], message: str) -> None:
     with pytest.raises(UnsupportedOperator, match=message):
         imported(tmp_path / "m.pt2", Net(function))

@@ -66,15 +66,20 @@ def imported(folder: Path, net: torch.nn.Module, x: Tensor) -> relax.Function:
 def operators(mod: object) -> list[str]:
     found: list[str] = []
     relax.analysis.post_order_visit(
-        mod["main"], lambda each: found.append(each.op.name) if isinstance(each, relax.Call) else None)  # type: ignore[index]
+        mod["main"], lambda each: found.append(each.op.name) if isinstance(each, relax.Call) else None
+    )  # type: ignore[index]
     return found
 
 
-@pytest.mark.parametrize(("function", "left"), [
-    (standardised, ["nn.conv2d"]), (masked, ["where", "nn.softmax"]),
-    (rotated, ["multiply", "strided_slice", "negative", "strided_slice", "concat", "multiply", "add"]),
-    (halved, ["nn.conv2d", "nn.conv2d", "add"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("function", "left"),
+    [
+        (standardised, ["nn.conv2d"]),
+        (masked, ["where", "nn.softmax"]),
+        (rotated, ["multiply", "strided_slice", "negative", "strided_slice", "concat", "multiply", "add"]),
+        (halved, ["nn.conv2d", "nn.conv2d", "add"]),
+    ],
+)
 def test_only_what_depends_on_the_input_is_left(
     tmp_path: Path, function: Callable[[Net, Tensor], Tensor], left: list[str]
 ) -> None:
@@ -112,6 +117,7 @@ def test_a_large_constant_of_small_ones_is_left(monkeypatch: pytest.MonkeyPatch)
 
 def test_long_chains_of_constants_are_computed() -> None:
     """Longer than the stack may be deep, of which PyTorch itself needs some hundred frames."""
+
     def stepped(net: Net, x: Tensor) -> Tensor:
         at = torch.arange(8.0) / 8
         for _ in range(300):

@@ -30,13 +30,15 @@ class Function(torch.nn.Module):
         super().__init__()
         self.function = function
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, *, scale: float = 2.0,
-                more: tuple[Tensor, ...] = ()) -> Any:  # fmt: skip
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, *, scale: float = 2.0, more: tuple[Tensor, ...] = ()
+    ) -> Any:
         return self.function(x * scale, mask, *more)
 
 
-def exported(path: Path, function: Callable[..., Any], *args: Any, dynamic: Mapping[str, Any] | None = None,
-             **options: Any) -> Path:  # fmt: skip
+def exported(
+    path: Path, function: Callable[..., Any], *args: Any, dynamic: Mapping[str, Any] | None = None, **options: Any
+) -> Path:
     torch.export.save(torch.export.export(Function(function), args, options, dynamic_shapes=dynamic), path)
     return path
 
@@ -46,12 +48,25 @@ def visible(x: Tensor) -> Tensor:
     return x.T @ torch.where(at[None] <= at[:, None], x @ x.T, 0.0) / x.shape[0]
 
 
-@pytest.mark.parametrize("functions", [
-    {"windows": lambda x: x.unfold(0, 2, 1), "columns": lambda x: x[:, [0, -1]] * math.pi, "rows": lambda x: x[[0, -1]],
-     "mask": visible},
-    {"positions": lambda x: x + torch.arange(x.shape[0])[:, None], "halves": lambda x: x.reshape(x.shape[0] * 2, -1),
-     "copies": lambda x: x.expand(3, -1, -1), "mean": lambda x: x.mean(0), "first": lambda x: x[: x.shape[0] // 2]},
-], ids="-".join)  # fmt: skip
+@pytest.mark.parametrize(
+    "functions",
+    [
+        {
+            "windows": lambda x: x.unfold(0, 2, 1),
+            "columns": lambda x: x[:, [0, -1]] * math.pi,
+            "rows": lambda x: x[[0, -1]],
+            "mask": visible,
+        },
+        {
+            "positions": lambda x: x + torch.arange(x.shape[0])[:, None],
+            "halves": lambda x: x.reshape(x.shape[0] * 2, -1),
+            "copies": lambda x: x.expand(3, -1, -1),
+            "mean": lambda x: x.mean(0),
+            "first": lambda x: x[: x.shape[0] // 2],
+        },
+    ],
+    ids="-".join,
+)
 def test_a_dimension_is_fixed_when_the_model_is_submitted(
     tmp_path: Path, functions: dict[str, Callable[[Tensor], Tensor]]
 ) -> None:
@@ -64,10 +79,14 @@ def test_a_dimension_is_fixed_when_the_model_is_submitted(
         torch.testing.assert_close(torch.from_numpy(ours), theirs, msg=lambda text, name=name: f"{name}: {text}")
 
 
-@pytest.mark.parametrize(("args", "options", "names"), [
-    ((X, None), {"scale": 3.0}, ["x"]), ((X, X), {}, ["x", "mask"]),
-    ((X, None), {"more": (X, X + 1)}, ["x", "more_0", "more_1"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("args", "options", "names"),
+    [
+        ((X, None), {"scale": 3.0}, ["x"]),
+        ((X, X), {}, ["x", "mask"]),
+        ((X, None), {"more": (X, X + 1)}, ["x", "more_0", "more_1"]),
+    ],
+)
 @pytest.mark.parametrize("fixed", [True, False])
 def test_arguments_that_are_no_tensors_are_what_they_were(
     tmp_path: Path, args: tuple[Any, ...], options: dict[str, Any], names: list[str], fixed: bool
@@ -76,8 +95,9 @@ def test_arguments_that_are_no_tensors_are_what_they_were(
         return torch.stack([x, *([] if mask is None else [mask]), *more]).sum(0)
 
     dynamic = {"x": {0: Dim.AUTO}, "mask": None if args[1] is None else {0: Dim.AUTO}}
-    dynamic |= {name: None if name == "scale" else tuple({0: Dim.AUTO} for _ in value)
-                for name, value in options.items()}  # fmt: skip
+    dynamic |= {
+        name: None if name == "scale" else tuple({0: Dim.AUTO} for _ in value) for name, value in options.items()
+    }
     path = exported(tmp_path / "m.pt2", total, *args, dynamic=None if fixed else dynamic, **options)
     module = importing.import_model(path, "pt2", {} if fixed else dict.fromkeys(names, (5, 4)))
     assert json.loads(str(module["main"].attrs["input_names"])) == names
@@ -87,16 +107,22 @@ def test_arguments_that_are_no_tensors_are_what_they_were(
 
 
 def test_shapes_that_do_not_fit_each_other_are_refused(tmp_path: Path) -> None:
-    path = exported(tmp_path / "m.pt2", lambda x, mask: x @ mask, X, X.T,
-                    dynamic={"x": {1: Dim("inner")}, "mask": {0: Dim("inner")}})  # fmt: skip
+    path = exported(
+        tmp_path / "m.pt2",
+        lambda x, mask: x @ mask,
+        X,
+        X.T,
+        dynamic={"x": {1: Dim("inner")}, "mask": {0: Dim("inner")}},
+    )
     with pytest.raises(InvalidInput, match=r"'mask': the dimension .* is 6 elsewhere and 3 here") as caught:
         importing.import_model(path, "pt2", {"x": (5, 6), "mask": (3, 5)})
     assert caught.value.field == "inputs"
 
 
 def test_shapes_that_the_program_cannot_run_on_are_refused(tmp_path: Path) -> None:
-    path = exported(tmp_path / "m.pt2", lambda x, _: x.reshape(-1, 2, 2), X[:4],
-                    dynamic={"x": {0: Dim.AUTO, 1: Dim.AUTO}})  # fmt: skip
+    path = exported(
+        tmp_path / "m.pt2", lambda x, _: x.reshape(-1, 2, 2), X[:4], dynamic={"x": {0: Dim.AUTO, 1: Dim.AUTO}}
+    )
     with pytest.raises(InvalidInput, match="torch cannot run the program on inputs of these shapes") as caught:
         importing.import_model(path, "pt2", {"x": (5, 3)})
     assert caught.value.value == {"x": [5, 3]}
@@ -130,8 +156,10 @@ def test_buffers_that_a_program_changes_are_inputs_and_outputs(tmp_path: Path) -
     states = [getattr(net, name).clone() for name in names]
     for row in (1, 2):
         x = X[row : row + 1].contiguous()
-        found, *states = (torch.from_numpy(each.numpy()) for each in machine["main"](
-            *(tvm.runtime.tensor(each.numpy()) for each in (x, at + row, *states))))
+        found, *states = (
+            torch.from_numpy(each.numpy())
+            for each in machine["main"](*(tvm.runtime.tensor(each.numpy()) for each in (x, at + row, *states)))
+        )
         torch.testing.assert_close(found, net(x, at + row))
         for name, state in zip(names, states, strict=True):
             torch.testing.assert_close(state, getattr(net, name))

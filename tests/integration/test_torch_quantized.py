@@ -42,10 +42,13 @@ class Net(torch.nn.Module):
             return torch.randint(-127, 128, shape, generator=rng, dtype=torch.int8)
 
         for name, value in {
-            "first": whole(16, 4, 3, 3), "second": whole(16, 16, 3, 3), "last": whole(10, 16),
-            "scales": torch.rand(16, generator=rng) * 0.003 + 0.001, "zeros": torch.zeros(16, dtype=torch.int64),
+            "first": whole(16, 4, 3, 3),
+            "second": whole(16, 16, 3, 3),
+            "last": whole(10, 16),
+            "scales": torch.rand(16, generator=rng) * 0.003 + 0.001,
+            "zeros": torch.zeros(16, dtype=torch.int64),
             "fine": torch.rand(16, generator=rng, dtype=torch.float64) * 0.003 + 0.001,
-        }.items():  # fmt: skip
+        }.items():
             self.register_buffer(name, value)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -77,8 +80,11 @@ def both(
     torch.export.save(torch.export.export(model, (x,)), folder / "m.pt2")
     made = prepare.prepare(importing.import_model(folder / "m.pt2", "pt2"), preparation)
     theirs = model(x)
-    return tir.load_module(made.module).script(), run(made, x.numpy()), [
-        each.numpy() for each in ([theirs] if isinstance(theirs, Tensor) else theirs)]
+    return (
+        tir.load_module(made.module).script(),
+        run(made, x.numpy()),
+        [each.numpy() for each in ([theirs] if isinstance(theirs, Tensor) else theirs)],
+    )
 
 
 @pytest.mark.parametrize("preparation", [PLAIN, BLOCKED], ids=["plain", "blocked"])
@@ -105,18 +111,21 @@ FIXED: dict[str, Function] = {
     "range": lambda x: OPS.quantize_per_tensor(x, 0.5, 7, 0, 15, torch.uint8),
     "channels": lambda x: OPS.quantize_per_channel(x, SCALES, ZEROS, 1, -8, 7, torch.int8),
     "last": lambda x: OPS.dequantize_per_channel(
-        OPS.quantize_per_channel(x, SCALES, ZEROS, 2, -128, 127, torch.int8), SCALES, ZEROS, 2, -128, 127, torch.int8),
+        OPS.quantize_per_channel(x, SCALES, ZEROS, 2, -128, 127, torch.int8), SCALES, ZEROS, 2, -128, 127, torch.int8
+    ),
     "other": lambda x: OPS.dequantize_per_tensor(
-        OPS.quantize_per_tensor(x, 1.0, 0, -128, 127, torch.int8), 0.5, 3, -128, 127, torch.int8),
+        OPS.quantize_per_tensor(x, 1.0, 0, -128, 127, torch.int8), 0.5, 3, -128, 127, torch.int8
+    ),
     "view": lambda x: OPS.dequantize_per_tensor(
-        OPS.quantize_per_tensor(x, 1.0, 2, -128, 127, torch.int8).reshape(-1), 1.0, 2, -128, 127, torch.int8),
-}  # fmt: skip
+        OPS.quantize_per_tensor(x, 1.0, 2, -128, 127, torch.int8).reshape(-1), 1.0, 2, -128, 127, torch.int8
+    ),
+}
 DYNAMIC: dict[str, Function] = {
     "asymmetric": dynamic(OPS.choose_qparams.tensor, -128, 127, torch.int8),
     "unsigned": dynamic(OPS.choose_qparams.tensor, 0, 127, torch.uint8),
     "symmetric": dynamic(OPS.choose_qparams_symmetric.tensor, -127, 127, torch.int8),
     "middle": dynamic(OPS.choose_qparams_symmetric.tensor, 0, 255, torch.uint8),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("functions", [FIXED, DYNAMIC], ids=["fixed", "dynamic"])

@@ -30,18 +30,24 @@ def test_programs_that_are_lowered_to_the_same_are_compiled_once(
     bodies = space.generate(task.module, target)
     made = space.TraceSpace(task.module, target, bodies)
     points, valid = made.resolve(made.space.sample(np.random.default_rng(0), 60))
-    candidates = list(dict.fromkeys(made.space.candidates(points.take(valid))))[:examples(40)]
+    candidates = list(dict.fromkeys(made.space.candidates(points.take(valid))))[: examples(40)]
     by_hash = {body.hash: body.to_json() for body in bodies}
 
     def build(builder: Builder, name: str) -> list[Built]:
         return [
-            builder.build(BuildRequest(
-                workload=task.workload.hash, module=task.module, target=target.to_json(),
-                body=by_hash[str(candidate.sketch)], decisions=candidate.decisions,
-                out=tmp_path / f"{name}{number}.so", timeout=60.0,
-            ))
+            builder.build(
+                BuildRequest(
+                    workload=task.workload.hash,
+                    module=task.module,
+                    target=target.to_json(),
+                    body=by_hash[str(candidate.sketch)],
+                    decisions=candidate.decisions,
+                    out=tmp_path / f"{name}{number}.so",
+                    timeout=60.0,
+                )
+            )
             for number, candidate in enumerate(candidates)
-        ]  # fmt: skip
+        ]
 
     shared = build(Builder(str(tmp_path / "lease")), "shared")
     monkeypatch.setattr(twins, "LOWERING", "nothing is called so")
@@ -54,9 +60,7 @@ def test_programs_that_are_lowered_to_the_same_are_compiled_once(
     assert [built.trace for built in shared] == [built.trace for built in separate]
 
 
-def test_equal_programs_are_found_and_their_number_is_bounded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_equal_programs_are_found_and_their_number_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[bool] = []
     get = twins.Twins.get
 
@@ -70,10 +74,17 @@ def test_equal_programs_are_found_and_their_number_is_bounded(
     module = prepare.prepare(importing.operator_module(parse_operator("softmax:4x16x16:float32"))).module
     (task,) = tasks.extract_tasks(module)
     requests = [
-        BuildRequest(workload=task.workload.hash, module=task.module, target=target.to_json(), body=None,
-                     decisions=(), out=tmp_path / f"{number}.so", timeout=60.0)
+        BuildRequest(
+            workload=task.workload.hash,
+            module=task.module,
+            target=target.to_json(),
+            body=None,
+            decisions=(),
+            out=tmp_path / f"{number}.so",
+            timeout=60.0,
+        )
         for number in range(3)
-    ]  # fmt: skip
+    ]
     built = [builder.build(request) for request in requests]
     assert found == [False, True, True]
     assert len({one.code_hash for one in built}) == 1

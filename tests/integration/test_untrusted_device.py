@@ -68,8 +68,10 @@ class Distorted:
         return [replace(o, samples=tuple(s * self.racing for s in o.samples)) for o in outcomes]
 
     def confirm(self, request: ConfirmRequest) -> list[Confirmed]:
-        return [replace(found, samples=tuple(s * self.confirming for s in found.samples))
-                for found in self.runner.confirm(request)]  # fmt: skip
+        return [
+            replace(found, samples=tuple(s * self.confirming for s in found.samples))
+            for found in self.runner.confirm(request)
+        ]
 
     def compare(self, request: ModelRequest) -> ModelOutcome:
         return self.runner.compare(request)
@@ -95,9 +97,14 @@ class Scene:
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     process, mailbox = RpcDevice(tmp_path_factory.mktemp("device")), Mailbox()
     settings = Settings(
-        data_dir=tmp_path_factory.mktemp("data"), tracker=process.tracker, device_key=process.key,
-        lease_file=process.lease, queues=("measure",), calibration_interval=1e-6, quarantine_limit=1.5,
-    )  # fmt: skip
+        data_dir=tmp_path_factory.mktemp("data"),
+        tracker=process.tracker,
+        device_key=process.key,
+        lease_file=process.lease,
+        queues=("measure",),
+        calibration_interval=1e-6,
+        quarantine_limit=1.5,
+    )
     device = Distorted(RpcRunner(process.tracker, process.key, process.lease))
     worker = MeasureWorker(settings, mailbox.send, device)
     device.look = lambda: worker.device_report().health

@@ -44,8 +44,9 @@ class Layer(torch.nn.Module):
 
 
 def python(code: str, *arguments: str) -> None:
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120,
-                          stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL
+    )
     assert done.returncode == 0, done.stderr
 
 

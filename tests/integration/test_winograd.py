@@ -42,13 +42,28 @@ BOUNDS = {2: 2e-6, 4: 2e-5}
 """Of the largest error over the largest output."""
 
 
-def convolution(source: tuple[int, int, int, int], outs: int, kernel: int = 3, stride: int = 1, dilation: int = 1,
-                depthwise: bool = False, dtype: str = "float32") -> Convolution:
+def convolution(
+    source: tuple[int, int, int, int],
+    outs: int,
+    kernel: int = 3,
+    stride: int = 1,
+    dilation: int = 1,
+    depthwise: bool = False,
+    dtype: str = "float32",
+) -> Convolution:
     """With padding that keeps the extents of the map at stride 1."""
     channels = 1 if depthwise else source[1]
-    return Convolution(np.zeros((outs, channels, kernel, kernel), dtype), source, (stride, stride),
-                       (kernel // 2,) * 4, (dilation, dilation), source[1] if depthwise else 1, 1, source[3] // stride,
-                       outs * channels * kernel**2)
+    return Convolution(
+        np.zeros((outs, channels, kernel, kernel), dtype),
+        source,
+        (stride, stride),
+        (kernel // 2,) * 4,
+        (dilation, dilation),
+        source[1] if depthwise else 1,
+        1,
+        source[3] // stride,
+        outs * channels * kernel**2,
+    )
 
 
 @pytest.mark.parametrize("m", [2, 4])
@@ -58,27 +73,49 @@ def test_the_matrices_filter(m: int) -> None:
     np.testing.assert_allclose(found.out @ ((found.weight @ g) * (found.data @ d)), np.correlate(d, g), rtol=1e-12)
 
 
-@pytest.mark.parametrize(("source", "outs", "m"), [
-    ((1, 64, 56, 56), 64, 4), ((1, 128, 28, 28), 128, 4), ((1, 256, 14, 14), 256, 2), ((1, 512, 7, 7), 512, None),
-    ((8, 512, 7, 7), 512, 4), ((1, 32, 27, 27), 128, 4), ((1, 3, 224, 224), 64, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("source", "outs", "m"),
+    [
+        ((1, 64, 56, 56), 64, 4),
+        ((1, 128, 28, 28), 128, 4),
+        ((1, 256, 14, 14), 256, 2),
+        ((1, 512, 7, 7), 512, None),
+        ((8, 512, 7, 7), 512, 4),
+        ((1, 32, 27, 27), 128, 4),
+        ((1, 3, 224, 224), 64, None),
+    ],
+)
 def test_where_it_may_pay(source: tuple[int, int, int, int], outs: int, m: int | None) -> None:
     assert winograd.fits(convolution(source, outs), blocked=True) == m
 
 
-@pytest.mark.parametrize(("source", "outs", "m"), [
-    ((1, 64, 56, 56), 64, 4), ((1, 256, 14, 14), 256, 2), ((1, 64, 8, 8), 128, None), ((1, 72, 56, 56), 64, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("source", "outs", "m"),
+    [
+        ((1, 64, 56, 56), 64, 4),
+        ((1, 256, 14, 14), 256, 2),
+        ((1, 64, 8, 8), 128, None),
+        ((1, 72, 56, 56), 64, None),
+    ],
+)
 def test_where_it_may_pay_to_put_a_plain_map_into_blocks(
     source: tuple[int, int, int, int], outs: int, m: int | None
-) -> None:  # fmt: skip
+) -> None:
     assert winograd.fits(convolution(source, outs), blocked=False) == m
     assert winograd.fits(convolution(source, outs), blocked=True) is not None
 
 
-@pytest.mark.parametrize("other", [
-    {"kernel": 1}, {"kernel": 5}, {"stride": 2}, {"dilation": 2}, {"depthwise": True}, {"dtype": "float16"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"kernel": 1},
+        {"kernel": 5},
+        {"stride": 2},
+        {"dilation": 2},
+        {"depthwise": True},
+        {"dtype": "float16"},
+    ],
+)
 def test_what_it_cannot_do(other: dict[str, int | bool | str]) -> None:
     assert winograd.fits(convolution((1, 64, 56, 56), 64, **other), blocked=True) is None  # type: ignore[arg-type]
 
@@ -91,8 +128,12 @@ def test_tiles_cover_the_output_and_fill_registers(extent: int, m: int) -> None:
     assert found <= 14 or any(found % group == 0 for group in range(4, 15))
 
 
-@given(st.sampled_from([Machine(64, 32), Machine(32, 16), Machine(16, 32)]), st.integers(1, 30), st.integers(1, 30),
-       st.integers(1, 64))  # fmt: skip
+@given(
+    st.sampled_from([Machine(64, 32), Machine(32, 16), Machine(16, 32)]),
+    st.integers(1, 30),
+    st.integers(1, 30),
+    st.integers(1, 64),
+)
 def test_boxes_divide_the_grid_and_fit_registers(machine: Machine, rows: int, cols: int, panels: int) -> None:
     registers = 16 // machine.lanes
     for box in boxes(machine, registers, rows, cols, panels):
@@ -105,25 +146,35 @@ def exact(x: Array, w: Array, padding: tuple[int, int, int, int]) -> Array:
     top, left, bottom, right = padding
     full = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (top, bottom), (left, right)))
     high, wide = full.shape[2] - 2, full.shape[3] - 2
-    return sum(np.einsum("ncyx,oc->noyx", full[:, :, a:a + high, b:b + wide], w[:, :, a, b].astype(np.float64))
-               for a in range(3) for b in range(3))  # type: ignore[return-value]
+    return sum(
+        np.einsum("ncyx,oc->noyx", full[:, :, a : a + high, b : b + wide], w[:, :, a, b].astype(np.float64))
+        for a in range(3)
+        for b in range(3)
+    )  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize(("m", "image", "outs", "padding", "plain"), [
-    (2, (1, 64, 15, 14), 32, (1, 1, 1, 1), False), (4, (1, 64, 15, 14), 32, (1, 1, 1, 1), True),
-    (4, (2, 20, 9, 8), 18, (0, 2, 1, 0), False), (4, (1, 256, 13, 13), 16, (1, 1, 1, 1), False),
-    (2, (2, 32, 9, 8), 18, (0, 2, 1, 0), True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("m", "image", "outs", "padding", "plain"),
+    [
+        (2, (1, 64, 15, 14), 32, (1, 1, 1, 1), False),
+        (4, (1, 64, 15, 14), 32, (1, 1, 1, 1), True),
+        (4, (2, 20, 9, 8), 18, (0, 2, 1, 0), False),
+        (4, (1, 256, 13, 13), 16, (1, 1, 1, 1), False),
+        (2, (2, 32, 9, 8), 18, (0, 2, 1, 0), True),
+    ],
+)
 def test_the_error_is_bounded(
     m: int, image: tuple[int, int, int, int], outs: int, padding: tuple[int, ...], plain: bool
-) -> None:  # fmt: skip
+) -> None:
     rng = np.random.default_rng(0)
     x, w = (rng.standard_normal(shape).astype(np.float32) for shape in (image, (outs, image[1], 3, 3)))
     data, u = x[..., None] if plain else packing.feature_map(x), packing.winograd_weight(w, m)
     assert u.dtype == np.float32
     expected = packing.feature_map(exact(x, w, padding))  # type: ignore[arg-type]
-    args = [te.placeholder([tvm.tirx.IntImm("int64", side) for side in each.shape], "float32", name)
-            for each, name in ((data, "x"), (u, "u"))]
+    args = [
+        te.placeholder([tvm.tirx.IntImm("int64", side) for side in each.shape], "float32", name)
+        for each, name in ((data, "x"), (u, "u"))
+    ]
     out = conv2d_winograd(*args, padding, m)
     assert [int(side) for side in out.shape] == list(expected.shape)
     mod = tvm.IRModule({"main": te.create_prim_func([*args, out])})
@@ -136,13 +187,22 @@ def test_the_error_is_bounded(
 @pytest.mark.parametrize("plain", [False, True])
 @FEW
 @given(
-    st.tuples(st.integers(1, 2), st.integers(1, 3), st.integers(3, 20), st.integers(3, 20)), st.integers(1, 4),
-    st.tuples(*[st.integers(0, 2)] * 4), st.sampled_from([2, 4]), st.sampled_from(["relu", "silu"]), st.booleans(),
-)  # fmt: skip
+    st.tuples(st.integers(1, 2), st.integers(1, 3), st.integers(3, 20), st.integers(3, 20)),
+    st.integers(1, 4),
+    st.tuples(*[st.integers(0, 2)] * 4),
+    st.sampled_from([2, 4]),
+    st.sampled_from(["relu", "silu"]),
+    st.booleans(),
+)
 def test_sketches_of_any_shape(
-    plain: bool, image: tuple[int, int, int, int], outs: int, padding: tuple[int, int, int, int], m: int,
-    activation: str, residual: bool,
-) -> None:  # fmt: skip
+    plain: bool,
+    image: tuple[int, int, int, int],
+    outs: int,
+    padding: tuple[int, int, int, int],
+    m: int,
+    activation: str,
+    residual: bool,
+) -> None:
     task = conv_winograd(image, outs, padding, m, activation, residual, plain)
     assert 2 <= check(task, each=1) <= 4
 
@@ -151,8 +211,11 @@ def test_it_is_recognised_by_its_structure() -> None:
     for plain in (False, True):
         task = conv_winograd((1, 2, 14, 14), 2, (1, 1, 1, 1), 4, plain=plain)
         assert 0 < fits(Winograd(), task, here()) == len(own(task, here())) <= 4
-    for other in (conv_blocked((1, 2, 14, 14), 2, (3, 3), (1, 1), (1, 1, 1, 1)), operator("gemm:64x64x64"),
-                  operator("softmax:4x16")):  # fmt: skip
+    for other in (
+        conv_blocked((1, 2, 14, 14), 2, (3, 3), (1, 1), (1, 1, 1, 1)),
+        operator("gemm:64x64x64"),
+        operator("softmax:4x16"),
+    ):
         assert fits(Winograd(), other, here()) == 0
 
 
@@ -188,8 +251,9 @@ def test_traces_replay_without_the_rules() -> None:
 TARGETS = [(AVX512, "zmm"), (AVX2, "ymm"), (NEON, ".4s")]
 
 
-@pytest.mark.parametrize(("target", "fused", "m"), some(
-    [(*each, m) for each in TARGETS for m in (2, 4)], kind=lambda case: case[1]))
+@pytest.mark.parametrize(
+    ("target", "fused", "m"), some([(*each, m) for each in TARGETS for m in (2, 4)], kind=lambda case: case[1])
+)
 def test_each_target_multiplies_in_its_vectors(target: Target, fused: str, m: int) -> None:
     warm("llvm", target.triple)
     rule_checks.check_vectors(conv_winograd((1, 1, 8, 8), 2, (1, 1, 1, 1), m), target, fused)

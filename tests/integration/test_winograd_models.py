@@ -76,20 +76,26 @@ class Case:
         """Records for tasks: what their functions take, by name; the schedules change nothing."""
         found = [
             TunedWorkload(
-                workload=task.workload.hash, workload_json=Payload.pack(task.metaschedule),
-                trace=Payload.pack(barely_scheduled(task.module)), run_seconds=[seconds[task.workload.name]],
+                workload=task.workload.hash,
+                workload_json=Payload.pack(task.metaschedule),
+                trace=Payload.pack(barely_scheduled(task.module)),
+                run_seconds=[seconds[task.workload.name]],
                 args=[Spec(dtype=a.dtype, shape=a.shape) for a in task.workload.args],
             )
-            for task in self.tasks if task.workload.name in seconds
-        ]  # fmt: skip
+            for task in self.tasks
+            if task.workload.name in seconds
+        ]
         database.write(folder, found, CPU.to_json())
         return folder
 
     def names(self, alternative: bool) -> list[str]:
         """Of both programs of each pair, in the order of the model."""
         paired = {task.alternative_of for task in self.tasks}
-        return [task.workload.name for task in self.tasks
-                if (task.alternative_of is not None if alternative else task.workload.hash in paired)]
+        return [
+            task.workload.name
+            for task in self.tasks
+            if (task.alternative_of is not None if alternative else task.workload.hash in paired)
+        ]
 
     def check(self, y: Array) -> None:
         assert np.abs(y - self.y).max() < 1e-4 * np.abs(self.y).max()
@@ -134,14 +140,20 @@ def test_main_alone_is_right(case: Case) -> None:
 
 
 KNOWN = [
-    ((), (1.0, 1.0, 1.0), 4), ((), (1.0, 1.0), 3), ((2.0, 2.0, 2.0), (3.0, 1.0, 3.0), 2), ((1.0, 1.0), (), 0),
+    ((), (1.0, 1.0, 1.0), 4),
+    ((), (1.0, 1.0), 3),
+    ((2.0, 2.0, 2.0), (3.0, 1.0, 3.0), 2),
+    ((1.0, 1.0), (), 0),
     ((), (), 0),
-]  # fmt: skip
+]
 """Seconds of direct programs and of alternatives, and how many convolutions the latter do."""
 
 
-@pytest.mark.parametrize(("bind", "direct", "other", "used"), some(
-    [(bind, *known) for bind in (True, False) for known in KNOWN], kind=lambda case: case[1:]), ids=str)
+@pytest.mark.parametrize(
+    ("bind", "direct", "other", "used"),
+    some([(bind, *known) for bind in (True, False) for known in KNOWN], kind=lambda case: case[1:]),
+    ids=str,
+)
 def test_the_database_says_what_is_run(
     case: Case, tmp_path: Path, bind: bool, direct: tuple[float, ...], other: tuple[float, ...], used: int
 ) -> None:
@@ -163,13 +175,15 @@ def test_weights_that_nothing_uses_are_not_bound(case: Case, tmp_path: Path, use
     folder = case.database(tmp_path, dict.fromkeys(case.names(alternative=True), 1.0)) if used else None
     steps = script()
     mod, _, _ = steps.apply_schedules(tir.load_module(case.made.module), tir.tvm_target(CPU), folder)
-    assert sorted(str(var.name_hint) for var in mod.functions if not str(var.name_hint).startswith(("fused", "to_"))) \
-        == ["main"]
+    assert sorted(
+        str(var.name_hint) for var in mod.functions if not str(var.name_hint).startswith(("fused", "to_"))
+    ) == ["main"]
     bound = steps.bind_params(mod, case.params)["main"]
     assert [str(var.name) for var in bound.params] == ["x"]
     sizes: list[int] = []
     relax.analysis.post_order_visit(
-        bound, lambda e: sizes.append(e.value.numpy().nbytes) if isinstance(e, tvm.ir.GenericConst) else None)
+        bound, lambda e: sizes.append(e.value.numpy().nbytes) if isinstance(e, tvm.ir.GenericConst) else None
+    )
     large = sorted(size for size in sizes if size > prepare.INLINE_BYTES)
     assert large == sorted([32 * 32 * 9 * 4] * (0 if used else 4) + [TRANSFORMED] * (4 if used else 0))
 
@@ -177,9 +191,13 @@ def test_weights_that_nothing_uses_are_not_bound(case: Case, tmp_path: Path, use
 def test_the_exported_script_chooses_by_itself(case: Case, tmp_path: Path) -> None:
     case.database(tmp_path, dict.fromkeys(case.names(alternative=True), 1.0))
     texts = metaschedule.folder_texts(
-        model="net", target=CPU.to_json(), inputs=case.made.inputs, records=database.read(tmp_path),
-        preparation=case.made.preparation.key, tvm=tvm.__version__,
-    )  # fmt: skip
+        model="net",
+        target=CPU.to_json(),
+        inputs=case.made.inputs,
+        records=database.read(tmp_path),
+        preparation=case.made.preparation.key,
+        tvm=tvm.__version__,
+    )
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "module.json").write_bytes(case.made.module)

@@ -30,7 +30,8 @@ def test_rounding_is_no_error_of_a_model_that_does_nothing_with_its_inputs() -> 
     assert signal_error(right + noise(1e-6), right, other) < TOLERANCE
     assert signal_error(right + noise(0.1), right, other) > TOLERANCE
     assert signal_error(right + noise(1e-6), right, right) == pytest.approx(
-        signal_error(right + noise(1e-6), right, other), rel=0.5)
+        signal_error(right + noise(1e-6), right, other), rel=0.5
+    )
     assert LEAST_SIGNAL < TOLERANCE
 
 
@@ -61,18 +62,21 @@ def said(error: float | None, tolerance: float | None) -> str:
     return outputs({"output_error": error, "output_tolerance": tolerance})
 
 
-@pytest.mark.parametrize(("error", "signal", "state"), [
-    (1e-6, 0.5, CheckState.AGREE),
-    (1e-6, LEAST_DEPENDENCE, CheckState.AGREE),
-    (1e-6, 0.9 * LEAST_DEPENDENCE, CheckState.NOTHING_CHECKED),
-    (0.0, 0.0, CheckState.NOTHING_CHECKED),
-    (1e-6, float("nan"), CheckState.NOTHING_CHECKED),
-    (1e-6, None, CheckState.AGREE),  # an earlier version's
-    (0.5, 0.5, CheckState.DIFFER),
-    (0.5, 0.0, CheckState.DIFFER),
-    (float("nan"), 0.0, CheckState.DIFFER),
-    (None, None, CheckState.NOT_COMPARED),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("error", "signal", "state"),
+    [
+        (1e-6, 0.5, CheckState.AGREE),
+        (1e-6, LEAST_DEPENDENCE, CheckState.AGREE),
+        (1e-6, 0.9 * LEAST_DEPENDENCE, CheckState.NOTHING_CHECKED),
+        (0.0, 0.0, CheckState.NOTHING_CHECKED),
+        (1e-6, float("nan"), CheckState.NOTHING_CHECKED),
+        (1e-6, None, CheckState.AGREE),  # an earlier version's
+        (0.5, 0.5, CheckState.DIFFER),
+        (0.5, 0.0, CheckState.DIFFER),
+        (float("nan"), 0.0, CheckState.DIFFER),
+        (None, None, CheckState.NOT_COMPARED),
+    ],
+)
 def test_outputs_that_are_the_same_for_every_input_check_nothing(
     error: float | None, signal: float | None, state: CheckState
 ) -> None:

@@ -24,18 +24,23 @@ SECONDS = st.one_of(st.none(), st.floats(1e-6, 1.0))
 @pytest.mark.parametrize(
     ("untuned", "best", "other", "used"),
     [
-        (8.0, 4.0, 3.0, "winograd"), (8.0, 4.0, 4.0, "direct"), (8.0, 4.0, None, "direct"),
-        (8.0, None, 9.0, "direct"), (8.0, None, 7.0, "winograd"), (None, None, 7.0, "winograd"),
+        (8.0, 4.0, 3.0, "winograd"),
+        (8.0, 4.0, 4.0, "direct"),
+        (8.0, 4.0, None, "direct"),
+        (8.0, None, 9.0, "direct"),
+        (8.0, None, 7.0, "winograd"),
+        (None, None, 7.0, "winograd"),
         (None, None, None, "direct"),
     ],
-)  # fmt: skip
+)
 def test_the_faster_of_a_pair_is_in_use(
     untuned: float | None, best: float | None, other: float | None, used: str
 ) -> None:
     tasks = {
-        "direct": TaskLatency(2, untuned, best), "pool": TaskLatency(1, 1.0, None),
+        "direct": TaskLatency(2, untuned, best),
+        "pool": TaskLatency(1, 1.0, None),
         "winograd": TaskLatency(2, 50.0, other, "direct"),
-    }  # fmt: skip
+    }
     assert in_use(tasks) == {used, "pool"}
 
 
@@ -144,9 +149,7 @@ def test_no_allocator_gives_rounds_to_who_is_outrun(allocator: str) -> None:
 
 def test_a_job_ends_when_only_the_outrun_could_go_on() -> None:
     tasks = pair((9.0,) * 4, (1.0,) * 4, exhausted=True)
-    job = JobSnapshot(
-        id="a", state=JobState.RUNNING, device_class="c", tasks=tasks, budget_trials=10_000, verify=False
-    )
+    job = JobSnapshot(id="a", state=JobState.RUNNING, device_class="c", tasks=tasks, budget_trials=10_000, verify=False)
     (moved,) = plan(Snapshot((job,), {"c": 1}))
     assert (moved.new, moved.stop_reason) == (JobState.FINISHING, "exhausted")  # type: ignore[union-attr]
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from marked_nests import AVX512, F, Source, fixed, marked
 
-from tunesmith.analysis.device import Cache, DeviceDescription, describe_cpu
 from tunesmith.analysis.kernel import Kernel, kernel
 from tunesmith.analysis.model import constraints, estimate
 from tunesmith.analysis.nest import (
@@ -21,7 +21,6 @@ from tunesmith.analysis.nest import (
     Factor,
     Index,
     Kind,
-    Loop,
     Marks,
     Nest,
     Product,
@@ -30,18 +29,11 @@ from tunesmith.analysis.nest import (
 from tunesmith.analysis.prior import PIECE, StaticPrior
 from tunesmith.analysis.running import running
 from tunesmith.analysis.shape import LINE, Shape, extent, values_of
-from tunesmith.space.base import Batch, Sketch
-from tunesmith.space.knobs import Categorical, ComputeLocation, PerfectTile
+from tunesmith.space.base import Sketch
+from tunesmith.space.knobs import ComputeLocation
 from tunesmith.space.space import Space
 
-AVX512 = describe_cpu(2, 64, 32, peak_flops=5e11, bandwidth=4e10, cache_sizes=(32768, 1 << 20, 1 << 24))
 EXACT = settings(max_examples=150, deadline=None, derandomize=True)
-F = 4
-"""Bytes of a float."""
-
-
-def fixed(number: int, steps: int, *axes: int, kind: Kind = Kind.SERIAL, reduction: bool = False) -> Loop:
-    return Loop(number, Extent.of(Product(steps)), axes, kind, reduction)
 
 
 def shape_of(block: Block, buffers: tuple[Buffer, ...], n: int = 1) -> Shape:
@@ -92,7 +84,8 @@ def test_footprints_are_what_counting_finds(made: tuple[Block, Buffer]) -> None:
     block, buffer = made
     shape = shape_of(block, (buffer,))
     joint = len({axis for index in block.write.indices for axis, _ in index.strides}) < sum(
-        len(index.strides) for index in block.write.indices)
+        len(index.strides) for index in block.write.indices
+    )
     for place, ranges in enumerate(shape.nested):
         real = touched(block, buffer, place)
         guess = shape.footprint(block.write, ranges)
@@ -109,8 +102,14 @@ def test_lines_of_rows(rows: int, wide: int, part: int, more: int) -> None:
     """Rows that begin at a line: whole rows lie one after the other, parts of rows do not."""
     width = LINE // F * wide
     part = min(part, width)
-    block = Block("b", (rows * more, part), (fixed(0, rows, 0), fixed(1, part, 1)),
-                  Access(0, (Index(((0, 1),)), Index(((1, 1),)))), (), 1.0)
+    block = Block(
+        "b",
+        (rows * more, part),
+        (fixed(0, rows, 0), fixed(1, part, 1)),
+        Access(0, (Index(((0, 1),)), Index(((1, 1),)))),
+        (),
+        1.0,
+    )
     shape = shape_of(block, (Buffer("x", (rows * more, width), F),))
     lines = {(r * width + c) * F // LINE for r in range(rows) for c in range(part)}
     assert shape.footprint(block.write, shape.nested[0]).bytes[0] == LINE * len(lines)
@@ -120,10 +119,13 @@ def product_block(m: int, n: int, k: int, tile: tuple[int, int], unrolled: int =
     """``C += A * B``: tasks of rows, panels, the reduction, and a tile of rows and columns inside."""
     rows, columns = tile
     loops = (
-        fixed(0, m // rows, 0, kind=Kind.PARALLEL), fixed(1, n // columns, 1),
-        fixed(2, k // unrolled, 2, reduction=True), fixed(3, unrolled, 2, reduction=True, kind=Kind.UNROLLED),
-        fixed(4, rows, 0, kind=Kind.UNROLLED), fixed(5, columns, 1, kind=Kind.VECTOR),
-    )  # fmt: skip
+        fixed(0, m // rows, 0, kind=Kind.PARALLEL),
+        fixed(1, n // columns, 1),
+        fixed(2, k // unrolled, 2, reduction=True),
+        fixed(3, unrolled, 2, reduction=True, kind=Kind.UNROLLED),
+        fixed(4, rows, 0, kind=Kind.UNROLLED),
+        fixed(5, columns, 1, kind=Kind.VECTOR),
+    )
     i, j, r = (Index(((axis, 1),)) for axis in range(3))
     block = Block("C", (m, n, k), loops, Access(0, (i, j)), (Access(1, (i, r)), Access(2, (r, j))), 1.0, update=True)
     return block, (Buffer("C", (m, n), F), Buffer("A", (m, k), F), Buffer("B", (k, n), F))
@@ -155,6 +157,7 @@ def test_too_many_and_too_few_accumulators_cost(tile: tuple[int, int], slower: b
 
 def test_vectors_that_are_put_together_of_pieces_cost_more() -> None:
     """Fourteen floats are moved as 8, 4 and 2, and put together; they touch no fewer lines."""
+
     def inner(columns: int) -> Kernel:
         block, buffers = product_block(64, 4 * columns, 1, (8, columns))
         shape = shape_of(block, buffers)
@@ -168,6 +171,7 @@ def test_vectors_that_are_put_together_of_pieces_cost_more() -> None:
 
 def test_a_window_is_read_across_lines() -> None:
     """A row of sixteen pixels begins at a line, the same row moved by one does not."""
+
     def loads(moved: bool) -> float:
         loops = (fixed(0, 4, 1, reduction=True), fixed(1, 16, 0, kind=Kind.VECTOR))
         index = Index(((0, 1), (1, 1))) if moved else Index(((0, 1),))
@@ -229,18 +233,6 @@ def test_extents() -> None:
     assert extent(values, plain, 2).tolist() == [48.0, 36.0]
     window = Extent((Term(2, Product(1, (Factor(0, 0),))), Term(1, Product(3))), most=8, per=Product(2))
     assert extent(values, window, 2).tolist() == [3.0, 4.0]  # ceil((1 + 2 + 2) / 2), min(8, 1 + 6 + 2) / 2
-
-
-def marked(vector: int = 64, parallel: int = 8) -> tuple[Nest, tuple[PerfectTile, PerfectTile, Categorical]]:
-    """Rows and columns, each in two parts, and a reduction of 4 between; marks are left to the postprocessing."""
-    parts = [[Extent.of(Product(1, (Factor(knob, part),))) for part in range(2)] for knob in range(2)]
-    loops = (Loop(0, parts[0][0], (0,)), Loop(1, parts[1][0], (1,)), fixed(2, 4, 2, reduction=True),
-             Loop(3, parts[0][1], (0,)), Loop(4, parts[1][1], (1,)))
-    i, j, r = (Index(((axis, 1),)) for axis in range(3))
-    block = Block("C", (16, 64, 4), loops, Access(0, (i, j)), (Access(1, (i, r)),), 1.0, update=True)
-    nest = Nest((block,), (Buffer("C", (16, 64), F), Buffer("A", (16, 4), F)), ((), (), (0, 16)),
-                Marks(parallel, vector, Product(1, (Factor(2),))))
-    return nest, (PerfectTile(16, 2), PerfectTile(64, 2), Categorical(2))
 
 
 def test_marks() -> None:
@@ -316,71 +308,10 @@ def test_estimates_of_a_batch_are_those_of_its_points() -> None:
     sketch = Sketch("s", knobs)
     batch = Space([sketch]).sample(np.random.default_rng(0), 50)
     together = estimate(nest, knobs, batch.choice, AVX512)
-    alone = [estimate(nest, knobs, batch.choice[i:i + 1], AVX512)[0] for i in range(50)]
+    alone = [estimate(nest, knobs, batch.choice[i : i + 1], AVX512)[0] for i in range(50)]
     assert together.tolist() == alone
     assert np.isfinite(together).all()
     assert (together > 0).all()
-
-
-class Source:
-    """Nests of a space with a location: one is understood, the other is not."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[int, ...]] = []
-
-    def structural(self, sketch: str) -> tuple[int, ...]:
-        return (3,)
-
-    def nest(self, sketch: str, decided: tuple[int, ...]) -> Nest | None:
-        self.asked.append(decided)
-        return marked()[0] if decided == (-1,) else None
-
-
-def test_a_prior_knows_what_has_a_nest() -> None:
-    space = Space([Sketch("s", (*marked()[1], ComputeLocation(-1, 0)))])
-    batch = space.sample(np.random.default_rng(0), 64)
-    source = Source()
-    found = StaticPrior(space, source, AVX512)(batch)
-    assert (np.isnan(found) == (batch.choice[:, 3] == 1)).all()
-    assert set(source.asked) == {(-1,), (0,)}
-    assert len(StaticPrior(space, source, AVX512)(batch.take(slice(0)))) == 0
-
-
-def test_estimates_of_a_sketch_may_count_for_more() -> None:
-    space = Space([Sketch("s", (*marked()[1], ComputeLocation(-1, 0)))])
-    batch = space.sample(np.random.default_rng(0), 64)
-    plain, doubted = StaticPrior(space, Source(), AVX512), StaticPrior(space, Source(), AVX512, handicap={"s": 1.5})
-    assert np.allclose(doubted(batch), 1.5 * plain(batch), equal_nan=True)
-
-
-def test_a_promise_holds_estimates_against_the_best() -> None:
-    space = Space([Sketch("s", (*marked()[1], ComputeLocation(-1, 0)))])
-    prior, batch = StaticPrior(space, Source(), AVX512), space.sample(np.random.default_rng(0), 64)
-    found, promise = prior(batch), prior.promise(batch)
-    known = np.isfinite(found)
-    assert (np.isnan(promise) == np.isnan(found)).all()
-    assert np.allclose(promise[known] * found[known], promise[known][0] * found[known][0])
-    assert 0.5 < promise[known].max() <= 1.0, "of a thousand others one is as good"
-    assert (promise[np.isinf(found)] == 0).all()
-    unknown = space.at(np.flatnonzero(space.at(np.arange(space.size)).choice[:, 3] == 1))
-    assert np.isnan(prior.promise(unknown)).all()
-
-
-def test_constraints_that_refuse_everything_are_passed_over() -> None:
-    nest, knobs = marked()
-    space = Space([Sketch("s", knobs)])
-
-    class Always(Source):
-        def structural(self, sketch: str) -> tuple[int, ...]:
-            return ()
-
-        def nest(self, sketch: str, decided: tuple[int, ...]) -> Nest | None:
-            return nest
-
-    small = DeviceDescription(1, 4, 0, 1e9, 1e9, (Cache(1024, 1e9),))
-    batch: Batch = space.sample(np.random.default_rng(0), 64)
-    assert not constraints(nest, knobs, batch.choice, small).any()
-    assert np.isfinite(StaticPrior(space, Always(), small)(batch)).all()
 
 
 def test_work_is_cut_into_units() -> None:

@@ -21,11 +21,21 @@ from tunesmith.errors import InvalidInput
 
 def curve(name: str, *rounds: float | None, weight: float = 1.0, overhead: float = 1.0, **values: Any) -> TaskCurve:
     """Rounds of 16 whose first candidate already brings what the round does, of 2 s each."""
-    return TaskCurve(**{
-        "name": name, "family": name[:1], "weight": weight, "flops": 1e9, "untuned": 10.0, "alternative_of": None,
-        "bests": tuple(best for best in rounds for _ in range(16)), "seconds": (1 / 16,) * 16 * len(rounds),
-        "sizes": (16,) * len(rounds), "overheads": (overhead,) * len(rounds), **values,
-    })  # fmt: skip
+    return TaskCurve(
+        **{
+            "name": name,
+            "family": name[:1],
+            "weight": weight,
+            "flops": 1e9,
+            "untuned": 10.0,
+            "alternative_of": None,
+            "bests": tuple(best for best in rounds for _ in range(16)),
+            "seconds": (1 / 16,) * 16 * len(rounds),
+            "sizes": (16,) * len(rounds),
+            "overheads": (overhead,) * len(rounds),
+            **values,
+        }
+    )
 
 
 FLAT = curve("flat", *(4.0,) * 6)
@@ -105,23 +115,55 @@ def test_curves_are_kept_and_what_is_none_is_refused(tmp_path: Path) -> None:
 
 def test_a_job_becomes_curves() -> None:
     def task(key: int, **values: Any) -> dict[str, Any]:
-        return {"id": key, "name": f"t{key}", "family": "f", "weight": 2, "flops": 1e6, "untuned_latency": 1.0,
-                "workload": f"w{key}", "alternative_of": None, "tunable": True, **values}
+        return {
+            "id": key,
+            "name": f"t{key}",
+            "family": "f",
+            "weight": 2,
+            "flops": 1e6,
+            "untuned_latency": 1.0,
+            "workload": f"w{key}",
+            "alternative_of": None,
+            "tunable": True,
+            **values,
+        }
 
     def ended(number: int, task_id: int, second: int, best: float | None, **values: Any) -> dict[str, Any]:
-        return {"number": number, "task": task_id, "state": "done", "size": 8, "best_after": best,
-                "created_at": "2026-01-01T00:00:00Z", "finished_at": f"2026-01-01T00:00:{second:02d}Z", **values}
+        return {
+            "number": number,
+            "task": task_id,
+            "state": "done",
+            "size": 8,
+            "best_after": best,
+            "created_at": "2026-01-01T00:00:00Z",
+            "finished_at": f"2026-01-01T00:00:{second:02d}Z",
+            **values,
+        }
 
     def trial(task_id: int, second: int, index: int, latency: float | None, **values: Any) -> dict[str, Any]:
-        return {"task": task_id, "index": index, "latency": latency, "sketch": "s", "build_seconds": 1.0,
-                "run_seconds": 0.25, "created_at": f"2026-01-01T00:00:{second:02d}Z", **values}
+        return {
+            "task": task_id,
+            "index": index,
+            "latency": latency,
+            "sketch": "s",
+            "build_seconds": 1.0,
+            "run_seconds": 0.25,
+            "created_at": f"2026-01-01T00:00:{second:02d}Z",
+            **values,
+        }
 
     tasks = [task(7, tunable=False), task(8), task(9, alternative_of="w8")]
     rounds = [ended(2, 9, 9, None), ended(1, 8, 4, 0.5), ended(3, 8, 10, 0.25), ended(4, 9, 11, 1.0, state="cancelled")]
     rounds.append(ended(5, 8, 12, 0.25))
     trials = [
-        trial(8, 3, 1, 0.4), trial(8, 3, 0, 0.75), trial(8, 3, 2, None), trial(8, 2, 3, 9.0, sketch=None),
-        trial(7, 3, 0, 0.1), trial(9, 8, 0, None), trial(8, 9, 0, 0.6), trial(8, 9, 1, 0.2),
+        trial(8, 3, 1, 0.4),
+        trial(8, 3, 0, 0.75),
+        trial(8, 3, 2, None),
+        trial(8, 2, 3, 9.0, sketch=None),
+        trial(7, 3, 0, 0.1),
+        trial(9, 8, 0, None),
+        trial(8, 9, 0, 0.6),
+        trial(8, 9, 1, 0.2),
     ]
     found = curves_of("m", 0, tasks, rounds, trials, {})
     assert [t.name for t in found.tasks] == ["t8", "t9"]

@@ -18,7 +18,8 @@ from tunesmith.allocate.registry import ALLOCATORS
 
 def test_the_command_writes_both_tables(tmp_path: Path) -> None:
     found = CliRunner().invoke(
-        app, ["fleet", "--devices", "4", "--tasks", "20", "--seconds", "20", "--seeds", "1", "--out", str(tmp_path)])
+        app, ["fleet", "--devices", "4", "--tasks", "20", "--seconds", "20", "--seeds", "1", "--out", str(tmp_path)]
+    )
     assert found.exit_code == 0, found.output
     with (tmp_path / "fleet.csv").open() as file:
         (row,) = csv.DictReader(file)

@@ -19,9 +19,11 @@ RIGHT = Tuned(
 )
 COMPILER = {"name": "nvrtc", "message": ""}
 RUNTIME = {
-    "ok": True, "detail": "NVIDIA H100 80GB HBM3 (sm_90); driver for CUDA 13.0, runtime 13.5", "remedy": "",
+    "ok": True,
+    "detail": "NVIDIA H100 80GB HBM3 (sm_90); driver for CUDA 13.0, runtime 13.5",
+    "remedy": "",
     "gpus": [["NVIDIA H100 80GB HBM3", "sm_90"]],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(

@@ -32,17 +32,22 @@ def outcome(*entries, flops=1e6, bytes_=1e3, case=CASE):
 
 
 def tables(*outcomes):
-    return {report.name: [dict(zip(report.columns, row, strict=True)) for row in report.rows]
-            for report in figures.reports(outcomes, {"CPU": "x"})}  # fmt: skip
+    return {
+        report.name: [dict(zip(report.columns, row, strict=True)) for row in report.rows]
+        for report in figures.reports(outcomes, {"CPU": "x"})
+    }
 
 
 FULL = outcome(
-    entry("untuned", None, 100.0), entry("onnxruntime", None, 2.0),
+    entry("untuned", None, 100.0),
+    entry("onnxruntime", None, 2.0),
     entry("metaschedule-64", 0, 5.0, 4.0, tuned_seconds=90.0),
     entry("metaschedule-16", 0, 4.0, 3.0, tuned_seconds=80.0),
-    entry("tunesmith", 0, 2.0, 1.25, 0.25, candidates=300, tuned_seconds=79.0), entry("tunesmith-10", 0, 3.0, 1.5, 0.5),
-    entry("metaschedule-64", 1, 8.0, 7.0, tuned_seconds=70.0), entry("tunesmith", 1, 4.0, 3.5, tuned_seconds=69.0),
-)  # fmt: skip
+    entry("tunesmith", 0, 2.0, 1.25, 0.25, candidates=300, tuned_seconds=79.0),
+    entry("tunesmith-10", 0, 3.0, 1.5, 0.5),
+    entry("metaschedule-64", 1, 8.0, 7.0, tuned_seconds=70.0),
+    entry("tunesmith", 1, 4.0, 3.5, tuned_seconds=69.0),
+)
 
 
 def test_every_runtime_stands_beside_the_limit():
@@ -74,14 +79,20 @@ def test_equal_time_is_told_by_seed_with_the_goal_and_the_means():
 
 def test_a_run_with_less_time_says_so():
     def text(seconds):
-        one = outcome(entry("metaschedule-64", 0, 1.2, tuned_seconds=80.0),
-                      entry("tunesmith", 0, 1.0, tuned_seconds=seconds))  # fmt: skip
+        one = outcome(
+            entry("metaschedule-64", 0, 1.2, tuned_seconds=80.0), entry("tunesmith", 0, 1.0, tuned_seconds=seconds)
+        )
         return next(r.summary for r in figures.reports([one, FULL], {}) if r.name == figures.EQUAL_TIME)
 
     assert text(79.0) == figures.EQUAL_TEXT
     assert text(20.0) == figures.EQUAL_TEXT, "in one of them it had all"
-    short = replace(FULL, entries=[replace(e, tuned_seconds=e.tuned_seconds and e.tuned_seconds / 2) if
-                                   e.runtime == "tunesmith" else e for e in FULL.entries])
+    short = replace(
+        FULL,
+        entries=[
+            replace(e, tuned_seconds=e.tuned_seconds and e.tuned_seconds / 2) if e.runtime == "tunesmith" else e
+            for e in FULL.entries
+        ],
+    )
     (made,) = [r for r in figures.reports([short], {}) if r.name == figures.EQUAL_TIME]
     assert made.summary.endswith("Tunesmith had less: 49% to 49% of that time (`--seconds`).")
 
@@ -121,7 +132,8 @@ def test_what_failed_or_is_wrong_is_noted_and_does_not_win():
 
 def test_the_setup_names_what_the_recordings_were_made_with():
     assert figures.reports([FULL], {"CPU": "x"})[0].setup == {
-        "CPU": "x", "MetaSchedule's runs recorded with apache-tvm": "1.2",
+        "CPU": "x",
+        "MetaSchedule's runs recorded with apache-tvm": "1.2",
     }
 
 
@@ -129,8 +141,11 @@ def test_latencies_of_all_runtimes_are_kept_in_seconds():
     head, *rows = figures.latencies([FULL])
     values = dict(zip(head, rows[4], strict=True))
     assert (values["runtime"], values["latency"], values["kernel"], values["other kernels"]) == (
-        "tunesmith", pytest.approx(2e-3), pytest.approx(1.25e-3), pytest.approx(2.5e-4),
-    )  # fmt: skip
+        "tunesmith",
+        pytest.approx(2e-3),
+        pytest.approx(1.25e-3),
+        pytest.approx(2.5e-4),
+    )
     assert values["share"] == pytest.approx(0.5)
 
 
@@ -178,10 +193,14 @@ def test_the_operator_is_told_from_what_stands_around_it():
 
 def test_failed_candidates_count_among_the_first_and_the_default_schedule_does_not():
     trials = [{"workload": "a", "sketch": None, "decisions": [], "latency": 9.0}]
-    trials += [{"workload": "a", "sketch": "s", "decisions": [at, [2, 4]], "latency": None if at == 2 else 8.0 - at}
-               for at in range(5)]  # fmt: skip
-    trials += [{"workload": "b", "sketch": None, "decisions": [], "latency": 1.0},
-               {"workload": "b", "sketch": "t", "decisions": [], "latency": 2.0}]  # fmt: skip
+    trials += [
+        {"workload": "a", "sketch": "s", "decisions": [at, [2, 4]], "latency": None if at == 2 else 8.0 - at}
+        for at in range(5)
+    ]
+    trials += [
+        {"workload": "b", "sketch": None, "decisions": [], "latency": 1.0},
+        {"workload": "b", "sketch": "t", "decisions": [], "latency": 2.0},
+    ]
     found = first.best_of_first(measured_of(trials), 4)
     assert found == {"a": (Candidate("s", (3, (2, 4))), 5.0), "b": (Candidate(None), 1.0)}
     assert first.best_of_first([Measured("a", Candidate("s"), None)]) == {}
@@ -191,13 +210,22 @@ def test_a_champion_is_what_was_measured_again_and_won():
     def trial(at, latency, samples=(), won=True, champion=None):
         beside = champion and {"index": 0, "sketch": "s", "decisions": champion}
         again = {"samples": list(samples), "won": won, "champion": beside}
-        return {"workload": "a", "sketch": "s", "decisions": [at], "latency": latency,
-                "confirmation": again if samples else None}  # fmt: skip
+        return {
+            "workload": "a",
+            "sketch": "s",
+            "decisions": [at],
+            "latency": latency,
+            "confirmation": again if samples else None,
+        }
 
     trials = [
-        trial(0, 5.0), trial(1, 3.0, [4.0, 3.5, 4.5]), trial(2, 1.0, [9.0, 9.0, 9.0], won=False, champion=[1]),
-        trial(3, 3.0, [2.5, 2.0, 2.6], champion=[4]), trial(4, 2.0, [3.0], champion=[1]), trial(5, 1.9),
-    ]  # fmt: skip
+        trial(0, 5.0),
+        trial(1, 3.0, [4.0, 3.5, 4.5]),
+        trial(2, 1.0, [9.0, 9.0, 9.0], won=False, champion=[1]),
+        trial(3, 3.0, [2.5, 2.0, 2.6], champion=[4]),
+        trial(4, 2.0, [3.0], champion=[1]),
+        trial(5, 1.9),
+    ]
     found = [first.champions_of_first(measured_of(trials), count).get("a") for count in (1, 2, 3, 6)]
     second, last = (Candidate("s", (1,)), 4.0), (Candidate("s", (3,)), 2.5)
     assert found == [None, second, second, last], "the later one of a batch stood beside the other"

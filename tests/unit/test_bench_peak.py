@@ -13,16 +13,22 @@ def limits(threads):
     """L1 of 64 KiB and L2 of 1 MiB a core; twice as fast for each thread, but for the memory."""
     reads = {4 << 10: 900e9, 32 << 10: 400e9, 512 << 10: 200e9, 256 << 20: 20e9}
     scaled = {at * threads: Rates((rate * threads, rate)) for at, rate in reads.items() if rate > 20e9}
-    return Limits(threads, Rates((100e9 * threads, 90e9)), {1: 65536 * threads, 2: threads << 20},
-                  scaled | {256 << 20: Rates((20e9, 10e9))})  # fmt: skip
+    return Limits(
+        threads,
+        Rates((100e9 * threads, 90e9)),
+        {1: 65536 * threads, 2: threads << 20},
+        scaled | {256 << 20: Rates((20e9, 10e9))},
+    )
 
 
 def test_limits_are_the_fastest_samples_of_half_a_cache():
     peak = limits(2).peak
     assert peak.flops == 200e9
     assert [(level.name, level.size, level.bandwidth) for level in peak.levels] == [
-        ("L1", 131072, 800e9), ("L2", 2 << 20, 400e9), ("memory", math.inf, 20e9),
-    ]  # fmt: skip
+        ("L1", 131072, 800e9),
+        ("L2", 2 << 20, 400e9),
+        ("memory", math.inf, 20e9),
+    ]
 
 
 def test_a_machine_that_tells_no_caches_has_its_memory():
@@ -35,9 +41,8 @@ def test_the_table_has_every_level_for_every_number_of_threads():
     report = build([limits(1), limits(2)])
     assert report.columns == COLUMNS
     assert [row[:2] for row in report.rows] == [
-        (threads, what) for threads in (1, 2)
-        for what in ("float32 arithmetic", "read L1", "read L2", "read memory")
-    ]  # fmt: skip
+        (threads, what) for threads in (1, 2) for what in ("float32 arithmetic", "read L1", "read L2", "read memory")
+    ]
     assert [row[-1] for row in report.rows[4:]] == pytest.approx([2.0, 2.0, 2.0, 1.0])
 
 

@@ -17,9 +17,13 @@ PAGE = "# Benchmarks\n\n<!-- bench:demo -->\nold\n<!-- /bench:demo -->\n\nafter\
 
 def report(**changes):
     values = {
-        "name": "demo", "title": "A demo", "summary": "What it shows.", "columns": ("operator", "per minute", "note"),
-        "rows": [("gemm", 312.4567, None), ("a|b", 1234.5, "x")], "setup": {"CPU": "one", "cores": "2"},
-    }  # fmt: skip
+        "name": "demo",
+        "title": "A demo",
+        "summary": "What it shows.",
+        "columns": ("operator", "per minute", "note"),
+        "rows": [("gemm", 312.4567, None), ("a|b", 1234.5, "x")],
+        "setup": {"CPU": "one", "cores": "2"},
+    }
     return Report(**{**values, **changes})
 
 
@@ -33,8 +37,10 @@ def test_a_report_is_csv_markdown_and_a_plot(tmp_path):
     assert [path.name for path in paths] == ["demo.csv", "demo.md", "demo.svg"]
     with paths[0].open(newline="") as file:
         assert list(csv.reader(file)) == [
-            ["operator", "per minute", "note"], ["gemm", "312.4567", ""], ["a|b", "1234.5", "x"],
-        ]  # fmt: skip
+            ["operator", "per minute", "note"],
+            ["gemm", "312.4567", ""],
+            ["a|b", "1234.5", "x"],
+        ]
     text = paths[1].read_text()
     assert "| gemm | 312 | – |" in text
     assert "| a\\|b | 1234 | x |" in text

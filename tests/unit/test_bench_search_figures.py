@@ -30,8 +30,10 @@ def outcome(*rivals, course=COURSE, chase=CHASE, seed=0, searcher="genetic"):
 
 
 def tables(*outcomes):
-    return {report.name: [dict(zip(report.columns, row, strict=True)) for row in report.rows]
-            for report in figures.reports(outcomes, {"CPU": "x"})}  # fmt: skip
+    return {
+        report.name: [dict(zip(report.columns, row, strict=True)) for row in report.rows]
+        for report in figures.reports(outcomes, {"CPU": "x"})
+    }
 
 
 def test_a_recorded_curve_is_scaled_by_what_its_winner_takes_now():
@@ -70,8 +72,9 @@ def test_a_goal_that_was_not_reached_counts_as_all_trials_and_all_time():
 def test_searchers_have_means_of_their_own():
     found = tables(outcome(FAST), outcome(FAST, course=Course(BESTS, {128: 8.0}), searcher="random"))["search"]
     assert [(row["searcher"], row["after 128"]) for row in found if row["operator"] == "geometric mean"] == [
-        ("genetic", pytest.approx(0.5)), ("random", pytest.approx(2.0)),
-    ]  # fmt: skip
+        ("genetic", pytest.approx(0.5)),
+        ("random", pytest.approx(2.0)),
+    ]
     assert "genetic: after 32 0.6, after 64 0.5, after 128 0.5, share of trials 0.492" in figures.verdict(
         figures.reports([outcome(FAST)], {})
     )
@@ -88,8 +91,9 @@ def test_the_best_so_far_leaves_the_default_schedule_out_and_counts_failures():
 
 
 def test_a_curve_counts_from_the_submission_and_begins_with_the_first_round():
-    job = Job.model_validate({"id": "j", "state": "running", "created_at": "2026-01-01T00:00:00Z",
-                              "started_at": "2026-01-01T00:00:02Z"})  # fmt: skip
+    job = Job.model_validate(
+        {"id": "j", "state": "running", "created_at": "2026-01-01T00:00:00Z", "started_at": "2026-01-01T00:00:02Z"}
+    )
     points = [{"trials": 0, "seconds": 0.0, "latency": 9.0}, {"trials": 4, "seconds": 1.5, "latency": 2.0}]
     assert curve_of(job, points) == (Point(3.5, 2.0),)
 
@@ -114,8 +118,9 @@ def test_curves_are_drawn():
 
 def test_searchers_are_held_beside_the_first_without_metaschedule():
     better = Course(BESTS, {32: 3.0, 128: 1.0})
-    both = Outcome(CASE, 3, [], {"genetic": COURSE, "droplet": better}, {"droplet": CHASE}, [], {},
-                   ("genetic", "droplet"))  # fmt: skip
+    both = Outcome(
+        CASE, 3, [], {"genetic": COURSE, "droplet": better}, {"droplet": CHASE}, [], {}, ("genetic", "droplet")
+    )
     found = tables(both)
     assert list(found) == ["search-beside"]
     one, means = found["search-beside"]
@@ -123,7 +128,15 @@ def test_searchers_are_held_beside_the_first_without_metaschedule():
     assert (one["its µs"], one["µs"]) == (2e6, 1e6)
     assert [one[name] for name in ("after 32", "after 64", "after 128", "everything on")] == [0.5, None, 0.5, None]
     assert (means["searcher"], means["after 128"]) == ("droplet", 0.5)
-    failed = Outcome(CASE, 0, [], {"droplet": better}, {"genetic": CHASE, "droplet": Chase((), 7.0, 9.0)}, [], {},
-                     ("genetic", "droplet"))  # fmt: skip
+    failed = Outcome(
+        CASE,
+        0,
+        [],
+        {"droplet": better},
+        {"genetic": CHASE, "droplet": Chase((), 7.0, 9.0)},
+        [],
+        {},
+        ("genetic", "droplet"),
+    )
     (one, _) = tables(failed)["search-beside"]
     assert (one["its µs"], one["after 32"], one["after 128"], one["everything on"]) == (None, None, None, 2.0)

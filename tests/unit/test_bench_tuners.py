@@ -5,20 +5,15 @@ import json
 import math
 
 import pytest
+from tuner_outcomes import GEMM, TARGET, ask
 
 from benchmarks.limits import Peak
-from benchmarks.tuners import command, figures, metaschedule, plan, service
+from benchmarks.tuners import command, figures, plan, service
 from benchmarks.tuners.outcome import Final, Outcome, Trial
 from tunesmith.cli import main
 from tunesmith.errors import InvalidInput, InvalidOperator, MeasurementFailed
-from tunesmith.targets import Target
 
-TARGET = Target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2})
-GEMM, SOFTMAX = "gemm:64x64x64:float32", "softmax:4x8x8:float32"
-
-
-def ask(tuner="metaschedule-16", budget=60.0, operator=GEMM, seed=0):
-    return plan.Ask(operator, seed, tuner, TARGET, budget)
+SOFTMAX = "softmax:4x8x8:float32"
 
 
 def outcome(tuner=plan.TUNESMITH, count=10, seconds=60.0, operator=GEMM, seed=0, **values):
@@ -54,49 +49,6 @@ def test_an_outcome_survives_json():
 # MetaSchedule's events
 
 
-def round_(at, results, trace=None, spent=0.0, build=1.0, run=2.0):
-    profile = {"SendToBuilder": build, "SendToRunner": run}
-    return {"kind": "round", "at": at, "results": results, "trace": trace, "profile": profile, "spent": spent}
-
-
-READY = {"kind": "ready", "at": 110.0, "hash": "42"}
-
-
-def test_rounds_become_trials_up_to_the_last_complete_one():
-    events = [
-        READY,
-        round_(130.0, [[2e-3, False], [None, False]], "A", spent=1.0),
-        round_(151.0, [[1e-3, False], [2e-3, True]], "B", build=9.0, run=20.0),
-        round_(191.0, [[1e-4, False]], "C"),
-    ]
-    evaluations = [(120.0, 3.0), (125.0, 1.0), (140.0, 5.0), (150.0, 5.0), (180.0, 7.0)]
-    found = metaschedule.outcome_of(ask(), 100.0, events, evaluations)
-    assert (found.startup, found.elapsed, found.workload) == (10.0, 40.0, "42")  # a second was our own
-    assert [trial.at for trial in found.trials] == [20.0, 20.0, 40.0, 40.0, 80.0]
-    assert (found.counted, found.failed, found.duplicates) == (2, 1, 1)
-    assert found.busy == pytest.approx(14.0 / 40.0)
-    assert found.trace == "B"  # what came after the budget is not its best
-    assert found.parts == {"build": 9.0, "run": 20.0, "kernel": 14.0, "search": 11.0}
-
-
-def test_a_first_round_longer_than_the_budget_is_not_held_against_it():
-    found = metaschedule.outcome_of(ask(), 100.0, [READY, round_(210.0, [[1e-3, False]] * 4, "A")], [(200.0, 4.0)])
-    assert (found.elapsed, found.counted, found.trace) == (100.0, 4, "A")
-    assert found.rate() == pytest.approx(2.4)
-
-
-def test_without_a_round_the_candidates_that_ran_are_told():
-    found = metaschedule.outcome_of(ask(), 100.0, [READY], [(120.0, 1.0), (130.0, 2.0)])
-    assert (found.elapsed, found.counted, found.trace) == (20.0, 2, None)
-
-
-def test_half_a_line_is_not_read(tmp_path):
-    path = tmp_path / "events"
-    assert metaschedule.read_lines(path) == []
-    path.write_text('{"a": 1}\n{"b"')
-    assert metaschedule.read_lines(path) == [{"a": 1}]
-
-
 # Tunesmith's API
 
 BEGIN = 1_700_000_000.0
@@ -108,9 +60,14 @@ def moment(seconds):
 
 def record(at, latency, sketch="s", duplicate=False):
     return {
-        "sketch": sketch, "latency": latency, "created_at": moment(at).isoformat().replace("+00:00", "Z"),
-        "device_seconds": 0.5, "build_seconds": 1.0, "run_seconds": 2.0, "duplicate": duplicate,
-    }  # fmt: skip
+        "sketch": sketch,
+        "latency": latency,
+        "created_at": moment(at).isoformat().replace("+00:00", "Z"),
+        "device_seconds": 0.5,
+        "build_seconds": 1.0,
+        "run_seconds": 2.0,
+        "duplicate": duplicate,
+    }
 
 
 def service_outcome(over, records, best=None):
@@ -150,7 +107,6 @@ def test_jobs_are_of_the_program_that_metaschedule_gets():
     assert {values.get("search") for values in submitted} == {None, "random"}
 
 
-
 # The plan
 
 
@@ -159,8 +115,11 @@ def test_every_tuner_comes_first_in_turn():
     assert [group[0].tuner for group in found] == ["tunesmith", "random", "random", "metaschedule-16"]
     assert all({a.tuner for a in group} == set(plan.TUNERS) for group in found)
     assert [(group[0].operator, group[0].seed) for group in found] == [
-        (GEMM, 0), (SOFTMAX, 0), (GEMM, 1), (SOFTMAX, 1),
-    ]  # fmt: skip
+        (GEMM, 0),
+        (SOFTMAX, 0),
+        (GEMM, 1),
+        (SOFTMAX, 1),
+    ]
     with pytest.raises(InvalidOperator):
         list(plan.groups(["gemm:1"], 1, TARGET, 60.0))
 
@@ -222,9 +181,13 @@ def filled(tmp_path, *found):
 
 def full(tmp_path):
     return filled(
-        tmp_path, outcome("tunesmith", 100), outcome("random", 110), outcome("metaschedule-16", 8),
-        outcome("metaschedule-64", 16), final(),
-    )  # fmt: skip
+        tmp_path,
+        outcome("tunesmith", 100),
+        outcome("random", 110),
+        outcome("metaschedule-16", 8),
+        outcome("metaschedule-64", 16),
+        final(),
+    )
 
 
 def test_ratios_take_the_better_of_the_two_for_each_figure(tmp_path):
@@ -262,9 +225,12 @@ def test_the_report_has_a_row_per_operator_and_tuner(tmp_path):
 def test_what_failed_what_is_wrong_and_what_differs_is_said(tmp_path):
     wrong = Final(GEMM, 0, {"untuned": [0.1], "tunesmith": [1e-6]}, {"tunesmith": math.nan}, 2e6, 4e4)
     ledger = filled(
-        tmp_path, outcome("tunesmith"), outcome("random", workload="8"),
-        ask("metaschedule-16").outcome(failure="it did not start"), wrong,
-    )  # fmt: skip
+        tmp_path,
+        outcome("tunesmith"),
+        outcome("random", workload="8"),
+        ask("metaschedule-16").outcome(failure="it did not start"),
+        wrong,
+    )
     report = figures.report(ledger, [GEMM], {}, None, "")
     assert "it did not start" in report.summary
     assert "not tune the same program" in report.summary
@@ -336,9 +302,14 @@ def test_the_command_runs_every_tuner_and_writes_the_report(tmp_path, capsys, tu
     assert {row["tuner"]: row["per minute"] for row in answer["rows"]} == dict.fromkeys(plan.TUNERS, 10.0)
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {
-        "tuners-runs.jsonl", "tuners.csv", "tuners.md", "tuners.svg", "tuners-curves.csv", "tuners-device-seconds.svg",
+        "tuners-runs.jsonl",
+        "tuners.csv",
+        "tuners.md",
+        "tuners.svg",
+        "tuners-curves.csv",
+        "tuners-device-seconds.svg",
         "tuners-trials.svg",
-    }  # fmt: skip
+    }
     assert "metaschedule-64" in page.read_text()
 
 

@@ -22,11 +22,15 @@ def test_a_compressed_message_is_none_of_ours() -> None:
 @pytest.mark.parametrize(
     ("task", "queue", "ours"),
     [
-        (IngestModel.task, INGEST, True), (IngestModel.task, RECORD, False), (BatchReport.task, RECORD, True),
-        (MeasureBatch.task, RECORD, False), (MeasureBatch.task, measure_queue("x"), True),
-        (EvaluateModel.task, measure_queue("x"), True), (BatchReport.task, measure_queue("x"), False),
+        (IngestModel.task, INGEST, True),
+        (IngestModel.task, RECORD, False),
+        (BatchReport.task, RECORD, True),
+        (MeasureBatch.task, RECORD, False),
+        (MeasureBatch.task, measure_queue("x"), True),
+        (EvaluateModel.task, measure_queue("x"), True),
+        (BatchReport.task, measure_queue("x"), False),
     ],
-)  # fmt: skip
+)
 def test_a_task_belongs_to_its_queue(task: str, queue: str, ours: bool) -> None:
     assert (foreign(garbage.message(task, [{}])["headers"], queue) == "") == ours
 

@@ -11,10 +11,21 @@ from workers.broker import foreign
 
 pytestmark = pytest.mark.parallel
 SENT: dict[str, Any] = {
-    "lang": "py", "task": "tunesmith.train", "id": "one", "shadow": None, "group": None, "root_id": "one",
-    "parent_id": None, "argsrepr": "", "kwargsrepr": "", "origin": "gen1@host", "retries": 0,
-    "timelimit": [None, None], "eta": None, "expires": None,
-}  # fmt: skip
+    "lang": "py",
+    "task": "tunesmith.train",
+    "id": "one",
+    "shadow": None,
+    "group": None,
+    "root_id": "one",
+    "parent_id": None,
+    "argsrepr": "",
+    "kwargsrepr": "",
+    "origin": "gen1@host",
+    "retries": 0,
+    "timelimit": [None, None],
+    "eta": None,
+    "expires": None,
+}
 
 
 def test_what_celery_sends() -> None:

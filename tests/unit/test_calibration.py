@@ -187,7 +187,9 @@ def test_the_noise_floor_is_not_low_before_the_device_was_watched_for_a_while(tm
         assert found is not None
         stated.append(found.noise_floor)
     assert stated[0] == EARLY_NOISE
-    assert stated[1:EARLY_LOOKS - 1] == pytest.approx([0.09] * (EARLY_LOOKS - 2)), "more than that is believed at once"
+    assert stated[1 : EARLY_LOOKS - 1] == pytest.approx([0.09] * (EARLY_LOOKS - 2)), (
+        "more than that is believed at once"
+    )
     assert stated[-1] == LEAST_NOISE
     again = calibrator(device, tmp_path)
     again.refresh(TARGET)

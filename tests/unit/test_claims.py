@@ -29,9 +29,14 @@ SQUARE = TensorSpec("float32", (256, 256))
 FLOPS = 2.0 * 256**3
 PEAK = 1e11
 CALIBRATION = Calibration(
-    peak_flops=PEAK, bandwidth=2e10, noise_floor=0.02, reference_seconds=1e-3, latest_seconds=1e-3,
-    measured_at="2026-01-01T00:00:00+00:00", drift=1.0,
-)  # fmt: skip
+    peak_flops=PEAK,
+    bandwidth=2e10,
+    noise_floor=0.02,
+    reference_seconds=1e-3,
+    latest_seconds=1e-3,
+    measured_at="2026-01-01T00:00:00+00:00",
+    drift=1.0,
+)
 SKELETON = [["GetSBlock", [], [], ["b0"]], ["SamplePerfectTile", ["l1"], [2, 64], ["v2", "v3"]]]
 TRACE = json.dumps([[*SKELETON, ["EnterPostproc", [], [], []]], [[1, [32, 8]]]])
 WORK = Work(
@@ -69,11 +74,16 @@ def test_an_honest_report_is_believed() -> None:
 @pytest.mark.parametrize(
     ("sample", "why"),
     [
-        (math.nan, Reason.NOT_A_NUMBER), (math.inf, Reason.NOT_A_NUMBER), (-math.inf, Reason.NOT_A_NUMBER),
-        (-5.0, Reason.IMPLAUSIBLE), (0.0, Reason.IMPLAUSIBLE), (1e-12, Reason.IMPLAUSIBLE), (1e-6, Reason.IMPLAUSIBLE),
+        (math.nan, Reason.NOT_A_NUMBER),
+        (math.inf, Reason.NOT_A_NUMBER),
+        (-math.inf, Reason.NOT_A_NUMBER),
+        (-5.0, Reason.IMPLAUSIBLE),
+        (0.0, Reason.IMPLAUSIBLE),
+        (1e-12, Reason.IMPLAUSIBLE),
+        (1e-6, Reason.IMPLAUSIBLE),
         (1e9, Reason.IMPLAUSIBLE),
     ],
-)  # fmt: skip
+)
 def test_times_that_cannot_be(sample: float, why: Reason) -> None:
     assert reason(WireResult(index=1, samples=[sample])) is why
     assert reason(WireResult(index=1, samples=[1e-3, 1e-3, sample, sample, sample])) is why
@@ -109,9 +119,11 @@ def test_more_results_than_candidates() -> None:
     [
         won(PAIRS, champion_samples=FASTER),  # the champion was faster
         won(FASTER[:4], champion_samples=PAIRS[:4]),  # too few pairs to tell
-        won(error=0.5, tolerance=1e-4), won(error=1e-6), won([], champion_samples=[]),
+        won(error=0.5, tolerance=1e-4),
+        won(error=1e-6),
+        won([], champion_samples=[]),
     ],
-)  # fmt: skip
+)
 def test_the_verdict_is_reached_anew(given: WireResult) -> None:
     (found,) = believed(given)
     assert found.confirmation is not None
@@ -138,12 +150,20 @@ def test_times_of_a_failure_may_be_the_failure() -> None:
 @pytest.mark.parametrize(
     "trace",
     [
-        "", "{}", "[]", "[[], []]", "nonsense", "[" * 100_000, json.dumps([[*SKELETON], [[1, [16, 16]]]]),
-        json.dumps([[*SKELETON], []]), json.dumps([SKELETON[::-1], [[1, [32, 8]]]]), json.dumps([SKELETON, [[1]]]),
+        "",
+        "{}",
+        "[]",
+        "[[], []]",
+        "nonsense",
+        "[" * 100_000,
+        json.dumps([[*SKELETON], [[1, [16, 16]]]]),
+        json.dumps([[*SKELETON], []]),
+        json.dumps([SKELETON[::-1], [[1, [32, 8]]]]),
+        json.dumps([SKELETON, [[1]]]),
         json.dumps([[*SKELETON, ["x\0", [], [], []]], [[1, [32, 8]]]]),
         json.dumps([[*SKELETON, ["x\ud800", [], [], []]], [[1, [32, 8]]]]),
     ],
-)  # fmt: skip
+)
 def test_a_trace_of_something_else(trace: str) -> None:
     assert reason(won().model_copy(update={"trace": trace})) in (Reason.TRACE, Reason.UNREADABLE)
 
@@ -170,20 +190,33 @@ def test_sizes_are_bounded() -> None:
 
 def device(**values: Any) -> DeviceReport:
     given = {
-        "worker": "w", "name": "d", "host": "h", "device_classes": ["llvm-x-2"], "cores": 2,
-        "target": {"kind": "llvm", "mcpu": "x", "num-cores": 2}, "calibration": CALIBRATION, **values,
-    }  # fmt: skip
+        "worker": "w",
+        "name": "d",
+        "host": "h",
+        "device_classes": ["llvm-x-2"],
+        "cores": 2,
+        "target": {"kind": "llvm", "mcpu": "x", "num-cores": 2},
+        "calibration": CALIBRATION,
+        **values,
+    }
     return DeviceReport(**given)
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"peak_flops": 1e15}, {"peak_flops": math.nan}, {"peak_flops": 0.0}, {"peak_flops": -1.0},
-        {"bandwidth": math.inf}, {"drift": 1e-9}, {"drift": math.nan}, {"latest_seconds": 1e-4},
-        {"latest_seconds": 1e-12, "reference_seconds": 1e-12}, {"noise_floor": -3.0},
+        {"peak_flops": 1e15},
+        {"peak_flops": math.nan},
+        {"peak_flops": 0.0},
+        {"peak_flops": -1.0},
+        {"bandwidth": math.inf},
+        {"drift": 1e-9},
+        {"drift": math.nan},
+        {"latest_seconds": 1e-4},
+        {"latest_seconds": 1e-12, "reference_seconds": 1e-12},
+        {"noise_floor": -3.0},
     ],
-)  # fmt: skip
+)
 def test_calibrations_that_no_device_has(changes: dict[str, float]) -> None:
     with pytest.raises(Refused) as caught:
         claims.check_device(device(calibration=CALIBRATION.model_copy(update=changes)), None)
@@ -201,10 +234,20 @@ def test_a_device_does_not_become_another_one() -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"tuned_samples": [1e-9]}, {"tuned_samples": [math.nan]}, {"untuned_samples": [-1.0]}, {"applied": 9},
-     {"applied": -1}, {"tolerance": math.inf}, {"signal": math.inf},
-     *({"references": [ReferenceTiming(runtime="onnxruntime", samples=[0.1, odd])]} for odd in (0.0, -1.0, math.nan))],
-)  # fmt: skip
+    [
+        {"tuned_samples": [1e-9]},
+        {"tuned_samples": [math.nan]},
+        {"untuned_samples": [-1.0]},
+        {"applied": 9},
+        {"applied": -1},
+        {"tolerance": math.inf},
+        {"signal": math.inf},
+        *(
+            {"references": [ReferenceTiming(runtime="onnxruntime", samples=[0.1, odd])]}
+            for odd in (0.0, -1.0, math.nan)
+        ),
+    ],
+)
 def test_evaluations_that_cannot_be(changes: dict[str, Any]) -> None:
     given = {"untuned_samples": [0.1], "tuned_samples": [0.01], "applied": 1, "error": math.nan, **changes}
     work = claims.ModelWork(FLOPS, 3, "llvm", 2, CALIBRATION)

@@ -107,8 +107,13 @@ def test_the_newest_job_is_called_last(run, server):
 
 
 def test_a_checked_job_is_shown_with_its_reference_and_its_check(run, server):
-    reference = {"runtime": "onnxruntime", "seconds": 0.0066, "ratio": 0.7576, "interval": [0.7354, 0.7801],
-                 "verdict": "faster"}  # fmt: skip
+    reference = {
+        "runtime": "onnxruntime",
+        "seconds": 0.0066,
+        "ratio": 0.7576,
+        "interval": [0.7354, 0.7801],
+        "verdict": "faster",
+    }
     check = {"state": "nothing_checked", "error": 0.0, "tolerance": 0.01, "signal": 0.0}
     server["GET /v1/jobs/j1"] = RUNNING | {"state": "succeeded", "reference": reference, "check": check}
     shown = run("jobs", "show", "j1")[1]
@@ -182,8 +187,15 @@ def test_a_model_is_uploaded_and_waited_for(run, server, monkeypatch, tmp_path):
 
 
 def test_the_audit_is_listed(run, server):
-    entry = {"id": 3, "owner": "ann", "address": "10.0.0.7", "action": "POST /v1/jobs", "target": "/v1/jobs",
-             "status": 202, "created_at": "2026-01-01T00:00:00Z"}  # fmt: skip
+    entry = {
+        "id": 3,
+        "owner": "ann",
+        "address": "10.0.0.7",
+        "action": "POST /v1/jobs",
+        "target": "/v1/jobs",
+        "status": 202,
+        "created_at": "2026-01-01T00:00:00Z",
+    }
     server["GET /v1/audit"] = {"items": [entry], "next_cursor": None}
     assert run("keys", "audit", "--owner", "ann", "--json")[1][0]["items"][0]["id"] == 3
     assert dict(server["seen"][-1].url.params) == {"owner": "ann", "limit": "50"}
@@ -197,8 +209,13 @@ def test_device_list(run, server):
 
 
 def test_device_list_shows_what_devices_can_do_and_how_they_are(capsys, server):
-    figures = {"peak_flops": 5.3e11, "bandwidth": 3.8e10, "noise_floor": 0.021, "drift": 1.62,
-               "measured_at": "2026-01-01T00:00:00Z"}  # fmt: skip
+    figures = {
+        "peak_flops": 5.3e11,
+        "bandwidth": 3.8e10,
+        "noise_floor": 0.021,
+        "drift": 1.62,
+        "measured_at": "2026-01-01T00:00:00Z",
+    }
     sick = {"name": "sick", "device_classes": ["llvm-x-2"], "health": "quarantined", "calibration": figures}
     server["GET /v1/devices"] = {"items": [sick, {"name": "new", "health": "ok", "calibration": None}]}
     assert main.run(("device", "list")) == 0
@@ -209,8 +226,10 @@ def test_device_list_shows_what_devices_can_do_and_how_they_are(capsys, server):
     assert second.count("–") == 4
 
 
-@pytest.mark.parametrize(("given", "url"), [("localhost:8741", "http://localhost:8741"), ("lab", "http://lab"),
-                                            ("https://lab/tune/", "https://lab/tune")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [("localhost:8741", "http://localhost:8741"), ("lab", "http://lab"), ("https://lab/tune/", "https://lab/tune")],
+)
 def test_a_server_needs_no_scheme(given, url):
     with options.connect(given, None) as client:
         assert client.url == url
@@ -221,11 +240,21 @@ def test_a_list_of_jobs_fits_80_columns_and_marks_invented_latencies(run, monkey
     monkeypatch.setattr("tunesmith.cli.output.WIDE", 80)
     progress = {"trials": 10000, "trials_budget": 20000, "tasks_tunable": 123, "tasks_measured": 117}
     jobs = [
-        {"id": "j-00112233445566aa", "state": "cancelling", "name": "efficientnet_lite4_quantized.onnx",
-         "progress": progress},
-        {"id": "j-00112233445566bb", "state": "succeeded", "name": "net", "simulated": True, "progress": progress,
-         "latency": {"untuned": 0.2, "current": 0.0123, "speedup": 16.2, "source": "simulated"}},
-    ]  # fmt: skip
+        {
+            "id": "j-00112233445566aa",
+            "state": "cancelling",
+            "name": "efficientnet_lite4_quantized.onnx",
+            "progress": progress,
+        },
+        {
+            "id": "j-00112233445566bb",
+            "state": "succeeded",
+            "name": "net",
+            "simulated": True,
+            "progress": progress,
+            "latency": {"untuned": 0.2, "current": 0.0123, "speedup": 16.2, "source": "simulated"},
+        },
+    ]
     server["GET /v1/jobs"] = {"items": jobs, "next_cursor": None}
     lines = run("jobs", "list")[1].splitlines()
     assert len(lines) == 4

@@ -58,10 +58,15 @@ def test_the_version_is_an_option_too(capsys):
     ("typed", "offered"), [("tunesmith jo", {"jobs"}), ("tunesmith tune --search q", {"q-learning"})]
 )
 def test_a_shell_completes_commands_and_choices(typed, offered):
-    env = {**os.environ, "_TUNESMITH_COMPLETE": "complete_bash", "COMP_WORDS": typed,
-           "COMP_CWORD": str(len(typed.split()) - 1)}  # fmt: skip
-    done = subprocess.run([sys.executable, "-m", "tunesmith.cli"], env=env, capture_output=True, text=True, timeout=60,
-                          check=False)  # fmt: skip
+    env = {
+        **os.environ,
+        "_TUNESMITH_COMPLETE": "complete_bash",
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(len(typed.split()) - 1),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "tunesmith.cli"], env=env, capture_output=True, text=True, timeout=60, check=False
+    )
     assert set(done.stdout.split()) == offered, done.stderr
 
 

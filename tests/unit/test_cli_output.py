@@ -18,12 +18,21 @@ BEGAN = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
 
 
 def job(trials=0, measured=0, tunable=23, current=None, **values):
-    return Job.model_validate({
-        "id": "j-1", "state": "running", **values,
-        "progress": {"trials": trials, "trials_budget": 400, "seconds": trials, "tasks_tunable": tunable,
-                     "tasks_measured": measured},
-        "latency": {"untuned": current and 0.2, "current": current, "speedup": current and 0.2 / current},
-    })  # fmt: skip
+    return Job.model_validate(
+        {
+            "id": "j-1",
+            "state": "running",
+            **values,
+            "progress": {
+                "trials": trials,
+                "trials_budget": 400,
+                "seconds": trials,
+                "tasks_tunable": tunable,
+                "tasks_measured": measured,
+            },
+            "latency": {"untuned": current and 0.2, "current": current, "speedup": current and 0.2 / current},
+        }
+    )
 
 
 def commands(command, name="tunesmith"):
@@ -75,17 +84,40 @@ def test_lines_come_when_something_changes_and_not_too_often(capsys):
 
 
 SUMMARY = {
-    "job": "j-1", "trials": 400, "seconds": 240.0, "waited_seconds": 0.0, "untuned_seconds": 0.2, "speedup": 40.0,
-    "tuned_seconds": 0.005, "latency_source": "measured", "output_error": 2e-6, "output_tolerance": 0.01,
-    "interval": [38.0, 42.1], "verdict": "faster", "schedules": 7, "estimate_seconds": 0.0048,
+    "job": "j-1",
+    "trials": 400,
+    "seconds": 240.0,
+    "waited_seconds": 0.0,
+    "untuned_seconds": 0.2,
+    "speedup": 40.0,
+    "tuned_seconds": 0.005,
+    "latency_source": "measured",
+    "output_error": 2e-6,
+    "output_tolerance": 0.01,
+    "interval": [38.0, 42.1],
+    "verdict": "faster",
+    "schedules": 7,
+    "estimate_seconds": 0.0048,
     "tasks": [
-        {"tunable": True, "in_use": True, "trials": 400, "best_latency": 1e-3, "untuned_latency": 2e-3,
-         "verified": {"error": 2.4e-7}},
+        {
+            "tunable": True,
+            "in_use": True,
+            "trials": 400,
+            "best_latency": 1e-3,
+            "untuned_latency": 2e-3,
+            "verified": {"error": 2.4e-7},
+        },
         {"tunable": True, "in_use": True, "trials": 0, "best_latency": None, "untuned_latency": None, "verified": None},
-        {"tunable": False, "in_use": True, "trials": 0, "best_latency": 1e-3, "untuned_latency": 1e-3,
-         "verified": None},
+        {
+            "tunable": False,
+            "in_use": True,
+            "trials": 0,
+            "best_latency": 1e-3,
+            "untuned_latency": 1e-3,
+            "verified": None,
+        },
     ],
-}  # fmt: skip
+}
 
 
 def test_the_result_names_latencies_check_log_and_dashboard(tmp_path):
@@ -98,7 +130,8 @@ def test_the_result_names_latencies_check_log_and_dashboard(tmp_path):
     assert "waiting" not in effort
     rounding = SUMMARY | {"output_error": 0.03, "output_tolerance": 0.08}
     assert "agree with the untuned model: error 3.0e-02 of the signal, which jumps by 8.0e-02" in summary.report(
-        rounding, None, None, "http://h")
+        rounding, None, None, "http://h"
+    )
     assert "DIFFER" in summary.report(rounding | {"output_tolerance": 0.01}, None, None, "http://h")
     assert str(tmp_path / "best.jsonl") in log
     assert database.split() == ["database", str(tmp_path / "metaschedule")]
@@ -151,23 +184,46 @@ def test_ids_in_lists_are_never_cut(capsys):
     assert name in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("values", "said"), [
-    ({}, ["5 ms: 40x faster than untuned, 200 ms (38x to 42.1x)"]),
-    ({"speedup": 0.8, "interval": [0.7, 0.9], "verdict": "slower"},
-     ["5 ms: 1.25x SLOWER than untuned, 200 ms (0.7x to 0.9x)"]),
-    ({"speedup": 1.1, "interval": [0.95, 1.2], "verdict": "no_difference"},
-     ["5 ms: no difference from the untuned build (0.95x to 1.2x)"]),
-    ({"speedup": 1.34, "interval": [1e-9, 1e9], "verdict": "no_difference"},
-     ["5 ms: no difference from the untuned build (too noisy to tell)"]),
-    ({"speedup": 1.0, "interval": None, "verdict": "no_difference", "schedules": 0},
-     ["5 ms: no difference from the untuned build, no schedule changed"]),
-    ({"estimate_seconds": 0.002}, ["5 ms: 40x faster than untuned, 200 ms (38x to 42.1x)",
-                                   "2 ms from the tasks alone: the rest is calls and colder caches"]),
-    ({"estimate_seconds": 0.008}, ["5 ms: 40x faster than untuned, 200 ms (38x to 42.1x)",
-                                   "8 ms from the tasks alone: they were timed apart, at other moments"]),
-    ({"latency_source": "estimate"}, ["5 ms: 40x faster than untuned, 200 ms",
-                                      "estimated from its tasks, not measured end to end"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, ["5 ms: 40x faster than untuned, 200 ms (38x to 42.1x)"]),
+        (
+            {"speedup": 0.8, "interval": [0.7, 0.9], "verdict": "slower"},
+            ["5 ms: 1.25x SLOWER than untuned, 200 ms (0.7x to 0.9x)"],
+        ),
+        (
+            {"speedup": 1.1, "interval": [0.95, 1.2], "verdict": "no_difference"},
+            ["5 ms: no difference from the untuned build (0.95x to 1.2x)"],
+        ),
+        (
+            {"speedup": 1.34, "interval": [1e-9, 1e9], "verdict": "no_difference"},
+            ["5 ms: no difference from the untuned build (too noisy to tell)"],
+        ),
+        (
+            {"speedup": 1.0, "interval": None, "verdict": "no_difference", "schedules": 0},
+            ["5 ms: no difference from the untuned build, no schedule changed"],
+        ),
+        (
+            {"estimate_seconds": 0.002},
+            [
+                "5 ms: 40x faster than untuned, 200 ms (38x to 42.1x)",
+                "2 ms from the tasks alone: the rest is calls and colder caches",
+            ],
+        ),
+        (
+            {"estimate_seconds": 0.008},
+            [
+                "5 ms: 40x faster than untuned, 200 ms (38x to 42.1x)",
+                "8 ms from the tasks alone: they were timed apart, at other moments",
+            ],
+        ),
+        (
+            {"latency_source": "estimate"},
+            ["5 ms: 40x faster than untuned, 200 ms", "estimated from its tasks, not measured end to end"],
+        ),
+    ],
+)
 def test_a_headline_says_against_what_and_how_sure_it_is(values, said):
     lines = headline(SUMMARY | values)
     assert [text for _, text in lines] == said
@@ -180,35 +236,71 @@ def test_noise_as_large_as_the_figure_is_a_word():
     assert output.share(10.0) == "too noisy to tell"
 
 
-REFERENCE = {"runtime": "onnxruntime", "precision": "model", "seconds": 0.0066, "ratio": 0.7576, "verdict": "faster",
-             "interval": [0.7354, 0.7801], "passed_in_seconds": None}  # fmt: skip
+REFERENCE = {
+    "runtime": "onnxruntime",
+    "precision": "model",
+    "seconds": 0.0066,
+    "ratio": 0.7576,
+    "verdict": "faster",
+    "interval": [0.7354, 0.7801],
+    "passed_in_seconds": None,
+}
 SLOWER = {"ratio": 1.212, "interval": [1.17, 1.25], "verdict": "slower"}
 UNTUNED = "200 ms: the tuned build is 40x faster (38x to 42.1x)"
 
 
-@pytest.mark.parametrize(("values", "said"), [
-    ({}, ["5 ms: 0.758 of onnxruntime's 6.6 ms (0.735 to 0.78)", UNTUNED]),
-    ({"runtime": "openvino", "precision": "default"},
-     ["5 ms: 0.758 of openvino's 6.6 ms (0.735 to 0.78)",
-      "openvino at its default precision, which may be below the model's", UNTUNED]),
-    ({"ratio": 1.01, "interval": [0.97, 1.04], "verdict": "no_difference"},
-     ["5 ms: no difference from onnxruntime's 6.6 ms (0.97 to 1.04)", UNTUNED]),
-    (SLOWER, ["5 ms: 1.21 of onnxruntime's 6.6 ms (1.17 to 1.25)",
-              "still slower: 1 of 2 tasks run their default schedule", UNTUNED]),
-    (SLOWER | {"passed_in_seconds": 131.0},
-     ["5 ms: 1.21 of onnxruntime's 6.6 ms (1.17 to 1.25)", "still slower: 1 of 2 tasks run their default schedule;",
-      "about two more minutes are expected to pass it", UNTUNED]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, ["5 ms: 0.758 of onnxruntime's 6.6 ms (0.735 to 0.78)", UNTUNED]),
+        (
+            {"runtime": "openvino", "precision": "default"},
+            [
+                "5 ms: 0.758 of openvino's 6.6 ms (0.735 to 0.78)",
+                "openvino at its default precision, which may be below the model's",
+                UNTUNED,
+            ],
+        ),
+        (
+            {"ratio": 1.01, "interval": [0.97, 1.04], "verdict": "no_difference"},
+            ["5 ms: no difference from onnxruntime's 6.6 ms (0.97 to 1.04)", UNTUNED],
+        ),
+        (
+            SLOWER,
+            [
+                "5 ms: 1.21 of onnxruntime's 6.6 ms (1.17 to 1.25)",
+                "still slower: 1 of 2 tasks run their default schedule",
+                UNTUNED,
+            ],
+        ),
+        (
+            SLOWER | {"passed_in_seconds": 131.0},
+            [
+                "5 ms: 1.21 of onnxruntime's 6.6 ms (1.17 to 1.25)",
+                "still slower: 1 of 2 tasks run their default schedule;",
+                "about two more minutes are expected to pass it",
+                UNTUNED,
+            ],
+        ),
+    ],
+)
 def test_the_fastest_runtime_comes_first(values, said):
     lines = headline(SUMMARY | {"reference": REFERENCE | values})
     assert [text for _, text in lines] == said
     assert all(len(text) <= WIDTH for _, text in lines), lines
 
 
-@pytest.mark.parametrize(("seconds", "said"), [
-    (0.4, "one more second is"), (45, "45 more seconds are"), (61, "61 more seconds are"),
-    (100, "two more minutes are"), (5000, "83 more minutes are"), (9000, "two more hours are"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0.4, "one more second is"),
+        (45, "45 more seconds are"),
+        (61, "61 more seconds are"),
+        (100, "two more minutes are"),
+        (5000, "83 more minutes are"),
+        (9000, "two more hours are"),
+    ],
+)
 def test_spans_of_time_are_words(seconds, said):
     reference = REFERENCE | SLOWER | {"passed_in_seconds": seconds}
     assert headline(SUMMARY | {"reference": reference})[2][1] == f"about {said} expected to pass it"
@@ -221,7 +313,9 @@ def test_a_missing_reference_has_its_reason():
     assert all(len(text) <= WIDTH for _, text in lines)
 
 
-@pytest.mark.parametrize(("value", "text"), [(None, "-"), (0.5, "0.5x"), (17.24, "17.2x"), (999.4, "999x"),
-                                             (999.6, "1000x"), (12345.6, "12346x")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "-"), (0.5, "0.5x"), (17.24, "17.2x"), (999.4, "999x"), (999.6, "1000x"), (12345.6, "12346x")],
+)
 def test_speed_ups_are_numbers_that_one_can_read(value, text):
     assert output.times(value) == text

@@ -61,11 +61,14 @@ def test_tune_without_a_budget_takes_the_documented_one(run, server):
 @pytest.mark.parametrize(
     ("flags", "sent"),
     [
-        ((), {}), (("--fast-math",), {"fast_math": True}), (("--no-fast-math",), {"fast_math": False}),
-        (("--winograd",), {"winograd": True}), (("--no-winograd",), {"winograd": False}),
+        ((), {}),
+        (("--fast-math",), {"fast_math": True}),
+        (("--no-fast-math",), {"fast_math": False}),
+        (("--winograd",), {"winograd": True}),
+        (("--no-winograd",), {"winograd": False}),
         (("--space", "tvm"), {"space": "tvm"}),
     ],
-)  # fmt: skip
+)
 def test_what_a_preparation_may_do_is_the_servers_choice_unless_it_is_said(run, server, flags, sent):
     server["GET /readyz"] = {}
     server["POST /v1/jobs"] = RUNNING

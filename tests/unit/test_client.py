@@ -69,8 +69,12 @@ def test_submit_repeats_under_one_idempotency_key():
     submitted = client_of(handler).submit(target="cpu", operator="gemm:8x8x8:float32", trials=4, search=None, seed=0)
     assert submitted.id == "j1"
     assert len(set(keys)) == 1
-    assert bodies[1] == {"operator": "gemm:8x8x8:float32", "target": "cpu", "budget": {"trials": 4,
-                         "stop_when_converged": False}, "seed": 0}  # fmt: skip
+    assert bodies[1] == {
+        "operator": "gemm:8x8x8:float32",
+        "target": "cpu",
+        "budget": {"trials": 4, "stop_when_converged": False},
+        "seed": 0,
+    }
 
 
 def test_the_key_is_sent():
@@ -199,5 +203,6 @@ def test_trials_and_rounds_come_page_by_page():
     assert [trial["id"] for trial in trials] == [1, 2]
     assert [round_["id"] for round_ in client.rounds("j1")] == [1, 2]
     assert seen[:2] == [
-        ("/v1/jobs/j1/trials", {"limit": "200"}), ("/v1/jobs/j1/trials", {"limit": "200", "cursor": "c"}),
-    ]  # fmt: skip
+        ("/v1/jobs/j1/trials", {"limit": "200"}),
+        ("/v1/jobs/j1/trials", {"limit": "200", "cursor": "c"}),
+    ]

@@ -19,13 +19,19 @@ def seconds(values: list[float | None]) -> Floats:
 
 
 def columns(tasks: dict[int, TaskLatency[int]]) -> LatencyColumns:
-    direct = [0 if task.alternative_of is None else task.alternative_of if task.alternative_of in tasks else -1
-              for task in tasks.values()]
+    direct = [
+        0 if task.alternative_of is None else task.alternative_of if task.alternative_of in tasks else -1
+        for task in tasks.values()
+    ]
     rows = list(tasks.values())
     return LatencyColumns(
-        np.array(list(tasks), dtype=np.int64), np.array(direct, dtype=np.int64), seconds([t.weight for t in rows]),
-        seconds([t.untuned for t in rows]), seconds([t.best for t in rows]), seconds([None] * len(rows)),
-    )  # fmt: skip
+        np.array(list(tasks), dtype=np.int64),
+        np.array(direct, dtype=np.int64),
+        seconds([t.weight for t in rows]),
+        seconds([t.untuned for t in rows]),
+        seconds([t.best for t in rows]),
+        seconds([None] * len(rows)),
+    )
 
 
 def some_tasks(draw: Random) -> dict[int, TaskLatency[int]]:
@@ -57,10 +63,11 @@ def test_columns_say_what_the_definition_says(seed: int) -> None:
     assert known(found.start[found.is_direct]) == starts
     helpers = [task.alternative_of for task in tasks.values() if task.alternative_of is not None and task.improved]
     assert found.helped.tolist() == [
-        key in helpers if task.alternative_of is None
+        key in helpers
+        if task.alternative_of is None
         else task.alternative_of in tasks and tasks[task.alternative_of].best is not None
         for key, task in tasks.items()
-    ]  # fmt: skip
+    ]
     there = {key: task for key, task in tasks.items() if task.alternative_of != 100}
     assert Places.of_columns(columns(there), np.ones(len(there), np.bool_)) == Places.of(there)
 
@@ -74,9 +81,13 @@ def test_a_total_is_of_what_is_known() -> None:
 def test_a_place_of_which_nothing_is_known_counts_at_its_rough_latency() -> None:
     nan = math.nan
     found = LatencyColumns(
-        np.array([1, 2, 3, 4]), np.array([0, 0, 0, 3]), np.ones(4), untuned=np.array([nan, 4.0, nan, nan]),
-        best=np.array([nan, nan, nan, 2.0]), rough=np.array([7.0, 7.0, 7.0, nan]),
-    )  # fmt: skip
+        np.array([1, 2, 3, 4]),
+        np.array([0, 0, 0, 3]),
+        np.ones(4),
+        untuned=np.array([nan, 4.0, nan, nan]),
+        best=np.array([nan, nan, nan, 2.0]),
+        rough=np.array([7.0, 7.0, 7.0, nan]),
+    )
     assert found.place[:3].tolist() == [7.0, 4.0, 2.0]
     assert found.start[:3].tolist() == [7.0, 4.0, 2.0]
     assert found.guessed.tolist() == [True, False, False, False]

@@ -19,13 +19,34 @@ FLAT, FALLING = (1.0,) * 60, tuple(0.9**i for i in range(60))
 
 def task(key: int, history: tuple[float, ...], **values: Any) -> TaskSnapshot:
     best = min((value for value in history if math.isfinite(value)), default=None)
-    return TaskSnapshot(**{"id": key, "weight": 1.0, "flops": 1e9, "family": "conv2d", "rounds": len(history),
-                           "history": history, "trials": 8 * len(history), "untuned": 1.0, "best": best, **values})
+    return TaskSnapshot(
+        **{
+            "id": key,
+            "weight": 1.0,
+            "flops": 1e9,
+            "family": "conv2d",
+            "rounds": len(history),
+            "history": history,
+            "trials": 8 * len(history),
+            "untuned": 1.0,
+            "best": best,
+            **values,
+        }
+    )
 
 
 def job(*tasks: TaskSnapshot, **values: Any) -> JobSnapshot:
-    return JobSnapshot(**{"id": "a", "state": JobState.RUNNING, "device_class": CLASS, "budget_trials": 10_000,
-                          "tasks": tasks, "stop_when_converged": True, **values})
+    return JobSnapshot(
+        **{
+            "id": "a",
+            "state": JobState.RUNNING,
+            "device_class": CLASS,
+            "budget_trials": 10_000,
+            "tasks": tasks,
+            "stop_when_converged": True,
+            **values,
+        }
+    )
 
 
 def stops(made: JobSnapshot) -> bool:
@@ -35,14 +56,17 @@ def stops(made: JobSnapshot) -> bool:
     return bool(reasons)
 
 
-@pytest.mark.parametrize(("other", "ends"), [
-    pytest.param(FLAT, True, id="nothing saved for long"),
-    pytest.param(FLAT[:3], False, id="too early to tell"),
-    pytest.param(FALLING[:10], False, id="still falling"),
-    pytest.param((1e-6, 9e-7, 8e-7), True, id="what falls is nothing of the model"),
-    pytest.param((), False, id="waits for its first round"),
-    pytest.param((math.inf,) * 3, True, id="fails always, and keeps no job going"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("other", "ends"),
+    [
+        pytest.param(FLAT, True, id="nothing saved for long"),
+        pytest.param(FLAT[:3], False, id="too early to tell"),
+        pytest.param(FALLING[:10], False, id="still falling"),
+        pytest.param((1e-6, 9e-7, 8e-7), True, id="what falls is nothing of the model"),
+        pytest.param((), False, id="waits for its first round"),
+        pytest.param((math.inf,) * 3, True, id="fails always, and keeps no job going"),
+    ],
+)
 def test_a_job_of_two_tasks(other: tuple[float, ...], ends: bool) -> None:
     assert stops(job(task(1, FLAT), task(2, other))) is ends
 

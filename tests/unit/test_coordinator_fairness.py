@@ -21,8 +21,16 @@ CLASS = "llvm-x-2"
 
 def job(key: str, owner: str, priority: int = 0, device_class: str = CLASS, last_round: int = 0) -> JobSnapshot:
     tasks = tuple(TaskSnapshot(id=i, flops=1e9, family="dense", rounds=1, history=(1.0,)) for i in range(50))
-    return JobSnapshot(id=key, state=JobState.RUNNING, device_class=device_class, owner=owner, priority=priority,
-                       budget_trials=10_000, tasks=tasks, last_round=last_round)
+    return JobSnapshot(
+        id=key,
+        state=JobState.RUNNING,
+        device_class=device_class,
+        owner=owner,
+        priority=priority,
+        budget_trials=10_000,
+        tasks=tasks,
+        last_round=last_round,
+    )
 
 
 def opened(jobs: list[JobSnapshot], slots: dict[str, int], limits: Limits | None = None) -> list[str]:
@@ -72,8 +80,10 @@ def test_long_rounds_count_for_more_than_short_ones() -> None:
     assert pace.weight(TaskSnapshot(id=0), 8) == pytest.approx(2 / 3)
     assert [pace.weight(task, 16) for task in (long, short)] == pytest.approx([2 * 9 / 14, 2 / 6])
     jobs = [job("a1", "ada"), job("b1", "ben")]
-    jobs = [replace(each, tasks=tuple(replace(t, seconds=seconds, trials=16) for t in each.tasks))
-            for each, seconds in zip(jobs, (9.0, 1.0), strict=True)]
+    jobs = [
+        replace(each, tasks=tuple(replace(t, seconds=seconds, trials=16) for t in each.tasks))
+        for each, seconds in zip(jobs, (9.0, 1.0), strict=True)
+    ]
     counts = Counter(opened(jobs, {CLASS: 20}, Limits(spare=0)))
     had = [counts[key] * pace.weight(task, LARGE_ROUND_SIZE) for key, task in (("a1", long), ("b1", short))]
     assert had[0] == pytest.approx(had[1], rel=0.15)

@@ -54,9 +54,27 @@ def test_shapes_parse(given: list[str], expected: dict[str, list[int]]) -> None:
     assert parse_inputs(given) == expected
 
 
-@pytest.mark.parametrize("given", ["x", "x=a", "=1", "x=0", "x=-1", '{"x": 1}', '{"x": [true]}', '{"x": [1.5]}', "{",
-                                   "x=" + ",".join("1" * 17), "x=9999999999", "x=\uff11", "x=1_0", "x=1,,2", "x=1x2,3",
-                                   "x=+1"])  # fmt: skip
+@pytest.mark.parametrize(
+    "given",
+    [
+        "x",
+        "x=a",
+        "=1",
+        "x=0",
+        "x=-1",
+        '{"x": 1}',
+        '{"x": [true]}',
+        '{"x": [1.5]}',
+        "{",
+        "x=" + ",".join("1" * 17),
+        "x=9999999999",
+        "x=\uff11",
+        "x=1_0",
+        "x=1,,2",
+        "x=1x2,3",
+        "x=+1",
+    ],
+)
 def test_bad_shapes_are_named(given: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_inputs([given])
@@ -103,8 +121,13 @@ def test_other_than_loopback_needs_a_key() -> None:
     Settings(host="0.0.0.0", admin_key="k").check()
     Settings().check()
     assert [is_loopback(h) for h in ("localhost", "127.0.0.9", "::1", "[::1]", "10.0.0.1", "name")] == [
-        True, True, True, True, False, False,
-    ]  # fmt: skip
+        True,
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_cursors_round_trip_and_strangers_are_refused() -> None:
@@ -121,12 +144,16 @@ def test_cursors_round_trip_and_strangers_are_refused() -> None:
 @pytest.mark.parametrize(
     ("values", "code"),
     [
-        ({"trials": 0}, "invalid_budget"), ({"trials": -1}, "invalid_budget"),
-        ({"trials": MAX_TRIALS + 1}, "invalid_budget"), ({"seconds": 0}, "invalid_budget"),
-        ({"seconds": -5}, "invalid_budget"), ({"seconds": MAX_SECONDS + 1}, "invalid_budget"),
-        ({"seconds": math.inf}, "invalid_budget"), ({"seconds": math.nan}, "invalid_budget"),
+        ({"trials": 0}, "invalid_budget"),
+        ({"trials": -1}, "invalid_budget"),
+        ({"trials": MAX_TRIALS + 1}, "invalid_budget"),
+        ({"seconds": 0}, "invalid_budget"),
+        ({"seconds": -5}, "invalid_budget"),
+        ({"seconds": MAX_SECONDS + 1}, "invalid_budget"),
+        ({"seconds": math.inf}, "invalid_budget"),
+        ({"seconds": math.nan}, "invalid_budget"),
     ],
-)  # fmt: skip
+)
 def test_absurd_budgets(values: dict[str, float], code: str) -> None:
     with pytest.raises(TunesmithError) as caught:
         check(JobRequest(model_id="m", budget=BudgetBody(**values)))
@@ -136,12 +163,16 @@ def test_absurd_budgets(values: dict[str, float], code: str) -> None:
 @pytest.mark.parametrize(
     ("values", "code"),
     [
-        ({"search": "magic"}, "unknown_searcher"), ({"allocator": "magic"}, "unknown_allocator"),
-        ({"cost_model": "magic"}, "unknown_cost_model"), ({"target": "nvidia/none"}, "unknown_target"),
-        ({"target": {"kind": "abacus"}}, "unknown_target"), ({"operator": "gemm:1"}, "invalid_input"),
-        ({"model_id": None, "operator": "gemm:1"}, "invalid_operator"), ({"model_id": None}, "invalid_input"),
+        ({"search": "magic"}, "unknown_searcher"),
+        ({"allocator": "magic"}, "unknown_allocator"),
+        ({"cost_model": "magic"}, "unknown_cost_model"),
+        ({"target": "nvidia/none"}, "unknown_target"),
+        ({"target": {"kind": "abacus"}}, "unknown_target"),
+        ({"operator": "gemm:1"}, "invalid_input"),
+        ({"model_id": None, "operator": "gemm:1"}, "invalid_operator"),
+        ({"model_id": None}, "invalid_input"),
     ],
-)  # fmt: skip
+)
 def test_what_is_unknown_has_its_code(values: dict[str, object], code: str) -> None:
     with pytest.raises(TunesmithError) as caught:
         check(JobRequest(**{"model_id": "m", **values}))

@@ -57,8 +57,10 @@ def brute_pairwise(scores: np.ndarray, latency: np.ndarray) -> float:
     return float(np.mean(hits)) if hits else float("nan")
 
 
-@given(arrays(np.float64, 8, elements=st.integers(0, 5)), arrays(np.float64, 8, elements=st.sampled_from(
-    [1.0, 2.0, 3.0, INF])))
+@given(
+    arrays(np.float64, 8, elements=st.integers(0, 5)),
+    arrays(np.float64, 8, elements=st.sampled_from([1.0, 2.0, 3.0, INF])),
+)
 def test_pairwise_agrees_with_the_definition(scores: np.ndarray, latency: np.ndarray) -> None:
     assert pairwise_accuracy(scores, latency) == pytest.approx(brute_pairwise(scores, latency), nan_ok=True)
 

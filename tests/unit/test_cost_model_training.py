@@ -19,7 +19,8 @@ from tunesmith.names import COST_MODELS as NAMES
 from tunesmith.names import NO_COST_MODEL
 
 programs = st.lists(st.integers(1, 4), max_size=6).map(
-    lambda counts: Features.pack([np.full((c, 3), i, dtype=np.float32) for i, c in enumerate(counts)]))
+    lambda counts: Features.pack([np.full((c, 3), i, dtype=np.float32) for i, c in enumerate(counts)])
+)
 
 
 @given(programs, st.data())
@@ -39,7 +40,8 @@ def test_features_take_concat_and_bytes(features: Features, data: st.DataObject)
         wider = features.beside(np.arange(len(features)) / 2)
         assert (wider.rows[:, :-1] == features.rows).all()
         assert [set(wider.rows[a:b, -1]) for a, b in zip(wider.offsets, wider.offsets[1:], strict=False)] == [
-            {i / 2} for i in range(len(features))]
+            {i / 2} for i in range(len(features))
+        ]
 
 
 def test_broken_features_are_refused() -> None:
@@ -139,8 +141,10 @@ def test_a_model_of_another_kind_is_refused() -> None:
 
 
 def test_the_registry_imports_a_library_only_when_asked() -> None:
-    code = "import sys, costmodels.registry as r; assert not {'xgboost', 'lightgbm'} & set(sys.modules); " \
-           "r.make_cost_model('xgboost', 0); assert 'xgboost' in sys.modules and 'lightgbm' not in sys.modules"
+    code = (
+        "import sys, costmodels.registry as r; assert not {'xgboost', 'lightgbm'} & set(sys.modules); "
+        "r.make_cost_model('xgboost', 0); assert 'xgboost' in sys.modules and 'lightgbm' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 

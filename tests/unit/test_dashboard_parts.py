@@ -26,18 +26,34 @@ from tunesmith.errors import NotFound, ServerUnreachable, Unauthorized
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.2317, "232 ms"), (1.5, "1.50 s"), (0.000541, "541 µs"), (3.2e-8, "32.0 ns"), (12.34e-6, "12.3 µs"),
-     (1e-3, "1.00 ms"), (None, "–"), (math.inf, "–"), (math.nan, "–")],
-)  # fmt: skip
+    [
+        (0.2317, "232 ms"),
+        (1.5, "1.50 s"),
+        (0.000541, "541 µs"),
+        (3.2e-8, "32.0 ns"),
+        (12.34e-6, "12.3 µs"),
+        (1e-3, "1.00 ms"),
+        (None, "–"),
+        (math.inf, "–"),
+        (math.nan, "–"),
+    ],
+)
 def test_latency_has_three_digits_and_a_unit(value: float | None, text: str) -> None:
     assert fmt.latency(value) == text
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "0 s"), (59.4, "59 s"), (59.6, "1 min 00 s"), (185, "3 min 05 s"), (7800, "2 h 10 min"),
-     (30 * 86400, "30 d"), (None, "–")],
-)  # fmt: skip
+    [
+        (0, "0 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min 00 s"),
+        (185, "3 min 05 s"),
+        (7800, "2 h 10 min"),
+        (30 * 86400, "30 d"),
+        (None, "–"),
+    ],
+)
 def test_durations(value: float | None, text: str) -> None:
     assert fmt.duration(value) == text
 
@@ -87,7 +103,8 @@ def test_log_scale_ends_on_round_numbers(values: tuple[float, ...], low: float, 
 
 def test_the_part_of_the_curve_with_rough_latencies_is_drawn_apart() -> None:
     points = [{**point, "tasks_rough": rough} for point, rough in zip(POINTS, (2, 1), strict=False)] + [
-        {**POINTS[-1], "tasks_rough": 0}]
+        {**POINTS[-1], "tasks_rough": 0}
+    ]
     solid, dotted = charts.best_so_far(points, "trials", 0.232, log=True)["series"]
     assert (len(solid["data"]), len(dotted["data"])) == (1, 3)
     assert dotted["lineStyle"]["type"] == "dotted"
@@ -104,10 +121,18 @@ def test_curve_without_data_is_no_log_scale() -> None:
 
 def job(**values: Any) -> dict[str, Any]:
     return {
-        "id": "j1", "name": "", "model_id": "m1", "model_name": "net.onnx", "target": "cpu", "state": "running",
+        "id": "j1",
+        "name": "",
+        "model_id": "m1",
+        "model_name": "net.onnx",
+        "target": "cpu",
+        "state": "running",
         "progress": {"trials": 50, "trials_budget": 200, "seconds": 30.0, "seconds_budget": 40.0, "eta_seconds": 10.0},
-        "latency": {"untuned": 0.2, "current": 0.01, "speedup": 20.0}, "waiting_for": None, "error": None, **values,
-    }  # fmt: skip
+        "latency": {"untuned": 0.2, "current": 0.01, "speedup": 20.0},
+        "waiting_for": None,
+        "error": None,
+        **values,
+    }
 
 
 def test_rows_have_values_to_sort_by_and_texts() -> None:
@@ -175,9 +200,14 @@ def test_events_are_told_in_words_and_units() -> None:
 
 def test_a_refused_crown_says_why() -> None:
     data = {
-        "name": "conv", "reason": "not_faster", "seconds": 0.00171, "champion_seconds": 0.0018, "p_value": 0.117,
-        "error": 1e-7, "tolerance": 1e-4,
-    }  # fmt: skip
+        "name": "conv",
+        "reason": "not_faster",
+        "seconds": 0.00171,
+        "champion_seconds": 0.0018,
+        "p_value": 0.117,
+        "error": 1e-7,
+        "tolerance": 1e-4,
+    }
     assert describe("crown_refused", data) == "conv: 1.71 ms is not surely faster than 1.80 ms (p 0.12)"
     overtaken = {**data, "reason": "overtaken"}
     assert describe("crown_refused", overtaken) == "conv: 1.71 ms, but a faster one was crowned meanwhile"
@@ -282,9 +312,15 @@ class Best:
 
 @pytest.mark.parametrize(
     ("outcome", "form", "status"),
-    [([b"x"], "jsonl", 200), ([b"x"], "metaschedule", 200), ([b"x"], "exe", 404), (Unauthorized("no"), "jsonl", 303),
-     (NotFound("no such job"), "jsonl", 404), (ServerUnreachable("gone"), "jsonl", 503)],
-)  # fmt: skip
+    [
+        ([b"x"], "jsonl", 200),
+        ([b"x"], "metaschedule", 200),
+        ([b"x"], "exe", 404),
+        (Unauthorized("no"), "jsonl", 303),
+        (NotFound("no such job"), "jsonl", 404),
+        (ServerUnreachable("gone"), "jsonl", 503),
+    ],
+)
 def test_downloads_answer_with_the_file_or_the_problem(outcome: Any, form: str, status: int) -> None:
     response = downloads.best(Best(outcome), "j1", form)  # type: ignore[arg-type]
     assert response.status_code == status
@@ -293,8 +329,14 @@ def test_downloads_answer_with_the_file_or_the_problem(outcome: Any, form: str, 
 
 
 def test_a_job_s_page_begins_with_the_fastest_runtime() -> None:
-    found = {"runtime": "onnxruntime", "precision": "model", "seconds": 0.0066, "ratio": 0.7576, "verdict": "faster",
-             "interval": [0.7354, 0.7801]}  # fmt: skip
+    found = {
+        "runtime": "onnxruntime",
+        "precision": "model",
+        "seconds": 0.0066,
+        "ratio": 0.7576,
+        "verdict": "faster",
+        "interval": [0.7354, 0.7801],
+    }
     assert job_page.against({"reference": found}) == ("0.758", "Of onnxruntime's 6.60 ms, 0.735 – 0.78")
     same = found | {"verdict": "no_difference", "precision": "default"}
     assert job_page.against({"reference": same})[0] == "no difference"
@@ -305,10 +347,14 @@ def test_a_job_s_page_begins_with_the_fastest_runtime() -> None:
 
 def test_a_speed_up_has_an_interval_or_is_none() -> None:
     assert job_page.change({"speedup": 3.0, "interval": [2.9, 3.1], "verdict": "faster"}) == (
-        "3.00 ×", "Speed-up, 2.90 × – 3.10 ×")
+        "3.00 ×",
+        "Speed-up, 2.90 × – 3.10 ×",
+    )
     assert job_page.change({"speedup": 1.1, "interval": [0.9, 1.2], "verdict": "no_difference"})[0] == "no difference"
     assert job_page.change({"speedup": 1.0, "verdict": "no_difference", "schedules": 0}) == (
-        "no difference", "No schedule changed")
+        "no difference",
+        "No schedule changed",
+    )
     assert job_page.change({"speedup": 2.0}) == ("2.00 ×", "Speed-up")
 
 

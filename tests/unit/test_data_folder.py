@@ -123,9 +123,14 @@ def test_commands_refuse_it_without_a_traceback(tmp_path, command):
     (tmp_path / "file").write_text("x")
     env = {**os.environ, "TUNESMITH_DATA_DIR": str(tmp_path / "file")}
     done = subprocess.run(
-        [sys.executable, "-m", "tunesmith.cli", command], env=env, cwd=tmp_path, capture_output=True, text=True,
-        timeout=60, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "tunesmith.cli", command],
+        env=env,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 2, done.stderr
     assert "it is not a folder" in done.stderr
     assert "Traceback" not in done.stderr

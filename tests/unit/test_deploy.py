@@ -30,8 +30,13 @@ COMPOSE = ROOT / "docker-compose.yml"
 DOCKERFILES = sorted((ROOT / "deploy").glob("*.Dockerfile"))
 UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
 SECRETS = {
-    "TUNESMITH_ADMIN_KEY", "TUNESMITH_ENROLMENT_KEY", "TUNESMITH_SECRET_KEY", "POSTGRES_PASSWORD", "REDIS_PASSWORD",
-    "REDIS_READS_PASSWORD", "REDIS_REPORTS_PASSWORD",
+    "TUNESMITH_ADMIN_KEY",
+    "TUNESMITH_ENROLMENT_KEY",
+    "TUNESMITH_SECRET_KEY",
+    "POSTGRES_PASSWORD",
+    "REDIS_PASSWORD",
+    "REDIS_READS_PASSWORD",
+    "REDIS_REPORTS_PASSWORD",
 }
 VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(?::([-?])([^}]*))?\}")
 
@@ -75,8 +80,16 @@ def test_compose_file_follows_the_compose_specification() -> None:
 
 def test_every_part_of_the_stack_is_a_service() -> None:
     assert set(compose()["services"]) == {
-        "coordinator", "core", "ingest", "record", "measure", "tracker", "device", "redis", "postgres",
-    }  # fmt: skip
+        "coordinator",
+        "core",
+        "ingest",
+        "record",
+        "measure",
+        "tracker",
+        "device",
+        "redis",
+        "postgres",
+    }
 
 
 @pytest.mark.parametrize("name", compose()["services"])
@@ -113,17 +126,21 @@ def test_redis_tells_the_services_apart(tmp_path: Path) -> None:
     lines = (tmp_path / "users.acl").read_text("utf-8").splitlines()
     own = zip(("c", "r", "p"), (broker_users.core(), *broker_users.measuring()), strict=True)
     assert lines == [
-        broker_users.OFF, *(f"user {user.name} on >{password} {user.rights}" for password, user in own),
+        broker_users.OFF,
+        *(f"user {user.name} on >{password} {user.rights}" for password, user in own),
         *(user.line for user in board),
-    ]  # fmt: skip
+    ]
     with redis_server(tmp_path, lines) as url, redis.Redis.from_url(board[0].url(address(url))) as client:
         assert client.brpop(["tunesmith:measure.llvm-a-1"], 0.01) is None
-    users = {name: {url.split(":")[1][2:] for key, url in s.get("environment", {}).items() if "redis://" in str(url)}
-             for name, s in compose()["services"].items()}  # fmt: skip
+    users = {
+        name: {url.split(":")[1][2:] for key, url in s.get("environment", {}).items() if "redis://" in str(url)}
+        for name, s in compose()["services"].items()
+    }
     core = {name: {"core"} for name in ("coordinator", "core", "ingest", "record")}
     assert {name: found for name, found in users.items() if found} == {
-        **core, "measure": {"measure-reads", "measure-reports"},
-    }  # fmt: skip
+        **core,
+        "measure": {"measure-reads", "measure-reports"},
+    }
 
 
 def test_what_runs_candidates_is_told_no_secret() -> None:

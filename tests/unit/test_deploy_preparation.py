@@ -34,9 +34,13 @@ def log(tmp_path: Path) -> Path:
     path = tmp_path / "best.jsonl"
     workload = {"metaschedule": ["1", "module"], "args": [["float32", [8, 8]]]}
     entry = {
-        "schema": SCHEMA, "workload": workload, "target": TARGET, "trace": [[], []], "latency": {"median": 1.0},
+        "schema": SCHEMA,
+        "workload": workload,
+        "target": TARGET,
+        "trace": [[], []],
+        "latency": {"median": 1.0},
         "provenance": {"preparation": EXACT.key},
-    }  # fmt: skip
+    }
     path.write_text(json.dumps(entry))
     return path
 

@@ -128,8 +128,9 @@ def routes() -> list[tuple[str, re.Pattern[str]]]:
     paths = reference.openapi()["paths"]
     return [
         (method.upper(), re.compile(re.sub(r"\{\w+\}", "[^/]+", path) + "$"))
-        for path, operations in paths.items() for method in operations
-    ]  # fmt: skip
+        for path, operations in paths.items()
+        for method in operations
+    ]
 
 
 @pytest.mark.parametrize(("page", "line"), CURL_LINES)

@@ -71,10 +71,15 @@ def test_no_secret_is_in_an_argument_list(children):
 def test_a_measure_worker_knows_its_own_users_of_the_broker_alone(children):
     found = children["redis"].stdin.decode().splitlines()
     assert [line.split()[1] for line in found if line.startswith("user ")] == [
-        "default", "core", "measure-reads", "measure-reports",
-    ]  # fmt: skip
-    users = {name: {children[name].env[key].split(":")[1] for key in MEASURES if key in children[name].env}
-             for name in ("coordinator", "ingest", "record", "measure")}  # fmt: skip
+        "default",
+        "core",
+        "measure-reads",
+        "measure-reports",
+    ]
+    users = {
+        name: {children[name].env[key].split(":")[1] for key in MEASURES if key in children[name].env}
+        for name in ("coordinator", "ingest", "record", "measure")
+    }
     assert users == {name: {"//core"} for name in users} | {"measure": {"//measure-reads", "//measure-reports"}}
 
 
@@ -89,15 +94,22 @@ def test_redis_outlives_those_who_use_it(children):
 
 
 SECRET = {
-    "TUNESMITH_ADMIN_KEY": "admin", "TUNESMITH_SECRET_KEY": "signs", "TUNESMITH_KEY": "a client's",
-    "TUNESMITH_DATABASE_URL": "postgresql://u:p@h/d", "AWS_SECRET_ACCESS_KEY": "x", "http_proxy": "http://u:p@proxy",
-}  # fmt: skip
+    "TUNESMITH_ADMIN_KEY": "admin",
+    "TUNESMITH_SECRET_KEY": "signs",
+    "TUNESMITH_KEY": "a client's",
+    "TUNESMITH_DATABASE_URL": "postgresql://u:p@h/d",
+    "AWS_SECRET_ACCESS_KEY": "x",
+    "http_proxy": "http://u:p@proxy",
+}
 MEASURES = ("TUNESMITH_BROKER_URL", "TUNESMITH_REPORTS_URL")
 URLS = {"TUNESMITH_BROKER_URL", "TUNESMITH_DATABASE_URL"}
 SECRETS_OF = {
-    "coordinator": {"TUNESMITH_ADMIN_KEY", "TUNESMITH_SECRET_KEY", *URLS}, "measure": set(MEASURES),
-    "redis": set(), "tracker": set(), "device": set(),
-}  # fmt: skip
+    "coordinator": {"TUNESMITH_ADMIN_KEY", "TUNESMITH_SECRET_KEY", *URLS},
+    "measure": set(MEASURES),
+    "redis": set(),
+    "tracker": set(),
+    "device": set(),
+}
 
 
 def test_each_child_knows_what_it_needs(tmp_path):
@@ -117,8 +129,15 @@ def test_every_setting_of_a_worker_is_passed_on():
     assert environment.DEVICE_SETTINGS <= environment.WORKER_SETTINGS
 
 
-@pytest.mark.parametrize(("host", "url"), [("127.0.0.1", "http://127.0.0.1:1"), ("0.0.0.0", "http://127.0.0.1:1"),
-                                           ("::1", "http://[::1]:1"), ("::", "http://[::1]:1")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:1"),
+        ("0.0.0.0", "http://127.0.0.1:1"),
+        ("::1", "http://[::1]:1"),
+        ("::", "http://[::1]:1"),
+    ],
+)
 def test_the_url_that_children_use(host, url):
     assert specs.StackOptions(Path("/x"), host=host, port=1).url == url
 
@@ -188,8 +207,10 @@ def test_the_coordinator_is_told_which_choices_lack_their_extra(tmp_path, monkey
 
 def test_jobs_that_a_killed_stack_left_are_announced_by_the_next(tmp_path, monkeypatch, capsys):
     progress = {"trials": 12, "trials_budget": 64}
-    jobs = [{"id": f"j-{state}", "name": "net.onnx", "state": state, "progress": progress}
-            for state in ("running", "queued", "paused", "succeeded", "cancelled")]  # fmt: skip
+    jobs = [
+        {"id": f"j-{state}", "name": "net.onnx", "state": state, "progress": progress}
+        for state in ("running", "queued", "paused", "succeeded", "cancelled")
+    ]
     monkeypatch.setattr(announce, "get_json", lambda url, key: {"items": jobs} if key == "k" else None)
     assert announce.unfinished("http://h", None, killed=True) == []
     found = announce.unfinished("http://h", "k", killed=True)

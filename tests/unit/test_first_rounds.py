@@ -49,8 +49,11 @@ def test_the_first_program_of_a_place_replaces_the_default_one_whichever_it_is()
 
 def test_an_alternative_comes_as_soon_as_its_direct_task_would() -> None:
     known = view(4, 1e-2, untuned=0.3), view(5, 1e-2, untuned=0.04, flops=4e8, family="winograd")
-    direct, alternative, middle = view(1, exhausted=True), view(2, flops=4e8, family="winograd", alternative_of=1), \
-        view(3, flops=8e8)
+    direct, alternative, middle = (
+        view(1, exhausted=True),
+        view(2, flops=4e8, family="winograd", alternative_of=1),
+        view(3, flops=8e8),
+    )
     assert first(direct, alternative, middle, *known) == 2
     assert first(view(2, flops=4e8, family="winograd"), middle, *known) == 3
 

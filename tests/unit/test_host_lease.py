@@ -116,7 +116,9 @@ def test_killed_holder_frees_the_lease(lease: HostLease, mode: str) -> None:
         f"with HostLease(sys.argv[1]).{mode}():\n    print('held', flush=True)\n    time.sleep(600)\n"
     )
     holder = subprocess.Popen(
-        [sys.executable, "-c", script, str(lease.path)], stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-c", script, str(lease.path)],
+        stdout=subprocess.PIPE,
+        text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     entered = threading.Event()

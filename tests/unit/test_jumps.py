@@ -66,7 +66,8 @@ def test_who_is_behind_its_relatives() -> None:
     found = behind(latency, flops, np.array([0, 0, 0, 0, 1, 0]), 0.5)
     assert found.tolist() == pytest.approx([0.0, 0.0, math.log(2), 0.0, 0.0, 0.0])
     assert behind(latency, flops, np.array([0, 0, 0, 0, 1, 0]), 1.0)[:3].tolist() == pytest.approx(
-        [0.0, math.log(2), math.log(4)])
+        [0.0, math.log(2), math.log(4)]
+    )
     assert behind(np.array([]), np.array([]), np.array([], dtype=np.int64), 0.5).tolist() == []
 
 

@@ -13,8 +13,9 @@ from tunesmith.space.factors import MAX_EXTENT, compositions, divisors, prime_fa
 from tunesmith.space.knobs import Categorical, ComputeLocation, Knob, PerfectTile, knob_from_json
 
 tiles = st.builds(PerfectTile, st.integers(1, 5000), st.integers(1, 5), st.integers(1, 128))
-large_tiles = st.builds(PerfectTile, st.integers(2**20, 2**24) | st.sampled_from([2**20, 3**12, 2**16 * 15]),
-                        st.integers(1, 5), st.just(64))
+large_tiles = st.builds(
+    PerfectTile, st.integers(2**20, 2**24) | st.sampled_from([2**20, 3**12, 2**16 * 15]), st.integers(1, 5), st.just(64)
+)
 locations = st.integers(-2, 30).flatmap(lambda low: st.builds(ComputeLocation, st.just(low), st.integers(low, 40)))
 knobs = tiles | large_tiles | locations | st.builds(Categorical, st.integers(1, 40))
 
@@ -25,9 +26,20 @@ def brute_force(extent: int, parts: int, max_innermost: int) -> set[tuple[int, .
     return {s for s in splits if parts == 1 or s[-1] <= max_innermost}
 
 
-@pytest.mark.parametrize(("extent", "parts", "limit"), [
-    (1, 1, 1), (1, 4, 64), (7, 2, 3), (12, 3, 4), (36, 3, 6), (64, 4, 16), (30, 4, 5), (97, 3, 64), (60, 1, 16),
-])
+@pytest.mark.parametrize(
+    ("extent", "parts", "limit"),
+    [
+        (1, 1, 1),
+        (1, 4, 64),
+        (7, 2, 3),
+        (12, 3, 4),
+        (36, 3, 6),
+        (64, 4, 16),
+        (30, 4, 5),
+        (97, 3, 64),
+        (60, 1, 16),
+    ],
+)
 def test_a_tiles_choices_are_all_ordered_factorisations(extent: int, parts: int, limit: int) -> None:
     knob = PerfectTile(extent, parts, limit)
     choices = knob.decisions(np.arange(knob.size))
@@ -93,15 +105,26 @@ def test_large_tiles_are_numbered_without_a_table() -> None:
     assert (knob.index(knob.values(ends)) == ends).all()
 
 
-@pytest.mark.parametrize("bad", [
-    lambda: PerfectTile(0, 2), lambda: PerfectTile(8, 0), lambda: PerfectTile(8, 2, 0),
-    lambda: PerfectTile(MAX_EXTENT + 1, 2), lambda: Categorical(0), lambda: ComputeLocation(3, 2),
-    lambda: knob_from_json({"kind": "no such knob"}),
-    lambda: PerfectTile(8, 2).find([(3, 3)]), lambda: PerfectTile(8, 2).find([(1, 2, 4)]),
-    lambda: PerfectTile(8, 2).find([(-2, -4)]), lambda: PerfectTile(8, 2).find([5]),
-    lambda: PerfectTile(128, 2, 16).find([(1, 128)]), lambda: Categorical(3).find([3]),
-    lambda: Categorical(3).find([(1,)]), lambda: ComputeLocation(-1, 4).find([-2]),
-])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda: PerfectTile(0, 2),
+        lambda: PerfectTile(8, 0),
+        lambda: PerfectTile(8, 2, 0),
+        lambda: PerfectTile(MAX_EXTENT + 1, 2),
+        lambda: Categorical(0),
+        lambda: ComputeLocation(3, 2),
+        lambda: knob_from_json({"kind": "no such knob"}),
+        lambda: PerfectTile(8, 2).find([(3, 3)]),
+        lambda: PerfectTile(8, 2).find([(1, 2, 4)]),
+        lambda: PerfectTile(8, 2).find([(-2, -4)]),
+        lambda: PerfectTile(8, 2).find([5]),
+        lambda: PerfectTile(128, 2, 16).find([(1, 128)]),
+        lambda: Categorical(3).find([3]),
+        lambda: Categorical(3).find([(1,)]),
+        lambda: ComputeLocation(-1, 4).find([-2]),
+    ],
+)
 def test_nonsense_is_refused(bad: object) -> None:
     with pytest.raises(ValueError):
         bad()  # type: ignore[operator]

@@ -274,9 +274,17 @@ def test_the_shelf_keeps_what_was_used_last(tmp_path: Path) -> None:
 
 def batch(incumbent: float | None = None, champion: WireCandidate | None = None, job: str = "job") -> MeasureBatch:
     return MeasureBatch(
-        batch_id=1, attempt=1, job_id=job, target={}, workload="w", module=Payload(), sketches={}, candidates=[],
-        incumbent_seconds=incumbent, champion=champion,
-    )  # fmt: skip
+        batch_id=1,
+        attempt=1,
+        job_id=job,
+        target={},
+        workload="w",
+        module=Payload(),
+        sketches={},
+        candidates=[],
+        incumbent_seconds=incumbent,
+        champion=champion,
+    )
 
 
 def test_the_better_champion_is_the_one_to_beat() -> None:
@@ -316,10 +324,12 @@ def test_equal_code_is_known_within_a_task() -> None:
 @pytest.mark.parametrize(
     ("kind", "threads", "local", "isolation"),
     [
-        ("llvm", 4, True, Isolation.EXCLUSIVE), ("llvm", 2, True, Isolation.PINNED),
-        ("llvm", 4, False, Isolation.SHARED), ("cuda", 4, True, Isolation.SHARED),
+        ("llvm", 4, True, Isolation.EXCLUSIVE),
+        ("llvm", 2, True, Isolation.PINNED),
+        ("llvm", 4, False, Isolation.SHARED),
+        ("cuda", 4, True, Isolation.SHARED),
     ],
-)  # fmt: skip
+)
 def test_isolation_follows_from_where_the_kernel_runs(
     kind: str, threads: int, local: bool, isolation: Isolation
 ) -> None:

@@ -52,7 +52,7 @@ def test_without_rules_every_candidate_is_sampled_within_its_time() -> None:
     expected = sum(
         min(LIMITS.repeats, max(1, int(LIMITS.max_measure_seconds / max(t.short, LIMITS.min_repeat_seconds))))
         for t in stream.timed
-    )  # fmt: skip
+    )
     assert chosen.samples == pytest.approx(expected, abs=6)  # a sample of 10 ms is a whole number of runs
 
 

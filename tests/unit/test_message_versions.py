@@ -25,8 +25,11 @@ PROSE = ("description", "title")
 
 
 def models() -> dict[str, type[BaseModel]]:
-    return {name: kind for name, kind in vars(messages).items()
-            if isinstance(kind, type) and issubclass(kind, BaseModel) and kind not in (BaseModel, Message)}  # fmt: skip
+    return {
+        name: kind
+        for name, kind in vars(messages).items()
+        if isinstance(kind, type) and issubclass(kind, BaseModel) and kind not in (BaseModel, Message)
+    }
 
 
 def kinds() -> list[type[Message]]:
@@ -59,11 +62,14 @@ def test_a_message_of_this_version_is_read() -> None:
     assert read(IngestModel, sent.model_dump(mode="json")) == sent
 
 
-@pytest.mark.parametrize("body", [
-    {"version": 99, "model_id": "m", "attempt": 2},
-    {"version": 1, "model_id": "m", "attempt": 2, "old": True},
-    {"version": messages.VERSION, "model_id": "m", "attempt": 2, "new": True},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"version": 99, "model_id": "m", "attempt": 2},
+        {"version": 1, "model_id": "m", "attempt": 2, "old": True},
+        {"version": messages.VERSION, "model_id": "m", "attempt": 2, "new": True},
+    ],
+)
 def test_a_message_of_another_version_names_its_work(body: dict[str, Any]) -> None:
     with pytest.raises(UnreadableError) as caught:
         read(IngestModel, body)
@@ -72,10 +78,19 @@ def test_a_message_of_another_version_names_its_work(body: dict[str, Any]) -> No
     assert found.reason.startswith("tunesmith.ingest of row m cannot be read: ")
 
 
-@pytest.mark.parametrize("body", [
-    None, [], "x", {}, {"version": 99}, {"version": "new", "model_id": "m", "attempt": 1},
-    {"version": 99, "model_id": ["m"], "attempt": 1}, {"version": 99, "model_id": "m", "attempt": "first"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        [],
+        "x",
+        {},
+        {"version": 99},
+        {"version": "new", "model_id": "m", "attempt": 1},
+        {"version": 99, "model_id": ["m"], "attempt": 1},
+        {"version": 99, "model_id": "m", "attempt": "first"},
+    ],
+)
 def test_garbage_is_no_other_version(body: object) -> None:
     with pytest.raises(ValidationError):
         read(IngestModel, body)

@@ -51,14 +51,27 @@ def test_other_formats_are_refused(tmp_path: Path, workloads: str, records: str,
 def test_folder_explains_itself() -> None:
     inputs = (TensorSpec("float32", (1, 3, 8, 8), "data"), TensorSpec("int64", (1, 4), "ids"))
     records = [record("1", 0.5)]
-    texts = metaschedule.folder_texts(model="net", target=TARGET, inputs=inputs, records=records,
-                                      preparation="tunesmith.prepare/1+blocked", tvm="0.27.0")  # fmt: skip
+    texts = metaschedule.folder_texts(
+        model="net",
+        target=TARGET,
+        inputs=inputs,
+        records=records,
+        preparation="tunesmith.prepare/1+blocked",
+        tvm="0.27.0",
+    )
     database = {metaschedule.WORKLOAD_FILE, metaschedule.RECORD_FILE}
     assert set(texts) == database | {"target.json", "compile.py", "README.md", metaschedule.PREPARATION_FILE}
     assert texts[metaschedule.PREPARATION_FILE] == "tunesmith.prepare/1+blocked\n"
     readme = texts["README.md"]
-    parts = ("# Tuned schedules of net", "znver4", "0.27.0", '(1, 3, 8, 8), "float32"', 'vm["main"](x0, x1)', "`ids`",
-             "by `tunesmith.prepare/1+blocked`")  # fmt: skip
+    parts = (
+        "# Tuned schedules of net",
+        "znver4",
+        "0.27.0",
+        '(1, 3, 8, 8), "float32"',
+        'vm["main"](x0, x1)',
+        "`ids`",
+        "by `tunesmith.prepare/1+blocked`",
+    )
     for part in parts:
         assert part in readme
     assert not any("{" in line and "}" in line for line in readme.splitlines())

@@ -28,10 +28,13 @@ def of(cause: Exception) -> OperationalError:
 @pytest.mark.parametrize(
     "error",
     [
-        OSError(errno.ENOSPC, "full"), OSError(errno.EDQUOT, "quota"), OSError(errno.EFBIG, "limit"),
-        of(sqlite3.OperationalError("database or disk is full")), of(Postgres("53100")),
+        OSError(errno.ENOSPC, "full"),
+        OSError(errno.EDQUOT, "quota"),
+        OSError(errno.EFBIG, "limit"),
+        of(sqlite3.OperationalError("database or disk is full")),
+        of(Postgres("53100")),
     ],
-)  # fmt: skip
+)
 def test_a_full_disk_is_known_by_any_of_its_names(error: Exception) -> None:
     assert is_full(error)
 
@@ -39,10 +42,14 @@ def test_a_full_disk_is_known_by_any_of_its_names(error: Exception) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        OSError(errno.EACCES, "no"), of(sqlite3.OperationalError("database is locked")), of(Postgres("53300")),
-        of(Postgres("57P01")), PoolTimeout(), ValueError("disk is full"),
+        OSError(errno.EACCES, "no"),
+        of(sqlite3.OperationalError("database is locked")),
+        of(Postgres("53300")),
+        of(Postgres("57P01")),
+        PoolTimeout(),
+        ValueError("disk is full"),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_full_may_be_away(error: Exception) -> None:
     assert not is_full(error)
     assert is_away(error) == isinstance(error, OperationalError | PoolTimeout)

@@ -15,18 +15,22 @@ from tunesmith.states import WorkState
 def evaluation(ratio: float) -> Evaluation:
     """A model that takes 10 ms, ``ratio`` times as long as with another runtime."""
     timing = ReferenceTiming(runtime="onnxruntime", samples=[0.01 / ratio] * 9)
-    return Evaluation(
-        state=WorkState.DONE, tuned_samples=[0.01] * 9, references=[timing.model_dump(mode="json")]
-    )
+    return Evaluation(state=WorkState.DONE, tuned_samples=[0.01] * 9, references=[timing.model_dump(mode="json")])
 
 
 def tasks(untuned: float = 4e-3, count: int = 6) -> Table:
     """Half of them were tuned for three rounds, the others run their default schedules."""
     views = [
-        TaskView(number, weight=1.0, flops=1e9, family=f"f{number % 3}", untuned=untuned,
-                 history=(3e-3, 1.5e-3, 1e-3) if number % 2 else ())
+        TaskView(
+            number,
+            weight=1.0,
+            flops=1e9,
+            family=f"f{number % 3}",
+            untuned=untuned,
+            history=(3e-3, 1.5e-3, 1e-3) if number % 2 else (),
+        )
         for number in range(count)
-    ]  # fmt: skip
+    ]
     return Table.of(views)
 
 

@@ -13,9 +13,14 @@ from workers.tvm_backend.measuring import RunOutcome
 
 PEAK = 5e11
 CALIBRATION = Calibration(
-    peak_flops=PEAK, bandwidth=4e10, noise_floor=0.02, reference_seconds=1e-3, latest_seconds=1e-3,
-    measured_at="2026-01-01T00:00:00Z", drift=1.0,
-)  # fmt: skip
+    peak_flops=PEAK,
+    bandwidth=4e10,
+    noise_floor=0.02,
+    reference_seconds=1e-3,
+    latest_seconds=1e-3,
+    measured_at="2026-01-01T00:00:00Z",
+    drift=1.0,
+)
 FLOPS = 2.0 * 1024**3
 SQUARE = TensorSpec("float32", (1024, 1024))
 GEMM = (SQUARE, SQUARE, SQUARE)

@@ -34,9 +34,7 @@ def test_what_is_no_key_of_this_version_is_refused(text: str) -> None:
             Preparation.parse(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "tunesmith.prepare/0", f"{PIPELINE}+", f"{PIPELINE}+fast-math+blocked"]
-)
+@pytest.mark.parametrize("text", ["", "tunesmith.prepare/0", f"{PIPELINE}+", f"{PIPELINE}+fast-math+blocked"])
 def test_near_misses_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(f"{PIPELINE}+blocked+fast-math")):
         Preparation.parse(text)

@@ -14,12 +14,22 @@ from tunesmith.client import Job
 
 
 def job(trials=0, measured=0, current=None, eta=None, **values):
-    return Job.model_validate({
-        "id": "j-1", "state": "running", **values,
-        "progress": {"trials": trials, "trials_budget": 400, "seconds": trials, "tasks_tunable": 23,
-                     "tasks_measured": measured, "eta_seconds": eta},
-        "latency": {"untuned": current and 0.2, "current": current, "speedup": current and 0.2 / current},
-    })  # fmt: skip
+    return Job.model_validate(
+        {
+            "id": "j-1",
+            "state": "running",
+            **values,
+            "progress": {
+                "trials": trials,
+                "trials_budget": 400,
+                "seconds": trials,
+                "tasks_tunable": 23,
+                "tasks_measured": measured,
+                "eta_seconds": eta,
+            },
+            "latency": {"untuned": current and 0.2, "current": current, "speedup": current and 0.2 / current},
+        }
+    )
 
 
 def drawn(width, colours="truecolor", encoding="utf-8", **values):

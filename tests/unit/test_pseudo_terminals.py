@@ -11,8 +11,19 @@ from pseudo_terminal import BAR, bar_faults, run, words_of
 from replayed_tune import LONG_WAIT, PROCESSES
 
 HELPERS = Path(__file__).parents[1] / "helpers"
-PHASES = ["starting", "importing", "preparing", "tuning", "waiting", "paused", "tuning", "checking", "saving",
-          "stopping", "done"]  # fmt: skip
+PHASES = [
+    "starting",
+    "importing",
+    "preparing",
+    "tuning",
+    "waiting",
+    "paused",
+    "tuning",
+    "checking",
+    "saving",
+    "stopping",
+    "done",
+]
 
 
 @pytest.mark.parametrize("columns", [72, 80, 120])

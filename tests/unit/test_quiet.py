@@ -28,8 +28,9 @@ def test_warnings_of_libraries_stay_away_and_words_of_python_arrive(capfd, monke
     assert capfd.readouterr().err.splitlines() == ["compiling", WARNING]
 
 
-@pytest.mark.parametrize(("error", "shown"), [(InvalidInput("no"), False), (KeyboardInterrupt(), False),
-                                              (SystemError("what"), True)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("error", "shown"), [(InvalidInput("no"), False), (KeyboardInterrupt(), False), (SystemError("what"), True)]
+)
 def test_what_was_kept_away_is_shown_after_an_error_that_nobody_foresaw(capfd, monkeypatch, error, shown):
     monkeypatch.setattr(sys, "stderr", os.fdopen(os.dup(2), "w"))
     with sys.stderr:

@@ -74,8 +74,16 @@ class Scripted(Kernel):
         return found
 
 
-def entry(world: World, name: str, seconds: float, limits: MeasureLimits = FULL, dies: int = -1,
-          before: Begun | None = None, champion: bool = False, default: bool = False) -> Entry:  # fmt: skip
+def entry(
+    world: World,
+    name: str,
+    seconds: float,
+    limits: MeasureLimits = FULL,
+    dies: int = -1,
+    before: Begun | None = None,
+    champion: bool = False,
+    default: bool = False,
+) -> Entry:
     request = RunRequest(Path(name), name, (), limits, champion=champion, default=default)
     made = Entry.of(request, before)
     made.kernel = Scripted(world, name, seconds, dies)
@@ -124,8 +132,15 @@ def test_each_contender_sees_the_slow_phases_and_nobody_is_done_within_one() -> 
 def test_neighbours_change_and_the_order_is_always_the_same() -> None:
     worlds = World(), World()
     for world in worlds:
-        run([entry(world, "c", 1.2e-3), entry(world, "a", 1e-3), entry(world, "b", 1.1e-3),
-             entry(world, "d", 1.3e-3, champion=True)], incumbent=1e-3)  # fmt: skip
+        run(
+            [
+                entry(world, "c", 1.2e-3),
+                entry(world, "a", 1e-3),
+                entry(world, "b", 1.1e-3),
+                entry(world, "d", 1.3e-3, champion=True),
+            ],
+            incumbent=1e-3,
+        )
     assert rounds(worlds[0], 4)[:3] == ["dabc", "adcb", "dabc"]
     assert worlds[0].calls == worlds[1].calls
 
@@ -134,8 +149,10 @@ def test_the_hopeless_keep_their_first_run_and_cost_nobody_a_turn() -> None:
     world = World()
     found = [outcome(each) for each in run([entry(world, "a", 2e-3), entry(world, "b", 1e-3), entry(world, "c", 3e-3)])]
     assert [(len(each.samples), each.stopped) for each in found] == [
-        (1, StopReason.RACED), (10, StopReason.CAPPED), (1, StopReason.RACED)
-    ]  # fmt: skip
+        (1, StopReason.RACED),
+        (10, StopReason.CAPPED),
+        (1, StopReason.RACED),
+    ]
 
 
 def test_who_is_outrun_leaves_when_its_least_samples_are_there() -> None:
@@ -158,9 +175,9 @@ def test_the_champions_latency_of_now_is_the_bar_unless_it_fails(fallen: bool) -
 
 def test_yardsticks_are_sampled_however_slow_they_are_and_the_default_sets_no_bar() -> None:
     world = World()
-    default, champion, other = run([
-        entry(world, "a", 1e-4, default=True), entry(world, "b", 1e-2, champion=True), entry(world, "c", 1.1e-2)
-    ])  # fmt: skip
+    default, champion, other = run(
+        [entry(world, "a", 1e-4, default=True), entry(world, "b", 1e-2, champion=True), entry(world, "c", 1.1e-2)]
+    )
     assert [len(outcome(each).samples) for each in (default, champion, other)] == [10, 10, 10]
 
 
@@ -192,8 +209,12 @@ def test_one_that_dies_in_the_second_round_leaves_the_others_theirs() -> None:
 
 def test_those_that_a_dying_session_interrupts_go_on_with_their_samples_in_the_next() -> None:
     world = World(phases)
-    entries = [entry(world, "a", 1e-3), entry(world, "b", 1.01e-3, dies=1), entry(world, "c", 1.02e-3),
-               entry(world, "d", 9e-3)]  # fmt: skip
+    entries = [
+        entry(world, "a", 1e-3),
+        entry(world, "b", 1.01e-3, dies=1),
+        entry(world, "c", 1.02e-3),
+        entry(world, "d", 9e-3),
+    ]
     a, b, c, d = run(entries, fatal=True)
     assert isinstance(a, Begun)
     assert isinstance(c, Begun)

@@ -51,14 +51,19 @@ def test_a_difference_of_two_builds_is_no_difference() -> None:
 
 def placed(median: float, between: float, each: int) -> list[float]:
     """Samples that lie close together in each placement, and further apart between them."""
-    return [sample for _ in range(PLACEMENTS)
-            for sample in samples(median * math.exp(between * RNG.standard_normal()), 0.005, each)]
+    return [
+        sample
+        for _ in range(PLACEMENTS)
+        for sample in samples(median * math.exp(between * RNG.standard_normal()), 0.005, each)
+    ]
 
 
 def test_equal_programs_whose_buffers_lie_elsewhere_are_hardly_ever_told_apart() -> None:
     pairs = [(placed(1.0, 0.06, 6), placed(1.0, 0.06, 6)) for _ in range(400)]
-    told = [sum(ratio(*pair, placements=count).verdict is not Verdict.NO_DIFFERENCE for pair in pairs) / len(pairs)
-            for count in (1, PLACEMENTS)]
+    told = [
+        sum(ratio(*pair, placements=count).verdict is not Verdict.NO_DIFFERENCE for pair in pairs) / len(pairs)
+        for count in (1, PLACEMENTS)
+    ]
     assert told[0] > 0.15, "without placements they were"
     assert told[1] < 0.07
 

@@ -19,17 +19,22 @@ from tunesmith.testing.replay import Recording, Subset, replay
 from tunesmith.testing.spaces import SpaceConformance
 from tunesmith.types import FailureKind
 
-LATENCIES = st.lists(st.one_of(st.floats(1e-6, 1.0), st.just(math.inf)), min_size=2, max_size=40).map(np.array).filter(
-    lambda values: np.isfinite(values).any())
+LATENCIES = (
+    st.lists(st.one_of(st.floats(1e-6, 1.0), st.just(math.inf)), min_size=2, max_size=40)
+    .map(np.array)
+    .filter(lambda values: np.isfinite(values).any())
+)
 
 
 def subset_space() -> Space:
     tile, other = PerfectTile(64, 3), PerfectTile(60, 2)
     every = tuple(range(0, tile.size, 3))
-    return Space([
-        Sketch("a", (Subset(tile, every), Subset(other, (0, 1, 3, 5)), Subset(Categorical(4), (0, 3)))),
-        Sketch("b", (Subset(tile, every[:2]), Subset(ComputeLocation(-2, 5), (0, 1, 2)))),
-    ])
+    return Space(
+        [
+            Sketch("a", (Subset(tile, every), Subset(other, (0, 1, 3, 5)), Subset(Categorical(4), (0, 3)))),
+            Sketch("b", (Subset(tile, every[:2]), Subset(ComputeLocation(-2, 5), (0, 1, 2)))),
+        ]
+    )
 
 
 class TestSubsets(SpaceConformance):
@@ -48,8 +53,18 @@ def recording(seed: int = 0, spread: float = 0.0) -> Recording:
     alias = np.arange(space.size)
     alias[8], seconds[8] = 5, seconds[5]
     seconds = np.where(failure == "", seconds, np.inf)
-    return Recording("toy", space, alias, seconds, np.full(space.size, spread), failure, np.full(space.size, 0.1), 0.5,
-                     2.0, {"device": "none"})
+    return Recording(
+        "toy",
+        space,
+        alias,
+        seconds,
+        np.full(space.size, spread),
+        failure,
+        np.full(space.size, 0.1),
+        0.5,
+        2.0,
+        {"device": "none"},
+    )
 
 
 def test_a_subset_keeps_meaning_and_refuses_the_rest() -> None:

@@ -62,9 +62,9 @@ def test_a_cost_model_that_learns_ranks_better_than_chance(toys: list[Recording]
     assert not ranker.score(everything).mean.any()
     known = np.random.default_rng(0).permutation(toy.points)[:40]
     candidates = toy.space.candidates(toy.space.at(known))
-    ranker.learn(toy.measure(candidates[:FEWEST - 1]))
+    ranker.learn(toy.measure(candidates[: FEWEST - 1]))
     assert not ranker.score(everything).mean.any()
-    ranker.learn(toy.measure(candidates[FEWEST - 1:]))
+    ranker.learn(toy.measure(candidates[FEWEST - 1 :]))
     valid = np.isfinite(toy.seconds[toy.points])
     ranks = np.argsort(np.argsort(ranker.score(everything).mean[valid]))
     speed = np.argsort(np.argsort(-toy.seconds[toy.points][valid]))
@@ -73,8 +73,11 @@ def test_a_cost_model_that_learns_ranks_better_than_chance(toys: list[Recording]
 
 def test_reports_name_every_method(toys: list[Recording]) -> None:
     methods = searchers.methods(["random", "genetic"])
-    outcomes = [searchers.judge(toy, method, searchers.run(toy, method, (0, 1), searchers.budget_of(toy), BATCH))
-                for toy in toys for method in methods]
+    outcomes = [
+        searchers.judge(toy, method, searchers.run(toy, method, (0, 1), searchers.budget_of(toy), BATCH))
+        for toy in toys
+        for method in methods
+    ]
     report = searchers.report(outcomes, {})
     assert {row[0] for row in report.rows} == {"random", "genetic", "genetic + cost model"}
     assert [row[1] for row in report.rows] == sorted((row[1] for row in report.rows), reverse=True)
@@ -144,8 +147,7 @@ def test_the_command_writes_its_tables(tmp_path: Path) -> None:
     with (out / "replay.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert {row["searcher"] for row in rows} == {m.name for m in searchers.methods()}
-    stems = ("replay", "replay-best", "replay-spaces", "replay-allocators", "replay-forecasts",
-             "replay-models")
+    stems = ("replay", "replay-best", "replay-spaces", "replay-allocators", "replay-forecasts", "replay-models")
     names = {f"{stem}{suffix}" for stem in stems for suffix in (".csv", ".md")}
     assert {p.name for p in out.iterdir()} == names | {"replay.svg"}
 
@@ -176,8 +178,11 @@ def test_the_portfolio_is_held_against_the_best_of_each_space(toys: list[Recordi
     found = [outcome(toy, *each) for toy, group in zip(toys, (first, second), strict=False) for each in group]
     rows = [row for row in best.report(found, {}).rows if row[2] == "without a cost model"]
     assert [(*row[3:7], row[9]) for row in rows] == [
-        ("genetic", 0.2, 0.4, -0.2, -0.2), ("random", 0.1, 0.6, -0.5, 0.2), ("genetic", 0.5, 0.5, 0.0, 0.0),
-        ("each space's own", 0.15, 0.5, -0.35, 0.0)]
+        ("genetic", 0.2, 0.4, -0.2, -0.2),
+        ("random", 0.1, 0.6, -0.5, 0.2),
+        ("genetic", 0.5, 0.5, 0.0, 0.0),
+        ("each space's own", 0.15, 0.5, -0.35, 0.0),
+    ]
     assert all(row[7] <= row[6] <= row[8] for row in rows)
     assert [row[1] for row in rows] == ["tuning", "held out", None, None]
 

@@ -31,8 +31,7 @@ class Options:
 
 def test_ranges_hold_the_default_and_keep_a_setting_what_it_is() -> None:
     found = {r.name: (r.low, r.high) for r in ranges(Options())}
-    assert found == {"count": (2, 32), "none": (0, 1), "share": (0.125, 1.0), "off": (0.0, 0.5),
-                     "weight": (2.5, 40.0)}
+    assert found == {"count": (2, 32), "none": (0, 1), "share": (0.125, 1.0), "off": (0.0, 0.5), "weight": (2.5, 40.0)}
     for name in SEARCHERS:
         options = default_options(name)
         assert all(r.low <= getattr(options, r.name) <= r.high for r in ranges(options)), name
@@ -65,8 +64,11 @@ def test_tuning_sees_one_half_and_finds_better_settings(tmp_path: Path, monkeypa
     make_searcher("genetic", toys[0].space, 0, tuned.best).ask(4)
     rows = tuning.report(plan, tuned, {}).rows
     assert [(row[0], row[2]) for row in rows] == [
-        ("tuning", "genetic"), ("tuning", "genetic + cost model"),
-        ("held out", "genetic"), ("held out", "genetic + cost model")]
+        ("tuning", "genetic"),
+        ("tuning", "genetic + cost model"),
+        ("held out", "genetic"),
+        ("held out", "genetic + cost model"),
+    ]
     assert all(row[6] <= row[5] <= row[7] for row in rows)
     tuned.save(tmp_path / "out" / "found.json")
     assert json.loads((tmp_path / "out" / "found.json").read_text())["tuned"]["measured"] == tuned.best.measured

@@ -15,7 +15,10 @@ def task(key: int, **values: object) -> TaskSnapshot:
 
 def job(tasks: int = 3, **values: object) -> JobSnapshot:
     base = {
-        "id": "a", "state": JobState.RUNNING, "device_class": "llvm-x-2", "budget_trials": 100,
+        "id": "a",
+        "state": JobState.RUNNING,
+        "device_class": "llvm-x-2",
+        "budget_trials": 100,
         "tasks": tuple(task(i + 1) for i in range(tasks)),
     }
     return JobSnapshot(**{**base, **values})

@@ -56,13 +56,23 @@ def test_what_says_nothing_was_prepared_plainly(tmp_path):
     assert read_log(tmp_path).preparation == PLAIN
 
 
-@pytest.mark.parametrize("text", [
-    "no json", "[]", "{}", json.dumps({"schema": SCHEMA}), '{"schema": "other/1"}',
-    json.dumps(ENTRY | {"workload": []}), json.dumps(ENTRY | {"latency": None}),
-    json.dumps(ENTRY) + "\n" + json.dumps(ENTRY | {"target": {"kind": "llvm", "num-cores": 4}}),
-    json.dumps(ENTRY) + "\n" + prepared(ENTRY, BLOCKED.key),
-    prepared(ENTRY, "tunesmith.prepare/0"), prepared(ENTRY, ["list"]), json.dumps(ENTRY | {"provenance": None}),
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no json",
+        "[]",
+        "{}",
+        json.dumps({"schema": SCHEMA}),
+        '{"schema": "other/1"}',
+        json.dumps(ENTRY | {"workload": []}),
+        json.dumps(ENTRY | {"latency": None}),
+        json.dumps(ENTRY) + "\n" + json.dumps(ENTRY | {"target": {"kind": "llvm", "num-cores": 4}}),
+        json.dumps(ENTRY) + "\n" + prepared(ENTRY, BLOCKED.key),
+        prepared(ENTRY, "tunesmith.prepare/0"),
+        prepared(ENTRY, ["list"]),
+        json.dumps(ENTRY | {"provenance": None}),
+    ],
+)
 def test_anything_else_is_refused_with_its_name(tmp_path, text):
     path = tmp_path / "best.jsonl"
     path.write_text(text)
@@ -84,10 +94,16 @@ def test_missing_files_are_named(tmp_path):
         read_log(tmp_path)
 
 
-@pytest.mark.parametrize(("content", "why"), [
-    (b"", "it is empty"), (b"\n\n", "it is empty"), (b"\x7fELF\x02\xff\xfe", "it is not text"),
-    (b"latency: 3 ms", "line 1 is not JSON"), (json.dumps(ENTRY).encode() + b"\n{}\n", "line 2 is not an entry"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "it is empty"),
+        (b"\n\n", "it is empty"),
+        (b"\x7fELF\x02\xff\xfe", "it is not text"),
+        (b"latency: 3 ms", "line 1 is not JSON"),
+        (json.dumps(ENTRY).encode() + b"\n{}\n", "line 2 is not an entry"),
+    ],
+)
 def test_a_log_that_is_none_is_named_as_such(tmp_path, content, why):
     path = tmp_path / "best.jsonl"
     path.write_bytes(content)

@@ -66,8 +66,10 @@ def test_length_and_noise_are_the_likeliest() -> None:
     assert likeliest(codes, rng.normal(size=60), (0.1, 2.0), (1e-3, 0.5))[1] == 0.5
 
 
-@pytest.mark.parametrize(("name", "module"), [
-    ("bayesian", "sklearn.gaussian_process"), ("lfbo", "sklearn.ensemble"), ("evolution-strategy", "cmaes")])
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [("bayesian", "sklearn.gaussian_process"), ("lfbo", "sklearn.ensemble"), ("evolution-strategy", "cmaes")],
+)
 def test_without_its_library_a_searcher_says_what_to_install(
     name: str, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

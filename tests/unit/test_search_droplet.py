@@ -41,11 +41,22 @@ def test_the_neighbourhood_of_the_best_comes_first() -> None:
     space = line()
     searcher = DropletSearcher(space, 0, DropletOptions(epsilon=0.0, leap=0.0))
     searcher.tell([Measurement(point(20, 20, (8, 8)), (1.0,)), Measurement(point(3, 30, (64, 1)), (2.0,))])
-    near = {point(19, 20, (8, 8)), point(21, 20, (8, 8)), point(20, 19, (8, 8)), point(20, 21, (8, 8)),
-            point(20, 20, (16, 4)), point(20, 20, (4, 16))}
+    near = {
+        point(19, 20, (8, 8)),
+        point(21, 20, (8, 8)),
+        point(20, 19, (8, 8)),
+        point(20, 21, (8, 8)),
+        point(20, 20, (16, 4)),
+        point(20, 20, (4, 16)),
+    }
     assert set(searcher.ask(6)) == near
-    other = {point(2, 30, (64, 1)), point(4, 30, (64, 1)), point(3, 29, (64, 1)), point(3, 31, (64, 1)),
-             point(3, 30, (32, 2))}
+    other = {
+        point(2, 30, (64, 1)),
+        point(4, 30, (64, 1)),
+        point(3, 29, (64, 1)),
+        point(3, 31, (64, 1)),
+        point(3, 30, (32, 2)),
+    }
     assert set(searcher.ask(5)) == other, "then that of the next best"
 
 
@@ -55,8 +66,12 @@ def test_a_direction_that_pays_is_followed_by_growing_steps() -> None:
     for place, seconds in ((10, 1.0), (11, 0.8), (12, 0.6), (14, 0.4)):
         searcher.tell([Measurement(point(place, 5, (8, 8)), (seconds,))])
         ahead.append(searcher.space.candidates(searcher._ahead())[1:])
-    assert ahead == [[], [point(12, 5, (8, 8))], [point(p, 5, (8, 8)) for p in (13, 14)],
-                     [point(p, 5, (8, 8)) for p in (15, 16, 17, 18)]]
+    assert ahead == [
+        [],
+        [point(12, 5, (8, 8))],
+        [point(p, 5, (8, 8)) for p in (13, 14)],
+        [point(p, 5, (8, 8)) for p in (15, 16, 17, 18)],
+    ]
     assert set(ahead[-1]) < set(searcher.ask(8))
     searcher.tell([Measurement(point(14, 6, (8, 8)), (0.2,))])
     assert searcher.space.candidates(searcher._ahead())[1:] == [point(14, 7, (8, 8))]

@@ -18,8 +18,10 @@ def test_it_beats_chance_by_far() -> None:
     mine, chance = [], []
     for seed in range(5):
         task = SyntheticTask(Space(matmul_space().sketches[:1]), seed=seed)
-        for out, searcher in ((mine, EvolutionStrategySearcher(task.space, seed, QUICK)),
-                              (chance, RandomSearcher(task.space, seed))):
+        for out, searcher in (
+            (mine, EvolutionStrategySearcher(task.space, seed, QUICK)),
+            (chance, RandomSearcher(task.space, seed)),
+        ):
             out.append(tune(searcher, task, rounds=4, noise=0.01)[-1])
     assert np.median(mine) < 0.6 * np.median(chance)
 

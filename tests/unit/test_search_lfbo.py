@@ -21,8 +21,10 @@ def test_it_beats_chance_by_far() -> None:
     mine, chance = [], []
     for seed in range(5):
         task = SyntheticTask(one_sketch(), seed=seed)
-        for out, searcher in ((mine, LfboSearcher(task.space, seed, QUICK)),
-                              (chance, RandomSearcher(task.space, seed))):
+        for out, searcher in (
+            (mine, LfboSearcher(task.space, seed, QUICK)),
+            (chance, RandomSearcher(task.space, seed)),
+        ):
             out.append(tune(searcher, task, rounds=5, noise=0.01)[-1])
     assert np.median(mine) < 0.75 * np.median(chance)
 

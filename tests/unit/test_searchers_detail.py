@@ -147,7 +147,7 @@ def test_without_a_model_half_of_the_proposals_are_mutations_of_the_best() -> No
     proposed = searcher.ask(20)
     near = 0
     for point in range(20):
-        row = task.space.batch(proposed[point:point + 1])
+        row = task.space.batch(proposed[point : point + 1])
         same = parents.sketch == row.sketch
         near += bool(((parents.choice != row.choice).sum(axis=1)[same] == 1).any())
     assert near >= 10
@@ -159,7 +159,8 @@ def test_a_share_of_proposals_is_random() -> None:
     greedy = GeneticSearcher(task.space, seed=0, options=GeneticOptions(epsilon=0.0)).ask(32, score=task.score)
     loose = GeneticSearcher(task.space, seed=0, options=GeneticOptions(epsilon=0.9)).ask(32, score=task.score)
     assert median(task.latency(task.space.batch(greedy)).tolist()) < median(
-        task.latency(task.space.batch(loose)).tolist())
+        task.latency(task.space.batch(loose)).tolist()
+    )
 
 
 def test_exhaustion_is_exact_up_to_the_limit_of_listing() -> None:

@@ -64,9 +64,10 @@ def test_every_module_postpones_annotations() -> None:
 def test_nothing_is_left_for_later() -> None:
     marks = re.compile(r"\b(TODO|FIXME|XXX|raise NotImplementedError|pytest\.skip|mark\.skip)\b")
     found = {
-        named(p): marks.findall(text) for p in FILES
+        named(p): marks.findall(text)
+        for p in FILES
         if p.suffix == ".py" and p != Path(__file__).resolve() and marks.search(text := p.read_text("utf-8"))
-    }  # fmt: skip
+    }
     assert found == {}
 
 

@@ -81,8 +81,14 @@ def test_a_memory_tells_sketches_apart_and_is_restored() -> None:
     space = matmul_space()
     memory = Memory(space, 4)
     a, b = (space.candidates(space.sample(np.random.default_rng(0), 20, np.eye(2)[s])) for s in range(2))
-    memory.tell([Measurement(a[0], (3.0, 1.0, 2.0)), Measurement(a[1], (5.0,)),
-                 Measurement(b[0], failure=FailureKind.CRASH), Measurement(Candidate(None), (1e-9,))])
+    memory.tell(
+        [
+            Measurement(a[0], (3.0, 1.0, 2.0)),
+            Measurement(a[1], (5.0,)),
+            Measurement(b[0], failure=FailureKind.CRASH),
+            Measurement(Candidate(None), (1e-9,)),
+        ]
+    )
     assert memory.tally.tried.tolist() == [2, 1]
     assert memory.tally.best[:, 0].tolist() == [2.0, float("inf")]
     again = Memory(space, 4)
@@ -100,8 +106,10 @@ def unequal() -> tuple[SyntheticTask, Space]:
 
 def slow(task: SyntheticTask, candidates: list[Candidate]) -> list[Measurement]:
     """As the task has it, but sketch ``c`` is five times as slow."""
-    return [Measurement(m.candidate, tuple(s * (5.0 if m.candidate.sketch == "c" else 1.0) for s in m.samples))
-            for m in measure(task, candidates)]
+    return [
+        Measurement(m.candidate, tuple(s * (5.0 if m.candidate.sketch == "c" else 1.0) for s in m.samples))
+        for m in measure(task, candidates)
+    ]
 
 
 @pytest.mark.parametrize("mode", ["score", "validity", None])

@@ -13,10 +13,14 @@ from tunesmith.space.space import LINEAR_LIMIT, Space, concat, first_of_each
 from tunesmith.testing.synthetic import SyntheticTask, huge_space, matmul_space, tiny_space
 from tunesmith.types import Candidate
 
-a_knob = (st.builds(PerfectTile, st.integers(1, 64), st.integers(1, 4), st.just(16))
-          | st.builds(Categorical, st.integers(1, 5)) | st.builds(ComputeLocation, st.just(-1), st.integers(-1, 6)))
+a_knob = (
+    st.builds(PerfectTile, st.integers(1, 64), st.integers(1, 4), st.just(16))
+    | st.builds(Categorical, st.integers(1, 5))
+    | st.builds(ComputeLocation, st.just(-1), st.integers(-1, 6))
+)
 spaces = st.lists(st.lists(a_knob, max_size=4), min_size=1, max_size=3).map(
-    lambda sketches: Space([Sketch(f"s{i}", tuple(knobs)) for i, knobs in enumerate(sketches)]))
+    lambda sketches: Space([Sketch(f"s{i}", tuple(knobs)) for i, knobs in enumerate(sketches)])
+)
 
 
 @given(spaces, st.integers(0, 2**31))
@@ -77,7 +81,7 @@ def test_candidates_are_plain_decisions() -> None:
     space = Space([Sketch("a", (PerfectTile(8, 2), Categorical(3), ComputeLocation(-1, 1)))])
     candidate = Candidate("a", ((4, 2), 1, -1))
     assert space.candidates(space.batch([candidate])) == [candidate]
-    assert all(type(v) is int for v in (*space.candidates(space.batch([candidate]))[0].decisions[0], ))
+    assert all(type(v) is int for v in (*space.candidates(space.batch([candidate]))[0].decisions[0],))
 
 
 def test_concat_and_first_of_each() -> None:

@@ -54,10 +54,16 @@ def test_every_complete_tag_is_a_target_for_tvm() -> None:
         assert dict(ours.attrs).keys() == dict(theirs.attrs).keys()
 
 
-@pytest.mark.parametrize(("text", "kind", "cores"), [
-    ("cpu", "llvm", None), ("cpu:1", "llvm", 1), ("cpu:16", "llvm", 16), ("cuda", "cuda", None),
-    (" cpu ", "llvm", None),
-])
+@pytest.mark.parametrize(
+    ("text", "kind", "cores"),
+    [
+        ("cpu", "llvm", None),
+        ("cpu:1", "llvm", 1),
+        ("cpu:16", "llvm", 16),
+        ("cuda", "cuda", None),
+        (" cpu ", "llvm", None),
+    ],
+)
 def test_short_names_stay_symbolic(text: str, kind: str, cores: int | None) -> None:
     spec = parse_target(text)
     assert spec.is_local
@@ -65,15 +71,18 @@ def test_short_names_stay_symbolic(text: str, kind: str, cores: int | None) -> N
     assert (spec.name, spec.kind, spec.cores) == (text.strip(), kind, cores)
 
 
-@pytest.mark.parametrize(("spec", "device_class", "cores"), [
-    ("nvidia/nvidia-h100", "nvidia-nvidia-h100", 1),
-    ("aws/cpu/c5.9xlarge", "llvm-skylake-avx512-18", 18),
-    ({"kind": "llvm", "mcpu": "znver4", "num-cores": 2}, "llvm-znver4-2", 2),
-    ('{"kind": "cuda", "arch": "sm_90a"}', "cuda-sm_90a", 1),
-    ({"tag": "nvidia/nvidia-h100", "l2_cache_size_bytes": 1024}, "nvidia-nvidia-h100", 1),
-    ({"tag": "arm/rasp4b", "num-cores": 4}, "llvm-cortex-a72-4", 4),
-    ({"tag": "arm/pynq", "num-cores": 2}, "arm-pynq-2", 2),
-])
+@pytest.mark.parametrize(
+    ("spec", "device_class", "cores"),
+    [
+        ("nvidia/nvidia-h100", "nvidia-nvidia-h100", 1),
+        ("aws/cpu/c5.9xlarge", "llvm-skylake-avx512-18", 18),
+        ({"kind": "llvm", "mcpu": "znver4", "num-cores": 2}, "llvm-znver4-2", 2),
+        ('{"kind": "cuda", "arch": "sm_90a"}', "cuda-sm_90a", 1),
+        ({"tag": "nvidia/nvidia-h100", "l2_cache_size_bytes": 1024}, "nvidia-nvidia-h100", 1),
+        ({"tag": "arm/rasp4b", "num-cores": 4}, "llvm-cortex-a72-4", 4),
+        ({"tag": "arm/pynq", "num-cores": 2}, "arm-pynq-2", 2),
+    ],
+)
 def test_device_classes(spec: str, device_class: str, cores: int) -> None:
     target = parse_target(spec).target
     assert target is not None
@@ -83,13 +92,21 @@ def test_device_classes(spec: str, device_class: str, cores: int) -> None:
 
 
 cpus = st.fixed_dictionaries(
-    {"kind": st.just("llvm"), "mcpu": st.sampled_from(["znver4", "skylake-avx512", "apple-m1"]),
-     "num-cores": st.integers(1, 128)},
-    optional={"mattr": st.lists(st.sampled_from(["+avx2", "-fma"])), "opt-level": st.integers(0, 3),
-              "fast-math": st.booleans()})
+    {
+        "kind": st.just("llvm"),
+        "mcpu": st.sampled_from(["znver4", "skylake-avx512", "apple-m1"]),
+        "num-cores": st.integers(1, 128),
+    },
+    optional={
+        "mattr": st.lists(st.sampled_from(["+avx2", "-fma"])),
+        "opt-level": st.integers(0, 3),
+        "fast-math": st.booleans(),
+    },
+)
 gpus = st.fixed_dictionaries(
     {"kind": st.just("cuda"), "arch": st.sampled_from(["sm_80", "sm_90a"])},
-    optional={"max_threads_per_block": st.integers(1, 2048), "host": st.just({"kind": "llvm"})})
+    optional={"max_threads_per_block": st.integers(1, 2048), "host": st.just({"kind": "llvm"})},
+)
 
 
 @given(cpus | gpus)
@@ -105,21 +122,38 @@ def test_json_and_text_say_the_same(body: dict[str, object]) -> None:
         assert hash(again.target) == hash(spec.target)
 
 
-@pytest.mark.parametrize(("bad", "named"), [
-    ("nvidia/h100", "did you mean"), ("", "accepted are"), ("llvm", "accepted are"), ("cpu:0", "4096"),
-    ("cpu:x", "'x'"),
-    ("cpu:", "''"), ("cpu:99999", "4096"), ("cpu:-1", "-1"), ("{", "does not parse"), ("{}", "kind"),
-    ({"kind": "quantum"}, "quantum"), ({"kind": "llvm"}, "num-cores"), ({"kind": "llvm", "num-cores": 2}, "mcpu"),
-    ({"kind": "llvm", "mcpu": "znver4", "num-cores": "two"}, "num-cores"),
-    ({"kind": "llvm", "mcpu": "znver4", "num-cores": True}, "num-cores"),
-    ({"kind": "llvm", "mcpu": "znver4", "num-cores": 0}, "num-cores"),
-    ({"kind": "llvm", "mcpu": 5, "num-cores": 2}, "mcpu"),
-    ({"kind": "llvm", "mcpu": "a", "num-cores": 1, "cpu": 1}, "'cpu'"),
-    ({"kind": "llvm", "mcpu": "a", "num-cores": 1, "mattr": "+avx"}, "mattr"),
-    ({"kind": "cuda"}, "arch"), ({"kind": "cuda", "arch": "sm_90", "host": {"kind": "x"}}, "'x'"),
-    ({"tag": "no/such"}, "no/such"), ({"tag": "nvidia/nvidia-h100", "kind": "llvm"}, "of kind"),
-    ('["cpu"]', "accepted are"), ([], "string or an object"), (5, "string or an object"), ("arm/rasp4b", "num-cores"),
-])
+@pytest.mark.parametrize(
+    ("bad", "named"),
+    [
+        ("nvidia/h100", "did you mean"),
+        ("", "accepted are"),
+        ("llvm", "accepted are"),
+        ("cpu:0", "4096"),
+        ("cpu:x", "'x'"),
+        ("cpu:", "''"),
+        ("cpu:99999", "4096"),
+        ("cpu:-1", "-1"),
+        ("{", "does not parse"),
+        ("{}", "kind"),
+        ({"kind": "quantum"}, "quantum"),
+        ({"kind": "llvm"}, "num-cores"),
+        ({"kind": "llvm", "num-cores": 2}, "mcpu"),
+        ({"kind": "llvm", "mcpu": "znver4", "num-cores": "two"}, "num-cores"),
+        ({"kind": "llvm", "mcpu": "znver4", "num-cores": True}, "num-cores"),
+        ({"kind": "llvm", "mcpu": "znver4", "num-cores": 0}, "num-cores"),
+        ({"kind": "llvm", "mcpu": 5, "num-cores": 2}, "mcpu"),
+        ({"kind": "llvm", "mcpu": "a", "num-cores": 1, "cpu": 1}, "'cpu'"),
+        ({"kind": "llvm", "mcpu": "a", "num-cores": 1, "mattr": "+avx"}, "mattr"),
+        ({"kind": "cuda"}, "arch"),
+        ({"kind": "cuda", "arch": "sm_90", "host": {"kind": "x"}}, "'x'"),
+        ({"tag": "no/such"}, "no/such"),
+        ({"tag": "nvidia/nvidia-h100", "kind": "llvm"}, "of kind"),
+        ('["cpu"]', "accepted are"),
+        ([], "string or an object"),
+        (5, "string or an object"),
+        ("arm/rasp4b", "num-cores"),
+    ],
+)
 def test_nonsense_is_refused_by_name(bad: str, named: str) -> None:
     with pytest.raises(UnknownTarget) as caught:
         parse_target(bad)
@@ -130,5 +164,6 @@ def test_nonsense_is_refused_by_name(bad: str, named: str) -> None:
 def test_a_host_serves_every_number_of_cores_up_to_its_own() -> None:
     assert local_cpu_classes("znver5", 3) == ("llvm-znver5-1", "llvm-znver5-2", "llvm-znver5-3")
     assert parse_target({"kind": "llvm", "mcpu": "znver5", "num-cores": 3}).target == Target(
-        {"num-cores": 3, "mcpu": "znver5", "kind": "llvm"})
+        {"num-cores": 3, "mcpu": "znver5", "kind": "llvm"}
+    )
     assert cpu_class("znver5", 3) in local_cpu_classes("znver5", 8)

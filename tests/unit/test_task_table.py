@@ -7,8 +7,11 @@ from tunesmith.allocate.table import Table
 
 
 def test_tasks_become_columns() -> None:
-    tasks = [TaskView(7, 2.0, 1e9, "conv2d", untuned=0.5, history=(0.4, 0.3), seconds=2.0, exhausted=True),
-             TaskView(9, 1.0, 0.0, "pool"), TaskView(11, 3.0, 5.0, "conv2d", seconds=4.0)]
+    tasks = [
+        TaskView(7, 2.0, 1e9, "conv2d", untuned=0.5, history=(0.4, 0.3), seconds=2.0, exhausted=True),
+        TaskView(9, 1.0, 0.0, "pool"),
+        TaskView(11, 3.0, 5.0, "conv2d", seconds=4.0),
+    ]
     table = Table.of(tasks)
     assert (table.ids, table.histories) == ((7, 9, 11), ((0.4, 0.3), (), ()))
     assert (table.weight.tolist(), table.flops.tolist()) == ([2.0, 1.0, 3.0], [1e9, 0.0, 5.0])

@@ -14,7 +14,7 @@ from tunesmith.cli import output
 from tunesmith.errors import InvalidInput
 
 TEXT = "12 µs → 3×, ≤ 5 – “é” … Straße 漢 \udcff"
-ASCII = "12 us -> 3x, <= 5 - \"e\" ... Strasse \\u6f22 \\udcff"
+ASCII = '12 us -> 3x, <= 5 - "e" ... Strasse \\u6f22 \\udcff'
 
 
 def ascii_streams(monkeypatch) -> dict[str, io.BytesIO]:
@@ -57,8 +57,14 @@ def test_a_bar_is_drawn_without_unicode(monkeypatch):
 @pytest.mark.parametrize("arguments", [["--help"], ["tune", "--help"], ["version"], ["tune", "gemm:1x2"], ["jobs"]])
 def test_commands_print_under_ascii(tmp_path, arguments):
     env = {"PATH": "/usr/bin:/bin", "PYTHONIOENCODING": "ascii", "LC_ALL": "C", "TERM": "dumb", "COLUMNS": "40"}
-    done = subprocess.run([sys.executable, "-m", "tunesmith.cli", *arguments], env=env, cwd=tmp_path, timeout=60,
-                          capture_output=True, check=False)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "tunesmith.cli", *arguments],
+        env=env,
+        cwd=tmp_path,
+        timeout=60,
+        capture_output=True,
+        check=False,
+    )
     assert b"Traceback" not in done.stderr
     assert (done.stdout + done.stderr).decode("ascii").strip()
 

@@ -153,11 +153,15 @@ def _import(path: Path, name: str, lowered: bool) -> None:
 def table(outcomes: list[Outcome]) -> str:
     """Outcomes by model, as Markdown."""
     counts: Mapping[str, collections.Counter[str]] = {
-        name: collections.Counter(each.kind for each in outcomes if each.model == name) for name in MODELS}
+        name: collections.Counter(each.kind for each in outcomes if each.model == name) for name in MODELS
+    }
     total = collections.Counter(each.kind for each in outcomes)
     kinds = [IMPORTED, *sorted(set(total) - {IMPORTED, UNTYPED, CRASH, TIMEOUT}), UNTYPED, CRASH, TIMEOUT]
-    lines = ["| model | " + " | ".join(f"`{kind}`" if "_" in kind else kind for kind in kinds) + " |",
-             "|---|" + "---:|" * len(kinds)]
+    lines = [
+        "| model | " + " | ".join(f"`{kind}`" if "_" in kind else kind for kind in kinds) + " |",
+        "|---|" + "---:|" * len(kinds),
+    ]
     rows = {**{f"`{name}`": found for name, found in counts.items()}, "all": total}
-    return "\n".join(lines + [f"| {name} | " + " | ".join(str(found[kind]) for kind in kinds) + " |"
-                              for name, found in rows.items()])  # fmt: skip
+    return "\n".join(
+        lines + [f"| {name} | " + " | ".join(str(found[kind]) for kind in kinds) + " |" for name, found in rows.items()]
+    )

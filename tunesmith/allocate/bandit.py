@@ -123,8 +123,18 @@ class BanditAllocator(Allocator):
         had = np.array(list(map(len, table.histories)), dtype=np.float64)
         lacking = ~known & ~np.isfinite(other)
         unknown = (had + flying == 0) & lacking & ~waits
-        return Arms(table.ids, ~table.exhausted, rated, gain, deviation, deviation * wide, table.seconds, had + flying,
-                    unknown, hope(table, due(had, flying.astype(np.float64), lacking)) / table.seconds)
+        return Arms(
+            table.ids,
+            ~table.exhausted,
+            rated,
+            gain,
+            deviation,
+            deviation * wide,
+            table.seconds,
+            had + flying,
+            unknown,
+            hope(table, due(had, flying.astype(np.float64), lacking)) / table.seconds,
+        )
 
     @staticmethod
     def _reason(arms: Arms, best: int) -> str:
@@ -139,5 +149,7 @@ class BanditAllocator(Allocator):
         if self._arms is None:
             return {}
         arms, names = self._arms, ("gain", "deviation", "bonus", "seconds")
-        return {str(arms.ids[i]): {name: float(getattr(arms, name)[i]) for name in names}
-                for i in np.flatnonzero(arms.rated)}
+        return {
+            str(arms.ids[i]): {name: float(getattr(arms, name)[i]) for name in names}
+            for i in np.flatnonzero(arms.rated)
+        }

@@ -53,8 +53,9 @@ class GradientAllocator(WarmedUpAllocator):
 
     def choose(self, tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice | None:
         """See :class:`Allocator`; while tasks have their first rounds, there is a belief of those that had theirs."""
-        self._belief = {t.id: self.gradient(t, in_flight.get(t.id, 0)) for t in tasks
-                        if not t.exhausted and rounds(t, in_flight)}
+        self._belief = {
+            t.id: self.gradient(t, in_flight.get(t.id, 0)) for t in tasks if not t.exhausted and rounds(t, in_flight)
+        }
         return super().choose(tasks, in_flight)
 
     def _next(self, alive: Sequence[TaskView], tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice:
@@ -92,5 +93,7 @@ class GradientAllocator(WarmedUpAllocator):
 
     def explain(self) -> dict[str, Any]:
         """Terms of every task that had a round: backward, forward, total."""
-        return {str(task): {"backward": g.backward, "forward": g.forward, "total": g.total}
-                for task, g in self._belief.items()}
+        return {
+            str(task): {"backward": g.backward, "forward": g.forward, "total": g.total}
+            for task, g in self._belief.items()
+        }

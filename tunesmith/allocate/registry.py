@@ -30,8 +30,9 @@ def check_allocator(name: str) -> str:
         UnknownAllocator: naming those that there are.
     """
     if name not in ALLOCATORS:
-        raise UnknownAllocator(f"there is no allocator {name!r}; accepted are {', '.join(ALLOCATORS)}",
-                               field="allocator", value=name)
+        raise UnknownAllocator(
+            f"there is no allocator {name!r}; accepted are {', '.join(ALLOCATORS)}", field="allocator", value=name
+        )
     return name
 
 

@@ -38,12 +38,19 @@ class Table:
     def of(cls, tasks: Sequence[TaskView]) -> Table:
         """The columns of ``tasks``, in their order."""
         ids, weight, flops, family, untuned, histories, _, seconds, exhausted, _ = (
-            zip(*tasks, strict=True) if tasks else ((),) * len(TaskView._fields))
+            zip(*tasks, strict=True) if tasks else ((),) * len(TaskView._fields)
+        )
         names = {name: number for number, name in enumerate(dict.fromkeys(family))}
         start, took = np.array(untuned, dtype=np.float64), np.array(seconds, dtype=np.float64)  # None becomes NaN
         known = took > 0
         usual = float(took[known].mean()) if known.any() else 1.0
         return cls(
-            ids, histories, np.array(weight, dtype=np.float64), np.array(flops, dtype=np.float64),
-            np.array([names[each] for each in family], dtype=np.int64), np.where(np.isnan(start), np.inf, start),
-            np.where(known, took, usual), np.array(exhausted, dtype=np.bool_))
+            ids,
+            histories,
+            np.array(weight, dtype=np.float64),
+            np.array(flops, dtype=np.float64),
+            np.array([names[each] for each in family], dtype=np.int64),
+            np.where(np.isnan(start), np.inf, start),
+            np.where(known, took, usual),
+            np.array(exhausted, dtype=np.bool_),
+        )

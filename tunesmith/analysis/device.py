@@ -73,9 +73,15 @@ def default_caches(clock: float, sizes: tuple[int, ...] = TYPICAL_CACHES) -> tup
 
 
 def describe_cpu(
-    cores: int, vector_bytes: int, registers: int, *, peak_flops: float | None = None,
-    bandwidth: float | None = None, cache_sizes: tuple[int, ...] = (), pipes: int = 2,
-) -> DeviceDescription:  # fmt: skip
+    cores: int,
+    vector_bytes: int,
+    registers: int,
+    *,
+    peak_flops: float | None = None,
+    bandwidth: float | None = None,
+    cache_sizes: tuple[int, ...] = (),
+    pipes: int = 2,
+) -> DeviceDescription:
     """A CPU from what is known of it; the rest is typical of current cores.
 
     Args:

@@ -105,9 +105,15 @@ def kernel(shape: Shape, run: Running, device: DeviceDescription) -> Kernel:
     instructions = operations + loads + stores + tests
     if block.update:
         chain = device.latency * steps * _chains(shape, run, instructions, stay > 1)
-    cycles = np.maximum.reduce([
-        operations / device.pipes, loads / device.loads, stores / device.stores, instructions / device.width, chain,
-    ])  # fmt: skip
+    cycles = np.maximum.reduce(
+        [
+            operations / device.pipes,
+            loads / device.loads,
+            stores / device.stores,
+            instructions / device.width,
+            chain,
+        ]
+    )
     cycles = cycles + LOOP_CYCLES + inside * block.calls * device.call
     large = instructions / pieces * INSTRUCTION_BYTES > device.code_bytes
     uneven = (vector.length > lanes) & (np.log2(vector.length) % 1.0 != 0) & ~run.compiled & block.update
@@ -167,7 +173,7 @@ def _vector(length: Floats, lanes: int, compiled: Bools) -> _Vector:
 
 def _registers(
     shape: Shape, run: Running, access: Access, ranges: Floats, vector: _Vector, lanes: int
-) -> tuple[Floats, Floats]:  # fmt: skip
+) -> tuple[Floats, Floats]:
     """Registers that hold what an access touches, and loads or stores that move it: whole vectors along its last
     dimension, vectors shuffled together from near strides, single values that are spread over a register, or elements
     gathered one by one."""

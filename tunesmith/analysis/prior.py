@@ -48,9 +48,13 @@ class StaticPrior:
     """
 
     def __init__(
-        self, space: Space, source: NestSource, device: DeviceDescription, unit: Unit = contextlib.nullcontext,
+        self,
+        space: Space,
+        source: NestSource,
+        device: DeviceDescription,
+        unit: Unit = contextlib.nullcontext,
         handicap: Mapping[str, float] = MappingProxyType({}),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._space, self._source, self._device, self._unit = space, source, device, unit
         self._handicap = handicap
 

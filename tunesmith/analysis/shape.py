@@ -41,7 +41,7 @@ def values_of(nest: Nest, knobs: Sequence[Knob], choice: Ints) -> Values:
 def product(values: Values, wanted: Product, n: int) -> Floats:
     """The product, float64 [n]."""
     out = np.full(n, float(wanted.scale)) if wanted.scale != 1 or not wanted.factors else values[wanted.factors[0]]
-    for factor in wanted.factors[0 if wanted.scale != 1 else 1:]:
+    for factor in wanted.factors[0 if wanted.scale != 1 else 1 :]:
         out = out * values[factor]
     return out
 

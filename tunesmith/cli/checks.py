@@ -69,8 +69,9 @@ def check_model(model: str) -> None:
     elif not path.is_file():
         raise NotAModel(
             f"there is no file {model}, and it is not an operator spec such as {FORMS['gemm']} either",
-            field="model", value=model,
-        )  # fmt: skip
+            field="model",
+            value=model,
+        )
 
 
 def check_content(model: str) -> None:
@@ -115,8 +116,9 @@ def check_out(out: Path, option: str = "--out", field: str = "out") -> None:
     except OSError as error:
         raise InvalidInput(
             f"{option} {out} cannot be written: {there}: {error.strerror}; give a folder of yours",
-            field=field, value=str(out),
-        ) from error  # fmt: skip
+            field=field,
+            value=str(out),
+        ) from error
 
 
 def check_output_file(path: Path) -> None:
@@ -164,8 +166,11 @@ def check_extras(model: str, options: dict[str, Any]) -> None:
     if not looks_like_operator(model) and source_of(model) == "pt2" and lacking(["torch"]):
         raise MissingDependency(
             f"{model} is read with PyTorch, which is not installed here: install the extra 'torch', for example with "
-            "pip install torch", field="model", value=model, extra="torch",
-        )  # fmt: skip
+            "pip install torch",
+            field="model",
+            value=model,
+            extra="torch",
+        )
 
 
 def check_target_is_here(target: str) -> None:

@@ -57,6 +57,8 @@ def _figures(device: Device) -> tuple[str, str, str, str]:
     if found is None:
         return ("–",) * 4
     return (
-        f"{found.peak_flops / 1e9:.4g} GFLOP/s", f"{found.bandwidth / 1e9:.3g} GB/s", share(found.noise_floor),
+        f"{found.peak_flops / 1e9:.4g} GFLOP/s",
+        f"{found.bandwidth / 1e9:.3g} GB/s",
+        share(found.noise_floor),
         f"{found.drift:.2f}",
-    )  # fmt: skip
+    )

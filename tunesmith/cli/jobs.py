@@ -49,8 +49,7 @@ def list_(
     with connect(server, key) as client:
         page = client.jobs(state=state, target=target, sort=sort.value, limit=limit, cursor=cursor)
     rows = [
-        (job.id, job.state.value, _trials(job), _latency(job), speed_up(job.latency), job.name)
-        for job in page.items
+        (job.id, job.state.value, _trials(job), _latency(job), speed_up(job.latency), job.name) for job in page.items
     ]
     emit(page.model_dump(mode="json"), table(COLUMNS, rows, give="name", whole=COLUMNS), as_json)
     if not as_json and any(job.simulated for job in page.items):
@@ -189,12 +188,19 @@ def _came_to(job: Job) -> list[tuple[str, str]]:
 
 def _show(job: Job, as_json: bool, forecast: Forecast | None = None) -> None:
     rows = [
-        ("job", job.id), ("name", job.name), ("state", job.state.value), ("trials", _trials(job)),
-        ("tasks", _tasks(job)), ("time", duration(job.progress.seconds)),
+        ("job", job.id),
+        ("name", job.name),
+        ("state", job.state.value),
+        ("trials", _trials(job)),
+        ("tasks", _tasks(job)),
+        ("time", duration(job.progress.seconds)),
         ("time left", duration(job.progress.eta_seconds)),
-        ("untuned", seconds(job.latency.untuned)), ("tuned", seconds(job.latency.current)),
-        ("speed-up", speed_up(job.latency)), *_came_to(job), *_expected(forecast),
-    ]  # fmt: skip
+        ("untuned", seconds(job.latency.untuned)),
+        ("tuned", seconds(job.latency.current)),
+        ("speed-up", speed_up(job.latency)),
+        *_came_to(job),
+        *_expected(forecast),
+    ]
     if not job.fast_math:
         rows.append(("fast math", "off"))
     if not job.winograd:

@@ -27,9 +27,12 @@ KEY = "; the command line takes a key with --key, or from TUNESMITH_KEY"
 def build() -> typer.Typer:
     """The application; commands are looked up when they are used."""
     app = typer.Typer(
-        name="tunesmith", cls=CommandGroup, no_args_is_help=True, pretty_exceptions_enable=False,
+        name="tunesmith",
+        cls=CommandGroup,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
         rich_markup_mode=None,
-    )  # fmt: skip
+    )
     app.callback()(_root)
     app.command("version")(version)
     return app

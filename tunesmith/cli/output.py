@@ -51,11 +51,16 @@ def lay_out(text: str, indent: int = 0) -> str:
     width = min(PAGE, shutil.get_terminal_size((PAGE, 24)).columns) - 1
     return "\n".join(
         textwrap.fill(
-            line, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False,
-            replace_whitespace=False, drop_whitespace=True,
+            line,
+            width,
+            subsequent_indent=" " * indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+            replace_whitespace=False,
+            drop_whitespace=True,
         )
         for line in text.split("\n")
-    )  # fmt: skip
+    )
 
 
 def rows(pairs: Iterable[tuple[str, str]]) -> str:

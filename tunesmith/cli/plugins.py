@@ -15,15 +15,24 @@ from tunesmith.extras import lacking
 
 GROUP = "tunesmith.commands"
 OWN_COMMANDS = {
-    "tune": "tunesmith.cli.tune:tune", "jobs": "tunesmith.cli.jobs:app", "best": "tunesmith.cli.best:best",
-    "models": "tunesmith.cli.models:app", "keys": "tunesmith.cli.keys:app", "device": "tunesmith.cli.devices:app",
+    "tune": "tunesmith.cli.tune:tune",
+    "jobs": "tunesmith.cli.jobs:app",
+    "best": "tunesmith.cli.best:best",
+    "models": "tunesmith.cli.models:app",
+    "keys": "tunesmith.cli.keys:app",
+    "device": "tunesmith.cli.devices:app",
     "workloads": "tunesmith.cli.workloads:app",
-}  # fmt: skip
+}
 """Commands of the light install. Importing all of them takes longer than starting a worker needs besides."""
 EXTRAS = {
-    "up": "server,worker", "status": "server", "down": "server", "bench": "server,worker,bench", "prune": "server",
-    "backup": "server", "restore": "server",
-}  # fmt: skip
+    "up": "server,worker",
+    "status": "server",
+    "down": "server",
+    "bench": "server,worker,bench",
+    "prune": "server",
+    "backup": "server",
+    "restore": "server",
+}
 SERVER_COMMANDS = {
     "up": "Run the whole service on this machine.",
     "status": "Say whether a stack runs on a data folder, and where.",

@@ -25,10 +25,16 @@ LINE_EVERY = 10.0
 REDRAWS = 4.0
 """Per second; between answers of a server, too, so that a line never stands still."""
 PHASES = {
-    JobState.QUEUED: "queued", JobState.PREPARING: "preparing", JobState.RUNNING: "tuning",
-    JobState.PAUSED: "paused", JobState.FINISHING: "checking", JobState.SUCCEEDED: "done",
-    JobState.FAILED: "failed", JobState.CANCELLING: "stopping", JobState.CANCELLED: "cancelled",
-}  # fmt: skip
+    JobState.QUEUED: "queued",
+    JobState.PREPARING: "preparing",
+    JobState.RUNNING: "tuning",
+    JobState.PAUSED: "paused",
+    JobState.FINISHING: "checking",
+    JobState.SUCCEEDED: "done",
+    JobState.FAILED: "failed",
+    JobState.CANCELLING: "stopping",
+    JobState.CANCELLED: "cancelled",
+}
 Clock = Callable[[], float]
 
 

@@ -85,7 +85,7 @@ def report(summary: dict[str, Any], out: Path | None, data_dir: Path | None, url
         ("schedules", _schedules(summary["tasks"])),
         ("effort", _effort(summary)),
         *_places(summary["job"], out, data_dir, url),
-    ]  # fmt: skip
+    ]
     return "\n".join(f"{name:{INDENT - 1}} {text}" for name, text in rows)
 
 

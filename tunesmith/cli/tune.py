@@ -97,15 +97,11 @@ def tune(
     ] = None,
     search: Annotated[
         str | None,
-        typer.Option(
-            help=_choices("Search strategy", SEARCHERS, DEFAULT_SEARCHER), autocompletion=_names(SEARCHERS)
-        ),
+        typer.Option(help=_choices("Search strategy", SEARCHERS, DEFAULT_SEARCHER), autocompletion=_names(SEARCHERS)),
     ] = None,
     cost_model: Annotated[
         str | None,
-        typer.Option(
-            help=_choices("Cost model", COST_MODELS, DEFAULT_COST_MODEL), autocompletion=_names(COST_MODELS)
-        ),
+        typer.Option(help=_choices("Cost model", COST_MODELS, DEFAULT_COST_MODEL), autocompletion=_names(COST_MODELS)),
     ] = None,
     allocator: Annotated[
         str | None,
@@ -156,9 +152,7 @@ def tune(
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the job (default: the model's).")] = None,
-    priority: Annotated[
-        int | None, typer.Option(min=-10, max=10, help="Higher goes first (default: 0).")
-    ] = None,
+    priority: Annotated[int | None, typer.Option(min=-10, max=10, help="Higher goes first (default: 0).")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for best.jsonl, metaschedule/ and summary.json.")] = None,
     data_dir: Annotated[Path, typer.Option(help="Data of an embedded stack.", envvar="TUNESMITH_DATA_DIR")] = Path(
         ".tunesmith"
@@ -170,10 +164,19 @@ def tune(
 ) -> None:
     """Tune a model or an operator, on a running server or with a stack of its own."""
     options = {
-        "search": search, "cost_model": cost_model, "allocator": allocator, "seed": seed, "fast_math": fast_math,
-        "winograd": winograd, "space": space, "warm_start": warm_start, "verify": verify, "name": name,
-        "priority": priority, "stop_when_converged": until_converged,
-    }  # fmt: skip
+        "search": search,
+        "cost_model": cost_model,
+        "allocator": allocator,
+        "seed": seed,
+        "fast_math": fast_math,
+        "winograd": winograd,
+        "space": space,
+        "warm_start": warm_start,
+        "verify": verify,
+        "name": name,
+        "priority": priority,
+        "stop_when_converged": until_converged,
+    }
     request = _checked(model, target, trials, time_, inputs or [], options)
     if out is not None:
         check_out(out)
@@ -202,9 +205,10 @@ def _checked(
         check_content(model)
     elif shapes:
         raise InvalidInput(
-            f"--input fixes a model's dynamic inputs; the operator {model} says its shapes itself", field="input",
+            f"--input fixes a model's dynamic inputs; the operator {model} says its shapes itself",
+            field="input",
             value=inputs[0],
-        )  # fmt: skip
+        )
     if trials is None and time_ is None:
         time_ = DEFAULT_SECONDS
     return Request(model, target, trials, time_, shapes, options)

@@ -229,8 +229,10 @@ class Client:
         while not (job := self.job(job_id, PATIENCE)).done:
             if end is not None and time.monotonic() > end:
                 waits = "".join(f", and waits: {what} {name}" for what, name in (job.waiting_for or {}).items())
-                raise TunesmithError(f"the job {job_id} did not end within {timeout:g} s; it is {job.state.value}, "
-                                     f"after {job.progress.trials} trials{waits}")
+                raise TunesmithError(
+                    f"the job {job_id} did not end within {timeout:g} s; it is {job.state.value}, "
+                    f"after {job.progress.trials} trials{waits}"
+                )
             time.sleep(poll)
         return job
 
@@ -251,9 +253,14 @@ class Client:
         self._transport.request("DELETE", f"/v1/jobs/{job_id}")
 
     def update(
-        self, job_id: str, *, priority: int | None = None, trials: int | None = None, seconds: float | None = None,
+        self,
+        job_id: str,
+        *,
+        priority: int | None = None,
+        trials: int | None = None,
+        seconds: float | None = None,
         name: str | None = None,
-    ) -> Job:  # fmt: skip
+    ) -> Job:
         """Change a job's priority, budget or name."""
         budget = {key: value for key, value in (("trials", trials), ("seconds", seconds)) if value is not None}
         given = {"priority": priority, "name": name}

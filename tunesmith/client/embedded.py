@@ -47,9 +47,13 @@ class EmbeddedStack:
     resumed: list[dict[str, Any]]
 
     def __init__(
-        self, data_dir: str | Path = ".tunesmith", port: int = 0, env: dict[str, str] | None = None,
-        on_step: Step = _quiet, options: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+        self,
+        data_dir: str | Path = ".tunesmith",
+        port: int = 0,
+        env: dict[str, str] | None = None,
+        on_step: Step = _quiet,
+        options: Sequence[str] = (),
+    ) -> None:
         self.data_dir = Path(data_dir)
         self._port = port
         self._env = env

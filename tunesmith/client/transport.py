@@ -43,9 +43,13 @@ class Transport:
     """
 
     def __init__(
-        self, url: str, key: str | None, timeout: float, transport: httpx2.BaseTransport | None,
+        self,
+        url: str,
+        key: str | None,
+        timeout: float,
+        transport: httpx2.BaseTransport | None,
         more: Mapping[str, str] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         headers = {"user-agent": f"tunesmith/{__version__}", **(more or {})}
         if key:
             headers["authorization"] = f"Bearer {key}"

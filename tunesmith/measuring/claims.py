@@ -149,9 +149,7 @@ def _confirmation(confirmation: Confirmation, result: WireResult, work: Work, na
     p_value = faster(ours, theirs)
     error, allowed = confirmation.error, confirmation.tolerance
     right = error is None or (allowed is not None and error <= allowed)
-    won = (
-        confirmation.won and right and bool(ours) and (p_value is None or p_value < SIGNIFICANCE)
-    )  # fmt: skip
+    won = confirmation.won and right and bool(ours) and (p_value is None or p_value < SIGNIFICANCE)
     return confirmation.model_copy(update={"won": won, "p_value": p_value})
 
 

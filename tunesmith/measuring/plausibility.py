@@ -15,9 +15,17 @@ BYTES_PER_FLOP = 4.0
 """Bytes that a core stores at most for each FLOP of its peak: with as many stores as multiply-adds of a vector in a
 cycle it is 2, and 1 on most."""
 SPEED: Mapping[str, float] = {
-    "float64": 0.5, "float32": 1.0, "int64": 1.0, "int32": 1.0, "uint32": 1.0, "uint64": 1.0, "float16": 16.0,
-    "bfloat16": 16.0, "int16": 4.0, "uint16": 4.0,
-}  # fmt: skip
+    "float64": 0.5,
+    "float32": 1.0,
+    "int64": 1.0,
+    "int32": 1.0,
+    "uint32": 1.0,
+    "uint64": 1.0,
+    "float16": 16.0,
+    "bfloat16": 16.0,
+    "int16": 4.0,
+    "uint16": 4.0,
+}
 """Peak of an element type over float32's, with a matrix unit (AMX, SME) where one exists for it."""
 NARROW_SPEED = 32.0
 """The same for types of eight bits and fewer."""
@@ -84,9 +92,14 @@ def fastest_device(kind: str, cores: int) -> Calibration:
     """
     flops = CORE_FLOPS * max(1, cores) if kind == "llvm" else CHIP_FLOPS
     return Calibration(
-        peak_flops=flops, bandwidth=CHIP_BANDWIDTH, noise_floor=0.0, reference_seconds=1.0, latest_seconds=1.0,
-        measured_at="", drift=1.0,
-    )  # fmt: skip
+        peak_flops=flops,
+        bandwidth=CHIP_BANDWIDTH,
+        noise_floor=0.0,
+        reference_seconds=1.0,
+        latest_seconds=1.0,
+        measured_at="",
+        drift=1.0,
+    )
 
 
 def impossible_calibration(
@@ -102,9 +115,13 @@ def impossible_calibration(
     """
     limit = fastest_device(kind, cores)
     bounds = {
-        "peak_flops": (0.0, limit.peak_flops), "bandwidth": (0.0, limit.bandwidth), "noise_floor": (-1.0, MOST_NOISE),
-        "reference_seconds": (LEAST_SECONDS, 1e3), "latest_seconds": (LEAST_SECONDS, 1e5), "drift": DRIFTS,
-    }  # fmt: skip
+        "peak_flops": (0.0, limit.peak_flops),
+        "bandwidth": (0.0, limit.bandwidth),
+        "noise_floor": (-1.0, MOST_NOISE),
+        "reference_seconds": (LEAST_SECONDS, 1e3),
+        "latest_seconds": (LEAST_SECONDS, 1e5),
+        "drift": DRIFTS,
+    }
     for name, (low, high) in bounds.items():
         value = getattr(found, name)
         if not low < value <= high:

@@ -44,9 +44,7 @@ class Ratio:
         return Verdict.FASTER if self.low > 1 else Verdict.SLOWER
 
 
-def ratio(
-    others: Sequence[float], ours: Sequence[float], confidence: float = CONFIDENCE, placements: int = 1
-) -> Ratio:
+def ratio(others: Sequence[float], ours: Sequence[float], confidence: float = CONFIDENCE, placements: int = 1) -> Ratio:
     """How many times as fast ``ours`` is as ``others``.
 
     Both were timed in turn, so that a drift of the device is in both. The interval is symmetric in the logarithm. What
@@ -66,23 +64,28 @@ def ratio(
     value = statistics.median(others) / statistics.median(ours)
     builds = normal_quantile(confidence) / normal_quantile(0.95) * BUILDS
     apart = placements > 1 and all(len(s) % placements == 0 and len(s) >= 2 * placements for s in (others, ours))
-    shown = (_between(others, ours, confidence, placements) if apart
-             else math.hypot(_share(others, confidence), _share(ours, confidence)))
+    shown = (
+        _between(others, ours, confidence, placements)
+        if apart
+        else math.hypot(_share(others, confidence), _share(ours, confidence))
+    )
     half = min(WIDEST, math.hypot(shown, builds))
     return Ratio(value, value * math.exp(-half), value * math.exp(half))
 
 
 def _between(others: Sequence[float], ours: Sequence[float], confidence: float, placements: int) -> float:
     """Half the width of the interval of the ratio's logarithm, of what it is in each placement."""
-    logs = [math.log(statistics.median(a) / statistics.median(b))
-            for a, b in zip(_parts(others, placements), _parts(ours, placements), strict=True)]
+    logs = [
+        math.log(statistics.median(a) / statistics.median(b))
+        for a, b in zip(_parts(others, placements), _parts(ours, placements), strict=True)
+    ]
     quantile = student_quantile(normal_quantile(confidence), placements - 1)
     return quantile * statistics.stdev(logs) / math.sqrt(placements)
 
 
 def _parts(samples: Sequence[float], count: int) -> list[Sequence[float]]:
     size = len(samples) // count
-    return [samples[at:at + size] for at in range(0, len(samples), size)]
+    return [samples[at : at + size] for at in range(0, len(samples), size)]
 
 
 def _share(samples: Sequence[float], confidence: float) -> float:

@@ -68,7 +68,7 @@ class AnnealingSearcher(GuessingSearcher):
     def _renew(self, hunt: Hunt, belief: Belief) -> None:
         """Keep the best walkers; the others start anew."""
         kept = np.argsort(-self._guess(belief, self._walkers), kind="stable")
-        kept = kept[:self.options.walkers - round(self.options.renewed * self.options.walkers)]
+        kept = kept[: self.options.walkers - round(self.options.renewed * self.options.walkers)]
         new = self.options.walkers - len(kept)
         fast = self._history.fastest(self.options.measured)
         fast = self._rng.choice(fast, size=new // 2) if len(fast) else fast

@@ -99,8 +99,12 @@ class BayesianSearcher(ModelSearcher):
 
     def state(self) -> dict[str, Any]:
         """As every searcher's, and the portfolio."""
-        return {**super().state(), "portfolio": self._portfolio.state(), "owners": dict(self._owners),
-                "first": None if self._first is None else list(self._first)}
+        return {
+            **super().state(),
+            "portfolio": self._portfolio.state(),
+            "owners": dict(self._owners),
+            "first": None if self._first is None else list(self._first),
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from :meth:`state`. Raises ValueError for the state of another space, version or searcher."""
@@ -120,7 +124,8 @@ class BayesianSearcher(ModelSearcher):
         self._middle, self._deviation = float(goodness.mean()), float(goodness.std())
         self._points, self._values = points, (goodness - self._middle) / self._deviation
         self._length, self._noise = likeliest(
-            self._numbers(points), self._values, self.options.lengths, self.options.noises)
+            self._numbers(points), self._values, self.options.lengths, self.options.noises
+        )
         self._process = self._fitted(hunt)
         self._xi = self._exploration(hunt, goodness)
         return True
@@ -142,7 +147,7 @@ class BayesianSearcher(ModelSearcher):
         place = {key: i for i, key in enumerate(self.space.keys(self._points).tolist())}
         known: Bools = np.array([key in place for key in hunt.keys.tolist()], dtype=np.bool_)
         finite = np.isfinite(hunt.mean)
-        both, only = np.flatnonzero(known & finite), np.flatnonzero(~known & finite)[-self.options.scored:]
+        both, only = np.flatnonzero(known & finite), np.flatnonzero(~known & finite)[-self.options.scored :]
         if not len(self._history.fastest(1)):  # the scores themselves are what is known
             return hunt.pool.take(only), (hunt.mean[only] - self._middle) / self._deviation, 0.0
         scores = hunt.mean[both]
@@ -184,8 +189,10 @@ class BayesianSearcher(ModelSearcher):
         """Rows that some acquisition function ranks high by themselves."""
         mean, deviation = self._process.each(self._numbers(points))
         most = max(self.options.shortlist, n)
-        best = [np.argsort(-ACQUISITIONS[name](mean, deviation, self._best, self._xi), kind="stable")[:most]
-                for name in self._portfolio.active]
+        best = [
+            np.argsort(-ACQUISITIONS[name](mean, deviation, self._best, self._xi), kind="stable")[:most]
+            for name in self._portfolio.active
+        ]
         return np.unique(np.concatenate(best)).astype(np.int64)
 
     @property

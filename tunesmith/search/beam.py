@@ -127,7 +127,7 @@ class BeamSearcher(GuessingSearcher):
         near = (times - seen) // 2
         rank = len(good) * self._rng.random(rows * (seen + near)) ** 2  # the best are taken most
         taken = good[rank.astype(np.int64)]
-        taken[rows * seen:] = knob.neighbours(self._rng, taken[rows * seen:])
+        taken[rows * seen :] = knob.neighbours(self._rng, taken[rows * seen :])
         drawn = knob.sample(self._rng, rows * (times - seen - near))
         return np.asarray(np.concatenate([taken, drawn]).reshape(times, rows).T)
 

@@ -55,7 +55,7 @@ def candidates(history: History, hunt: Hunt, rng: np.random.Generator, options: 
 def incumbents(history: History, hunt: Hunt, options: CandidateOptions) -> Batch:
     """The best measured points; before anything ran, those with the best scores."""
     fast = history.fastest(options.incumbents)
-    return history.points.take(fast) if len(fast) else hunt.pool.take(hunt.ranked()[:options.incumbents])
+    return history.points.take(fast) if len(fast) else hunt.pool.take(hunt.ranked()[: options.incumbents])
 
 
 def around(

@@ -26,8 +26,9 @@ class Codes:
         self._columns: list[list[tuple[int, int]]] = []
         self.dims = len(space.sketches)
         for sketch in space.sketches:
-            self._columns.append([self._place(places, knob, sketch.knobs[:j].count(knob))
-                                  for j, knob in enumerate(sketch.knobs)])
+            self._columns.append(
+                [self._place(places, knob, sketch.knobs[:j].count(knob)) for j, knob in enumerate(sketch.knobs)]
+            )
         self._blank = np.zeros(self.dims)
         rng = np.random.default_rng(0)
         for (knob, _), (start, stop) in places.items():

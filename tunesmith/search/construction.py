@@ -112,4 +112,4 @@ def _unlike(space: Space, pool: Batch, share: Floats, n: int) -> Ints:
         left &= ~((pool.sketch == mine) & near)
         left[row] = False
     rest = np.setdiff1d(np.arange(len(pool)), taken)
-    return np.array([*taken, *rest[:n - len(taken)].tolist()], dtype=np.int64)
+    return np.array([*taken, *rest[: n - len(taken)].tolist()], dtype=np.int64)

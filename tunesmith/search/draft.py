@@ -34,7 +34,7 @@ class Draft:
 
     def __init__(
         self, codes: Floats, scores: Floats, lengths: Sequence[float] = LENGTHS, ridges: Sequence[float] = RIDGES
-    ) -> None:  # fmt: skip
+    ) -> None:
         spread = codes.std(axis=0)
         self._scale = np.where(spread > 0, 1.0 / np.maximum(spread, 1e-9), 0.0)
         self._known = codes * self._scale

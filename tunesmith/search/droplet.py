@@ -66,9 +66,15 @@ class DropletSearcher(LearningSearcher):
 
     def state(self) -> dict[str, Any]:
         """As every searcher's, the centre and where it came from, known neighbourhoods, and the noise."""
-        return {**super().state(), "centre": self._centre and self._centre.to_json(),
-                "origin": self._origin and self._origin.to_json(), "sample": asdict(self._sample),
-                "reach": self._reach, "spent": pack_keys(self._spent), "noise": [self._squares, self._freedom]}
+        return {
+            **super().state(),
+            "centre": self._centre and self._centre.to_json(),
+            "origin": self._origin and self._origin.to_json(),
+            "sample": asdict(self._sample),
+            "reach": self._reach,
+            "spent": pack_keys(self._spent),
+            "noise": [self._squares, self._freedom],
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from :meth:`state`. Raises ValueError for the state of another space or version."""
@@ -82,8 +88,9 @@ class DropletSearcher(LearningSearcher):
         """Remember what was measured, and move to the fastest that is faster than the centre for certain."""
         super().tell(measurements)
         known = self.space.known([m.candidate for m in measurements])
-        ran = [(Sample.of(m.samples), m.candidate)
-               for m, mine in zip(measurements, known, strict=True) if mine and m.ok]
+        ran = [
+            (Sample.of(m.samples), m.candidate) for m, mine in zip(measurements, known, strict=True) if mine and m.ok
+        ]
         for sample, _ in ran:
             self._squares += sample.variance * (sample.count - 1)
             self._freedom += sample.count - 1
@@ -135,8 +142,17 @@ class DropletSearcher(LearningSearcher):
         rows = self._history.fastest(len(self._history))
         rows = rows[~np.isin(self.space.keys(self._history.points.take(rows)), self._spent)]
         start = 1.0 - self._rng.random(len(self.space.sketches))
-        return rows[diverse(self._history.points.take(rows), -np.log(self._history.seconds[rows]), most,
-                            self._shares(), novelty=0.0, shared=self.options.shared, start=start)]
+        return rows[
+            diverse(
+                self._history.points.take(rows),
+                -np.log(self._history.seconds[rows]),
+                most,
+                self._shares(),
+                novelty=0.0,
+                shared=self.options.shared,
+                start=start,
+            )
+        ]
 
     def _look(self, hunt: Hunt, n: int) -> None:
         """Look at what lies ahead, at the centre's neighbourhood, and at those that would come next."""

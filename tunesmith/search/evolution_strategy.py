@@ -29,6 +29,7 @@ NAME = "evolution-strategy"
 WIDE = 0.3
 """Deviation of a strategy that starts anywhere, in widths of the box."""
 
+
 @dataclass(frozen=True)
 class EvolutionOptions(GuessingOptions):
     """Settings of the strategy.
@@ -63,7 +64,6 @@ class EvolutionStrategySearcher(GuessingSearcher):
         self.options = options
         self._boxes = [Relaxed(space, s) for s in range(len(space.sketches))]
 
-
     def _visit(self, hunt: Hunt, belief: Belief, n: int, done: float) -> tuple[Batch, Floats]:
         share = self._memory.tally.shares() * self._memory.left(hunt.blocked)
         counts = (self.options.evaluations * share / (share.sum() or 1.0)).astype(np.int64)
@@ -87,9 +87,7 @@ class EvolutionStrategySearcher(GuessingSearcher):
             population, first = 2 * population, False
         return concat(visited), np.concatenate(fitness)
 
-    def _generations(
-        self, belief: Belief, box: Relaxed, strategy: Any, most: int
-    ) -> list[tuple[Batch, Floats]]:
+    def _generations(self, belief: Belief, box: Relaxed, strategy: Any, most: int) -> list[tuple[Batch, Floats]]:
         """Points and fitness of each generation until the strategy has converged."""
         out = list[tuple[Batch, Floats]]()
         seen, stale = np.zeros(0, dtype=np.int64), 0
@@ -109,10 +107,17 @@ class EvolutionStrategySearcher(GuessingSearcher):
         box = self._boxes[sketch]
         mean, deviation, covariance = self._rng.random(box.dims), WIDE, None
         fast = self._history.fastest(len(self._history))
-        best = self._history.points.take(fast[self._history.points.sketch[fast] == sketch][:self.options.elite])
+        best = self._history.points.take(fast[self._history.points.sketch[fast] == sketch][: self.options.elite])
         if first and len(best):
             mean, deviation, covariance = self._library.get_warm_start_mgd(
-                [(place, 0.0) for place in box.place(best)], gamma=1.0, alpha=self.options.around)
+                [(place, 0.0) for place in box.place(best)], gamma=1.0, alpha=self.options.around
+            )
         return self._library.CMAwM(
-            np.clip(mean, 0.0, 1.0), deviation, np.tile([0.0, 1.0], (box.dims, 1)), box.steps,
-            seed=int(self._rng.integers(2**31)), population_size=population, cov=covariance)
+            np.clip(mean, 0.0, 1.0),
+            deviation,
+            np.tile([0.0, 1.0], (box.dims, 1)),
+            box.steps,
+            seed=int(self._rng.integers(2**31)),
+            population_size=population,
+            cov=covariance,
+        )

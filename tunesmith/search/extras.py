@@ -19,4 +19,7 @@ def extra(module: str, searcher: str) -> Any:
     except ModuleNotFoundError as error:
         raise MissingDependency(
             f"the searcher {searcher!r} needs {module.split('.')[0]}: install the extra 'search', "
-            "for example with: pip install 'tunesmith[search]'", field="search", value=searcher) from error
+            "for example with: pip install 'tunesmith[search]'",
+            field="search",
+            value=searcher,
+        ) from error

@@ -139,7 +139,6 @@ class GeneticSearcher(PointSearcher):
         left = left[self._divide(hunt.pool.sketch[left], self.options.survivors, self.options.shared)]
         self._reserve = self.space.candidates(hunt.pool.take(left))
 
-
     def _evolve(self, hunt: Hunt, n: int) -> None:
         """Exact looks at the children that drafts of the scores promise most of; more of them while few are valid."""
         wanted = math.ceil(self.options.examined * n)
@@ -170,7 +169,7 @@ class GeneticSearcher(PointSearcher):
         shared = round(self.options.shared * self.options.population)
         wanted = self._rng.multinomial(shared, odds / odds.sum())
         families = [(rows[sketch == s], int(wanted[s])) for s in np.flatnonzero(wanted)]
-        families.append((rows[:self.options.parents], self.options.population - shared))
+        families.append((rows[: self.options.parents], self.options.population - shared))
         return concat([self._children(hunt.pool.take(mine), count) for mine, count in families])
 
     def _children(self, parents: Batch, n: int) -> Batch:
@@ -194,23 +193,27 @@ class GeneticSearcher(PointSearcher):
         order = hunt.ranked()
         left = order[hunt.fresh[order]]
         best = select(
-            left, hunt.std, self._codes.of(hunt.pool), n - chance, self._mix.counts(n - chance, self.trust),
+            left,
+            hunt.std,
+            self._codes.of(hunt.pool),
+            n - chance,
+            self._mix.counts(n - chance, self.trust),
             lambda rows, most: self._divide(hunt.pool.sketch[rows], most, self.options.shared),
-        )  # fmt: skip
+        )
         if len(best) + chance < n or hunt.count < n:
             hunt.fill(self._rng, n)
         rest = np.setdiff1d(np.flatnonzero(hunt.fresh), best)
         rest = self._rng.permutation(rest)
         rest = rest[np.argsort(~hunt.drawn[rest], kind="stable")]
-        return np.concatenate([best, rest[:n - len(best)]])
+        return np.concatenate([best, rest[: n - len(best)]])
 
     def _uninformed(self, hunt: Hunt, elites: Batch, n: int) -> Ints:
         """Half mutations of the best measured points, half random points; random ones make up for what is missing."""
         if len(elites):
             parents = elites.take(self._parents(len(elites), n))
             hunt.examine(self.space.neighbours(self._rng, parents))
-        mutants = np.flatnonzero(hunt.fresh & ~hunt.drawn)[:n // 2]
+        mutants = np.flatnonzero(hunt.fresh & ~hunt.drawn)[: n // 2]
         hunt.fill(self._rng, n + int((hunt.fresh & ~hunt.drawn).sum()) - len(mutants))
-        drawn = np.flatnonzero(hunt.fresh & hunt.drawn)[:n - len(mutants)]
+        drawn = np.flatnonzero(hunt.fresh & hunt.drawn)[: n - len(mutants)]
         spare = np.setdiff1d(np.flatnonzero(hunt.fresh), np.concatenate([mutants, drawn]))
-        return np.concatenate([mutants, drawn, spare[:n - len(mutants) - len(drawn)]])
+        return np.concatenate([mutants, drawn, spare[: n - len(mutants) - len(drawn)]])

@@ -63,7 +63,7 @@ class History:
         if len(self) <= most:
             return np.arange(len(self), dtype=np.int64)
         fast = self.fastest(most // 2)
-        rest = np.setdiff1d(np.arange(len(self)), fast)[-(most - len(fast)):]
+        rest = np.setdiff1d(np.arange(len(self)), fast)[-(most - len(fast)) :]
         return np.union1d(fast, rest)
 
     def state(self) -> dict[str, Any]:

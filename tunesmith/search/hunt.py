@@ -38,9 +38,14 @@ class Hunt:
     """
 
     def __init__(
-        self, memory: Memory, blocked: Ints, score: Score | None, effort: int, prior: Prior | None = None,
+        self,
+        memory: Memory,
+        blocked: Ints,
+        score: Score | None,
+        effort: int,
+        prior: Prior | None = None,
         share: Floats | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.memory, self.space = memory, memory.space
         self.blocked, self._score, self.effort, self.prior = blocked, score, effort, prior
         self.share = share
@@ -63,7 +68,7 @@ class Hunt:
         rows = self.unknown(batch, parents=parents)
         if not parents:
             rows = rows[self._promising(batch.take(rows))]
-        rows = rows[:self.effort]
+        rows = rows[: self.effort]
         if len(rows):
             batch = batch.take(rows)
             keys = self.space.keys(batch)

@@ -113,7 +113,7 @@ class LearningSearcher(PointSearcher):
             hunt.fill(self._rng, n - len(rows) + spare)
         rest = np.setdiff1d(np.flatnonzero(hunt.fresh), rows)
         rest = rest[np.argsort(~hunt.drawn[rest], kind="stable")]
-        return np.concatenate([rows, rest[:n - len(rows)]])
+        return np.concatenate([rows, rest[: n - len(rows)]])
 
 
 class ModelSearcher(LearningSearcher):
@@ -211,5 +211,6 @@ class GuessingSearcher(ModelSearcher):
 
     def _diverse(self, batch: Batch, value: Floats, n: int) -> Ints:
         start = 1.0 - self._rng.random(len(self.space.sketches))
-        return diverse(batch, value, n, self._shares(), novelty=self._guessing.novelty, shared=self._common.shared,
-                       start=start)
+        return diverse(
+            batch, value, n, self._shares(), novelty=self._guessing.novelty, shared=self._common.shared, start=start
+        )

@@ -80,8 +80,11 @@ class LfboSearcher(ModelSearcher):
         weight = np.ones(len(goodness))
         weight[good] = np.maximum(self.options.floor, above / above.mean())
         self._forest = self._ensemble.RandomForestClassifier(
-            self.options.trees, min_samples_leaf=self.options.leaf, n_jobs=1,
-            random_state=int(self._rng.integers(2**31))).fit(self._codes.of(points), good, weight)
+            self.options.trees,
+            min_samples_leaf=self.options.leaf,
+            n_jobs=1,
+            random_state=int(self._rng.integers(2**31)),
+        ).fit(self._codes.of(points), good, weight)
         return True
 
     def _promising(self, hunt: Hunt, n: int, done: float) -> Batch:
@@ -126,8 +129,9 @@ class LfboSearcher(ModelSearcher):
         points = candidates(self._history, hunt, self._rng, self.options)
         if self.space.size > ENUMERATE_LIMIT:
             best = incumbents(self._history, hunt, self.options)
-            points = concat([points, around(best, self.options.guided, hunt, self._rng, self.options.onward,
-                                            self._asked(best))])
+            points = concat(
+                [points, around(best, self.options.guided, hunt, self._rng, self.options.onward, self._asked(best))]
+            )
         return points.take(hunt.unknown(points))
 
     def _asked(self, points: Batch) -> Floats:

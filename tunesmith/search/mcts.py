@@ -127,7 +127,7 @@ class Tree:
         rows = np.flatnonzero(follows)
         choice[rows] = self._altered(self.points.take(like[rows]), depth[rows])
         for row, (path, _) in enumerate(begun):
-            choice[row, :depth[row]] = path[1:]
+            choice[row, : depth[row]] = path[1:]
         return Batch(sketch, choice), [nodes for _, nodes in begun]
 
     def back_up(self, points: Batch, value: Floats, ways: list[list[Node]]) -> None:
@@ -193,8 +193,10 @@ class Tree:
 
     def _paths(self, points: Batch) -> list[list[int]]:
         """Decisions of points, the sketch first."""
-        return [[s, *choice[:len(self._space.sketches[s].knobs)]]
-                for s, choice in zip(points.sketch.tolist(), points.choice.tolist(), strict=True)]
+        return [
+            [s, *choice[: len(self._space.sketches[s].knobs)]]
+            for s, choice in zip(points.sketch.tolist(), points.choice.tolist(), strict=True)
+        ]
 
 
 class TreeSearcher(GuessingSearcher):
@@ -206,7 +208,7 @@ class TreeSearcher(GuessingSearcher):
 
     def _visit(self, hunt: Hunt, belief: Belief, n: int, done: float) -> tuple[Batch, Floats]:
         points, goodness = self._valued(hunt, belief)
-        points, goodness = points.take(slice(0, self.options.known)), goodness[:self.options.known]
+        points, goodness = points.take(slice(0, self.options.known)), goodness[: self.options.known]
         low, high = float(np.median(goodness)), float(goodness.max())
         scale = 1.0 / (high - low) if high > low else 1.0
         found = []

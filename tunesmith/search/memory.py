@@ -53,8 +53,10 @@ class Memory:
     @functools.cached_property
     def _small(self) -> list[Ints]:
         """Keys of all points of each small sketch; none of a large one."""
-        return [self.space.keys(self.space.all_of(s)) if size <= ENUMERATE_LIMIT else np.zeros(0, dtype=np.int64)
-                for s, size in enumerate(self.space.sizes)]
+        return [
+            self.space.keys(self.space.all_of(s)) if size <= ENUMERATE_LIMIT else np.zeros(0, dtype=np.int64)
+            for s, size in enumerate(self.space.sizes)
+        ]
 
     def propose(self, keys: Ints) -> None:
         """Remember what is handed out."""
@@ -77,7 +79,7 @@ class Memory:
             if m.ok and m.latency < best.get(m.candidate, np.inf):
                 best[m.candidate] = m.latency
         ranked = sorted(((latency, c) for c, latency in best.items()), key=lambda pair: (pair[0], str(pair[1])))
-        self.elites = ranked[:self.elite_limit]
+        self.elites = ranked[: self.elite_limit]
 
     def elite_batch(self, most: int) -> Batch:
         """The fastest measured points."""
@@ -85,9 +87,14 @@ class Memory:
 
     def state(self) -> dict[str, Any]:
         """Plain JSON; a few bytes per point."""
-        return {"version": VERSION, "space": self.space.fingerprint, "seen": pack_keys(self.seen),
-                "dead": pack_keys(self.dead), "elites": [[latency, c.to_json()] for latency, c in self.elites],
-                "tally": self.tally.state()}
+        return {
+            "version": VERSION,
+            "space": self.space.fingerprint,
+            "seen": pack_keys(self.seen),
+            "dead": pack_keys(self.dead),
+            "elites": [[latency, c.to_json()] for latency, c in self.elites],
+            "tally": self.tally.state(),
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from :meth:`state`.

@@ -110,14 +110,14 @@ class PointSearcher(Searcher):
         best = np.flatnonzero(hunt.fresh)[:wanted]
         hunt.fill(self._rng, n)
         rest = np.setdiff1d(np.flatnonzero(hunt.fresh), best)
-        return np.concatenate([best, rest[:n - len(best)]])
+        return np.concatenate([best, rest[: n - len(best)]])
 
     def _divide(self, sketch: Ints, n: int, shared: float) -> Ints:
         """Positions of ``n`` of some points, best first: a part that the sketches share by what was measured of each,
         and the best of the others."""
         start = 1.0 - self._rng.random(len(self.space.sketches))
         mine = divide(self._memory.tally.shares(), sketch, round(shared * n), start)
-        rest = np.setdiff1d(np.arange(len(sketch)), mine)[:max(0, n - len(mine))]
+        rest = np.setdiff1d(np.arange(len(sketch)), mine)[: max(0, n - len(mine))]
         return np.sort(np.concatenate([mine, rest]))
 
     def tell(self, measurements: Sequence[Measurement]) -> None:

@@ -133,9 +133,13 @@ class Policy:
             advantage = self._advantages(episodes.reward, value.astype(np.float64))
             wanted = torch.from_numpy((advantage + value[:-1]).astype(np.float32)).flatten()
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-            data = (seen[:-1].flatten(0, 1), own.repeat(steps, 1),
-                    torch.from_numpy(episodes.step + 1).flatten(0, 1),
-                    torch.from_numpy(advantage.astype(np.float32)).flatten(), wanted)
+            data = (
+                seen[:-1].flatten(0, 1),
+                own.repeat(steps, 1),
+                torch.from_numpy(episodes.step + 1).flatten(0, 1),
+                torch.from_numpy(advantage.astype(np.float32)).flatten(),
+                wanted,
+            )
             with torch.no_grad():
                 before = self._chosen(*data[:3])[0]
             adam = torch.optim.Adam([*self._actor, *self._critic], lr=self.options.rate)
@@ -181,5 +185,5 @@ class Policy:
         """Inverse of :meth:`state`."""
         flat = unpack(state, "<f4")
         for layer in (*self._actor, *self._critic):
-            part, flat = flat[:layer.numel()], flat[layer.numel():]
+            part, flat = flat[: layer.numel()], flat[layer.numel() :]
             layer.data.copy_(self._torch.from_numpy(part.reshape(tuple(layer.shape)).copy()))

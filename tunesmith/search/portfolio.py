@@ -108,7 +108,7 @@ class PortfolioSearcher(Searcher):
             if member is not None:
                 credit = (self._best / m.latency) ** self.options.sharpness if m.ok else 0.0
                 self._credits.append((member, credit))
-        self._credits = self._credits[-self.options.window:]
+        self._credits = self._credits[-self.options.window :]
         for searcher in self._members:
             searcher.tell(measurements)
 
@@ -122,15 +122,20 @@ class PortfolioSearcher(Searcher):
             if twice:
                 common[key] = twice[0]
         return {
-            "names": list(self.options.members), "common": common,
-            "own": [{key: value for key, value in state.items() if key not in common or value != common[key]}
-                    for state in states],
-            "shared": [[key for key in sorted(common) if key in state and state[key] == common[key]]
-                       for state in states],
+            "names": list(self.options.members),
+            "common": common,
+            "own": [
+                {key: value for key, value in state.items() if key not in common or value != common[key]}
+                for state in states
+            ],
+            "shared": [
+                [key for key in sorted(common) if key in state and state[key] == common[key]] for state in states
+            ],
             "open": [[c.to_json(), member] for c, member in self._open.items()],
             "credits": [[member, credit] for member, credit in self._credits],
-            "best": self._best if math.isfinite(self._best) else None, "idle": self._idle,
-        }  # fmt: skip
+            "best": self._best if math.isfinite(self._best) else None,
+            "idle": self._idle,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from :meth:`state`.

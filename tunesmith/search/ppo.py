@@ -86,7 +86,7 @@ class AgentSearcher(GuessingSearcher):
         visited = self._explore(hunt, belief)
         visited = visited.take(first_of_each(self.space.keys(visited)))
         value = self._guess(belief, visited)
-        order = np.argsort(-value, kind="stable")[:round(self.options.planned * n)]
+        order = np.argsort(-value, kind="stable")[: round(self.options.planned * n)]
         centres = self._centres(hunt, visited.take(order), n)
         ahead = self._guess(belief, centres) + FIRST * np.ptp(value)
         return concat([centres, visited]), np.concatenate([ahead, value])
@@ -124,8 +124,13 @@ class AgentSearcher(GuessingSearcher):
         """The points next to the centroids of clusters, or new ones of their choices where these are known already."""
         code = self._scaled(self._codes.of(points))
         group, centre = self._clusters(code, min(n, len(np.unique(code, axis=0))))
-        nearest = np.array([np.flatnonzero(group == g)[np.square(code[group == g] - centre[g]).sum(axis=1).argmin()]
-                            for g in np.unique(group)], dtype=np.int64)
+        nearest = np.array(
+            [
+                np.flatnonzero(group == g)[np.square(code[group == g] - centre[g]).sum(axis=1).argmin()]
+                for g in np.unique(group)
+            ],
+            dtype=np.int64,
+        )
         fresh = np.isin(nearest, hunt.unknown(points))
         made = [self._synthesis(points, group == group[row], int(row)) for row in nearest[~fresh]]
         return concat([points.take(nearest[fresh]), *made])
@@ -148,4 +153,4 @@ class AgentSearcher(GuessingSearcher):
         mine = points.take(members & (points.sketch == points.sketch[row]))
         picked = self._rng.integers(len(mine), size=self.space.width)
         choice = mine.choice[picked, np.arange(self.space.width)]
-        return Batch(points.sketch[row:row + 1], choice[None])
+        return Batch(points.sketch[row : row + 1], choice[None])

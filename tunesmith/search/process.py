@@ -48,7 +48,10 @@ class Process:
 
 def likeliest(codes: Floats, values: Floats, lengths: Sequence[float], noises: Sequence[float]) -> tuple[float, float]:
     """The length scale and the noise under which the values are most likely."""
-    found = [(Process(codes, values, np.full(len(values), noise), length).likelihood, length, noise)
-             for length in lengths for noise in noises]
+    found = [
+        (Process(codes, values, np.full(len(values), noise), length).likelihood, length, noise)
+        for length in lengths
+        for noise in noises
+    ]
     _, length, noise = max(found)
     return length, noise

@@ -81,8 +81,12 @@ class QLearningSearcher(GuessingSearcher):
 
     def state(self) -> dict[str, Any]:
         """As every searcher's, the perceptron and the remembered steps."""
-        return {**super().state(), "network": self._network.state(),
-                "begin": pack_points(self._begin), "end": pack_points(self._end)}
+        return {
+            **super().state(),
+            "network": self._network.state(),
+            "begin": pack_points(self._begin),
+            "end": pack_points(self._end),
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from :meth:`state`. Raises ValueError for the state of another space or version."""
@@ -108,8 +112,9 @@ class QLearningSearcher(GuessingSearcher):
     def _walk(self, hunt: Hunt) -> list[tuple[Batch, Batch]]:
         """Steps of some walks, as points before and after them."""
         at, walked = self._starts(hunt), list[tuple[Batch, Batch]]()
-        chance = max(self.options.explored_least, self.options.explored * math.exp(-self.options.decay
-                                                                                   * len(self._history)))
+        chance = max(
+            self.options.explored_least, self.options.explored * math.exp(-self.options.decay * len(self._history))
+        )
         for _ in range(self.options.steps):
             moved = self._directed(at, chance)
             walked.append((at, moved))
@@ -174,7 +179,7 @@ class QLearningSearcher(GuessingSearcher):
     def _remember(self, begin: Batch, end: Batch, proposed: Ints) -> None:
         """Keep the steps that led to proposals, a few others, and of the older ones the newest."""
         led = np.isin(self.space.keys(end), proposed)
-        others = self._rng.permutation(np.flatnonzero(~led))[:self.options.guessed]
+        others = self._rng.permutation(np.flatnonzero(~led))[: self.options.guessed]
         kept = np.union1d(np.flatnonzero(led), others)
         newest = slice(-self.options.memory, None)
         self._begin = concat([self._begin, begin.take(kept)]).take(newest)

@@ -45,8 +45,9 @@ def check_searcher(name: str) -> str:
         UnknownSearcher: naming those that there are.
     """
     if name not in SEARCHERS:
-        raise UnknownSearcher(f"there is no searcher {name!r}; accepted are {', '.join(SEARCHERS)}",
-                              field="search", value=name)
+        raise UnknownSearcher(
+            f"there is no searcher {name!r}; accepted are {', '.join(SEARCHERS)}", field="search", value=name
+        )
     return name
 
 

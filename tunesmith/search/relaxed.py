@@ -48,7 +48,7 @@ class Relaxed:
         choice = np.full((len(place), self._space.width), -1, dtype=np.int64)
         start = 0
         for j, (choices, table) in enumerate(zip(self._choices, self._tables, strict=True)):
-            mine = place[:, start:start + table.shape[1]]
+            mine = place[:, start : start + table.shape[1]]
             start += table.shape[1]
             choice[:, j] = choices[((table**2).sum(axis=1) - 2.0 * (mine @ table.T)).argmin(axis=1)]
         return Batch(np.full(len(place), self._sketch, dtype=np.int64), choice)

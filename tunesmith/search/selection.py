@@ -63,7 +63,7 @@ def select(rows: Ints, std: Floats, codes: Floats, n: int, mix: tuple[int, int],
     left = rows[~np.isin(rows, taken)]
     taken = np.concatenate([taken, left[unlike(codes[taken], codes[left], odd)]])
     left = rows[~np.isin(rows, taken)]
-    return np.concatenate([taken, left[:n - len(taken)]])
+    return np.concatenate([taken, left[: n - len(taken)]])
 
 
 def uncertain(std: Floats, n: int) -> Ints:
@@ -89,7 +89,7 @@ def unlike(taken: Floats, codes: Floats, n: int) -> Ints:
         return np.zeros(0, dtype=np.int64)
     spread = np.concatenate([taken, codes]).std(axis=0)
     scale = 1.0 / np.where(spread > 0, spread, 1.0)
-    points = codes[:_better(len(codes))] * scale
+    points = codes[: _better(len(codes))] * scale
     distance = np.full(len(points), np.inf)
     for row in taken * scale:
         distance = np.minimum(distance, ((points - row) ** 2).sum(axis=1))

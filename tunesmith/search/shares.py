@@ -64,14 +64,15 @@ class Tally:
 
     def state(self) -> list[list[Any]]:
         """Plain JSON: measurements and best latencies of each sketch."""
-        return [[int(n), [x for x in best.tolist() if x < np.inf]]
-                for n, best in zip(self.tried, self.best, strict=True)]
+        return [
+            [int(n), [x for x in best.tolist() if x < np.inf]] for n, best in zip(self.tried, self.best, strict=True)
+        ]
 
     def restore(self, state: Sequence[Sequence[Any]]) -> None:
         """Inverse of :meth:`state`."""
         self.tried, self.best = np.zeros(len(state), dtype=np.int64), np.full((len(state), SPACED), np.inf)
         for s, (tried, best) in enumerate(state):
-            self.tried[s], self.best[s, :len(best)] = tried, best
+            self.tried[s], self.best[s, : len(best)] = tried, best
 
 
 def shares(best: Floats, reach: Floats | float) -> Floats:

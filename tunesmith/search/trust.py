@@ -70,8 +70,12 @@ class Trust:
 
     def state(self) -> dict[str, Any]:
         """Plain JSON, a few dozen bytes per proposal."""
-        return {"ask": (self._ask - self._ask.min(initial=0)).tolist(), "key": pack_keys(self._key),
-                "score": pack(self._score, "<f8"), "seconds": pack(self._seconds, "<f8")}
+        return {
+            "ask": (self._ask - self._ask.min(initial=0)).tolist(),
+            "key": pack_keys(self._key),
+            "score": pack(self._score, "<f8"),
+            "seconds": pack(self._seconds, "<f8"),
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Inverse of :meth:`state`."""

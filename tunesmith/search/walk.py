@@ -28,8 +28,9 @@ class Walk:
         self._places: list[list[tuple[int, int]]] = []
         self.slots = 0
         for sketch in space.sketches:
-            self._places.append([self._place(places, knob, sketch.knobs[:j].count(knob))
-                                 for j, knob in enumerate(sketch.knobs)])
+            self._places.append(
+                [self._place(places, knob, sketch.knobs[:j].count(knob)) for j, knob in enumerate(sketch.knobs)]
+            )
         self.own: Bools = np.zeros((len(space.sketches), self.slots), dtype=np.bool_)
         for s, mine in enumerate(self._places):
             for start, stop in mine:
@@ -46,9 +47,7 @@ class Walk:
         """The points after a step, int64 [n, slots] of -1, 0 and 1; a move that leads nowhere is left out."""
         choice = batch.choice.copy()
         for s in np.unique(batch.sketch):
-            for j, (knob, (start, stop)) in enumerate(
-                zip(self._space.sketches[s].knobs, self._places[s], strict=True)
-            ):  # fmt: skip
+            for j, (knob, (start, stop)) in enumerate(zip(self._space.sketches[s].knobs, self._places[s], strict=True)):
                 rows = np.flatnonzero((batch.sketch == s) & step[:, start:stop].any(axis=1))
                 if len(rows):
                     choice[rows, j] = _moved(knob, choice[rows, j], step[rows, start:stop])

@@ -92,8 +92,11 @@ class Factorizations:
         powers = prime_factors(extent)
         self.primes = np.array(list(powers), dtype=np.int64)
         self._divisors = np.array(divisors(powers, extent), dtype=np.int64)
-        self._powers = np.stack([_exponent(self._divisors, p, e) for p, e in powers.items()]) if powers \
+        self._powers = (
+            np.stack([_exponent(self._divisors, p, e) for p, e in powers.items()])
+            if powers
             else np.zeros((0, 1), dtype=np.int64)
+        )
         self._inner = np.array(divisors(powers, max_innermost) if parts > 1 else [extent], dtype=np.int64)
         self._exponents = self._powers[:, np.searchsorted(self._divisors, extent // self._inner)].T
         self._tables = [_prime_table(e, max(parts - 1, 1)) for e in powers.values()]

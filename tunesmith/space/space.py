@@ -88,7 +88,7 @@ class Space:
                 continue
             total = np.cumsum(np.broadcast_to(plain, (len(rows), len(knobs))), axis=1)
             if odds is not None:
-                mine = np.cumsum(plain * odds[rows, :len(knobs)], axis=1)
+                mine = np.cumsum(plain * odds[rows, : len(knobs)], axis=1)
                 total = np.where(mine[:, -1:] > 0, mine, total)
             picked = (total <= (rng.random(len(rows)) * total[:, -1])[:, None]).sum(axis=1)
             for j, knob in enumerate(knobs):
@@ -118,7 +118,7 @@ class Space:
         for s, rows in self._groups(batch):
             column = len(self.sketches) + sum(self._columns[:s])
             for j, knob in enumerate(self.sketches[s].knobs):
-                out[rows, column:column + knob.width] = knob.encode(batch.choice[rows, j])
+                out[rows, column : column + knob.width] = knob.encode(batch.choice[rows, j])
                 column += knob.width
         return out
 

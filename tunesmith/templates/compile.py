@@ -106,9 +106,16 @@ def apply_schedules(mod: Any, target: Any, database_dir: Path | None) -> tuple[A
         database = ms.database.JSONDatabase(work_dir=str(database_dir), allow_missing=False)
         with target, database:
             scheduled = relax.transform.MetaScheduleApplyDatabase()(mod)
-        mod = choose_programs(scheduled, lambda direct, other: is_scheduled(scheduled[other]) and (
-            not is_scheduled(scheduled[direct]) or _seconds(database, mod[other], target)
-            < _seconds(database, mod[direct], target)))
+        mod = choose_programs(
+            scheduled,
+            lambda direct, other: (
+                is_scheduled(scheduled[other])
+                and (
+                    not is_scheduled(scheduled[direct])
+                    or _seconds(database, mod[other], target) < _seconds(database, mod[direct], target)
+                )
+            ),
+        )
         tuned = sorted(str(var.name_hint) for var, function in mod.functions.items() if is_scheduled(function))
         mod, missing = _apply_forced(mod, target)
     mod = _apply_gpu_default(mod, target) if "gpu" in target.keys else cpu_default(mod, target)
@@ -198,8 +205,9 @@ def _forced_schedule(function: Any, target: Any) -> Any:
     from tvm.s_tir import meta_schedule as ms
 
     body = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-    context = ms.TuneContext(body, target=target, space_generator=ms.space_generator.PostOrderApply(), num_threads=1,
-                             rand_state=1)
+    context = ms.TuneContext(
+        body, target=target, space_generator=ms.space_generator.PostOrderApply(), num_threads=1, rand_state=1
+    )
     spaces = context.generate_design_space()
     if len(spaces) != 1 or any(str(i.kind.name).startswith("Sample") for i in spaces[0].trace.insts):
         return None
@@ -218,10 +226,17 @@ def cpu_default(mod: Any, target: Any) -> Any:
     import tvm
 
     cores = int(target.attrs.get("num-cores", 1))
-    return mod if cores == 1 else tvm.IRModule({
-        var: _parallel(function, cores) if isinstance(function, tvm.tirx.PrimFunc) else function
-        for var, function in mod.functions.items()
-    }, attrs=mod.attrs)
+    return (
+        mod
+        if cores == 1
+        else tvm.IRModule(
+            {
+                var: _parallel(function, cores) if isinstance(function, tvm.tirx.PrimFunc) else function
+                for var, function in mod.functions.items()
+            },
+            attrs=mod.attrs,
+        )
+    )
 
 
 def _parallel(function: Any, cores: int) -> Any:
@@ -271,7 +286,8 @@ def _apply_gpu_default(mod: Any, target: Any) -> Any:
     rules = dlight.gpu
     with target:
         return dlight.ApplyDefaultSchedule(
-            rules.Matmul(), rules.GEMV(), rules.Reduction(), rules.GeneralReduction(), rules.Fallback())(mod)
+            rules.Matmul(), rules.GEMV(), rules.Reduction(), rules.GeneralReduction(), rules.Fallback()
+        )(mod)
 
 
 def bind_params(mod: Any, path: Path) -> Any:

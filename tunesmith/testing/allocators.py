@@ -17,12 +17,20 @@ def random_tasks(rng: np.random.Generator, count: int) -> list[TaskView]:
     tasks = []
     for i in range(count):
         history = np.minimum.accumulate(rng.lognormal(-6, 1, size=rng.integers(0, 8)))
-        history[:rng.integers(0, 3)] = np.inf
+        history[: rng.integers(0, 3)] = np.inf
         untuned = float(rng.lognormal(-3)) if rng.random() < 0.7 else None
-        tasks.append(TaskView(
-            id=10 + 3 * i, weight=float(rng.integers(1, 9)), flops=float(rng.lognormal(18, 2)), family=f"f{i % 3}",
-            untuned=untuned, history=tuple(float(h) for h in np.maximum.accumulate(history[::-1])[::-1]),
-            trials=16 * len(history), exhausted=bool(rng.random() < 0.2)))
+        tasks.append(
+            TaskView(
+                id=10 + 3 * i,
+                weight=float(rng.integers(1, 9)),
+                flops=float(rng.lognormal(18, 2)),
+                family=f"f{i % 3}",
+                untuned=untuned,
+                history=tuple(float(h) for h in np.maximum.accumulate(history[::-1])[::-1]),
+                trials=16 * len(history),
+                exhausted=bool(rng.random() < 0.2),
+            )
+        )
     return tasks
 
 
@@ -70,8 +78,7 @@ class AllocatorConformance:
 
     def test_every_task_gets_a_first_round(self) -> None:
         """With all rounds in flight, no task is chosen twice before each was chosen once."""
-        tasks = [t._replace(exhausted=False, history=()) for t in
-                 random_tasks(np.random.default_rng(3), 9)]
+        tasks = [t._replace(exhausted=False, history=()) for t in random_tasks(np.random.default_rng(3), 9)]
         allocator, flying = self.make(), dict.fromkeys((t.id for t in tasks), 0)
         for _ in tasks:
             choice = allocator.choose(tasks, flying)
@@ -87,6 +94,8 @@ class AllocatorConformance:
             choice = allocator.choose(tasks, {})
             assert choice is not None
             counts[choice.task] += 1
-            tasks = [t._replace(history=(*t.history, 0.5 / (1 + len(t.history))))
-                     if t.id == choice.task else t for t in tasks]
+            tasks = [
+                t._replace(history=(*t.history, 0.5 / (1 + len(t.history)))) if t.id == choice.task else t
+                for t in tasks
+            ]
         assert min(counts.values()) >= 5

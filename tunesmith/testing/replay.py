@@ -52,7 +52,7 @@ class Subset(Knob):
         code = self.base.encode(self._table)
         distance = np.abs(code[:, None] - code[None]).sum(axis=2)
         np.fill_diagonal(distance, np.inf)
-        return np.argsort(distance, axis=1, kind="stable")[:, :min(NEAREST, self.size - 1)]
+        return np.argsort(distance, axis=1, kind="stable")[:, : min(NEAREST, self.size - 1)]
 
     @property
     def size(self) -> int:
@@ -200,14 +200,26 @@ class Recording(Resolver):
         """Write it, replacing what was there in one step."""
         sketches = [[s.hash, [k.to_json() for k in s.knobs]] for s in self.space.sketches]
         kinds, code = np.unique(self.failure, return_inverse=True)
-        meta = {"format": FORMAT, "name": self.name, "sketches": sketches, "failures": kinds.tolist(),
-                "untuned": self.untuned, "weight": self.weight, "facts": dict(self.facts)}
+        meta = {
+            "format": FORMAT,
+            "name": self.name,
+            "sketches": sketches,
+            "failures": kinds.tolist(),
+            "untuned": self.untuned,
+            "weight": self.weight,
+            "facts": dict(self.facts),
+        }
         draft = path.with_name(f".{path.name}")
         with draft.open("wb") as file:
             np.savez_compressed(
-                file, meta=np.array(json.dumps(meta)), alias=self.alias.astype(np.int32),
-                seconds=self.seconds.astype(np.float32), spread=self.spread.astype(np.float16),
-                cost=self.cost.astype(np.float16), failure=code.astype(np.uint8))
+                file,
+                meta=np.array(json.dumps(meta)),
+                alias=self.alias.astype(np.int32),
+                seconds=self.seconds.astype(np.float32),
+                spread=self.spread.astype(np.float16),
+                cost=self.cost.astype(np.float16),
+                failure=code.astype(np.uint8),
+            )
         os.replace(draft, path)
 
     @classmethod
@@ -223,14 +235,30 @@ class Recording(Resolver):
                 raise ValueError(f"{path.name} has format {meta.get('format')!r}, not {FORMAT}")
             sketches = [Sketch(h, tuple(Subset.from_json(k) for k in knobs)) for h, knobs in meta["sketches"]]
             return cls(
-                meta["name"], Space(sketches), file["alias"].astype(np.int64), file["seconds"].astype(np.float64),
-                file["spread"].astype(np.float64), np.array(meta["failures"])[file["failure"]],
-                file["cost"].astype(np.float64), float(meta["untuned"]), float(meta["weight"]), meta["facts"])
+                meta["name"],
+                Space(sketches),
+                file["alias"].astype(np.int64),
+                file["seconds"].astype(np.float64),
+                file["spread"].astype(np.float64),
+                np.array(meta["failures"])[file["failure"]],
+                file["cost"].astype(np.float64),
+                float(meta["untuned"]),
+                float(meta["weight"]),
+                meta["facts"],
+            )
 
 
-def replay(searcher: Searcher, recording: Recording, *, budget: int, batch: int, score: Score | None = None,
-           learn: Callable[[Sequence[Measurement]], None] | None = None, prior: Prior | None = None, seed: int = 0
-           ) -> Floats:
+def replay(
+    searcher: Searcher,
+    recording: Recording,
+    *,
+    budget: int,
+    batch: int,
+    score: Score | None = None,
+    learn: Callable[[Sequence[Measurement]], None] | None = None,
+    prior: Prior | None = None,
+    seed: int = 0,
+) -> Floats:
     """Best recorded latency after each of ``budget`` evaluations, in seconds: float64 [budget].
 
     The searcher, and ``learn``, are told noisy samples; the curve holds the recorded medians. A searcher that has
@@ -247,6 +275,6 @@ def replay(searcher: Searcher, recording: Recording, *, budget: int, batch: int,
             learn(results)
         found += recording.latency(recording.space.batch(asked)).tolist()
     curve = np.full(budget, np.inf)
-    curve[:len(found)] = found
+    curve[: len(found)] = found
     best: Floats = np.minimum.accumulate(curve)
     return best

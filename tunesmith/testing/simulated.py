@@ -11,8 +11,9 @@ from tunesmith.testing.synthetic import SyntheticTask
 from tunesmith.types import Candidate, FailureKind, Measurement
 
 
-def measure(task: SyntheticTask, candidates: Sequence[Candidate], *, seed: int = 0, noise: float = 0.0,
-            repeats: int = 3) -> list[Measurement]:
+def measure(
+    task: SyntheticTask, candidates: Sequence[Candidate], *, seed: int = 0, noise: float = 0.0, repeats: int = 3
+) -> list[Measurement]:
     """Measurements of candidates, in order.
 
     Args:
@@ -35,8 +36,16 @@ def measure(task: SyntheticTask, candidates: Sequence[Candidate], *, seed: int =
     return out
 
 
-def tune(searcher: Searcher, task: SyntheticTask, *, rounds: int, batch: int = 16, score: Score | None = None,
-         noise: float = 0.0, seed: int = 0) -> list[float]:
+def tune(
+    searcher: Searcher,
+    task: SyntheticTask,
+    *,
+    rounds: int,
+    batch: int = 16,
+    score: Score | None = None,
+    noise: float = 0.0,
+    seed: int = 0,
+) -> list[float]:
     """Drive a searcher for some rounds; the best latency after each, in seconds."""
     curve: list[float] = []
     best = float("inf")

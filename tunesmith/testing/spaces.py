@@ -31,7 +31,7 @@ class SpaceConformance:
         for s, row in zip(batch.sketch, batch.choice, strict=True):
             knobs = space.sketches[s].knobs
             assert all(0 <= c < k.size for c, k in zip(row, knobs, strict=False))
-            assert (row[len(knobs):] == -1).all()
+            assert (row[len(knobs) :] == -1).all()
 
     def test_samples_lie_inside_and_repeat_under_a_seed(self) -> None:
         """Same seed, same points."""
@@ -86,7 +86,7 @@ class SpaceConformance:
             assert len(np.unique(keys)) == len(keys)
             drawn = space.neighbours(np.random.default_rng(i), point.take(np.zeros(20, dtype=np.int64)))
             tiles = [isinstance(knob, PerfectTile) for knob in space.sketches[point.sketch[0]].knobs]
-            moved = (drawn.choice != point.choice)[:, :len(tiles)] & np.array(tiles, dtype=np.bool_)
+            moved = (drawn.choice != point.choice)[:, : len(tiles)] & np.array(tiles, dtype=np.bool_)
             assert np.isin(space.keys(drawn.take(moved.any(axis=1))), keys).all()
 
     def test_children_take_after_their_parents(self) -> None:

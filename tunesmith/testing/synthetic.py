@@ -90,7 +90,7 @@ class SyntheticTask(Resolver):
         self.resolved += len(batch)
         canonical = self._clamp(batch)
         keys = self.space.keys(canonical)
-        lots = ((keys.astype(np.uint64) + np.uint64(self.seed)) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(40))
+        lots = (keys.astype(np.uint64) + np.uint64(self.seed)) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(40)
         valid = lots.astype(np.float64) / 2**24 >= self.invalid
         if self.invalid < 1:
             valid |= np.isin(keys, self.space.keys(self._hidden))
@@ -101,8 +101,10 @@ class SyntheticTask(Resolver):
         distance = np.zeros(len(batch))
         for s, sketch in enumerate(self.space.sketches):
             rows = np.flatnonzero(batch.sketch == s)
-            parts = [self._distance(knob, batch.choice[rows, j], int(self._hidden.choice[s, j]))
-                     for j, knob in enumerate(sketch.knobs)]
+            parts = [
+                self._distance(knob, batch.choice[rows, j], int(self._hidden.choice[s, j]))
+                for j, knob in enumerate(sketch.knobs)
+            ]
             distance[rows] = np.mean(parts, axis=0) if parts else 0.0
         slower: Floats = np.where(self._order[batch.sketch] == 0, 1.0, OTHER_SKETCH)
         return self.base * slower * np.exp2(distance * self.steepness)

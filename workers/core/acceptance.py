@@ -30,16 +30,21 @@ def batch(session: Session, row: Batch, claim: Claim[BatchReport]) -> list[WireR
         return []
     candidates = [Candidate.from_json(value) for value in row.candidates]
     workload = session.scalars(
-        sa.select(WorkloadRow).join(JobTask, JobTask.workload_hash == WorkloadRow.hash)
-        .join(Round, Round.job_task_id == JobTask.id).where(Round.id == row.round_id)
-    ).one()  # fmt: skip
+        sa.select(WorkloadRow)
+        .join(JobTask, JobTask.workload_hash == WorkloadRow.hash)
+        .join(Round, Round.job_task_id == JobTask.id)
+        .where(Round.id == row.round_id)
+    ).one()
     kind, cores = _target(session, row)
     work = Work(
-        candidates=candidates, flops=workload.flops,
+        candidates=candidates,
+        flops=workload.flops,
         args=[TensorSpec(dtype, tuple(shape)) for dtype, shape in workload.args],
-        skeletons=_skeletons(session, candidates, report), kind=kind, cores=cores,
+        skeletons=_skeletons(session, candidates, report),
+        kind=kind,
+        cores=cores,
         calibration=devices.calibration_of(device, row.device_class) if device is not None else None,
-    )  # fmt: skip
+    )
     return claims.results(report, work)
 
 
@@ -52,15 +57,26 @@ def defaults(session: Session, row: Batch, claim: Claim[BatchReport]) -> None:
     device = _device(session, row, claim)
     kind, cores = _target(session, row)
     tasks = session.scalars(
-        sa.select(WorkloadRow).join(JobTask, JobTask.workload_hash == WorkloadRow.hash)
+        sa.select(WorkloadRow)
+        .join(JobTask, JobTask.workload_hash == WorkloadRow.hash)
         .where(JobTask.job_id == row.job_id, WorkloadRow.hash.in_([item.workload for item in claim.report.defaults]))
-    )  # fmt: skip
+    )
     calibration = devices.calibration_of(device, row.device_class) if device is not None else None
-    claims.check_defaults(claim.report, {
-        task.hash: Work((), task.flops, [TensorSpec(dtype, tuple(shape)) for dtype, shape in task.args], {}, kind,
-                        cores, calibration)
-        for task in tasks
-    })  # fmt: skip
+    claims.check_defaults(
+        claim.report,
+        {
+            task.hash: Work(
+                (),
+                task.flops,
+                [TensorSpec(dtype, tuple(shape)) for dtype, shape in task.args],
+                {},
+                kind,
+                cores,
+                calibration,
+            )
+            for task in tasks
+        },
+    )
 
 
 def evaluation(session: Session, row: Evaluation, claim: Claim[EvaluationReport]) -> None:
@@ -73,15 +89,22 @@ def evaluation(session: Session, row: Evaluation, claim: Claim[EvaluationReport]
     kind, cores = _target(session, row)
     tasks = session.execute(
         sa.select(JobTask.workload_hash, JobTask.alternative_of, JobTask.weight, WorkloadRow.flops)
-        .join(WorkloadRow, WorkloadRow.hash == JobTask.workload_hash).where(JobTask.job_id == row.job_id)
-    ).all()  # fmt: skip
+        .join(WorkloadRow, WorkloadRow.hash == JobTask.workload_hash)
+        .where(JobTask.job_id == row.job_id)
+    ).all()
     # Where one task may stand in for another, neither need have run.
     optional = {task.alternative_of for task in tasks if task.alternative_of is not None}
     sure = [t for t in tasks if t.alternative_of is None and t.workload_hash not in optional]
-    claims.check_evaluation(claim.report, ModelWork(
-        flops=sum(task.weight * task.flops for task in sure), tasks=len(tasks), kind=kind, cores=cores,
-        calibration=devices.calibration_of(device, row.device_class) if device is not None else None,
-    ))  # fmt: skip
+    claims.check_evaluation(
+        claim.report,
+        ModelWork(
+            flops=sum(task.weight * task.flops for task in sure),
+            tasks=len(tasks),
+            kind=kind,
+            cores=cores,
+            calibration=devices.calibration_of(device, row.device_class) if device is not None else None,
+        ),
+    )
 
 
 def device(session: Session, claim: Claim[DeviceReport], timeout: float) -> bool:

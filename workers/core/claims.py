@@ -92,4 +92,3 @@ def done(answer: Any) -> None:
 
 def _refused(error: Exception) -> TunesmithError:
     return ModelRejected(f"what came of the model has no proper form: {str(error)[:300]}", field="file")
-

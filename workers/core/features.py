@@ -29,7 +29,10 @@ class BatchFeatures:
         """Store as npz, return the blob's SHA-256."""
         buffer = io.BytesIO()
         np.savez_compressed(
-            buffer, rows=self.features.rows, offsets=self.features.offsets, index=self.index,
+            buffer,
+            rows=self.features.rows,
+            offsets=self.features.offsets,
+            index=self.index,
             version=np.array(self.version),
         )
         return blobs.put_bytes(buffer.getvalue())

@@ -116,8 +116,9 @@ class Importing:
         try:
             return box.call(method, *arguments, timeout=limit)
         except ChildTimeout as error:
-            raise ModelRejected(f"the import was ended after {limit:g} s (TUNESMITH_IMPORT_SECONDS)",
-                                field="file") from error
+            raise ModelRejected(
+                f"the import was ended after {limit:g} s (TUNESMITH_IMPORT_SECONDS)", field="file"
+            ) from error
         except ChildGarbled as error:
             raise ModelRejected(f"the import gave {error}", field="file") from error
         except ChildCrashed as error:

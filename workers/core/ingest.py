@@ -46,7 +46,10 @@ def upload(context: Context, model: Model) -> Upload:
         path = context.blobs.path(model.sha256)
     shapes = json.loads(model.inputs_key) if model.inputs_key else {}
     return Upload(
-        model.source, path, str(model.operator or ""), {name: tuple(shape) for name, shape in shapes.items()},
+        model.source,
+        path,
+        str(model.operator or ""),
+        {name: tuple(shape) for name, shape in shapes.items()},
         preparation,
     )
 

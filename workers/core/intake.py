@@ -56,9 +56,7 @@ def read(context: Context, kind: type[Report], body: Any) -> Claim[Report] | Non
         refused = refusal  # the name of an exception ends with its block
     log.warning("message refused", task=kind.task, reason=refused.reason.value, detail=refused.detail, worker=author)
     context.write(
-        lambda session: refusals.note(
-            session, refused.reason.value, refused.detail, message=kind.task, worker=author
-        ),
+        lambda session: refusals.note(session, refused.reason.value, refused.detail, message=kind.task, worker=author),
         PATIENCE_SECONDS,
     )
     return None
@@ -107,9 +105,7 @@ def believing(
     try:
         return context.write(work, PATIENCE_SECONDS)
     except Refused as refusal:
-        log.warning(
-            "report refused", reason=refusal.reason.value, detail=refusal.detail, worker=worker.id, row=row
-        )
+        log.warning("report refused", reason=refusal.reason.value, detail=refusal.detail, worker=worker.id, row=row)
         refused = refusal
 
     def note(session: Session) -> None:
@@ -119,9 +115,14 @@ def believing(
         elif isinstance(report, EvaluationReport):
             found = session.get(Evaluation, report.evaluation_id)
         refusals.note(
-            session, refused.reason.value, refused.detail, job_id=found.job_id if found is not None else None,
-            worker=worker.id, message=report.task, row=row,
-        )  # fmt: skip
+            session,
+            refused.reason.value,
+            refused.detail,
+            job_id=found.job_id if found is not None else None,
+            worker=worker.id,
+            message=report.task,
+            row=row,
+        )
 
     context.write(note, PATIENCE_SECONDS)
     return None

@@ -55,8 +55,13 @@ def watch(settings: Settings, start: Callable[[Loss], None] | None = None) -> No
 
     def failed(sender: Any = None, exception: Any = None, args: Any = None, **_: Any) -> None:
         if isinstance(exception, WorkerLostError | TimeLimitExceeded) and sender.name in leased and args:
-            loss = Loss(url=settings.url(), max_attempts=settings.max_attempts, task=sender.name, body=args[0],
-                        reason=str(exception)[:500])  # fmt: skip
+            loss = Loss(
+                url=settings.url(),
+                max_attempts=settings.max_attempts,
+                task=sender.name,
+                body=args[0],
+                reason=str(exception)[:500],
+            )
             (start or report)(loss)
 
     signals.task_failure.disconnect(dispatch_uid=RECEIVER)  # the last one counts, and Celery keeps the first

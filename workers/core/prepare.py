@@ -51,8 +51,12 @@ def plan(context: Context, task: ModelTask, workload: WorkloadRow, target: Targe
     with context.lease.shared():
         bodies = space.generate(module, target, name)
     return PlannedTask(
-        workload=workload.hash, name=task.name, family=workload.family, weight=task.weight,
-        sketches={body.hash: json.loads(body.to_json()) for body in bodies}, tunable=space.tunable(bodies),
+        workload=workload.hash,
+        name=task.name,
+        family=workload.family,
+        weight=task.weight,
+        sketches={body.hash: json.loads(body.to_json()) for body in bodies},
+        tunable=space.tunable(bodies),
         alternative_of=task.alternative_of,
     )
 

@@ -26,9 +26,7 @@ from workers.core.intake import Claim
 
 log = structlog.get_logger(__name__)
 
-TRANSIENT = frozenset(
-    {FailureKind.DEVICE_LOST, FailureKind.CRASH, FailureKind.BUILD_TIMEOUT, FailureKind.RUN_TIMEOUT}
-)
+TRANSIENT = frozenset({FailureKind.DEVICE_LOST, FailureKind.CRASH, FailureKind.BUILD_TIMEOUT, FailureKind.RUN_TIMEOUT})
 """Failures of an evaluation that another attempt may not have."""
 
 OVERTAKEN_SECONDS = 5.0
@@ -129,8 +127,9 @@ def _finish(session: Session, row: Evaluation, report: EvaluationReport) -> None
     check = judge(report.error, allowed, report.signal)
     wrong = check is CheckState.DIFFER
     if check is CheckState.NOTHING_CHECKED:
-        log.warning("nothing was checked: the model's outputs hardly depend on its inputs", job=row.job_id,
-                    signal=report.signal)
+        log.warning(
+            "nothing was checked: the model's outputs hardly depend on its inputs", job=row.job_id, signal=report.signal
+        )
     if wrong or not report.untuned_samples or not report.tuned_samples:
         detail = "the evaluation measured nothing"
         if wrong:
@@ -142,9 +141,13 @@ def _finish(session: Session, row: Evaluation, report: EvaluationReport) -> None
         outcomes.fail_evaluation(session, row, MeasurementFailed(detail, failure=failure.value).problem())
         return
     transition(
-        session, row, WorkState.DONE, finished_at=clock.now(session),
+        session,
+        row,
+        WorkState.DONE,
+        finished_at=clock.now(session),
         data={
-            "untuned": float(np.median(report.untuned_samples)), "tuned": float(np.median(report.tuned_samples)),
+            "untuned": float(np.median(report.untuned_samples)),
+            "tuned": float(np.median(report.tuned_samples)),
             "check": check.value,
         },
     )

@@ -30,9 +30,13 @@ class Scorer:
     """
 
     def __init__(
-        self, space: TraceSpace, model: CostModel | None, lease: HostLease, check: Callable[[], None],
+        self,
+        space: TraceSpace,
+        model: CostModel | None,
+        lease: HostLease,
+        check: Callable[[], None],
         prior: StaticPrior | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.space, self.model, self.prior = space, model, prior
         self._lease, self._check = lease, check
 

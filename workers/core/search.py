@@ -122,9 +122,14 @@ def propose(context: Context, lease: Lease, subject: Subject, started: float) ->
     candidates = (*first, *again, *asked)
     predictions, blob = _describe(context, scorer, candidates)
     return Proposal(
-        candidates=candidates, predictions=predictions, features_blob=blob, searcher_state=searcher.state(),
-        told=max([told, *(row.id for row in news)]), exhausted=bool(wanted) and not asked,
-        cost_model_id=model_row.id if model_row else None, seconds=time.perf_counter() - started,
+        candidates=candidates,
+        predictions=predictions,
+        features_blob=blob,
+        searcher_state=searcher.state(),
+        told=max([told, *(row.id for row in news)]),
+        exhausted=bool(wanted) and not asked,
+        cost_model_id=model_row.id if model_row else None,
+        seconds=time.perf_counter() - started,
     )
 
 
@@ -182,9 +187,14 @@ def _seeds(session: Session, subject: Subject, space: TraceSpace) -> list[Measur
         return []
     task, job = subject.task, subject.job
     rows = records.best_elsewhere(
-        session, task.workload_hash, str(job.target_hash), task.sketches, job.id, SEEDS,
+        session,
+        task.workload_hash,
+        str(job.target_hash),
+        task.sketches,
+        job.id,
+        SEEDS,
         models.cache_of(session, job, task.workload_hash),
-    )  # fmt: skip
+    )
     found = [records.measurement(row) for row in rows]
     known = space.space.known([m.candidate for m in found])
     return [m for m, mine in zip(found, known, strict=True) if mine]
@@ -237,19 +247,28 @@ def _store(session: Session, lease: Lease, subject: Subject, proposal: Proposal)
         events.append(session, "task_exhausted", round_.job_id, task=task.id, name=task.name)
     session.flush()
     values: dict[str, Any] = {
-        "cost_model_id": proposal.cost_model_id, "best_before": task.best_seconds,
+        "cost_model_id": proposal.cost_model_id,
+        "best_before": task.best_seconds,
         "metrics": {"propose_seconds": round(proposal.seconds, 4)},
     }
     about = {"number": round_.number, "task": task.id, "name": task.name}
     if not proposal.candidates:
         transition(
-            session, round_, RoundState.DONE, event="round_finished", best_after=task.best_seconds,
-            finished_at=clock.now(session), data={**about, "measured": 0, "failed": 0}, **values,
+            session,
+            round_,
+            RoundState.DONE,
+            event="round_finished",
+            best_after=task.best_seconds,
+            finished_at=clock.now(session),
+            data={**about, "measured": 0, "failed": 0},
+            **values,
         )
         return
     session.add(
         Batch(
-            round_id=round_.id, job_id=round_.job_id, device_class=subject.device_class,
+            round_id=round_.id,
+            job_id=round_.job_id,
+            device_class=subject.device_class,
             candidates=[c.to_json() for c in proposal.candidates],
             predictions=None if proposal.predictions is None else list(proposal.predictions),
             features_blob=proposal.features_blob,

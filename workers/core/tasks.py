@@ -87,8 +87,13 @@ def _register(app: Celery, task: CoreTask, context: Callable[[], Any]) -> None:
             app.send_task(task.message.task, args=[body], queue=task.queue, ignore_result=True)
 
     if task.queue == RECORD:
-        app.task(name=task.message.task, shared=False, time_limit=task.limit, Strategy="workers.gate:bounded",
-                 Request=WATCHFUL)(take)
+        app.task(
+            name=task.message.task,
+            shared=False,
+            time_limit=task.limit,
+            Strategy="workers.gate:bounded",
+            Request=WATCHFUL,
+        )(take)
     else:
         app.task(name=task.message.task, shared=False, time_limit=task.limit, Request=WATCHFUL)(run)
 

@@ -50,7 +50,10 @@ def run(context: Context, message: TrainCostModel) -> bool:
             cost_model_class(row.kind)
         trained = train(data, row.kind, job.seed, guard=context.lease.shared)
         metrics: dict[str, Any] = {
-            "programs": trained.programs, "valid": trained.valid, "own": len(own), "others": len(others),
+            "programs": trained.programs,
+            "valid": trained.valid,
+            "own": len(own),
+            "others": len(others),
             "held_out": trained.metrics.to_json() if trained.metrics else None,
             "previous_on_new": _previous_on_new(context, row.features, own, previous),
             "seconds": round(time.perf_counter() - started, 3),
@@ -113,7 +116,13 @@ def _store(
     through = max((r.id for r in own), default=0)
     job = session.get(Job, row.job_id, populate_existing=True) if row.job_id else None
     transition(
-        session, row, WorkState.DONE, blob=blob, metrics=metrics, trained_on=valid, trained_through=through,
+        session,
+        row,
+        WorkState.DONE,
+        blob=blob,
+        metrics=metrics,
+        trained_on=valid,
+        trained_through=through,
         simulated=job is not None and job.simulated,
         data={"number": row.number, "metrics": metrics},
     )

@@ -65,10 +65,16 @@ class Item:
         """As it is reported."""
         ran = self.outcome or RunOutcome(failure=self.built.failure, message=self.built.message)
         return WireResult(
-            index=self.candidate.index, samples=list(ran.samples), failure=ran.failure, message=ran.message,
-            build_seconds=self.built.seconds, run_seconds=ran.seconds, device_seconds=ran.device_seconds,
-            stopped=ran.stopped, duplicate=self.duplicate,
-        )  # fmt: skip
+            index=self.candidate.index,
+            samples=list(ran.samples),
+            failure=ran.failure,
+            message=ran.message,
+            build_seconds=self.built.seconds,
+            run_seconds=ran.seconds,
+            device_seconds=ran.device_seconds,
+            stopped=ran.stopped,
+            duplicate=self.duplicate,
+        )
 
 
 class BatchMeasurement:
@@ -178,7 +184,7 @@ class BatchMeasurement:
         if pace and found[0].samples:
             self._bar = self._best = statistics.median(found[0].samples)
         outcomes = []
-        for item, raw in zip(items, found[len(pace):], strict=True):
+        for item, raw in zip(items, found[len(pace) :], strict=True):
             tools.book.end(item.built.code_hash, raw)
             outcome = tools.check(raw, item.built, self._batch)
             self._seen[item.built.code_hash] = outcome
@@ -200,9 +206,15 @@ class BatchMeasurement:
         assert built.path is not None
         default = item.candidate.sketch is None
         return RunRequest(
-            built.path, built.function, built.args, self._batch.limits, built.flops, built.code_hash, default,
+            built.path,
+            built.function,
+            built.args,
+            self._batch.limits,
+            built.flops,
+            built.code_hash,
+            default,
             weights=self._batch.weights,
-        )  # fmt: skip
+        )
 
     def _settle(self, item: Item) -> Iterator[WireResult]:
         """Report what cannot be among the finalists; hold what may."""
@@ -257,11 +269,13 @@ class BatchMeasurement:
             finalists=(self._request(item),),
             champion=None if champion is None or rival is None else self._request(Item(rival, champion)),
             reference=None if reference is None else self._request(Item(DEFAULT, reference)),
-            limits=limits, tolerance=finals.tolerance(built.args),
-        )  # fmt: skip
+            limits=limits,
+            tolerance=finals.tolerance(built.args),
+        )
         (found,) = self._tools.runner.confirm(request)
-        return finals.conclude(item.result(), self._checked(found, built), built.trace, built.args, limits,
-                               self._champion.candidate)
+        return finals.conclude(
+            item.result(), self._checked(found, built), built.trace, built.args, limits, self._champion.candidate
+        )
 
     def _rival(self, item: Item) -> WireCandidate | None:
         """Whom a finalist has to beat in turn: the champion, or the default schedule where that is not far slower."""

@@ -44,9 +44,7 @@ class Builds:
         self._batch, self._module, self._bodies = batch, module, bodies
         self._pool, self._shelf, self._folder = pool, shelf, folder
 
-    def submit(
-        self, candidate: WireCandidate, timeout: float | None = None, *, quicker: bool = False
-    ) -> Future[Built]:
+    def submit(self, candidate: WireCandidate, timeout: float | None = None, *, quicker: bool = False) -> Future[Built]:
         """Begin a build, which may take ``timeout`` seconds, by default what the batch's limits say.
 
         :func:`outcome_of` tells what came of it. ``quicker``: see ``BuildRequest``. A default schedule that is on the
@@ -96,8 +94,11 @@ class Builds:
         if found is None:
             made = outcome_of(self.submit(DEFAULT, quicker=True))
             if made.path is None:
-                log.warning("workload %s: outputs are compared with the slow default schedule: %s",
-                            self._batch.workload, made.message)
+                log.warning(
+                    "workload %s: outputs are compared with the slow default schedule: %s",
+                    self._batch.workload,
+                    made.message,
+                )
             else:
                 found = self._shelf.put(key, made)
         return found or self.kept(DEFAULT)

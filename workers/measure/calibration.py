@@ -87,9 +87,16 @@ class Calibrator:
     """
 
     def __init__(
-        self, builders: Pool, runner: Runner, folder: Path, clock: Callable[[], float] = time.monotonic, *,
-        device: str = "", rules: Rules | None = None, enabled: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        builders: Pool,
+        runner: Runner,
+        folder: Path,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        device: str = "",
+        rules: Rules | None = None,
+        enabled: bool = True,
+    ) -> None:
         self._builders, self._runner, self._folder, self._clock = builders, runner, folder, clock
         self._device, self._rules, self._enabled = device, rules or Rules(), enabled
         self._states: dict[str, _State] = {}
@@ -214,10 +221,13 @@ class Calibrator:
         old = state.stored
         # What a device could once do it can do.
         state.stored = Stored(
-            about=state.about, peak_flops=max(*rates[:-1], old.peak_flops if old else 0.0),
-            bandwidth=max(rates[-1], old.bandwidth if old else 0.0), reference_seconds=statistics.median(medians),
-            medians=medians[FIRST_MEDIANS - 1 :: FIRST_MEDIANS], looks=0,
-        )  # fmt: skip
+            about=state.about,
+            peak_flops=max(*rates[:-1], old.peak_flops if old else 0.0),
+            bandwidth=max(rates[-1], old.bandwidth if old else 0.0),
+            reference_seconds=statistics.median(medians),
+            medians=medians[FIRST_MEDIANS - 1 :: FIRST_MEDIANS],
+            looks=0,
+        )
         state.drifts, state.quarantined = [], None
         self._publish(state, state.stored, state.stored.reference_seconds)
 
@@ -249,12 +259,15 @@ class Calibrator:
         health = drift.judge(state.drifts, self._noise_before(state, stored), self._rules)
         latest = told_latency(latest, stored.reference_seconds)
         calibration = Calibration(
-            peak_flops=stored.peak_flops, bandwidth=stored.bandwidth,
+            peak_flops=stored.peak_flops,
+            bandwidth=stored.bandwidth,
             noise_floor=drift.stated_noise(stored.medians, stored.looks),
-            reference_seconds=stored.reference_seconds, latest_seconds=latest,
+            reference_seconds=stored.reference_seconds,
+            latest_seconds=latest,
             measured_at=dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
-            drift=latest / stored.reference_seconds, cache_sizes=roofline.core_caches(),
-        )  # fmt: skip
+            drift=latest / stored.reference_seconds,
+            cache_sizes=roofline.core_caches(),
+        )
         before = self._known_of(state.target)[0]
         if health is not before:
             log.warning("%s was %s and is %s: drift %.2f", self._device, before.value, health.value, calibration.drift)
@@ -290,9 +303,7 @@ class Calibrator:
         self._folder.mkdir(parents=True, exist_ok=True)
         # Another worker of the same data folder writes its own, and whoever reads finds a whole library.
         fresh, final = (self._folder / f"{state.path.stem}-{part}.so" for part in (f"{name}.{os.getpid()}", name))
-        built: Built = self._builders.call(
-            "build_kernel", kernel, state.target.to_json(), fresh, timeout=BUILD_SECONDS
-        )
+        built: Built = self._builders.call("build_kernel", kernel, state.target.to_json(), fresh, timeout=BUILD_SECONDS)
         fresh.replace(final)
         return replace(built, path=final)
 
@@ -306,9 +317,11 @@ def make_calibrator(
 ) -> Calibrator:
     """The calibrator of a measure worker."""
     rules = Rules(
-        interval=settings.calibration_interval, drifting=settings.drift_limit,
-        quarantine=settings.quarantine_limit, patience=settings.quarantine_seconds,
-    )  # fmt: skip
+        interval=settings.calibration_interval,
+        drifting=settings.drift_limit,
+        quarantine=settings.quarantine_limit,
+        patience=settings.quarantine_seconds,
+    )
     device = f"{identity.name}, {host.cpu}, TVM {host.tvm}"
     folder = settings.data_dir / "calibration"
     return Calibrator(builders, runner, folder, device=device, rules=rules, enabled=not identity.simulated)

@@ -84,7 +84,9 @@ def check_device(settings: Settings) -> None:
     if settings.simulate and not named:
         raise InvalidInput(
             "a simulated device says which classes it stands for: set TUNESMITH_DEVICE_CLASSES, for example to "
-            "nvidia-nvidia-h100", field="device_classes", value="",
+            "nvidia-nvidia-h100",
+            field="device_classes",
+            value="",
         )
     require_compiler(expected_kind(settings))
 
@@ -124,8 +126,9 @@ def target_of(classes: Sequence[str], host: Host) -> dict[str, Any]:
     raise InvalidInput(
         f"device class {name!r} is neither this host's ({', '.join(local_cpu_classes(host.mcpu, host.cores))}), nor "
         "the slug of a TVM tag such as nvidia-nvidia-h100, nor cuda-<arch>, nor llvm-<mcpu>-<cores>",
-        field="device_classes", value=name,
-    )  # fmt: skip
+        field="device_classes",
+        value=name,
+    )
 
 
 def _known_target(name: str) -> dict[str, Any] | None:

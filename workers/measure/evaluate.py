@@ -23,9 +23,14 @@ TIMING_BOUNDS = (1.0, 6.0)
 
 
 def evaluate(
-    message: EvaluateModel, builders: Pool, runner: Runner, blobs: PayloadCache, folder: Path, report: EvaluationReport,
+    message: EvaluateModel,
+    builders: Pool,
+    runner: Runner,
+    blobs: PayloadCache,
+    folder: Path,
+    report: EvaluationReport,
     settings: Settings,
-) -> EvaluationReport:  # fmt: skip
+) -> EvaluationReport:
     """Compile, run and compare; ``report`` filled in. Nothing that the model does makes this raise.
 
     Other runtimes, for the reference, are timed before and after, so that a machine that gets busy is so for all.
@@ -124,6 +129,4 @@ def _inlined(record: TunedWorkload, blobs: PayloadCache) -> TunedWorkload:
     def inline(payload: Payload) -> Payload:
         return payload if payload.inline is not None else Payload.pack(blobs.load(payload))
 
-    return record.model_copy(
-        update={"workload_json": inline(record.workload_json), "trace": inline(record.trace)}
-    )
+    return record.model_copy(update={"workload_json": inline(record.workload_json), "trace": inline(record.trace)})

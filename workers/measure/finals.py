@@ -12,9 +12,14 @@ from tunesmith.messages import Confirmation, MeasureLimits, WireCandidate, WireR
 from tunesmith.types import FailureKind, TensorSpec
 from workers.tvm_backend.measuring import Confirmed, RunOutcome
 
-TOLERANCES: Final[Mapping[str, float]] = MappingProxyType({
-    "float64": 1e-10, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1,
-})  # fmt: skip
+TOLERANCES: Final[Mapping[str, float]] = MappingProxyType(
+    {
+        "float64": 1e-10,
+        "float32": 1e-4,
+        "float16": 2e-2,
+        "bfloat16": 1e-1,
+    }
+)
 """Largest ``max|a-b| / max|b|`` of a right result, by element type.
 
 A schedule may sum in another order. The rounding errors of a sum of K terms then differ by some ``sqrt(K) u`` of the
@@ -44,9 +49,13 @@ def choose(results: Mapping[int, float], incumbent: float | None, limits: Measur
 
 
 def conclude(
-    result: WireResult, confirmed: Confirmed, trace: str | None, args: tuple[TensorSpec, ...], limits: MeasureLimits,
+    result: WireResult,
+    confirmed: Confirmed,
+    trace: str | None,
+    args: tuple[TensorSpec, ...],
+    limits: MeasureLimits,
     champion: WireCandidate | None = None,
-) -> WireResult:  # fmt: skip
+) -> WireResult:
     """A finalist's result after its confirmation: a winner with its trace, an also-ran, or a failure.
 
     One whose outputs are wrong, or that fails when it is measured again, keeps no samples: its speed is worth
@@ -69,11 +78,14 @@ def conclude(
     p_value = None if failure else faster(confirmed.samples, confirmed.champion_samples)
     won = failure is None and (p_value is None or p_value < limits.significance)
     confirmation = Confirmation(
-        samples=_possible(confirmed.samples), champion_samples=_possible(confirmed.champion_samples),
-        champion=champion if confirmed.champion_samples else None, p_value=p_value,
+        samples=_possible(confirmed.samples),
+        champion_samples=_possible(confirmed.champion_samples),
+        champion=champion if confirmed.champion_samples else None,
+        p_value=p_value,
         error=confirmed.error if confirmed.error is None or math.isfinite(confirmed.error) else None,
-        tolerance=None if confirmed.error is None else allowed, won=won,
-    )  # fmt: skip
+        tolerance=None if confirmed.error is None else allowed,
+        won=won,
+    )
     if failure is not None:
         changed |= {"samples": [], "failure": failure, "message": message, "stopped": None}
     return result.model_copy(update={**changed, "confirmation": confirmation, "trace": trace if won else None})

@@ -11,9 +11,7 @@ from tunesmith.types import FailureKind, TensorSpec
 from workers.tvm_backend.measuring import RunOutcome
 
 
-def check(
-    outcome: RunOutcome, flops: float, args: Sequence[TensorSpec], calibration: Calibration | None
-) -> RunOutcome:
+def check(outcome: RunOutcome, flops: float, args: Sequence[TensorSpec], calibration: Calibration | None) -> RunOutcome:
     """The outcome, or an ``IMPLAUSIBLE`` one whose message gives the numbers.
 
     Args:

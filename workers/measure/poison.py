@@ -124,9 +124,11 @@ class PoisonBook:
             memory.poison.pop(code_hash, None)
             if outcome.failure is not None and outcome.failure in POISONOUS:
                 memory.poison[code_hash] = Poison(
-                    failure=outcome.failure, message=outcome.message[:MESSAGE_LENGTH], allowed=allowed,
+                    failure=outcome.failure,
+                    message=outcome.message[:MESSAGE_LENGTH],
+                    allowed=allowed,
                     at=self._clock(),
-                )  # fmt: skip
+                )
 
         self._change(judge)
 

@@ -100,11 +100,14 @@ class Rivals:
         """What came of it, for the report."""
         return [
             ReferenceTiming(
-                runtime=entry.runtime.name, version=entry.runtime.version if entry.runtime.installed else "",
-                precision=entry.runtime.precision, samples=entry.samples, failure=entry.failure[:500],
+                runtime=entry.runtime.name,
+                version=entry.runtime.version if entry.runtime.installed else "",
+                precision=entry.runtime.precision,
+                samples=entry.samples,
+                failure=entry.failure[:500],
             )
             for entry in sorted(self._entries, key=lambda entry: entry.latency)
-        ]  # fmt: skip
+        ]
 
     def _pass(self, entry: _Entry) -> None:
         try:

@@ -87,10 +87,14 @@ class MeasureWorker:
         self._blobs = PayloadCache(settings.data_dir / "measure-cache", store=settings.blobs())
         self._kept = _folder()
         self._tools = Tools(
-            builders=self._builders, runner=self._runner, load=self._blobs.load, shelf=Shelf(self._kept),
-            book=PoisonBook(settings.data_dir / "poison" / slug(self.identity.name)), standing=Standing(),
+            builders=self._builders,
+            runner=self._runner,
+            load=self._blobs.load,
+            shelf=Shelf(self._kept),
+            book=PoisonBook(settings.data_dir / "poison" / slug(self.identity.name)),
+            standing=Standing(),
             check=self._plausible,
-        )  # fmt: skip
+        )
         self._calibrator = make_calibrator(settings, self.identity, self._host, self._builders, self._runner)
         self._patience = PATIENCE * settings.quarantine_seconds
         self._batches: OrderedDict[tuple[str, int], dict[int, WireResult]] = OrderedDict()
@@ -130,22 +134,43 @@ class MeasureWorker:
         elif health is DeviceHealth.QUARANTINED:
             reason = QUARANTINE
         return DeviceReport(
-            worker=it.worker, name=it.name, host=it.host, device_classes=list(it.classes), target=it.target,
-            cores=it.cores, simulated=it.simulated, environment=self.environment(), busy=self._busy,
-            health=health, reason=reason[:500], unreadable=unsaid, calibration=calibration,
+            worker=it.worker,
+            name=it.name,
+            host=it.host,
+            device_classes=list(it.classes),
+            target=it.target,
+            cores=it.cores,
+            simulated=it.simulated,
+            environment=self.environment(),
+            busy=self._busy,
+            health=health,
+            reason=reason[:500],
+            unreadable=unsaid,
+            calibration=calibration,
             calibrated=self._calibrator.calibrated,
-        )  # fmt: skip
+        )
 
     def environment(self, batch: MeasureBatch | None = None) -> dict[str, Any]:
         """Fingerprint of where measurements are taken, and with ``batch`` of how."""
         host, runner = self._host, self._runner
         calibration = self._calibrator.calibration(batch.target) if batch else None
-        return asdict(Environment(
-            host=host.name, device=self.identity.name, cpu=host.cpu, cores=host.cores, threads=runner.threads,
-            tvm=host.tvm, python=host.python, os=host.os, simulated=self.identity.simulated, binding=runner.binding,
-            isolation=runner.isolation.value, cache=self._cache(batch).value if batch else "",
-            noise_floor=calibration.noise_floor if calibration else 0.0,
-        ))  # fmt: skip
+        return asdict(
+            Environment(
+                host=host.name,
+                device=self.identity.name,
+                cpu=host.cpu,
+                cores=host.cores,
+                threads=runner.threads,
+                tvm=host.tvm,
+                python=host.python,
+                os=host.os,
+                simulated=self.identity.simulated,
+                binding=runner.binding,
+                isolation=runner.isolation.value,
+                cache=self._cache(batch).value if batch else "",
+                noise_floor=calibration.noise_floor if calibration else 0.0,
+            )
+        )
 
     def _cache(self, batch: MeasureBatch) -> CacheState:
         """Where the runs of a batch find their arguments, once the device was opened."""
@@ -168,9 +193,16 @@ class MeasureWorker:
 
         def compose(results: list[WireResult], final: bool, error: str) -> BatchReport:
             return BatchReport(
-                batch_id=batch.batch_id, attempt=batch.attempt, ticket=batch.ticket, worker=self.identity.worker,
-                environment=self.environment(batch), results=results, defaults=defaults, final=final, error=error,
-            )  # fmt: skip
+                batch_id=batch.batch_id,
+                attempt=batch.attempt,
+                ticket=batch.ticket,
+                worker=self.identity.worker,
+                environment=self.environment(batch),
+                results=results,
+                defaults=defaults,
+                final=final,
+                error=error,
+            )
 
         with self._work() as folder, Reporter(self._send, compose) as report:
             report.add(*(known[c.index] for c in batch.candidates if c.index in known))
@@ -237,9 +269,12 @@ class MeasureWorker:
     def evaluate(self, message: EvaluateModel) -> None:
         """Evaluate a model and report; a repeated message is answered from memory."""
         report = EvaluationReport(
-            evaluation_id=message.evaluation_id, attempt=message.attempt, ticket=message.ticket,
-            worker=self.identity.worker, environment=self.environment(),
-        )  # fmt: skip
+            evaluation_id=message.evaluation_id,
+            attempt=message.attempt,
+            ticket=message.ticket,
+            worker=self.identity.worker,
+            environment=self.environment(),
+        )
         key = (message.job_id, message.evaluation_id, message.attempt)
         if key not in self._evaluations:
             with self._work() as folder, Ticker(SIGN_SECONDS, lambda: self._send(report), "evaluation"):
@@ -296,4 +331,3 @@ def make_runner(settings: Settings, identity: DeviceIdentity) -> Runner:
     if settings.simulate:
         return SimulatedRunner()
     return RpcRunner(settings.tracker, identity.key, settings.lease_file)
-

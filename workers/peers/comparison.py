@@ -115,9 +115,13 @@ def _run(result: Result, peer: Peer, folder: Path, which: int, seconds: float, t
     command = [*python("workers.sandbox.parent_death", "--"), *python(peer.module)]
     try:
         done = subprocess.run(
-            [*command, json.dumps(asdict(job))], capture_output=True, text=True, timeout=PEER_TIMEOUT,
-            stdin=subprocess.DEVNULL, env=env,
-        )  # fmt: skip
+            [*command, json.dumps(asdict(job))],
+            capture_output=True,
+            text=True,
+            timeout=PEER_TIMEOUT,
+            stdin=subprocess.DEVNULL,
+            env=env,
+        )
     except subprocess.TimeoutExpired:
         result.failure = f"no result within {PEER_TIMEOUT:g} s"
         return

@@ -16,9 +16,7 @@ def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> Run
     return compiled(model, inputs, threads, {"INFERENCE_PRECISION_HINT": "f32"})
 
 
-def compiled(
-    model: str, inputs: Mapping[str, NDArray[Any]], threads: int, precision: Mapping[str, str]
-) -> Run:
+def compiled(model: str, inputs: Mapping[str, NDArray[Any]], threads: int, precision: Mapping[str, str]) -> Run:
     """A model compiled for latency, its settings of precision given."""
     import openvino
 

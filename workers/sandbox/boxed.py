@@ -40,9 +40,7 @@ class Boxes:
     def __init__(self, actor: Actor, walls: tuple[str, ...], hidden: tuple[Path, ...] = ()) -> None:
         self._walls, self._hidden = walls, hidden
         sweep()
-        self._template = Template(
-            actor.factory, actor.arguments, actor.env or {}, actor.start_timeout, memory=0
-        )
+        self._template = Template(actor.factory, actor.arguments, actor.env or {}, actor.start_timeout, memory=0)
 
     def begin(self) -> None:
         """Load the template without waiting for it."""
@@ -138,6 +136,7 @@ def sweep() -> None:
 
 def remove(folder: Path) -> None:
     """Remove a box's folder, whatever rights its owner left us."""
+
     def allow(function: Any, path: str, _: Any) -> None:
         for each in (os.path.dirname(path), path):
             with contextlib.suppress(OSError):

@@ -5,20 +5,46 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-NAMES = frozenset({
-    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "LD_PRELOAD",
-    "VIRTUAL_ENV", "CC", "CXX", "GLIBC_TUNABLES",
-})  # fmt: skip
+NAMES = frozenset(
+    {
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "TMPDIR",
+        "LD_LIBRARY_PATH",
+        "LD_PRELOAD",
+        "VIRTUAL_ENV",
+        "CC",
+        "CXX",
+        "GLIBC_TUNABLES",
+    }
+)
 PREFIXES = (
-    "LC_", "PYTHON", "TVM_", "OMP_", "OPENBLAS_", "MKL_", "GOMP_", "KMP_", "MALLOC_", "CUDA_", "NVIDIA_", "NVCC_",
+    "LC_",
+    "PYTHON",
+    "TVM_",
+    "OMP_",
+    "OPENBLAS_",
+    "MKL_",
+    "GOMP_",
+    "KMP_",
+    "MALLOC_",
+    "CUDA_",
+    "NVIDIA_",
+    "NVCC_",
     "ZIG_",
-)  # fmt: skip
+)
 
 
 def scrubbed(environment: Mapping[str, str], *more: str) -> dict[str, str]:
     """The variables that Python, compilers and libraries of mathematics read, and those named in ``more``."""
-    return {name: value for name, value in environment.items()
-            if name in NAMES or name in more or name.startswith(PREFIXES)}  # fmt: skip
+    return {
+        name: value for name, value in environment.items() if name in NAMES or name in more or name.startswith(PREFIXES)
+    }
 
 
 def exposed(*more: str) -> bool:

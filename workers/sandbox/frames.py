@@ -68,7 +68,7 @@ class Channel:
         view = memoryview(_HEADER.pack(len(data)) + data)
         try:
             while view:
-                view = view[os.write(self._write, view):]
+                view = view[os.write(self._write, view) :]
         except ConnectionError as error:
             raise Closed from error
 

@@ -60,9 +60,7 @@ class Pool:
     def __init__(self, actor: Actor, size: int) -> None:
         self._actor = actor
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
-        self._template = Template(
-            actor.factory, actor.arguments, actor.env or {}, actor.start_timeout, actor.memory
-        )
+        self._template = Template(actor.factory, actor.arguments, actor.env or {}, actor.start_timeout, actor.memory)
         self._children: list[Child] = [Child(self._template, actor.memory) for _ in range(size)]
         self._threads = [
             threading.Thread(target=self._serve, args=(child,), name=f"{actor.factory}-{i}", daemon=True)

@@ -146,9 +146,12 @@ class Template:
             numbers = (theirs.fileno(), os.getpid(), self._memory)
             command = python("workers.sandbox.child", *map(str, numbers))
             self._process = subprocess.Popen(
-                command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True,
+                command,
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
                 env={**scrubbed(os.environ), **self._env},
-            )  # fmt: skip
+            )
         self._channel.send(self._message)
 
     def _await(self) -> tuple[str, str, str] | None:

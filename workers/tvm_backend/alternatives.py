@@ -34,8 +34,11 @@ def join(direct: tvm.IRModule, other: tvm.IRModule) -> tvm.IRModule:
     """
     _check(direct["main"], other["main"])
     builder = relax.BlockBuilder(direct)
-    renamed = {var: builder.add_func(function, str(var.name_hint))  # an equal function is taken instead
-               for var, function in other.functions.items() if isinstance(function, tvm.tirx.PrimFunc)}
+    renamed = {
+        var: builder.add_func(function, str(var.name_hint))  # an equal function is taken instead
+        for var, function in other.functions.items()
+        if isinstance(function, tvm.tirx.PrimFunc)
+    }
     mod = tvm.IRModule(dict(builder.get().functions.items()), attrs=direct.attrs)
     second = relax.utils.copy_with_new_vars(_Rename(mod, renamed).visit_expr(other["main"]))
     mod[FUNCTION] = second.with_attr("global_symbol", FUNCTION)
@@ -84,7 +87,8 @@ def _check(main: relax.Function, other: relax.Function) -> None:
             raise ValueError(f"{a.var.name} is {a.var.ty}, and {b.var.ty} with Winograd convolutions")
         read = [same.get(var) for var in operands(b.value)]
         if len(read) != len(operands(a.value)) or not all(
-                x is not None and x.same_as(y) for x, y in zip(read, operands(a.value), strict=True)):
+            x is not None and x.same_as(y) for x, y in zip(read, operands(a.value), strict=True)
+        ):
             raise ValueError(f"{a.var.name} is made from other values with Winograd convolutions")
         same[b.var] = a.var
 

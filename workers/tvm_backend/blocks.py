@@ -18,8 +18,30 @@ KINDS = (Kind.SERIAL, Kind.PARALLEL, Kind.VECTOR, Kind.UNROLLED)
 REDUCTION = 2
 """TVM's number of an axis that is summed over."""
 ARITHMETIC = frozenset({"Add", "Sub", "Mul", "Div", "Max", "Min", "Select", "Cast"})
-LIBRARY = frozenset({"exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "pow", "tanh", "sigmoid", "erf", "sin",
-                     "cos", "tan", "atan", "atan2", "sinh", "cosh", "round", "fmod"})  # fmt: skip
+LIBRARY = frozenset(
+    {
+        "exp",
+        "exp2",
+        "exp10",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "pow",
+        "tanh",
+        "sigmoid",
+        "erf",
+        "sin",
+        "cos",
+        "tan",
+        "atan",
+        "atan2",
+        "sinh",
+        "cosh",
+        "round",
+        "fmod",
+    }
+)
 """Intrinsics that end as calls of scalar functions."""
 
 
@@ -66,8 +88,9 @@ class Program:
 
     def __init__(self, body: Any) -> None:
         root = body.block
-        self.notes: Mapping[str, int] = {str(name): value for name, value in tir.plain(root.annotations).items()
-                                         if isinstance(value, int)}
+        self.notes: Mapping[str, int] = {
+            str(name): value for name, value in tir.plain(root.annotations).items() if isinstance(value, int)
+        }
         self.places = tuple(_walk(root.body, (), _Counter()))
         self._numbers: dict[int, int] = {}
         self._sources: list[Any] = []
@@ -95,8 +118,16 @@ class Program:
         loops = []
         for loop in place.loops:
             axes = tuple(axis for axis, found in enumerate(used) if key(loop.variable) in found)
-            loops.append(Loop(loop.number, _constant(loop.extent), axes, loop.kind,
-                              any(summed[axis] for axis in axes), loop.single))
+            loops.append(
+                Loop(
+                    loop.number,
+                    _constant(loop.extent),
+                    axes,
+                    loop.kind,
+                    any(summed[axis] for axis in axes),
+                    loop.single,
+                )
+            )
         axis_of = {key(each.var): axis for axis, each in enumerate(block.iter_vars)}
         writes = [self._access(region, axis_of) for region in block.writes]
         if not writes:
@@ -104,13 +135,21 @@ class Program:
         mine = {write.buffer for write in writes} if any(summed) else set()
         reads = [self._access(region, axis_of) for region in block.reads]
         operations, calls = _work(block.body)
-        conditions = [tuple(sorted({axis_of[key(v)] for v in variables(each) if key(v) in axis_of}))
-                      for each in _conditions(block.body)]
+        conditions = [
+            tuple(sorted({axis_of[key(v)] for v in variables(each) if key(v) in axis_of}))
+            for each in _conditions(block.body)
+        ]
         return Block(
-            str(block.name_hint), tuple(_number(each.dom.extent) for each in block.iter_vars), tuple(loops), writes[0],
-            (*(read for read in reads if read.buffer not in mine), *writes[1:]), operations, calls,
-            tuple(conditions), any(summed),
-        )  # fmt: skip
+            str(block.name_hint),
+            tuple(_number(each.dom.extent) for each in block.iter_vars),
+            tuple(loops),
+            writes[0],
+            (*(read for read in reads if read.buffer not in mine), *writes[1:]),
+            operations,
+            calls,
+            tuple(conditions),
+            any(summed),
+        )
 
     def _access(self, region: Any, axis_of: Mapping[int, int]) -> Access:
         number = self._numbers.setdefault(key(region.source), len(self._sources))

@@ -92,8 +92,14 @@ class Builder:
         with self._lease.shared():
             return roofline.build(kernel, target, out)
 
-    def compile_model(self, module: bytes, params: Path | None, target: Mapping[str, Any],
-                      records: list[TunedWorkload] | None, out: Path) -> Compiled:
+    def compile_model(
+        self,
+        module: bytes,
+        params: Path | None,
+        target: Mapping[str, Any],
+        records: list[TunedWorkload] | None,
+        out: Path,
+    ) -> Compiled:
         """Compile a model to the library ``out``, parameters left as arguments of ``main``; untuned without records.
 
         Raises:
@@ -130,8 +136,12 @@ class Builder:
         mod = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod)
         code_hash = self._compile(mod, (request.workload, target.hash), replayer.target, request.out)
         return Built(
-            path=request.out, function=FUNCTION, args=tasks.arguments(replayer.mod) or (),
-            flops=float(estimate_tir_flops(replayer.mod)), trace=trace, code_hash=code_hash,
+            path=request.out,
+            function=FUNCTION,
+            args=tasks.arguments(replayer.mod) or (),
+            flops=float(estimate_tir_flops(replayer.mod)),
+            trace=trace,
+            code_hash=code_hash,
             seconds=time.perf_counter() - started,
         )
 

@@ -51,8 +51,12 @@ class Replayer:
         self.mod = tir.load_module(module)
         self.target = tir.tvm_target(target)
         self.context = ms.TuneContext(
-            self.mod, target=self.target, space_generator=ms.space_generator.PostOrderApply(), num_threads=1,
-            rand_state=SEED)
+            self.mod,
+            target=self.target,
+            space_generator=ms.space_generator.PostOrderApply(),
+            num_threads=1,
+            rand_state=SEED,
+        )
         self._postprocs = {type(p).__name__: p for p in self.context.space_generator.postprocs}
         self._traces: dict[str, Trace] = {}
         # Analysing the untouched program costs up to a tenth of a replay; a copy shares all of it.
@@ -185,5 +189,9 @@ def gpu_default() -> Any:
     from tvm.s_tir import dlight
 
     return dlight.ApplyDefaultSchedule(
-        dlight.gpu.Matmul(), dlight.gpu.GEMV(), dlight.gpu.Reduction(), dlight.gpu.GeneralReduction(),
-        dlight.gpu.Fallback())
+        dlight.gpu.Matmul(),
+        dlight.gpu.GEMV(),
+        dlight.gpu.Reduction(),
+        dlight.gpu.GeneralReduction(),
+        dlight.gpu.Fallback(),
+    )

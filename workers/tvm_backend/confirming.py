@@ -49,9 +49,13 @@ class Interrupted(Exception):
 
 
 def confirm(
-    session: Any, device: Any, request: ConfirmRequest, window: Window, arm: Callable[[float], None],
+    session: Any,
+    device: Any,
+    request: ConfirmRequest,
+    window: Window,
+    arm: Callable[[float], None],
     references: References | None = None,
-) -> list[Confirmed]:  # fmt: skip
+) -> list[Confirmed]:
     """Compare outputs with the default schedule's, and time each finalist in turn with the champion.
 
     Args:
@@ -97,9 +101,14 @@ class _Confirming:
     """One request in one session; see :func:`confirm`."""
 
     def __init__(
-        self, session: Any, device: Any, request: ConfirmRequest, window: Window, arm: Callable[[float], None],
+        self,
+        session: Any,
+        device: Any,
+        request: ConfirmRequest,
+        window: Window,
+        arm: Callable[[float], None],
         references: References,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._session, self._device, self._request = session, device, request
         self._window, self._arm, self._references = window, arm, references
         self._limits: MeasureLimits = request.limits

@@ -75,9 +75,10 @@ def explain(error: str) -> Runtime:
     """What the loader's message means."""
     if DRIVER in error and "cannot open" in error:
         return Runtime(
-            False, f"no NVIDIA driver here ({DRIVER} is missing): nothing runs on a GPU",
+            False,
+            f"no NVIDIA driver here ({DRIVER} is missing): nothing runs on a GPU",
             f"on the host of a GPU {NEWER}; a container must be given the GPU (docker run --gpus all)",
-        )  # fmt: skip
+        )
     if LIBRARY in error and "cannot open" in error:
         return Runtime(False, f"{LIBRARY} is missing, which TVM needs", "pip install 'tunesmith[cuda]'")
     return Runtime(False, f"TVM's library for CUDA does not load: {error}", NEWER)

@@ -28,5 +28,6 @@ def read(folder: str | os.PathLike[str]) -> list[DatabaseRecord]:
 def _record(tuned: TunedWorkload, target: Mapping[str, Any]) -> DatabaseRecord:
     workload = json.loads(tuned.workload_json.unpack())
     args = tuple(TensorSpec(a.dtype, a.shape) for a in tuned.args)
-    return DatabaseRecord((str(workload[0]), str(workload[1])), json.loads(tuned.trace.unpack()),
-                          tuple(tuned.run_seconds), target, args)
+    return DatabaseRecord(
+        (str(workload[0]), str(workload[1])), json.loads(tuned.trace.unpack()), tuple(tuned.run_seconds), target, args
+    )

@@ -81,8 +81,9 @@ class LocalModel:
         if records and not compiled.applied:
             raise InvalidInput(
                 "no schedule of the log fits the model: it is the log of another model, or of other input shapes; give "
-                "the log of a job that tuned this one", field="log",
-            )  # fmt: skip
+                "the log of a job that tuned this one",
+                field="log",
+            )
         return compiled.missing
 
 

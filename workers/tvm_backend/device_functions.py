@@ -24,9 +24,14 @@ def register() -> None:
     import tvm_ffi
 
     offered = {
-        "alarm": alarm, "bind": bind, "once": once, "host": host_identity, "fill": fill, "digest": digest,
+        "alarm": alarm,
+        "bind": bind,
+        "once": once,
+        "host": host_identity,
+        "fill": fill,
+        "digest": digest,
         "stream": Ring().run,
-    }  # fmt: skip
+    }
     for name, function in offered.items():
         tvm_ffi.register_global_func(f"tunesmith.rpc.{name}", function, override=True)
 

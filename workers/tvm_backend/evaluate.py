@@ -138,14 +138,18 @@ def compare(session: Any, device: Any, request: ModelRequest, window: Window) ->
     untuned = RemoteModel(session, device, request.untuned, params)
     tuned = RemoteModel(session, device, request.tuned, params)
     elsewhere, expected, found = untuned.run(other), untuned.run(here), tuned.run(here)
-    if not all(np.isfinite(_wide(array)).all() == np.isfinite(_wide(want)).all()
-               for array, want in zip(found, expected, strict=True)):
+    if not all(
+        np.isfinite(_wide(array)).all() == np.isfinite(_wide(want)).all()
+        for array, want in zip(found, expected, strict=True)
+    ):
         return ModelOutcome(failure=FailureKind.WRONG_RESULT, message="outputs are not finite where they should be")
     times = interleave(untuned, tuned, request.seconds, window)
     error, allowed = output_error(found, expected, elsewhere), TOLERANCE
     if not error <= allowed:  # a model that rounds jumps where a sum falls on the other side of a half
-        off = [[place(nudged(array.numpy(), OFF, request.seed + i)) for i, array in enumerate(arrays)]
-               for arrays in (here, params)]
+        off = [
+            [place(nudged(array.numpy(), OFF, request.seed + i)) for i, array in enumerate(arrays)]
+            for arrays in (here, params)
+        ]
         with window():
             shifted = untuned.run(*off)
         if excuse(found, expected, shifted, OFF):

@@ -20,9 +20,7 @@ def common_sizes(sizes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     return tuple(same[0] if len(set(same)) == 1 else 0 for same in zip(*sizes, strict=True))
 
 
-def resolve(
-    programs: Sequence[Program], tags: Tags, decisions: Sequence[Sequence[Decision]]
-) -> Mapping[int, Extent]:
+def resolve(programs: Sequence[Program], tags: Tags, decisions: Sequence[Sequence[Decision]]) -> Mapping[int, Extent]:
     """Extents by the loops' numbers.
 
     Args:
@@ -41,12 +39,17 @@ def resolve(
 class _Solver:
     def __init__(self, programs: Sequence[Program], tags: Tags, values: Sequence[Values]) -> None:
         self._program, self._values = programs[0], values
-        self._real = [{loop.number: loop.extent for place in program.places for loop in place.loops}
-                      for program in programs]
-        self._tags = {loop.number: tags.loops.get(key(loop.variable), UNKNOWN)
-                      for place in programs[0].places for loop in place.loops}
-        self._sizes = [common_sizes([program.bare[at].axes for program in programs])
-                       for at in range(len(self._program.bare))]
+        self._real = [
+            {loop.number: loop.extent for place in program.places for loop in place.loops} for program in programs
+        ]
+        self._tags = {
+            loop.number: tags.loops.get(key(loop.variable), UNKNOWN)
+            for place in programs[0].places
+            for loop in place.loops
+        }
+        self._sizes = [
+            common_sizes([program.bare[at].axes for program in programs]) for at in range(len(self._program.bare))
+        ]
         self.found: dict[int, Extent] = {}
 
     def solve(self) -> Mapping[int, Extent]:
@@ -61,7 +64,7 @@ class _Solver:
         while before < len(self.found) < len(self._tags):
             before = len(self.found)
             for at, block in enumerate(self._program.bare):
-                for loop in block.loops[self._attached(at)[0]:]:
+                for loop in block.loops[self._attached(at)[0] :]:
                     if loop.number not in self.found:
                         self._covering(at, loop.number)
         for number in self._left():
@@ -85,10 +88,13 @@ class _Solver:
     def _undivided(self, number: int) -> bool:
         """Whether a loop alone moves an axis that is summed over, as a window's do: no decision says how far."""
         return any(
-            loop.number == number and loop.reduction and len(loop.axes) == 1
+            loop.number == number
+            and loop.reduction
+            and len(loop.axes) == 1
             and sum(loop.axes[0] in other.axes for other in block.loops) == 1
-            for block in self._program.bare for loop in block.loops
-        )  # fmt: skip
+            for block in self._program.bare
+            for loop in block.loops
+        )
 
     def _left(self) -> list[int]:
         return [number for number in self._tags if number not in self.found]
@@ -101,8 +107,10 @@ class _Solver:
         return True
 
     def _fits(self, number: int, guess: Extent) -> bool:
-        return all(float(extent(values, guess, 1)[0]) == real[number]
-                   for values, real in zip(self._values, self._real, strict=True))
+        return all(
+            float(extent(values, guess, 1)[0]) == real[number]
+            for values, real in zip(self._values, self._real, strict=True)
+        )
 
     def _tagged(self, number: int, tag: Tag) -> Extent | None:
         """A product of factors, and of a constant where the trace does not say all."""
@@ -119,8 +127,9 @@ class _Solver:
         shared = []
         for other, block in enumerate(self._program.bare):
             theirs = [loop.number for loop in block.loops]
-            same = next((i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b),
-                        min(len(mine), len(theirs)))
+            same = next(
+                (i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b), min(len(mine), len(theirs))
+            )
             shared.append(same if other != at else 0)
         most = max(shared, default=0)
         return most, [other for other, count in enumerate(shared) if count == most and most]
@@ -181,5 +190,10 @@ class _Solver:
 
 def _meetings(a: Block, b: Block) -> list[tuple[Index, Index]]:
     """Pairs of dimensions in which two blocks access the same buffer."""
-    return [(x, y) for mine in (a.write, *a.reads) for theirs in (b.write, *b.reads) if mine.buffer == theirs.buffer
-            for x, y in zip(mine.indices, theirs.indices, strict=True)]
+    return [
+        (x, y)
+        for mine in (a.write, *a.reads)
+        for theirs in (b.write, *b.reads)
+        if mine.buffer == theirs.buffer
+        for x, y in zip(mine.indices, theirs.indices, strict=True)
+    ]

@@ -19,8 +19,9 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, PyExprVisitor, mutator, visitor
 
 Array = NDArray[Any]
-PLAIN = frozenset(f"{kind}{bits}" for kind, sizes in (("float", (16, 32, 64)), ("int", (8, 16, 32, 64)))
-                  for bits in sizes) | {f"uint{bits}" for bits in (8, 16, 32, 64)}
+PLAIN = frozenset(
+    f"{kind}{bits}" for kind, sizes in (("float", (16, 32, 64)), ("int", (8, 16, 32, 64))) for bits in sizes
+) | {f"uint{bits}" for bits in (8, 16, 32, 64)}
 
 
 def constant_array(constant: tvm.ir.GenericConst) -> Array:
@@ -209,8 +210,12 @@ class _Fold(PyExprMutator):  # type: ignore[misc]
         return self.uses.get(expr, 1) == 1
 
     def _is_convolution(self, value: relax.Expr) -> bool:
-        return _is_call(value, "relax.nn.conv2d") and self._array(value.args[1]) is not None \
-            and str(value.attrs.data_layout) == "NCHW" and str(value.attrs.kernel_layout) == "OIHW"
+        return (
+            _is_call(value, "relax.nn.conv2d")
+            and self._array(value.args[1]) is not None
+            and str(value.attrs.data_layout) == "NCHW"
+            and str(value.attrs.kernel_layout) == "OIHW"
+        )
 
     def _affine(self, data: relax.Expr, scale: Array, shift: Array) -> relax.Expr:
         """``data * scale + shift`` per channel, with what can be absorbed moved into the weights."""
@@ -247,8 +252,12 @@ def _is_static(expr: relax.Expr) -> bool:
 
 
 def _is_feature_map(expr: relax.Expr) -> bool:
-    return isinstance(expr.ty, relax.TensorType) and expr.ty.ndim == 4 and _is_static(expr) \
+    return (
+        isinstance(expr.ty, relax.TensorType)
+        and expr.ty.ndim == 4
+        and _is_static(expr)
         and str(expr.ty.dtype) == "float32"
+    )
 
 
 def fold(mod: tvm.IRModule) -> tvm.IRModule:

@@ -87,8 +87,12 @@ def describe_from_outside(timeout: float = 60.0) -> Host:
         StackFailed: when TVM cannot be loaded.
     """
     done = subprocess.run(
-        python("workers.tvm_backend.host"), capture_output=True, text=True, timeout=timeout,
-        stdin=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        python("workers.tvm_backend.host"),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
     )
     if done.returncode != 0:
         raise StackFailed(f"TVM does not load here: {done.stderr.strip()[-500:]}")

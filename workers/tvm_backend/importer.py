@@ -18,9 +18,11 @@ MODEL, MODULE, PARAMS = "model", "module.json", "params.npz"
 """Files in the box's folder: the user's, and what came of it."""
 PARTS = ("importing", "prepare", "tasks", "tir")
 TORCH_PARTS = (
-    "torch", "torch.export", "workers.tvm_backend.torch_quantized",
+    "torch",
+    "torch.export",
+    "workers.tvm_backend.torch_quantized",
     "tvm.relax.frontend.torch.exported_program_translator",
-)  # fmt: skip
+)
 MESSAGE_SIZE = 3000
 SHOWN_NAME = 200
 """Characters of a task's name, which grows with the operators that are fused into it, that the database keeps."""
@@ -98,15 +100,21 @@ def _split() -> dict[str, Any]:
         Path(task_file(index, "module")).write_bytes(task.module)
         Path(task_file(index, "metaschedule")).write_bytes(task.metaschedule)
         work = task.workload
-        found.append({
-            "hash": work.hash, "name": work.name[:SHOWN_NAME],
-            "args": [[each.dtype, list(each.shape)] for each in work.args], "flops": work.flops,
-            "family": work.family, "weight": task.weight, "alternative_of": task.alternative_of,
-            "weights": list(task.weights),
-        })  # fmt: skip
+        found.append(
+            {
+                "hash": work.hash,
+                "name": work.name[:SHOWN_NAME],
+                "args": [[each.dtype, list(each.shape)] for each in work.args],
+                "flops": work.flops,
+                "family": work.family,
+                "weight": task.weight,
+                "alternative_of": task.alternative_of,
+                "weights": list(task.weights),
+            }
+        )
     inputs = tasks.inputs(tir.load_module(module))
     return {
-        "inputs": [[each.name, each.dtype, list(each.shape)] for each in inputs], "tasks": found,
+        "inputs": [[each.name, each.dtype, list(each.shape)] for each in inputs],
+        "tasks": found,
         "params_size": tasks.parameter_bytes(module),
-    }  # fmt: skip
-
+    }

@@ -34,8 +34,9 @@ def import_model(path: str | Path, source: str, inputs: Shapes | None = None) ->
     """
     readers = {"onnx": onnx_model.read, "pt2": torch_model.read}
     if source not in readers:
-        raise InvalidInput(f"a model's source is one of {', '.join(readers)}, not {source!r}", field="source",
-                           value=source)
+        raise InvalidInput(
+            f"a model's source is one of {', '.join(readers)}, not {source!r}", field="source", value=source
+        )
     path = Path(path)
     if path.stat().st_size == 0:
         raise NotAModel("the file is empty", field="file")

@@ -12,9 +12,14 @@ Legalize = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
 
 
 def group_norm(
-    x: te.Tensor, gamma: te.Tensor, beta: te.Tensor, groups: int, channel_axis: int, axes: Sequence[int],
+    x: te.Tensor,
+    gamma: te.Tensor,
+    beta: te.Tensor,
+    groups: int,
+    channel_axis: int,
+    axes: Sequence[int],
     epsilon: float,
-) -> te.Tensor:  # fmt: skip
+) -> te.Tensor:
     """Each group of channels with mean 0 and variance 1, then scaled and shifted.
 
     The formula is of Wu and He, "Group normalization", 2018; a group of one channel is instance normalisation. The
@@ -72,13 +77,17 @@ def _normalised(name: str) -> Legalize:
         axis = int(attrs.channel_axis) % len(call.args[0].ty.shape)
         groups = int(attrs.num_groups) if name == "group_norm" else int(call.args[0].ty.shape[axis])
         return bb.call_te(
-            group_norm, *call.args, groups, axis, [int(each) for each in attrs.axes], float(attrs.epsilon),
-            primfunc_name_hint=name)  # fmt: skip
+            group_norm,
+            *call.args,
+            groups,
+            axis,
+            [int(each) for each in attrs.axes],
+            float(attrs.epsilon),
+            primfunc_name_hint=name,
+        )
 
     return legalize
 
 
-OURS: dict[str, Legalize] = {
-    f"relax.nn.{name}": _normalised(name) for name in ("group_norm", "instance_norm")
-}
+OURS: dict[str, Legalize] = {f"relax.nn.{name}": _normalised(name) for name in ("group_norm", "instance_norm")}
 """By the operator's name, as ``LegalizeOps`` wants it."""

@@ -147,9 +147,11 @@ def _nest(body: SketchBody, replays: Sequence[_Replay]) -> Nest:
     extents = resolve(programs, tags, [replay.decisions for replay in replays])
     first = programs[0]
     nest = Nest(
-        tuple(first.block(at, extents) for at in range(len(first.places))), first.buffers,
-        tuple(tags.tables.get(at, ()) for at in range(len(body.knobs))), _marks(first, tags),
-    )  # fmt: skip
+        tuple(first.block(at, extents) for at in range(len(first.places))),
+        first.buffers,
+        tuple(tags.tables.get(at, ()) for at in range(len(body.knobs))),
+        _marks(first, tags),
+    )
     _check(nest, body, [replay.decisions for replay in replays], programs)
     return _common(nest, programs)
 
@@ -189,9 +191,7 @@ def _common(nest: Nest, programs: Sequence[Program]) -> Nest:
     return replace(nest, blocks=tuple(blocks), buffers=tuple(buffers))
 
 
-def _check(
-    nest: Nest, body: SketchBody, decisions: Sequence[Sequence[Decision]], programs: Sequence[Program]
-) -> None:  # fmt: skip
+def _check(nest: Nest, body: SketchBody, decisions: Sequence[Sequence[Decision]], programs: Sequence[Program]) -> None:
     """Every extent of a nest is that of each program, and the model can work with it.
 
     Raises:

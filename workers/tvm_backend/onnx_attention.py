@@ -17,10 +17,20 @@ from workers.tvm_backend.refusals import unsupported
 LOW = -10000.0
 """What onnxruntime adds where a mask takes a key away, if the model does not say."""
 PREFIX = "com.microsoft."
-KNOWN = frozenset({
-    "is_causal", "kv_num_heads", "q_num_heads", "qk_matmul_output_mode", "scale", "softcap", "softmax_precision",
-    "left_window_size", "right_window_size", "tvm_custom",
-})  # fmt: skip
+KNOWN = frozenset(
+    {
+        "is_causal",
+        "kv_num_heads",
+        "q_num_heads",
+        "qk_matmul_output_mode",
+        "scale",
+        "softcap",
+        "softmax_precision",
+        "left_window_size",
+        "right_window_size",
+        "tvm_custom",
+    }
+)
 """Attributes of ONNX's that are regarded, and the importer's own; softmax is as precise as its operands."""
 Attributes = dict[str, Any]
 Emit = Callable[[relax.Expr], relax.Expr]
@@ -72,9 +82,13 @@ def _by_three(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> rela
 
 
 def _of_three(
-    name: str, emit: Emit, parts: Sequence[relax.Expr], attrs: Attributes, mask: relax.Expr | None,
+    name: str,
+    emit: Emit,
+    parts: Sequence[relax.Expr],
+    attrs: Attributes,
+    mask: relax.Expr | None,
     added: relax.Expr | None,
-) -> relax.Expr:  # fmt: skip
+) -> relax.Expr:
     """Of queries, keys and values, each [batch, rows, width]; ``mask``: 1 where a key counts."""
     low, heads = attrs.get("mask_filter_value", LOW), int(attrs["num_heads"])
     query, key, value = (_split(emit, part, heads) for part in parts)
@@ -166,8 +180,10 @@ def _attended(emit: Emit, query: relax.Expr, key: relax.Expr, value: relax.Expr,
 def _parts(emit: Emit, x: relax.Expr, sizes: Sequence[int]) -> list[relax.Expr]:
     """Of the last axis."""
     ends = np.cumsum(sizes).tolist()
-    return [emit(relax.op.strided_slice(x, [x.ty.ndim - 1], [end - size], [end]))
-            for size, end in zip(sizes, ends, strict=True)]  # fmt: skip
+    return [
+        emit(relax.op.strided_slice(x, [x.ty.ndim - 1], [end - size], [end]))
+        for size, end in zip(sizes, ends, strict=True)
+    ]
 
 
 def _split(emit: Emit, x: relax.Expr, heads: int) -> relax.Expr:
@@ -183,6 +199,8 @@ def _joined(emit: Emit, x: relax.Expr) -> relax.Expr:
 
 
 CONVERTED: Mapping[str, Callable[[Any, Any, Attributes, int], relax.Expr]] = {
-    "Attention": _onnx, PREFIX + "Attention": _by_one_product, PREFIX + "MultiHeadAttention": _by_three,
-}  # fmt: skip
+    "Attention": _onnx,
+    PREFIX + "Attention": _by_one_product,
+    PREFIX + "MultiHeadAttention": _by_three,
+}
 """How each is converted, by its name with its domain."""

@@ -39,9 +39,13 @@ class Size(NamedTuple):
 
     def plus(self, other: Size, times: int = 1) -> Size:
         """This and another, so many times."""
-        return Size(self.nodes + times * other.nodes, self.edges + times * other.edges,
-                    self.bytes + times * other.bytes, self.references + times * other.references,
-                    max(self.depth, other.depth))  # fmt: skip
+        return Size(
+            self.nodes + times * other.nodes,
+            self.edges + times * other.edges,
+            self.bytes + times * other.bytes,
+            self.references + times * other.references,
+            max(self.depth, other.depth),
+        )
 
 
 def check_counts(model: onnx.ModelProto) -> None:
@@ -61,8 +65,11 @@ def check_counts(model: onnx.ModelProto) -> None:
     counter = _Counter(functions)
     for name in functions:
         counter.function(name, 1)
-    graphs = [model.graph, *(each.algorithm for each in model.training_info),
-              *(each.initialization for each in model.training_info)]
+    graphs = [
+        model.graph,
+        *(each.algorithm for each in model.training_info),
+        *(each.initialization for each in model.training_info),
+    ]
     total = Size()
     for graph in graphs:
         total = total.plus(counter.nodes(graph.node, 0))
@@ -88,9 +95,12 @@ class _Counter:
     def function(self, name: Name, depth: int) -> Size:
         if name in self.open:
             chain = [*self.open, name]
-            chain = chain[chain.index(name):]
-            raise ModelRejected(f"the function {_shown(name)} calls itself: {' → '.join(map(_shown, chain[:6]))}",
-                                field="file", value=_shown(name))
+            chain = chain[chain.index(name) :]
+            raise ModelRejected(
+                f"the function {_shown(name)} calls itself: {' → '.join(map(_shown, chain[:6]))}",
+                field="file",
+                value=_shown(name),
+            )
         if name not in self.sizes:
             if depth > MAX_CALL_DEPTH:
                 raise _too_many(depth, "functions inside one another", MAX_CALL_DEPTH)
@@ -127,10 +137,12 @@ class _Counter:
 
 
 def _check(size: Size) -> None:
-    for count, what, limit in ((size.depth, "functions inside one another", MAX_CALL_DEPTH),
-                               (size.nodes, "operators once its functions are written out", MAX_NODES),
-                               (size.edges, "inputs and outputs of operators", MAX_EDGES),
-                               (size.bytes, "bytes once its functions are written out", MAX_TENSOR_BYTES)):
+    for count, what, limit in (
+        (size.depth, "functions inside one another", MAX_CALL_DEPTH),
+        (size.nodes, "operators once its functions are written out", MAX_NODES),
+        (size.edges, "inputs and outputs of operators", MAX_EDGES),
+        (size.bytes, "bytes once its functions are written out", MAX_TENSOR_BYTES),
+    ):
         if count > limit:
             raise _too_many(count, what, limit)
 

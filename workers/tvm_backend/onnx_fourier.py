@@ -41,8 +41,9 @@ def _short(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.E
     return _along(emit, frames, 2, count, False, bool(attrs.get("onesided", 1)))
 
 
-def _along(emit: Callable[[relax.Expr], relax.Var], x: relax.Expr, axis: int, count: int, inverse: bool,
-           half: bool) -> relax.Var:  # fmt: skip
+def _along(
+    emit: Callable[[relax.Expr], relax.Var], x: relax.Expr, axis: int, count: int, inverse: bool, half: bool
+) -> relax.Var:
     """Transform one axis of ``count`` elements, cut or filled up with zeros; ``half`` of them are kept, or given."""
     extents, back = fixed_extents("DFT", x), inverse and half
     given = count // 2 + 1 if back else count

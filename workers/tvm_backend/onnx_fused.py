@@ -40,8 +40,11 @@ def normalised(
     if beta is None:
         beta = relax.const(np.zeros([int(extent) for extent in gamma.ty.shape], kind), kind)
     spread = emit(relax.op.add(emit(relax.op.variance(x, axes, keepdims=True)), relax.const(epsilon, kind)))
-    return [emit(relax.op.nn.layer_norm(x, gamma, beta, axes, epsilon)),
-            emit(relax.op.mean(x, axes, keepdims=True)), emit(relax.op.rsqrt(spread))]
+    return [
+        emit(relax.op.nn.layer_norm(x, gamma, beta, axes, epsilon)),
+        emit(relax.op.mean(x, axes, keepdims=True)),
+        emit(relax.op.rsqrt(spread)),
+    ]
 
 
 def _skip_normalised(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.Expr:
@@ -129,7 +132,7 @@ def _activated(name: str, x: relax.Expr, attrs: Attributes, values: Sequence[flo
     if activation not in ACTIVATIONS:
         raise unsupported(name, f"the activation {activation}")
     usual, make = ACTIVATIONS[activation]
-    return make(x, *[*values, *usual[len(values):]])
+    return make(x, *[*values, *usual[len(values) :]])
 
 
 def _of_kind(value: float, x: relax.Expr) -> relax.Expr:
@@ -141,10 +144,13 @@ def _hard_sigmoid(x: relax.Expr, alpha: float, beta: float) -> relax.Expr:
 
 
 ACTIVATIONS: Mapping[str, tuple[tuple[float, ...], Callable[..., relax.Expr]]] = {
-    "Relu": ((), lambda x, *_: relax.op.nn.relu(x)), "Tanh": ((), lambda x, *_: relax.op.tanh(x)),
-    "Sigmoid": ((), lambda x, *_: relax.op.sigmoid(x)), "LeakyRelu": ((0.01,), relax.op.nn.leakyrelu),
-    "Clip": ((-3.4e38, 3.4e38), relax.op.clip), "HardSigmoid": ((0.2, 0.5), _hard_sigmoid),
-}  # fmt: skip
+    "Relu": ((), lambda x, *_: relax.op.nn.relu(x)),
+    "Tanh": ((), lambda x, *_: relax.op.tanh(x)),
+    "Sigmoid": ((), lambda x, *_: relax.op.sigmoid(x)),
+    "LeakyRelu": ((0.01,), relax.op.nn.leakyrelu),
+    "Clip": ((-3.4e38, 3.4e38), relax.op.clip),
+    "HardSigmoid": ((0.2, 0.5), _hard_sigmoid),
+}
 """Parameters that are left out, and how each is made."""
 
 
@@ -172,16 +178,29 @@ def _as_tvm(name: str) -> Convert:
 
 
 CONVERTED: Mapping[str, Convert] = {
-    "SimplifiedLayerNormalization": _simplified, "RMSNormalization": _simplified, "LpNormalization": _norm,
-    "ReverseSequence": _reversed, PREFIX + "SkipLayerNormalization": _skip_normalised,
-    PREFIX + "SkipSimplifiedLayerNormalization": _skip_simplified, PREFIX + "FusedConv": _convolution,
-    PREFIX + "FusedGemm": _product, PREFIX + "FusedMatMul": _matmul, PREFIX + "QuickGelu": _quick_gelu,
+    "SimplifiedLayerNormalization": _simplified,
+    "RMSNormalization": _simplified,
+    "LpNormalization": _norm,
+    "ReverseSequence": _reversed,
+    PREFIX + "SkipLayerNormalization": _skip_normalised,
+    PREFIX + "SkipSimplifiedLayerNormalization": _skip_simplified,
+    PREFIX + "FusedConv": _convolution,
+    PREFIX + "FusedGemm": _product,
+    PREFIX + "FusedMatMul": _matmul,
+    PREFIX + "QuickGelu": _quick_gelu,
     PREFIX + "Gelu": lambda importer, inputs, attrs, opset: relax.op.nn.gelu(inputs[0]),
     **{PREFIX + name: _as_tvm(name) for name in ("BiasGelu", "EmbedLayerNormalization", "FastGelu", "MatMulInteger16")},
-    **ATTENTION, **FOURIER,
-}  # fmt: skip
+    **ATTENTION,
+    **FOURIER,
+}
 """How each is converted, by its name with its domain."""
-NOT_ONNX = frozenset({
-    "BiasGelu", "EmbedLayerNormalization", "FastGelu", "MatMulInteger16", "SkipLayerNormalization",
-})  # fmt: skip
+NOT_ONNX = frozenset(
+    {
+        "BiasGelu",
+        "EmbedLayerNormalization",
+        "FastGelu",
+        "MatMulInteger16",
+        "SkipLayerNormalization",
+    }
+)
 """What TVM's importer has among ONNX's operators, and means onnxruntime's."""

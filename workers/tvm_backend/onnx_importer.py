@@ -60,8 +60,9 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
         elif op_name == "LayerNormalization" and attrs["tvm_custom"]["num_outputs"] > 1:
             # TVM has zeros for the other results.
             x, gamma, beta = [*inputs, None][:3]
-            return relax.Tuple(onnx_fused.normalised(
-                self.bb.emit, x, gamma, beta, attrs.get("axis", -1), attrs.get("epsilon", 1e-5)))
+            return relax.Tuple(
+                onnx_fused.normalised(self.bb.emit, x, gamma, beta, attrs.get("axis", -1), attrs.get("epsilon", 1e-5))
+            )
         elif op_name == "Pow":
             return _power(self.bb.emit, *inputs)
         elif op_name in onnx_fused.CONVERTED:
@@ -101,8 +102,10 @@ def _padded_pool(shape: Sequence[int], attrs: Attributes) -> Attributes:
     """With the padding written out: TVM takes a size too little where it stands before."""
     kernel = _spans(attrs["kernel_shape"], attrs)
     strides = attrs.get("strides", [1] * len(shape))
-    total = [max((-(-extent // stride) - 1) * stride + span - extent, 0)
-             for extent, stride, span in zip(shape, strides, kernel, strict=True)]
+    total = [
+        max((-(-extent // stride) - 1) * stride + span - extent, 0)
+        for extent, stride, span in zip(shape, strides, kernel, strict=True)
+    ]
     return _with_pads(attrs, total)
 
 
@@ -110,12 +113,18 @@ def _padded_transpose(shape: Sequence[int], kernel: Sequence[int], attrs: Attrib
     """With the padding that makes ``output_shape``, which TVM passes over."""
     ones = [1] * len(shape)
     strides, more = attrs.get("strides", ones), attrs.get("output_padding", [0 for _ in shape])
-    total = [stride * (extent - 1) + extra + span - wanted
-             for stride, extent, extra, span, wanted in zip(
-                 strides, shape, more, _spans(kernel, attrs), attrs["output_shape"][-len(shape):], strict=True)]
+    total = [
+        stride * (extent - 1) + extra + span - wanted
+        for stride, extent, extra, span, wanted in zip(
+            strides, shape, more, _spans(kernel, attrs), attrs["output_shape"][-len(shape) :], strict=True
+        )
+    ]
     if min(total) < 0:
-        raise UnsupportedOperator("ConvTranspose has an output_shape larger than what its input makes; export it with "
-                                  "output_padding instead", field="file", operators={"ConvTranspose": 1})
+        raise UnsupportedOperator(
+            "ConvTranspose has an output_shape larger than what its input makes; export it with output_padding instead",
+            field="file",
+            operators={"ConvTranspose": 1},
+        )
     return _with_pads(attrs, total)
 
 

@@ -61,8 +61,7 @@ def _imported(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> tvm
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         # Not from_onnx: it runs ONNX's checker first, which copies the model twice and only warns.
-        mod = Importer({n: list(shape) for n, shape in shapes.items()}, "float32").from_onnx(
-            model.graph, _opset(model))
+        mod = Importer({n: list(shape) for n, shape in shapes.items()}, "float32").from_onnx(model.graph, _opset(model))
     mod["main"] = mod["main"].with_attr("input_names", json.dumps(names))
     return mod
 
@@ -89,15 +88,19 @@ def _spelled_out(model: onnx.ModelProto) -> onnx.ModelProto:
     for _ in range(DEPTH):
         opset = _opset(model)
         schemas = {name: onnx.defs.get_schema(name, opset) for name in _missing(model) if onnx.defs.has(name, opset)}
-        defined = {name: schema for name, schema in schemas.items()
-                   if schema.has_function or schema.has_context_dependent_function}  # fmt: skip
+        defined = {
+            name: schema
+            for name, schema in schemas.items()
+            if schema.has_function or schema.has_context_dependent_function
+        }
         if not defined:
             break
         for node in _nodes(model.graph):
             given = {attribute.name for attribute in node.attribute}
             defaults = defined[node.op_type].attributes if node.op_type in defined else {}
-            node.attribute.extend(each.default_value for name, each in defaults.items()
-                                  if name not in given and each.default_value.name)  # fmt: skip
+            node.attribute.extend(
+                each.default_value for name, each in defaults.items() if name not in given and each.default_value.name
+            )
         try:
             _state_types(model)
             names = [(onnx_fused.STANDARD[0], name) for name in defined]
@@ -112,8 +115,11 @@ def _state_types(model: onnx.ModelProto) -> None:
     """State the types of weights and of what is computed, which some definitions depend on."""
     graph = model.graph
     known = {value.name for value in (*graph.input, *graph.output, *graph.value_info)}
-    weights = [onnx.helper.make_tensor_value_info(each.name, each.data_type, each.dims) for each in graph.initializer
-               if each.name not in known]  # fmt: skip
+    weights = [
+        onnx.helper.make_tensor_value_info(each.name, each.data_type, each.dims)
+        for each in graph.initializer
+        if each.name not in known
+    ]
     without = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
     for field, values in (("node", graph.node), ("input", [*graph.input, *weights]), ("output", graph.output)):
         getattr(without.graph, field).extend(values)
@@ -138,9 +144,12 @@ def _check_operators(model: onnx.ModelProto) -> None:
     opset, missing = _opset(model), _missing(model)
     if missing:
         listed = ", ".join(f"{name} ({count}×)" for name, count in sorted(missing.items()))
-        raise UnsupportedOperator(f"TVM's importer lacks operators of this model (opset {opset}): {listed}; "
-                                  "export it without them, for example at another opset",
-                                  field="file", operators=dict(sorted(missing.items())))
+        raise UnsupportedOperator(
+            f"TVM's importer lacks operators of this model (opset {opset}): {listed}; "
+            "export it without them, for example at another opset",
+            field="file",
+            operators=dict(sorted(missing.items())),
+        )
 
 
 def _has_version(converter: type, opset: int) -> bool:
@@ -158,8 +167,11 @@ def _check_inputs(graph: onnx.GraphProto, shapes: dict[str, tuple[int, ...]]) ->
     names = [value.name for value in inputs]
     for name in shapes:
         if name not in names:
-            raise InvalidInput(f"the model has no input {name!r}, it has {', '.join(map(repr, names)) or 'none'}",
-                               field="inputs", value=name)
+            raise InvalidInput(
+                f"the model has no input {name!r}, it has {', '.join(map(repr, names)) or 'none'}",
+                field="inputs",
+                value=name,
+            )
     for value in inputs:
         dims: list[int | str] = [d.dim_value or d.dim_param or "?" for d in value.type.tensor_type.shape.dim]
         known = value.type.tensor_type.HasField("shape")
@@ -175,25 +187,40 @@ def check_shape(name: str, dims: list[int | str] | None, given: tuple[int, ...] 
         InvalidInput: the given shape contradicts the model.
     """
     if given is not None and math.prod(given) > MAX_ELEMENTS:
-        raise InvalidInput(f"input {name!r} cannot have the shape {list(given)}: a tensor has up to {MAX_ELEMENTS} "
-                           "elements", field="inputs", value=list(given))
+        raise InvalidInput(
+            f"input {name!r} cannot have the shape {list(given)}: a tensor has up to {MAX_ELEMENTS} elements",
+            field="inputs",
+            value=list(given),
+        )
     if given is None:
         if dims is None:
-            raise DynamicShape(f"input {name!r} has no shape: fix it, for example with --input {name}=1,3,224,224",
-                               field="inputs", value=name)
+            raise DynamicShape(
+                f"input {name!r} has no shape: fix it, for example with --input {name}=1,3,224,224",
+                field="inputs",
+                value=name,
+            )
         dynamic = [f"{i} ({d!r})" for i, d in enumerate(dims) if isinstance(d, str)]
         if dynamic:
             example = ",".join(str(d) if isinstance(d, int) else "1" for d in dims)
-            raise DynamicShape(f"input {name!r} has the dynamic dimension {', '.join(dynamic)}: fix its shape, "
-                               f"for example with --input {name}={example}", field="inputs", value=name,
-                               dimensions=[d for d in dims if isinstance(d, str)])
+            raise DynamicShape(
+                f"input {name!r} has the dynamic dimension {', '.join(dynamic)}: fix its shape, "
+                f"for example with --input {name}={example}",
+                field="inputs",
+                value=name,
+                dimensions=[d for d in dims if isinstance(d, str)],
+            )
         return
     fits = dims is None or (
-        len(dims) == len(given) and all(isinstance(d, str) or d == g for d, g in zip(dims, given, strict=True)))
+        len(dims) == len(given) and all(isinstance(d, str) or d == g for d, g in zip(dims, given, strict=True))
+    )
     if not fits or min(given, default=1) < 1:
         example = ",".join(str(d) if isinstance(d, int) else "1" for d in dims or [1, 3, 224, 224])
-        raise InvalidInput(f"input {name!r} has the shape {dims or 'of any rank'}, which {list(given)} does not fit; "
-                           f"give for example --input {name}={example}", field="inputs", value=list(given))
+        raise InvalidInput(
+            f"input {name!r} has the shape {dims or 'of any rank'}, which {list(given)} does not fit; "
+            f"give for example --input {name}={example}",
+            field="inputs",
+            value=list(given),
+        )
 
 
 def _split_sums(graph: onnx.GraphProto) -> None:

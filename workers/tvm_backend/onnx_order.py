@@ -21,8 +21,11 @@ def check_order(model: onnx.ModelProto) -> None:
     """
     if model.graph.sparse_initializer:
         names = [each.values.name for each in model.graph.sparse_initializer]
-        raise ModelRejected(f"{len(names)} weights are sparse ({names[0]!r} first); export the model with dense ones",
-                            field="file", weights=len(names))
+        raise ModelRejected(
+            f"{len(names)} weights are sparse ({names[0]!r} first); export the model with dense ones",
+            field="file",
+            weights=len(names),
+        )
     _check_graph(model.graph, [])
     for function in model.functions:
         _check_nodes(function.node, function.output, [set(function.input)], f"function {function.name!r}")
@@ -41,14 +44,19 @@ def _check_nodes(nodes: Iterable[onnx.NodeProto], outputs: Iterable[str], scopes
         label = f"{node.op_type} {node.name!r} in {place}"
         missing = _unknown(node.input, scopes)
         if missing is not None:
-            raise ModelRejected(f"{label} uses {missing!r}, which nothing before it makes: the graph has a cycle or is "
-                                "not in the order of its computation", field="file", value=missing)
+            raise ModelRejected(
+                f"{label} uses {missing!r}, which nothing before it makes: the graph has a cycle or is "
+                "not in the order of its computation",
+                field="file",
+                value=missing,
+            )
         for graph in subgraphs(node):
             _check_graph(graph, scopes)
         for name in filter(None, node.output):
             if name in made:
-                raise ModelRejected(f"{label} makes {name!r}, which another operator makes already", field="file",
-                                    value=name)
+                raise ModelRejected(
+                    f"{label} makes {name!r}, which another operator makes already", field="file", value=name
+                )
             made.add(name)
             scopes[-1].add(name)
     missing = _unknown(outputs, scopes)

@@ -17,10 +17,17 @@ from onnx import TensorProto, helper, numpy_helper
 from workers.tvm_backend.refusals import unsupported
 
 FLOATS = {
-    "QLinearConv": "Conv", "QLinearMatMul": "MatMul", "QLinearAdd": "Add", "QLinearMul": "Mul",
-    "QLinearSigmoid": "Sigmoid", "QLinearLeakyRelu": "LeakyRelu", "QLinearAveragePool": "AveragePool",
-    "QLinearGlobalAveragePool": "GlobalAveragePool", "QLinearConcat": "Concat", "QGemm": "Gemm",
-}  # fmt: skip
+    "QLinearConv": "Conv",
+    "QLinearMatMul": "MatMul",
+    "QLinearAdd": "Add",
+    "QLinearMul": "Mul",
+    "QLinearSigmoid": "Sigmoid",
+    "QLinearLeakyRelu": "LeakyRelu",
+    "QLinearAveragePool": "AveragePool",
+    "QLinearGlobalAveragePool": "GlobalAveragePool",
+    "QLinearConcat": "Concat",
+    "QGemm": "Gemm",
+}
 """The operator on float32, by the one on quantised tensors."""
 Scale = NDArray[np.float32]
 
@@ -74,8 +81,12 @@ class _Writer:
         x, *names = (node.input[place] if place < len(node.input) else "" for place in range(at, at + 3))
         scale, zero = (self.value(node, name) for name in names)
         if scale.size == zero.size == 1:
-            return self.emit("DequantizeLinear", x, self.constant(scale.reshape(())),
-                             *([self.constant(zero.reshape(()))] if names[1] else [])), scale.reshape(())  # fmt: skip
+            return self.emit(
+                "DequantizeLinear",
+                x,
+                self.constant(scale.reshape(())),
+                *([self.constant(zero.reshape(()))] if names[1] else []),
+            ), scale.reshape(())
         if axis < 0:
             raise unsupported(node.op_type, "a scale for each channel of an operand that is no weight")
         scale, zero = (np.broadcast_to(each.reshape(-1), max(scale.size, zero.size)) for each in (scale, zero))
@@ -90,8 +101,13 @@ class _Writer:
         scale, zero = (self.value(node, name) for name in names)
         if scale.size > 1 or zero.size > 1:
             raise unsupported(node.op_type, "a result with a scale for each channel")
-        self.emit("QuantizeLinear", x, self.constant(scale.reshape(())), self.constant(zero.reshape(())),
-                  result=node.output[0])  # fmt: skip
+        self.emit(
+            "QuantizeLinear",
+            x,
+            self.constant(scale.reshape(())),
+            self.constant(zero.reshape(())),
+            result=node.output[0],
+        )
 
 
 def _floats(writer: _Writer, node: onnx.NodeProto) -> None:
@@ -198,10 +214,16 @@ def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
 
 
 WRITTEN: dict[str, Callable[[_Writer, onnx.NodeProto], None]] = {
-    **dict.fromkeys(FLOATS, _floats), "QLinearConv": _convolution, "QLinearMatMul": _matmul,
-    "QLinearConcat": _concat, "QGemm": _gemm, "ConvInteger": _whole_convolution, "MatMulInteger": _whole_product,
-    "MatMulIntegerToFloat": _product, "DynamicQuantizeMatMul": _dynamic_product,
-}  # fmt: skip
+    **dict.fromkeys(FLOATS, _floats),
+    "QLinearConv": _convolution,
+    "QLinearMatMul": _matmul,
+    "QLinearConcat": _concat,
+    "QGemm": _gemm,
+    "ConvInteger": _whole_convolution,
+    "MatMulInteger": _whole_product,
+    "MatMulIntegerToFloat": _product,
+    "DynamicQuantizeMatMul": _dynamic_product,
+}
 """How each operator is written, by its name."""
 
 

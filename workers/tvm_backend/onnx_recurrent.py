@@ -96,12 +96,21 @@ def converted(
     weights = _weights(name, rest[:3], cell, known)
     ways = WAYS[_text(attrs, "direction", "forward")]
     firsts = [_firsts(emit, rest[4 + at], len(ways), batch, weights[0].hidden) for at in range(cell.states)]
-    runs = [_run(emit, x, cell, weights[at], tuple(first[at] for first in firsts), attrs, back)
-            for at, back in enumerate(ways)]  # fmt: skip
+    runs = [
+        _run(emit, x, cell, weights[at], tuple(first[at] for first in firsts), attrs, back)
+        for at, back in enumerate(ways)
+    ]
     every = _joined(emit, [_stacked(builder, [state[0] for state in states]) for states in runs], 1)
     lasts = [states[0 if back else -1] for states, back in zip(runs, ways, strict=True)]
-    return relax.Tuple([every, *(
-        _joined(emit, [emit(relax.op.expand_dims(last[at], 0)) for last in lasts], 0) for at in range(cell.states))])
+    return relax.Tuple(
+        [
+            every,
+            *(
+                _joined(emit, [emit(relax.op.expand_dims(last[at], 0)) for last in lasts], 0)
+                for at in range(cell.states)
+            ),
+        ]
+    )
 
 
 def _run(
@@ -134,8 +143,10 @@ def _gru(emit: Emit, product: relax.Expr, state: State, weights: Weights, attrs:
     (hidden,), width = state, weights.hidden
     linear_first = bool(attrs.get("linear_before_reset", 0))
     known = _recurrent(emit, hidden, weights, slice(None if linear_first else 2 * width))
-    update, reset = (emit(relax.op.sigmoid(emit(relax.op.add(
-        _gate(emit, product, at, width), _gate(emit, known, at, width))))) for at in range(2))
+    update, reset = (
+        emit(relax.op.sigmoid(emit(relax.op.add(_gate(emit, product, at, width), _gate(emit, known, at, width)))))
+        for at in range(2)
+    )
     if linear_first:
         past = emit(relax.op.multiply(reset, _gate(emit, known, 2, width)))
     else:
@@ -150,7 +161,8 @@ def _rnn(emit: Emit, product: relax.Expr, state: State, weights: Weights, attrs:
 
 
 CELLS: Mapping[str, Cell] = {
-    "LSTM": Cell(4, 2, ("Sigmoid", "Tanh", "Tanh"), _lstm), "GRU": Cell(3, 1, ("Sigmoid", "Tanh"), _gru),
+    "LSTM": Cell(4, 2, ("Sigmoid", "Tanh", "Tanh"), _lstm),
+    "GRU": Cell(3, 1, ("Sigmoid", "Tanh"), _gru),
     "RNN": Cell(1, 1, ("Tanh",), _rnn),
 }
 
@@ -177,9 +189,10 @@ def _stacked(builder: relax.BlockBuilder, outputs: Sequence[relax.Expr]) -> rela
     rows, width = (int(extent) for extent in outputs[0].ty.shape)
     parts: Sequence[relax.Expr] = outputs
     if len(outputs) > PARTS:
-        groups = [outputs[at:at + PARTS] for at in range(0, len(outputs), PARTS)]
-        parts = [builder.emit_te(topi.concatenate, list(group), 0, primfunc_attrs={"op_pattern": OPAQUE})
-                 for group in groups]
+        groups = [outputs[at : at + PARTS] for at in range(0, len(outputs), PARTS)]
+        parts = [
+            builder.emit_te(topi.concatenate, list(group), 0, primfunc_attrs={"op_pattern": OPAQUE}) for group in groups
+        ]
     whole = _joined(builder.emit, parts, 0)
     return builder.emit(relax.op.reshape(whole, (len(outputs), 1, rows, width)))
 
@@ -191,15 +204,22 @@ def _parted(emit: Emit, products: relax.Expr) -> list[relax.Expr]:
         return [products]
     size = PARTS if count > PARTS else 1
     cuts = list(range(size, count, size))
-    parts = [products] if not cuts else [emit(relax.TupleGetItem(split, at)) for split in [emit(
-        relax.op.split(products, cuts, 0))] for at in range(len(cuts) + 1)]
+    parts = (
+        [products]
+        if not cuts
+        else [
+            emit(relax.TupleGetItem(split, at))
+            for split in [emit(relax.op.split(products, cuts, 0))]
+            for at in range(len(cuts) + 1)
+        ]
+    )
     return parts if size == 1 else [one for part in parts for one in _parted(emit, part)]
 
 
 def _joined(emit: Emit, parts: Sequence[relax.Expr], axis: int) -> relax.Expr:
     """A concatenation of any number, of few at a time."""
     while len(parts) > 1:
-        groups = [parts[at:at + PARTS] for at in range(0, len(parts), PARTS)]
+        groups = [parts[at : at + PARTS] for at in range(0, len(parts), PARTS)]
         parts = [group[0] if len(group) == 1 else emit(relax.op.concat(list(group), axis)) for group in groups]
     return parts[0]
 
@@ -220,17 +240,21 @@ def _weights(name: str, given: Sequence[Any], cell: Cell, known: Any) -> list[We
     assert kernel is not None  # ONNX's checker has seen them
     assert recurrent is not None
     width = recurrent.shape[2]
-    biases = np.zeros((len(kernel), 2, cell.gates * width), np.float32) if bias is None else \
-        bias.reshape(len(kernel), 2, -1)
-    return [Weights(np.ascontiguousarray(kernel[at].T), np.ascontiguousarray(recurrent[at].T), *biases[at])
-            for at in range(len(kernel))]  # fmt: skip
+    biases = (
+        np.zeros((len(kernel), 2, cell.gates * width), np.float32) if bias is None else bias.reshape(len(kernel), 2, -1)
+    )
+    return [
+        Weights(np.ascontiguousarray(kernel[at].T), np.ascontiguousarray(recurrent[at].T), *biases[at])
+        for at in range(len(kernel))
+    ]
 
 
 def _check(name: str, cell: Cell, rest: Sequence[Any], attrs: Mapping[str, Any], known: Any, steps: int) -> None:
     """What stands beside weights and state must say nothing special."""
     lengths = None if rest[3] is None else get_constant(rest[3], known)
-    if lengths is not None and not (isinstance(lengths, tvm.ir.GenericConst)
-                                    and (folding.constant_array(lengths) == steps).all()):  # fmt: skip
+    if lengths is not None and not (
+        isinstance(lengths, tvm.ir.GenericConst) and (folding.constant_array(lengths) == steps).all()
+    ):
         raise unsupported(name, "sequences of differing lengths")
     if rest[6] is not None:
         raise unsupported(name, "peepholes")
@@ -247,8 +271,9 @@ def _check(name: str, cell: Cell, rest: Sequence[Any], attrs: Mapping[str, Any],
 
 def _activations(attrs: Mapping[str, Any]) -> list[str]:
     """Those that are given, all directions' behind one another."""
-    return [(each.decode() if isinstance(each, bytes) else str(each)).capitalize()
-            for each in attrs.get("activations", ())]  # fmt: skip
+    return [
+        (each.decode() if isinstance(each, bytes) else str(each)).capitalize() for each in attrs.get("activations", ())
+    ]
 
 
 def _text(attrs: Mapping[str, Any], name: str, default: str) -> str:

@@ -48,9 +48,12 @@ def folded(name: str, inputs: Sequence[Any], attrs: Mapping[str, Any], opset: in
     if name in DRAWN or not given or not all(isinstance(x, tvm.ir.GenericConst) for x in given):
         return None
     arrays = {f"x{at}": x.value for at, x in enumerate(inputs) if x is not None}
-    node = onnx.helper.make_node(name, [f"x{at}" if x is not None else "" for at, x in enumerate(inputs)],
-                                 [f"y{at}" for at in range(own["num_outputs"])],
-                                 **{key: value for key, value in attrs.items() if value is not own})  # fmt: skip
+    node = onnx.helper.make_node(
+        name,
+        [f"x{at}" if x is not None else "" for at, x in enumerate(inputs)],
+        [f"y{at}" for at in range(own["num_outputs"])],
+        **{key: value for key, value in attrs.items() if value is not own},
+    )
     model = _model(node, arrays, opset)
     if model is None or not _is_small(model, name, arrays):
         return None
@@ -71,10 +74,14 @@ def _model(node: onnx.NodeProto, arrays: Mapping[str, Any], opset: int) -> onnx.
     types = {name: _type(each) for name, each in arrays.items()}
     if not all(types.values()):
         return None
-    small = [onnx.numpy_helper.from_array(each.numpy(), name) for name, each in arrays.items()
-             if _count(each) <= LARGEST]  # fmt: skip
-    large = [onnx.helper.make_tensor_value_info(name, types[name], list(map(int, each.shape)))
-             for name, each in arrays.items() if _count(each) > LARGEST]  # fmt: skip
+    small = [
+        onnx.numpy_helper.from_array(each.numpy(), name) for name, each in arrays.items() if _count(each) <= LARGEST
+    ]
+    large = [
+        onnx.helper.make_tensor_value_info(name, types[name], list(map(int, each.shape)))
+        for name, each in arrays.items()
+        if _count(each) > LARGEST
+    ]
     outputs = [onnx.helper.make_empty_tensor_value_info(name) for name in node.output]
     graph = onnx.helper.make_graph([node], "folded", large, outputs, small)
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])

@@ -16,13 +16,23 @@ from tunesmith.model_limits import MAX_ELEMENTS, MAX_RANK, MAX_TENSOR_BYTES
 BITS = {
     **dict.fromkeys((TensorProto.UINT2, TensorProto.INT2), 2),
     **dict.fromkeys((TensorProto.UINT4, TensorProto.INT4, TensorProto.FLOAT4E2M1), 4),
-    **dict.fromkeys((TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E5M2,
-                     TensorProto.FLOAT8E5M2FNUZ, TensorProto.UINT8, TensorProto.INT8, TensorProto.BOOL), 8),
+    **dict.fromkeys(
+        (
+            TensorProto.FLOAT8E4M3FN,
+            TensorProto.FLOAT8E4M3FNUZ,
+            TensorProto.FLOAT8E5M2,
+            TensorProto.FLOAT8E5M2FNUZ,
+            TensorProto.UINT8,
+            TensorProto.INT8,
+            TensorProto.BOOL,
+        ),
+        8,
+    ),
     **dict.fromkeys((TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.UINT16, TensorProto.INT16), 16),
     **dict.fromkeys((TensorProto.FLOAT, TensorProto.INT32, TensorProto.UINT32), 32),
     **dict.fromkeys((TensorProto.DOUBLE, TensorProto.INT64, TensorProto.UINT64, TensorProto.COMPLEX64), 64),
     TensorProto.COMPLEX128: 128,
-}  # fmt: skip
+}
 """Bits of one element, for the types whose content is checked."""
 PAIRED = (TensorProto.COMPLEX64, TensorProto.COMPLEX128)
 FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
@@ -35,13 +45,19 @@ def check_tensors(model: onnx.ModelProto) -> None:
         ModelRejected: naming the tensor and its place.
     """
     tensors = [(place, each) for place, each in messages(model) if isinstance(each, TensorProto)]
-    outside = [(place, each) for place, each in tensors
-               if each.data_location == TensorProto.EXTERNAL or len(each.external_data)]  # fmt: skip
+    outside = [
+        (place, each)
+        for place, each in tensors
+        if each.data_location == TensorProto.EXTERNAL or len(each.external_data)
+    ]
     if outside:
         place, first = outside[0]
         raise ModelRejected(
             f"{len(outside)} tensors are stored outside the file ({first.name!r} in {place} first); save the model as "
-            "one file, for example with onnx.save(onnx.load(path), new_path)", field="file", weights=len(outside))
+            "one file, for example with onnx.save(onnx.load(path), new_path)",
+            field="file",
+            weights=len(outside),
+        )
     for place, each in tensors:
         _check_content(place, each)
 
@@ -85,8 +101,11 @@ def _check_content(place: str, tensor: TensorProto) -> None:
     bits = BITS.get(tensor.data_type)
     elements = math.prod(shape)
     if elements > MAX_ELEMENTS or elements * (bits or 8) // 8 > MAX_TENSOR_BYTES:
-        raise ModelRejected(f"{label} has the shape {shape}; a tensor has up to {MAX_ELEMENTS} elements and "
-                            f"{MAX_TENSOR_BYTES} bytes", field="file", value=shape)
+        raise ModelRejected(
+            f"{label} has the shape {shape}; a tensor has up to {MAX_ELEMENTS} elements and {MAX_TENSOR_BYTES} bytes",
+            field="file",
+            value=shape,
+        )
     if bits is not None:
         _check_length(label, tensor, elements, bits)
 
@@ -101,10 +120,14 @@ def _check_length(label: str, tensor: TensorProto, elements: int, bits: int) -> 
         held = sum(len(getattr(tensor, name)) for name in used)
         needed = -(-elements * bits // 8) if bits < 8 else elements * (2 if tensor.data_type in PAIRED else 1)
     if len(used) > 1:
-        raise ModelRejected(f"{label} has its content twice, as {' and '.join(used)}; export the model again",
-                            field="file")
+        raise ModelRejected(
+            f"{label} has its content twice, as {' and '.join(used)}; export the model again", field="file"
+        )
     if held != needed:
         kind = TensorProto.DataType.Name(tensor.data_type)
         unit = "bytes" if "raw_data" in used else "numbers"
-        raise ModelRejected(f"{label} of type {kind} and shape {list(tensor.dims)} holds {held} {unit}, and {needed} "
-                            "are needed; export the model again", field="file")
+        raise ModelRejected(
+            f"{label} of type {kind} and shape {list(tensor.dims)} holds {held} {unit}, and {needed} "
+            "are needed; export the model again",
+            field="file",
+        )

@@ -24,7 +24,7 @@ def quicker(mod: tvm.IRModule) -> tvm.IRModule:
 
 def _order(sch: Schedule, stage: Stage) -> None:
     loops = sch.get_loops(sch.get_sblock(stage.name))
-    rows, lane, steps = loops[:len(stage.spatial)][:-1], loops[:len(stage.spatial)][-1:], loops[len(stage.spatial):]
+    rows, lane, steps = loops[: len(stage.spatial)][:-1], loops[: len(stage.spatial)][-1:], loops[len(stage.spatial) :]
     outer = [fused(sch, rows)] if rows else []
     for loop in outer:  # before its block is divided: TVM makes only loops of whole sums parallel
         sch.parallel(loop)

@@ -87,8 +87,9 @@ def _with_numbered_inputs(mod: tvm.IRModule) -> tvm.IRModule:
 def _blocked(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
     packed = layout.Packed()
     try:
-        simple = _simplified(mod, (
-            quantized.rounded, layout.absorb_pads, layout.widen, layout.slice_maps, layout.phases))
+        simple = _simplified(
+            mod, (quantized.rounded, layout.absorb_pads, layout.widen, layout.slice_maps, layout.phases)
+        )
         made = _lower(_laid_out(simple, False, packed), preparation)
     except Exception:
         # Nobody should lose a model to what is meant to make it faster.
@@ -117,6 +118,7 @@ def _with_winograd(
 
 def _laid_out(simple: tvm.IRModule, winograd: bool, packed: layout.Packed) -> tvm.IRModule:
     """With feature maps in blocks of channels."""
+
     def block(module: tvm.IRModule, _: Any) -> tvm.IRModule:
         return layout.block(module, winograd, packed)
 
@@ -143,7 +145,8 @@ def _simplified(mod: tvm.IRModule, rephrasings: Sequence[Rewrite] = ()) -> tvm.I
 
 def _pass(rewrite: Rewrite) -> Any:
     return tvm.transform.module_pass(
-        lambda module, _: rewrite(module), opt_level=0, name=f"tunesmith.{rewrite.__name__}")
+        lambda module, _: rewrite(module), opt_level=0, name=f"tunesmith.{rewrite.__name__}"
+    )
 
 
 def _lower(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
@@ -167,8 +170,12 @@ def _lower(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
 def _keep_layouts(mod: tvm.IRModule) -> tvm.IRModule:
     """Take back the leave to pack weights that some operators give: nothing repacks the arguments of a kernel."""
     mark = "layout_free_buffers"
-    functions = {var: function.without_attr(mark) if isinstance(function, tvm.tirx.PrimFunc) and function.attrs
-                 and mark in function.attrs else function for var, function in mod.functions.items()}
+    functions = {
+        var: function.without_attr(mark)
+        if isinstance(function, tvm.tirx.PrimFunc) and function.attrs and mark in function.attrs
+        else function
+        for var, function in mod.functions.items()
+    }
     return tvm.IRModule(functions, attrs=mod.attrs)
 
 

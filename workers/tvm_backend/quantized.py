@@ -10,10 +10,16 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from workers.tvm_backend import folding
 from workers.tvm_backend.layout.expressions import operator, shape
 
-KEEPING = frozenset({
-    "relax.nn.max_pool2d", "relax.reshape", "relax.permute_dims", "relax.squeeze", "relax.expand_dims",
-    "relax.strided_slice",
-})  # fmt: skip
+KEEPING = frozenset(
+    {
+        "relax.nn.max_pool2d",
+        "relax.reshape",
+        "relax.permute_dims",
+        "relax.squeeze",
+        "relax.expand_dims",
+        "relax.strided_slice",
+    }
+)
 """Operators that choose among the elements of their first operand by order or place."""
 
 
@@ -31,8 +37,11 @@ class _Floats(PyExprMutator):  # type: ignore[misc]
         value = folding.value_of(self.builder_, expr)
         if operator(value) in KEEPING:
             found = self._rounded(value.args[0], call)
-            return None if found is None else relax.Call(
-                value.op, [self.builder_.emit(found), *value.args[1:]], value.attrs, value.ty_args)
+            return (
+                None
+                if found is None
+                else relax.Call(value.op, [self.builder_.emit(found), *value.args[1:]], value.attrs, value.ty_args)
+            )
         kind = str(expr.ty.dtype)
         whole = kind.startswith(("int", "uint"))
         if operator(value) != "relax.quantize" or shape(value.args[0]) is None or not whole:
@@ -41,8 +50,9 @@ class _Floats(PyExprMutator):  # type: ignore[misc]
         if scale is None or zero is None or [scale, zero] != self._numbers(call):
             return None
         limits = np.iinfo(kind)
-        steps = self.builder_.emit(relax.op.round(self.builder_.emit(
-            relax.op.divide(value.args[0], relax.const(scale, "float32")))))
+        steps = self.builder_.emit(
+            relax.op.round(self.builder_.emit(relax.op.divide(value.args[0], relax.const(scale, "float32"))))
+        )
         kept = self.builder_.emit(relax.op.clip(steps, float(limits.min - zero), float(limits.max - zero)))
         return relax.op.multiply(kept, relax.const(scale, "float32"))
 

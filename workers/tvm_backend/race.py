@@ -52,9 +52,14 @@ class Kernel:
     """
 
     def __init__(
-        self, module: Any, name: str, arguments: Sequence[Any], device: Any, once: Callable[..., float] | None,
+        self,
+        module: Any,
+        name: str,
+        arguments: Sequence[Any],
+        device: Any,
+        once: Callable[..., float] | None,
         stream: Stream | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._module, self._name, self._arguments = module, name, arguments
         self._device, self._once, self._stream = device, once, stream
         self.device_seconds = 0.0
@@ -113,9 +118,7 @@ class Entry:
         """A candidate that is new, or was begun in another session."""
         if before is None:
             return cls(request)
-        return cls(
-            request, first=before.first, samples=list(before.samples), seconds=before.seconds, before=before
-        )
+        return cls(request, first=before.first, samples=list(before.samples), seconds=before.seconds, before=before)
 
     @property
     def device_seconds(self) -> float:

@@ -93,8 +93,10 @@ def excuse(
         expected: the right outputs.
         shifted: the right ones of inputs that are off by the ``tolerance``; see :func:`nudged`.
     """
-    if any(_beyond(a, b, tolerance) > FREEDOM * _beyond(c, b, tolerance)
-           for a, b, c in zip(found, expected, shifted, strict=True)):  # fmt: skip
+    if any(
+        _beyond(a, b, tolerance) > FREEDOM * _beyond(c, b, tolerance)
+        for a, b, c in zip(found, expected, shifted, strict=True)
+    ):
         return 0.0
     worst = FREEDOM * difference(shifted, expected)
     return worst if math.isfinite(worst) else 0.0

@@ -10,8 +10,9 @@ from tunesmith.errors import UnsupportedOperator
 
 def unsupported(name: str, what: str) -> UnsupportedOperator:
     """The refusal of an operator that is known, but not like this."""
-    return UnsupportedOperator(f"{name} is not supported with {what}; export the model without it", field="file",
-                               operators={name: 1})  # fmt: skip
+    return UnsupportedOperator(
+        f"{name} is not supported with {what}; export the model without it", field="file", operators={name: 1}
+    )
 
 
 def fixed_extents(name: str, x: relax.Expr) -> list[int]:

@@ -113,8 +113,10 @@ def _stretches(inputs: Sequence[Any], attrs: Mapping[str, Any], params: Any) -> 
     scales, extents = (_numbers(inputs, at, params) for at in (2, 3))
     if extents:
         return [Stretch(axis, shape[axis], int(size), None) for axis, size in zip(axes, extents, strict=True)]
-    return [Stretch(axis, shape[axis], int(np.floor(scale * shape[axis] * (1.0 + ROUNDING))), scale)
-            for axis, scale in zip(axes, scales, strict=True)]
+    return [
+        Stretch(axis, shape[axis], int(np.floor(scale * shape[axis] * (1.0 + ROUNDING))), scale)
+        for axis, scale in zip(axes, scales, strict=True)
+    ]
 
 
 def _numbers(inputs: Sequence[Any], at: int, params: Any) -> list[float]:
@@ -137,10 +139,17 @@ def _matrix(stretch: Stretch, attrs: Mapping[str, Any]) -> NDArray[np.float32]:
     sizes.Unfolding().add("a matrix of Resize", [n, max(n, stretch.after)], 32, 0)
     scale, size = ("", "size") if stretch.whole else ("scale", "")
     node = onnx.helper.make_node("Resize", ["x", "", scale, size], ["y"], **kept)
-    given = [onnx.numpy_helper.from_array(np.array([n, stretch.after], np.int64), "size"),
-             onnx.numpy_helper.from_array(np.array([1.0, stretch.scale or 1.0]), "scale")]  # fmt: skip
-    graph = onnx.helper.make_graph([node], "resize", [onnx.helper.make_tensor_value_info("x", floats, [n, n])],
-                                   [onnx.helper.make_tensor_value_info("y", floats, None)], given)  # fmt: skip
+    given = [
+        onnx.numpy_helper.from_array(np.array([n, stretch.after], np.int64), "size"),
+        onnx.numpy_helper.from_array(np.array([1.0, stretch.scale or 1.0]), "scale"),
+    ]
+    graph = onnx.helper.make_graph(
+        [node],
+        "resize",
+        [onnx.helper.make_tensor_value_info("x", floats, [n, n])],
+        [onnx.helper.make_tensor_value_info("y", floats, None)],
+        given,
+    )
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", OPSET)])
     (found,) = ReferenceEvaluator(model).run(None, {"x": np.eye(n, dtype=np.float32)})
     return np.asarray(found, dtype=np.float32)
@@ -162,5 +171,8 @@ def _product(x: relax.Expr, axis: int, matrix: NDArray[np.float32]) -> relax.Exp
 
 def unsupported(what: str) -> UnsupportedOperator:
     """The refusal of a ``Resize``."""
-    return UnsupportedOperator(f"Resize is not supported with {what}; export the model with fixed sizes instead",
-                               field="file", operators={"Resize": 1})  # fmt: skip
+    return UnsupportedOperator(
+        f"Resize is not supported with {what}; export the model with fixed sizes instead",
+        field="file",
+        operators={"Resize": 1},
+    )

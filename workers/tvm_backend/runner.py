@@ -93,9 +93,12 @@ class RpcRunner:
             wave = (fresh if self._facts.bounded else fresh[:1]) or left[:1]
             seconds = sum(requests[i].limits.run_timeout for i in wave) * RUNS_OF_A_CANDIDATE
             found: list[RunOutcome | Begun | None] = self._with_session(
-                "race", [requests[i] for i in wave], incumbent, [begun.get(i) for i in wave],
+                "race",
+                [requests[i] for i in wave],
+                incumbent,
+                [begun.get(i) for i in wave],
                 limit=seconds + SLACK_SECONDS,
-            )  # fmt: skip
+            )
             for i, outcome in zip(wave, found, strict=True):
                 if isinstance(outcome, Begun):
                     begun[i] = outcome
@@ -157,7 +160,11 @@ class RpcRunner:
             raise RuntimeError("open a target first")
         try:
             facts = self._pool.call(
-                "open", self._target.kind, self._target.num_cores, self._wait, self._lifetime,
+                "open",
+                self._target.kind,
+                self._target.num_cores,
+                self._wait,
+                self._lifetime,
                 timeout=self._wait + SLACK_SECONDS,
             )
         except (ChildRaised, ChildCrashed, ChildTimeout) as error:

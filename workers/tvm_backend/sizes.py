@@ -39,9 +39,12 @@ def check(what: str, shape: Sequence[int], bits: int) -> int:
     elements = math.prod(shape)
     size = elements * bits // 8
     if len(shape) > MAX_RANK or elements > MAX_ELEMENTS or size > MAX_TENSOR_BYTES or min(shape, default=0) < 0:
-        raise ModelRejected(f"{what} has the shape {list(shape)[:MAX_RANK]}; a tensor has up to {MAX_RANK} dimensions, "
-                            f"{MAX_ELEMENTS} elements and {MAX_TENSOR_BYTES} bytes", field="file",
-                            value=list(shape)[:MAX_RANK])
+        raise ModelRejected(
+            f"{what} has the shape {list(shape)[:MAX_RANK]}; a tensor has up to {MAX_RANK} dimensions, "
+            f"{MAX_ELEMENTS} elements and {MAX_TENSOR_BYTES} bytes",
+            field="file",
+            value=list(shape)[:MAX_RANK],
+        )
     return size
 
 
@@ -66,8 +69,10 @@ class Unfolding:
             if size > MAX_UNFOLDED_BYTES or self.total > MAX_UNFOLDED_TOTAL:
                 raise ModelRejected(
                     f"{what} is a constant of the shape {list(shape)} that unfolds from {source} bytes to {size}; one "
-                    f"may unfold to {MAX_UNFOLDED_BYTES} bytes, all of them to {MAX_UNFOLDED_TOTAL}", field="file",
-                    value=list(shape))
+                    f"may unfold to {MAX_UNFOLDED_BYTES} bytes, all of them to {MAX_UNFOLDED_TOTAL}",
+                    field="file",
+                    value=list(shape),
+                )
         return size
 
 
@@ -119,8 +124,11 @@ class _Sizes:
             check_type(what, var.ty)
             return
         types = var.ty.fields if isinstance(var.ty, relax.TupleType) else [var.ty]
-        sizes = [self.unfolding.add(what, shape, bits_of(str(each.dtype)), source)
-                 for each in types if (shape := _extents(each)) is not None]  # fmt: skip
+        sizes = [
+            self.unfolding.add(what, shape, bits_of(str(each.dtype)), source)
+            for each in types
+            if (shape := _extents(each)) is not None
+        ]
         self.constants[var] = sum(sizes) if sizes else source
 
     def _source(self, value: relax.Expr) -> int | None:

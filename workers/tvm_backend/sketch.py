@@ -43,8 +43,12 @@ class SketchBody:
 
     def to_json(self) -> bytes:
         """Canonical JSON text."""
-        body = {"format": self.format, "trace": json.loads(self.trace), "knobs": [k.to_json() for k in self.knobs],
-                "postprocs": list(self.postprocs)}
+        body = {
+            "format": self.format,
+            "trace": json.loads(self.trace),
+            "knobs": [k.to_json() for k in self.knobs],
+            "postprocs": list(self.postprocs),
+        }
         return canonical_json(body).encode()
 
     @classmethod

@@ -87,13 +87,16 @@ def _knob(instruction: Any, decision: Decision) -> Knob:
     raise ValueError(f"a sampling instruction of unknown kind {kind!r}")
 
 
-def _location_ranges(replayer: Replayer, body: SketchBody, decisions: list[Decision], places: list[int]
-                     ) -> dict[int, tuple[int, int]]:
+def _location_ranges(
+    replayer: Replayer, body: SketchBody, decisions: list[Decision], places: list[int]
+) -> dict[int, tuple[int, int]]:
     """What each compute location may become: its extremes, alone and together with the others', tiles as generated
     and all in one piece."""
     seen = {i: {-1, int(decisions[i])} for i in places}  # type: ignore[arg-type]
-    whole = [(k.extent, *[1] * (k.parts - 1)) if isinstance(k, PerfectTile) else d
-             for k, d in zip(body.knobs, decisions, strict=True)]
+    whole = [
+        (k.extent, *[1] * (k.parts - 1)) if isinstance(k, PerfectTile) else d
+        for k, d in zip(body.knobs, decisions, strict=True)
+    ]
     for base in (decisions, whole):
         trials = [{i: value} for i in places for value in (-2, BEYOND)]
         trials += [dict.fromkeys(places, value) for value in (-2, BEYOND)] if len(places) > 1 else []

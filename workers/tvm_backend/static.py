@@ -24,15 +24,22 @@ def device_of(target: Target, found: Calibration | None) -> DeviceDescription:
     if found is None:
         return describe_cpu(target.num_cores, machine.vector_bytes, machine.registers)
     return describe_cpu(
-        target.num_cores, machine.vector_bytes, machine.registers, peak_flops=found.peak_flops,
-        bandwidth=found.bandwidth, cache_sizes=tuple(found.cache_sizes),
-    )  # fmt: skip
+        target.num_cores,
+        machine.vector_bytes,
+        machine.registers,
+        peak_flops=found.peak_flops,
+        bandwidth=found.bandwidth,
+        cache_sizes=tuple(found.cache_sizes),
+    )
 
 
 def prior_of(
-    traces: TraceSpace, target: Target, found: Calibration | None, unit: Unit = contextlib.nullcontext,
+    traces: TraceSpace,
+    target: Target,
+    found: Calibration | None,
+    unit: Unit = contextlib.nullcontext,
     nests: int = MOST,
-) -> StaticPrior | None:  # fmt: skip
+) -> StaticPrior | None:
     """The static model of a space; None for what is no CPU.
 
     Args:

@@ -58,9 +58,7 @@ class Ring:
         self._copies: list[list[Any]] = []
         self._turn = 0
 
-    def run(
-        self, module: Any, name: str, number: int, warm: int, size: int, places: str, *arguments: Any
-    ) -> float:
+    def run(self, module: Any, name: str, number: int, warm: int, size: int, places: str, *arguments: Any) -> float:
         """Mean seconds of ``number`` runs on a CPU after ``warm`` others, each on the next copy of the weights.
 
         Args:

@@ -107,7 +107,7 @@ class _Reader:
         self._knobs += 1
 
     def _split(self, instruction: Any) -> None:
-        loop, *wanted = list(instruction.inputs)[:1 + len(instruction.outputs)]
+        loop, *wanted = list(instruction.inputs)[: 1 + len(instruction.outputs)]
         parts = [None if one is None else self._number(one) for one in wanted]
         whole = self._loops.get(key(loop), UNKNOWN)
         for rv, part in zip(instruction.outputs, parts, strict=True):

@@ -72,11 +72,16 @@ class _Archive:
 
     def _json(self, name: str) -> Any:
         if self.root + name not in self.sizes:
-            raise NotAModel(f"the archive has no {name}: it holds no exported program (save it with "
-                            "torch.export.save)", field="file")
+            raise NotAModel(
+                f"the archive has no {name}: it holds no exported program (save it with torch.export.save)",
+                field="file",
+            )
         if self.sizes[self.root + name] > MAX_PROGRAM_BYTES:
-            raise ModelRejected(f"{name} has {self.sizes[self.root + name]} bytes; up to {MAX_PROGRAM_BYTES} are "
-                                "accepted", field="file", limit=MAX_PROGRAM_BYTES)
+            raise ModelRejected(
+                f"{name} has {self.sizes[self.root + name]} bytes; up to {MAX_PROGRAM_BYTES} are accepted",
+                field="file",
+                limit=MAX_PROGRAM_BYTES,
+            )
         try:
             return json.loads(self.archive.read(self.root + name))
         except RecursionError as error:
@@ -100,8 +105,11 @@ class _Archive:
         torch = importlib.import_module("torch")
         entry = str(payload["path_name"])
         if entry.startswith(OBJECTS):
-            raise ModelRejected(f"the program has an object {name[:200]!r} that is no tensor; export it without",
-                                field="file", value=name[:200])
+            raise ModelRejected(
+                f"the program has an object {name[:200]!r} that is no tensor; export it without",
+                field="file",
+                value=name[:200],
+            )
         if payload["use_pickle"]:
             return self._is_small(name, self._unpickled(f"{folder}/{entry}"))
         meta = payload["tensor_meta"]
@@ -117,8 +125,11 @@ class _Archive:
             offset = _extents(name, [meta["storage_offset"]])[0]
             last = offset + sum((n - 1) * step for n, step in zip(shape, stride, strict=True))
             if min(shape, default=1) and (last + 1) * kind.itemsize > held:
-                raise ModelRejected(f"tensor {name[:200]!r} reaches beyond its {held} bytes; save the archive again",
-                                    field="file", value=name[:200])
+                raise ModelRejected(
+                    f"tensor {name[:200]!r} reaches beyond its {held} bytes; save the archive again",
+                    field="file",
+                    value=name[:200],
+                )
             # No view: PyTorch's own operators refuse some things of views.
             made = torch.empty(0, dtype=kind).set_(storages[entry].untyped_storage(), offset, shape, stride)
         if not payload["is_param"]:
@@ -128,8 +139,9 @@ class _Archive:
     def _is_small(self, name: str, tensor: Any) -> Any:
         torch = importlib.import_module("torch")
         if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided:
-            raise ModelRejected(f"the program's {name[:200]!r} is no plain tensor; export it without", field="file",
-                                value=name[:200])
+            raise ModelRejected(
+                f"the program's {name[:200]!r} is no plain tensor; export it without", field="file", value=name[:200]
+            )
         held = tensor.untyped_storage().nbytes()
         self.unfolding.add(f"tensor {name[:200]!r}", list(tensor.shape), 8 * tensor.element_size(), held)
         return tensor
@@ -147,8 +159,12 @@ class _Archive:
             raise
         except Exception as error:
             # Whatever the pickle makes the unpickler raise; its own message proposes to run the pickle.
-            raise ModelRejected(f"{name} holds more than tensors, and is not read: {type(error).__name__}; export the "
-                                "model with plain tensors", field="file", value=name) from error
+            raise ModelRejected(
+                f"{name} holds more than tensors, and is not read: {type(error).__name__}; export the "
+                "model with plain tensors",
+                field="file",
+                value=name,
+            ) from error
 
     def _unpickled_all(self, name: str) -> Tensors:
         found = self._unpickled(name) if self.sizes[self.root + name] else {}

@@ -86,10 +86,14 @@ def _wrapped(program: Any) -> tuple[Any, list[Any]]:
         def forward(self, *tensors: Any) -> Any:
             given = dict(zip(names, tensors, strict=True))
             values = [given[node.name] if node.name in given else getattr(self, f"held_{node.name}") for node in order]
-            found = interpreter.run(*(Pair(value) if _is_complex(node) else value
-                                      for node, value in zip(order, values, strict=True)))  # fmt: skip
-            return tuple(each for each, spec in zip(found, program.graph_signature.output_specs, strict=True)
-                         if spec.kind.name == "USER_OUTPUT")  # fmt: skip
+            found = interpreter.run(
+                *(Pair(value) if _is_complex(node) else value for node, value in zip(order, values, strict=True))
+            )
+            return tuple(
+                each
+                for each, spec in zip(found, program.graph_signature.output_specs, strict=True)
+                if spec.kind.name == "USER_OUTPUT"
+            )
 
     values = {node.name: node.meta["val"] for node in order}
     return Real(), [torch.zeros(tuple(values[name].shape), dtype=values[name].dtype) for name in names]
@@ -123,8 +127,9 @@ def _flat(values: Any) -> list[Any]:
 
 
 def _unsupported(what: str) -> UnsupportedOperator:
-    return UnsupportedOperator(f"{what}, which TVM does not have; export the model with real numbers there",
-                               field="file", operators={what: 1})  # fmt: skip
+    return UnsupportedOperator(
+        f"{what}, which TVM does not have; export the model with real numbers there", field="file", operators={what: 1}
+    )
 
 
 def _parts(torch: Any, value: Any) -> Any:
@@ -197,8 +202,11 @@ def _fourier(torch: Any, z: Any, axis: int, forward: bool, scale: float, count: 
     parts = z.parts if isinstance(z, Pair) else z.unsqueeze(-1)
     moved = parts.movedim(axis, -2)
     length = int(moved.shape[-2])
-    matrix = (fourier.to_complex(NAME, length, forward, int(parts.shape[-1])) if count is None
-              else fourier.to_real(NAME, count)) * scale  # fmt: skip
+    matrix = (
+        fourier.to_complex(NAME, length, forward, int(parts.shape[-1]))
+        if count is None
+        else fourier.to_real(NAME, count)
+    ) * scale
     found = moved.flatten(-2) @ torch.from_numpy(matrix).to(parts.dtype)
     if count is not None:
         return found.movedim(-1, axis)
@@ -235,30 +243,47 @@ def _transform_to_real(torch: Any, z: Pair, axes: list[int], way: int, count: in
 
 
 OPERATORS: Mapping[str, Callable[..., Any]] = {
-    "view_as_complex": lambda torch, x: Pair(x), "view_as_real": lambda torch, z: z.parts,
-    "complex": lambda torch, a, b: Pair(torch.stack(torch.broadcast_tensors(a, b), -1)), "polar": _turned,
-    "real": lambda torch, z: z.parts[..., 0], "imag": lambda torch, z: z.parts[..., 1],
+    "view_as_complex": lambda torch, x: Pair(x),
+    "view_as_real": lambda torch, z: z.parts,
+    "complex": lambda torch, a, b: Pair(torch.stack(torch.broadcast_tensors(a, b), -1)),
+    "polar": _turned,
+    "real": lambda torch, z: z.parts[..., 0],
+    "imag": lambda torch, z: z.parts[..., 1],
     "abs": lambda torch, z: (z.parts * z.parts).sum(-1).sqrt(),
     "angle": lambda torch, z: torch.atan2(z.parts[..., 1], z.parts[..., 0]),
     "exp": lambda torch, z: _turned(torch, z.parts[..., 0].exp(), z.parts[..., 1]),
-    "mul": _product, "div": _quotient, "mm": _matrix_product, "bmm": _matrix_product, "full": _filled,
+    "mul": _product,
+    "div": _quotient,
+    "mm": _matrix_product,
+    "bmm": _matrix_product,
+    "full": _filled,
     **dict.fromkeys(("_conj", "_conj_physical", "conj_physical"), _conjugate),
     **{name: _same(name) for name in ("add", "sub", "neg", "clone", "alias", "detach")},
-    "resolve_conj": lambda torch, z: z, "_to_copy": lambda torch, x: Pair(_parts(torch, x)),
+    "resolve_conj": lambda torch, z: z,
+    "_to_copy": lambda torch, x: Pair(_parts(torch, x)),
     **dict.fromkeys(("view", "_unsafe_view", "reshape"), lambda torch, z, shape: Pair(z.parts.reshape([*shape, 2]))),
     "expand": lambda torch, z, shape: Pair(z.parts.expand([*shape, 2])),
     "permute": lambda torch, z, axes: Pair(z.parts.permute([*(axis % z.rank for axis in axes), z.rank])),
     "transpose": lambda torch, z, a, b: Pair(z.parts.transpose(a % z.rank, b % z.rank)),
-    "unsqueeze": _moved("unsqueeze", more=1), "squeeze": _moved("squeeze"), "select": _moved("select"),
-    "slice": _moved("slice"), "flip": _moved("flip"), "sum": _moved("sum"), "mean": _moved("mean"),
+    "unsqueeze": _moved("unsqueeze", more=1),
+    "squeeze": _moved("squeeze"),
+    "select": _moved("select"),
+    "slice": _moved("slice"),
+    "flip": _moved("flip"),
+    "sum": _moved("sum"),
+    "mean": _moved("mean"),
     "slice_scatter": lambda torch, z, to, axis=0, *rest: Pair(
-        torch.ops.aten.slice_scatter(z.parts, _parts(torch, to), axis % z.rank, *rest)),
-    "cat": lambda torch, all, axis=0: Pair(torch.cat(
-        [_parts(torch, each) for each in all], axis % (_parts(torch, all[0]).ndim - 1))),
+        torch.ops.aten.slice_scatter(z.parts, _parts(torch, to), axis % z.rank, *rest)
+    ),
+    "cat": lambda torch, all, axis=0: Pair(
+        torch.cat([_parts(torch, each) for each in all], axis % (_parts(torch, all[0]).ndim - 1))
+    ),
     "index": lambda torch, z, indices: Pair(torch.ops.aten.index(z.parts, indices)),
     "where": lambda torch, mask, x, y: Pair(torch.where(mask.unsqueeze(-1), _parts(torch, x), _parts(torch, y))),
     "constant_pad_nd": lambda torch, z, pad, value=0: Pair(torch.nn.functional.pad(z.parts, [0, 0, *pad], value=value)),
     "copy": lambda torch, z, to, *_: Pair(_parts(torch, to)),
-    "_fft_c2c": _transform, "_fft_r2c": _transform_real, "_fft_c2r": _transform_to_real,
-}  # fmt: skip
+    "_fft_c2c": _transform,
+    "_fft_r2c": _transform_real,
+    "_fft_c2r": _transform_to_real,
+}
 """By name: called with torch and the operator's arguments, complex ones as pairs."""

@@ -15,10 +15,22 @@ from workers.tvm_backend import sizes
 
 MOST_BYTES = 4 << 20
 """Of a constant that is larger than all it is made of."""
-MOVES = frozenset({
-    "alias", "clone", "detach", "expand", "permute", "select", "slice", "squeeze", "t", "transpose", "unsqueeze",
-    "view",
-})  # fmt: skip
+MOVES = frozenset(
+    {
+        "alias",
+        "clone",
+        "detach",
+        "expand",
+        "permute",
+        "select",
+        "slice",
+        "squeeze",
+        "t",
+        "transpose",
+        "unsqueeze",
+        "view",
+    }
+)
 """Operators that compute nothing: those of weights are left to the passes that lay weights out."""
 LIBRARIES = ("aten", "prims")
 
@@ -62,8 +74,11 @@ def check_sizes(program: Any) -> None:
 def _tensors(node: Any) -> list[Any]:
     """What a node makes, as far as its extents are known."""
     found = node.meta.get("val")
-    return [each for each in (found if isinstance(found, list | tuple) else [found])
-            if hasattr(each, "dtype") and all(type(extent) is int for extent in each.shape)]
+    return [
+        each
+        for each in (found if isinstance(found, list | tuple) else [found])
+        if hasattr(each, "dtype") and all(type(extent) is int for extent in each.shape)
+    ]
 
 
 def _count(name: str, unfolding: sizes.Unfolding, value: Any, source: int | None) -> int:
@@ -120,8 +135,13 @@ def _is_worth(node: Any) -> bool:
     found = node.meta.get("val")
     if not node.all_input_nodes or _name(node) == "expand" or not hasattr(found, "dtype"):
         return False
-    return bool(found.nbytes <= max(MOST_BYTES, sum(each.meta["val"].nbytes for each in node.all_input_nodes
-                                                    if hasattr(each.meta.get("val"), "nbytes"))))  # fmt: skip
+    return bool(
+        found.nbytes
+        <= max(
+            MOST_BYTES,
+            sum(each.meta["val"].nbytes for each in node.all_input_nodes if hasattr(each.meta.get("val"), "nbytes")),
+        )
+    )
 
 
 def _evaluated(graph: Any, wanted: list[Any], values: dict[Any, Any]) -> dict[Any, Any]:

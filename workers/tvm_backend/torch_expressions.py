@@ -20,18 +20,73 @@ MAX_NUMBER = 2**64
 SYMBOL = re.compile(r"(?:s|u|ps|zf|zuf|i|f)[0-9]{1,9}")
 """What PyTorch calls extents that it does not know."""
 DIGITS = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{0,60})?(?:e[+-]?[0-9]{1,3})?")
-FUNCTIONS = frozenset({
-    "Add", "Mul", "Pow", "Max", "Min", "Abs", "Mod", "Rational", "floor", "ceiling", "Eq", "Ne", "Lt", "Le", "Gt", "Ge",
-    "Equality", "Unequality", "StrictLessThan", "LessThan", "StrictGreaterThan", "GreaterThan", "And", "Or", "Not",
-    "FloorDiv", "ModularIndexing", "Where", "PythonMod", "CleanDiv", "CeilToInt", "FloorToInt", "CeilDiv", "LShift",
-    "RShift", "PowByNatural", "FloatPow", "FloatTrueDiv", "IntTrueDiv", "IsNonOverlappingAndDenseIndicator",
-    "TruncToFloat", "TruncToInt", "RoundToInt", "RoundDecimal", "ToFloat", "Identity",
-})  # fmt: skip
+FUNCTIONS = frozenset(
+    {
+        "Add",
+        "Mul",
+        "Pow",
+        "Max",
+        "Min",
+        "Abs",
+        "Mod",
+        "Rational",
+        "floor",
+        "ceiling",
+        "Eq",
+        "Ne",
+        "Lt",
+        "Le",
+        "Gt",
+        "Ge",
+        "Equality",
+        "Unequality",
+        "StrictLessThan",
+        "LessThan",
+        "StrictGreaterThan",
+        "GreaterThan",
+        "And",
+        "Or",
+        "Not",
+        "FloorDiv",
+        "ModularIndexing",
+        "Where",
+        "PythonMod",
+        "CleanDiv",
+        "CeilToInt",
+        "FloorToInt",
+        "CeilDiv",
+        "LShift",
+        "RShift",
+        "PowByNatural",
+        "FloatPow",
+        "FloatTrueDiv",
+        "IntTrueDiv",
+        "IsNonOverlappingAndDenseIndicator",
+        "TruncToFloat",
+        "TruncToInt",
+        "RoundToInt",
+        "RoundDecimal",
+        "ToFloat",
+        "Identity",
+    }
+)
 POWERS = frozenset({"Pow", "PowByNatural", "FloatPow", "LShift", "RShift"})
 PRODUCTS = frozenset({"Mul", "Mult", "Div", "IntTrueDiv", "FloatTrueDiv"})
 NAMES = frozenset({"true", "false"})
-ASSUMPTIONS = frozenset({"positive", "negative", "nonnegative", "nonpositive", "nonzero", "integer", "real", "finite",
-                         "zero", "commutative"})  # fmt: skip
+ASSUMPTIONS = frozenset(
+    {
+        "positive",
+        "negative",
+        "nonnegative",
+        "nonpositive",
+        "nonzero",
+        "integer",
+        "real",
+        "finite",
+        "zero",
+        "commutative",
+    }
+)
 OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.BitAnd, ast.BitOr)
 COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 

@@ -15,11 +15,37 @@ from typing import Any
 from tunesmith.errors import UnsupportedOperator
 
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
-ARITHMETIC = frozenset({
-    "add", "sub", "rsub", "mul", "div", "pow", "maximum", "minimum", "clamp", "fmod", "remainder", "atan2",
-    "reciprocal", "exp", "log", "sin", "cos", "tan", "tanh", "sigmoid", "sqrt", "rsqrt", "erf",
-    "cumsum", "sum", "prod", "mean",
-})  # fmt: skip
+ARITHMETIC = frozenset(
+    {
+        "add",
+        "sub",
+        "rsub",
+        "mul",
+        "div",
+        "pow",
+        "maximum",
+        "minimum",
+        "clamp",
+        "fmod",
+        "remainder",
+        "atan2",
+        "reciprocal",
+        "exp",
+        "log",
+        "sin",
+        "cos",
+        "tan",
+        "tanh",
+        "sigmoid",
+        "sqrt",
+        "rsqrt",
+        "erf",
+        "cumsum",
+        "sum",
+        "prod",
+        "mean",
+    }
+)
 """Operators that compute in the type of their result."""
 POOLS = frozenset({"avg_pool2d", "avg_pool3d"})
 DIVISOR = 6
@@ -40,8 +66,11 @@ def made_explicit(program: Any) -> None:
             continue
         name = node.target.overloadpacket.__name__
         if name in POOLS and len(node.args) > DIVISOR and node.args[DIVISOR] is not None:
-            raise UnsupportedOperator(f"{node.target} has a divisor_override, which TVM passes over; export the model "
-                                      "without it", field="file", operators={str(node.target): 1})  # fmt: skip
+            raise UnsupportedOperator(
+                f"{node.target} has a divisor_override, which TVM passes over; export the model without it",
+                field="file",
+                operators={str(node.target): 1},
+            )
         if name in REWRITES:
             REWRITES[name](graph, node)
         if name in COMPARISONS | ARITHMETIC:
@@ -70,8 +99,11 @@ def _promote(graph: Any, node: Any, compares: bool) -> None:
     wanted = node.meta["val"].dtype
     if compares:
         wanted = torch.result_type(*(arg.meta["val"] if hasattr(arg, "meta") else arg for arg in node.args[:2]))
-    made = {arg: _before(graph, node, _aten()._to_copy.default, arg, dtype=wanted)
-            for arg in dict.fromkeys(tensors) if arg.meta["val"].dtype != wanted}  # fmt: skip
+    made = {
+        arg: _before(graph, node, _aten()._to_copy.default, arg, dtype=wanted)
+        for arg in dict.fromkeys(tensors)
+        if arg.meta["val"].dtype != wanted
+    }
     node.args = tuple(made.get(arg, arg) if hasattr(arg, "meta") else arg for arg in node.args)
 
 
@@ -81,8 +113,9 @@ def _split_factor(graph: Any, node: Any) -> None:
     if alpha != 1:
         at = 0 if node.target.overloadpacket.__name__ == "rsub" else 1
         args = list(node.args[:2])
-        args[at] = (_before(graph, node, _aten().mul.Tensor, args[at], alpha) if hasattr(args[at], "meta")
-                    else args[at] * alpha)  # fmt: skip
+        args[at] = (
+            _before(graph, node, _aten().mul.Tensor, args[at], alpha) if hasattr(args[at], "meta") else args[at] * alpha
+        )
         node.args, node.kwargs = tuple(args), {}
 
 
@@ -99,9 +132,12 @@ def _split_elu(graph: Any, node: Any) -> None:
 def _count_from_front(graph: Any, node: Any) -> None:
     """Indices below 0 are counted from behind."""
     shape = node.args[0].meta["val"].shape
-    indices = [_before(graph, node, _aten().remainder.Scalar, index, extent)
-               if _is_number(index) and isinstance(extent, int) else index
-               for index, extent in zip(node.args[1], shape, strict=False)]  # fmt: skip
+    indices = [
+        _before(graph, node, _aten().remainder.Scalar, index, extent)
+        if _is_number(index) and isinstance(extent, int)
+        else index
+        for index, extent in zip(node.args[1], shape, strict=False)
+    ]
     node.args = (node.args[0], indices, *node.args[2:])
     axes = [axis for axis, index in enumerate(indices) if index is not None]
     if len(axes) == len(indices) or not all(_is_number(indices[axis]) for axis in axes):
@@ -117,8 +153,10 @@ def _crossed(shapes: list[list[int]]) -> bool:
     """Whether indices of several axes run over dimensions of their own, in order: TVM takes them one by one then."""
     count = len(shapes)
     padded = [[1] * (count - len(shape)) + shape for shape in shapes]
-    return count < 2 or all(len(shape) == count and all(extent == 1 for extent in (*shape[:at], *shape[at + 1:]))
-                            for at, shape in enumerate(padded))  # fmt: skip
+    return count < 2 or all(
+        len(shape) == count and all(extent == 1 for extent in (*shape[:at], *shape[at + 1 :]))
+        for at, shape in enumerate(padded)
+    )
 
 
 def _take_together(graph: Any, node: Any, axes: list[int]) -> None:
@@ -197,8 +235,16 @@ def _stride_of_window(graph: Any, node: Any) -> None:
 
 REWRITES: Mapping[str, Rewrite] = {
     **dict.fromkeys((*POOLS, "avg_pool1d", "max_pool2d_with_indices", "max_pool3d_with_indices"), _stride_of_window),
-    "add": _split_factor, "sub": _split_factor, "rsub": _split_factor, "elu": _split_elu, "index": _count_from_front,
-    "grid_sampler_2d": _coordinates_first, "full": _expand_infinity, "full_like": _expand_infinity,
-    "native_group_norm": _scale_by_one, "clamp": _bound_of_numbers, "div": _divide_by_tensor,
+    "add": _split_factor,
+    "sub": _split_factor,
+    "rsub": _split_factor,
+    "elu": _split_elu,
+    "index": _count_from_front,
+    "grid_sampler_2d": _coordinates_first,
+    "full": _expand_infinity,
+    "full_like": _expand_infinity,
+    "native_group_norm": _scale_by_one,
+    "clamp": _bound_of_numbers,
+    "div": _divide_by_tensor,
     "cat": _without_empty,
-}  # fmt: skip
+}

@@ -54,8 +54,9 @@ def _imported(program: Any, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     _check_operators(program, {*translator.ExportedProgramImporter().convert_map, *own})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        mod = translator.from_exported_program(program, unwrap_unit_return_tuple=True, run_ep_decomposition=False,
-                                               custom_convert_map=dict(own))  # fmt: skip
+        mod = translator.from_exported_program(
+            program, unwrap_unit_return_tuple=True, run_ep_decomposition=False, custom_convert_map=dict(own)
+        )
     main = mod["main"].with_attr("num_input", len(names)).with_attr("input_names", json.dumps(names))
     mod["main"] = main
     return mod
@@ -66,8 +67,11 @@ def _load(path: Path) -> Any:
         for name in ("torch", "torch.export"):
             importlib.import_module(name)
     except ModuleNotFoundError as error:
-        raise MissingDependency("importing a .pt2 model needs torch: install the extra 'torch', "
-                                "for example with: pip install 'tunesmith[torch]'", field="file") from error
+        raise MissingDependency(
+            "importing a .pt2 model needs torch: install the extra 'torch', "
+            "for example with: pip install 'tunesmith[torch]'",
+            field="file",
+        ) from error
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch deprecates its own calls
@@ -81,12 +85,18 @@ def _load(path: Path) -> Any:
 
 
 def _check_inputs(program: Any, shapes: dict[str, tuple[int, ...]]) -> list[str]:
-    names = [spec.arg.name for spec in program.graph_signature.input_specs
-             if spec.kind.name == "USER_INPUT" and not hasattr(spec.arg, "value")]  # fmt: skip
+    names = [
+        spec.arg.name
+        for spec in program.graph_signature.input_specs
+        if spec.kind.name == "USER_INPUT" and not hasattr(spec.arg, "value")
+    ]
     for name in shapes:
         if name not in names:
-            raise InvalidInput(f"the model has no input {name!r}, it has {', '.join(map(repr, names)) or 'none'}",
-                               field="inputs", value=name)
+            raise InvalidInput(
+                f"the model has no input {name!r}, it has {', '.join(map(repr, names)) or 'none'}",
+                field="inputs",
+                value=name,
+            )
     values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
     for name in names:
         value: Any = values.get(name)
@@ -104,8 +114,11 @@ def _check_operators(program: Any, known: Collection[str]) -> None:
             missing[str(node.target)] += 1
     if missing:
         listed = ", ".join(f"{name} ({count}×)" for name, count in sorted(missing.items()))
-        raise UnsupportedOperator(f"TVM's importer lacks operators of this model: {listed}; export it "
-                                  "without them", field="file", operators=dict(sorted(missing.items())))
+        raise UnsupportedOperator(
+            f"TVM's importer lacks operators of this model: {listed}; export it without them",
+            field="file",
+            operators=dict(sorted(missing.items())),
+        )
 
 
 def _with_extents(program: Any, names: list[str], shapes: dict[str, tuple[int, ...]]) -> Any:
@@ -118,8 +131,11 @@ def _with_extents(program: Any, names: list[str], shapes: dict[str, tuple[int, .
     for name in names:
         for dim, given in zip(values[name].shape, shapes.get(name, ()), strict=False):
             if not str(dim).isdecimal() and bound.setdefault(str(dim), given) != given:
-                raise InvalidInput(f"input {name!r}: the dimension {dim} is {bound[str(dim)]} elsewhere and {given} "
-                                   "here", field="inputs", value=list(shapes[name]))
+                raise InvalidInput(
+                    f"input {name!r}: the dimension {dim} is {bound[str(dim)]} elsewhere and {given} here",
+                    field="inputs",
+                    value=list(shapes[name]),
+                )
     if not bound and len(names) == program.call_spec.in_spec.num_leaves:
         return program
     extents = {name: [int(extent) for extent in shapes.get(name, values[name].shape)] for name in names}
@@ -127,8 +143,11 @@ def _with_extents(program: Any, names: list[str], shapes: dict[str, tuple[int, .
         return _traced(program, {name: values[name].new_zeros(extents[name]) for name in names})
     except Exception as error:
         # Tracing runs the model's operators on shapes, which raise what they happen to raise.
-        raise InvalidInput(f"torch cannot run the program on inputs of these shapes: {first_line(error)}",
-                           field="inputs", value=extents) from error
+        raise InvalidInput(
+            f"torch cannot run the program on inputs of these shapes: {first_line(error)}",
+            field="inputs",
+            value=extents,
+        ) from error
 
 
 def _traced(program: Any, inputs: Mapping[str, Any]) -> Any:
@@ -161,5 +180,6 @@ def _decomposed(program: Any) -> Any:
             return program.run_decompositions()
     except Exception as error:
         # Decompositions raise what they happen to raise.
-        raise ModelRejected(f"torch cannot decompose the exported program: {first_line(error)}",
-                            field="file") from error
+        raise ModelRejected(
+            f"torch cannot decompose the exported program: {first_line(error)}", field="file"
+        ) from error

@@ -15,13 +15,22 @@ from workers.tvm_backend.refusals import fixed_extents, unsupported
 
 def converters() -> Mapping[str, torch_resize.Convert]:
     """For TVM's importer of exported programs, by the operator's name."""
-    return {**torch_resize.converters(), **torch_quantized.converters(),
-            "amax.default": _reduced(relax.op.max), "amin.default": _reduced(relax.op.min),
-            "prod.dim_int": _reduced(relax.op.prod), "convolution.default": _convolution,
-            "adaptive_max_pool2d.default": _adaptive_max, "adaptive_max_pool3d.default": _adaptive_max,
-            "unfold.default": _windows, "var_mean.correction": _variance, "_cdist_forward.default": _distances,
-            "index_put.default": torch_put.put,
-            "_embedding_bag_forward_only.default": _bags, "_embedding_bag.default": _bags}
+    return {
+        **torch_resize.converters(),
+        **torch_quantized.converters(),
+        "amax.default": _reduced(relax.op.max),
+        "amin.default": _reduced(relax.op.min),
+        "prod.dim_int": _reduced(relax.op.prod),
+        "convolution.default": _convolution,
+        "adaptive_max_pool2d.default": _adaptive_max,
+        "adaptive_max_pool3d.default": _adaptive_max,
+        "unfold.default": _windows,
+        "var_mean.correction": _variance,
+        "_cdist_forward.default": _distances,
+        "index_put.default": torch_put.put,
+        "_embedding_bag_forward_only.default": _bags,
+        "_embedding_bag.default": _bags,
+    }
 
 
 def _convolution(node: Any, importer: Any) -> relax.Var:
@@ -30,8 +39,11 @@ def _convolution(node: Any, importer: Any) -> relax.Var:
     if not transposed or importer.env[x].ty.ndim != 5:
         return importer._convolution(node)
     emit = importer.block_builder.emit
-    made = emit(relax.op.nn.conv3d_transpose(
-        importer.env[x], importer.env[weight], strides, padding, more, dilation, groups, out_dtype="float32"))
+    made = emit(
+        relax.op.nn.conv3d_transpose(
+            importer.env[x], importer.env[weight], strides, padding, more, dilation, groups, out_dtype="float32"
+        )
+    )
     return made if bias is None else emit(relax.op.add(made, relax.op.reshape(importer.env[bias], (1, -1, 1, 1, 1))))
 
 
@@ -91,8 +103,11 @@ def _distances(node: Any, importer: Any) -> relax.Var:
     """Of each row of one matrix to each of another, by the norm p."""
     emit, power = importer.block_builder.emit, float(node.args[2])
     one, other = (importer.env[arg] for arg in node.args[:2])
-    apart = emit(relax.op.abs(emit(relax.op.subtract(
-        emit(relax.op.expand_dims(one, -2)), emit(relax.op.expand_dims(other, -3))))))
+    apart = emit(
+        relax.op.abs(
+            emit(relax.op.subtract(emit(relax.op.expand_dims(one, -2)), emit(relax.op.expand_dims(other, -3))))
+        )
+    )
     if math.isinf(power):
         return emit(relax.op.max(apart, [-1]))
     if power == 2.0:
@@ -113,7 +128,7 @@ def _bags(node: Any, importer: Any) -> relax.Var:
     PyTorch's other results, which a gradient needs, are not computed.
     """
     given = list(node.args)
-    weight, indices, offsets, _, mode, _, factors, last, padding = given + BAGS[len(given):]
+    weight, indices, offsets, _, mode, _, factors, last, padding = given + BAGS[len(given) :]
     if mode not in (SUM, MEAN):
         raise unsupported(str(node.target), "maxima")
     emit, env = importer.block_builder.emit, importer.env
@@ -143,8 +158,9 @@ def _members(
     if not last:
         offsets = emit(relax.op.concat([offsets, relax.const(np.array([count]), kind)], 0))
     bags = int(offsets.ty.shape[0]) - 1
-    begins, ends = (emit(relax.op.expand_dims(emit(relax.op.strided_slice(offsets, [0], [at], [at + bags])), 1))
-                    for at in (0, 1))
+    begins, ends = (
+        emit(relax.op.expand_dims(emit(relax.op.strided_slice(offsets, [0], [at], [at + bags])), 1)) for at in (0, 1)
+    )
     places = relax.const(np.arange(count)[None], kind)
     inside = emit(relax.op.logical_and(emit(relax.op.greater_equal(places, begins)), emit(relax.op.less(places, ends))))
     if padding >= 0:

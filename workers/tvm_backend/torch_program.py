@@ -22,22 +22,70 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,499}|")
 PATH = re.compile(r"[A-Za-z0-9_.\-/ ]{0,1000}")
 TEXT = re.compile(r"[^\x00-\x1f\x7f\\'\"{}\ud800-\udfff]{0,1000}")
 VERSION = re.compile(r"[A-Za-z0-9_.+<>=\-]{0,100}")
-TREES = frozenset({
-    "builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict", "collections.deque", "torch.Size",
-    "torch.fx.immutable_collections.immutable_list", "torch.fx.immutable_collections.immutable_dict",
-})  # fmt: skip
+TREES = frozenset(
+    {
+        "builtins.tuple",
+        "builtins.list",
+        "builtins.dict",
+        "collections.OrderedDict",
+        "collections.deque",
+        "torch.Size",
+        "torch.fx.immutable_collections.immutable_list",
+        "torch.fx.immutable_collections.immutable_dict",
+    }
+)
 """Containers of inputs and outputs. Others name classes or modules, which PyTorch would import."""
-SYMBOLIC = frozenset({
-    *(f"_operator.{name}" for name in ("eq", "ne", "le", "ge", "lt", "gt", "neg", "pos", "mul", "add", "sub", "mod",
-                                       "floordiv", "truediv", "pow", "and_", "or_", "lshift", "rshift", "getitem")),
-    *(f"torch.sym_{name}" for name in ("not", "int", "float", "ite", "max", "min", "sum")),
-    "torch._sym_sqrt", "torch.sym_sqrt", "math.trunc", "math.floor", "math.ceil",
-})  # fmt: skip
+SYMBOLIC = frozenset(
+    {
+        *(
+            f"_operator.{name}"
+            for name in (
+                "eq",
+                "ne",
+                "le",
+                "ge",
+                "lt",
+                "gt",
+                "neg",
+                "pos",
+                "mul",
+                "add",
+                "sub",
+                "mod",
+                "floordiv",
+                "truediv",
+                "pow",
+                "and_",
+                "or_",
+                "lshift",
+                "rshift",
+                "getitem",
+            )
+        ),
+        *(f"torch.sym_{name}" for name in ("not", "int", "float", "ite", "max", "min", "sum")),
+        "torch._sym_sqrt",
+        "torch.sym_sqrt",
+        "math.trunc",
+        "math.floor",
+        "math.ceil",
+    }
+)
 """Functions of extents."""
-HIGHER = frozenset({
-    "wrap_with_set_grad_enabled", "wrap_with_autocast", "cond", "while_loop", "map_impl", "scan", "associative_scan",
-    "flex_attention", "tag_activation_checkpoint", "strict_mode", "out_dtype",
-})  # fmt: skip
+HIGHER = frozenset(
+    {
+        "wrap_with_set_grad_enabled",
+        "wrap_with_autocast",
+        "cond",
+        "while_loop",
+        "map_impl",
+        "scan",
+        "associative_scan",
+        "flex_attention",
+        "tag_activation_checkpoint",
+        "strict_mode",
+        "out_dtype",
+    }
+)
 """Operators that take programs."""
 NAMESPACES = frozenset({"aten", "prims", "quantized_decomposed"})
 FORBIDDEN = frozenset({"from_file", "save", "warn", "_print", "_test_string_default", "_test_ambiguous_defaults"})
@@ -66,8 +114,11 @@ def checked(data: Any) -> Any:
     walk.visit(program, "program")
     if walk.unknown:
         listed = ", ".join(f"{name} ({count}×)" for name, count in sorted(walk.unknown.items()))
-        raise UnsupportedOperator(f"the program calls what is no operator of PyTorch's: {listed}; export it without",
-                                  field="file", operators=dict(sorted(walk.unknown.items())))
+        raise UnsupportedOperator(
+            f"the program calls what is no operator of PyTorch's: {listed}; export it without",
+            field="file",
+            operators=dict(sorted(walk.unknown.items())),
+        )
     return program
 
 
@@ -100,26 +151,37 @@ class _Walk:
         if kind == "GraphModule":
             value.treespec_namedtuple_fields = {}
         if kind == "CustomObjArgument":
-            raise ModelRejected(f"the program has an object of the class {str(value.class_fqn)[:200]!r} that is no "
-                                "tensor; export it without", field="file")
+            raise ModelRejected(
+                f"the program has an object of the class {str(value.class_fqn)[:200]!r} that is no "
+                "tensor; export it without",
+                field="file",
+            )
         for name in _field_names(value):
             self.visit(getattr(value, name), f"{kind}.{name}")
 
     def _count(self, node: Any) -> None:
         operands = max(len(node.inputs), len(node.outputs))
         self.nodes, self.edges = self.nodes + 1, self.edges + len(node.inputs) + len(node.outputs)
-        for count, what, limit in ((self.nodes, "operators", MAX_NODES), (self.edges, "operands", MAX_EDGES),
-                                   (operands, "operands of one operator", MAX_OPERANDS)):
+        for count, what, limit in (
+            (self.nodes, "operators", MAX_NODES),
+            (self.edges, "operands", MAX_EDGES),
+            (operands, "operands of one operator", MAX_OPERANDS),
+        ):
             if count > limit:
-                raise ModelRejected(f"the program has {count} {what}; up to {limit} are accepted", field="file",
-                                    limit=limit)
+                raise ModelRejected(
+                    f"the program has {count} {what}; up to {limit} are accepted", field="file", limit=limit
+                )
 
     def _check(self, text: str, place: str) -> None:
         if place in ("Node.target", "Argument.as_operator"):
             self.unknown.update([text[:200]] if not is_operator(text) else [])
         elif not isinstance(text, str) or not ALLOWED.get(place, NAME.fullmatch)(text):
-            raise ModelRejected(f"the program has {str(text)[:200]!r} as {place}, which is not what PyTorch writes "
-                                "there; export it again with torch.export.save", field="file", value=str(text)[:200])
+            raise ModelRejected(
+                f"the program has {str(text)[:200]!r} as {place}, which is not what PyTorch writes "
+                "there; export it again with torch.export.save",
+                field="file",
+                value=str(text)[:200],
+            )
 
 
 def _field_names(value: Any) -> list[str]:
@@ -139,8 +201,11 @@ def _is_path(text: str) -> bool:
 def _is_expression(text: str) -> bool:
     problem = torch_expressions.problem_of(text)
     if problem is not None:
-        raise ModelRejected(f"the program has the expression {text[:200]!r}, which is no arithmetic on extents: "
-                            f"{problem}", field="file", value=text[:200])
+        raise ModelRejected(
+            f"the program has the expression {text[:200]!r}, which is no arithmetic on extents: {problem}",
+            field="file",
+            value=text[:200],
+        )
     return True
 
 
@@ -169,13 +234,23 @@ def _is_key(key: Any) -> bool:
 
 ALLOWED: Mapping[str, Callable[[str], Any]] = {
     "SymExpr.expr_str": _is_expression,
-    "ModuleCallSignature.in_spec": _is_tree, "ModuleCallSignature.out_spec": _is_tree,
+    "ModuleCallSignature.in_spec": _is_tree,
+    "ModuleCallSignature.out_spec": _is_tree,
     **dict.fromkeys(("Argument.as_string", "Argument.as_strings", "ConstantValue.as_string"), TEXT.fullmatch),
     "ExportedProgram.torch_version": VERSION.fullmatch,
-    **dict.fromkeys(("ModuleCallEntry.fqn", "InputToParameterSpec.parameter_name", "InputToBufferSpec.buffer_name",
-                     "InputToTensorConstantSpec.tensor_constant_name", "BufferMutationSpec.buffer_name",
-                     "ParameterMutationSpec.parameter_name", "GradientToParameterSpec.parameter_name"), _is_path),
-}  # fmt: skip
+    **dict.fromkeys(
+        (
+            "ModuleCallEntry.fqn",
+            "InputToParameterSpec.parameter_name",
+            "InputToBufferSpec.buffer_name",
+            "InputToTensorConstantSpec.tensor_constant_name",
+            "BufferMutationSpec.buffer_name",
+            "ParameterMutationSpec.parameter_name",
+            "GradientToParameterSpec.parameter_name",
+        ),
+        _is_path,
+    ),
+}
 """Texts that are no plain names, by their place."""
 
 

@@ -24,9 +24,11 @@ DEFAULT_ZERO = {"uint8": 128}
 def converters() -> Mapping[str, torch_resize.Convert]:
     """For TVM's importer of exported programs, by the operator's name."""
     return {
-        **dict.fromkeys(QUANTISING, _quantised), **dict.fromkeys((f"de{name}" for name in QUANTISING), _dequantised),
-        "choose_qparams.tensor": _chosen, "choose_qparams_symmetric.tensor": _chosen,
-    }  # fmt: skip
+        **dict.fromkeys(QUANTISING, _quantised),
+        **dict.fromkeys((f"de{name}" for name in QUANTISING), _dequantised),
+        "choose_qparams.tensor": _chosen,
+        "choose_qparams_symmetric.tensor": _chosen,
+    }
 
 
 @dataclass(frozen=True)

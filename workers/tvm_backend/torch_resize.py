@@ -21,26 +21,49 @@ Convert = Callable[[Any, Any], relax.Var]
 
 def converters() -> Mapping[str, Convert]:
     """For TVM's importer of exported programs, by the operator's name."""
-    return {"upsample_nearest2d.vec": _nearest, "upsample_bilinear2d.vec": _bilinear,
-            "_upsample_bilinear2d_aa.default": _smooth(LINEAR), "_upsample_bicubic2d_aa.default": _smooth(CUBIC)}
+    return {
+        "upsample_nearest2d.vec": _nearest,
+        "upsample_bilinear2d.vec": _bilinear,
+        "_upsample_bilinear2d_aa.default": _smooth(LINEAR),
+        "_upsample_bicubic2d_aa.default": _smooth(CUBIC),
+    }
 
 
 def _nearest(node: Any, importer: Any) -> relax.Var:
     x, size, scales = _arguments(node, importer, 3)
-    return _resized(importer, x, size, scales, NEAREST, method="nearest_neighbor",
-                    coordinate_transformation_mode="asymmetric", rounding_method="floor")  # fmt: skip
+    return _resized(
+        importer,
+        x,
+        size,
+        scales,
+        NEAREST,
+        method="nearest_neighbor",
+        coordinate_transformation_mode="asymmetric",
+        rounding_method="floor",
+    )
 
 
 def _bilinear(node: Any, importer: Any) -> relax.Var:
     x, size, corners, scales = _arguments(node, importer, 4)
-    return _resized(importer, x, size, scales, None if corners else LINEAR, method="linear",
-                    coordinate_transformation_mode="align_corners" if corners else "half_pixel")  # fmt: skip
+    return _resized(
+        importer,
+        x,
+        size,
+        scales,
+        None if corners else LINEAR,
+        method="linear",
+        coordinate_transformation_mode="align_corners" if corners else "half_pixel",
+    )
 
 
 def _resized(
-    importer: Any, x: relax.Expr, size: Sequence[int] | None, scales: Sequence[float] | None,
-    attrs: Mapping[str, Any] | None, **by_size: str,
-) -> relax.Var:  # fmt: skip
+    importer: Any,
+    x: relax.Expr,
+    size: Sequence[int] | None,
+    scales: Sequence[float] | None,
+    attrs: Mapping[str, Any] | None,
+    **by_size: str,
+) -> relax.Var:
     """By TVM's operator, which knows sizes, unless scales say something else; without ``attrs`` they never do."""
     found = [] if size else _stretches(x, None, scales)
     if attrs and not all(each.whole for each in found):

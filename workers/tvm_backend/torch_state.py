@@ -22,7 +22,8 @@ def expose(program: Any) -> list[str]:
         return []
     states = {spec.target: spec for spec in found.input_specs if spec.target in changed}
     found.input_specs[:] = [spec for spec in found.input_specs if spec.target not in changed] + [
-        signature.InputSpec(signature.InputKind.USER_INPUT, states[name].arg, None) for name in changed]
+        signature.InputSpec(signature.InputKind.USER_INPUT, states[name].arg, None) for name in changed
+    ]
     for name in changed:
         program.constants.pop(name, None)
     _put_last(program, signature)
@@ -38,4 +39,5 @@ def _put_last(program: Any, signature: Any) -> None:
     output.args = (tuple(output.args[0][at] for at in order),)
     program.graph_signature.output_specs[:] = [
         signature.OutputSpec(signature.OutputKind.USER_OUTPUT, specs[at].arg, None) if last[at] else specs[at]
-        for at in order]  # fmt: skip
+        for at in order
+    ]

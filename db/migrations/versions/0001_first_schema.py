@@ -33,10 +33,11 @@ def downgrade() -> None:
         op.drop_table(table)
 
 
-TABLES = (
-    "targets", "devices", "api_keys", "idempotency_keys", "models", "workloads", "model_tasks", "sketches", "jobs",
-    "families", "job_tasks", "evaluations", "events", "rounds", "batches", "cost_models", "records", "schedules",
-)
+FLEET = ("targets", "devices", "api_keys", "idempotency_keys")
+MODELS = ("models", "workloads", "model_tasks", "sketches")
+JOBS = ("jobs", "families", "job_tasks", "evaluations", "events")
+ROUNDS = ("rounds", "batches")
+TABLES = (*FLEET, *MODELS, *JOBS, *ROUNDS, "cost_models", "records", "schedules")
 
 
 def _lease() -> tuple[Any, ...]:

@@ -32,10 +32,12 @@ class AuditBody(BaseModel):
 
 @router.get("")
 def list_audit(
-    context: InContext, caller: InCaller,
+    context: InContext,
+    caller: InCaller,
     owner: Annotated[str | None, Query(max_length=100, description="Only entries of this owner.")] = None,
-    limit: Limit = 50, cursor: Cursor = None,
-) -> Page[AuditBody]:  # fmt: skip
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Page[AuditBody]:
     """Changes, refusals and uses of keys, newest first."""
     caller.require("operator")
     before = None if cursor is None else decode_number(cursor, 0)

@@ -16,7 +16,8 @@ router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
 
 
 @router.get(
-    "/best", response_class=StreamingResponse,
+    "/best",
+    response_class=StreamingResponse,
     responses={200: {"content": {"application/x-ndjson": {}, "application/zip": {}}}},
 )
 def job_best(

@@ -18,8 +18,9 @@ FILE = {"application/octet-stream": {"schema": {"type": "string", "format": "bin
 ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {"content": FILE, "description": "The blob"},
     206: {"content": {**FILE, "multipart/byteranges": {}}, "description": "The ranges that were asked for"},
-    401: {"$ref": "#/components/responses/Problem401"}, 416: {"$ref": "#/components/responses/Problem416"},
-}  # fmt: skip
+    401: {"$ref": "#/components/responses/Problem401"},
+    416: {"$ref": "#/components/responses/Problem416"},
+}
 
 
 class BlobFile(FileResponse):
@@ -31,16 +32,19 @@ class BlobFile(FileResponse):
             return super()._parse_range_header(http_range, file_size)
         except (MalformedRangeHeader, RangeNotSatisfiable):
             raise HTTPException(
-                416, f"the blob has {file_size} bytes and no range {http_range[:100]!r}: ask for bytes=FIRST-LAST",
+                416,
+                f"the blob has {file_size} bytes and no range {http_range[:100]!r}: ask for bytes=FIRST-LAST",
                 headers={"Content-Range": f"bytes */{file_size}"},
-            ) from None  # fmt: skip
+            ) from None
 
 
 @router.get("/{sha}", response_class=BlobFile, responses=ANSWERS)
 def get_blob(
-    context: InContext, sha: str, expires: Annotated[int, Query(ge=0, le=MAX_ID)] = 0,
+    context: InContext,
+    sha: str,
+    expires: Annotated[int, Query(ge=0, le=MAX_ID)] = 0,
     signature: Annotated[str, Query(max_length=64)] = "",
-) -> FileResponse:  # fmt: skip
+) -> FileResponse:
     """The blob, in ranges when asked so. A message brings the signed URL; unsigned, 401."""
     context.urls.check(sha, expires, signature)
     path = context.blobs.path(sha)

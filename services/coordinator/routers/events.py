@@ -18,7 +18,7 @@ from starlette.responses import Response
 from services.coordinator.auth import Caller, InCaller, still_valid
 from services.coordinator.context import Context, InContext
 from services.coordinator.schemas.common import MAX_ID, Limit, Page
-from services.coordinator.schemas.jobs import EventBody
+from services.coordinator.schemas.events import EventBody
 from services.coordinator.streams import Look
 from services.coordinator.usecases import progress
 
@@ -33,15 +33,20 @@ BATCH = 200
 
 
 @router.get(
-    "/events", response_model=Page[EventBody],
+    "/events",
+    response_model=Page[EventBody],
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
 )
 async def job_events(
-    request: Request, context: InContext, caller: InCaller, job_id: str,
+    request: Request,
+    context: InContext,
+    caller: InCaller,
+    job_id: str,
     after: Annotated[int, Query(ge=0, description="Only events with a greater id.")] = 0,
-    limit: Limit = 50, cursor: Annotated[int | None, Query(ge=0)] = None,
+    limit: Limit = 50,
+    cursor: Annotated[int | None, Query(ge=0)] = None,
     last_event_id: Annotated[str | None, Header()] = None,
-) -> Response | Page[EventBody]:  # fmt: skip
+) -> Response | Page[EventBody]:
     """A page of events, oldest first; with ``Accept: text/event-stream`` they are streamed as they happen, until
     the job is over."""
     if last_event_id is not None and re.fullmatch("[0-9]{1,19}", last_event_id):
@@ -63,9 +68,11 @@ async def _tail(context: Context, caller: Caller, job_id: str, after: int) -> As
     began = heard = time.monotonic()
     yield format_sse_event(retry=1000, comment="events of one job")
     async with context.streams.follow(
-        (job_id, caller.filter), partial(progress.look, context, caller, job_id, BATCH),
-        partial(progress.last_event, context, job_id), POLL_SECONDS,
-    ) as feed:  # fmt: skip
+        (job_id, caller.filter),
+        partial(progress.look, context, caller, job_id, BATCH),
+        partial(progress.last_event, context, job_id),
+        POLL_SECONDS,
+    ) as feed:
         while time.monotonic() - began < LIFE_SECONDS:
             if not await context.streams.may_go_on(caller, partial(_may_go_on, context, caller), KEY_SECONDS):
                 return

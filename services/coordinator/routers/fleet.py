@@ -51,9 +51,11 @@ def list_queues(context: InContext, _: InCaller) -> Page[QueueBody]:
 
 @router.get("/workloads/{workload}/best")
 def workload_best(
-    context: InContext, caller: InCaller, workload: str,
+    context: InContext,
+    caller: InCaller,
+    workload: str,
     target: Annotated[str | None, Query(max_length=200, description="Target hash, device class or tag.")] = None,
-) -> WorkloadBest:  # fmt: skip
+) -> WorkloadBest:
     """The fastest known schedule of a workload on a target."""
     return fleet.workload_best(context, caller, workload, target)
 

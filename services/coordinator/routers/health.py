@@ -22,7 +22,8 @@ async def livez() -> Health:
 
 
 @router.get(
-    "/readyz", responses={503: {"model": Health, "description": "Something is missing"}},
+    "/readyz",
+    responses={503: {"model": Health, "description": "Something is missing"}},
     openapi_extra={"security": [{}, {"HTTPBearer": []}]},
 )
 def readyz(context: InContext, visitor: InVisitor, response: Response) -> Health:

@@ -18,9 +18,12 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 @router.post("", status_code=202)
 def submit_job(
-    request: JobRequest, response: Response, context: InContext, caller: InCaller,
+    request: JobRequest,
+    response: Response,
+    context: InContext,
+    caller: InCaller,
     idempotency_key: Annotated[str | None, Header()] = None,
-) -> JobBody:  # fmt: skip
+) -> JobBody:
     """Submit a job. The same Idempotency-Key with the same body, within a day, answers with the same job."""
     body, _ = submit.submit(context, caller, request, idempotency_key)
     response.headers["Location"] = f"/v1/jobs/{body.id}"
@@ -29,13 +32,16 @@ def submit_job(
 
 @router.get("")
 def list_jobs(
-    context: InContext, caller: InCaller, state: JobState | None = None,
+    context: InContext,
+    caller: InCaller,
+    state: JobState | None = None,
     target: Annotated[str | None, Query(description="As submitted, or the resolved target's hash.")] = None,
     sort: Annotated[
         Literal["created_at", "-created_at", "priority", "-priority"], Query(description="A minus sign for descending.")
     ] = "-created_at",
-    limit: Limit = 50, cursor: PlaceCursor = None,
-) -> Page[JobBody]:  # fmt: skip
+    limit: Limit = 50,
+    cursor: PlaceCursor = None,
+) -> Page[JobBody]:
     """Jobs, newest first unless asked otherwise."""
     return jobs.page(context, caller, state=state, target=target, sort=sort, limit=limit, cursor=cursor)
 

@@ -21,19 +21,31 @@ SHAPES = rf"^\s*$|^[^\s={{\u0000][^\s=\u0000]{{0,39}}={_SHAPE}$|^\{{{_NAMED}(?:,
 FORM = {
     "requestBody": {
         "required": True,
-        "content": {"multipart/form-data": {"schema": {
-            "type": "object", "required": ["file"], "additionalProperties": False,
-            "properties": {
-                "file": {"type": "string", "format": "binary", "minLength": 1, "description": "An .onnx or .pt2 file."},
-                "name": {"type": "string"},
-                "inputs": {
-                    "type": "array", "items": {"type": "string", "pattern": SHAPES},
-                    "description": "Shapes of dynamic inputs: name=1,3,224,224 (repeated), or one JSON object.",
-                },
-            },
-        }}},
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "additionalProperties": False,
+                    "properties": {
+                        "file": {
+                            "type": "string",
+                            "format": "binary",
+                            "minLength": 1,
+                            "description": "An .onnx or .pt2 file.",
+                        },
+                        "name": {"type": "string"},
+                        "inputs": {
+                            "type": "array",
+                            "items": {"type": "string", "pattern": SHAPES},
+                            "description": "Shapes of dynamic inputs: name=1,3,224,224 (repeated), or one JSON object.",
+                        },
+                    },
+                }
+            }
+        },
     }
-}  # fmt: skip
+}
 
 
 @router.post(
@@ -52,9 +64,7 @@ async def upload_model(request: Request, response: Response, context: InContext,
 
 
 @router.get("")
-def list_models(
-    context: InContext, caller: InCaller, limit: Limit = 50, cursor: PlaceCursor = None
-) -> Page[ModelBody]:
+def list_models(context: InContext, caller: InCaller, limit: Limit = 50, cursor: PlaceCursor = None) -> Page[ModelBody]:
     """Models, newest first."""
     return models.page(context, caller, limit, cursor)
 

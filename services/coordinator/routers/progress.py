@@ -27,7 +27,7 @@ router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
 @router.get("/tasks")
 def job_tasks(
     context: InContext, caller: InCaller, job_id: str, limit: Limit = MAX_LIMIT, cursor: PairCursor = None
-) -> Page[TaskBody]:  # fmt: skip
+) -> Page[TaskBody]:
     """Tasks in the model's order: where the budget went and what it found."""
     return progress.tasks(context, caller, job_id, limit, cursor)
 
@@ -62,21 +62,26 @@ def job_rounds(
 
 @router.get("/trials")
 def job_trials(
-    context: InContext, caller: InCaller, job_id: str,
+    context: InContext,
+    caller: InCaller,
+    job_id: str,
     task: Annotated[int | None, Query(ge=0, le=MAX_ID, description="A task's id.")] = None,
     failure: Annotated[str | None, Query(max_length=30, description="A failure kind, or `none`.")] = None,
-    limit: Limit = 50, cursor: Cursor = None,
-) -> Page[TrialBody]:  # fmt: skip
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Page[TrialBody]:
     """Measured candidates, oldest first."""
     return progress.trials(context, caller, job_id, task=task, failure=failure, limit=limit, cursor=cursor)
 
 
 @router.get("/decisions")
 def job_decisions(
-    context: InContext, caller: InCaller, job_id: str,
+    context: InContext,
+    caller: InCaller,
+    job_id: str,
     sort: Annotated[Literal["number", "-number"], Query(description="A minus sign for the newest first.")] = "number",
-    limit: Limit = 50, cursor: Cursor = None,
-) -> Page[DecisionBody]:  # fmt: skip
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Page[DecisionBody]:
     """Why the allocator chose each round, what it expected, and what came of it."""
-    return progress.decisions(
-        context, caller, job_id, newest_first=sort.startswith("-"), limit=limit, cursor=cursor)
+    return progress.decisions(context, caller, job_id, newest_first=sort.startswith("-"), limit=limit, cursor=cursor)

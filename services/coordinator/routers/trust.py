@@ -31,9 +31,11 @@ def list_enrolled(context: InContext, _: InCaller) -> Page[EnrolledBody]:
 
 @router.delete("/workers/enrolled/{worker_id}")
 def revoke_worker(
-    context: InContext, caller: InCaller, worker_id: Annotated[str, Path(max_length=100)],
+    context: InContext,
+    caller: InCaller,
+    worker_id: Annotated[str, Path(max_length=100)],
     results: Annotated[bool, Query(description="Believe nothing that it ever reported, either.")] = False,
-) -> RevokedBody:  # fmt: skip
+) -> RevokedBody:
     """Believe a worker no longer; with ``results`` everything that it reported is revoked, too."""
     return trust.revoke_worker(context, caller, worker_id, results=results)
 

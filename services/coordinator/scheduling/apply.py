@@ -91,15 +91,28 @@ def _open_round(session: Session, job: Job, action: act.OpenRound) -> None:
     if job.state is not JobState.RUNNING or task is None:
         raise IllegalTransition(f"job {job.id} is {job.state.value} by now")
     round_ = Round(
-        job_id=job.id, job_task_id=task.id, number=action.number, size=action.size, baseline=action.baseline,
-        state=RoundState.PROPOSING, reason=dict(action.reason), best_before=task.best_seconds,
+        job_id=job.id,
+        job_task_id=task.id,
+        number=action.number,
+        size=action.size,
+        baseline=action.baseline,
+        state=RoundState.PROPOSING,
+        reason=dict(action.reason),
+        best_before=task.best_seconds,
     )
     session.add(round_)
     session.flush()
     events.append(
-        session, "round_opened", job.id, id=round_.id, number=round_.number, task=task.id, name=task.name,
-        size=round_.size, reason=action.reason.get("reason", ""),
-    )  # fmt: skip
+        session,
+        "round_opened",
+        job.id,
+        id=round_.id,
+        number=round_.number,
+        task=task.id,
+        name=task.name,
+        size=round_.size,
+        reason=action.reason.get("reason", ""),
+    )
 
 
 def _cancel_rounds(session: Session, job: Job, measuring: bool) -> list[str]:

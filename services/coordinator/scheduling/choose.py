@@ -82,8 +82,9 @@ def next_round(
     """
     most = max(slots, 1) + (0 if budget.sparing(job) else 1)
     yielding = _yielding(job)
-    free = {task.id for task in open_tasks(job)
-            if not task.proposing and task.in_flight < most and task.id not in yielding}
+    free = {
+        task.id for task in open_tasks(job) if not task.proposing and task.in_flight < most and task.id not in yielding
+    }
     allocator = make_allocator(job.allocator, job.seed)
     choice = _allocate(allocator, job, free, common) if free else None
     if choice is None:
@@ -92,14 +93,19 @@ def next_round(
     unseen = sum(1 for other in job.tasks if other.tunable and other.fresh) if task.fresh else 0
     tuned = any(other.alternative_of == task.id and other.best is not None for other in job.alternatives)
     second = len(task.history) + task.in_flight == 1
-    size = budget.round_size(job, first=task.fresh, unseen=unseen, glance=tuned, second=second,
-                             small=allocator.small_first_rounds)
+    size = budget.round_size(
+        job, first=task.fresh, unseen=unseen, glance=tuned, second=second, small=allocator.small_first_rounds
+    )
     if size < 1:
         return None
     best = sorted(choice.scores.items(), key=itemgetter(1), reverse=True)[:STORED_SCORES]
     scores = {str(key): _plain(score) for key, score in best}
     action = OpenRound(
-        job=job.id, task=task.id, number=job.next_number, size=size, baseline=task.rounds == 0,
+        job=job.id,
+        task=task.id,
+        number=job.next_number,
+        size=size,
+        baseline=task.rounds == 0,
         reason={"reason": choice.reason, "scores": scores, "gain": choice.gain},
     )
     return action, _with_open(job, task, size)
@@ -119,8 +125,11 @@ def _with_open(job: JobSnapshot, chosen: TaskSnapshot, size: int) -> JobSnapshot
 def _allocate(
     allocator: Allocator, job: JobSnapshot, free: set[int], common: Mapping[tuple[str, str], int]
 ) -> Choice | None:
-    under_way = {task.id: rounds for task in job.tasks
-                 if (rounds := common.get(task.shared, task.in_flight) if task.shared else task.in_flight)}
+    under_way = {
+        task.id: rounds
+        for task in job.tasks
+        if (rounds := common.get(task.shared, task.in_flight) if task.shared else task.in_flight)
+    }
     return allocator.choose(views(job, free), under_way)
 
 

@@ -29,8 +29,9 @@ def converged(job: JobSnapshot) -> bool:
         return False
     latencies = {
         task.id: TaskLatency(task.weight, task.untuned, task.best, task.alternative_of)
-        for task in job.tasks if task.tunable
-    }  # fmt: skip
+        for task in job.tasks
+        if task.tunable
+    }
     used = in_use(latencies)
     total = sum(latencies[task].weight * (latencies[task].current or 0.0) for task in used)
     table = Table.of([view for view in views(job, open_) if view.id in used])

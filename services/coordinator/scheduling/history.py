@@ -46,9 +46,7 @@ class History:
         by_task, spent = dict(self.by_task), dict(self.spent)
         for task, steps in _by_task(new).items():
             took, count = spent.get(task, (0.0, 0))
-            by_task[task] = (
-                *by_task.get(task, ()), *(math.inf if step.best is None else step.best for step in steps)
-            )
+            by_task[task] = (*by_task.get(task, ()), *(math.inf if step.best is None else step.best for step in steps))
             spent[task] = took + sum(step.seconds for step in steps), count + sum(step.measured for step in steps)
         return History((*self.rounds, *new), by_task, spent, ended_before)
 

@@ -57,41 +57,70 @@ class _Around:
 
 
 def _job(
-    session: Session, job: Job, model: Model, device_class: str, around: _Around, histories: Histories,
+    session: Session,
+    job: Job,
+    model: Model,
+    device_class: str,
+    around: _Around,
+    histories: Histories,
     now: dt.datetime,
-) -> JobSnapshot:  # fmt: skip
+) -> JobSnapshot:
     tasks = around.tasks.get(job.id, [])
     done = sum(row.rounds.done for row in tasks)
     history = histories.of(session, job.id, done) if done and job.state is JobState.RUNNING else History()
     ids = {row.workload_hash: row.id for row in tasks}
     evaluation = around.evaluations.get(job.id)
     return JobSnapshot(
-        id=job.id, state=job.state, model_state=model.state, model_problem=model.error, device_class=device_class,
-        owner=job.owner, allocator=job.allocator, cost_model=job.cost_model, seed=job.seed, priority=job.priority,
-        verify=job.verify, budget_trials=job.budget_trials, budget_seconds=job.budget_seconds,
-        stop_when_converged=job.stop_when_converged, elapsed=elapsed(job, now),
-        clock_stopped=job.paused_at is not None, trials_in_flight=sum(row.rounds.trials for row in tasks),
+        id=job.id,
+        state=job.state,
+        model_state=model.state,
+        model_problem=model.error,
+        device_class=device_class,
+        owner=job.owner,
+        allocator=job.allocator,
+        cost_model=job.cost_model,
+        seed=job.seed,
+        priority=job.priority,
+        verify=job.verify,
+        budget_trials=job.budget_trials,
+        budget_seconds=job.budget_seconds,
+        stop_when_converged=job.stop_when_converged,
+        elapsed=elapsed(job, now),
+        clock_stopped=job.paused_at is not None,
+        trials_in_flight=sum(row.rounds.trials for row in tasks),
         last_round=max((row.rounds.last for row in tasks), default=0),
         next_number=sum(row.rounds.opened for row in tasks) + 1,
         tasks=tuple(_task(row, job, history, ids) for row in tasks),
         training=_training(tasks, around.trainings.get(job.id, [])),
         compared=model.source != "operator" and device_class.startswith("llvm"),
         evaluation=evaluation.state if evaluation else None,
-        evaluation_problem=evaluation.error if evaluation else None, stop_reason=job.stop_reason,
-    )  # fmt: skip
+        evaluation_problem=evaluation.error if evaluation else None,
+        stop_reason=job.stop_reason,
+    )
 
 
 def _task(row: rows.TaskRow, job: Job, history: History, ids: Mapping[str, int]) -> TaskSnapshot:
     total, direct = row.rounds, row.alternative_of
     return TaskSnapshot(
-        id=row.id, weight=row.weight, flops=row.flops, family=row.family, tunable=row.tunable,
-        exhausted=row.exhausted, trials=row.trials, untuned=row.untuned_seconds, best=row.best_seconds,
-        known=row.known_seconds, adopted=row.best_seconds if row.finder != row.job_id else None,
-        history=history.by_task.get(row.id, ()), seconds=history.seconds(row.id),
-        in_flight=total.in_flight, proposing=total.proposing > 0, rounds=total.opened,
+        id=row.id,
+        weight=row.weight,
+        flops=row.flops,
+        family=row.family,
+        tunable=row.tunable,
+        exhausted=row.exhausted,
+        trials=row.trials,
+        untuned=row.untuned_seconds,
+        best=row.best_seconds,
+        known=row.known_seconds,
+        adopted=row.best_seconds if row.finder != row.job_id else None,
+        history=history.by_task.get(row.id, ()),
+        seconds=history.seconds(row.id),
+        in_flight=total.in_flight,
+        proposing=total.proposing > 0,
+        rounds=total.opened,
         alternative_of=None if direct is None else ids.get(direct),
         shared=(job.target_hash or "", row.workload_hash) if job.warm_start else None,
-    )  # fmt: skip
+    )
 
 
 def _training(tasks: list[rows.TaskRow], versions: list[tuple[WorkState, int]]) -> TrainingSnapshot:

@@ -108,8 +108,16 @@ class Load:
         """
         user = _user(job)
         share = self.jobs[job.id] / 2.0 ** max(-10, min(10, job.priority))
-        return (self.users[user], self.turns.get(user, 0), self.newest.get(user, 0), share, -job.priority,
-                self.turns.get((job.id,), 0), job.last_round, job.id)
+        return (
+            self.users[user],
+            self.turns.get(user, 0),
+            self.newest.get(user, 0),
+            share,
+            -job.priority,
+            self.turns.get((job.id,), 0),
+            job.last_round,
+            job.id,
+        )
 
     def _count(self, job: JobSnapshot, rounds: int, weight: float) -> None:
         self.rounds[job.device_class] += rounds

@@ -65,8 +65,18 @@ class TaskSnapshot:
         seconds = ROUND_SIZE * self.seconds if self.seconds else None
         curve = self.history if self.known is None and self.adopted is None else self.curve
         # By position, and without a call that is not needed: a plan makes thousands.
-        return TaskView(self.id, self.weight, self.flops, self.family, self.untuned, curve, self.trials, seconds,
-                        not free, self.alternative_of)
+        return TaskView(
+            self.id,
+            self.weight,
+            self.flops,
+            self.family,
+            self.untuned,
+            curve,
+            self.trials,
+            seconds,
+            not free,
+            self.alternative_of,
+        )
 
 
 def learning_curve(history: tuple[float, ...], known: float | None, best: float | None) -> tuple[float, ...]:

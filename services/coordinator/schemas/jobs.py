@@ -36,11 +36,13 @@ class BudgetBody(Body):
     """When the job ends: whichever limit is reached first. Bounds are checked by the use case."""
 
     trials: int | None = Field(
-        None, description=f"1 to {MAX_TRIALS}; {DEFAULT_TRIALS} when no limit is given.",
+        None,
+        description=f"1 to {MAX_TRIALS}; {DEFAULT_TRIALS} when no limit is given.",
         json_schema_extra={"minimum": 1, "maximum": MAX_TRIALS},
     )
     seconds: float | None = Field(
-        None, description="Wall-clock seconds from submission, up to 30 days.",
+        None,
+        description="Wall-clock seconds from submission, up to 30 days.",
         json_schema_extra={"exclusiveMinimum": 0, "maximum": MAX_SECONDS},
     )
     stop_when_converged: bool = False
@@ -51,10 +53,12 @@ def _one_of(names: Iterable[str]) -> dict[str, Any]:
     return {"enum": sorted(names)}
 
 
-ONE_SOURCE: JsonDict = {"oneOf": [
-    {"required": ["model_id"], "properties": {"model_id": {"type": "string"}, "operator": {"type": "null"}}},
-    {"required": ["operator"], "properties": {"operator": {"type": "string"}, "model_id": {"type": "null"}}},
-]}  # fmt: skip
+ONE_SOURCE: JsonDict = {
+    "oneOf": [
+        {"required": ["model_id"], "properties": {"model_id": {"type": "string"}, "operator": {"type": "null"}}},
+        {"required": ["operator"], "properties": {"operator": {"type": "string"}, "model_id": {"type": "null"}}},
+    ]
+}
 
 
 class JobRequest(Body):
@@ -76,7 +80,9 @@ class JobRequest(Body):
     fast_math: bool = Field(True, description="Allow polynomials for exp, erf, tanh, sigmoid where the target gains.")
     winograd: bool = Field(True, description="Allow Winograd's algorithm where it is the faster convolution.")
     space: str = Field(
-        DEFAULT_SPACE, max_length=60, description="`tvm`: only what TVM's own generator makes.",
+        DEFAULT_SPACE,
+        max_length=60,
+        description="`tvm`: only what TVM's own generator makes.",
         json_schema_extra=_one_of(SPACES),
     )
     name: str = Field("", max_length=200)
@@ -383,13 +389,3 @@ class ForecastBody(BaseModel):
     high: float | None
     level: float
     passes_reference_in: float | None = None
-
-
-class EventBody(BaseModel):
-    """Something that happened; ids only grow."""
-
-    id: int
-    job_id: str | None
-    kind: str
-    data: dict[str, Any]
-    created_at: dt.datetime

@@ -34,8 +34,9 @@ def describe(session: Session, job_ids: Sequence[str], device_timeout: float) ->
     fleet = _Fleet.of(devices.live(session, device_timeout, now))
     return [
         _body(parts[key], totals.get(key, TaskSums()), counts.get(key, (0, 0)), fleet, now)
-        for key in job_ids if key in parts
-    ]  # fmt: skip
+        for key in job_ids
+        if key in parts
+    ]
 
 
 @dataclass(frozen=True)
@@ -58,36 +59,63 @@ class _Fleet:
         return cls(healthy, sick)
 
 
-def _body(
-    parts: views.JobParts, sums: TaskSums, rounds: tuple[int, int], fleet: _Fleet, now: dt.datetime
-) -> JobBody:
+def _body(parts: views.JobParts, sums: TaskSums, rounds: tuple[int, int], fleet: _Fleet, now: dt.datetime) -> JobBody:
     job, model, target = parts.job, parts.model, parts.target
     references = reference.timings(parts.evaluation)
     return JobBody(
-        id=job.id, name=job.name or model.name, owner=job.owner, model_id=model.public_id, model_name=model.name,
-        target=job.target_spec, target_json=target.json if target else None,
-        device_class=target.device_class if target else None, state=job.state, search=job.search,
-        cost_model=job.cost_model, allocator=job.allocator, priority=job.priority, seed=job.seed,
-        warm_start=job.warm_start, verify=job.verify, fast_math=job.fast_math, winograd=job.winograd,
-        space=job.space, simulated=job.simulated,
+        id=job.id,
+        name=job.name or model.name,
+        owner=job.owner,
+        model_id=model.public_id,
+        model_name=model.name,
+        target=job.target_spec,
+        target_json=target.json if target else None,
+        device_class=target.device_class if target else None,
+        state=job.state,
+        search=job.search,
+        cost_model=job.cost_model,
+        allocator=job.allocator,
+        priority=job.priority,
+        seed=job.seed,
+        warm_start=job.warm_start,
+        verify=job.verify,
+        fast_math=job.fast_math,
+        winograd=job.winograd,
+        space=job.space,
+        simulated=job.simulated,
         budget=BudgetBody(
             trials=job.budget_trials, seconds=job.budget_seconds, stop_when_converged=job.stop_when_converged
         ),
-        progress=_progress(job, sums, rounds, now), latency=latency(job, sums, parts.evaluation),
-        check=verified.check(parts.evaluation), reference=reference.of(references), references=references,
+        progress=_progress(job, sums, rounds, now),
+        latency=latency(job, sums, parts.evaluation),
+        check=verified.check(parts.evaluation),
+        reference=reference.of(references),
+        references=references,
         reference_missing=reference.why_none(job, model.source, parts.evaluation, references),
-        waiting_for=_waiting_for(parts, fleet), stop_reason=job.stop_reason, error=job.error,
-        created_at=job.created_at, started_at=job.started_at, finished_at=job.finished_at,
-    )  # fmt: skip
+        waiting_for=_waiting_for(parts, fleet),
+        stop_reason=job.stop_reason,
+        error=job.error,
+        created_at=job.created_at,
+        started_at=job.started_at,
+        finished_at=job.finished_at,
+    )
 
 
 def _progress(job: Job, sums: TaskSums, rounds: tuple[int, int], now: dt.datetime) -> Progress:
     seconds = elapsed(job, now)
     return Progress(
-        trials=sums.trials, trials_budget=job.budget_trials, failures=sums.failures, seconds=seconds,
-        seconds_budget=job.budget_seconds, eta_seconds=eta(job, sums.trials, seconds, now), tasks=sums.tasks,
-        tasks_tunable=sums.tunable, tasks_measured=sums.measured, rounds=rounds[0], rounds_in_flight=rounds[1],
-    )  # fmt: skip
+        trials=sums.trials,
+        trials_budget=job.budget_trials,
+        failures=sums.failures,
+        seconds=seconds,
+        seconds_budget=job.budget_seconds,
+        eta_seconds=eta(job, sums.trials, seconds, now),
+        tasks=sums.tasks,
+        tasks_tunable=sums.tunable,
+        tasks_measured=sums.measured,
+        rounds=rounds[0],
+        rounds_in_flight=rounds[1],
+    )
 
 
 def eta(job: Job, trials: int, seconds: float, now: dt.datetime) -> float | None:
@@ -117,9 +145,12 @@ def _latency(sums: TaskSums, evaluation: Evaluation | None) -> Latency:
     if measured is not None:
         return measured.model_copy(update={"estimate": best})
     return Latency(
-        untuned=untuned, current=best, speedup=untuned / best if untuned and best else None, source="estimate",
+        untuned=untuned,
+        current=best,
+        speedup=untuned / best if untuned and best else None,
+        source="estimate",
         tasks_rough=0 if best is None else sums.rough,
-    )  # fmt: skip
+    )
 
 
 def _measured(evaluation: Evaluation | None) -> Latency | None:
@@ -133,13 +164,16 @@ def _measured(evaluation: Evaluation | None) -> Latency | None:
         before = after = [*before, *after]
     found = ratio(before, after, placements=PLACEMENTS) if before else None
     return Latency(
-        untuned=statistics.median(before) if before else None, current=statistics.median(after),
+        untuned=statistics.median(before) if before else None,
+        current=statistics.median(after),
         speedup=found.value if found else None,
         interval=(found.low, found.high) if found and not same else None,
         verdict=Verdict.NO_DIFFERENCE if same else found.verdict if found else None,
-        schedules=evaluation.applied, source="measured",
-        output_error=check.error if check else None, output_tolerance=check.tolerance if check else None,
-    )  # fmt: skip
+        schedules=evaluation.applied,
+        source="measured",
+        output_error=check.error if check else None,
+        output_tolerance=check.tolerance if check else None,
+    )
 
 
 def _waiting_for(parts: views.JobParts, fleet: _Fleet) -> dict[str, str] | None:

@@ -64,14 +64,24 @@ def devices(context: Context) -> Page[DeviceBody]:
     return Page(
         items=[
             DeviceBody(
-                name=row.name, worker=row.worker, host=row.host, device_classes=row.device_classes, target=row.target,
-                cores=row.cores, simulated=row.simulated, environment=row.environment,
-                health=DeviceHealth(row.health), reason=row.reason, calibration=row.calibration, busy=row.busy,
-                alive=device_rows.is_live(row, timeout, now), seen_at=row.seen_at,
+                name=row.name,
+                worker=row.worker,
+                host=row.host,
+                device_classes=row.device_classes,
+                target=row.target,
+                cores=row.cores,
+                simulated=row.simulated,
+                environment=row.environment,
+                health=DeviceHealth(row.health),
+                reason=row.reason,
+                calibration=row.calibration,
+                busy=row.busy,
+                alive=device_rows.is_live(row, timeout, now),
+                seen_at=row.seen_at,
             )
             for row in rows
         ]
-    )  # fmt: skip
+    )
 
 
 def workers(context: Context) -> Page[WorkerBody]:
@@ -81,11 +91,14 @@ def workers(context: Context) -> Page[WorkerBody]:
         now, rows, held = clock.now(session), views.devices(session), views.holders(session)
     found = {
         row.worker: WorkerBody(
-            name=row.worker, roles=["measure"], alive=device_rows.is_live(row, timeout, now),
-            holds=held.pop(row.worker, 0), seen_at=row.seen_at,
+            name=row.worker,
+            roles=["measure"],
+            alive=device_rows.is_live(row, timeout, now),
+            holds=held.pop(row.worker, 0),
+            seen_at=row.seen_at,
         )
         for row in rows
-    }  # fmt: skip
+    }
     for name, number in sorted(held.items()):
         found[name] = WorkerBody(name=name, roles=["core"], alive=True, holds=number, seen_at=None)
     return Page(items=list(found.values()))
@@ -130,10 +143,18 @@ def cost_model(context: Context, caller: Caller, key: str) -> CostModelBody:
 
 def _cost_model(row: CostModelRow) -> CostModelBody:
     return CostModelBody(
-        id=row.id, kind=row.kind, job_id=row.job_id, target=row.target_hash, number=row.number, state=row.state,
-        features=row.features, trained_on=row.trained_on, metrics=row.metrics, error=row.error,
+        id=row.id,
+        kind=row.kind,
+        job_id=row.job_id,
+        target=row.target_hash,
+        number=row.number,
+        state=row.state,
+        features=row.features,
+        trained_on=row.trained_on,
+        metrics=row.metrics,
+        error=row.error,
         created_at=row.created_at,
-    )  # fmt: skip
+    )
 
 
 def workload_best(context: Context, caller: Caller, workload: str, target: str | None) -> WorkloadBest:
@@ -147,10 +168,15 @@ def workload_best(context: Context, caller: Caller, workload: str, target: str |
             if target is None or target in (row.hash, row.device_class, row.json.get("tag")):
                 known = caller.sees(owner_of_job(session, job))
                 return WorkloadBest(
-                    workload=about.hash, name=about.name, target=row.json, latency=schedule.latency,
-                    cache=CacheState(schedule.cache), trace=schedule.trace,
+                    workload=about.hash,
+                    name=about.name,
+                    target=row.json,
+                    latency=schedule.latency,
+                    cache=CacheState(schedule.cache),
+                    trace=schedule.trace,
                     record=schedule.record_id if known else None,
-                    job=job if known else None, updated_at=schedule.updated_at,
+                    job=job if known else None,
+                    updated_at=schedule.updated_at,
                 )
     where = f" on {target}" if target else ""
     raise NotFound(f"no schedule of workload {workload} is known{where}", field="hash", value=workload)
@@ -189,8 +215,10 @@ def revoke_key(context: Context, caller: Caller, key_id: str) -> None:
         if operators == [row.id]:
             raise Conflict(
                 f"{key_id} is the last key with the scope operator, without which nobody could make another: make a "
-                "new one first, or set another TUNESMITH_ADMIN_KEY and restart", field="id", value=key_id,
-            )  # fmt: skip
+                "new one first, or set another TUNESMITH_ADMIN_KEY and restart",
+                field="id",
+                value=key_id,
+            )
         row.revoked = True
 
     context.write(work)

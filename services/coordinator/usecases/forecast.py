@@ -43,11 +43,15 @@ def forecast(context: Context, caller: Caller, job_id: str) -> ForecastBody:
     found = belief.forecast_table(table, rounds or 0)
     end = found if rounds is not None else None
     return ForecastBody(
-        seconds=seconds, rounds=rounds, current=found.current if found else None,
-        expected=end.expected if end else None, low=end.low if end else None, high=end.high if end else None,
+        seconds=seconds,
+        rounds=rounds,
+        current=found.current if found else None,
+        expected=end.expected if end else None,
+        low=end.low if end else None,
+        high=end.high if end else None,
         level=belief.LEVEL,
         passes_reference_in=_passes(table, evaluation, len(history.rounds), elapsed(job, now)),
-    )  # fmt: skip
+    )
 
 
 def _passes(table: Table, evaluation: Evaluation | None, rounds: int, tuning: float) -> float | None:
@@ -93,11 +97,15 @@ def _table(tasks: DetailedColumns, families: Sequence[str], history: History) ->
     numbers = {name: number for number, name in enumerate(dict.fromkeys(families))}
     untuned = np.where(np.isnan(tasks.untuned), tasks.rough, tasks.untuned)[rows]
     return Table(
-        tuple(ids), tuple(curves), tasks.weight[rows],
-        flops=np.zeros(len(rows)), family=np.array([numbers[families[row]] for row in rows.tolist()], dtype=np.int64),
-        untuned=np.where(np.isnan(untuned), np.inf, untuned), seconds=np.ones(len(rows)),
+        tuple(ids),
+        tuple(curves),
+        tasks.weight[rows],
+        flops=np.zeros(len(rows)),
+        family=np.array([numbers[families[row]] for row in rows.tolist()], dtype=np.int64),
+        untuned=np.where(np.isnan(untuned), np.inf, untuned),
+        seconds=np.ones(len(rows)),
         exhausted=tasks.exhausted[rows],
-    )  # fmt: skip
+    )
 
 
 def _values(column: Floats) -> list[float | None]:

@@ -37,16 +37,28 @@ def show(context: Context, caller: Caller, job_id: str) -> JobBody:
 
 
 def page(
-    context: Context, caller: Caller, *, state: JobState | None, target: str | None, sort: str, limit: int,
+    context: Context,
+    caller: Caller,
+    *,
+    state: JobState | None,
+    target: str | None,
+    sort: str,
+    limit: int,
     cursor: str | None,
-) -> Page[JobBody]:  # fmt: skip
+) -> Page[JobBody]:
     """Jobs in order of ``sort``: ``created_at`` or ``priority``, descending after a minus sign."""
     column, descending = sort.removeprefix("-"), sort.startswith("-")
     after: tuple[Any, str] | None = decode_time(cursor) if column == "created_at" else _after_priority(cursor)
     with context.reading() as session:
         ids = views.page(
-            session, owner=caller.filter, state=state, target=target, sort=column, descending=descending,
-            after=after, limit=limit + 1,
+            session,
+            owner=caller.filter,
+            state=state,
+            target=target,
+            sort=column,
+            descending=descending,
+            after=after,
+            limit=limit + 1,
         )
         more = None
         if len(ids) > limit:

@@ -45,9 +45,16 @@ def register(context: Context, upload: Upload, owner: str) -> tuple[ModelBody, b
     def work(session: Session) -> tuple[ModelBody, bool]:
         _check_quotas(context.settings, session, upload, owner)  # once more: others of the owner may have come first
         new = Model(
-            id=_new_id(), name=name, source=kind, sha256=upload.sha256, inputs_key=inputs_key(shapes), size=upload.size,
-            owner=owner, state=ModelState.IMPORTING, preparation=for_target(DEFAULT_KIND, operator=False).key,
-        )  # fmt: skip
+            id=_new_id(),
+            name=name,
+            source=kind,
+            sha256=upload.sha256,
+            inputs_key=inputs_key(shapes),
+            size=upload.size,
+            owner=owner,
+            state=ModelState.IMPORTING,
+            preparation=for_target(DEFAULT_KIND, operator=False).key,
+        )
         model, fresh = _find_or_add(session, new)
         _import_again(session, model, new.preparation)
         return describe(session, [model])[0], fresh
@@ -71,15 +78,22 @@ def _check_quotas(settings: Settings, session: Session, upload: Upload, owner: s
     remedy = "delete models that you do not need, or ask an operator for more"
     if settings.max_models and models >= settings.max_models:
         raise StorageQuotaExceeded(
-            f"{owner} keeps {models} models, as many as TUNESMITH_MAX_MODELS allows: {remedy}", field="file",
-            quota="max_models", limit=settings.max_models, used=models,
-        )  # fmt: skip
+            f"{owner} keeps {models} models, as many as TUNESMITH_MAX_MODELS allows: {remedy}",
+            field="file",
+            quota="max_models",
+            limit=settings.max_models,
+            used=models,
+        )
     if settings.max_stored_bytes and used + upload.size > settings.max_stored_bytes:
         raise StorageQuotaExceeded(
             f"with {upload.size} bytes more than its {used} {owner} would exceed the {settings.max_stored_bytes} that "
-            f"TUNESMITH_MAX_STORED_BYTES allows: {remedy}", field="file", value=upload.size,
-            quota="max_stored_bytes", limit=settings.max_stored_bytes, used=used,
-        )  # fmt: skip
+            f"TUNESMITH_MAX_STORED_BYTES allows: {remedy}",
+            field="file",
+            value=upload.size,
+            quota="max_stored_bytes",
+            limit=settings.max_stored_bytes,
+            used=used,
+        )
 
 
 def check_form(upload: Upload) -> None:
@@ -101,9 +115,17 @@ def operator_model(session: Session, operator: str, owner: str) -> Model:
     canonical = parse_operator(operator).canonical
     sha = hashlib.sha256(canonical.encode()).hexdigest()
     new = Model(
-        id=_new_id(), name=canonical, source="operator", operator=canonical, sha256=sha, inputs_key="", size=0,
-        owner=owner, state=ModelState.IMPORTING, preparation=for_target(DEFAULT_KIND, operator=True).key,
-    )  # fmt: skip
+        id=_new_id(),
+        name=canonical,
+        source="operator",
+        operator=canonical,
+        sha256=sha,
+        inputs_key="",
+        size=0,
+        owner=owner,
+        state=ModelState.IMPORTING,
+        preparation=for_target(DEFAULT_KIND, operator=True).key,
+    )
     model, _ = _find_or_add(session, new)
     _import_again(session, model, new.preparation)
     return model
@@ -114,10 +136,18 @@ def prepared(session: Session, model: Model, preparation: Preparation) -> Model:
     if model.preparation == preparation.key:
         return model
     new = Model(
-        id=_new_id(), name=model.name, source=model.source, operator=model.operator, sha256=model.sha256,
-        inputs_key=model.inputs_key, size=model.size, owner=model.owner, state=ModelState.IMPORTING,
-        preparation=preparation.key, variant_of=model.id,
-    )  # fmt: skip
+        id=_new_id(),
+        name=model.name,
+        source=model.source,
+        operator=model.operator,
+        sha256=model.sha256,
+        inputs_key=model.inputs_key,
+        size=model.size,
+        owner=model.owner,
+        state=ModelState.IMPORTING,
+        preparation=preparation.key,
+        variant_of=model.id,
+    )
     return _find_or_add(session, new)[0]
 
 
@@ -155,9 +185,16 @@ def _import_again(session: Session, model: Model, preparation: str) -> None:
     for row, key in ((model, own), *((row, row.preparation) for row in variants)):
         if row.state is ModelState.REJECTED:
             transition(
-                session, row, ModelState.IMPORTING, attempt=1, dispatched=0, worker=None, deadline=None, error=None,
+                session,
+                row,
+                ModelState.IMPORTING,
+                attempt=1,
+                dispatched=0,
+                worker=None,
+                deadline=None,
+                error=None,
                 preparation=key,
-            )  # fmt: skip
+            )
 
 
 def show(context: Context, caller: Caller, model_id: str) -> ModelBody:
@@ -191,8 +228,12 @@ def tasks(context: Context, caller: Caller, model_id: str, limit: int, cursor: s
         rows = views.tasks_page(session, model_id, after, limit + 1)
         items = [
             ModelTaskBody(
-                name=task.name, workload=task.workload_hash, family=workload.family, weight=task.weight,
-                alternative_of=task.alternative_of, flops=workload.flops,
+                name=task.name,
+                workload=task.workload_hash,
+                family=workload.family,
+                weight=task.weight,
+                alternative_of=task.alternative_of,
+                flops=workload.flops,
                 args=[TensorBody(name="", dtype=dtype, shape=shape) for dtype, shape in workload.args],
             )
             for task, workload in rows[:limit]
@@ -228,12 +269,21 @@ def describe(session: Session, models: Sequence[Model]) -> list[ModelBody]:
     counts = views.task_counts(session, [model.id for model in models])
     return [
         ModelBody(
-            id=model.id, name=model.name, source=model.source, operator=model.operator, sha256=model.sha256,
-            size=model.size, owner=model.owner, state=model.state,
-            inputs=None if model.inputs is None
+            id=model.id,
+            name=model.name,
+            source=model.source,
+            operator=model.operator,
+            sha256=model.sha256,
+            size=model.size,
+            owner=model.owner,
+            state=model.state,
+            inputs=None
+            if model.inputs is None
             else [TensorBody(name=name, dtype=dtype, shape=shape) for name, dtype, shape in model.inputs],
             input_shapes=json.loads(model.inputs_key) if model.inputs_key else {},
-            tasks=counts.get(model.id, 0), error=model.error, created_at=model.created_at,
+            tasks=counts.get(model.id, 0),
+            error=model.error,
+            created_at=model.created_at,
         )
         for model in models
-    ]  # fmt: skip
+    ]

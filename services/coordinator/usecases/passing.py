@@ -17,6 +17,7 @@ def rounds_to_pass(expected: Callable[[int], float | None], goal: float) -> int 
     Returns:
         None where ``MOST`` do not suffice.
     """
+
     def passed(rounds: int) -> bool:
         seconds = expected(rounds)
         return seconds is not None and seconds <= goal

@@ -21,9 +21,9 @@ from services.coordinator import intervals, verified
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
 from services.coordinator.schemas.common import Page, decode_number, decode_place, encode_place
+from services.coordinator.schemas.events import EventBody
 from services.coordinator.schemas.jobs import (
     DecisionBody,
-    EventBody,
     FamilyBody,
     RoundBody,
     TaskBody,
@@ -68,7 +68,9 @@ class _Totals:
         ids, latencies = tasks.ids[some].tolist(), tasks.current[some].tolist()
         return cls(
             {key: None if math.isnan(seconds) else seconds for key, seconds in zip(ids, latencies, strict=True)},
-            set(tasks.ids[some & tasks.in_use].tolist()), views_sums.latency(tasks) or 0.0, int(tasks.trials.sum()),
+            set(tasks.ids[some & tasks.in_use].tolist()),
+            views_sums.latency(tasks) or 0.0,
+            int(tasks.trials.sum()),
         )
 
     def share(self, task: JobTask) -> float | None:
@@ -89,9 +91,10 @@ class _Around:
     def read(cls, session: Session, job_id: str, tasks: Collection[int]) -> _Around:
         """A fixed number of queries."""
         return cls(
-            _belief(session, job_id), task_rows.champions(session, job_id, tasks),
+            _belief(session, job_id),
+            task_rows.champions(session, job_id, tasks),
             task_rows.baselines(session, job_id, tasks),
-        )  # fmt: skip
+        )
 
 
 def _belief(session: Session, job_id: str) -> dict[str, float]:
@@ -107,18 +110,30 @@ def _task(row: tuple[JobTask, WorkloadRow, str | None], totals: _Totals, around:
     tuned = best is not None and best == task.best_seconds
     record = (around.champions if tuned else around.baselines).get(task.id)
     return TaskBody(
-        id=task.id, name=task.name, workload=task.workload_hash, family=family or workload.family,
-        weight=task.weight, alternative_of=task.alternative_of, in_use=task.id in totals.used, flops=workload.flops,
-        tunable=task.tunable, exhausted=task.exhausted, trials=task.trials,
-        failures=task.failures, known_latency=task.known_seconds, rough_latency=task.rough_seconds,
-        untuned_latency=task.untuned_seconds, best_latency=best,
+        id=task.id,
+        name=task.name,
+        workload=task.workload_hash,
+        family=family or workload.family,
+        weight=task.weight,
+        alternative_of=task.alternative_of,
+        in_use=task.id in totals.used,
+        flops=workload.flops,
+        tunable=task.tunable,
+        exhausted=task.exhausted,
+        trials=task.trials,
+        failures=task.failures,
+        known_latency=task.known_seconds,
+        rough_latency=task.rough_seconds,
+        untuned_latency=task.untuned_seconds,
+        best_latency=best,
         best_interval=intervals.around(best, record) if best is not None and record is not None else None,
         speedup=task.untuned_seconds / best if task.untuned_seconds and best else None,
         gflops=workload.flops / best / 1e9 if best and workload.flops else None,
-        share=totals.share(task), budget_share=task.trials / totals.trials if totals.trials else 0.0,
+        share=totals.share(task),
+        budget_share=task.trials / totals.trials if totals.trials else 0.0,
         belief=None if score is None else {"expected_gain": _finite(score), "uncertainty": None},
         verified=verified.of_schedule(record.confirmation) if tuned and record is not None else None,
-    )  # fmt: skip
+    )
 
 
 def _finite(value: float | None) -> float | None:
@@ -134,8 +149,12 @@ def families(context: Context, caller: Caller, job_id: str) -> Page[FamilyBody]:
     return Page(
         items=[
             FamilyBody(
-                name=family.name, tasks=family.tasks, trials=family.trials, failures=family.failures,
-                untuned_latency=family.untuned, best_latency=family.best,
+                name=family.name,
+                tasks=family.tasks,
+                trials=family.trials,
+                failures=family.failures,
+                untuned_latency=family.untuned,
+                best_latency=family.best,
                 budget_share=family.trials / trials if trials else 0.0,
             )
             for family in found
@@ -149,14 +168,24 @@ def rounds(context: Context, caller: Caller, job_id: str, limit: int, cursor: st
     models = _visible_models(context, caller, {row.cost_model_id for row, _, _ in found if row.cost_model_id})
     items = [
         RoundBody(
-            id=row.id, number=row.number, task=row.job_task_id, task_name=name, state=row.state, size=row.size,
-            baseline=row.baseline, attempt=row.attempt,
-            cost_model_id=row.cost_model_id if row.cost_model_id in models else None, metrics=row.metrics,
-            best_before=row.best_before, best_after=row.best_after, error=row.error, created_at=row.created_at,
+            id=row.id,
+            number=row.number,
+            task=row.job_task_id,
+            task_name=name,
+            state=row.state,
+            size=row.size,
+            baseline=row.baseline,
+            attempt=row.attempt,
+            cost_model_id=row.cost_model_id if row.cost_model_id in models else None,
+            metrics=row.metrics,
+            best_before=row.best_before,
+            best_after=row.best_after,
+            error=row.error,
+            created_at=row.created_at,
             finished_at=row.finished_at,
         )
         for row, name, _ in found
-    ]  # fmt: skip
+    ]
     return Page(items=items, next_cursor=more)
 
 
@@ -175,12 +204,17 @@ def decisions(
     found, more = _rounds(context, caller, job_id, limit, cursor, newest_first)
     items = [
         DecisionBody(
-            round=row.number, task=row.job_task_id, task_name=name, reason=str((row.reason or {}).get("reason", "")),
+            round=row.number,
+            task=row.job_task_id,
+            task_name=name,
+            reason=str((row.reason or {}).get("reason", "")),
             scores={key: _finite(value) for key, value in (row.reason or {}).get("scores", {}).items()},
-            expected=_finite((row.reason or {}).get("gain")), saved=_saved(row, weight), created_at=row.created_at,
+            expected=_finite((row.reason or {}).get("gain")),
+            saved=_saved(row, weight),
+            created_at=row.created_at,
         )
         for row, name, weight in found
-    ]  # fmt: skip
+    ]
     return Page(items=items, next_cursor=more)
 
 
@@ -202,9 +236,15 @@ def _rounds(
 
 
 def trials(
-    context: Context, caller: Caller, job_id: str, *, task: int | None, failure: str | None, limit: int,
+    context: Context,
+    caller: Caller,
+    job_id: str,
+    *,
+    task: int | None,
+    failure: str | None,
+    limit: int,
     cursor: str | None,
-) -> Page[TrialBody]:  # fmt: skip
+) -> Page[TrialBody]:
     """Measured candidates, oldest first."""
     after = decode_number(cursor, 0)
     with context.reading() as session:
@@ -212,15 +252,29 @@ def trials(
         found = views.trials(session, job_id, after=after, limit=limit + 1, task=task, failure=failure)
     items = [
         TrialBody(
-            id=row.id, task=row.job_task_id, batch=row.batch_id, index=row.index, workload=row.workload_hash,
-            sketch=row.sketch_hash, decisions=row.decisions, latency=row.latency, samples=row.samples,
-            interval=recorded_interval(row.samples, row.environment), failure=row.failure, message=row.message,
-            build_seconds=row.build_seconds, run_seconds=row.run_seconds, device_seconds=row.device_seconds,
-            stopped=row.stopped, duplicate=row.duplicate, confirmation=row.confirmation,
-            environment=row.environment, created_at=row.created_at,
+            id=row.id,
+            task=row.job_task_id,
+            batch=row.batch_id,
+            index=row.index,
+            workload=row.workload_hash,
+            sketch=row.sketch_hash,
+            decisions=row.decisions,
+            latency=row.latency,
+            samples=row.samples,
+            interval=recorded_interval(row.samples, row.environment),
+            failure=row.failure,
+            message=row.message,
+            build_seconds=row.build_seconds,
+            run_seconds=row.run_seconds,
+            device_seconds=row.device_seconds,
+            stopped=row.stopped,
+            duplicate=row.duplicate,
+            confirmation=row.confirmation,
+            environment=row.environment,
+            created_at=row.created_at,
         )
         for row in found[:limit]
-    ]  # fmt: skip
+    ]
     return Page(items=items, next_cursor=str(found[limit - 1].id) if len(found) > limit else None)
 
 
@@ -257,11 +311,14 @@ def _events(session: Session, caller: Caller, found: Sequence[Event]) -> list[Ev
     known = finders if caller.filter is None or not finders else views.owned(session, finders, caller.filter)
     return [
         EventBody(
-            id=row.id, job_id=row.job_id, kind=row.kind, data=_without_strangers(row.data, known),
+            id=row.id,
+            job_id=row.job_id,
+            kind=row.kind,
+            data=_without_strangers(row.data, known),
             created_at=row.created_at,
         )
         for row in found
-    ]  # fmt: skip
+    ]
 
 
 def _without_strangers(data: dict[str, Any], known: set[str]) -> dict[str, Any]:

@@ -62,13 +62,17 @@ def _checked(name: str, shape: Any, value: str) -> list[int]:
     if not fits or not all(type(extent) is int and 1 <= extent <= MAX_EXTENT for extent in shape):
         raise _refused(value)
     if math.prod(shape) > MAX_ELEMENTS:
-        raise InvalidInput(f"input {name[:200]!r} cannot have the shape {shape}: a tensor has up to {MAX_ELEMENTS} "
-                           "elements", field="inputs", value=value[:200])
+        raise InvalidInput(
+            f"input {name[:200]!r} cannot have the shape {shape}: a tensor has up to {MAX_ELEMENTS} elements",
+            field="inputs",
+            value=value[:200],
+        )
     return list(shape)
 
 
 def _refused(value: str) -> InvalidInput:
     return InvalidInput(
         f'{value[:200]!r} is not a shape: give name=1,3,224,224 with positive extents, or {{"name": [1, 3, 224, 224]}}',
-        field="inputs", value=value[:200],
+        field="inputs",
+        value=value[:200],
     )

@@ -145,7 +145,9 @@ def _check_quota(session: Session, caller: Caller, most: int) -> None:
     if rows.count_open_jobs(session, caller.owner) >= most:
         raise QuotaExceeded(
             f"{caller.owner} has {most} jobs that are not over, as many as TUNESMITH_MAX_OPEN_JOBS allows: wait for "
-            "one to end, or cancel one", limit=most)
+            "one to end, or cancel one",
+            limit=most,
+        )
 
 
 def _create(session: Session, caller: Caller, request: JobRequest) -> Job:
@@ -157,13 +159,28 @@ def _create(session: Session, caller: Caller, request: JobRequest) -> Job:
     if len(spec) > MAX_SPEC:
         raise InvalidInput(f"the target is longer than {MAX_SPEC} characters", field="target")
     job = Job(
-        id=f"j-{uuid.uuid4().hex[:16]}", name=request.name, owner=caller.owner, model_id=model.id, target_spec=spec,
-        state=JobState.QUEUED, budget_trials=trials, budget_seconds=seconds,
-        stop_when_converged=request.budget.stop_when_converged, search=request.search, cost_model=request.cost_model,
-        allocator=request.allocator, priority=request.priority, seed=request.seed, warm_start=request.warm_start,
-        verify=request.verify, fast_math=request.fast_math, winograd=request.winograd, space=request.space,
-        created_at=clock.now(session), paused_seconds=0.0,
-    )  # fmt: skip
+        id=f"j-{uuid.uuid4().hex[:16]}",
+        name=request.name,
+        owner=caller.owner,
+        model_id=model.id,
+        target_spec=spec,
+        state=JobState.QUEUED,
+        budget_trials=trials,
+        budget_seconds=seconds,
+        stop_when_converged=request.budget.stop_when_converged,
+        search=request.search,
+        cost_model=request.cost_model,
+        allocator=request.allocator,
+        priority=request.priority,
+        seed=request.seed,
+        warm_start=request.warm_start,
+        verify=request.verify,
+        fast_math=request.fast_math,
+        winograd=request.winograd,
+        space=request.space,
+        created_at=clock.now(session),
+        paused_seconds=0.0,
+    )
     session.add(job)
     session.flush()
     queued = JobState.QUEUED.value
@@ -180,9 +197,12 @@ def _model(session: Session, caller: Caller, request: JobRequest) -> Model:
     _check_usable(model)
     kind = parse_target(request.target).kind
     preparation = for_target(
-        kind, operator=model.source == "operator", fast_math=request.fast_math, winograd=request.winograd,
+        kind,
+        operator=model.source == "operator",
+        fast_math=request.fast_math,
+        winograd=request.winograd,
         space=request.space,
-    )  # fmt: skip
+    )
     model = models.prepared(session, model, preparation)
     _check_usable(model)
     return model

@@ -62,9 +62,10 @@ def revoke_champion(context: Context, caller: Caller, workload: str, request: Re
 
     def work(session: Session) -> RevokedBody:
         found = [
-            schedule.record_id for schedule, row, _, _ in views.champions(session, workload)
+            schedule.record_id
+            for schedule, row, _, _ in views.champions(session, workload)
             if request.target in (row.hash, row.device_class, row.json.get("tag"))
-        ]  # fmt: skip
+        ]
         if not found:
             raise NotFound(
                 f"no schedule of workload {workload} is known on {request.target}", field="hash", value=workload
@@ -77,6 +78,10 @@ def revoke_champion(context: Context, caller: Caller, workload: str, request: Re
 
 def _body(row: EnrolledWorker) -> EnrolledBody:
     return EnrolledBody(
-        id=row.id, name=row.name, device_classes=row.device_classes, enrolled_by=row.enrolled_by,
-        created_at=row.created_at, revoked_at=row.revoked_at,
-    )  # fmt: skip
+        id=row.id,
+        name=row.name,
+        device_classes=row.device_classes,
+        enrolled_by=row.enrolled_by,
+        created_at=row.created_at,
+        revoked_at=row.revoked_at,
+    )

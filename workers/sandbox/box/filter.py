@@ -19,28 +19,72 @@ from workers.sandbox.box.base import Confinement
 ARCHITECTURES: Mapping[str, int] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 NEVER: Mapping[str, tuple[int, int]] = {
     # sockets: an inherited one can be used, but none can be made, and none led elsewhere
-    "socket": (41, 198), "connect": (42, 203), "accept": (43, 202), "accept4": (288, 242), "bind": (49, 200),
-    "listen": (50, 201), "sendmsg": (46, 211), "sendmmsg": (307, 269),
-    "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
+    "socket": (41, 198),
+    "connect": (42, 203),
+    "accept": (43, 202),
+    "accept4": (288, 242),
+    "bind": (49, 200),
+    "listen": (50, 201),
+    "sendmsg": (46, 211),
+    "sendmmsg": (307, 269),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
     # other processes
-    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272),
-    "tkill": (200, 130), "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240),
-    "pidfd_send_signal": (424, 424), "pidfd_open": (434, 434), "pidfd_getfd": (438, 438),
-    "process_madvise": (440, 440), "process_mrelease": (448, 448), "migrate_pages": (256, 238),
-    "move_pages": (279, 239), "setpriority": (141, 140), "ioprio_set": (251, 30),
-    "setsid": (112, 157), "setpgid": (109, 154),
-    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "semget": (64, 190), "msgget": (68, 186),
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "kcmp": (312, 272),
+    "tkill": (200, 130),
+    "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240),
+    "pidfd_send_signal": (424, 424),
+    "pidfd_open": (434, 434),
+    "pidfd_getfd": (438, 438),
+    "process_madvise": (440, 440),
+    "process_mrelease": (448, 448),
+    "migrate_pages": (256, 238),
+    "move_pages": (279, 239),
+    "setpriority": (141, 140),
+    "ioprio_set": (251, 30),
+    "setsid": (112, 157),
+    "setpgid": (109, 154),
+    "shmget": (29, 194),
+    "shmat": (30, 196),
+    "shmctl": (31, 195),
+    "semget": (64, 190),
+    "msgget": (68, 186),
     "mq_open": (240, 180),
     # namespaces, file systems, keys and the kernel itself
-    "unshare": (272, 97), "setns": (308, 268), "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41),
-    "chroot": (161, 51), "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430),
-    "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433), "mount_setattr": (442, 442),
-    "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265), "fanotify_init": (300, 262),
-    "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219), "bpf": (321, 280),
-    "perf_event_open": (298, 241), "userfaultfd": (323, 282), "syslog": (103, 116),
-    "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106),
-    "kexec_load": (246, 104), "kexec_file_load": (320, 294),
-}  # fmt: skip
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "name_to_handle_at": (303, 264),
+    "open_by_handle_at": (304, 265),
+    "fanotify_init": (300, 262),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "syslog": (103, 116),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+}
 """Refused system calls with their numbers on x86-64 and AArch64."""
 X86_ONLY: Mapping[str, int] = {"iopl": 172, "ioperm": 173, "modify_ldt": 154}
 MEMORY_FILES = (319, 279)
@@ -98,8 +142,9 @@ def program(confinement: Confinement, machine: str, pid: int) -> Program:
     for number in (KILL[side], TGKILL[side]):
         made += _when(number, _unless(0, (pid,)))
     made += _when(PRLIMIT[side], _unless(0, (0, pid)))
-    made += _when(SENDTO[side], [(_LOAD, 0, 0, 48), (_EQUAL, 0, 2, 0), (_LOAD, 0, 0, 52), (_EQUAL, 1, 0, 0),
-                                 _error(errno.EPERM)])  # fmt: skip
+    made += _when(
+        SENDTO[side], [(_LOAD, 0, 0, 48), (_EQUAL, 0, 2, 0), (_LOAD, 0, 0, 52), (_EQUAL, 1, 0, 0), _error(errno.EPERM)]
+    )
     made += _when(FCNTL[side], _if(1, OWNERS))
     made += _when(IOCTL[side], _if(1, OWNING_IOCTLS))
     return [*made, (_RETURN, 0, 0, _ALLOW)]

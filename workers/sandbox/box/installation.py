@@ -12,16 +12,40 @@ from pathlib import Path
 
 PACKAGES = ("tunesmith", "costmodels", "db", "workers")
 SYSTEM = (
-    "/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d", "/etc/localtime", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/nix/store",
-    "/sys/devices/system", "/sys/kernel/mm/transparent_hugepage",
-)  # fmt: skip
+    "/usr",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/bin",
+    "/sbin",
+    "/etc/alternatives",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/nsswitch.conf",
+    "/nix/store",
+    "/sys/devices/system",
+    "/sys/kernel/mm/transparent_hugepage",
+)
 GPU = ("/sys/bus/pci", "/sys/class", "/sys/devices", "/sys/module/nvidia", "/sys/module/nvidia_uvm", "/etc/OpenCL")
 DEVICES = tuple(Path("/dev") / name for name in ("null", "zero", "full", "random", "urandom"))
 _PROCESSES = (
-    "cpuinfo", "meminfo", "stat", "version", "filesystems", "devices", "modules", "driver", "sys/kernel/random",
-    "sys/kernel/osrelease", "sys/vm/overcommit_memory", "sys/vm/mmap_min_addr",
-)  # fmt: skip
+    "cpuinfo",
+    "meminfo",
+    "stat",
+    "version",
+    "filesystems",
+    "devices",
+    "modules",
+    "driver",
+    "sys/kernel/random",
+    "sys/kernel/osrelease",
+    "sys/vm/overcommit_memory",
+    "sys/vm/mmap_min_addr",
+)
 
 
 def readable() -> list[Path]:

@@ -27,9 +27,13 @@ REMEDY = (
 def probe() -> dict[str, str]:
     """For each wall the reason why this system does not offer it, empty where it does. Tried once in a process."""
     done = subprocess.run(
-        python("workers.sandbox.box.probe"), capture_output=True, text=True, stdin=subprocess.DEVNULL,
-        timeout=PROBE_SECONDS, env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-    )  # fmt: skip
+        python("workers.sandbox.box.probe"),
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=PROBE_SECONDS,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    )
     if done.returncode != 0:
         return dict.fromkeys(WALLS, f"the probe failed: {done.stderr.strip()[-300:]}")
     return dict(json.loads(done.stdout))
@@ -48,8 +52,9 @@ def choose(trust: bool) -> tuple[str, ...]:
     walls = tuple(name for name, reason in found.items() if not reason)
     if not walls and not trust:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in found.items())
-        raise MissingDependency(f"this system offers nothing to box untrusted code in ({reasons}): {REMEDY}",
-                                field="TUNESMITH_TRUST_MODELS")
+        raise MissingDependency(
+            f"this system offers nothing to box untrusted code in ({reasons}): {REMEDY}", field="TUNESMITH_TRUST_MODELS"
+        )
     return walls
 
 

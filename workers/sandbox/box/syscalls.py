@@ -13,10 +13,17 @@ PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 CAPABILITIES = 64
 _CAPABILITY_VERSION_3 = 0x20080522
-_NUMBERS = {"x86_64": {"capset": 126, "pivot_root": 155, "seccomp": 317},
-            "aarch64": {"capset": 91, "pivot_root": 41, "seccomp": 277}}  # fmt: skip
-_EVERYWHERE = {"close_range": 436, "mount_setattr": 442, "landlock_create_ruleset": 444, "landlock_add_rule": 445,
-               "landlock_restrict_self": 446}  # fmt: skip
+_NUMBERS = {
+    "x86_64": {"capset": 126, "pivot_root": 155, "seccomp": 317},
+    "aarch64": {"capset": 91, "pivot_root": 41, "seccomp": 277},
+}
+_EVERYWHERE = {
+    "close_range": 436,
+    "mount_setattr": 442,
+    "landlock_create_ruleset": 444,
+    "landlock_add_rule": 445,
+    "landlock_restrict_self": 446,
+}
 AT_FDCWD = -100
 AT_RECURSIVE = 0x8000
 
@@ -65,8 +72,12 @@ def unmount(target: str, flags: int) -> None:
 
 
 class _MountAttributes(ctypes.Structure):
-    _fields_ = (("attr_set", ctypes.c_uint64), ("attr_clr", ctypes.c_uint64), ("propagation", ctypes.c_uint64),
-                ("userns_fd", ctypes.c_uint64))  # fmt: skip
+    _fields_ = (
+        ("attr_set", ctypes.c_uint64),
+        ("attr_clr", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("userns_fd", ctypes.c_uint64),
+    )
 
 
 def set_mount(target: str, attributes: int, *, recursive: bool) -> None:

@@ -119,7 +119,12 @@ def _whole_power(bind: _Bindings, x: Any, whole: int) -> list[Any]:
 
 
 FORMULAS: Mapping[str, Formula] = {
-    "tirx.exp": exp, "tirx.log": log, "tirx.sigmoid": sigmoid, "tirx.tanh": tanh, "tirx.erf": erf, "tirx.pow": power,
+    "tirx.exp": exp,
+    "tirx.log": log,
+    "tirx.sigmoid": sigmoid,
+    "tirx.tanh": tanh,
+    "tirx.erf": erf,
+    "tirx.pow": power,
 }
 """By the name of TIR's operator; one that returns None has nothing better."""
 

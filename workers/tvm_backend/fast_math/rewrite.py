@@ -25,8 +25,10 @@ def with_fast_math(mod: tvm.IRModule) -> tvm.IRModule:
     Functions without such calls stay as they are. The others keep the count of floating-point operations that they
     had: a formula's additions are the price of a call, not work that the model asks for.
     """
-    functions = {var: _rewritten(function) if isinstance(function, PrimFunc) else function
-                 for var, function in mod.functions.items()}
+    functions = {
+        var: _rewritten(function) if isinstance(function, PrimFunc) else function
+        for var, function in mod.functions.items()
+    }
     return tvm.IRModule(functions, attrs=mod.attrs)
 
 
@@ -73,5 +75,15 @@ class _Rewriter:
         marked, self._exponential_met = self._exponential_met and self._keep_exponentials, False
         if not marked:
             return block
-        return SBlock(block.iter_vars, block.reads, block.writes, block.name_hint, block.body, block.init,
-                      block.alloc_buffers, block.match_buffers, {**block.annotations, INLINE: NEVER}, block.span)
+        return SBlock(
+            block.iter_vars,
+            block.reads,
+            block.writes,
+            block.name_hint,
+            block.body,
+            block.init,
+            block.alloc_buffers,
+            block.match_buffers,
+            {**block.annotations, INLINE: NEVER},
+            block.span,
+        )

@@ -95,8 +95,10 @@ class AsImages(PyExprMutator, ABC):  # type: ignore[misc]
         made = [None if array is None else self.constant(array, dims) for array in arrays]
         if any(array is not None and other is None for array, other in zip(arrays, made, strict=True)):
             return None
-        return [self.images(arg) if other is None else folding.to_constant(other)
-                for arg, other in zip(args, made, strict=True)]
+        return [
+            self.images(arg) if other is None else folding.to_constant(other)
+            for arg, other in zip(args, made, strict=True)
+        ]
 
 
 def rewritten(mod: tvm.IRModule, mutator: AsImages) -> tvm.IRModule:

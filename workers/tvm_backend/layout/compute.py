@@ -16,8 +16,9 @@ LANES = 16
 """Channels of a block on every CPU: one AVX-512 register of floats, two of AVX2, four of NEON."""
 
 
-def conv2d_blocked(x: te.Tensor, w: te.Tensor, stride: tuple[int, int], padding: tuple[int, int, int, int],
-                   dilation: tuple[int, int]) -> te.Tensor:
+def conv2d_blocked(
+    x: te.Tensor, w: te.Tensor, stride: tuple[int, int], padding: tuple[int, int, int, int], dilation: tuple[int, int]
+) -> te.Tensor:
     """Convolution of one group.
 
     Args:
@@ -32,8 +33,9 @@ def conv2d_blocked(x: te.Tensor, w: te.Tensor, stride: tuple[int, int], padding:
     return _convolved(x, w, stride, padding, dilation, lambda _, block: block, "conv2d_blocked")
 
 
-def group_conv2d_blocked(x: te.Tensor, w: te.Tensor, stride: tuple[int, int], padding: tuple[int, int, int, int],
-                         dilation: tuple[int, int]) -> te.Tensor:
+def group_conv2d_blocked(
+    x: te.Tensor, w: te.Tensor, stride: tuple[int, int], padding: tuple[int, int, int, int], dilation: tuple[int, int]
+) -> te.Tensor:
     """Convolution of groups of whole blocks.
 
     Args:
@@ -45,20 +47,31 @@ def group_conv2d_blocked(x: te.Tensor, w: te.Tensor, stride: tuple[int, int], pa
     """
     blocks = int(w.shape[1])
     share = int(w.shape[0]) * blocks // int(x.shape[1])  # output blocks of a group
-    return _convolved(x, w, stride, padding, dilation, lambda out, block: out // share * blocks + block,
-                      "group_conv2d_blocked")
+    return _convolved(
+        x, w, stride, padding, dilation, lambda out, block: out // share * blocks + block, "group_conv2d_blocked"
+    )
 
 
-def _convolved(x: te.Tensor, w: te.Tensor, stride: tuple[int, int], padding: tuple[int, int, int, int],
-               dilation: tuple[int, int], source_of: Callable[[Any, Any], Any], name: str) -> te.Tensor:
+def _convolved(
+    x: te.Tensor,
+    w: te.Tensor,
+    stride: tuple[int, int],
+    padding: tuple[int, int, int, int],
+    dilation: tuple[int, int],
+    source_of: Callable[[Any, Any], Any],
+    name: str,
+) -> te.Tensor:
     """``source_of`` gives the input block for an output block and the number of a block of weights."""
     n, _, height, width, inner = (int(d) for d in x.shape)
     outs, blocks, kh, kw, _, lanes = (int(d) for d in w.shape)
     source = padded(x, padding)
-    out_h, out_w = _extent(height, kh, stride[0], padding[0::2], dilation[0]), \
-        _extent(width, kw, stride[1], padding[1::2], dilation[1])
-    cb, ky, kx, ci = (te.reduce_axis((0, e), name) for e, name in
-                      ((blocks, "cb"), (kh, "ky"), (kw, "kx"), (inner, "ci")))
+    out_h, out_w = (
+        _extent(height, kh, stride[0], padding[0::2], dilation[0]),
+        _extent(width, kw, stride[1], padding[1::2], dilation[1]),
+    )
+    cb, ky, kx, ci = (
+        te.reduce_axis((0, e), name) for e, name in ((blocks, "cb"), (kh, "ky"), (kw, "kx"), (inner, "ci"))
+    )
 
     def value(b: Any, o: Any, y: Any, c: Any, lane: Any) -> Any:
         row, column = y * stride[0] + ky * dilation[0], c * stride[1] + kx * dilation[1]
@@ -68,8 +81,9 @@ def _convolved(x: te.Tensor, w: te.Tensor, stride: tuple[int, int], padding: tup
     return te.compute((n, outs, out_h, out_w, lanes), value, name=name)
 
 
-def depthwise_conv2d_blocked(x: te.Tensor, w: te.Tensor, stride: tuple[int, int], padding: tuple[int, int, int, int],
-                             dilation: tuple[int, int]) -> te.Tensor:
+def depthwise_conv2d_blocked(
+    x: te.Tensor, w: te.Tensor, stride: tuple[int, int], padding: tuple[int, int, int, int], dilation: tuple[int, int]
+) -> te.Tensor:
     """Convolution of each channel by itself.
 
     Args:
@@ -82,8 +96,10 @@ def depthwise_conv2d_blocked(x: te.Tensor, w: te.Tensor, stride: tuple[int, int]
     n, blocks, height, width, lanes = (int(d) for d in x.shape)
     _, kh, kw, _ = (int(d) for d in w.shape)
     source = padded(x, padding)
-    out_h, out_w = _extent(height, kh, stride[0], padding[0::2], dilation[0]), \
-        _extent(width, kw, stride[1], padding[1::2], dilation[1])
+    out_h, out_w = (
+        _extent(height, kh, stride[0], padding[0::2], dilation[0]),
+        _extent(width, kw, stride[1], padding[1::2], dilation[1]),
+    )
     ky, kx = te.reduce_axis((0, kh), "ky"), te.reduce_axis((0, kw), "kx")
 
     def value(b: Any, o: Any, y: Any, c: Any, lane: Any) -> Any:
@@ -93,8 +109,9 @@ def depthwise_conv2d_blocked(x: te.Tensor, w: te.Tensor, stride: tuple[int, int]
     return te.compute((n, blocks, out_h, out_w, lanes), value, name="depthwise_conv2d_blocked")
 
 
-def depthwise_conv2d_rows(x: te.Tensor, w: te.Tensor, down: int, padding: tuple[int, int, int, int],
-                          dilation: tuple[int, int]) -> te.Tensor:
+def depthwise_conv2d_rows(
+    x: te.Tensor, w: te.Tensor, down: int, padding: tuple[int, int, int, int], dilation: tuple[int, int]
+) -> te.Tensor:
     """Convolution of each channel by itself on plain maps, whose rows are computed in whole vectors and then cut.
 
     Args:
@@ -160,8 +177,9 @@ def group_matmul(w: te.Tensor, x: te.Tensor) -> te.Tensor:
     """
     groups, rows, depth = (int(d) for d in w.shape)
     k = te.reduce_axis((0, depth), "k")
-    return te.compute((groups, rows, x.shape[2]), lambda g, m, p: te.sum(w[g, m, k] * x[g, k, p], axis=k),
-                      name="group_matmul")
+    return te.compute(
+        (groups, rows, x.shape[2]), lambda g, m, p: te.sum(w[g, m, k] * x[g, k, p], axis=k), name="group_matmul"
+    )
 
 
 def group_norm(x: te.Tensor, gamma: te.Tensor, beta: te.Tensor, epsilon: float) -> te.Tensor:
@@ -188,8 +206,13 @@ def group_norm(x: te.Tensor, gamma: te.Tensor, beta: te.Tensor, epsilon: float) 
 
     squares = reduced("group_squares", lambda *at: distance(*at) * distance(*at))
     return te.compute(
-        (n, groups, channels, size), lambda b, g, c, m: distance(b, g, c, m) * tirx.rsqrt(
-            squares[b, g] * share + tirx.const(epsilon, x.dtype)) * gamma[g, c] + beta[g, c], name="group_norm")
+        (n, groups, channels, size),
+        lambda b, g, c, m: (
+            distance(b, g, c, m) * tirx.rsqrt(squares[b, g] * share + tirx.const(epsilon, x.dtype)) * gamma[g, c]
+            + beta[g, c]
+        ),
+        name="group_norm",
+    )
 
 
 def gathered_slices(
@@ -236,8 +259,9 @@ def to_blocked(x: te.Tensor, lanes: int = LANES) -> te.Tensor:
 def to_plain(x: te.Tensor, channels: int) -> te.Tensor:
     """[N, CB, H, W, lanes] as [N, channels, H, W]."""
     n, _, height, width, lanes = (int(d) for d in x.shape)
-    return te.compute((n, channels, height, width), lambda b, c, y, z: x[b, c // lanes, y, z, c % lanes],
-                      name="to_plain")
+    return te.compute(
+        (n, channels, height, width), lambda b, c, y, z: x[b, c // lanes, y, z, c % lanes], name="to_plain"
+    )
 
 
 def padded(x: te.Tensor, padding: tuple[int, int, int, int]) -> te.Tensor:

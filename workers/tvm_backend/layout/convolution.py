@@ -68,8 +68,11 @@ def match(call: relax.Expr) -> Convolution | None:
     These have: constant float32 weights, static shapes, and either one group and at least FEWEST_OUTPUTS outputs, or as
     many groups as inputs and outputs, or groups of which a few fill blocks.
     """
-    if operator(call) != "relax.nn.conv2d" or not isinstance(call.args[0], relax.Var) \
-            or not isinstance(call.args[1], tvm.ir.GenericConst):
+    if (
+        operator(call) != "relax.nn.conv2d"
+        or not isinstance(call.args[0], relax.Var)
+        or not isinstance(call.args[1], tvm.ir.GenericConst)
+    ):
         return None
     attrs, source, out = call.attrs, map_shape(call.args[0]), map_shape(call)
     if source is None or out is None or shape(call.args[1]) is None or _layouts(attrs) != PLAIN:
@@ -79,8 +82,17 @@ def match(call: relax.Expr) -> Convolution | None:
     if joined is None or (groups == 1 and out[1] < FEWEST_OUTPUTS):
         return None
     top, left, bottom, right = (int(v) for v in attrs.padding)
-    return Convolution(weight, source, _pair(attrs.strides), (top, left, bottom, right), _pair(attrs.dilation),
-                       groups, joined, out[3], size(call) * weight[0].size)
+    return Convolution(
+        weight,
+        source,
+        _pair(attrs.strides),
+        (top, left, bottom, right),
+        _pair(attrs.dilation),
+        groups,
+        joined,
+        out[3],
+        size(call) * weight[0].size,
+    )
 
 
 def _joined(weight: NDArray[Any], groups: int) -> int | None:
@@ -91,8 +103,14 @@ def _joined(weight: NDArray[Any], groups: int) -> int | None:
     outs, channels = len(weight) // groups, weight.shape[1]
     if weight.shape[2:] == (1, 1):
         return None
-    return next((count for count in range(1, MOST_JOINED + 1)
-                 if groups % count == count * outs % LANES == count * channels % LANES == 0), None)
+    return next(
+        (
+            count
+            for count in range(1, MOST_JOINED + 1)
+            if groups % count == count * outs % LANES == count * channels % LANES == 0
+        ),
+        None,
+    )
 
 
 def block(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:
@@ -126,8 +144,14 @@ def depthwise_rows(values: Values, call: relax.Expr) -> relax.Expr | None:
     found = match(call)
     if found is None or not found.depthwise or found.stride[1] != 1 or found.columns % LANES == 0:
         return None
-    return values.call(compute.depthwise_conv2d_rows, values.plain(call.args[0]), call.args[1], found.stride[0],
-                       found.padding, found.dilation)
+    return values.call(
+        compute.depthwise_conv2d_rows,
+        values.plain(call.args[0]),
+        call.args[1],
+        found.stride[0],
+        found.padding,
+        found.dilation,
+    )
 
 
 def pack_matmul(values: Values, call: relax.Expr) -> relax.Expr | None:

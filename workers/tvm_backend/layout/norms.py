@@ -23,8 +23,9 @@ def group_rows(values: Values, call: relax.Expr) -> relax.Expr | None:
     if operator(call) not in OPERATORS or not isinstance(call.args[0], relax.Var):
         return None
     dims, attrs = shape(call), call.attrs
-    factors = [folding.constant_array(each) if isinstance(each, tvm.ir.GenericConst) else None
-               for each in call.args[1:3]]  # fmt: skip
+    factors = [
+        folding.constant_array(each) if isinstance(each, tvm.ir.GenericConst) else None for each in call.args[1:3]
+    ]
     if dims is None or len(dims) < 3 or any(each is None for each in factors) or int(attrs.channel_axis) != 1:
         return None
     axes = {axis % len(dims) for axis in numbers(attrs.axes)}

@@ -68,7 +68,8 @@ class _Widen(AsImages):
             if weight is None or shape(call.args[0]) is None or layouts != (MAP, KERNELS[name]):
                 return None
             return CONVOLUTIONS[name](
-                call.attrs, self.images(call.args[0]), folding.to_constant(np.expand_dims(weight, 2)))
+                call.attrs, self.images(call.args[0]), folding.to_constant(np.expand_dims(weight, 2))
+            )
         if name in POOLS:
             wide = self.view(call.args[0])
             return None if wide is None or str(call.attrs.layout) != MAP else POOLS[name](call.attrs, wide)
@@ -86,28 +87,44 @@ def _row(pair: Any, other: int = 1) -> tuple[int, int]:
 
 def _convolution(attrs: Any, data: relax.Expr, weight: relax.Expr) -> relax.Call:
     return relax.op.nn.conv2d(
-        data, weight, _row(attrs.strides), _padding(attrs), _row(attrs.dilation), int(attrs.groups))
+        data, weight, _row(attrs.strides), _padding(attrs), _row(attrs.dilation), int(attrs.groups)
+    )
 
 
 def _transposed(attrs: Any, data: relax.Expr, weight: relax.Expr) -> relax.Call:
-    return relax.op.nn.conv2d_transpose(data, weight, _row(attrs.strides), _padding(attrs),
-                                        _row(attrs.output_padding, 0), _row(attrs.dilation), int(attrs.groups))
+    return relax.op.nn.conv2d_transpose(
+        data,
+        weight,
+        _row(attrs.strides),
+        _padding(attrs),
+        _row(attrs.output_padding, 0),
+        _row(attrs.dilation),
+        int(attrs.groups),
+    )
 
 
 def _pool(make: Callable[..., relax.Call]) -> Callable[[Any, relax.Expr], relax.Call]:
     return lambda attrs, data: make(
-        data, _row(attrs.pool_size), _row(attrs.strides), _padding(attrs), _row(attrs.dilation),
-        bool(attrs.ceil_mode), bool(attrs.count_include_pad))
+        data,
+        _row(attrs.pool_size),
+        _row(attrs.strides),
+        _padding(attrs),
+        _row(attrs.dilation),
+        bool(attrs.ceil_mode),
+        bool(attrs.count_include_pad),
+    )
 
 
 MAP = "NCW"
 KERNELS: Mapping[str, str] = {"relax.nn.conv1d": "OIW", "relax.nn.conv1d_transpose": "IOW"}
 """Layouts of weights."""
 CONVOLUTIONS: Mapping[str, Callable[[Any, relax.Expr, relax.Expr], relax.Call]] = {
-    "relax.nn.conv1d": _convolution, "relax.nn.conv1d_transpose": _transposed,
+    "relax.nn.conv1d": _convolution,
+    "relax.nn.conv1d_transpose": _transposed,
 }
 """From attributes, a map of one row and weights of one row: the same in two dimensions."""
 POOLS: Mapping[str, Callable[[Any, relax.Expr], relax.Call]] = {
-    "relax.nn.max_pool1d": _pool(relax.op.nn.max_pool2d), "relax.nn.avg_pool1d": _pool(relax.op.nn.avg_pool2d),
+    "relax.nn.max_pool1d": _pool(relax.op.nn.max_pool2d),
+    "relax.nn.avg_pool1d": _pool(relax.op.nn.avg_pool2d),
 }
 """From attributes and a map of one row."""

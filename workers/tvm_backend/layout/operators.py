@@ -86,8 +86,11 @@ def _prelu(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | Non
     array = folding.constant_array(slopes).reshape(1, -1, 1, 1)
     if array.size > 1 and int(call.attrs.axis) % 4 != 1:
         return None
-    slope = relax.const(float(array.item()), "float32") if array.size == 1 else \
-        folding.to_constant(packing.feature_map(array))
+    slope = (
+        relax.const(float(array.item()), "float32")
+        if array.size == 1
+        else folding.to_constant(packing.feature_map(array))
+    )
     data, zero, emit = values.blocked(call.args[0]), relax.const(0.0, "float32"), values.builder.emit
     negative = emit(relax.op.multiply(emit(relax.op.minimum(data, zero)), slope))
     return relax.op.add(emit(relax.op.maximum(data, zero)), negative)
@@ -125,11 +128,22 @@ def whole_resize(values: Values, call: relax.Expr) -> relax.Expr | None:
 def _resized(data: relax.Expr, call: relax.Call, layout: str) -> relax.Expr:
     """The interpolation of ``data``; integers divide where rows and columns are repeated."""
     attrs = call.attrs
-    mode = ("asymmetric", "floor") if _repeats(call) else (
-        str(attrs.coordinate_transformation_mode), str(attrs.rounding_method))
+    mode = (
+        ("asymmetric", "floor")
+        if _repeats(call)
+        else (str(attrs.coordinate_transformation_mode), str(attrs.rounding_method))
+    )
     return relax.op.image.resize2d(
-        data, call.args[1], tuple(float(v) for v in attrs.roi), layout, str(attrs.method), *mode,
-        float(attrs.cubic_alpha), int(attrs.cubic_exclude), float(attrs.extrapolation_value))
+        data,
+        call.args[1],
+        tuple(float(v) for v in attrs.roi),
+        layout,
+        str(attrs.method),
+        *mode,
+        float(attrs.cubic_alpha),
+        int(attrs.cubic_exclude),
+        float(attrs.extrapolation_value),
+    )
 
 
 def _repeats(call: relax.Call) -> bool:
@@ -215,8 +229,19 @@ def _operand(values: Values, arg: relax.Expr, channels: int, fill: float) -> rel
 
 
 FINITE = (
-    "relax.nn.relu", "relax.nn.relu6", "relax.nn.leakyrelu", "relax.nn.silu", "relax.nn.gelu", "relax.nn.gelu_tanh",
-    "relax.clip", "relax.sigmoid", "relax.tanh", "relax.erf", "relax.abs", "relax.negative", "relax.round",
+    "relax.nn.relu",
+    "relax.nn.relu6",
+    "relax.nn.leakyrelu",
+    "relax.nn.silu",
+    "relax.nn.gelu",
+    "relax.nn.gelu_tanh",
+    "relax.clip",
+    "relax.sigmoid",
+    "relax.tanh",
+    "relax.erf",
+    "relax.abs",
+    "relax.negative",
+    "relax.round",
 )
 """Elementwise operators that are finite wherever their operand is."""
 STEEP = ("relax.exp", "relax.log", "relax.sqrt", "relax.rsqrt")

@@ -16,7 +16,8 @@ from workers.tvm_backend import folding
 from workers.tvm_backend.layout.expressions import numbers, operator, shape
 
 CONVOLUTIONS: Mapping[str, tuple[Callable[..., relax.Call], str]] = {
-    "relax.nn.conv1d": (relax.op.nn.conv1d, "NCW"), "relax.nn.conv2d": (relax.op.nn.conv2d, "NCHW"),
+    "relax.nn.conv1d": (relax.op.nn.conv1d, "NCW"),
+    "relax.nn.conv2d": (relax.op.nn.conv2d, "NCHW"),
     "relax.nn.conv3d": (relax.op.nn.conv3d, "NCDHW"),
 }
 """What makes a convolution, and the layout of its map."""
@@ -49,8 +50,16 @@ class _Absorb(PyExprMutator):  # type: ignore[misc]
         own, axes = numbers(call.attrs.padding), pads[2:]
         padding = [a + b for a, b in zip(own, (*(p[0] for p in axes), *(p[1] for p in axes)), strict=True)]
         data = source.args[0] if operator(source) == "relax.nn.pad" else source.args[1].fields[0]
-        return make(data, call.args[1], numbers(call.attrs.strides), padding, numbers(call.attrs.dilation),
-                    int(call.attrs.groups), layout, str(call.attrs.kernel_layout))
+        return make(
+            data,
+            call.args[1],
+            numbers(call.attrs.strides),
+            padding,
+            numbers(call.attrs.dilation),
+            int(call.attrs.groups),
+            layout,
+            str(call.attrs.kernel_layout),
+        )
 
     def _pads(self, value: relax.Expr) -> Pads | None:
         """The zeros that a call puts around a float32 map; None where it is none, or does something else."""

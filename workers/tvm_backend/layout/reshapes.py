@@ -46,8 +46,9 @@ def _binary(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | No
     vectors = [_vector(arg, var, target) for arg in call.args if isinstance(arg, tvm.ir.GenericConst)]
     if any(vector is None for vector in vectors):
         return None
-    arguments = [vectors.pop(0) if isinstance(arg, tvm.ir.GenericConst) else values.in_shape(arg, target)
-                 for arg in call.args]
+    arguments = [
+        vectors.pop(0) if isinstance(arg, tvm.ir.GenericConst) else values.in_shape(arg, target) for arg in call.args
+    ]
     return relax.Call(call.op, arguments, call.attrs, call.ty_args)
 
 

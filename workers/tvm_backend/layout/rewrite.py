@@ -12,8 +12,13 @@ from workers.tvm_backend.layout.packing import Packed
 from workers.tvm_backend.layout.simplify import simplified
 from workers.tvm_backend.layout.values import Values
 
-PLAIN_FORMS = (convolution.pack_matmul, convolution.group_product, convolution.depthwise_rows, operators.whole_resize,
-               norms.group_rows)  # fmt: skip
+PLAIN_FORMS = (
+    convolution.pack_matmul,
+    convolution.group_product,
+    convolution.depthwise_rows,
+    operators.whole_resize,
+    norms.group_rows,
+)
 """Better forms of operators whose results stay plain."""
 
 

@@ -44,7 +44,7 @@ def _field(bound: dict[relax.Var, relax.Expr], value: relax.Expr) -> relax.Expr:
     if whole is None or int(source.attrs.axis) % 4 != 1:
         return value
     sizes = [int(part.shape.values[1]) for part in value.tuple_value.ty.fields]
-    first = sum(sizes[:value.index])
+    first = sum(sizes[: value.index])
     return relax.op.strided_slice(source.args[0], [1], [first], [first + sizes[value.index]])
 
 
@@ -71,5 +71,8 @@ def _bound_of(module: tvm.IRModule, value: relax.Expr) -> relax.Expr:
 def _same_place(store: Any) -> bool:
     """Whether the first operand is read where the result is written."""
     load = store.value.a
-    return type(load).__name__ == "TensorLoad" and len(load.indices) == len(store.indices) and all(
-        a.same_as(b) for a, b in zip(load.indices, store.indices, strict=True))
+    return (
+        type(load).__name__ == "TensorLoad"
+        and len(load.indices) == len(store.indices)
+        and all(a.same_as(b) for a, b in zip(load.indices, store.indices, strict=True))
+    )

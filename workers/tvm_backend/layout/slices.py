@@ -89,8 +89,11 @@ class _Depth:
 def _plane(attrs: Any) -> dict[str, tuple[int, ...]]:
     """What an operator's window does along rows and columns."""
     padding = numbers(attrs.padding)
-    return {"strides": numbers(attrs.strides)[1:], "padding": (*padding[1:3], *padding[4:6]),
-            "dilation": numbers(attrs.dilation)[1:]}
+    return {
+        "strides": numbers(attrs.strides)[1:],
+        "padding": (*padding[1:3], *padding[4:6]),
+        "dilation": numbers(attrs.dilation)[1:],
+    }
 
 
 @mutator
@@ -170,9 +173,14 @@ class _Slices(AsImages):
         images = self.images(call.args[0])
         if not depth.trivial:
             images = self.builder_.emit(self._gathered(images, source[2], depth))
-        found = self.builder_.emit(relax.op.nn.conv2d_transpose(
-            images, folding.to_constant(phase_kernels(weight, axis)), **_plane(attrs),
-            output_padding=numbers(attrs.output_padding)[1:]))
+        found = self.builder_.emit(
+            relax.op.nn.conv2d_transpose(
+                images,
+                folding.to_constant(phase_kernels(weight, axis)),
+                **_plane(attrs),
+                output_padding=numbers(attrs.output_padding)[1:],
+            )
+        )
         return self._following(found, axis, dims)
 
     def _following(self, found: relax.Var, axis: Axis, dims: tuple[int, ...]) -> relax.Expr:
@@ -187,8 +195,13 @@ class _Slices(AsImages):
 
     def _gathered(self, images: relax.Expr, slices: int, depth: _Depth) -> relax.Call:
         window = (slices, depth.size, depth.stride, depth.dilation, depth.front, depth.back)
-        return self.builder_.call_te(gathered_slices, images, *window, primfunc_name_hint=gathered_slices.__name__,
-                                     primfunc_attrs={WINDOW: list(window)})
+        return self.builder_.call_te(
+            gathered_slices,
+            images,
+            *window,
+            primfunc_name_hint=gathered_slices.__name__,
+            primfunc_attrs={WINDOW: list(window)},
+        )
 
     def _pool(self, call: relax.Call, make: Callable[..., relax.Call]) -> relax.Expr | None:
         """Along rows and columns, then along the depth, whose slices are the rows of an image then."""
@@ -244,12 +257,14 @@ def _images(dims: tuple[int, ...]) -> tuple[int, int, int, int]:
 
 
 POOLS: Mapping[str, Callable[..., relax.Call]] = {
-    "relax.nn.max_pool3d": relax.op.nn.max_pool2d, "relax.nn.avg_pool3d": relax.op.nn.avg_pool2d,
+    "relax.nn.max_pool3d": relax.op.nn.max_pool2d,
+    "relax.nn.avg_pool3d": relax.op.nn.avg_pool2d,
 }
 """The same in two dimensions."""
 MEANS: Mapping[str, Callable[[Any], bool]] = {
     "relax.mean": lambda attrs: attrs.axis is not None and sorted(int(a) % 5 for a in attrs.axis) == [2, 3, 4],
-    "relax.nn.adaptive_avg_pool3d": lambda attrs: str(attrs.layout) == MAP and attrs.output_size is not None
-    and set(numbers(attrs.output_size)) == {1},
+    "relax.nn.adaptive_avg_pool3d": lambda attrs: (
+        str(attrs.layout) == MAP and attrs.output_size is not None and set(numbers(attrs.output_size)) == {1}
+    ),
 }
 """Operators that may be means of whole maps, and whether they are."""

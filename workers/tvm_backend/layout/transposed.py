@@ -110,4 +110,5 @@ class _Phases(PyExprMutator):  # type: ignore[misc]
         if full == out[2:]:
             return whole
         return relax.op.strided_slice(
-            emit(whole), [2, 3], [rows.cut, columns.cut], [rows.cut + out[2], columns.cut + out[3]])
+            emit(whole), [2, 3], [rows.cut, columns.cut], [rows.cut + out[2], columns.cut + out[3]]
+        )

@@ -42,9 +42,13 @@ class Values:
     """
 
     def __init__(
-        self, builder: relax.BlockBuilder, params: Iterable[relax.Var], outlook: Outlook, winograd: bool,
+        self,
+        builder: relax.BlockBuilder,
+        params: Iterable[relax.Var],
+        outlook: Outlook,
+        winograd: bool,
         packed: packing.Packed,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.builder, self.outlook, self.winograd, self.packed = builder, outlook, winograd, packed
         self._values: dict[relax.Var, _Value] = {param: _Value(plain=param) for param in params}
         self._tuples: dict[relax.Var, relax.Tuple] = {}
@@ -116,8 +120,11 @@ class Values:
         if value.plain is None:
             dims = shape(expr)
             assert dims is not None
-            value.plain = self.builder.emit(relax.op.reshape(value.reshaped, dims)) if value.blocked is None \
+            value.plain = (
+                self.builder.emit(relax.op.reshape(value.reshaped, dims))
+                if value.blocked is None
                 else self.unblocked(value.blocked, (dims[0], dims[1], dims[2], dims[3]))
+            )
         return value.plain
 
     def blocked(self, expr: relax.Expr) -> relax.Expr:

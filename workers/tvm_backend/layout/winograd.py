@@ -50,8 +50,13 @@ def fits(conv: Convolution, blocked: bool) -> int | None:
     """
     outs, channels, *kernel = conv.weight.shape
     plain = conv.stride == (1, 1) and conv.dilation == (1, 1) and kernel == [TAPS, TAPS]
-    if not plain or conv.groups > 1 or str(conv.weight.dtype) != "float32" or channels < LANES or channels != \
-            conv.source[1]:
+    if (
+        not plain
+        or conv.groups > 1
+        or str(conv.weight.dtype) != "float32"
+        or channels < LANES
+        or channels != conv.source[1]
+    ):
         return None
     if not blocked and channels % LANES:
         return None
@@ -84,22 +89,36 @@ def conv2d_winograd(x: te.Tensor, u: te.Tensor, padding: tuple[int, int, int, in
     high, wide = rows * m + TAPS - 1, cols * m + TAPS - 1
     d = _source(x, (top, left, high - top - height, wide - left - width))
     half = te.compute(
-        (n, blocks, rows, size, wide, lanes), lambda b, c, ty, i, z, lane:
-        _evaluated(i, [d[b, c, ty * m + r, z, lane] for r in range(size)]), name="winograd_input_rows", attrs=OWN)
+        (n, blocks, rows, size, wide, lanes),
+        lambda b, c, ty, i, z, lane: _evaluated(i, [d[b, c, ty * m + r, z, lane] for r in range(size)]),
+        name="winograd_input_rows",
+        attrs=OWN,
+    )
     v = te.compute(
-        (n, rows, size, size, blocks, cols, lanes), lambda b, ty, i, j, c, tx, lane:
-        _evaluated(j, [half[b, c, ty, i, tx * m + s, lane] for s in range(size)]), name="winograd_input", attrs=OWN)
+        (n, rows, size, size, blocks, cols, lanes),
+        lambda b, ty, i, j, c, tx, lane: _evaluated(j, [half[b, c, ty, i, tx * m + s, lane] for s in range(size)]),
+        name="winograd_input",
+        attrs=OWN,
+    )
     products = _products(v, u)
     part = te.compute(
-        (n, outs, rows, cols, m, size, lanes), lambda b, o, ty, tx, k, j, lane:
-        _interpolated(k, [products[b, o, i, j, ty, tx, lane] for i in range(size)]),
-        name="winograd_output_rows", attrs=OWN)
+        (n, outs, rows, cols, m, size, lanes),
+        lambda b, o, ty, tx, k, j, lane: _interpolated(k, [products[b, o, i, j, ty, tx, lane] for i in range(size)]),
+        name="winograd_output_rows",
+        attrs=OWN,
+    )
     whole = te.compute(
-        (n, outs, rows, m, cols, m, lanes), lambda b, o, ty, k, tx, q, lane:
-        _interpolated(q, [part[b, o, ty, tx, k, j, lane] for j in range(size)]), name="winograd_output", attrs=OWN)
+        (n, outs, rows, m, cols, m, lanes),
+        lambda b, o, ty, k, tx, q, lane: _interpolated(q, [part[b, o, ty, tx, k, j, lane] for j in range(size)]),
+        name="winograd_output",
+        attrs=OWN,
+    )
     return te.compute(
-        (n, outs, out_h, out_w, lanes), lambda b, o, y, z, lane: whole[b, o, y // m, y % m, z // m, z % m, lane],
-        name="conv2d_winograd_blocked", attrs=OWN)
+        (n, outs, out_h, out_w, lanes),
+        lambda b, o, y, z, lane: whole[b, o, y // m, y % m, z // m, z % m, lane],
+        name="conv2d_winograd_blocked",
+        attrs=OWN,
+    )
 
 
 def tiles(extent: int, m: int) -> int:
@@ -141,8 +160,11 @@ def _products(v: te.Tensor, u: te.Tensor) -> te.Tensor:
     n, rows, size, _, blocks, cols, lanes = (int(d) for d in v.shape)
     c, ci = te.reduce_axis((0, blocks), "c"), te.reduce_axis((0, lanes), "ci")
     return te.compute(
-        (n, int(u.shape[0]), size, size, rows, cols, lanes), lambda b, o, i, j, ty, tx, lane:
-        te.sum(v[b, ty, i, j, c, tx, ci] * u[o, i, j, c, ci, lane], axis=[c, ci]), name="winograd_products", attrs=OWN)
+        (n, int(u.shape[0]), size, size, rows, cols, lanes),
+        lambda b, o, i, j, ty, tx, lane: te.sum(v[b, ty, i, j, c, tx, ci] * u[o, i, j, c, ci, lane], axis=[c, ci]),
+        name="winograd_products",
+        attrs=OWN,
+    )
 
 
 def _evaluated(i: Any, d: Sequence[Any]) -> Any:
@@ -159,8 +181,10 @@ def _evaluated(i: Any, d: Sequence[Any]) -> Any:
         if any(column.values()):
             halves[at % 2].append((_choice(i, column), each))
     middle = _sum(halves[0]) + _choice(i, pairs) * _sum(halves[1])
-    ends = [_sum([(float(factor), each) for factor, each in zip(found.data[row], d, strict=True) if factor])
-            for row in (0, last)]
+    ends = [
+        _sum([(float(factor), each) for factor, each in zip(found.data[row], d, strict=True) if factor])
+        for row in (0, last)
+    ]
     return _select(i, {0: ends[0], last: ends[1]}, middle)
 
 
@@ -169,8 +193,11 @@ def _interpolated(k: Any, v: Sequence[Any]) -> Any:
     found = filtering(len(v) - TAPS + 1)
     powers = range(len(found.out))
     sign = _choice(k, {row: (-1.0) ** row for row in powers})
-    terms = [(_choice(k, {row: float(p**row) for row in powers}), v[at] + sign * v[at + 1])
-             for at, p in enumerate(found.points) if p > 0]
+    terms = [
+        (_choice(k, {row: float(p**row) for row in powers}), v[at] + sign * v[at + 1])
+        for at, p in enumerate(found.points)
+        if p > 0
+    ]
     common = _sum(terms)
     return _select(k, {0: v[0] + common, powers[-1]: common + v[-1]}, common)
 
@@ -180,8 +207,9 @@ def _choice(row: Any, values: dict[int, float]) -> Any:
     *others, (_, last) = values.items()
     if all(each == last for _, each in others):
         return float(last)
-    return _select(row, {at: tirx.const(float(each), "float32") for at, each in others},
-                   tirx.const(float(last), "float32"))
+    return _select(
+        row, {at: tirx.const(float(each), "float32") for at, each in others}, tirx.const(float(last), "float32")
+    )
 
 
 def _select(row: Any, cases: dict[int, Any], otherwise: Any) -> Any:

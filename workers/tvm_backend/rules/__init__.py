@@ -28,8 +28,15 @@ from workers.tvm_backend.rules.winograd import Winograd
 log = logging.getLogger("tunesmith.rules")
 
 RULES: tuple[Rule, ...] = (
-    PackedMatmul(), DirectConvolution(), PointwiseConvolution(), BlockedConvolution(), Winograd(), Rows(), Depthwise(),
-    Pooling(), Elementwise(),
+    PackedMatmul(),
+    DirectConvolution(),
+    PointwiseConvolution(),
+    BlockedConvolution(),
+    Winograd(),
+    Rows(),
+    Depthwise(),
+    Pooling(),
+    Elementwise(),
 )
 
 

@@ -114,12 +114,12 @@ def match(sch: Schedule, handle: Any) -> BlockedConv | None:
     number, group, *_, inner = parts.source.indices
     of_channels = [parts.variables[o], parts.variables[c]]
     if axes_of([number, inner], parts.variables) != [n, i] or not all(
-            any(variable.same_as(own) for own in of_channels) for variable in variables_of(group)):
+        any(variable.same_as(own) for own in of_channels) for variable in variables_of(group)
+    ):
         return None
     block = sch.get(handle)
     extents = tuple(int(each.dom.extent) for each in block.iter_vars)
-    return BlockedConv(
-        str(block.name_hint), n, o, y, x, lane, (c, i), (ky, kx), extents, str(block.body.buffer.dtype))
+    return BlockedConv(str(block.name_hint), n, o, y, x, lane, (c, i), (ky, kx), extents, str(block.body.buffer.dtype))
 
 
 def _schedule(sch: Schedule, plan: Plan) -> None:
@@ -144,11 +144,11 @@ def _tile(sch: Schedule, block: Any, plan: Plan) -> TiledLoops:
     (c, i), (ky, kx) = ((loops[at] for at in pair) for pair in (found.inputs, found.kernel))
     o0, o1 = sch.split(o, sch.sample_perfect_tile(o, 2, plan.tile.vectors), preserve_unit_iters=True)
     *bands, y0, y1 = sch.split(
-        y, sch.sample_perfect_tile(y, 3 if plan.bands else 2, plan.rows), preserve_unit_iters=True)
+        y, sch.sample_perfect_tile(y, 3 if plan.bands else 2, plan.rows), preserve_unit_iters=True
+    )
     register, lane = sch.split(lane, [None, plan.vector], preserve_unit_iters=True)
     l0, l1 = sch.split(register, sch.sample_perfect_tile(register, 2, plan.tile.vectors), preserve_unit_iters=True)
     x0, x1 = sch.split(x, sch.sample_perfect_tile(x, 2, plan.tile.scalars), preserve_unit_iters=True)
-    kx0, kx1 = sch.split(
-        kx, sch.sample_perfect_tile(kx, 2, found.extents[found.kernel[1]]), preserve_unit_iters=True)
+    kx0, kx1 = sch.split(kx, sch.sample_perfect_tile(kx, 2, found.extents[found.kernel[1]]), preserve_unit_iters=True)
     sch.reorder(n, *bands, o0, l0, y0, x0, c, ky, kx0, i, kx1, y1, x1, o1, l1, lane)
     return TiledLoops((n, *bands) if plan.bands else (n, o0, l0, y0), x0, c, kx1)

@@ -69,10 +69,17 @@ def match(sch: Schedule, handle: Any) -> Contraction | None:
     if kinds is None or kinds["n"] != [out[-1]] or not kinds["m"] or not kinds["k"] or a.panel:
         return None
     return Contraction(
-        str(block.name_hint), tuple(kinds["b"]), tuple(kinds["m"]), out[-1], tuple(kinds["k"]),
-        place_of(block.reads, b.source), place_of(block.reads, a.source), b.panel,
-        tuple(int(each.dom.extent) for each in block.iter_vars), str(block.body.buffer.dtype),
-    )  # fmt: skip
+        str(block.name_hint),
+        tuple(kinds["b"]),
+        tuple(kinds["m"]),
+        out[-1],
+        tuple(kinds["k"]),
+        place_of(block.reads, b.source),
+        place_of(block.reads, a.source),
+        b.panel,
+        tuple(int(each.dom.extent) for each in block.iter_vars),
+        str(block.body.buffer.dtype),
+    )
 
 
 @dataclass(frozen=True)

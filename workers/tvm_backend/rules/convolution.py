@@ -97,10 +97,18 @@ def match(sch: Schedule, handle: Any) -> Convolution | None:
         return None
     block = sch.get(handle)
     return Convolution(
-        str(block.name_hint), n, o, y, x, i, (ky, kx), place_of(block.reads, parts.weights.source),
-        place_of(block.reads, parts.source.source), tuple(int(each.dom.extent) for each in block.iter_vars),
+        str(block.name_hint),
+        n,
+        o,
+        y,
+        x,
+        i,
+        (ky, kx),
+        place_of(block.reads, parts.weights.source),
+        place_of(block.reads, parts.source.source),
+        tuple(int(each.dom.extent) for each in block.iter_vars),
         str(block.body.buffer.dtype),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)

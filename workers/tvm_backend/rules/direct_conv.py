@@ -88,8 +88,7 @@ def _tile(sch: Schedule, block: Any, plan: Plan) -> TiledLoops:
     o0, o1 = sch.split(vector, sch.sample_perfect_tile(vector, 2, plan.tile.vectors), preserve_unit_iters=True)
     y0, y1 = sch.split(y, sch.sample_perfect_tile(y, 2, plan.rows), preserve_unit_iters=True)
     x0, x1 = sch.split(x, sch.sample_perfect_tile(x, 2, plan.tile.scalars), preserve_unit_iters=True)
-    kx0, kx1 = sch.split(
-        kx, sch.sample_perfect_tile(kx, 2, found.extents[found.kernel[1]]), preserve_unit_iters=True)
+    kx0, kx1 = sch.split(kx, sch.sample_perfect_tile(kx, 2, found.extents[found.kernel[1]]), preserve_unit_iters=True)
     sch.reorder(n, o0, y0, x0, i, ky, kx0, kx1, y1, x1, o1, lane)
     return TiledLoops((n, o0, y0), x0, i, kx1)
 

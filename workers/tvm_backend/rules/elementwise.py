@@ -135,8 +135,12 @@ def _runs_along(stage: Stage, load: Any, length: int, axes: set[int]) -> bool:
     if len(used) < length or any(used[:-length]):
         return False
     shape = [int(extent) for extent in load.source.shape[-length:]]
-    plain = [index.same_as(variable) or extent == 1 for index, variable, extent in zip(
-        load.indices[-length:], stage.variables[-length:], stage.spatial[-length:], strict=True)]
+    plain = [
+        index.same_as(variable) or extent == 1
+        for index, variable, extent in zip(
+            load.indices[-length:], stage.variables[-length:], stage.spatial[-length:], strict=True
+        )
+    ]
     return all(plain) and shape == list(stage.spatial[-length:])
 
 
@@ -162,8 +166,9 @@ def _schedule(sch: Schedule, plan: Plan) -> None:
     inline(sch, plan.inlined)
     *kept, last = sch.get_child_blocks(sch.get_sblock("root"))
     loops = sch.get_loops(last)
-    steps, *vectors = sch.split(fused(sch, loops[-plan.length :]), [None, plan.registers, plan.lanes],
-                                preserve_unit_iters=True)
+    steps, *vectors = sch.split(
+        fused(sch, loops[-plan.length :]), [None, plan.registers, plan.lanes], preserve_unit_iters=True
+    )
     parts = [_chunks(sch, loop) for loop in (*_rows(sch, loops[: -plan.length]), steps)]
     sch.reorder(*(part[0] for part in parts), *(part[1] for part in parts), *vectors)
     sch.parallel(fused(sch, [part[0] for part in parts]))

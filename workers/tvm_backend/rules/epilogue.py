@@ -39,8 +39,9 @@ def _beside(sch: Schedule, block: Any) -> list[str]:
     """Names of the blocks that only what follows reads, such as the reshape of a residual."""
     followers = _consumers(sch, block)
     known = {str(sch.get(block).name_hint), *followers, *_reached(sch, block, sch.get_producers)}
-    found = dict.fromkeys(name for follower in followers for name in _reached(
-        sch, sch.get_sblock(follower), sch.get_producers))
+    found = dict.fromkeys(
+        name for follower in followers for name in _reached(sch, sch.get_sblock(follower), sch.get_producers)
+    )
     return [name for name in found if name not in known]
 
 
@@ -77,4 +78,5 @@ def _elementwise(block: Any, made: list[Any]) -> bool:
 
 def _same(indices: Any, variables: list[Any]) -> bool:
     return len(indices) == len(variables) and all(
-        index.same_as(variable) for index, variable in zip(indices, variables, strict=True))
+        index.same_as(variable) for index, variable in zip(indices, variables, strict=True)
+    )

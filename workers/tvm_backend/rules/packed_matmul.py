@@ -103,7 +103,7 @@ def _packed(sch: Schedule, block: Any, plan: Plan, axes: _Axes) -> Pack:
 
     def panels(*at: Any) -> tuple[Any, ...]:
         rest = [index for axis, index in enumerate(at) if axis >= axes.lead and axis != axes.column]
-        return (*at[:axes.lead], at[axes.column] // plan.lanes, *rest, at[axes.column] % plan.lanes)
+        return (*at[: axes.lead], at[axes.column] // plan.lanes, *rest, at[axes.column] % plan.lanes)
 
     sch.transform_layout(pack, ("write", 0), panels)
     return Pack(pack, axes.lead, axes.column, axes.rank)

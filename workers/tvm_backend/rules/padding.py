@@ -30,7 +30,7 @@ def place(sch: Schedule, copy: Any, vector: int, threads: Any | None) -> None:
     """
     if threads is not None:
         sch.compute_at(copy, threads, preserve_unit_loops=True)
-    *outer, rows, _, lane = sch.get_loops(copy)[-len(sch.get(copy).iter_vars):]
+    *outer, rows, _, lane = sch.get_loops(copy)[-len(sch.get(copy).iter_vars) :]
     if int(sch.get(lane).extent) % vector == 0:
         sch.vectorize(lane)
     if threads is None:

@@ -63,13 +63,13 @@ class Image:
 def _image(sch: Schedule, found: Convolution) -> Image | None:
     """None where a pixel of the result is not made of the same pixel of the padded input alone."""
     block = sch.get_sblock(found.block)
-    n, o, y, x, i = (
-        found.extents[at] for at in (found.batch, found.channel, found.height, found.width, found.inputs))
+    n, o, y, x, i = (found.extents[at] for at in (found.batch, found.channel, found.height, found.width, found.inputs))
     source = [int(side) for side in sch.get(block).reads[found.source].source.shape]
     if any(found.extents[at] != 1 for at in found.kernel) or source != [n, i, y, x]:
         return None
     product = Contraction(
-        found.block, (0,), (1,), 2, (3,), found.source, found.weights, 0, (n, o, y * x, i), found.dtype)
+        found.block, (0,), (1,), 2, (3,), found.source, found.weights, 0, (n, o, y * x, i), found.dtype
+    )
     return Image(product, x)
 
 

@@ -171,16 +171,16 @@ def _pack_loops(sch: Schedule, pack: Pack, plan: Plan, around: Any | None) -> No
     """
     if around is not None:
         sch.compute_at(pack.block, around, preserve_unit_loops=True)
-    own = sch.get_loops(pack.block)[-pack.rank:]
+    own = sch.get_loops(pack.block)[-pack.rank :]
     panel, lane = sch.split(own[pack.column], [None, plan.lanes], preserve_unit_iters=True)
     rest = [loop for at, loop in enumerate(own) if at >= pack.lead and at != pack.column]
     if around is None:
         together = largest_divisor(int(sch.get(panel).extent), PACKED_TOGETHER)
         outer, panel = sch.split(panel, [None, together], preserve_unit_iters=True)
-        sch.reorder(*own[:pack.lead], outer, *rest, panel, lane)
-        sch.parallel(fused(sch, [*own[:pack.lead], outer]))
+        sch.reorder(*own[: pack.lead], outer, *rest, panel, lane)
+        sch.parallel(fused(sch, [*own[: pack.lead], outer]))
     else:
-        sch.reorder(*own[:pack.lead], *rest, panel, lane)
+        sch.reorder(*own[: pack.lead], *rest, panel, lane)
     if 1 < plan.piece < plan.lanes:
         pieces, lane = sch.split(lane, [None, plan.piece], preserve_unit_iters=True)
         sch.unroll(pieces)

@@ -118,6 +118,7 @@ def largest_divisor(extent: int, limit: int) -> int:
     """Of ``extent``, up to ``limit``."""
     return next(factor for factor in range(min(extent, limit), 0, -1) if extent % factor == 0)
 
+
 def innermost(sch: Schedule, block: Any, count: int) -> None:
     """Vectorise the innermost loop around a block, and unroll those of the ``count`` innermost that are outside of it.
 
@@ -127,4 +128,3 @@ def innermost(sch: Schedule, block: Any, count: int) -> None:
     sch.vectorize(lane)
     for loop in unrolled:
         sch.unroll(loop)
-

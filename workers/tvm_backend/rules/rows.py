@@ -49,8 +49,11 @@ class Rows(Rule):
         found = match(find(sch))
         if found is None:
             return
-        plans = (Plan(found, lanes, registers, inlined) for lanes, registers in widths(found.columns, machine)
-                 for inlined in dict.fromkeys((found.inlined(keep=True), found.inlined(keep=False))))
+        plans = (
+            Plan(found, lanes, registers, inlined)
+            for lanes, registers in widths(found.columns, machine)
+            for inlined in dict.fromkeys((found.inlined(keep=True), found.inlined(keep=False)))
+        )
         for plan in plans:
             yield partial(_schedule, plan=plan)
 
@@ -109,8 +112,11 @@ class Plan:
     def partials(self) -> tuple[int, ...]:
         """How many partial results a reduction has after each of its steps but the last."""
         steps = (self.lanes * self.registers, self.lanes, LAST_LANES)
-        return tuple(step for at, step in enumerate(steps) if step > 1 and (at == 0 or step < steps[at - 1])
-                     and not (at and steps[at - 1] % step))
+        return tuple(
+            step
+            for at, step in enumerate(steps)
+            if step > 1 and (at == 0 or step < steps[at - 1]) and not (at and steps[at - 1] % step)
+        )
 
     @property
     def vectors(self) -> bool:

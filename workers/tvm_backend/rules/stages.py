@@ -43,8 +43,10 @@ class Stage:
     @property
     def float32(self) -> bool:
         """It reads and writes nothing else."""
-        return all(str(tensor.dtype) == "float32" for tensor in (self.block.writes[0].source, *(
-            load.source for load in self.loads())))
+        return all(
+            str(tensor.dtype) == "float32"
+            for tensor in (self.block.writes[0].source, *(load.source for load in self.loads()))
+        )
 
     def loads(self) -> list[Any]:
         """Everything that it reads, but its own result, in the order of the program."""
@@ -100,9 +102,13 @@ def _stage(sch: Schedule, handle: Any) -> Stage | None:
     extents = [each.dom.extent for each in block.iter_vars]
     if not isinstance(block.body, BufferStore) or len(block.writes) != 1:
         return None
-    if (len(loops) != len(kinds) or not all(isinstance(e, IntImm) for e in extents)
-            or any(int(loop.extent) != int(e) for loop, e in zip(loops, extents, strict=True))
-            or any(kind not in (IterVar.DataPar, IterVar.CommReduce) for kind in kinds) or kinds != sorted(kinds)):
+    if (
+        len(loops) != len(kinds)
+        or not all(isinstance(e, IntImm) for e in extents)
+        or any(int(loop.extent) != int(e) for loop, e in zip(loops, extents, strict=True))
+        or any(kind not in (IterVar.DataPar, IterVar.CommReduce) for kind in kinds)
+        or kinds != sorted(kinds)
+    ):
         return None
     cut, places = kinds.count(IterVar.DataPar), block.body.indices
     if len(places) != cut or not all(at.same_as(each.var) for at, each in zip(places, block.iter_vars, strict=False)):

@@ -107,7 +107,7 @@ def match(sch: Schedule, handle: Any) -> WinogradConv | None:
         return None
     before, after = _chain(sch, handle, sch.get_producers), _chain(sch, handle, sch.get_consumers)[:3]
     ranks = [len(sch.get(each).iter_vars) for each in (*before, *after)]
-    if len(before) not in (2, 3) or ranks != [*[7, 6, 5][:len(before)], 7, 7, 5]:
+    if len(before) not in (2, 3) or ranks != [*[7, 6, 5][: len(before)], 7, 7, 5]:
         return None
     if any(sch.get(each).init is not None for each in (*before, *after)):
         return None
@@ -116,8 +116,21 @@ def match(sch: Schedule, handle: Any) -> WinogradConv | None:
     size = int(sch.get(after[0]).iter_vars[4].dom.extent)
     _, outs, _, _, rows, columns, lanes, *_ = extents
     block = sch.get(handle)
-    return WinogradConv(pad, half, inputs, str(block.name_hint), part, outputs, result, rows, columns, outs, size,
-                        lanes, str(block.body.buffer.dtype))
+    return WinogradConv(
+        pad,
+        half,
+        inputs,
+        str(block.name_hint),
+        part,
+        outputs,
+        result,
+        rows,
+        columns,
+        outs,
+        size,
+        lanes,
+        str(block.body.buffer.dtype),
+    )
 
 
 def _product_extents(sch: Schedule, handle: Any) -> tuple[int, ...] | None:

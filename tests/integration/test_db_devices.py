@@ -1,0 +1,92 @@
+"""Devices, their classes and their calibration in the database."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from db.engine import Sessions
+from db.models.base import utcnow
+from db.repositories import (
+    devices,
+    events,
+)
+from tunesmith.messages import Calibration, DeviceReport
+
+pytestmark = pytest.mark.parallel
+
+
+def test_short_names_mean_real_devices(sessions: Sessions) -> None:
+    target = {"kind": "cuda", "arch": "sm_90a"}
+    for name, simulated in (("desk/simulated", True), ("box/gpu", False)):
+        with sessions.begin() as session:
+            assert devices.targets_of_kind(session, 15.0, "cuda") == []
+            report = DeviceReport(
+                worker="w",
+                name=name,
+                host="h",
+                device_classes=["cuda-sm_90a"],
+                target=target,
+                cores=1,
+                simulated=simulated,
+            )
+            devices.report(session, report, 15.0)
+    with sessions() as session:
+        assert devices.targets_of_kind(session, 15.0, "cuda") == [target]
+        assert devices.targets_of_kind(session, 15.0, "llvm") == []
+
+
+def test_devices_come_and_go(sessions: Sessions) -> None:
+    now = utcnow()
+    message = DeviceReport(
+        worker="w", name="host/cpu", host="host", device_classes=["llvm-x-1", "llvm-x-2"], target={}, cores=2
+    )
+    with sessions.begin() as session:
+        devices.report(session, message, 15, now)
+        devices.report(session, message, 15, now)
+        assert [d.name for d in devices.live(session, 15, now, "llvm-x-2")] == ["host/cpu"]
+        assert devices.live(session, 15, now, "llvm-x-3") == []
+        later = now + dt.timedelta(seconds=16)
+        assert devices.live(session, 15, later) == []
+        devices.report(session, message, 15, later)
+        devices.report(session, message.model_copy(update={"stopping": True}), 15, later)
+        assert devices.live(session, 15, later) == []
+    with sessions() as session:
+        assert [event.kind for event in events.page(session)] == ["device_joined", "device_joined", "device_left"]
+
+
+def test_the_calibration_of_a_class_is_that_of_its_real_device_seen_last(sessions: Sessions) -> None:
+    now = utcnow()
+    found = Calibration(
+        peak_flops=1e11,
+        bandwidth=1e10,
+        noise_floor=0.02,
+        reference_seconds=1e-3,
+        latest_seconds=1e-3,
+        measured_at="",
+        drift=1.0,
+        cache_sizes=(32768,),
+    )
+    reports = [("old", 2e11, False), ("new", 3e11, False), ("simulated", 4e11, True), ("other", 5e11, False)]
+    with sessions.begin() as session:
+        assert devices.calibration(session, "llvm-x-2") is None
+        for age, (name, peak, simulated) in enumerate(reports):
+            devices.report(
+                session,
+                DeviceReport(
+                    worker="w",
+                    name=name,
+                    host="h",
+                    device_classes=["llvm-y-2" if name == "other" else "llvm-x-2"],
+                    target={},
+                    cores=2,
+                    simulated=simulated,
+                    calibration=found.model_copy(update={"peak_flops": peak}),
+                ),
+                15,
+                now + dt.timedelta(seconds=age),
+            )
+    with sessions() as session:
+        stored = devices.calibration(session, "llvm-x-2")
+        assert Calibration.model_validate(stored) == found.model_copy(update={"peak_flops": 3e11})

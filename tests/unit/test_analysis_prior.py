@@ -1,0 +1,63 @@
+"""What the static model's estimates are for a search."""
+
+from __future__ import annotations
+
+import numpy as np
+from marked_nests import AVX512, Source, marked
+
+from tunesmith.analysis.device import Cache, DeviceDescription
+from tunesmith.analysis.model import constraints
+from tunesmith.analysis.nest import (
+    Nest,
+)
+from tunesmith.analysis.prior import StaticPrior
+from tunesmith.space.base import Batch, Sketch
+from tunesmith.space.knobs import ComputeLocation
+from tunesmith.space.space import Space
+
+
+def test_a_prior_knows_what_has_a_nest() -> None:
+    space = Space([Sketch("s", (*marked()[1], ComputeLocation(-1, 0)))])
+    batch = space.sample(np.random.default_rng(0), 64)
+    source = Source()
+    found = StaticPrior(space, source, AVX512)(batch)
+    assert (np.isnan(found) == (batch.choice[:, 3] == 1)).all()
+    assert set(source.asked) == {(-1,), (0,)}
+    assert len(StaticPrior(space, source, AVX512)(batch.take(slice(0)))) == 0
+
+
+def test_estimates_of_a_sketch_may_count_for_more() -> None:
+    space = Space([Sketch("s", (*marked()[1], ComputeLocation(-1, 0)))])
+    batch = space.sample(np.random.default_rng(0), 64)
+    plain, doubted = StaticPrior(space, Source(), AVX512), StaticPrior(space, Source(), AVX512, handicap={"s": 1.5})
+    assert np.allclose(doubted(batch), 1.5 * plain(batch), equal_nan=True)
+
+
+def test_a_promise_holds_estimates_against_the_best() -> None:
+    space = Space([Sketch("s", (*marked()[1], ComputeLocation(-1, 0)))])
+    prior, batch = StaticPrior(space, Source(), AVX512), space.sample(np.random.default_rng(0), 64)
+    found, promise = prior(batch), prior.promise(batch)
+    known = np.isfinite(found)
+    assert (np.isnan(promise) == np.isnan(found)).all()
+    assert np.allclose(promise[known] * found[known], promise[known][0] * found[known][0])
+    assert 0.5 < promise[known].max() <= 1.0, "of a thousand others one is as good"
+    assert (promise[np.isinf(found)] == 0).all()
+    unknown = space.at(np.flatnonzero(space.at(np.arange(space.size)).choice[:, 3] == 1))
+    assert np.isnan(prior.promise(unknown)).all()
+
+
+def test_constraints_that_refuse_everything_are_passed_over() -> None:
+    nest, knobs = marked()
+    space = Space([Sketch("s", knobs)])
+
+    class Always(Source):
+        def structural(self, sketch: str) -> tuple[int, ...]:
+            return ()
+
+        def nest(self, sketch: str, decided: tuple[int, ...]) -> Nest | None:
+            return nest
+
+    small = DeviceDescription(1, 4, 0, 1e9, 1e9, (Cache(1024, 1e9),))
+    batch: Batch = space.sample(np.random.default_rng(0), 64)
+    assert not constraints(nest, knobs, batch.choice, small).any()
+    assert np.isfinite(StaticPrior(space, Always(), small)(batch)).all()
