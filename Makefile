@@ -66,6 +66,7 @@ up: venv
 	@exec $(BIN)/tunesmith up --port $(PORT)
 
 lint: $(VENV)/.test
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
