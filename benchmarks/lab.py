@@ -21,10 +21,10 @@ from tunesmith.types import Candidate
 from workers.measure.builds import outcome_of
 from workers.measure.calibration import Calibrator
 from workers.measure.drift import Rules
+from workers.protocol import BuildRequest, Built, RunRequest
 from workers.sandbox.pool import Actor, Pool
 from workers.tvm_backend.host import Host
-from workers.tvm_backend.measuring import BuildRequest, Built, RunRequest
-from workers.tvm_backend.runner import RpcRunner
+from workers.tvm_backend.run.runner import RpcRunner
 
 START_SECONDS = 120.0
 BUILD_SECONDS = 20.0
@@ -55,9 +55,11 @@ def load(spec: str, target: Target) -> Operator:
     from workers.tvm_backend.warm import warm
 
     warm(target.kind)
-    from workers.tvm_backend import importing, prepare, space, tasks
+    from workers.tvm_backend.design_space import space
+    from workers.tvm_backend.frontends import import_model
+    from workers.tvm_backend.passes import extract_tasks, pipeline
 
-    (task,) = tasks.extract_tasks(prepare.prepare(importing.operator_module(parse_operator(spec))).module)
+    (task,) = extract_tasks.extract_tasks(pipeline.prepare(import_model.operator_module(parse_operator(spec))).module)
     bodies = space.generate(task.module, target)
     return Operator(
         spec,
@@ -149,7 +151,9 @@ def open_lab(target: Target | None = None) -> Iterator[Lab]:
         tracker = f"127.0.0.1:{port}"
         stack.enter_context(_process(env, "rpc_server", "--tracker", tracker, "--key", KEY))
         cores = len(os.sched_getaffinity(0))
-        builders = stack.enter_context(Pool(Actor("workers.tvm_backend.builder:Builder", (str(lease), "llvm")), cores))
+        builders = stack.enter_context(
+            Pool(Actor("workers.tvm_backend.build.builder:Builder", (str(lease), "llvm")), cores)
+        )
         host: Host = builders.call("describe", timeout=START_SECONDS)
         runner = RpcRunner(tracker, KEY, lease)
         stack.callback(runner.close)
@@ -161,7 +165,7 @@ def _process(env: dict[str, str], module: str, *arguments: str) -> Iterator[int]
     """A part of the back end as a process; yields the port that it says it listens on."""
     command = [
         *python("workers.sandbox.parent_death", "--parent", str(os.getpid()), "--"),
-        *python(f"workers.tvm_backend.{module}", *arguments),
+        *python(f"workers.tvm_backend.run.{module}", *arguments),
     ]
     log = Path(env["TMPDIR"]) / f"{module}.log"
     with log.open("w") as errors:

@@ -1,4 +1,4 @@
-"""Fit the coefficients of fast math: ``python -m tools.fit_math > workers/tvm_backend/fast_math/tables.py``.
+"""Fit the coefficients of fast math: ``python -m tools.fit_math > workers/tvm_backend/passes/fast_math/tables.py``.
 
 A fit is least squares at Chebyshev nodes, repeated with each weight multiplied by the error left there, which tends
 to the smallest largest error (Lawson, 1961). A quotient P/Q is linear in its coefficients once its error is multiplied

@@ -23,7 +23,7 @@ from onnx.backend.test.case.node import collect_testcases
 from tvm import relax
 
 from tunesmith.errors import TunesmithError
-from workers.tvm_backend import importing
+from workers.tvm_backend.frontends import import_model
 
 TYPES = frozenset({"float32", "float64", "int64", "int32", "int8", "uint8", "bool"})
 RELATIVE, ABSOLUTE = 1e-3, 1e-5
@@ -78,7 +78,7 @@ def outcome(case: Case, folder: Path) -> str:
     path = folder / "case.onnx"
     onnx.save(case.model, path)
     try:
-        module = importing.import_model(path, "onnx", {case.model.graph.input[0].name: case.x.shape})
+        module = import_model.import_model(path, "onnx", {case.model.graph.input[0].name: case.x.shape})
     except TunesmithError as refusal:
         return f"{refusal.code}: {refusal}"
     machine: Any = relax.VirtualMachine(relax.build(module, "llvm"), tvm.cpu())

@@ -278,3 +278,9 @@ def from_problem(body: dict[str, Any]) -> TunesmithError:
         **{k: v for k, v in body.items() if k not in known},
     )
     return error
+
+
+def first_line(error: BaseException) -> str:
+    """The exception's type and the first line of its message."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:500]}" if lines else type(error).__name__

@@ -20,7 +20,7 @@ from tunesmith.schedule_log import read_log
 from workers.peers.comparison import FOREIGN, TVM_PEER, Peer, Result, check_outputs, take_turns, write_inputs
 from workers.peers.runtimes import AT_MODEL_PRECISION
 from workers.quiet import libraries_are_quiet
-from workers.tvm_backend.deploy import LocalModel, default_preparation, local_target, source_of, target_of
+from workers.tvm_backend.build.local_model import LocalModel, default_preparation, local_target, source_of, target_of
 
 MODULES = {"untuned": TVM_PEER, "tuned": TVM_PEER, **FOREIGN}
 

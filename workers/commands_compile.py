@@ -17,7 +17,7 @@ from tunesmith.full_disk import writing
 from tunesmith.schedule_log import ScheduleLog, read_log
 from tunesmith.targets import Target
 from workers.quiet import libraries_are_quiet
-from workers.tvm_backend.deploy import LocalModel, local_target, target_of
+from workers.tvm_backend.build.local_model import LocalModel, local_target, target_of
 
 
 def compile_(

@@ -22,6 +22,6 @@ def serve(
     """Offer this machine's device to an RPC tracker, in the foreground."""
     if not tracker.rpartition(":")[2].isdigit():
         raise InvalidInput(f"--tracker must be HOST:PORT, not {tracker!r}", field="tracker", value=tracker)
-    from workers.tvm_backend.rpc_server import serve as serve_forever
+    from workers.tvm_backend.run.rpc_server import serve as serve_forever
 
     serve_forever(tracker, key, host, port, address)

@@ -24,7 +24,7 @@ from workers.measure.device import expected_kind
 from workers.measure.drift import noise_floor
 from workers.sandbox.box import probe
 from workers.settings import Settings
-from workers.tvm_backend.linking import measurement_command, user_command
+from workers.tvm_backend.build.linking import measurement_command, user_command
 
 FFI_SERIES = "0.1.14."
 NOISY = 0.1
@@ -112,7 +112,7 @@ def cuda() -> Iterator[Check]:
     """What builds for GPUs, tried on a kernel of tensor cores, and what runs on them; in a process of its own."""
     settings = Settings()
     required = expected_kind(settings) == "cuda"
-    done = _answer("workers.tvm_backend.cuda_check")
+    done = _answer("workers.tvm_backend.build.cuda_check")
     if isinstance(done, str):
         yield Check("cuda", False, done, required=required)
         return

@@ -90,7 +90,7 @@ def collect(
     from benchmarks.allocation.collect import collect as record
     from benchmarks.allocation.curves import DATA, file_of
     from benchmarks.models.zoo import write_model
-    from workers.tvm_backend.deploy import local_target
+    from workers.tvm_backend.build.local_model import local_target
 
     folder, target = out or DATA, local_target(f"cpu:{len(os.sched_getaffinity(0))}")
     for seed in range(seeds):
@@ -121,7 +121,7 @@ def live(
     from benchmarks.allocation.figures import RIVAL
     from benchmarks.report import check, setup, teller, write
     from tunesmith.allocate.registry import check_allocator
-    from workers.tvm_backend.deploy import local_target
+    from workers.tvm_backend.build.local_model import local_target
 
     names = tuple(dict.fromkeys([RIVAL, *(check_allocator(name) for name in allocator or LIVE)]))
     check(contest.NAME, docs)

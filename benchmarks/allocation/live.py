@@ -19,7 +19,7 @@ from tunesmith.errors import MeasurementFailed
 from tunesmith.preparation import PLAIN
 from tunesmith.targets import Target
 from workers.peers.comparison import TVM_PEER, Peer, take_turns, write_inputs
-from workers.tvm_backend.deploy import LocalModel
+from workers.tvm_backend.build.local_model import LocalModel
 
 NAME = "allocation-live"
 UNTUNED = "untuned"

@@ -28,7 +28,7 @@ from tunesmith.messages import (
     measure_queue,
 )
 from tunesmith.signing import Signer
-from workers.measure.presence import Presence
+from workers.measure.heartbeat import Presence
 from workers.measure.reporting import Reporter
 
 POLL_SECONDS = 0.5

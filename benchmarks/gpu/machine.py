@@ -92,7 +92,12 @@ def _words(spec: TargetSpec) -> set[str]:
 def _check() -> dict[str, Any]:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     done = subprocess.run(
-        python("workers.tvm_backend.cuda_check"), capture_output=True, text=True, timeout=LIMIT, env=env, check=True
+        python("workers.tvm_backend.build.cuda_check"),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        env=env,
+        check=True,
     )
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -14,8 +14,8 @@ from tunesmith.messages import MeasureLimits
 from tunesmith.search.genetic import GeneticSearcher
 from tunesmith.types import FailureKind, Measurement
 from workers.measure.batches import WAVE
-from workers.tvm_backend.measuring import Built, Runner
-from workers.tvm_backend.race import SHORT_SECONDS
+from workers.protocol import Built, Runner
+from workers.tvm_backend.run.race import SHORT_SECONDS
 
 TINY = 1e-12
 """An incumbent that everything is clearly slower than: what runs against it keeps its first run."""

@@ -16,10 +16,10 @@ import numpy as np
 from benchmarks.measure.collecting import unraced
 from benchmarks.measure.recording import Stream, Timed
 from tunesmith.messages import MeasureLimits
+from workers.protocol import RunRequest
 from workers.sandbox.lease import HostLease
-from workers.tvm_backend.measuring import RunRequest
-from workers.tvm_backend.race import LONG_SECONDS, Entry, Kernel, Race
-from workers.tvm_backend.windows import Series, Windows
+from workers.tvm_backend.run.race import LONG_SECONDS, Entry, Kernel, Race
+from workers.tvm_backend.run.timing_windows import Series, Windows
 
 
 class Aborted(Exception):

@@ -56,7 +56,7 @@ def run(
     """Compare whole models: untuned, tuned by Tunesmith and MetaSchedule for the same time, and on other runtimes."""
     from benchmarks.models.contest import PEERS, Plan, chosen_names, hold
     from benchmarks.peak.machine import measure
-    from workers.tvm_backend.deploy import local_target
+    from workers.tvm_backend.build.local_model import local_target
 
     names = chosen_names(with_, PEERS)
     cores = threads or len(os.sched_getaffinity(0))

@@ -13,7 +13,7 @@ from tunesmith.errors import InvalidInput, MeasurementFailed, TunesmithError
 from tunesmith.preparation import PLAIN
 from tunesmith.targets import Target
 from workers.peers.comparison import FOREIGN, TVM_PEER, Peer, Result, check_outputs, take_turns, write_inputs
-from workers.tvm_backend.deploy import LocalModel, source_of
+from workers.tvm_backend.build.local_model import LocalModel, source_of
 
 Tell = Callable[[str], None]
 TUNERS = ("tunesmith", "metaschedule-64", "metaschedule-16")
@@ -170,7 +170,7 @@ def _tune(name: str, file: Path, local: LocalModel, plan: Plan, folder: Path) ->
 
 def _work(local: LocalModel) -> tuple[float, float]:
     """Operations of one run, and bytes of weights and inputs: the least that has to be read."""
-    from workers.tvm_backend.tasks import extract_tasks
+    from workers.tvm_backend.passes.extract_tasks import extract_tasks
 
     flops = sum(task.workload.flops * task.weight for task in extract_tasks(local.module))
     inputs = sum(math.prod(spec.shape) * 4 for spec in local.inputs)

@@ -16,7 +16,7 @@ from benchmarks.operators.cases import Case
 from benchmarks.operators.lineup import RIVALS, Entry, Lineup
 from tunesmith.operators import parse_operator
 from workers.peers.comparison import FOREIGN, TVM_PEER, Peer
-from workers.tvm_backend.deploy import LocalModel
+from workers.tvm_backend.build.local_model import LocalModel
 
 UNTUNED, TUNESMITH = PEERS[:2]
 FIRST_TEN = f"{TUNESMITH}-{first.COUNT}"
@@ -140,6 +140,6 @@ class _Contest:
 
 
 def _flops(local: LocalModel) -> float:
-    from workers.tvm_backend.tasks import extract_tasks
+    from workers.tvm_backend.passes.extract_tasks import extract_tasks
 
     return sum(task.workload.flops * task.weight for task in extract_tasks(local.module))

@@ -72,9 +72,9 @@ def records(module: bytes, target: Target, best: Mapping[str, tuple[Candidate, f
     Raises:
         InvalidCandidate: a candidate does not fit the function.
     """
-    from workers.tvm_backend.candidates import schedule
-    from workers.tvm_backend.space import generate
-    from workers.tvm_backend.tasks import extract_tasks
+    from workers.tvm_backend.design_space.replay import schedule
+    from workers.tvm_backend.design_space.space import generate
+    from workers.tvm_backend.passes.extract_tasks import extract_tasks
 
     found = []
     for task in extract_tasks(module):

@@ -101,7 +101,7 @@ def summed(calls: Sequence[tuple[str, Sequence[float]]], mains: Set[str]) -> Ker
 
 def main_functions(module: bytes) -> frozenset[str]:
     """The function of a prepared module with the most operations, and its alternative where there is one."""
-    from workers.tvm_backend.tasks import extract_tasks
+    from workers.tvm_backend.passes.extract_tasks import extract_tasks
 
     tasks = extract_tasks(module)
     direct = [task for task in tasks if task.alternative_of is None]

@@ -65,7 +65,7 @@ def measure(job: Job) -> dict[str, list[tuple[str, list[float]]]]:
     """
     os.environ["TVM_NUM_THREADS"] = str(job.threads)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job.threads])
-    from workers.tvm_backend.device_functions import bind
+    from workers.tvm_backend.run.device_functions import bind
     from workers.tvm_backend.warm import import_tvm
 
     import_tvm()  # brings the function that binds threads

@@ -23,7 +23,7 @@ from tunesmith.preparation import PLAIN
 from tunesmith.targets import Target
 from tunesmith.types import Candidate
 from workers.peers.comparison import TVM_PEER, Peer, Result, check_outputs, take_turns, write_inputs
-from workers.tvm_backend.deploy import LocalModel, local_target
+from workers.tvm_backend.build.local_model import LocalModel, local_target
 
 RIVALS = PEERS[2:4]
 
@@ -212,7 +212,7 @@ def _record_of(module: bytes, recording: Recording, target: Target) -> DatabaseR
     Raises:
         MeasurementFailed: the recording is of another program.
     """
-    from workers.tvm_backend.tasks import extract_tasks
+    from workers.tvm_backend.passes.extract_tasks import extract_tasks
 
     outcome = recording.outcome
     task = next((task for task in extract_tasks(module) if task.workload.hash == outcome.workload), None)

@@ -16,7 +16,7 @@ from benchmarks.limits import Level, Peak
 from benchmarks.peak.probe import Job
 from tunesmith.errors import MeasurementFailed
 from tunesmith.safe_path import python
-from workers.tvm_backend import roofline
+from workers.tvm_backend.build import calibration_kernels
 
 TIMEOUT = 300.0
 MIB = 1 << 20
@@ -83,7 +83,7 @@ def measure(threads: int, *, curve: bool = False, repeats: int = 10) -> Limits:
         MeasurementFailed: when the probe ends without an answer.
     """
     caches = cores_caches(threads)
-    memory = int(roofline.uncached_read(threads).work)
+    memory = int(calibration_kernels.uncached_read(threads).work)
     sizes = sorted({*(size // 2 for size in caches.values()), *(sweep(threads, memory) if curve else ()), memory})
     found = _ask(Job(threads, tuple(sizes), repeats))
     flops = max((Rates(tuple(samples)) for samples in found["flops"]), key=lambda rates: rates.best)
@@ -99,7 +99,7 @@ def sweep(threads: int, memory: int) -> list[int]:
 
 def cores_caches(threads: int) -> dict[int, int]:
     """Bytes of each cache level that the first ``threads`` of the visible cores have."""
-    return roofline.cache_sizes(cores=sorted(os.sched_getaffinity(0))[:threads])
+    return calibration_kernels.cache_sizes(cores=sorted(os.sched_getaffinity(0))[:threads])
 
 
 def thread_counts(cores: int) -> list[int]:

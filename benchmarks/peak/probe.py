@@ -30,9 +30,9 @@ def probe(job: Job) -> dict[str, Any]:
     """``flops``: FLOP/s by vector width; ``reads``: bytes and bytes/s by size; each a list of samples."""
     from tunesmith.host import default_lease_path
     from workers.sandbox.lease import HostLease
-    from workers.tvm_backend import roofline
-    from workers.tvm_backend.deploy import local_target
-    from workers.tvm_backend.device_functions import bind
+    from workers.tvm_backend.build import calibration_kernels
+    from workers.tvm_backend.build.local_model import local_target
+    from workers.tvm_backend.run.device_functions import bind
     from workers.tvm_backend.warm import warm
 
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job.threads])
@@ -41,20 +41,20 @@ def probe(job: Job) -> dict[str, Any]:
     bind(job.threads)  # TVM's main thread would wander to where another one waits
     target, lease = local_target(f"cpu:{job.threads}").to_json(), HostLease(default_lease_path())
 
-    def rates(kernel: roofline.Kernel, folder: str) -> list[float]:
-        built = roofline.build(kernel, target, Path(folder) / "kernel.so")
+    def rates(kernel: calibration_kernels.Kernel, folder: str) -> list[float]:
+        built = calibration_kernels.build(kernel, target, Path(folder) / "kernel.so")
         with lease.exclusive(limit=2.0):
-            samples = roofline.time_here(kernel, built, job.repeats)
+            samples = calibration_kernels.time_here(kernel, built, job.repeats)
         return [kernel.work / sample for sample in samples]
 
-    kernels: list[roofline.Kernel] = [*roofline.peaks(job.threads)]
-    kernels += [roofline.cached_read(job.threads, size) for size in job.sizes]
+    kernels: list[calibration_kernels.Kernel] = [*calibration_kernels.peaks(job.threads)]
+    kernels += [calibration_kernels.cached_read(job.threads, size) for size in job.sizes]
     found: dict[str, Any] = {"flops": [], "reads": []}
     for kernel in kernels:
         # A folder for each: a library of the same path would not be loaded anew.
         with tempfile.TemporaryDirectory(prefix="tunesmith-peak-") as folder:
             samples = rates(kernel, folder)
-        if isinstance(kernel, roofline.Read):
+        if isinstance(kernel, calibration_kernels.Read):
             found["reads"].append([kernel.work / kernel.passes, samples])
         else:
             found["flops"].append(samples)

@@ -21,8 +21,10 @@ from tunesmith.space.base import Batch, Bools, Floats, Ints
 from tunesmith.space.space import Space
 from tunesmith.testing.replay import Recording
 from tunesmith.types import Candidate, FailureKind
-from workers.tvm_backend import importing, prepare, space, tasks
-from workers.tvm_backend.measuring import Built
+from workers.protocol import Built
+from workers.tvm_backend.design_space import space
+from workers.tvm_backend.frontends import import_model
+from workers.tvm_backend.passes import extract_tasks, pipeline
 
 FAILURE = "<U16"
 """Wide enough for every ``FailureKind``."""
@@ -71,14 +73,14 @@ class Subject:
 
     spec: str
     weight: float
-    task: tasks.Extracted
+    task: extract_tasks.Extracted
     bodies: dict[str, space.SketchBody]
     traces: space.TraceSpace
 
 
 def open_subject(spec: str, weight: float, station: Station) -> Subject:
     """Import the operator and generate its design space."""
-    (task,) = tasks.extract_tasks(prepare.prepare(importing.operator_module(parse_operator(spec))).module)
+    (task,) = extract_tasks.extract_tasks(pipeline.prepare(import_model.operator_module(parse_operator(spec))).module)
     bodies = space.generate(task.module, station.target)
     traces = space.TraceSpace(task.module, station.target, bodies, threads=station.host.cores)
     return Subject(spec, weight, task, {body.hash: body for body in bodies}, traces)

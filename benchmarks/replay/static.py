@@ -20,8 +20,10 @@ from tunesmith.search.construction import construct
 from tunesmith.space.base import Floats
 from tunesmith.targets import Target
 from tunesmith.testing.replay import Recording
-from workers.tvm_backend import importing, prepare, space, tasks
-from workers.tvm_backend.static import device_of
+from workers.tvm_backend.design_space import space
+from workers.tvm_backend.design_space.static_model import device_of
+from workers.tvm_backend.frontends import import_model
+from workers.tvm_backend.passes import extract_tasks, pipeline
 
 FIRST = 10
 """Measurements after which the construction is judged."""
@@ -55,7 +57,9 @@ class Judged:
 def judge(recording: Recording) -> Judged | None:
     """Estimate every point; None when the recorded sketches are not those that this version makes."""
     target = Target(json.loads(str(recording.facts["target"])))
-    (task,) = tasks.extract_tasks(prepare.prepare(importing.operator_module(parse_operator(recording.name))).module)
+    (task,) = extract_tasks.extract_tasks(
+        pipeline.prepare(import_model.operator_module(parse_operator(recording.name))).module
+    )
     bodies = space.generate(task.module, target)
     if not {sketch.hash for sketch in recording.space.sketches} <= {body.hash for body in bodies}:
         return None

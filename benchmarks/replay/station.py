@@ -12,11 +12,11 @@ from typing import Any
 
 from tunesmith.targets import Target
 from tunesmith.types import Decision, FailureKind
+from workers.protocol import BuildRequest, Built
 from workers.sandbox.pool import Actor, ChildCrashed, ChildError, ChildTimeout, Pool
+from workers.tvm_backend.design_space.sketch import SketchBody
 from workers.tvm_backend.host import describe
-from workers.tvm_backend.measuring import BuildRequest, Built
-from workers.tvm_backend.sketch import SketchBody
-from workers.tvm_backend.tasks import Extracted
+from workers.tvm_backend.passes.extract_tasks import Extracted
 
 BUILD_SECONDS = 10.0
 RUN_SECONDS = 5.0
@@ -45,7 +45,7 @@ class Station:
         self.target = Target(self.host.target)
         self._scratch, self._names = scratch, itertools.count()
         self._builders = Pool(
-            Actor("workers.tvm_backend.builder:Builder", (str(scratch / "host.lease"),)), self.host.cores
+            Actor("workers.tvm_backend.build.builder:Builder", (str(scratch / "host.lease"),)), self.host.cores
         )
         self._timer = Pool(Actor("benchmarks.replay.timing:Timer", (), {"TVM_NUM_THREADS": str(self.host.cores)}), 1)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tunesmith.types import TensorSpec
 from workers.tvm_backend.arguments import random_array
-from workers.tvm_backend.device_functions import bind
+from workers.tvm_backend.run.device_functions import bind
 from workers.tvm_backend.warm import visible_cores, warm
 
 SAMPLE_SECONDS = 0.006

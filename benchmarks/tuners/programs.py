@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tunesmith.errors import NothingToTune
 from tunesmith.operators import parse_operator
-from workers.tvm_backend.importing import operator_module
-from workers.tvm_backend.prepare import prepare
-from workers.tvm_backend.tasks import Extracted, extract_tasks
+from workers.tvm_backend.frontends.import_model import operator_module
+from workers.tvm_backend.passes.extract_tasks import Extracted, extract_tasks
+from workers.tvm_backend.passes.pipeline import prepare
 
 
 def program(operator: str) -> Extracted:

@@ -49,7 +49,7 @@ def measure(job: Job) -> dict[str, Any]:
     from benchmarks.tuners.programs import program
     from tunesmith.targets import Target
     from workers.tvm_backend.arguments import random_array
-    from workers.tvm_backend.device_functions import bind
+    from workers.tvm_backend.run.device_functions import bind
 
     bind(Target(job.target).num_cores)  # as on the device that they were tuned on
     task = program(job.operator)
@@ -72,7 +72,7 @@ def _built(job: Job, mod: Any) -> dict[str, Any]:
     from tvm.s_tir import Schedule, Trace
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
-    from workers.tvm_backend.linking import link
+    from workers.tvm_backend.build.linking import link
 
     target = tvm.target.Target(job.target)
     functions = {}

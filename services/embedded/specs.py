@@ -78,11 +78,11 @@ def children(options: StackOptions, temporary: Path) -> list[ChildSpec]:
             wave=2,
         ),
         ChildSpec("coordinator", python("services.coordinator"), for_coordinator(env), may_start=redis_up, wave=1),
-        ChildSpec("tracker", python("workers.tvm_backend.tracker", "--port", str(tracker_port)), bare, wave=2),
+        ChildSpec("tracker", python("workers.tvm_backend.run.tracker", "--port", str(tracker_port)), bare, wave=2),
         ChildSpec(
             "device",
             python(
-                "workers.tvm_backend.rpc_server",
+                "workers.tvm_backend.run.rpc_server",
                 "--key",
                 env["TUNESMITH_DEVICE_KEY"],
                 "--tracker",

@@ -30,7 +30,8 @@ from tunesmith.preparation import for_target
 from tunesmith.signing import Signer
 from tunesmith.states import JobState, ModelState, WorkState
 from tunesmith.types import Candidate, FailureKind
-from workers.core import ingest, prepare, search
+from workers.core import ingest, prepare
+from workers.core import propose as proposing
 from workers.core.context import Context, make_context
 from workers.core.importing import Importing
 from workers.core.tasks import CORE_TASKS, take_in
@@ -117,7 +118,7 @@ def open_round(context: Context, job_id: str = "j1", size: int = 16) -> int:
 def propose(context: Context, job_id: str = "j1", size: int = 16) -> Batch:
     """The batch of a new round."""
     round_id = open_round(context, job_id, size)
-    assert search.run(context, ProposeRound(round_id=round_id, attempt=1))
+    assert proposing.run(context, ProposeRound(round_id=round_id, attempt=1))
     with context.readers() as session:
         return session.scalars(sa.select(Batch).where(Batch.round_id == round_id)).one()
 

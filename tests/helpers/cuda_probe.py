@@ -22,9 +22,9 @@ from effort import THOROUGH
 from tunesmith.errors import MeasurementFailed
 from tunesmith.messages import Payload, Spec, TunedWorkload
 from tunesmith.targets import Target, parse_target
-from workers.tvm_backend.builder import Builder
-from workers.tvm_backend.cuda_compiler import MODE
-from workers.tvm_backend.measuring import BuildRequest, Built
+from workers.protocol import BuildRequest, Built
+from workers.tvm_backend.build.builder import Builder
+from workers.tvm_backend.build.cuda_compiler import MODE
 from workers.tvm_backend.warm import warm
 
 PRODUCTS = (("float32", "float32", 0), ("float16", "float16", 0), ("float16", "float32", 1))
@@ -104,7 +104,7 @@ def product(operands: str, sums: str) -> tuple[Any, Any]:
     """The task of a product whose sums may have another type than its operands, and the model that it is of."""
     from tvm import relax
 
-    from workers.tvm_backend import prepare, tasks
+    from workers.tvm_backend.passes import extract_tasks, pipeline
 
     args = [relax.Var(name, relax.TensorType((SIZE, SIZE), operands)) for name in ("a", "b")]
     builder = relax.BlockBuilder()
@@ -114,14 +114,14 @@ def product(operands: str, sums: str) -> tuple[Any, Any]:
         builder.emit_func_output(out)
     mod = builder.get()
     mod["main"] = mod["main"].with_attr("num_input", 2).with_attr("input_names", json.dumps(["a", "b"]))
-    prepared = prepare.prepare(mod)
-    (task,) = tasks.extract_tasks(prepared.module)
+    prepared = pipeline.prepare(mod)
+    (task,) = extract_tasks.extract_tasks(prepared.module)
     return task, prepared.module
 
 
 def candidate(module: bytes, target: Target, number: int) -> tuple[bytes, Any]:
     """A valid one of a sequence of random candidates: its sketch and its decisions."""
-    from workers.tvm_backend import space
+    from workers.tvm_backend.design_space import space
 
     bodies = space.generate(module, target)
     traces = space.TraceSpace(module, target, bodies)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from workers.tvm_backend.build.linking import user_command
 from workers.tvm_backend.cuda_runtime import DRIVER
-from workers.tvm_backend.linking import user_command
 
 FUNCTIONS = (
     "cuDeviceGetName",

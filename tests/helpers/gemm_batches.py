@@ -53,10 +53,12 @@ class Gemm:
     @classmethod
     def make(cls, target: Target, count: int, size: int = 64) -> Gemm:
         """With ``count`` candidates that apply, all different."""
-        from workers.tvm_backend import importing, prepare, space, tasks
+        from workers.tvm_backend.design_space import space
+        from workers.tvm_backend.frontends import import_model
+        from workers.tvm_backend.passes import extract_tasks, pipeline
 
-        prepared = prepare.prepare(importing.operator_module(parse_operator(f"gemm:{size}x{size}x{size}:float32")))
-        (task,) = tasks.extract_tasks(prepared.module)
+        prepared = pipeline.prepare(import_model.operator_module(parse_operator(f"gemm:{size}x{size}x{size}:float32")))
+        (task,) = extract_tasks.extract_tasks(prepared.module)
         bodies = space.generate(task.module, target)
         points = space.TraceSpace(task.module, target, bodies)
         batch, valid = points.resolve(points.space.sample(np.random.default_rng(0), 6 * count))

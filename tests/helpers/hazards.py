@@ -13,9 +13,9 @@ from typing import Any
 from unittest import mock
 
 from tunesmith.types import Decision, FailureKind, TensorSpec
-from workers.tvm_backend import linking
-from workers.tvm_backend.builder import Builder
-from workers.tvm_backend.measuring import BuildRequest, Built
+from workers.protocol import BuildRequest, Built
+from workers.tvm_backend.build import linking
+from workers.tvm_backend.build.builder import Builder
 
 CHUNK = 16 << 20
 ON_THE_DEVICE = {

@@ -119,7 +119,7 @@ class Hostile:
 
 
 def _out_of_memory() -> Any:
-    from workers.tvm_backend.importer import _told
+    from workers.tvm_backend.frontends.boxed_import import _told
 
     return _told(lambda: bytearray(1 << 45))
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from tunesmith.messages import MeasureLimits
 from tunesmith.types import TensorSpec
-from workers.tvm_backend import linking
-from workers.tvm_backend.measuring import RunRequest
+from workers.protocol import RunRequest
+from workers.tvm_backend.build import linking
 
 SIZE = 64
 ARGS = (TensorSpec("float32", (SIZE, SIZE)), TensorSpec("float32", (SIZE, SIZE)))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 
-from workers.tvm_backend import importing
+from workers.tvm_backend.frontends import import_model
 
 Array = NDArray[Any]
 
@@ -48,7 +48,7 @@ def both(path: Path, shape: Sequence[int]) -> tuple[Array, Array]:
     """What TVM makes of it once it is imported, and onnxruntime."""
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     (theirs,) = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})
-    return by_tvm(importing.import_model(path, "onnx"), x), theirs
+    return by_tvm(import_model.import_model(path, "onnx"), x), theirs
 
 
 def by_tvm(module: tvm.IRModule, x: Array) -> Array:

@@ -16,14 +16,15 @@ from benchmarks.tuners.plan import Ask
 from tunesmith.preparation import PLAIN
 from tunesmith.targets import Target
 from tunesmith.types import Candidate
-from workers.tvm_backend.deploy import LocalModel, local_target
+from workers.tvm_backend.build.local_model import LocalModel, local_target
 
 
 def sampled(module: bytes, target: Target, count: int = 3, name: str = "all") -> tuple[Any, list[Candidate], Any]:
     """The only function of a prepared module, candidates of it, and the space of that name that they are of."""
-    from workers.tvm_backend import space, tasks
+    from workers.tvm_backend.design_space import space
+    from workers.tvm_backend.passes import extract_tasks
 
-    (task,) = tasks.extract_tasks(module)
+    (task,) = extract_tasks.extract_tasks(module)
     traces = space.TraceSpace(task.module, target, space.generate(task.module, target, name))
     resolved, valid = traces.resolve(traces.space.sample(np.random.default_rng(0), 64))
     return task, traces.space.candidates(resolved.take(valid))[:count], traces

@@ -15,15 +15,13 @@ def main() -> None:
 
     from tunesmith.targets import Target
     from tunesmith.types import Candidate
-    from workers.tvm_backend import candidates
-    from workers.tvm_backend.sketch import SketchBody
+    from workers.tvm_backend.design_space import replay
+    from workers.tvm_backend.design_space.sketch import SketchBody
 
     found = []
     for module, body, decisions in work["items"]:
         candidate = Candidate.from_json(["sketch", decisions])
-        done = candidates.schedule(
-            module.encode(), Target(work["target"]), SketchBody.from_json(body), candidate.decisions
-        )
+        done = replay.schedule(module.encode(), Target(work["target"]), SketchBody.from_json(body), candidate.decisions)
         found.append([done.trace, str(tvm_ffi.structural_hash(done.mod))])
     json.dump(found, sys.stdout)
 

@@ -74,7 +74,7 @@ class RpcDevice:
             "--",
             sys.executable,
             "-m",
-            f"workers.tvm_backend.{module}",
+            f"workers.tvm_backend.run.{module}",
             *arguments,
         ]
         process = subprocess.Popen(

@@ -20,14 +20,17 @@ warm("llvm")
 import tvm  # noqa: E402
 from tvm import relax  # noqa: E402
 
-from workers.tvm_backend import importing, prepare, space, tasks, tir  # noqa: E402
-from workers.tvm_backend.candidates import Replayer  # noqa: E402
+from workers.tvm_backend import tir  # noqa: E402
+from workers.tvm_backend.design_space import space  # noqa: E402
+from workers.tvm_backend.design_space.replay import Replayer  # noqa: E402
+from workers.tvm_backend.design_space.rules.base import Rule  # noqa: E402
+from workers.tvm_backend.design_space.rules.machine import machine_of  # noqa: E402
+from workers.tvm_backend.frontends import import_model  # noqa: E402
 from workers.tvm_backend.host import describe  # noqa: E402
-from workers.tvm_backend.layout.compute import LANES, conv2d_blocked, group_conv2d_blocked, matmul_packed  # noqa: E402
-from workers.tvm_backend.layout.winograd import conv2d_winograd  # noqa: E402
-from workers.tvm_backend.rules.base import Rule  # noqa: E402
-from workers.tvm_backend.rules.machine import machine_of  # noqa: E402
-from workers.tvm_backend.tasks import Extracted  # noqa: E402
+from workers.tvm_backend.passes import extract_tasks, pipeline  # noqa: E402
+from workers.tvm_backend.passes.extract_tasks import Extracted  # noqa: E402
+from workers.tvm_backend.passes.layout.compute import LANES, conv2d_blocked, group_conv2d_blocked, matmul_packed  # noqa: E402
+from workers.tvm_backend.passes.layout.winograd import conv2d_winograd  # noqa: E402
 
 AVX512 = Target({"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2})
 AVX2 = Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2})
@@ -42,7 +45,7 @@ def here() -> Target:
 
 def operator(spec: str) -> Extracted:
     """A single operator's task."""
-    (found,) = tasks.extract_tasks(prepare.prepare(importing.operator_module(parse_operator(spec))).module)
+    (found,) = extract_tasks.extract_tasks(pipeline.prepare(import_model.operator_module(parse_operator(spec))).module)
     return found
 
 
@@ -80,7 +83,7 @@ def fused(
         builder.emit_func_output(y)
     mod = builder.get()
     mod["main"] = mod["main"].with_attr("input_names", json.dumps(names))
-    (found,) = tasks.extract_tasks(prepare.prepare(mod).module)
+    (found,) = extract_tasks.extract_tasks(pipeline.prepare(mod).module)
     return found
 
 
@@ -208,9 +211,9 @@ def product_followed_by(statement: str) -> Extracted:
 
     function = from_source(FOLLOWED.format(statement=statement))
     mod = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-    args = tasks.arguments(mod)
+    args = extract_tasks.arguments(mod)
     assert args is not None
-    return tasks.describe(mod, "product", args)
+    return extract_tasks.describe(mod, "product", args)
 
 
 def fits(rule: Rule, task: Extracted, target: Target) -> int:

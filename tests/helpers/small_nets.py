@@ -21,7 +21,8 @@ warm("llvm")
 import tvm  # noqa: E402
 from tvm import relax  # noqa: E402
 
-from workers.tvm_backend import prepare, tir  # noqa: E402
+from workers.tvm_backend import tir  # noqa: E402
+from workers.tvm_backend.passes import pipeline  # noqa: E402
 
 Array = NDArray[Any]
 
@@ -118,7 +119,7 @@ def calls(module: bytes) -> collections.Counter[str]:
     return found
 
 
-def run(made: prepare.Prepared, *inputs: Array) -> list[Array]:
+def run(made: pipeline.Prepared, *inputs: Array) -> list[Array]:
     """The outputs of a prepared model, compiled untuned."""
     library = tvm.compile(tir.load_module(made.module), target=tvm.target.Target(quick()))
     arrays = [tvm.runtime.tensor(x) for x in (*inputs, *made.params.values())]

@@ -36,8 +36,8 @@ def processes(data_dir: Path) -> dict[int, str]:
 WORDS = {
     "redis": "redis-server",
     "coordinator": "-m services.coordinator",
-    "device": "workers.tvm_backend.rpc_server",
-    "tracker": "workers.tvm_backend.tracker",
+    "device": "workers.tvm_backend.run.rpc_server",
+    "tracker": "workers.tvm_backend.run.tracker",
     "measure": "--queues measure",
     "record": "--queues record",
     "ingest": "--queues ingest",

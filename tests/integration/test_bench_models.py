@@ -42,7 +42,7 @@ from tunesmith.targets import Target
 from workers.peers import onnxruntime
 from workers.peers.comparison import Result
 from workers.tvm_backend.arguments import random_array
-from workers.tvm_backend.deploy import LocalModel, local_target
+from workers.tvm_backend.build.local_model import LocalModel, local_target
 
 pytestmark = pytest.mark.pair
 PROBE = Path(__file__).parents[1] / "helpers" / "metaschedule_probe.py"

@@ -24,7 +24,7 @@ from tunesmith.preparation import PLAIN, Preparation, for_target
 from tunesmith.types import Candidate
 from workers.peers import onnxruntime
 from workers.tvm_backend.arguments import random_array
-from workers.tvm_backend.deploy import LocalModel, local_target
+from workers.tvm_backend.build.local_model import LocalModel, local_target
 
 pytestmark = pytest.mark.pair
 SPECS = (
@@ -61,7 +61,7 @@ def test_operators_that_runtimes_cannot_compare_are_refused(tmp_path):
 @pytest.mark.parametrize("text", [spec for spec in SPECS if not spec.startswith("dense")])
 def test_the_models_function_is_the_program_that_recordings_are_of(text, tmp_path):
     from benchmarks.tuners.programs import program
-    from workers.tvm_backend.tasks import extract_tasks
+    from workers.tvm_backend.passes.extract_tasks import extract_tasks
 
     path = onnx_models.write_operator(text, tmp_path / "operator.onnx")
     (task,) = extract_tasks(LocalModel(str(path), {}, tmp_path, PLAIN).module)

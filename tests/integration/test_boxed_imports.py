@@ -25,8 +25,8 @@ from workers.core.context import Context
 from workers.core.importing import Importing, ImportLost, Upload
 from workers.sandbox.box import probe
 from workers.settings import Settings
-from workers.tvm_backend import importing as in_process
-from workers.tvm_backend import prepare, tasks
+from workers.tvm_backend.frontends import import_model as in_process
+from workers.tvm_backend.passes import extract_tasks, pipeline
 
 pytestmark = pytest.mark.parallel
 CPU = for_target("llvm", operator=False)
@@ -63,15 +63,15 @@ def test_a_model_comes_out_of_its_box_as_it_would_without_one(source: str, tmp_p
     path = (small_onnx if source == "onnx" else small_pt2)(tmp_path / f"m.{source}")
     blobs = BlobStore(tmp_path / "blobs")
     made = core_flow.importing().run(Upload(source, path, "", {}, CPU), blobs)
-    expected = prepare.prepare(in_process.import_model(path, source), CPU)
+    expected = pipeline.prepare(in_process.import_model(path, source), CPU)
     assert made.inputs == expected.inputs
     assert blobs.get_bytes(made.module_blob) == expected.module
     found = {task.workload.hash: task for task in made.tasks}
-    for task in tasks.extract_tasks(expected.module):
+    for task in extract_tasks.extract_tasks(expected.module):
         assert found[task.workload.hash].workload == task.workload
         assert blobs.get_bytes(found[task.workload.hash].module_blob) == task.module
         assert blobs.get_bytes(found[task.workload.hash].metaschedule_blob) == task.metaschedule
-    assert made.params_size == tasks.parameter_bytes(expected.module)
+    assert made.params_size == extract_tasks.parameter_bytes(expected.module)
     with np.load(blobs.path(made.params_blob), allow_pickle=False) as file:
         assert {name: file[name].tobytes() for name in file.files} == {
             name: array.tobytes() for name, array in expected.params.items()

@@ -13,10 +13,10 @@ from rpc_device import RpcDevice
 
 from tunesmith.messages import MeasureLimits, ModelWeights
 from tunesmith.types import FailureKind, TensorSpec
-from workers.tvm_backend import linking
-from workers.tvm_backend.confirming import MIN_PAIRS, Interrupted, confirm, rest, settled
-from workers.tvm_backend.measuring import Confirmed, ConfirmRequest, RunRequest
-from workers.tvm_backend.references import References
+from workers.protocol import Confirmed, ConfirmRequest, RunRequest
+from workers.tvm_backend.build import linking
+from workers.tvm_backend.run.confirm import MIN_PAIRS, Interrupted, confirm, rest, settled
+from workers.tvm_backend.run.references import References
 
 SHAPE = (64, 64)
 ARGS = (TensorSpec("float32", SHAPE), TensorSpec("float32", SHAPE))
@@ -156,7 +156,7 @@ def test_who_rounds_may_fall_on_the_other_side_where_the_default_schedule_might(
 
 
 def test_slow_samples_are_few(device: RpcDevice, kernels: dict[str, RunRequest], monkeypatch: Any) -> None:
-    monkeypatch.setattr("workers.tvm_backend.confirming.PAIRS_SECONDS", 0.001)
+    monkeypatch.setattr("workers.tvm_backend.run.confirm.PAIRS_SECONDS", 0.001)
     (found,) = ask(device, request(kernels, "slow", champion="copy"))
     assert len(found.samples) == MIN_PAIRS
     assert min(found.samples) > max(found.champion_samples)

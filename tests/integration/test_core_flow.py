@@ -37,11 +37,11 @@ from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.states import JobState, ModelState, RoundState, WorkState
 from tunesmith.targets import Target
 from tunesmith.types import Candidate
-from workers.core import ingest, prepare, record, search, train
+from workers.core import ingest, prepare, propose, record, train
 from workers.core.context import Context
 from workers.core.features import BatchFeatures
 from workers.core.importing import Upload
-from workers.tvm_backend.static import prior_of
+from workers.tvm_backend.design_space.static_model import prior_of
 
 pytestmark = pytest.mark.parallel
 
@@ -129,8 +129,8 @@ def test_every_message_twice_does_its_work_once(sqlite_context: Context) -> None
     assert not ingest.run(context, IngestModel(model_id="m1", attempt=1))
     assert not prepare.run(context, PrepareJob(job_id="j1", attempt=1))
     batch = core_flow.propose(context)
-    assert not search.run(context, ProposeRound(round_id=batch.round_id, attempt=1))
-    assert not search.run(context, ProposeRound(round_id=batch.round_id, attempt=2))
+    assert not propose.run(context, ProposeRound(round_id=batch.round_id, attempt=1))
+    assert not propose.run(context, ProposeRound(round_id=batch.round_id, attempt=2))
     core_flow.report(context, batch)
     core_flow.report(context, batch)
     with context.sessions.begin() as session:
@@ -290,15 +290,15 @@ def test_a_round_cancelled_while_it_is_proposed_changes_nothing(
     context = sqlite_context
     core_flow.import_and_prepare(context)
     round_id = core_flow.open_round(context)
-    real = search._describe
+    real = propose._describe
 
     def cancel_meanwhile(*args):
         with context.sessions.begin() as session:
             record.transition(session, session.get_one(Round, round_id), RoundState.CANCELLED)
         return real(*args)
 
-    monkeypatch.setattr(search, "_describe", cancel_meanwhile)
-    assert search.run(context, ProposeRound(round_id=round_id, attempt=1))
+    monkeypatch.setattr(propose, "_describe", cancel_meanwhile)
+    assert propose.run(context, ProposeRound(round_id=round_id, attempt=1))
     assert row(context, Round).state is RoundState.CANCELLED
     assert row(context, JobTask).searcher_state is None
     with context.readers() as session:
@@ -312,7 +312,7 @@ def test_a_small_space_is_exhausted_at_last(sqlite_context: Context) -> None:
     prepare.run(context, PrepareJob(job_id="j1", attempt=1))
     for _ in range(6):
         asked = ProposeRound(round_id=core_flow.open_round(context, size=8), attempt=1)
-        if not search.run(context, asked) or row(context, JobTask).exhausted:
+        if not propose.run(context, asked) or row(context, JobTask).exhausted:
             break
         with context.readers() as session:
             core_flow.report(context, session.scalars(sa.select(Batch).where(Batch.round_id == asked.round_id)).one())

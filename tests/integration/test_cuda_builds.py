@@ -14,8 +14,9 @@ import cuda_probe
 import cuda_stub
 import pytest
 
-from workers.tvm_backend import cuda_compiler
-from workers.tvm_backend.linking import COMPILERS, LINKERS
+from workers.tvm_backend import cuda_runtime
+from workers.tvm_backend.build import cuda_compiler
+from workers.tvm_backend.build.linking import COMPILERS, LINKERS
 
 pytestmark = pytest.mark.pair
 
@@ -51,7 +52,7 @@ def tools(folder: Path) -> Path:
 
 def test_nvrtc_compiles_with_headers_of_its_own_version(answer: dict[str, Any]) -> None:
     assert answer["compiler"] == "nvrtc"
-    assert Path(answer["headers"]) in cuda_compiler.packages()
+    assert Path(answer["headers"]) in cuda_runtime.packages()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from typing import Any
 import cuda_stub
 import pytest
 
-from workers.tvm_backend import cuda_compiler, cuda_runtime
+from workers.tvm_backend import cuda_runtime
+from workers.tvm_backend.build import cuda_compiler
 
 pytestmark = pytest.mark.parallel
 
@@ -52,11 +53,11 @@ def run(folder: Path, *command: str) -> Any:
 def test_where_a_driver_is_tvm_loads_with_the_runtime_of_the_extra(driver: Path) -> None:
     there, loaded = run(driver, "-c", LOADED)
     assert there
-    assert [Path(path).parent.parent for path in loaded] == [root for root in cuda_compiler.packages() if root.exists()]
+    assert [Path(path).parent.parent for path in loaded] == [root for root in cuda_runtime.packages() if root.exists()]
 
 
 def test_a_driver_that_is_too_old_is_told_of(driver: Path) -> None:
-    found = run(driver, "-m", "workers.tvm_backend.cuda_check")
+    found = run(driver, "-m", "workers.tvm_backend.build.cuda_check")
     assert not found["runtime"]["ok"]
     assert "driver version is insufficient" in found["runtime"]["detail"]
     assert "580" in found["runtime"]["remedy"]

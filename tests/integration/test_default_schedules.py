@@ -20,7 +20,9 @@ import tvm_ffi  # noqa: E402
 from tvm import te, topi  # noqa: E402
 from tvm.tirx import For, ForKind  # noqa: E402
 
-from workers.tvm_backend import candidates, tasks, tir  # noqa: E402
+from workers.tvm_backend import tir  # noqa: E402
+from workers.tvm_backend.design_space import replay  # noqa: E402
+from workers.tvm_backend.passes import extract_tasks  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 
@@ -45,7 +47,7 @@ def program(shape: Sequence[int], make: Make) -> tvm.IRModule:
 
 
 def default(mod: tvm.IRModule, cores: int = 2) -> tvm.IRModule:
-    return candidates.default(mod, target(cores))
+    return replay.default(mod, target(cores))
 
 
 def parallel_extents(mod: tvm.IRModule) -> list[int]:
@@ -102,7 +104,7 @@ def test_what_has_a_schedule_keeps_it() -> None:
 def test_it_computes_what_the_plain_program_does(rows: list[int], last: int, name: str) -> None:
     shape = [*rows, max(1, min(last, (1 << 18) // int(np.prod(rows, initial=1))))]
     mod = program(shape, MAKERS[name])
-    _, result = tasks.arguments(mod) or ()
+    _, result = extract_tasks.arguments(mod) or ()
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     found = []
     for each in (mod, default(mod)):

@@ -14,7 +14,7 @@ from tools import default_model
 from tunesmith.measuring.checked import LEAST_DEPENDENCE, CheckState, judge
 from tunesmith.targets import Target
 from tunesmith.types import TensorSpec
-from workers.tvm_backend.measuring import ModelOutcome, ModelRequest
+from workers.protocol import ModelOutcome, ModelRequest
 from workers.tvm_backend.warm import warm
 
 warm("llvm")
@@ -22,7 +22,10 @@ warm("llvm")
 import tvm  # noqa: E402
 from tvm import rpc  # noqa: E402
 
-from workers.tvm_backend import evaluate, importing, model, prepare  # noqa: E402
+from workers.tvm_backend.build import compile_model  # noqa: E402
+from workers.tvm_backend.frontends import import_model  # noqa: E402
+from workers.tvm_backend.passes import pipeline  # noqa: E402
+from workers.tvm_backend.run import compare_models  # noqa: E402
 
 pytestmark = pytest.mark.pair
 
@@ -53,15 +56,15 @@ def test_its_bytes_are_the_same_each_time(tmp_path: Path, monkeypatch: pytest.Mo
 
 def checked(path: Path, folder: Path) -> ModelOutcome:
     """The check of an ONNX file, whose second build has a wrong kernel."""
-    made = prepare.prepare(importing.import_model(path, "onnx"))
+    made = pipeline.prepare(import_model.import_model(path, "onnx"))
     params = folder / "params.npz"
-    prepare.save_params(made.params, params)
+    pipeline.save_params(made.params, params)
     libraries = []
     for name, module in (("untuned", made.module), ("tuned", planted(made.module))):
-        libraries.append(model.compile_model(module, params, CPU, None, folder / f"{name}.so").path)
+        libraries.append(compile_model.compile_model(module, params, CPU, None, folder / f"{name}.so").path)
     session = rpc.LocalSession()
     request = ModelRequest(libraries[0], libraries[1], None, DATA, 0, 0.01, 60.0)
-    return evaluate.compare(session, session.cpu(0), request, contextlib.nullcontext)
+    return compare_models.compare(session, session.cpu(0), request, contextlib.nullcontext)
 
 
 def planted(module: bytes) -> bytes:

@@ -27,8 +27,11 @@ import tvm_ffi  # noqa: E402
 from tvm.s_tir import TensorIntrin  # noqa: E402
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock  # noqa: E402
 
-from workers.tvm_backend import candidates, features, importing, prepare, space, tasks, tir, vectors  # noqa: E402
-from workers.tvm_backend.tasks import Extracted  # noqa: E402
+from workers.tvm_backend import tir  # noqa: E402
+from workers.tvm_backend.design_space import features, replay, space, vector_limit  # noqa: E402
+from workers.tvm_backend.frontends import import_model  # noqa: E402
+from workers.tvm_backend.passes import extract_tasks, pipeline  # noqa: E402
+from workers.tvm_backend.passes.extract_tasks import Extracted  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 
@@ -40,7 +43,7 @@ CONV = "conv2d:1x16x14x14,32x16x3x3,s1,p1"
 
 
 def task(spec: str) -> Extracted:
-    (found,) = tasks.extract_tasks(prepare.prepare(importing.operator_module(parse_operator(spec))).module)
+    (found,) = extract_tasks.extract_tasks(pipeline.prepare(import_model.operator_module(parse_operator(spec))).module)
     return found
 
 
@@ -56,7 +59,7 @@ def opened(spec: str, target: Target = CPU) -> Opened:
 def test_tvms_space_is_what_its_generator_makes_and_a_part_of_the_whole() -> None:
     found = task("gemm:64x64x64")
     theirs = [body.hash for body in space.generate(found.module, CPU, "tvm")]
-    replayer = candidates.Replayer(found.module, CPU)
+    replayer = replay.Replayer(found.module, CPU)
     made = [str(sch.trace) for sch in replayer.context.generate_design_space()]
     assert len(theirs) == len(set(made)) > 0
     everything = [body.hash for body in space.generate(found.module, CPU)]
@@ -71,7 +74,7 @@ def test_vectors_of_tvms_sketches_take_in_no_axis_beside_one_that_fills_register
         bodies = [body for body in space.generate(module, CPU, name) if body.postprocs]
         assert {widest for body in bodies for widest in vectors_of(body)} == {expected}
     found, bodies = space.TraceSpace(module, CPU, bodies), {body.hash: body for body in bodies}
-    replayer, points = candidates.Replayer(module, CPU), found.space.sample(np.random.default_rng(0), 8)
+    replayer, points = replay.Replayer(module, CPU), found.space.sample(np.random.default_rng(0), 8)
     for candidate in found.space.candidates(found.resolve(points)[0]):
         done = replayer.replay(bodies[str(candidate.sketch)], candidate.decisions)
         lanes = [int(text) for text in re.findall(r"T\.vectorized\((?:T\.int64\()?(\d+)", done.mod.script())]
@@ -81,7 +84,7 @@ def test_vectors_of_tvms_sketches_take_in_no_axis_beside_one_that_fills_register
 def vectors_of(body: space.SketchBody) -> list[int]:
     """The most steps that a sketch's notes would have fused."""
     notes = [each for each in json.loads(body.trace) if each[:1] == ["Annotate"]]
-    return [inputs[1] for _, inputs, attributes, _ in notes if attributes == [vectors.VECTORIZE]]
+    return [inputs[1] for _, inputs, attributes, _ in notes if attributes == [vector_limit.VECTORIZE]]
 
 
 def test_modules_are_read_as_tvm_reads_them_and_those_of_another_version_too() -> None:
@@ -99,7 +102,7 @@ def test_modules_are_read_as_tvm_reads_them_and_those_of_another_version_too() -
 
 def test_spaces_generated_two_at_a_time_are_those_of_one_after_the_other() -> None:
     some = [task(spec).module for spec in (CONV, "gemm:64x64x64", "softmax:4x16x32", "gemm:48x64x32")]
-    at_once = candidates.together(lambda module: space.generate(module, CPU), some)
+    at_once = replay.together(lambda module: space.generate(module, CPU), some)
     assert at_once == [space.generate(module, CPU) for module in some]
 
 
@@ -132,7 +135,7 @@ def test_a_workload_without_decisions_is_not_tunable() -> None:
         builder.emit_func_output(out)
     mod = builder.get()
     mod["main"] = mod["main"].with_attr("input_names", '["a", "b"]').with_attr("num_input", 2)
-    (found,) = tasks.extract_tasks(prepare.prepare(mod).module)
+    (found,) = extract_tasks.extract_tasks(pipeline.prepare(mod).module)
     bodies = space.generate(found.module, CPU)
     assert not space.tunable(bodies)
     assert space.TraceSpace(found.module, CPU, bodies).space.size == 1
@@ -174,7 +177,7 @@ def test_an_exact_replay_of_the_trace() -> None:
     resolved, _ = traces.resolve(traces.space.sample(np.random.default_rng(2), 1))
     (candidate,) = traces.space.candidates(resolved)
     body = {b.hash: b for b in bodies}[str(candidate.sketch)]
-    done = candidates.schedule(found.module, CPU, body, candidate.decisions)
+    done = replay.schedule(found.module, CPU, body, candidate.decisions)
     assert done.trace == traces.trace(candidate)
     sch = Schedule(tir.load_module(found.module))
     Trace.apply_json_to_schedule(json.loads(str(done.trace)), sch)
@@ -184,17 +187,17 @@ def test_an_exact_replay_of_the_trace() -> None:
 def test_candidates_that_do_not_fit() -> None:
     found, _, bodies = opened(CONV)
     with pytest.raises(InvalidCandidate, match="decisions"):
-        candidates.schedule(found.module, CPU, bodies[0], (1, 2))
+        replay.schedule(found.module, CPU, bodies[0], (1, 2))
     with pytest.raises(InvalidCandidate, match="does not apply"):
-        candidates.schedule(task("gemm:8x8x8").module, CPU, bodies[0], ())
+        replay.schedule(task("gemm:8x8x8").module, CPU, bodies[0], ())
 
 
 def test_default_schedules() -> None:
     found = task("gemm:64x64x64")
-    plain = candidates.schedule(found.module, CPU, None, ())
+    plain = replay.schedule(found.module, CPU, None, ())
     assert plain.trace is None
     assert tvm_ffi.structural_equal(plain.mod, tir.load_module(found.module))
-    assert 'thread="threadIdx.x"' in candidates.schedule(found.module, H100, None, ()).mod.script()
+    assert 'thread="threadIdx.x"' in replay.schedule(found.module, H100, None, ()).mod.script()
 
 
 def test_intrinsics_are_imported_once_and_registered() -> None:
@@ -211,7 +214,7 @@ def chosen(spec: str, target: Target, seed: int) -> tuple[str, str, Candidate, s
     assert valid.any()
     candidate = traces.space.candidates(resolved.take(valid))[0]
     body = {b.hash: b for b in bodies}[str(candidate.sketch)]
-    done = candidates.schedule(found.module, target, body, candidate.decisions)
+    done = replay.schedule(found.module, target, body, candidate.decisions)
     return (
         found.module.decode(),
         body.to_json().decode(),
@@ -250,6 +253,6 @@ def test_a_candidate_takes_the_arguments_of_its_workload() -> None:
     chosen = [c for c in opened_space.space.candidates(points.take(valid)) if c.sketch == body.hash]
     assert chosen
     for candidate in chosen[:4]:
-        done = candidates.schedule(found.module, CPU, body, candidate.decisions)
+        done = replay.schedule(found.module, CPU, body, candidate.decisions)
         as_built = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(done.mod)
-        assert tasks.arguments(as_built) == found.workload.args
+        assert extract_tasks.arguments(as_built) == found.workload.args

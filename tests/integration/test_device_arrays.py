@@ -8,9 +8,9 @@ import pytest
 
 from tunesmith.types import TensorSpec
 from workers.tvm_backend.arguments import BLOCK
-from workers.tvm_backend.device_arrays import DeviceArrays, completed
-from workers.tvm_backend.device_functions import digest, fill
-from workers.tvm_backend.references import difference, given
+from workers.tvm_backend.run.device_arrays import DeviceArrays, completed
+from workers.tvm_backend.run.device_functions import digest, fill
+from workers.tvm_backend.run.references import difference, given
 from workers.tvm_backend.warm import warm
 
 pytestmark = pytest.mark.parallel

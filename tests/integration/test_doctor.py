@@ -43,7 +43,7 @@ def test_a_wrong_pair_of_tvm_and_ffi_is_named(monkeypatch, version):
 def test_nothing_to_link_with_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setattr("workers.tvm_backend.linking._zig", lambda tool: None)
+    monkeypatch.setattr("workers.tvm_backend.build.linking._zig", lambda tool: None)
     failed = {check.name: check for check in commands_doctor.tools() if check.required and not check.ok}
     assert "ziglang" in failed["linker"].remedy
 

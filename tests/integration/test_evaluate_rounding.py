@@ -10,9 +10,9 @@ import pytest
 from tunesmith.measuring.agreement import TOLERANCE
 from tunesmith.measuring.checked import CheckState, judge
 from tunesmith.types import TensorSpec
-from workers.tvm_backend import linking
-from workers.tvm_backend.evaluate import compare
-from workers.tvm_backend.measuring import ModelOutcome, ModelRequest
+from workers.protocol import ModelOutcome, ModelRequest
+from workers.tvm_backend.build import linking
+from workers.tvm_backend.run.compare_models import compare
 
 pytestmark = pytest.mark.pair
 

@@ -25,14 +25,14 @@ import tvm_ffi  # noqa: E402
 from tvm import s_tir, te, tirx  # noqa: E402
 
 from workers.tvm_backend import tir  # noqa: E402
-from workers.tvm_backend.fast_math.rewrite import with_fast_math  # noqa: E402
 from workers.tvm_backend.host import describe  # noqa: E402
+from workers.tvm_backend.passes.fast_math.rewrite import with_fast_math  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "explanation" / "fast-math.md"
-TABLES = ROOT / "workers" / "tvm_backend" / "fast_math" / "tables.py"
+TABLES = ROOT / "workers" / "tvm_backend" / "passes" / "fast_math" / "tables.py"
 LIBRARY = re.compile(r"\b_?(?:expf?|logf?|erff?|tanhf?|powf?|sqrtf?)\b")
 PATTERNS = 1 << 20
 SMALLEST = {"exp": math.exp(-86.98), "sigmoid": 2.0**-126}

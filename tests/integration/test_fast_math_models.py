@@ -24,11 +24,15 @@ import tvm  # noqa: E402
 import tvm_ffi  # noqa: E402
 from tvm import relax, s_tir, tirx  # noqa: E402
 
-from workers.tvm_backend import importing, model, prepare, space, tasks, tir  # noqa: E402
+from workers.tvm_backend import tir  # noqa: E402
 from workers.tvm_backend.arguments import random_array  # noqa: E402
-from workers.tvm_backend.candidates import Replayer  # noqa: E402
+from workers.tvm_backend.build import compile_model  # noqa: E402
+from workers.tvm_backend.design_space import space  # noqa: E402
+from workers.tvm_backend.design_space.replay import Replayer  # noqa: E402
+from workers.tvm_backend.frontends import import_model  # noqa: E402
 from workers.tvm_backend.host import describe  # noqa: E402
-from workers.tvm_backend.tasks import Extracted  # noqa: E402
+from workers.tvm_backend.passes import extract_tasks, pipeline  # noqa: E402
+from workers.tvm_backend.passes.extract_tasks import Extracted  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 
@@ -82,7 +86,7 @@ NETWORKS: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def execute(made: prepare.Prepared, *inputs: Array) -> Array:
+def execute(made: pipeline.Prepared, *inputs: Array) -> Array:
     library = tvm.compile(tir.load_module(made.module), target=tvm.target.Target(quick(here().to_json())))
     machine = relax.VirtualMachine(library, tvm.cpu())
     return np.asarray(machine["main"](*[tvm.runtime.tensor(x) for x in inputs]).numpy())
@@ -91,7 +95,7 @@ def execute(made: prepare.Prepared, *inputs: Array) -> Array:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_agree_with_the_plain_preparation(name: str) -> None:
     mod = network(NETWORKS[name], (6, 40))
-    plain, fast = prepare.prepare(mod), prepare.prepare(mod, FAST)
+    plain, fast = pipeline.prepare(mod), pipeline.prepare(mod, FAST)
     before, after = called(tir.load_module(plain.module)), called(tir.load_module(fast.module))
     assert CALLS & before
     assert not CALLS & after
@@ -104,7 +108,7 @@ def test_masks_of_minus_infinity() -> None:
     mod = network(NETWORKS["softmax"], (4, 16))
     x = np.random.default_rng(0).normal(0, 3, (4, 16)).astype(np.float32)
     mask = np.where(np.tri(4, 16) > 0, 0, -np.inf).astype(np.float32)
-    plain, fast = (execute(prepare.prepare(mod, choice), x, mask) for choice in (PLAIN, FAST))
+    plain, fast = (execute(pipeline.prepare(mod, choice), x, mask) for choice in (PLAIN, FAST))
     np.testing.assert_allclose(fast, plain, rtol=1e-6)
     assert (fast[np.tri(4, 16) == 0] == 0).all()
 
@@ -113,10 +117,10 @@ def test_the_encoder_agrees_with_torch(tmp_path: Path) -> None:
     torch.manual_seed(0)
     encoder, ids = Encoder().eval(), torch.randint(0, 500, (2, 1, 32))
     save(encoder, (ids[0],), tmp_path / "encoder.pt2")
-    made = prepare.prepare(importing.import_model(tmp_path / "encoder.pt2", "pt2"), FAST)
+    made = pipeline.prepare(import_model.import_model(tmp_path / "encoder.pt2", "pt2"), FAST)
     assert not CALLS & called(tir.load_module(made.module))
-    prepare.save_params(made.params, tmp_path / "params.npz")
-    done = model.compile_model(made.module, tmp_path / "params.npz", here(), None, tmp_path / "model.so")
+    pipeline.save_params(made.params, tmp_path / "params.npz")
+    done = compile_model.compile_model(made.module, tmp_path / "params.npz", here(), None, tmp_path / "model.so")
     machine = relax.VirtualMachine(tvm.runtime.load_module(str(done.path)), tvm.cpu())
     ours = machine["main"](tvm.runtime.tensor(ids[0].numpy())).numpy()
     with torch.no_grad():
@@ -127,9 +131,9 @@ def test_the_encoder_agrees_with_torch(tmp_path: Path) -> None:
 def test_what_the_choice_changes_in_a_module() -> None:
     for build, same in ((NETWORKS["gelu"], False), (lambda x, y: relax.op.nn.relu(relax.op.add(x, y)), True)):
         mod = network(build, (6, 40))
-        plain, fast = (tir.load_module(prepare.prepare(mod, choice).module) for choice in (PLAIN, FAST))
+        plain, fast = (tir.load_module(pipeline.prepare(mod, choice).module) for choice in (PLAIN, FAST))
         assert (tvm_ffi.structural_hash(plain) == tvm_ffi.structural_hash(fast)) is same
-        again = tir.load_module(prepare.prepare(network(build, (6, 40)), FAST).module)
+        again = tir.load_module(pipeline.prepare(network(build, (6, 40)), FAST).module)
         assert tvm_ffi.structural_hash(again) == tvm_ffi.structural_hash(fast)
         assert set(map(str, plain.functions)) == set(map(str, fast.functions))
 
@@ -138,7 +142,7 @@ def test_what_the_choice_changes_in_a_module() -> None:
 def test_a_formula_is_no_work_of_the_model(name: str) -> None:
     """Its additions would make the kernel look faster than the machine can be."""
     mod = network(NETWORKS[name], (6, 40))
-    plain, fast = (tasks.extract_tasks(prepare.prepare(mod, choice).module) for choice in (PLAIN, FAST))
+    plain, fast = (extract_tasks.extract_tasks(pipeline.prepare(mod, choice).module) for choice in (PLAIN, FAST))
     assert [task.workload.flops for task in fast] == [task.workload.flops for task in plain]
     assert [task.workload.family for task in fast] == [task.workload.family for task in plain]
     assert [task.workload.hash for task in fast] != [task.workload.hash for task in plain]
@@ -147,7 +151,7 @@ def test_a_formula_is_no_work_of_the_model(name: str) -> None:
 def test_the_design_space_of_a_softmax_is_the_plain_one() -> None:
     """TVM inlines mere arithmetic; a softmax that inlines its exponentials computes each of them twice."""
     mod = network(NETWORKS["softmax"], (64, 64))
-    plain, fast = (tasks.extract_tasks(prepare.prepare(mod, choice).module)[-1] for choice in (PLAIN, FAST))
+    plain, fast = (extract_tasks.extract_tasks(pipeline.prepare(mod, choice).module)[-1] for choice in (PLAIN, FAST))
     assert [b.trace for b in space.generate(fast.module, here())] == [
         b.trace for b in space.generate(plain.module, here())
     ]
@@ -166,7 +170,7 @@ def run(mod: tvm.IRModule, task: Extracted) -> Array:
 @pytest.mark.parametrize("name", some(FORMULAS, kind=FORMULAS.get))
 def test_scheduled_formulas_survive_their_trace_and_json(name: str) -> None:
     mod = network(NETWORKS[name], (32, 32))
-    plain, task = (tasks.extract_tasks(prepare.prepare(mod, choice).module)[-1] for choice in (PLAIN, FAST))
+    plain, task = (extract_tasks.extract_tasks(pipeline.prepare(mod, choice).module)[-1] for choice in (PLAIN, FAST))
     again = tir.load_module(task.module)
     assert tvm_ffi.structural_hash(tir.load_module(tir.dump_module(again))) == tvm_ffi.structural_hash(again)
     assert tvm_ffi.structural_equal(tvm.script.from_source(again.script()), again)

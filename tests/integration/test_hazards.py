@@ -27,7 +27,7 @@ from workers.measure.worker import MeasureWorker
 from workers.sandbox import limits
 from workers.sandbox.pool import Actor
 from workers.settings import Settings
-from workers.tvm_backend.runner import RpcRunner
+from workers.tvm_backend.run.runner import RpcRunner
 
 pytestmark = pytest.mark.pair
 TARGET = {"kind": "llvm", "mcpu": "x86-64", "num-cores": 1}

@@ -29,10 +29,13 @@ warm("llvm")
 
 import tvm  # noqa: E402
 
-from workers.tvm_backend import folding, importing, layout, prepare, space, tasks, tir  # noqa: E402
-from workers.tvm_backend.layout import packing  # noqa: E402
-from workers.tvm_backend.layout.compute import LANES  # noqa: E402
-from workers.tvm_backend.layout.transposed import Axis, phase_weight  # noqa: E402
+from workers.tvm_backend import tir  # noqa: E402
+from workers.tvm_backend.design_space import space  # noqa: E402
+from workers.tvm_backend.frontends import import_model  # noqa: E402
+from workers.tvm_backend.passes import extract_tasks, fold_constants, layout, pipeline  # noqa: E402
+from workers.tvm_backend.passes.layout import packing  # noqa: E402
+from workers.tvm_backend.passes.layout.compute import LANES  # noqa: E402
+from workers.tvm_backend.passes.layout.transposed import Axis, phase_weight  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 
@@ -40,8 +43,8 @@ BLOCKED = Preparation(blocked=True)
 FEW = settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 
 
-def prepared(path: Path, preparation: Preparation = BLOCKED) -> prepare.Prepared:
-    return prepare.prepare(importing.import_model(path, "onnx"), preparation)
+def prepared(path: Path, preparation: Preparation = BLOCKED) -> pipeline.Prepared:
+    return pipeline.prepare(import_model.import_model(path, "onnx"), preparation)
 
 
 def close(ours: list[Array], theirs: list[Array]) -> None:
@@ -51,7 +54,7 @@ def close(ours: list[Array], theirs: list[Array]) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4 * float(np.abs(b).max()))
 
 
-def conversions(made: prepare.Prepared) -> tuple[int, int]:
+def conversions(made: pipeline.Prepared) -> tuple[int, int]:
     """Into blocks and back, each as a function of its own or fused with others."""
     found = calls(made.module)
     return tuple(sum(count * name.count(word) for name, count in found.items()) for word in ("to_blocked", "to_plain"))
@@ -76,7 +79,7 @@ def test_groups_are_products_with_their_epilogues(tmp_path: Path) -> None:
     found = calls(made.module)
     assert "reshape" not in found, "a view is no task"
     assert found["fused_group_matmul_add_relu"] == 3, found
-    families = {bare(task.workload.name): task.workload.family for task in tasks.extract_tasks(made.module)}
+    families = {bare(task.workload.name): task.workload.family for task in extract_tasks.extract_tasks(made.module)}
     assert families["fused_group_matmul_add_relu"] == "batch_matmul"
     assert found["fused_group_matmul_add_add_relu"] == 2, found
     assert found["group_matmul"] + found["fused_group_matmul_add"] == 1, found
@@ -194,9 +197,9 @@ def test_a_convolution_between_plain_operators_pays_for_its_conversions(
 
 
 def test_an_operator_alone_keeps_its_layouts() -> None:
-    mod = importing.operator_module(parse_operator("conv2d:1x16x8x8,16x16x3x3"))
-    assert calls(prepare.prepare(mod).module) == {"conv2d": 1}
-    assert calls(prepare.prepare(mod, BLOCKED).module) == {"conv2d": 1}, "weights that are inputs cannot be packed"
+    mod = import_model.operator_module(parse_operator("conv2d:1x16x8x8,16x16x3x3"))
+    assert calls(pipeline.prepare(mod).module) == {"conv2d": 1}
+    assert calls(pipeline.prepare(mod, BLOCKED).module) == {"conv2d": 1}, "weights that are inputs cannot be packed"
 
 
 def test_control_flow_is_left_alone(tmp_path: Path) -> None:
@@ -214,26 +217,28 @@ def test_control_flow_is_left_alone(tmp_path: Path) -> None:
     graph = helper.make_graph(net.nodes, "net", inputs, [value("out")], net.weights)
     path = tmp_path / "model.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8), path)
-    mod = importing.import_model(path, "onnx")
+    mod = import_model.import_model(path, "onnx")
     assert layout.block(mod) is mod
 
 
 def test_families_and_fusion(tmp_path: Path) -> None:
     net = Net(1, 16, 6, 6)
     path = net.save(tmp_path / "model.onnx", *separable(net), *residual(net))
-    found = tasks.extract_tasks(prepared(path).module)
+    found = extract_tasks.extract_tasks(prepared(path).module)
     names = {bare(task.workload.name): task.workload.family for task in found}
     assert names["fused_conv2d_blocked_add_add_relu"] == "conv2d", "bias, residual and activation join the kernel"
     assert names["fused_depthwise_conv2d_blocked_add_maximum_minimum"] == "depthwise_conv2d"
-    assert tasks.family("fused_matmul_packed3_add1", ()) == "matmul"
+    assert extract_tasks.family("fused_matmul_packed3_add1", ()) == "matmul"
     net = Net(1, 32, 6, 6)
-    found = tasks.extract_tasks(prepared(net.save(path, *groups_of_blocks(net))).module)
+    found = extract_tasks.extract_tasks(prepared(net.save(path, *groups_of_blocks(net))).module)
     assert sum(task.workload.family == "group_conv2d" for task in found) == 3
 
 
 def test_bounds_are_folded_when_a_model_is_imported(tmp_path: Path) -> None:
     net = Net(1, 16, 6, 6)
-    mod = folding.fold(importing.import_model(net.save(tmp_path / "model.onnx", net.clip("x", 0.0, 6.0)), "onnx"))
+    mod = fold_constants.fold(
+        import_model.import_model(net.save(tmp_path / "model.onnx", net.clip("x", 0.0, 6.0)), "onnx")
+    )
     text = tvm.relax.transform.DeadCodeElimination()(mod).script()
     assert "maximum" in text
     assert "isnan" not in text
@@ -243,7 +248,7 @@ def test_encoder_is_packed(tmp_path: Path) -> None:
     torch.manual_seed(0)
     encoder, ids = Encoder(width=32, heads=2, layers=1, tokens=8).eval(), torch.randint(0, 500, (1, 8))
     save(encoder, (ids,), tmp_path / "encoder.pt2")
-    made = prepare.prepare(importing.import_model(tmp_path / "encoder.pt2", "pt2"), BLOCKED)
+    made = pipeline.prepare(import_model.import_model(tmp_path / "encoder.pt2", "pt2"), BLOCKED)
     found = calls(made.module)
     assert sum(n for name, n in found.items() if "matmul_packed" in name) == 5
     assert conversions(made) == (0, 0)
@@ -272,7 +277,7 @@ def test_a_model_of_torch(tmp_path: Path) -> None:
     torch.manual_seed(0)
     net, x = Tail().eval(), torch.randn(1, 3, 12, 13)
     save(net, (x,), tmp_path / "net.pt2")
-    made = prepare.prepare(importing.import_model(tmp_path / "net.pt2", "pt2"), BLOCKED)
+    made = pipeline.prepare(import_model.import_model(tmp_path / "net.pt2", "pt2"), BLOCKED)
     found = calls(made.module)
     assert found["adaptive_avg_pool2d"] == 1
     assert conversions(made) == (0, 2), found
@@ -293,14 +298,14 @@ NORMS = pytest.mark.parametrize(
 
 def normalised(
     norm: torch.nn.Module, shape: tuple[int, ...], mean: float, folder: Path, choice: Preparation
-) -> tuple[prepare.Prepared, list[Array], list[Array]]:
+) -> tuple[pipeline.Prepared, list[Array], list[Array]]:
     """What is prepared of ``norm``, and what it and PyTorch make of numbers about ``mean``."""
     torch.manual_seed(0)
     for weight in norm.parameters():
         torch.nn.init.normal_(weight)
     net, x = torch.nn.Sequential(norm, torch.nn.ReLU()).eval(), 3.0 * torch.randn(shape) + mean
     save(net, (x,), folder / "net.pt2")
-    made = prepare.prepare(importing.import_model(folder / "net.pt2", "pt2"), choice)
+    made = pipeline.prepare(import_model.import_model(folder / "net.pt2", "pt2"), choice)
     with torch.no_grad():
         return made, run(made, x.numpy()), [copy.deepcopy(net).double()(x.double()).numpy()]
 
@@ -308,7 +313,7 @@ def normalised(
 @NORMS
 def test_groups_are_normalised_as_rows(tmp_path: Path, norm: torch.nn.Module, shape: tuple[int, ...]) -> None:
     made, ours, theirs = normalised(norm, shape, 7.0, tmp_path, BLOCKED)
-    (task,) = [task for task in tasks.extract_tasks(made.module) if "norm" in task.workload.name]
+    (task,) = [task for task in extract_tasks.extract_tasks(made.module) if "norm" in task.workload.name]
     target = Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2})
     assert any(not body.postprocs for body in space.generate(task.module, target)), "a rule of our own fits"
     close(ours, theirs)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tunesmith.errors import MeasurementFailed, MissingDependency
-from workers.tvm_backend import linking
+from workers.tvm_backend.build import linking
 
 pytestmark = pytest.mark.parallel
 

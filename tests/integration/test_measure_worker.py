@@ -31,7 +31,7 @@ from tunesmith.types import FailureKind, StopReason
 from workers.measure import builds, finals
 from workers.measure.worker import MeasureWorker
 from workers.settings import Settings
-from workers.tvm_backend.runner import RpcRunner
+from workers.tvm_backend.run.runner import RpcRunner
 
 pytestmark = pytest.mark.pair
 

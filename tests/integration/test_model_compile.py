@@ -25,8 +25,12 @@ warm("llvm")
 import tvm  # noqa: E402
 from tvm import relax  # noqa: E402
 
-from workers.tvm_backend import candidates, database, importing, model, prepare, space, tasks, tir  # noqa: E402
+from workers.tvm_backend import tir  # noqa: E402
+from workers.tvm_backend.build import compile_model, database  # noqa: E402
+from workers.tvm_backend.design_space import replay, space  # noqa: E402
 from workers.tvm_backend.export import script  # noqa: E402
+from workers.tvm_backend.frontends import import_model  # noqa: E402
+from workers.tvm_backend.passes import extract_tasks, pipeline  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 
@@ -39,16 +43,16 @@ def run(library: Path, *inputs: Array) -> Array:
     return machine["main"](*[tvm.runtime.tensor(x) for x in inputs]).numpy()
 
 
-def prepared_in(folder: Path, path: Path, source: str = "onnx") -> prepare.Prepared:
-    made = prepare.prepare(importing.import_model(path, source))
-    prepare.save_params(made.params, folder / "params.npz")
+def prepared_in(folder: Path, path: Path, source: str = "onnx") -> pipeline.Prepared:
+    made = pipeline.prepare(import_model.import_model(path, source))
+    pipeline.save_params(made.params, folder / "params.npz")
     return made
 
 
 def agreement(folder: Path, path: Path) -> float:
     """The error of the untuned library of an ONNX model against onnxruntime."""
     made = prepared_in(folder, path)
-    done = model.compile_model(made.module, folder / "params.npz", CPU, None, folder / "model.so")
+    done = compile_model.compile_model(made.module, folder / "params.npz", CPU, None, folder / "model.so")
     assert (done.applied, done.missing) == ([], [])
     x, other = numerics.random_inputs(path, 1), numerics.random_inputs(path, 2)
     ours = run(done.path, *(x[spec.name] for spec in made.inputs))
@@ -61,8 +65,8 @@ def test_light_models_agree_with_onnxruntime(tmp_path: Path, name: str) -> None:
 
 
 def test_tasks_of_squeezenet() -> None:
-    made = prepare.prepare(importing.import_model(numerics.light_model("squeezenet"), "onnx"))
-    found = tasks.extract_tasks(made.module)
+    made = pipeline.prepare(import_model.import_model(numerics.light_model("squeezenet"), "onnx"))
+    found = extract_tasks.extract_tasks(made.module)
     assert len(found) == 30
     assert found[0].workload.name == "fused_conv2d_add_relu"
     assert len({task.workload.hash for task in found}) == 30
@@ -78,7 +82,7 @@ def test_encoder_agrees_with_torch(tmp_path: Path) -> None:
     encoder, ids = Encoder(width=32, heads=2, layers=1, tokens=8).eval(), torch.randint(0, 500, (2, 1, 8))
     save(encoder, (ids[0],), tmp_path / "encoder.pt2")
     made = prepared_in(tmp_path, tmp_path / "encoder.pt2", "pt2")
-    done = model.compile_model(made.module, tmp_path / "params.npz", CPU, None, tmp_path / "model.so")
+    done = compile_model.compile_model(made.module, tmp_path / "params.npz", CPU, None, tmp_path / "model.so")
     with torch.no_grad():
         theirs = [encoder(x).numpy() for x in ids]
     assert numerics.error(run(done.path, ids[0].numpy()), theirs[0], theirs[1]) < 1e-5
@@ -129,7 +133,7 @@ def little_network(path: Path) -> Path:
 def test_folding_keeps_the_result(tmp_path: Path) -> None:
     path = little_network(tmp_path / "model.onnx")
     assert agreement(tmp_path, path) < 1e-5
-    script = tir.load_module(prepare.prepare(importing.import_model(path, "onnx")).module).script()
+    script = tir.load_module(pipeline.prepare(import_model.import_model(path, "onnx")).module).script()
     assert "rsqrt" not in script
     assert "sqrt" not in script
 
@@ -161,17 +165,17 @@ def test_half_precision_weights_survive_the_file(tmp_path: Path) -> None:
         builder.emit_func_output(out)
     mod = builder.get()
     mod["main"] = mod["main"].with_attr("input_names", '["x"]').with_attr("num_input", 1)
-    made = prepare.prepare(mod)
-    prepare.save_params(made.params, tmp_path / "params.npz")
+    made = pipeline.prepare(mod)
+    pipeline.save_params(made.params, tmp_path / "params.npz")
     read = script().read_params(tmp_path / "params.npz", tir.load_module(made.module))
     assert [str(tensor.dtype) for tensor in read.values()] == ["bfloat16"]
     assert (read["p0"].numpy() == weight).all()
 
 
-def tuned(made: prepare.Prepared) -> list[TunedWorkload]:
+def tuned(made: pipeline.Prepared) -> list[TunedWorkload]:
     """A random candidate of every tunable task but the first."""
     records, rng = [], np.random.default_rng(0)
-    for task in tasks.extract_tasks(made.module):
+    for task in extract_tasks.extract_tasks(made.module):
         bodies = space.generate(task.module, CPU)
         if not space.tunable(bodies):
             continue
@@ -179,7 +183,7 @@ def tuned(made: prepare.Prepared) -> list[TunedWorkload]:
         resolved, valid = traces.resolve(traces.space.sample(rng, 8))
         candidate = traces.space.candidates(resolved.take(valid))[0]
         body = {b.hash: b for b in bodies}[str(candidate.sketch)]
-        done = candidates.schedule(task.module, CPU, body, candidate.decisions)
+        done = replay.schedule(task.module, CPU, body, candidate.decisions)
         records.append(
             TunedWorkload(
                 workload=task.workload.hash,
@@ -193,7 +197,7 @@ def tuned(made: prepare.Prepared) -> list[TunedWorkload]:
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, prepare.Prepared, list[TunedWorkload]]:
+def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pipeline.Prepared, list[TunedWorkload]]:
     """An exported folder of the little network."""
     folder = tmp_path_factory.mktemp("exported")
     made = prepared_in(folder, little_network(folder / "model.onnx"))
@@ -212,26 +216,26 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, prepare.Pr
     return folder, made, records
 
 
-def test_database_opens_in_tvm(exported: tuple[Path, prepare.Prepared, list[TunedWorkload]]) -> None:
+def test_database_opens_in_tvm(exported: tuple[Path, pipeline.Prepared, list[TunedWorkload]]) -> None:
     from tvm.s_tir.meta_schedule.database import JSONDatabase
 
     folder, made, records = exported
     opened = JSONDatabase(work_dir=str(folder), allow_missing=False)
     assert len(opened) == len(records) > 0
-    known = {t.workload.hash: t for t in tasks.extract_tasks(made.module)}
+    known = {t.workload.hash: t for t in extract_tasks.extract_tasks(made.module)}
     for record in records:
         assert opened.has_workload(tir.load_module(known[record.workload].module))
     assert {r.hash for r in database.read(folder)} == {r.workload for r in records}
 
 
 def test_schedules_are_applied_and_what_has_none_is_named(
-    exported: tuple[Path, prepare.Prepared, list[TunedWorkload]], tmp_path: Path
+    exported: tuple[Path, pipeline.Prepared, list[TunedWorkload]], tmp_path: Path
 ) -> None:
     folder, made, records = exported
-    done = model.compile_model(made.module, folder / "params.npz", CPU, folder, tmp_path / "tuned.so")
+    done = compile_model.compile_model(made.module, folder / "params.npz", CPU, folder, tmp_path / "tuned.so")
     assert len(done.applied) == len(records)
     assert len(done.missing) == 1
-    plain = model.compile_model(made.module, None, CPU, None, tmp_path / "plain.so", bind=False)
+    plain = compile_model.compile_model(made.module, None, CPU, None, tmp_path / "plain.so", bind=False)
     x = np.random.default_rng(3).standard_normal((1, 3, 6, 6)).astype(np.float32)
     ours, theirs = run(done.path, x), run(plain.path, x, *made.params.values())
     assert np.abs(ours - theirs).max() < 1e-5 * np.abs(theirs).max()
@@ -239,7 +243,7 @@ def test_schedules_are_applied_and_what_has_none_is_named(
 
 @pytest.mark.parametrize("options", [[], ["--untuned"]], ids=["tuned", "untuned"])
 def test_exported_script_compiles_without_us(
-    exported: tuple[Path, prepare.Prepared, list[TunedWorkload]], tmp_path: Path, options: list[str]
+    exported: tuple[Path, pipeline.Prepared, list[TunedWorkload]], tmp_path: Path, options: list[str]
 ) -> None:
     folder, made, _ = exported
     command = [sys.executable, "-I", str(folder / "compile.py"), str(tmp_path / "new" / "model.so"), *options]

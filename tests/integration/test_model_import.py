@@ -27,7 +27,8 @@ from workers.tvm_backend.warm import warm
 
 warm("llvm")
 
-from workers.tvm_backend import importing, prepare, tasks  # noqa: E402
+from workers.tvm_backend.frontends import import_model  # noqa: E402
+from workers.tvm_backend.passes import extract_tasks, pipeline  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 
@@ -48,7 +49,7 @@ def test_not_a_model(tmp_path: Path, content: bytes, source: str) -> None:
     path = tmp_path / "model"
     path.write_bytes(content)
     with pytest.raises(NotAModel):
-        importing.import_model(path, source)
+        import_model.import_model(path, source)
 
 
 @pytest.mark.parametrize("share", [0.001, 0.3, 0.999])
@@ -57,13 +58,13 @@ def test_truncated_onnx(tmp_path: Path, share: float) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(data[: int(len(data) * share)])
     with pytest.raises(TruncatedModel):
-        importing.import_model(path, "onnx")
+        import_model.import_model(path, "onnx")
 
 
 def test_unknown_source(tmp_path: Path) -> None:
     (tmp_path / "model").write_bytes(b"x")
     with pytest.raises(InvalidInput, match="onnx, pt2"):
-        importing.import_model(tmp_path / "model", "caffe")
+        import_model.import_model(tmp_path / "model", "caffe")
 
 
 def test_unsupported_operators_are_all_named_with_their_counts(tmp_path: Path) -> None:
@@ -74,7 +75,7 @@ def test_unsupported_operators_are_all_named_with_their_counts(tmp_path: Path) -
         helper.make_node("Twist", ["c"], ["y"], domain="acme"),
     ]
     with pytest.raises(UnsupportedOperator) as caught:
-        importing.import_model(make(tmp_path / "m.onnx", nodes, [1, 4]), "onnx")
+        import_model.import_model(make(tmp_path / "m.onnx", nodes, [1, 4]), "onnx")
     assert caught.value.extra["operators"] == {"Frobnicate": 2, "acme.Twist": 1}
     assert "Frobnicate (2×)" in caught.value.detail
 
@@ -85,24 +86,24 @@ def test_operators_of_branches_are_found(tmp_path: Path) -> None:
     condition = helper.make_tensor("c", TensorProto.BOOL, [], [True])
     nodes = [helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)]
     with pytest.raises(UnsupportedOperator) as caught:
-        importing.import_model(make(tmp_path / "m.onnx", nodes, [1, 4], [condition]), "onnx")
+        import_model.import_model(make(tmp_path / "m.onnx", nodes, [1, 4], [condition]), "onnx")
     assert caught.value.extra["operators"] == {"Frobnicate": 2}
 
 
 def test_dynamic_dimension_is_named_and_can_be_fixed(tmp_path: Path) -> None:
     path = make(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], ["batch", 4])
     with pytest.raises(DynamicShape, match=r"'x'.*0 \('batch'\).*--input x=1,4") as caught:
-        importing.import_model(path, "onnx")
+        import_model.import_model(path, "onnx")
     assert caught.value.extra["dimensions"] == ["batch"]
-    mod = importing.import_model(path, "onnx", {"x": (3, 4)})
-    assert prepare.prepare(mod).inputs[0].shape == (3, 4)
+    mod = import_model.import_model(path, "onnx", {"x": (3, 4)})
+    assert pipeline.prepare(mod).inputs[0].shape == (3, 4)
 
 
 @pytest.mark.parametrize("shapes", [{"z": (1, 4)}, {"x": (1, 5)}, {"x": (4,)}, {"x": (0, 4)}])
 def test_shapes_that_contradict_the_model(tmp_path: Path, shapes: dict[str, tuple[int, ...]]) -> None:
     path = make(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], ["batch", 4])
     with pytest.raises(InvalidInput):
-        importing.import_model(path, "onnx", shapes)
+        import_model.import_model(path, "onnx", shapes)
 
 
 def test_weights_outside_of_the_file(tmp_path: Path) -> None:
@@ -110,13 +111,13 @@ def test_weights_outside_of_the_file(tmp_path: Path) -> None:
     path = make(tmp_path / "m.onnx", [helper.make_node("Add", ["x", "w"], ["y"])], [1, 4], [weight])
     onnx.save(onnx.load(path), path, save_as_external_data=True, location="weights", size_threshold=0)
     with pytest.raises(ModelRejected, match="outside the file"):
-        importing.import_model(path, "onnx")
+        import_model.import_model(path, "onnx")
 
 
 def test_a_model_that_tvm_cannot_convert(tmp_path: Path) -> None:
     path = make(tmp_path / "m.onnx", [helper.make_node("Reshape", ["x", "x"], ["y"])], [1, 4])
     with pytest.raises(ModelRejected, match="cannot import"):
-        importing.import_model(path, "onnx")
+        import_model.import_model(path, "onnx")
 
 
 @pytest.mark.parametrize(
@@ -133,10 +134,10 @@ def test_a_model_that_tvm_cannot_convert(tmp_path: Path) -> None:
 )
 def test_operator_specs(spec: str, family: str, flops: float | None) -> None:
     parsed = parse_operator(spec)
-    prepared = prepare.prepare(importing.operator_module(parsed))
+    prepared = pipeline.prepare(import_model.operator_module(parsed))
     assert prepared.inputs == parsed.inputs
     assert not prepared.params
-    (task,) = tasks.extract_tasks(prepared.module)
+    (task,) = extract_tasks.extract_tasks(prepared.module)
     assert task.workload.family == family
     assert task.workload.args[-1].shape == parsed.output.shape
     assert len(task.workload.args) == len(parsed.inputs) + 1
@@ -152,9 +153,9 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_encoder_by_torch_export(encoder: Path) -> None:
-    prepared = prepare.prepare(importing.import_model(encoder, "pt2"))
+    prepared = pipeline.prepare(import_model.import_model(encoder, "pt2"))
     assert [(i.name, i.dtype, i.shape) for i in prepared.inputs] == [("ids", "int64", (1, 32))]
-    found = tasks.extract_tasks(prepared.module)
+    found = extract_tasks.extract_tasks(prepared.module)
     families = {t.workload.family for t in found}
     assert {"matmul", "batch_matmul", "softmax", "layer_norm", "take"} <= families
     weights = {family: {t.weights for t in found if t.workload.family == family} for family in families}
@@ -168,7 +169,7 @@ def test_truncated_archive(tmp_path: Path, encoder: Path) -> None:
     path = tmp_path / "model.pt2"
     path.write_bytes(encoder.read_bytes()[:5000])
     with pytest.raises(TruncatedModel):
-        importing.import_model(path, "pt2")
+        import_model.import_model(path, "pt2")
 
 
 def test_dynamic_dimension_of_an_exported_program(tmp_path: Path) -> None:
@@ -176,14 +177,14 @@ def test_dynamic_dimension_of_an_exported_program(tmp_path: Path) -> None:
     dynamic = {"ids": {0: torch.export.Dim("batch", max=8)}}
     save(Encoder(layers=1), (torch.randint(0, 500, (2, 32)),), path, dynamic)
     with pytest.raises(DynamicShape, match="'ids'"):
-        importing.import_model(path, "pt2")
-    assert prepare.prepare(importing.import_model(path, "pt2", {"ids": (4, 32)})).inputs[0].shape == (4, 32)
+        import_model.import_model(path, "pt2")
+    assert pipeline.prepare(import_model.import_model(path, "pt2", {"ids": (4, 32)})).inputs[0].shape == (4, 32)
 
 
 def test_without_torch_the_extra_is_named(encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingDependency, match="extra 'torch'"):
-        importing.import_model(encoder, "pt2")
+        import_model.import_model(encoder, "pt2")
 
 
 def test_names_of_a_model_stay_out_of_the_programs_that_users_share(tmp_path: Path) -> None:
@@ -202,9 +203,9 @@ def test_names_of_a_model_stay_out_of_the_programs_that_users_share(tmp_path: Pa
     )
     path = tmp_path / "secret_file.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    made = prepare.prepare(importing.import_model(path, "onnx"))
+    made = pipeline.prepare(import_model.import_model(path, "onnx"))
     assert [spec.name for spec in made.inputs] == ["secret_input"]
-    for task in tasks.extract_tasks(made.module):
+    for task in extract_tasks.extract_tasks(made.module):
         shared = task.module + task.metaschedule + base64.b64decode(json.loads(task.metaschedule)[1])
         assert b"secret" not in shared
         assert "secret" not in task.workload.name

@@ -20,9 +20,12 @@ from workers.tvm_backend.warm import warm
 
 warm("llvm")
 
-from workers.tvm_backend import blocks, importing, prepare, space, tasks  # noqa: E402
-from workers.tvm_backend.candidates import Replayer  # noqa: E402
-from workers.tvm_backend.static import prior_of  # noqa: E402
+from workers.tvm_backend.design_space import space  # noqa: E402
+from workers.tvm_backend.design_space.nests import program as programs  # noqa: E402
+from workers.tvm_backend.design_space.replay import Replayer  # noqa: E402
+from workers.tvm_backend.design_space.static_model import prior_of  # noqa: E402
+from workers.tvm_backend.frontends import import_model  # noqa: E402
+from workers.tvm_backend.passes import extract_tasks, pipeline  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 
@@ -42,7 +45,7 @@ OPERATORS = (
 
 @functools.cache
 def traces(spec: str) -> tuple[space.TraceSpace, list[space.SketchBody], Replayer]:
-    (task,) = tasks.extract_tasks(prepare.prepare(importing.operator_module(parse_operator(spec))).module)
+    (task,) = extract_tasks.extract_tasks(pipeline.prepare(import_model.operator_module(parse_operator(spec))).module)
     bodies = space.generate(task.module, TARGET)
     return space.TraceSpace(task.module, TARGET, bodies), bodies, Replayer(task.module, TARGET)
 
@@ -64,7 +67,7 @@ def test_extents_are_those_of_the_scheduled_program(spec: str) -> None:
         nest = found.nests.nest(body.hash, _structure(found, body, candidate.decisions))
         if nest is None:
             continue
-        program = blocks.read(replayer.apply(body, candidate.decisions))
+        program = programs.read(replayer.apply(body, candidate.decisions))
         values = values_of(nest, body.knobs, batch.choice[row : row + 1])
         if [len(place.loops) for place in program.places] != [len(block.loops) for block in nest.blocks]:
             continue  # locations that clamp differently for other tiles
@@ -89,7 +92,7 @@ def test_marks_mean_what_the_postprocessing_makes_of_them(spec: str) -> None:
         nest = found.nests.nest(body.hash, _structure(found, body, candidate.decisions))
         if nest is None or nest.marks is None:
             continue
-        program = blocks.read(replayer.replay(body, candidate.decisions))
+        program = programs.read(replayer.replay(body, candidate.decisions))
         values = values_of(nest, body.knobs, batch.choice[row : row + 1])
         real = {bare.name: place for bare, place in zip(program.bare, program.places, strict=True)}
         for block in nest.blocks:
@@ -134,9 +137,9 @@ def test_our_sketches_of_a_blocked_network_are_all_understood(tmp_path: Path) ->
     means = net.op("Flatten", net.op("GlobalAveragePool", value))
     first = net.op("Gather", means, net.constant(np.array(0)), axis=0)  # its index is a scalar
     path = net.save(tmp_path / "net.onnx", net.op("Mul", first, means))
-    made = prepare.prepare(importing.import_model(path, "onnx"), Preparation(blocked=True, fast_math=True))
+    made = pipeline.prepare(import_model.import_model(path, "onnx"), Preparation(blocked=True, fast_math=True))
     seen = 0
-    for task in tasks.extract_tasks(made.module):
+    for task in extract_tasks.extract_tasks(made.module):
         bodies = space.generate(task.module, TARGET)
         nests = space.TraceSpace(task.module, TARGET, bodies).nests
         own = [body.hash for body in bodies if not body.postprocs]
@@ -146,9 +149,9 @@ def test_our_sketches_of_a_blocked_network_are_all_understood(tmp_path: Path) ->
 
 
 def test_a_formula_is_all_of_its_arithmetic() -> None:
-    mod = importing.operator_module(parse_operator("softmax:4x16x32"))
-    (task,) = tasks.extract_tasks(prepare.prepare(mod, Preparation(fast_math=True)).module)
-    program = blocks.Program(Replayer(task.module, TARGET).fresh().mod["main"].body)
+    mod = import_model.operator_module(parse_operator("softmax:4x16x32"))
+    (task,) = extract_tasks.extract_tasks(pipeline.prepare(mod, Preparation(fast_math=True)).module)
+    program = programs.Program(Replayer(task.module, TARGET).fresh().mod["main"].body)
     work = {block.name: block.operations for block in program.bare}
     assert all(block.calls == 0 for block in program.bare)
     assert work["T_softmax_exp"] > 15 > 2 > work["T_softmax_maxelem"], work
@@ -156,14 +159,16 @@ def test_a_formula_is_all_of_its_arithmetic() -> None:
 
 def test_what_is_not_understood_has_no_nest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither what is known to be beyond nests, nor what nobody thought of, ends a search."""
-    (task,) = tasks.extract_tasks(prepare.prepare(importing.operator_module(parse_operator("gemm:32x32x32"))).module)
+    (task,) = extract_tasks.extract_tasks(
+        pipeline.prepare(import_model.operator_module(parse_operator("gemm:32x32x32"))).module
+    )
     bodies = space.generate(task.module, TARGET)
-    for error in (blocks.NotUnderstoodError("a While"), AttributeError("an odd node"), IndexError("an odd one")):
+    for error in (programs.NotUnderstoodError("a While"), AttributeError("an odd node"), IndexError("an odd one")):
 
         def fail(sch: object, error: Exception = error) -> None:
             raise error
 
-        monkeypatch.setattr("workers.tvm_backend.nests.read", fail)
+        monkeypatch.setattr("workers.tvm_backend.design_space.nests.derive.read", fail)
         made = space.TraceSpace(task.module, TARGET, bodies)
         prior = prior_of(made, TARGET, None)
         assert prior is not None
@@ -173,7 +178,9 @@ def test_what_is_not_understood_has_no_nest(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_sketch_with_nothing_to_decide_has_no_nest() -> None:
-    (task,) = tasks.extract_tasks(prepare.prepare(importing.operator_module(parse_operator("gemm:8x8x8"))).module)
+    (task,) = extract_tasks.extract_tasks(
+        pipeline.prepare(import_model.operator_module(parse_operator("gemm:8x8x8"))).module
+    )
     replayer = Replayer(task.module, TARGET)
     body = space.SketchBody(trace="[]", knobs=(), postprocs=replayer.postprocs)
     made = space.TraceSpace(task.module, TARGET, [body])

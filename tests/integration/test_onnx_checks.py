@@ -16,7 +16,8 @@ from workers.tvm_backend.warm import warm
 
 warm("llvm")
 
-from workers.tvm_backend import importing, prepare  # noqa: E402
+from workers.tvm_backend.frontends import import_model  # noqa: E402
+from workers.tvm_backend.passes import pipeline  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 
@@ -25,7 +26,7 @@ def refused(folder: Path, model: onnx.ModelProto) -> ModelRejected:
     path = folder / "model.onnx"
     path.write_bytes(model.SerializeToString())
     with pytest.raises(ModelRejected) as caught:
-        importing.import_model(path, "onnx")
+        import_model.import_model(path, "onnx")
     return caught.value
 
 
@@ -71,13 +72,13 @@ def test_a_small_file_that_would_grow(tmp_path: Path, make: Callable[[], onnx.Mo
 def test_branches_inside_branches_beyond_what_protobuf_reads(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(hostile_onnx.too_deep(40))
     with pytest.raises(NotAModel, match="does not parse"):
-        importing.import_model(tmp_path / "model.onnx", "onnx")
+        import_model.import_model(tmp_path / "model.onnx", "onnx")
 
 
 def test_functions_within_the_limits_are_written_out(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(hostile_onnx.doubling(3), path)
-    mod = importing.import_model(path, "onnx")
+    mod = import_model.import_model(path, "onnx")
     assert mod.script().count("R.nn.relu") == 8
 
 
@@ -94,7 +95,7 @@ def test_shapes_that_are_given_are_limited(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(hostile_onnx.model([onnx.helper.make_node("Relu", ["x"], ["y"])], shape=["batch", "width"]), path)  # type: ignore[list-item]
     with pytest.raises(InvalidInput, match="up to 2147483647 elements"):
-        importing.import_model(path, "onnx", {"x": (1_000_000, 1_000_000)})
+        import_model.import_model(path, "onnx", {"x": (1_000_000, 1_000_000)})
 
 
 def test_constants_within_the_limit_are_folded(tmp_path: Path) -> None:
@@ -104,5 +105,5 @@ def test_constants_within_the_limit_are_folded(tmp_path: Path) -> None:
     weight = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [1], [1.0])
     nodes = [onnx.helper.make_node("Expand", ["w", "s"], ["k"]), onnx.helper.make_node("Add", ["x", "k"], ["y"])]
     onnx.save(hostile_onnx.model(nodes, [shape, weight], shape=[1, 4096]), path)
-    prepared = prepare.prepare(importing.import_model(path, "onnx"))
+    prepared = pipeline.prepare(import_model.import_model(path, "onnx"))
     assert sum(each.nbytes for each in prepared.params.values()) <= 4096 * 4096 * 4

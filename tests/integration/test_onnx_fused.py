@@ -17,7 +17,8 @@ from small_nets import Net, calls, run
 from benchmarks.models import encoder
 from tunesmith.errors import UnsupportedOperator
 from tunesmith.preparation import Preparation
-from workers.tvm_backend import importing, prepare
+from workers.tvm_backend.frontends import import_model
+from workers.tvm_backend.passes import pipeline
 
 pytestmark = pytest.mark.parallel
 BLOCKED = Preparation(blocked=True)
@@ -111,7 +112,7 @@ def written(path: Path, case: Case, domain: str = OWN, opset: int = 17) -> Path:
 def agree(path: Path, shape: tuple[int, ...]) -> None:
     x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
     (theirs,) = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})
-    ours = by_tvm(importing.import_model(path, "onnx"), x)
+    ours = by_tvm(import_model.import_model(path, "onnx"), x)
     assert ours.shape == theirs.shape
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
@@ -168,7 +169,7 @@ def test_attention_of_operands_with_heads(tmp_path: Path) -> None:
 )
 def test_what_is_not_known_is_refused_by_name(tmp_path: Path, case: Case, says: str) -> None:
     with pytest.raises(UnsupportedOperator, match=says) as refusal:
-        importing.import_model(written(tmp_path / "m.onnx", case), "onnx")
+        import_model.import_model(written(tmp_path / "m.onnx", case), "onnx")
     assert list(refusal.value.extra["operators"]) == [case[0]]
 
 
@@ -204,7 +205,7 @@ def test_a_model_that_onnxruntime_optimised_is_the_model(tmp_path: Path, name: s
     assert fused <= {node.op_type for node in optimised(original, path).graph.node if node.domain == OWN}
     one, other = (numerics.random_inputs(original, seed) for seed in (0, 1))
     theirs, elsewhere = numerics.references(original, one, other)
-    made, plain = (prepare.prepare(importing.import_model(each, "onnx"), BLOCKED) for each in (path, original))
+    made, plain = (pipeline.prepare(import_model.import_model(each, "onnx"), BLOCKED) for each in (path, original))
     assert calls(made.module).total() <= calls(plain.module).total()
     (ours,) = run(made, *one.values())
     assert numerics.error(ours, theirs, elsewhere) < 1e-4

@@ -15,7 +15,8 @@ from small_nets import calls, run
 
 from tunesmith.errors import UnsupportedOperator
 from tunesmith.preparation import Preparation
-from workers.tvm_backend import importing, prepare
+from workers.tvm_backend.frontends import import_model
+from workers.tvm_backend.passes import pipeline
 
 pytestmark = pytest.mark.parallel
 SHAPE = (1, 4, 9, 11)
@@ -55,7 +56,7 @@ def test_normalisations_of_single_channels(tmp_path: Path, shape: tuple[int, ...
     x = 100.0 + np.random.default_rng(0).standard_normal(shape, np.float32)  # a sum of squares would lose the variance
     (theirs,) = ReferenceEvaluator(str(path)).run(None, {"x": x})
     for blocked in (False, True):
-        made = prepare.prepare(importing.import_model(path, "onnx"), Preparation(blocked))
+        made = pipeline.prepare(import_model.import_model(path, "onnx"), Preparation(blocked))
         np.testing.assert_allclose(run(made, x)[0], theirs, atol=1e-3)
     assert set(calls(made.module)) == {"group_norm", "reshape"}, "a function that has a rule"
 
@@ -67,7 +68,7 @@ def test_operators_that_onnx_defines_by_others(tmp_path: Path, name: str, opset:
     path = write(tmp_path / "m.onnx", name, SHAPE, opset, attrs, {}, [])
     x = np.random.default_rng(0).standard_normal(SHAPE, np.float32)
     (theirs,) = ReferenceEvaluator(str(path)).run(None, {"x": x})
-    np.testing.assert_allclose(by_tvm(importing.import_model(path, "onnx"), x), theirs, atol=1e-5)
+    np.testing.assert_allclose(by_tvm(import_model.import_model(path, "onnx"), x), theirs, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def test_masks_are_made_while_a_model_is_imported(tmp_path: Path) -> None:
         [numpy_helper.from_array(array, name) for name, array in (*given.items(), ("limit", np.float32([70.0])))],
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
-    script = importing.import_model(tmp_path / "m.onnx", "onnx").script()
+    script = import_model.import_model(tmp_path / "m.onnx", "onnx").script()
     assert [name for name in ("where", "concat", "strided_slice", "add") if f"R.{name}(" in script] == ["add"]
     ours, theirs = both(tmp_path / "m.onnx", dims)
     np.testing.assert_array_equal(ours, theirs)
@@ -142,7 +143,7 @@ def test_regions_between_pixels(tmp_path: Path) -> None:
     for wrong, match in (({"coordinate_transformation_mode": "half_pixel"}, "half_pixel"), ({"mode": "max"}, "max")):
         path = write(tmp_path / "m.onnx", "RoiAlign", SHAPE, 16, attrs | wrong, regions, list(regions))
         with pytest.raises(UnsupportedOperator, match=f"RoiAlign.*{match}"):
-            importing.import_model(path, "onnx")
+            import_model.import_model(path, "onnx")
 
 
 @pytest.mark.parametrize(
@@ -157,4 +158,4 @@ def test_what_would_be_wrong_is_refused(
 ) -> None:
     path = write(tmp_path / "m.onnx", name, SHAPE, 17, attrs, given, list(given))
     with pytest.raises(UnsupportedOperator, match=name):
-        importing.import_model(path, "onnx")
+        import_model.import_model(path, "onnx")

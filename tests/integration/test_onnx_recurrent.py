@@ -15,7 +15,9 @@ from small_nets import Array, run
 
 from tunesmith.errors import UnsupportedOperator
 from tunesmith.preparation import PLAIN, Preparation
-from workers.tvm_backend import importing, prepare, tir
+from workers.tvm_backend import tir
+from workers.tvm_backend.frontends import import_model
+from workers.tvm_backend.passes import pipeline
 
 pytestmark = pytest.mark.parallel
 WIDTH, HIDDEN = 12, 8
@@ -68,7 +70,7 @@ def layer(
 def both(path: Path, steps: int, batch: int, preparation: Preparation) -> tuple[list[Array], list[Array]]:
     x = np.random.default_rng(1).standard_normal((steps, batch, WIDTH), np.float32)
     theirs = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})
-    return run(prepare.prepare(importing.import_model(path, "onnx"), preparation), x), theirs
+    return run(pipeline.prepare(import_model.import_model(path, "onnx"), preparation), x), theirs
 
 
 CASES: list[tuple[str, dict[str, Any]]] = [
@@ -105,8 +107,8 @@ def test_steps_share_their_functions(tmp_path: Path, name: str) -> None:
     few, many = (
         len(
             tir.load_module(
-                prepare.prepare(
-                    importing.import_model(layer(tmp_path / f"{steps}.onnx", name, steps), "onnx"), BLOCKED
+                pipeline.prepare(
+                    import_model.import_model(layer(tmp_path / f"{steps}.onnx", name, steps), "onnx"), BLOCKED
                 ).module
             ).functions
         )
@@ -129,4 +131,4 @@ def test_steps_share_their_functions(tmp_path: Path, name: str) -> None:
 )
 def test_what_is_refused_says_so(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(UnsupportedOperator, match=message):
-        importing.import_model(layer(tmp_path / "m.onnx", "LSTM", **options), "onnx")
+        import_model.import_model(layer(tmp_path / "m.onnx", "LSTM", **options), "onnx")

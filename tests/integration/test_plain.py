@@ -11,7 +11,7 @@ from tvm.s_tir import Schedule
 from tvm.tirx import ForKind
 
 from workers.tvm_backend import tir
-from workers.tvm_backend.plain import quicker
+from workers.tvm_backend.design_space.reference_schedule import quicker
 
 pytestmark = pytest.mark.parallel
 

@@ -15,7 +15,7 @@ from benchmarks.replay.station import Station, Timing
 from benchmarks.replay.workloads import file_of
 from tunesmith.testing.replay import Recording
 from tunesmith.types import FailureKind
-from workers.tvm_backend.measuring import Built
+from workers.protocol import Built
 
 pytestmark = pytest.mark.pair
 

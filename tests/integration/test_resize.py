@@ -14,7 +14,7 @@ from one_operator import both, by_tvm, write
 from onnx import TensorProto
 
 from tunesmith.errors import UnsupportedOperator
-from workers.tvm_backend import importing
+from workers.tvm_backend.frontends import import_model
 
 pytestmark = pytest.mark.parallel
 
@@ -97,9 +97,9 @@ def test_old_opsets(tmp_path: Path, scales: tuple[float, float], mode: str) -> N
 
 def test_whole_scales_stay_tvms_operator(tmp_path: Path) -> None:
     path = resize(tmp_path / "m.onnx", (1, 2, 7, 9), (1.0, 1.0, 2.0, 3.0), mode="linear")
-    assert "resize2d" in str(importing.import_model(path, "onnx"))
+    assert "resize2d" in str(import_model.import_model(path, "onnx"))
     path = resize(tmp_path / "n.onnx", (1, 2, 7, 9), (1.0, 1.0, 0.5, 1.0), mode="nearest")
-    text = str(importing.import_model(path, "onnx"))
+    text = str(import_model.import_model(path, "onnx"))
     assert "take" in text
     assert "matmul" not in text
 
@@ -116,7 +116,7 @@ def test_what_nobody_does_right_is_refused(tmp_path: Path, attrs: dict[str, Any]
     given = {"sizes": np.array([4, 5])}
     path = write(tmp_path / "m.onnx", "Resize", (1, 2, 7, 9), 18, attrs, given, ["", "", "sizes"], kind)
     with pytest.raises(UnsupportedOperator, match=match):
-        importing.import_model(path, "onnx")
+        import_model.import_model(path, "onnx")
 
 
 class Interpolated(torch.nn.Module):
@@ -149,7 +149,7 @@ class Interpolated(torch.nn.Module):
 def test_interpolation_of_pytorch(tmp_path: Path, how: dict[str, Any]) -> None:
     x, network = torch.from_numpy(np.random.default_rng(0).standard_normal((1, 2, 7, 9), np.float32)), Interpolated(how)
     torch.export.save(torch.export.export(network, (x,)), tmp_path / "m.pt2")
-    ours = by_tvm(importing.import_model(tmp_path / "m.pt2", "pt2"), x.numpy())
+    ours = by_tvm(import_model.import_model(tmp_path / "m.pt2", "pt2"), x.numpy())
     np.testing.assert_allclose(ours, network(x).numpy(), atol=2e-5)
 
 
@@ -161,7 +161,7 @@ def test_maps_whose_size_is_fixed_later(tmp_path: Path, mode: str) -> None:
     )
     rows = {2: torch.export.Dim("rows", min=4, max=16)}
     torch.export.save(torch.export.export(network, (x,), dynamic_shapes=(rows,)), tmp_path / "m.pt2")
-    ours = by_tvm(importing.import_model(tmp_path / "m.pt2", "pt2", {"x": (1, 2, 7, 9)}), x.numpy())
+    ours = by_tvm(import_model.import_model(tmp_path / "m.pt2", "pt2", {"x": (1, 2, 7, 9)}), x.numpy())
     np.testing.assert_allclose(ours, network(x).numpy(), atol=2e-5)
 
 
@@ -169,4 +169,4 @@ def test_corners_cannot_be_aligned_and_smoothed(tmp_path: Path) -> None:
     network = Interpolated({"size": (4, 5), "mode": "bilinear", "antialias": True, "align_corners": True})
     torch.export.save(torch.export.export(network, (torch.zeros(1, 2, 7, 9),)), tmp_path / "m.pt2")
     with pytest.raises(UnsupportedOperator, match="align_corners"):
-        importing.import_model(tmp_path / "m.pt2", "pt2")
+        import_model.import_model(tmp_path / "m.pt2", "pt2")

@@ -14,9 +14,9 @@ from tunesmith.messages import BatchReport, DeviceReport
 from tunesmith.targets import Target
 from tunesmith.types import DeviceHealth, FailureKind
 from workers.measure.worker import MeasureWorker
+from workers.protocol import RunOutcome, RunRequest
 from workers.settings import Settings
-from workers.tvm_backend.measuring import RunOutcome, RunRequest
-from workers.tvm_backend.runner import SimulatedRunner
+from workers.tvm_backend.run.runner import SimulatedRunner
 
 pytestmark = pytest.mark.pair
 

@@ -14,11 +14,11 @@ from tunesmith.types import DeviceHealth
 from workers.measure.calibration import Calibrator
 from workers.measure.drift import Rules
 from workers.sandbox.pool import Actor, Pool
-from workers.tvm_backend import roofline
 from workers.tvm_backend.arguments import random_array
+from workers.tvm_backend.build import calibration_kernels
+from workers.tvm_backend.build.calibration_kernels import CHAINS, LANES, ROW, Kernel, Peak, Read, Reference
 from workers.tvm_backend.host import describe_from_outside
-from workers.tvm_backend.roofline import CHAINS, LANES, ROW, Kernel, Peak, Read, Reference
-from workers.tvm_backend.runner import RpcRunner
+from workers.tvm_backend.run.runner import RpcRunner
 from workers.tvm_backend.warm import warm
 
 X86 = {"kind": "llvm", "mcpu": "x86-64", "num-cores": 1}
@@ -33,7 +33,7 @@ def computed(kernel: Kernel, folder: Path) -> tuple[list[np.ndarray], np.ndarray
     """Inputs and output of a run here, for a plain target."""
     import tvm
 
-    built = roofline.build(kernel, X86, folder / "kernel.so")
+    built = calibration_kernels.build(kernel, X86, folder / "kernel.so")
     assert (built.args, built.flops) == (kernel.args, kernel.work)
     arrays = [random_array(spec, seed) for seed, spec in enumerate(kernel.args)]
     tensors = [tvm.runtime.tensor(array) for array in arrays]
@@ -43,7 +43,7 @@ def computed(kernel: Kernel, folder: Path) -> tuple[list[np.ndarray], np.ndarray
 
 @pytest.mark.parametrize("lanes", LANES)
 def test_multiply_adds_go_as_often_as_they_say(tmp_path: Path, lanes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roofline, "ROUNDS", 3)  # few enough not to have converged
+    monkeypatch.setattr(calibration_kernels, "ROUNDS", 3)  # few enough not to have converged
     kernel = Peak(threads=2, lanes=lanes)
     assert kernel.work == 2 * 2 * CHAINS * lanes * 3
     (x, y), out = computed(kernel, tmp_path)
@@ -67,7 +67,7 @@ def test_the_reference_is_a_gemm(tmp_path: Path) -> None:
     np.testing.assert_allclose(out, a @ b, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("kernel", [*roofline.peaks(4), Read(4, 1 << 20), Reference()])
+@pytest.mark.parametrize("kernel", [*calibration_kernels.peaks(4), Read(4, 1 << 20), Reference()])
 def test_other_cpus_get_them_as_well(kernel: Kernel) -> None:
     """Cross-compiled only: there is no such device here."""
     import tvm
@@ -79,10 +79,10 @@ def test_other_cpus_get_them_as_well(kernel: Kernel) -> None:
 
 
 def test_a_small_read_is_repeated_and_a_large_one_is_not() -> None:
-    assert roofline.cached_read(2, 1 << 15).passes == 2048
-    assert roofline.cached_read(2, 1 << 28).passes == 1
-    low, high = roofline.UNCACHED_BYTES
-    assert low <= roofline.uncached_read(2).work <= high
+    assert calibration_kernels.cached_read(2, 1 << 15).passes == 2048
+    assert calibration_kernels.cached_read(2, 1 << 28).passes == 1
+    low, high = calibration_kernels.UNCACHED_BYTES
+    assert low <= calibration_kernels.uncached_read(2).work <= high
 
 
 def test_caches_that_cores_share_count_once(tmp_path: Path) -> None:
@@ -96,9 +96,9 @@ def test_caches_that_cores_share_count_once(tmp_path: Path) -> None:
         cache(core, 0, "1", "Data", "48K", str(core))
         cache(core, 1, "1", "Instruction", "32K", str(core))
         cache(core, 2, "3", "Unified", "32768K", "0-1" if core < 10 else "10")
-    assert roofline.cache_sizes([0, 1], tmp_path) == {1: 2 * 48 << 10, 3: 32 << 20}
-    assert roofline.cache_sizes([0, 1, 10], tmp_path) == {1: 3 * 48 << 10, 3: 64 << 20}
-    assert roofline.cache_sizes([7], tmp_path) == {}
+    assert calibration_kernels.cache_sizes([0, 1], tmp_path) == {1: 2 * 48 << 10, 3: 32 << 20}
+    assert calibration_kernels.cache_sizes([0, 1, 10], tmp_path) == {1: 3 * 48 << 10, 3: 64 << 20}
+    assert calibration_kernels.cache_sizes([7], tmp_path) == {}
 
 
 def test_caches_of_one_core(tmp_path: Path) -> None:
@@ -108,8 +108,8 @@ def test_caches_of_one_core(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         for name, text in (("level", "1"), ("type", "Data"), ("size", size), ("shared_cpu_list", str(core))):
             (folder / name).write_text(text)
-    assert roofline.core_caches(tmp_path) == (48 << 10,)
-    assert roofline.core_caches(tmp_path / "none") == ()
+    assert calibration_kernels.core_caches(tmp_path) == (48 << 10,)
+    assert calibration_kernels.core_caches(tmp_path / "none") == ()
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ def device(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RpcDevice]:
 def test_a_real_device_is_calibrated_and_its_calibration_kept(device: RpcDevice, tmp_path: Path) -> None:
     target = {**describe_from_outside().target, "num-cores": 1}
     rules = Rules(quarantine=1e9)  # this machine may be busy
-    with Pool(Actor("workers.tvm_backend.builder:Builder", (str(device.lease),)), 1) as builders:
+    with Pool(Actor("workers.tvm_backend.build.builder:Builder", (str(device.lease),)), 1) as builders:
         runner = RpcRunner(device.tracker, device.key, device.lease, wait=30.0)
         try:
             first = Calibrator(builders, runner, tmp_path, rules=rules)

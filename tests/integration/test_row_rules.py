@@ -20,17 +20,20 @@ warm("llvm")
 import tvm  # noqa: E402
 from tvm import te, topi  # noqa: E402
 
-from workers.tvm_backend import importing, prepare, space, tasks, tir  # noqa: E402
-from workers.tvm_backend.candidates import Replayer  # noqa: E402
+from workers.tvm_backend import tir  # noqa: E402
+from workers.tvm_backend.design_space import space  # noqa: E402
+from workers.tvm_backend.design_space.replay import Replayer  # noqa: E402
+from workers.tvm_backend.design_space.rules.base import Rule  # noqa: E402
+from workers.tvm_backend.design_space.rules.depthwise import Depthwise  # noqa: E402
+from workers.tvm_backend.design_space.rules.elementwise import Elementwise  # noqa: E402
+from workers.tvm_backend.design_space.rules.machine import machine_of  # noqa: E402
+from workers.tvm_backend.design_space.rules.pooling import Pooling  # noqa: E402
+from workers.tvm_backend.design_space.rules.rows import Rows  # noqa: E402
+from workers.tvm_backend.frontends import import_model  # noqa: E402
 from workers.tvm_backend.host import describe  # noqa: E402
-from workers.tvm_backend.layout import compute  # noqa: E402
-from workers.tvm_backend.rules.base import Rule  # noqa: E402
-from workers.tvm_backend.rules.depthwise import Depthwise  # noqa: E402
-from workers.tvm_backend.rules.elementwise import Elementwise  # noqa: E402
-from workers.tvm_backend.rules.machine import machine_of  # noqa: E402
-from workers.tvm_backend.rules.pooling import Pooling  # noqa: E402
-from workers.tvm_backend.rules.rows import Rows  # noqa: E402
-from workers.tvm_backend.tasks import Extracted  # noqa: E402
+from workers.tvm_backend.passes import extract_tasks, pipeline  # noqa: E402
+from workers.tvm_backend.passes.extract_tasks import Extracted  # noqa: E402
+from workers.tvm_backend.passes.layout import compute  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 
@@ -55,13 +58,13 @@ def tensor(*shape: int, name: str = "x") -> te.Tensor:
 def program(*args: te.Tensor) -> Extracted:
     """The task of a tensor expression; the output is the last argument."""
     mod = tvm.IRModule({"main": te.create_prim_func(list(args))})
-    arguments = tasks.arguments(mod)
+    arguments = extract_tasks.arguments(mod)
     assert arguments is not None
-    return tasks.describe(mod, "program", arguments)
+    return extract_tasks.describe(mod, "program", arguments)
 
 
 def operator(spec: str) -> Extracted:
-    (found,) = tasks.extract_tasks(prepare.prepare(importing.operator_module(parse_operator(spec))).module)
+    (found,) = extract_tasks.extract_tasks(pipeline.prepare(import_model.operator_module(parse_operator(spec))).module)
     return found
 
 

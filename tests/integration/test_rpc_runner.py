@@ -14,9 +14,9 @@ from rpc_device import RpcDevice
 
 from tunesmith.errors import DeviceLost
 from tunesmith.types import FailureKind, Isolation, StopReason
-from workers.tvm_backend.confirming import MIN_PAIRS
-from workers.tvm_backend.measuring import ConfirmRequest, RunOutcome, RunRequest
-from workers.tvm_backend.runner import RpcRunner
+from workers.protocol import ConfirmRequest, RunOutcome, RunRequest
+from workers.tvm_backend.run.confirm import MIN_PAIRS
+from workers.tvm_backend.run.runner import RpcRunner
 
 TARGET = {"kind": "llvm", "mcpu": "x86-64", "num-cores": 1}
 

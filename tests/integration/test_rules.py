@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from rule_checks import AVX2, AVX512, NEON, check, conv_blocked, dense, dense_packed, fits, here, operator, own
 
 from tunesmith.targets import Target
-from workers.tvm_backend import rules
-from workers.tvm_backend.candidates import Replayer
-from workers.tvm_backend.rules import packed_matmul
-from workers.tvm_backend.rules.blocked_conv import BlockedConvolution
-from workers.tvm_backend.rules.direct_conv import DirectConvolution
-from workers.tvm_backend.rules.machine import Machine, machine_of
-from workers.tvm_backend.rules.packed_matmul import PackedMatmul
-from workers.tvm_backend.rules.pointwise import PointwiseConvolution
-from workers.tvm_backend.rules.registers import accumulators, largest_divisor, product_tiles, tile
-from workers.tvm_backend.tasks import Extracted
+from workers.tvm_backend.design_space import rules
+from workers.tvm_backend.design_space.replay import Replayer
+from workers.tvm_backend.design_space.rules import packed_matmul
+from workers.tvm_backend.design_space.rules.blocked_conv import BlockedConvolution
+from workers.tvm_backend.design_space.rules.direct_conv import DirectConvolution
+from workers.tvm_backend.design_space.rules.machine import Machine, machine_of
+from workers.tvm_backend.design_space.rules.packed_matmul import PackedMatmul
+from workers.tvm_backend.design_space.rules.pointwise import PointwiseConvolution
+from workers.tvm_backend.design_space.rules.registers import accumulators, largest_divisor, product_tiles, tile
+from workers.tvm_backend.passes.extract_tasks import Extracted
 
 pytestmark = pytest.mark.parallel
 

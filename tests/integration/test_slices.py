@@ -22,9 +22,10 @@ from workers.tvm_backend.warm import warm
 
 warm("llvm")
 
-from workers.tvm_backend import importing, prepare  # noqa: E402
-from workers.tvm_backend.layout.slices import phase_kernels  # noqa: E402
-from workers.tvm_backend.layout.transposed import Axis  # noqa: E402
+from workers.tvm_backend.frontends import import_model  # noqa: E402
+from workers.tvm_backend.passes import pipeline  # noqa: E402
+from workers.tvm_backend.passes.layout.slices import phase_kernels  # noqa: E402
+from workers.tvm_backend.passes.layout.transposed import Axis  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 BLOCKED, BY_WINOGRAD = Preparation(blocked=True), Preparation(blocked=True, winograd=True)
@@ -75,15 +76,15 @@ class Decoder(nn.Module):
         return z, self.share(z)
 
 
-def functions(made: prepare.Prepared) -> collections.Counter[str]:
+def functions(made: pipeline.Prepared) -> collections.Counter[str]:
     found = calls(made.module)
     assert not [name for name in found if "3d" in name], found
     return found
 
 
-def prepared(net: nn.Module, x: Tensor, folder: Path, preparation: Preparation = BLOCKED) -> prepare.Prepared:
+def prepared(net: nn.Module, x: Tensor, folder: Path, preparation: Preparation = BLOCKED) -> pipeline.Prepared:
     save(net.eval(), (x,), folder / "net.pt2")
-    return prepare.prepare(importing.import_model(folder / "net.pt2", "pt2"), preparation)
+    return pipeline.prepare(import_model.import_model(folder / "net.pt2", "pt2"), preparation)
 
 
 def close(ours: Sequence[Array], theirs: Sequence[Tensor]) -> None:

@@ -19,8 +19,10 @@ from workers.tvm_backend.warm import warm
 warm("llvm")
 
 from benchmarks.replay.static import Judged, judge, learned, report, report_learned, spearman  # noqa: E402
-from workers.tvm_backend import importing, prepare, space, tasks  # noqa: E402
-from workers.tvm_backend.static import device_of, prior_of  # noqa: E402
+from workers.tvm_backend.design_space import space  # noqa: E402
+from workers.tvm_backend.design_space.static_model import device_of, prior_of  # noqa: E402
+from workers.tvm_backend.frontends import import_model  # noqa: E402
+from workers.tvm_backend.passes import extract_tasks, pipeline  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 
@@ -98,8 +100,8 @@ def test_rank_correlation() -> None:
 
 def test_ten_constructed_products_are_full_kernels_of_a_packed_sketch_too() -> None:
     """A product of 1024 has millions of schedules; those that are constructed use whole registers and no more."""
-    product = importing.operator_module(parse_operator("gemm:1024x1024x1024"))
-    (task,) = tasks.extract_tasks(prepare.prepare(product).module)
+    product = import_model.operator_module(parse_operator("gemm:1024x1024x1024"))
+    (task,) = extract_tasks.extract_tasks(pipeline.prepare(product).module)
     bodies = space.generate(task.module, CPU)
     traces = space.TraceSpace(task.module, CPU, bodies)
     prior = prior_of(traces, CPU, None)

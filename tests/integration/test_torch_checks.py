@@ -18,7 +18,8 @@ from workers.tvm_backend.warm import warm
 
 warm("llvm")
 
-from workers.tvm_backend import importing, torch_expressions, torch_program  # noqa: E402
+from workers.tvm_backend.frontends import import_model  # noqa: E402
+from workers.tvm_backend.frontends.torch import expressions, program  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 
@@ -35,7 +36,7 @@ def test_what_would_run_code_is_refused(tmp_path: Path, valid: dict[str, bytes],
     marker = tmp_path / "marker"
     path = hostile_pt2.write(tmp_path / "net.pt2", hostile_pt2.HOSTILE[name](valid, marker))
     with pytest.raises(ModelRejected):
-        importing.import_model(path, "pt2", {"x": (3, 4)})
+        import_model.import_model(path, "pt2", {"x": (3, 4)})
     assert not marker.exists()
 
 
@@ -44,7 +45,7 @@ def test_sample_inputs_are_left_unread(tmp_path: Path, valid: dict[str, bytes]) 
     marker = tmp_path / "marker"
     content = {**valid, hostile_pt2.SAMPLES: hostile_pt2.pickled(marker)}
     changed = hostile_pt2.rewritten(content, lambda data: data.update(guards_code=[hostile_pt2.command(marker)]))
-    mod = importing.import_model(hostile_pt2.write(tmp_path / "net.pt2", changed), "pt2", {"x": (3, 4)})
+    mod = import_model.import_model(hostile_pt2.write(tmp_path / "net.pt2", changed), "pt2", {"x": (3, 4)})
     assert json.loads(str(mod["main"].attrs["input_names"])) == ["x"]
     assert not marker.exists()
 
@@ -58,7 +59,7 @@ def test_a_part_that_torch_misses_later_is_no_error_without_a_name(tmp_path: Pat
 
     hostile_pt2.write(path, hostile_pt2.rewritten(hostile_pt2.entries(path), without_signature))
     with pytest.raises(ModelRejected, match="AttributeError"):
-        importing.import_model(path, "pt2", {})
+        import_model.import_model(path, "pt2", {})
 
 
 def test_the_pickle_of_a_weight_runs_where_nothing_checks_it(tmp_path: Path) -> None:
@@ -92,7 +93,7 @@ def test_the_pickle_of_a_weight_runs_where_nothing_checks_it(tmp_path: Path) -> 
     ],
 )
 def test_arithmetic_on_extents(text: str) -> None:
-    assert torch_expressions.problem_of(text) is None
+    assert expressions.problem_of(text) is None
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ def test_arithmetic_on_extents(text: str) -> None:
     ],
 )
 def test_no_arithmetic(text: str) -> None:
-    assert torch_expressions.problem_of(text)
+    assert expressions.problem_of(text)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ def test_no_arithmetic(text: str) -> None:
     ],
 )
 def test_operators(target: str, right: bool) -> None:
-    assert torch_program.is_operator(target) is right
+    assert program.is_operator(target) is right
 
 
 def _encrypted(path: Path) -> None:
@@ -211,7 +212,7 @@ def test_weights_that_reach_beyond_their_bytes(tmp_path: Path, valid: dict[str, 
         )
         path = hostile_pt2.write(tmp_path / "net.pt2", made)
         with pytest.raises(ModelRejected, match=message):
-            importing.import_model(path, "pt2", {"x": (3, 4)})
+            import_model.import_model(path, "pt2", {"x": (3, 4)})
 
 
 class Unfolds(hostile_pt2.torch.nn.Module):
@@ -239,11 +240,11 @@ def test_constants_of_a_program_that_unfold(tmp_path: Path, net: type) -> None:
         exported = torch.export.export(net(), (torch.ones(1, 4),))
     torch.export.save(exported, tmp_path / "net.pt2")
     with pytest.raises(ModelRejected, match="unfolds from"):
-        importing.import_model(tmp_path / "net.pt2", "pt2")
+        import_model.import_model(tmp_path / "net.pt2", "pt2")
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 1 << 21
 
 
 def test_shapes_that_are_given_are_limited(tmp_path: Path, valid: dict[str, bytes]) -> None:
     path = hostile_pt2.write(tmp_path / "net.pt2", valid)
     with pytest.raises(InvalidInput, match="up to 2147483647 elements"):
-        importing.import_model(path, "pt2", {"x": (1 << 30, 4)})
+        import_model.import_model(path, "pt2", {"x": (1 << 30, 4)})

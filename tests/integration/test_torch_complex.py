@@ -12,7 +12,7 @@ from one_operator import all_by_tvm
 from torch import Tensor
 
 from tunesmith.errors import UnsupportedOperator
-from workers.tvm_backend import importing
+from workers.tvm_backend.frontends import import_model
 
 pytestmark = pytest.mark.parallel
 
@@ -78,7 +78,7 @@ GROUPS = (
 
 def imported(path: Path, net: Net) -> Any:
     torch.export.save(torch.export.export(net, (X,)), path)
-    return importing.import_model(path, "pt2")
+    return import_model.import_model(path, "pt2")
 
 
 def test_every_function_is_in_a_group() -> None:
@@ -112,4 +112,4 @@ def test_what_is_refused_says_so(tmp_path: Path, function: Callable[[Any, Tensor
 def test_complex_inputs_are_refused(tmp_path: Path) -> None:
     torch.export.save(torch.export.export(Net(lambda net, x: x.abs()), (WEIGHT,)), tmp_path / "m.pt2")
     with pytest.raises(UnsupportedOperator, match="an input of complex numbers"):
-        importing.import_model(tmp_path / "m.pt2", "pt2")
+        import_model.import_model(tmp_path / "m.pt2", "pt2")

@@ -15,7 +15,8 @@ from one_operator import by_tvm
 from torch import Tensor
 from tvm import relax
 
-from workers.tvm_backend import importing, torch_constants
+from workers.tvm_backend.frontends import import_model
+from workers.tvm_backend.frontends.torch import constants
 
 pytestmark = [pytest.mark.parallel, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
@@ -60,7 +61,7 @@ def taken(net: Net, x: Tensor) -> Tensor:
 
 def imported(folder: Path, net: torch.nn.Module, x: Tensor) -> relax.Function:
     torch.export.save(torch.export.export(net, (x,)), folder / "net.pt2")
-    return importing.import_model(folder / "net.pt2", "pt2")
+    return import_model.import_model(folder / "net.pt2", "pt2")
 
 
 def operators(mod: object) -> list[str]:
@@ -97,7 +98,7 @@ def test_indices_of_all_axes_are_taken_together(tmp_path: Path) -> None:
 
 def folded(net: torch.nn.Module, x: Tensor) -> tuple[torch.export.ExportedProgram, list[str]]:
     program = torch.export.export(net, (x,)).run_decompositions()
-    torch_constants.fold(program)
+    constants.fold(program)
     return program, names(program)
 
 
@@ -111,7 +112,7 @@ def test_a_large_constant_of_small_ones_is_left(monkeypatch: pytest.MonkeyPatch)
         return x + (at[:, None] * at)
 
     assert folded(Net(far), X)[1] == ["add"]
-    monkeypatch.setattr(torch_constants, "MOST_BYTES", 100)
+    monkeypatch.setattr(constants, "MOST_BYTES", 100)
     assert folded(Net(far), X)[1] == ["mul", "add"]
 
 
@@ -128,7 +129,7 @@ def test_long_chains_of_constants_are_computed() -> None:
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(len(inspect.stack(0)) + 250)
     try:
-        torch_constants.fold(program)
+        constants.fold(program)
     finally:
         sys.setrecursionlimit(limit)
     assert names(program) == ["add"]

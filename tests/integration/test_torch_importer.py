@@ -14,7 +14,7 @@ from one_operator import all_by_tvm
 from torch import Tensor
 
 from tunesmith.errors import UnsupportedOperator
-from workers.tvm_backend import importing
+from workers.tvm_backend.frontends import import_model
 
 pytestmark = pytest.mark.parallel
 
@@ -30,7 +30,7 @@ class Function(torch.nn.Module):
 
 def imported(path: Path, function: Callable[[Tensor], Any], x: Tensor, **options: Any) -> Any:
     torch.export.save(torch.export.export(Function(function), (x,), **options), path)
-    return importing.import_model(path, "pt2")
+    return import_model.import_model(path, "pt2")
 
 
 NUMBERS = torch.tensor([-7, 3, 8])

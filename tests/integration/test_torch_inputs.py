@@ -18,7 +18,7 @@ from torch.export import Dim
 from tvm import relax
 
 from tunesmith.errors import InvalidInput
-from workers.tvm_backend import importing
+from workers.tvm_backend.frontends import import_model
 
 pytestmark = pytest.mark.parallel
 
@@ -74,7 +74,7 @@ def test_a_dimension_is_fixed_when_the_model_is_submitted(
         return tuple(function(x) for function in functions.values())
 
     path = exported(tmp_path / "m.pt2", each, X[:4], dynamic={"x": {0: Dim("rows", min=4, max=9)}})
-    found = all_by_tvm(importing.import_model(path, "pt2", {"x": (5, 4)}), X.numpy())
+    found = all_by_tvm(import_model.import_model(path, "pt2", {"x": (5, 4)}), X.numpy())
     for name, ours, theirs in zip(functions, found, each(X * 2, None), strict=True):
         torch.testing.assert_close(torch.from_numpy(ours), theirs, msg=lambda text, name=name: f"{name}: {text}")
 
@@ -99,7 +99,7 @@ def test_arguments_that_are_no_tensors_are_what_they_were(
         name: None if name == "scale" else tuple({0: Dim.AUTO} for _ in value) for name, value in options.items()
     }
     path = exported(tmp_path / "m.pt2", total, *args, dynamic=None if fixed else dynamic, **options)
-    module = importing.import_model(path, "pt2", {} if fixed else dict.fromkeys(names, (5, 4)))
+    module = import_model.import_model(path, "pt2", {} if fixed else dict.fromkeys(names, (5, 4)))
     assert json.loads(str(module["main"].attrs["input_names"])) == names
     assert len(module["main"].params) == len(names)
     if len(names) == 1:
@@ -115,7 +115,7 @@ def test_shapes_that_do_not_fit_each_other_are_refused(tmp_path: Path) -> None:
         dynamic={"x": {1: Dim("inner")}, "mask": {0: Dim("inner")}},
     )
     with pytest.raises(InvalidInput, match=r"'mask': the dimension .* is 6 elsewhere and 3 here") as caught:
-        importing.import_model(path, "pt2", {"x": (5, 6), "mask": (3, 5)})
+        import_model.import_model(path, "pt2", {"x": (5, 6), "mask": (3, 5)})
     assert caught.value.field == "inputs"
 
 
@@ -124,7 +124,7 @@ def test_shapes_that_the_program_cannot_run_on_are_refused(tmp_path: Path) -> No
         tmp_path / "m.pt2", lambda x, _: x.reshape(-1, 2, 2), X[:4], dynamic={"x": {0: Dim.AUTO, 1: Dim.AUTO}}
     )
     with pytest.raises(InvalidInput, match="torch cannot run the program on inputs of these shapes") as caught:
-        importing.import_model(path, "pt2", {"x": (5, 3)})
+        import_model.import_model(path, "pt2", {"x": (5, 3)})
     assert caught.value.value == {"x": [5, 3]}
 
 
@@ -149,7 +149,7 @@ class Caching(torch.nn.Module):
 def test_buffers_that_a_program_changes_are_inputs_and_outputs(tmp_path: Path) -> None:
     at = torch.tensor([3])
     torch.export.save(torch.export.export(Caching(), (X[:1], at)), tmp_path / "m.pt2")
-    module = importing.import_model(tmp_path / "m.pt2", "pt2")
+    module = import_model.import_model(tmp_path / "m.pt2", "pt2")
     assert sorted(json.loads(str(module["main"].attrs["input_names"]))[2:]) == ["count", "kept"]
     names = json.loads(str(module["main"].attrs["input_names"]))[2:]
     machine, net = relax.VirtualMachine(relax.build(module, tvm.target.Target(quick())), tvm.cpu()), Caching()

@@ -15,10 +15,13 @@ from small_nets import Array, run
 from torch import Tensor
 
 from tunesmith.preparation import PLAIN, Preparation
-from workers.tvm_backend import importing, prepare, tir, torch_quantized
+from workers.tvm_backend import tir
+from workers.tvm_backend.frontends import import_model
+from workers.tvm_backend.frontends.torch import quantized
+from workers.tvm_backend.passes import pipeline
 
 pytestmark = pytest.mark.parallel
-importlib.import_module(torch_quantized.OPERATORS)
+importlib.import_module(quantized.OPERATORS)
 OPS: Any = torch.ops.quantized_decomposed
 BLOCKED = Preparation(blocked=True)
 Function = Callable[[Tensor], Tensor]
@@ -78,7 +81,7 @@ def both(
 ) -> tuple[str, list[Array], list[Array]]:
     """The prepared program, its outputs and PyTorch's."""
     torch.export.save(torch.export.export(model, (x,)), folder / "m.pt2")
-    made = prepare.prepare(importing.import_model(folder / "m.pt2", "pt2"), preparation)
+    made = pipeline.prepare(import_model.import_model(folder / "m.pt2", "pt2"), preparation)
     theirs = model(x)
     return (
         tir.load_module(made.module).script(),

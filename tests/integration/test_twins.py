@@ -9,14 +9,17 @@ from effort import examples
 
 from tunesmith.operators import parse_operator
 from tunesmith.targets import Target
-from workers.tvm_backend.builder import Builder
-from workers.tvm_backend.measuring import BuildRequest, Built
+from workers.protocol import BuildRequest, Built
+from workers.tvm_backend.build.builder import Builder
 from workers.tvm_backend.warm import warm
 
 warm("llvm")
 
-from workers.tvm_backend import importing, prepare, space, tasks, twins  # noqa: E402
+from workers.tvm_backend.build import code_cache  # noqa: E402
+from workers.tvm_backend.design_space import space  # noqa: E402
+from workers.tvm_backend.frontends import import_model  # noqa: E402
 from workers.tvm_backend.host import describe  # noqa: E402
+from workers.tvm_backend.passes import extract_tasks, pipeline  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 
@@ -25,8 +28,8 @@ def test_programs_that_are_lowered_to_the_same_are_compiled_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = Target(describe().target)
-    module = prepare.prepare(importing.operator_module(parse_operator("softmax:4x16x16:float32"))).module
-    (task,) = tasks.extract_tasks(module)
+    module = pipeline.prepare(import_model.operator_module(parse_operator("softmax:4x16x16:float32"))).module
+    (task,) = extract_tasks.extract_tasks(module)
     bodies = space.generate(task.module, target)
     made = space.TraceSpace(task.module, target, bodies)
     points, valid = made.resolve(made.space.sample(np.random.default_rng(0), 60))
@@ -50,7 +53,7 @@ def test_programs_that_are_lowered_to_the_same_are_compiled_once(
         ]
 
     shared = build(Builder(str(tmp_path / "lease")), "shared")
-    monkeypatch.setattr(twins, "LOWERING", "nothing is called so")
+    monkeypatch.setattr(code_cache, "LOWERING", "nothing is called so")
     separate = build(Builder(str(tmp_path / "lease")), "separate")
     assert [built.failure for built in shared] == [None] * len(candidates)
     assert [built.code_hash for built in shared] == [built.code_hash for built in separate]
@@ -62,17 +65,17 @@ def test_programs_that_are_lowered_to_the_same_are_compiled_once(
 
 def test_equal_programs_are_found_and_their_number_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[bool] = []
-    get = twins.Twins.get
+    get = code_cache.Twins.get
 
-    def noted(self: twins.Twins, program: Any) -> twins.Code | None:
+    def noted(self: code_cache.Twins, program: Any) -> code_cache.Code | None:
         code = get(self, program)
         found.append(code is not None)
         return code
 
-    monkeypatch.setattr(twins.Twins, "get", noted)
+    monkeypatch.setattr(code_cache.Twins, "get", noted)
     builder, target = Builder(str(tmp_path / "lease")), Target(describe().target)
-    module = prepare.prepare(importing.operator_module(parse_operator("softmax:4x16x16:float32"))).module
-    (task,) = tasks.extract_tasks(module)
+    module = pipeline.prepare(import_model.operator_module(parse_operator("softmax:4x16x16:float32"))).module
+    (task,) = extract_tasks.extract_tasks(module)
     requests = [
         BuildRequest(
             workload=task.workload.hash,
@@ -88,8 +91,8 @@ def test_equal_programs_are_found_and_their_number_is_bounded(tmp_path: Path, mo
     built = [builder.build(request) for request in requests]
     assert found == [False, True, True]
     assert len({one.code_hash for one in built}) == 1
-    kept = twins.Twins(limit=10)
+    kept = code_cache.Twins(limit=10)
     for number in range(4):
-        kept.put(twins.Code(number, b"1234", str(number)))
-    kept.put(twins.Code(3, b"123456", "again"))
+        kept.put(code_cache.Code(number, b"1234", str(number)))
+    kept.put(code_cache.Code(3, b"123456", "again"))
     assert [get(kept, number) is not None for number in range(4)] == [False, False, True, True]

@@ -14,17 +14,10 @@ from tunesmith.messages import BatchReport, DeviceReport
 from tunesmith.targets import Target
 from tunesmith.types import DeviceHealth, FailureKind, Isolation
 from workers.measure.worker import MeasureWorker
+from workers.protocol import Confirmed, ConfirmRequest, ModelOutcome, ModelRequest, RunOutcome, RunRequest
 from workers.settings import Settings
-from workers.tvm_backend import roofline
-from workers.tvm_backend.measuring import (
-    Confirmed,
-    ConfirmRequest,
-    ModelOutcome,
-    ModelRequest,
-    RunOutcome,
-    RunRequest,
-)
-from workers.tvm_backend.runner import RpcRunner
+from workers.tvm_backend.build import calibration_kernels
+from workers.tvm_backend.run.runner import RpcRunner
 
 
 @dataclass
@@ -59,7 +52,7 @@ class Distorted:
 
     def race(self, requests: Sequence[RunRequest], incumbent: float | None) -> list[RunOutcome]:
         outcomes = self.runner.race(requests, incumbent)
-        if requests[0].args == roofline.Reference().args:
+        if requests[0].args == calibration_kernels.Reference().args:
             self.seen.append(("kernel", self.look()))
             factor = self.calibrating.pop(0) if len(self.calibrating) > 1 else self.calibrating[0]
             # Steady, whatever the machine that the test runs on is doing.

@@ -24,7 +24,7 @@ assert "torch" not in sys.modules
 import torch
 import tvm
 from tvm import relax
-from workers.tvm_backend.importing import import_model
+from workers.tvm_backend.frontends.import_model import import_model
 
 x = torch.arange(6.0).reshape(2, 3)
 assert (tvm.runtime.from_dlpack(x).numpy() == x.numpy()).all()

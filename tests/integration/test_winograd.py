@@ -24,15 +24,16 @@ from tvm import te  # noqa: E402
 from tvm.s_tir import Schedule  # noqa: E402
 from tvm.s_tir.schedule import Trace  # noqa: E402
 
-from workers.tvm_backend import space, tir  # noqa: E402
-from workers.tvm_backend.layout import packing, winograd  # noqa: E402
-from workers.tvm_backend.layout.convolution import Convolution  # noqa: E402
-from workers.tvm_backend.layout.cook_toom import filtering  # noqa: E402
-from workers.tvm_backend.layout.winograd import columns, conv2d_winograd, tiles  # noqa: E402
-from workers.tvm_backend.rules.machine import Machine  # noqa: E402
-from workers.tvm_backend.rules.registers import boxes  # noqa: E402
-from workers.tvm_backend.rules.winograd import Winograd  # noqa: E402
-from workers.tvm_backend.static import prior_of  # noqa: E402
+from workers.tvm_backend import tir  # noqa: E402
+from workers.tvm_backend.design_space import space  # noqa: E402
+from workers.tvm_backend.design_space.rules.machine import Machine  # noqa: E402
+from workers.tvm_backend.design_space.rules.registers import boxes  # noqa: E402
+from workers.tvm_backend.design_space.rules.winograd import Winograd  # noqa: E402
+from workers.tvm_backend.design_space.static_model import prior_of  # noqa: E402
+from workers.tvm_backend.passes.layout import packing, winograd  # noqa: E402
+from workers.tvm_backend.passes.layout.conv_problem import Convolution  # noqa: E402
+from workers.tvm_backend.passes.layout.cook_toom import filtering  # noqa: E402
+from workers.tvm_backend.passes.layout.winograd import columns, conv2d_winograd, tiles  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 

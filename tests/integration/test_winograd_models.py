@@ -23,8 +23,11 @@ warm("llvm")
 import tvm  # noqa: E402
 from tvm import relax, s_tir  # noqa: E402
 
-from workers.tvm_backend import alternatives, database, importing, model, prepare, tasks, tir  # noqa: E402
+from workers.tvm_backend import tir  # noqa: E402
+from workers.tvm_backend.build import compile_model, database  # noqa: E402
 from workers.tvm_backend.export import script  # noqa: E402
+from workers.tvm_backend.frontends import import_model  # noqa: E402
+from workers.tvm_backend.passes import alternatives, extract_tasks, pipeline  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 
@@ -45,8 +48,8 @@ def network(folder: Path, kernel: int = 3) -> Path:
     return net.save(folder / "model.onnx", net.op("Relu", net.op("Add", net.conv(c, 32, kernel), b)))
 
 
-def prepared(path: Path, preparation: Preparation) -> prepare.Prepared:
-    return prepare.prepare(importing.import_model(path, "onnx"), preparation)
+def prepared(path: Path, preparation: Preparation) -> pipeline.Prepared:
+    return pipeline.prepare(import_model.import_model(path, "onnx"), preparation)
 
 
 def functions(module: bytes) -> set[str]:
@@ -66,9 +69,9 @@ class Case:
     def __init__(self, folder: Path) -> None:
         self.path = network(folder)
         self.direct, self.made = (prepared(self.path, choice) for choice in (BLOCKED, WINOGRAD))
-        self.tasks = tasks.extract_tasks(self.made.module)
+        self.tasks = extract_tasks.extract_tasks(self.made.module)
         self.params = folder / "params.npz"
-        prepare.save_params(self.made.params, self.params)
+        pipeline.save_params(self.made.params, self.params)
         self.x = np.random.default_rng(3).standard_normal(SHAPE).astype(np.float32)
         (self.y,) = by_onnxruntime(self.path, self.x)
 
@@ -125,7 +128,7 @@ def test_the_second_function_shares_what_is_equal(case: Case) -> None:
 
 def test_tasks_come_in_pairs(case: Case) -> None:
     direct = [task for task in case.tasks if task.alternative_of is None]
-    assert [t.workload for t in direct] == [t.workload for t in tasks.extract_tasks(case.direct.module)]
+    assert [t.workload for t in direct] == [t.workload for t in extract_tasks.extract_tasks(case.direct.module)]
     found = [(task.workload.family, task.weight, case.tasks.index(task)) for task in case.tasks if task.alternative_of]
     assert [(family, weight) for family, weight, _ in found] == [("conv2d", 1), ("conv2d", 2), ("conv2d", 1)]
     for _, weight, index in found:
@@ -165,7 +168,7 @@ def test_the_database_says_what_is_run(
     called = calls(applied)
     assert sum(count for name, count in called.items() if "conv2d_winograd" in name) == used
     assert sum(count for name, count in called.items() if "conv2d" in name) == 4
-    done = model.compile_model(case.made.module, case.params, CPU, folder, tmp_path / "model.so", bind)
+    done = compile_model.compile_model(case.made.module, case.params, CPU, folder, tmp_path / "model.so", bind)
     assert sum("winograd" in name for name in done.applied) == sum("winograd" in name for name in functions(applied))
     case.check(executed(done.path, case.x, *(() if bind else case.made.params.values())))
 
@@ -184,7 +187,7 @@ def test_weights_that_nothing_uses_are_not_bound(case: Case, tmp_path: Path, use
     relax.analysis.post_order_visit(
         bound, lambda e: sizes.append(e.value.numpy().nbytes) if isinstance(e, tvm.ir.GenericConst) else None
     )
-    large = sorted(size for size in sizes if size > prepare.INLINE_BYTES)
+    large = sorted(size for size in sizes if size > pipeline.INLINE_BYTES)
     assert large == sorted([32 * 32 * 9 * 4] * (0 if used else 4) + [TRANSFORMED] * (4 if used else 0))
 
 
@@ -219,7 +222,7 @@ def test_a_single_convolution_has_an_alternative(tmp_path: Path) -> None:
     made = prepared(net.save(tmp_path / "model.onnx", net.conv("x", 32)), WINOGRAD)
     ((direct, other),) = alternatives.pairs(tir.load_module(made.module)).items()
     assert ("conv2d_blocked" in direct, "conv2d_winograd" in other) == (True, True)
-    assert [task.alternative_of is not None for task in tasks.extract_tasks(made.module)].count(True) == 1
+    assert [task.alternative_of is not None for task in extract_tasks.extract_tasks(made.module)].count(True) == 1
 
 
 def test_a_model_in_which_nothing_fits_has_no_second_function(tmp_path: Path) -> None:
@@ -230,17 +233,17 @@ def test_a_model_in_which_nothing_fits_has_no_second_function(tmp_path: Path) ->
 def test_programs_that_do_not_match_are_not_joined(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lower, made = prepare._lower, []
+    lower, made = pipeline._lower, []
 
     def lower_again(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
         made.append(lower(mod, preparation))
         if len(made) == 1:
             return made[0]
         net = Net(*SHAPE)
-        other = importing.import_model(net.save(tmp_path / "other.onnx", net.conv("x", 32)), "onnx")
-        return lower(prepare._simplified(other), preparation)
+        other = import_model.import_model(net.save(tmp_path / "other.onnx", net.conv("x", 32)), "onnx")
+        return lower(pipeline._simplified(other), preparation)
 
-    monkeypatch.setattr(prepare, "_lower", lower_again)
+    monkeypatch.setattr(pipeline, "_lower", lower_again)
     assert prepared(case.path, WINOGRAD).module == case.direct.module
     assert "without Winograd convolutions" in caplog.text
     assert "bindings" in caplog.text

@@ -25,17 +25,9 @@ from workers.measure.drift import (
     pause,
     stated_noise,
 )
+from workers.protocol import Built, Confirmed, ConfirmRequest, ModelOutcome, ModelRequest, RunOutcome, RunRequest
 from workers.sandbox.pool import ChildTimeout, Pool
-from workers.tvm_backend import roofline
-from workers.tvm_backend.measuring import (
-    Built,
-    Confirmed,
-    ConfirmRequest,
-    ModelOutcome,
-    ModelRequest,
-    RunOutcome,
-    RunRequest,
-)
+from workers.tvm_backend.build import calibration_kernels
 
 TARGET = {"kind": "llvm", "mcpu": "x86-64", "num-cores": 2}
 RULES = Rules(interval=30.0, retry=0.0, drifting=0.1, quarantine=1.5, checks=3, patience=120.0)
@@ -46,16 +38,18 @@ OK, DRIFTING, QUARANTINED = DeviceHealth.OK, DeviceHealth.DRIFTING, DeviceHealth
 class Builders:
     """Makes empty libraries; ``broken`` ones come from a compiler that hangs."""
 
-    built: list[roofline.Kernel] = field(default_factory=list)
+    built: list[calibration_kernels.Kernel] = field(default_factory=list)
     broken: bool = False
 
-    def call(self, method: str, kernel: roofline.Kernel, target: Mapping[str, Any], out: Path, timeout: float) -> Built:
+    def call(
+        self, method: str, kernel: calibration_kernels.Kernel, target: Mapping[str, Any], out: Path, timeout: float
+    ) -> Built:
         assert method == "build_kernel"
         if self.broken:
             raise ChildTimeout("no answer")
         self.built.append(kernel)
         out.write_bytes(b"library")
-        return Built(path=out, function=roofline.FUNCTION, args=kernel.args, flops=kernel.work)
+        return Built(path=out, function=calibration_kernels.FUNCTION, args=kernel.args, flops=kernel.work)
 
 
 @dataclass
@@ -129,7 +123,7 @@ def test_first_use_takes_peak_bandwidth_reference_and_noise(tmp_path: Path) -> N
     found = made.calibration(TARGET)
     assert found is not None
     assert (found.peak_flops, found.bandwidth) == (pytest.approx(1e9), pytest.approx(1e9))
-    assert found.reference_seconds == found.latest_seconds == pytest.approx(roofline.Reference().work / 1e9)
+    assert found.reference_seconds == found.latest_seconds == pytest.approx(calibration_kernels.Reference().work / 1e9)
     assert (found.drift, found.noise_floor, made.health(TARGET)) == (1.0, EARLY_NOISE, OK)
     assert made.current() == (OK, found)
     assert not device.held
@@ -172,7 +166,7 @@ def test_a_check_is_the_kernel_alone_and_only_when_it_is_due(tmp_path: Path) -> 
         assert len(device.runs) == looks
         device.now, looks = device.now + 0.2, looks + 1
         made.refresh(TARGET)
-        assert device.runs == [roofline.Reference().work] * looks
+        assert device.runs == [calibration_kernels.Reference().work] * looks
     assert len(builders.built) == kernels
 
 
@@ -207,7 +201,9 @@ def test_medians_taken_in_a_row_count_once(tmp_path: Path) -> None:
     found = made.calibration(TARGET)
     assert found is not None
     assert found.noise_floor == pytest.approx(0.3)
-    assert found.reference_seconds == pytest.approx(1.3 * roofline.Reference().work / 1e9), "the median of all nine"
+    assert found.reference_seconds == pytest.approx(1.3 * calibration_kernels.Reference().work / 1e9), (
+        "the median of all nine"
+    )
     assert '"looks":0' in next(tmp_path.glob("*.json")).read_text()
 
 
@@ -283,7 +279,7 @@ def test_a_device_that_stays_slow_is_compared_with_its_new_speed(tmp_path: Path)
     assert looked(made, device, 2.0, 2.0) == [OK, OK]
     found = made.calibration(TARGET)
     assert found is not None
-    assert found.reference_seconds == pytest.approx(2 * roofline.Reference().work / 1e9)
+    assert found.reference_seconds == pytest.approx(2 * calibration_kernels.Reference().work / 1e9)
     assert found.peak_flops == pytest.approx(1e9)  # it once could
 
 
@@ -303,7 +299,7 @@ def test_the_reference_outlives_the_worker(tmp_path: Path) -> None:
     later = Device(slowness=[1.2])
     made = calibrator(later, tmp_path)
     made.refresh(TARGET)
-    assert later.runs == [roofline.Reference().work]
+    assert later.runs == [calibration_kernels.Reference().work]
     assert made.health(TARGET) is DRIFTING
 
 

@@ -13,7 +13,7 @@ from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.schedule_log import SCHEMA
 from tunesmith.targets import Target
 from workers import commands_compare, commands_compile
-from workers.tvm_backend import deploy
+from workers.tvm_backend.build import local_model
 
 OPERATOR = "softmax:2x8x8:float32"
 TARGET = {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 1}
@@ -79,4 +79,4 @@ def test_compare_takes_the_preparation_of_the_log_else_the_default(
     ],
 )
 def test_the_default_is_that_of_a_job(model: str, target: dict[str, Any], expected: Preparation) -> None:
-    assert deploy.default_preparation(model, Target(target)) == expected
+    assert local_model.default_preparation(model, Target(target)) == expected

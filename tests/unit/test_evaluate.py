@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from tunesmith.measuring.ratio import PLACEMENTS
-from workers.tvm_backend.evaluate import ROUNDS, SAMPLES, SLOW_ROUNDS, WARM_SECONDS, interleave
+from workers.tvm_backend.run.compare_models import ROUNDS, SAMPLES, SLOW_ROUNDS, WARM_SECONDS, interleave
 
 LEFT, PLACED = -1, 0
 """Stand in the log of runs for a model whose buffers were given back, and that was set up anew."""

@@ -14,8 +14,8 @@ from tunesmith.measuring.pairs import faster
 from tunesmith.messages import MeasureLimits, WireCandidate, WireResult
 from tunesmith.types import FailureKind, StopReason, TensorSpec
 from workers.measure.finals import NEAR, choose, conclude, lasting, settled, tolerance
-from workers.tvm_backend.measuring import Confirmed, RunOutcome
-from workers.tvm_backend.references import BLOCK, UNWRITTEN, References, difference, prefilled
+from workers.protocol import Confirmed, RunOutcome
+from workers.tvm_backend.run.references import BLOCK, UNWRITTEN, References, difference, prefilled
 
 LIMITS = MeasureLimits()
 FLOATS = (TensorSpec("float32", (4,)), TensorSpec("float32", (4,)))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,3 +43,22 @@ def test_the_light_face_loads_no_server() -> None:
 
 def test_importing_the_dashboard_does_not_load_its_toolkit() -> None:
     assert "nicegui" not in loaded_after("import services.dashboard")
+
+
+PACKAGES = ("tunesmith", "costmodels", "db", "workers", "services", "benchmarks", "tools")
+MOST_LINES = 400
+
+
+def test_no_file_is_long() -> None:
+    folders = (*PACKAGES, "tests", "deploy")
+    lengths = {path: len(path.read_text().splitlines()) for name in folders for path in (ROOT / name).rglob("*.py")}
+    assert len(lengths) > 900
+    assert {str(path): length for path, length in lengths.items() if length > MOST_LINES} == {}
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    """Imports in functions and for the type checker count, too."""
+    graph = grimp.build_graph(*PACKAGES, cache_dir=None)
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    assert sum(map(len, imports.values())) > 2000
+    TopologicalSorter(imports).prepare()  # raises CycleError, which names the circle

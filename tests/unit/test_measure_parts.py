@@ -19,20 +19,20 @@ from tunesmith.types import FailureKind, Isolation, TensorSpec
 from workers.app import create_app
 from workers.measure.blobs import PayloadCache
 from workers.measure.device import check_device, identify
-from workers.measure.presence import Presence
+from workers.measure.heartbeat import Presence
+from workers.measure.library_cache import Shelf
 from workers.measure.reporting import Reporter
-from workers.measure.shelf import Shelf
-from workers.measure.standing import BUILD_ABORT, BUILD_ABORT_SECONDS, FEW_BUILDS, Champion, Standing
+from workers.measure.task_memory import BUILD_ABORT, BUILD_ABORT_SECONDS, FEW_BUILDS, Champion, Standing
 from workers.measure.tasks import MeasureTasks
 from workers.measure.worker import FOLDER, sweep
+from workers.protocol import Built, RunOutcome
 from workers.sandbox.pool import ChildTimeout
 from workers.settings import Settings
-from workers.tvm_backend import cuda_compiler
 from workers.tvm_backend.arguments import random_array
-from workers.tvm_backend.evaluate import output_error
+from workers.tvm_backend.build import cuda_compiler
 from workers.tvm_backend.host import Host
-from workers.tvm_backend.measuring import Built, RunOutcome
-from workers.tvm_backend.windows import isolation_of
+from workers.tvm_backend.run.compare_models import output_error
+from workers.tvm_backend.run.timing_windows import isolation_of
 
 HOST = Host("box", "Some CPU", "znver4", 4, "0.27.0", "3.11", "Linux")
 CONTENT = {"/one": b"1" * 1000, "/two": b"2" * 1000, "/three": b"3" * 1000}

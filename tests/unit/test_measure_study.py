@@ -17,7 +17,7 @@ from benchmarks.measure.repeating import judge
 from benchmarks.report import write
 from tunesmith.errors import InvalidInput
 from tunesmith.messages import MeasureLimits
-from workers.tvm_backend.measuring import Built
+from workers.protocol import Built
 
 LIMITS = MeasureLimits()
 FLOOR = 0.03

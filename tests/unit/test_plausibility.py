@@ -9,7 +9,7 @@ import pytest
 from tunesmith.messages import Calibration
 from tunesmith.types import FailureKind, StopReason, TensorSpec
 from workers.measure.plausibility import check
-from workers.tvm_backend.measuring import RunOutcome
+from workers.protocol import RunOutcome
 
 PEAK = 5e11
 CALIBRATION = Calibration(

@@ -10,9 +10,9 @@ import pytest
 from process_probe import CHILD_ENV
 
 from tunesmith.types import FailureKind
-from workers.measure import poison
-from workers.measure.poison import KEPT_SECONDS, PoisonBook
-from workers.tvm_backend.measuring import RunOutcome
+from workers.measure import crash_blocklist
+from workers.measure.crash_blocklist import KEPT_SECONDS, PoisonBook
+from workers.protocol import RunOutcome
 
 CRASH = RunOutcome(failure=FailureKind.CRASH, message="the session's process died")
 HANG = RunOutcome(failure=FailureKind.RUN_TIMEOUT, message="killed when its time was over")
@@ -20,7 +20,7 @@ GOOD = RunOutcome((0.001,))
 DIES = """
 import os, sys
 from pathlib import Path
-from workers.measure.poison import PoisonBook
+from workers.measure.crash_blocklist import PoisonBook
 book = PoisonBook(Path(sys.argv[1]))
 for name in sys.argv[2:]:
     book.begin(name)
@@ -99,7 +99,7 @@ def test_journal_of_a_living_worker_is_left_alone(tmp_path: Path) -> None:
 
 def test_device_that_is_lost_twice_with_one_candidate_on_it(tmp_path: Path) -> None:
     book = PoisonBook(tmp_path)
-    for _ in range(poison.STRIKES):
+    for _ in range(crash_blocklist.STRIKES):
         assert book.outcome("killer") is None
         book.begin("killer")
         book.lost()
@@ -111,7 +111,7 @@ def test_device_that_is_lost_twice_with_one_candidate_on_it(tmp_path: Path) -> N
 
 
 def test_memory_is_bounded_and_fades(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(poison, "KEPT", 3)
+    monkeypatch.setattr(crash_blocklist, "KEPT", 3)
     now = 0.0
     book = PoisonBook(tmp_path, clock=lambda: now)
     for i in range(5):

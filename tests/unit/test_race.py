@@ -12,10 +12,10 @@ import pytest
 
 from tunesmith.messages import MeasureLimits
 from tunesmith.types import StopReason
+from workers.protocol import Begun, RunOutcome, RunRequest
 from workers.sandbox.lease import HostLease
-from workers.tvm_backend.measuring import Begun, RunOutcome, RunRequest
-from workers.tvm_backend.race import Entry, Kernel, Race, running, yardsticks_first
-from workers.tvm_backend.windows import Series, Windows
+from workers.tvm_backend.run.race import Entry, Kernel, Race, running, yardsticks_first
+from workers.tvm_backend.run.timing_windows import Series, Windows
 
 LIMITS = MeasureLimits()
 FULL = LIMITS.model_copy(update={"variation": -1.0})

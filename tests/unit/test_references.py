@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.tvm_backend.references import difference, excuse, nudged
+from workers.tvm_backend.run.references import difference, excuse, nudged
 
 TOLERANCE = 1e-4
 STEP = np.float32(0.05)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from workers.tvm_backend.streaming import LARGEST, Ring, copies, ring_limit
+from workers.tvm_backend.run.cold_weights import LARGEST, Ring, copies, ring_limit
 from workers.tvm_backend.warm import warm
 
 MIB = 1 << 20

@@ -11,7 +11,7 @@ from typing import Any
 
 import onnx
 
-from workers.tvm_backend.onnx_tensors import messages
+from workers.tvm_backend.frontends.onnx.tensors import messages
 
 NUMBERS = (-1, 0, 1, 2, 3, 7, 17, 127, 1 << 20, 1 << 30, (1 << 31) - 1, -(1 << 31))
 TEXTS = ("", "x", "y", "w", "ai.onnx", "own", "Relu", "Add", "Reshape", "If", "Loop", "a b", "é", "None", "__class__")

@@ -86,7 +86,8 @@ def run(folder: Path, count: int, seed: int, lowered: bool = True) -> Iterator[O
     # Loaded once: each child is a fork, and this process computes nothing that starts threads.
     import torch.export  # noqa: F401
 
-    from workers.tvm_backend import importing, prepare, tasks  # noqa: F401
+    from workers.tvm_backend.frontends import import_model  # noqa: F401
+    from workers.tvm_backend.passes import extract_tasks, pipeline  # noqa: F401
 
     for name, number, content in mutants(folder, count, seed):
         path = folder / f"mutant{Path(name).suffix}"
@@ -143,11 +144,12 @@ def _child(path: Path, name: str, lowered: bool, writing: int) -> None:
 
 
 def _import(path: Path, name: str, lowered: bool) -> None:
-    from workers.tvm_backend import importing, prepare, tasks
+    from workers.tvm_backend.frontends import import_model
+    from workers.tvm_backend.passes import extract_tasks, pipeline
 
-    mod = importing.import_model(path, path.suffix[1:], INPUTS.get(name))
+    mod = import_model.import_model(path, path.suffix[1:], INPUTS.get(name))
     if lowered:
-        tasks.extract_tasks(prepare.prepare(mod, PLAIN).module)
+        extract_tasks.extract_tasks(pipeline.prepare(mod, PLAIN).module)
 
 
 def table(outcomes: list[Outcome]) -> str:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from tunesmith.search.base import Prior, Score, Searcher
+from tunesmith.search.members import MEMBERS
 from tunesmith.space.base import Floats
 from tunesmith.space.space import Space
 from tunesmith.types import Candidate, Measurement
@@ -31,7 +32,7 @@ class PortfolioOptions:
     """Settings of the bandit.
 
     Attributes:
-        members: names in the registry, the leader first.
+        members: names in ``tunesmith.search.members``, the leader first.
         patience: measurements without progress after which the leader has stalled.
         progress: a new best counts as such if it is faster by this share.
         parts: of an ask then; each is one member's.
@@ -53,11 +54,9 @@ class PortfolioSearcher(Searcher):
     """Gives parts of each ask to searchers by what came of their earlier proposals."""
 
     def __init__(self, space: Space, seed: int = 0, options: PortfolioOptions = PortfolioOptions()) -> None:
-        from tunesmith.search.registry import make_searcher  # not above: the registry knows this class
-
         self.space, self.options = space, options
         seeds = [seed, *np.random.SeedSequence(seed).generate_state(len(options.members) - 1)]
-        self._members = [make_searcher(name, space, int(s)) for name, s in zip(options.members, seeds, strict=True)]
+        self._members = [MEMBERS[name](space, seed=int(s)) for name, s in zip(options.members, seeds, strict=True)]
         self._open: dict[Candidate, int | None] = {}  # proposed and not told; whose it is
         self._credits: list[tuple[int, float]] = []  # member and credit, oldest first
         self._best = math.inf

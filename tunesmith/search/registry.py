@@ -7,35 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tunesmith.errors import UnknownSearcher
-from tunesmith.search.annealing import AnnealingSearcher
 from tunesmith.search.base import Searcher
-from tunesmith.search.bayesian import BayesianSearcher
-from tunesmith.search.beam import BeamSearcher
-from tunesmith.search.droplet import DropletSearcher
-from tunesmith.search.evolution_strategy import EvolutionStrategySearcher
-from tunesmith.search.genetic import GeneticSearcher
-from tunesmith.search.lfbo import LfboSearcher
-from tunesmith.search.mcts import TreeSearcher
+from tunesmith.search.members import MEMBERS
 from tunesmith.search.portfolio import PortfolioSearcher
-from tunesmith.search.ppo import AgentSearcher
-from tunesmith.search.q_learning import QLearningSearcher
-from tunesmith.search.random import RandomSearcher
 from tunesmith.space.space import Space
 
-SEARCHERS: Mapping[str, Callable[..., Searcher]] = {
-    "random": RandomSearcher,
-    "genetic": GeneticSearcher,
-    "annealing": AnnealingSearcher,
-    "q-learning": QLearningSearcher,
-    "droplet": DropletSearcher,
-    "ppo": AgentSearcher,
-    "mcts": TreeSearcher,
-    "beam": BeamSearcher,
-    "bayesian": BayesianSearcher,
-    "lfbo": LfboSearcher,
-    "evolution-strategy": EvolutionStrategySearcher,
-    "portfolio": PortfolioSearcher,
-}
+SEARCHERS: Mapping[str, Callable[..., Searcher]] = {**MEMBERS, "portfolio": PortfolioSearcher}
 
 
 def check_searcher(name: str) -> str:

@@ -22,9 +22,9 @@ from workers.sandbox.limits import EXHAUSTED_SHARE, allowance, epitaph
 from workers.sandbox.pool import Actor
 from workers.sandbox.process import ChildCrashed, ChildGarbled, ChildTimeout, End
 from workers.settings import Settings
-from workers.tvm_backend.importer import MODEL, MODULE, PARAMS, task_file
+from workers.tvm_backend.frontends.boxed_import import MODEL, MODULE, PARAMS, task_file
 
-IMPORTER = "workers.tvm_backend.importer:Importer"
+IMPORTER = "workers.tvm_backend.frontends.boxed_import:Importer"
 LOAD_SECONDS = 120.0
 MODULE_BYTES = 1 << 30
 TASK_BYTES = 64 << 20

@@ -15,8 +15,8 @@ from tunesmith.targets import Target
 from workers.core.context import Context
 from workers.core.leased import Lease, run_leased
 from workers.core.targets import resolve
-from workers.tvm_backend import space
-from workers.tvm_backend.candidates import together
+from workers.tvm_backend.design_space import space
+from workers.tvm_backend.design_space.replay import together
 from workers.tvm_backend.warm import warm
 
 

@@ -11,7 +11,7 @@ from tunesmith.analysis.prior import StaticPrior
 from tunesmith.space.base import Batch, Bools, Floats, Scores
 from tunesmith.space.space import concat
 from workers.sandbox.lease import HostLease
-from workers.tvm_backend.space import TraceSpace
+from workers.tvm_backend.design_space.space import TraceSpace
 
 CHUNK = 4
 """Points replayed under one hold of the host lease: some 50 ms at most, which is how long a kernel may have to wait."""

@@ -12,7 +12,7 @@ from db.models import Job, JobTask, Record
 from db.repositories import records, sketches
 from tunesmith.space.rescale import rescaled
 from tunesmith.types import Candidate
-from workers.tvm_backend.sketch import SketchBody
+from workers.tvm_backend.design_space.sketch import SketchBody
 
 WORKLOADS = 4
 """Other workloads whose records are looked at: the nearest in size."""

@@ -47,7 +47,7 @@ class CoreTask(NamedTuple):
 CORE_TASKS = (
     CoreTask(IngestModel, INGEST, "workers.core.ingest", "run", 1800),
     CoreTask(PrepareJob, INGEST, "workers.core.prepare", "run", 1800),
-    CoreTask(ProposeRound, SEARCH, "workers.core.search", "run", 300),
+    CoreTask(ProposeRound, SEARCH, "workers.core.propose", "run", 300),
     CoreTask(TrainCostModel, TRAIN, "workers.core.train", "run", 600),
     CoreTask(BatchReport, RECORD, "workers.core.record", "batch", 120),
     CoreTask(EvaluationReport, RECORD, "workers.core.record", "evaluation", 120),

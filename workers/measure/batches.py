@@ -14,11 +14,11 @@ from tunesmith.messages import MeasureBatch, Payload, WireCandidate, WireResult
 from tunesmith.types import Isolation
 from workers.measure import finals
 from workers.measure.builds import DEFAULT, Builds, outcome_of
-from workers.measure.poison import PoisonBook
-from workers.measure.shelf import Shelf
-from workers.measure.standing import Standing
+from workers.measure.crash_blocklist import PoisonBook
+from workers.measure.library_cache import Shelf
+from workers.measure.task_memory import Standing
+from workers.protocol import Built, Confirmed, ConfirmRequest, Runner, RunOutcome, RunRequest
 from workers.sandbox.pool import Pool
-from workers.tvm_backend.measuring import Built, Confirmed, ConfirmRequest, Runner, RunOutcome, RunRequest
 
 WAVE = 16
 """Candidates that are built before any of them runs, where kernels need all of the host's cores: building and running
@@ -30,7 +30,7 @@ class Tools:
     """What a worker measures with, batch after batch.
 
     Attributes:
-        builders: pool of ``workers.tvm_backend.builder.Builder``.
+        builders: pool of ``workers.tvm_backend.build.builder.Builder``.
         load: fetches a payload.
         shelf: built champions and default schedules.
         book: what is not run again.

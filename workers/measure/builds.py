@@ -10,9 +10,9 @@ from pathlib import Path
 
 from tunesmith.messages import MeasureBatch, WireCandidate
 from tunesmith.types import Decision, FailureKind
-from workers.measure.shelf import Shelf
+from workers.measure.library_cache import Shelf
+from workers.protocol import BuildRequest, Built
 from workers.sandbox.pool import ChildCrashed, ChildRaised, ChildTimeout, Pool
-from workers.tvm_backend.measuring import BuildRequest, Built
 
 log = logging.getLogger("tunesmith.measure")
 DEFAULT = WireCandidate(index=-2, sketch=None)
@@ -33,7 +33,7 @@ class Builds:
         batch: the message.
         module: the workload, JSON.
         bodies: sketches by hash, JSON.
-        pool: of ``workers.tvm_backend.builder.Builder``.
+        pool: of ``workers.tvm_backend.build.builder.Builder``.
         shelf: where champions and default schedules stay between batches.
         folder: an empty folder for the libraries.
     """

@@ -24,11 +24,11 @@ from workers.measure.device import DeviceIdentity
 from workers.measure.drift import Rules
 from workers.measure.plausibility import check
 from workers.measure.references import Stored
+from workers.protocol import Built, Runner, RunRequest
 from workers.sandbox.pool import ChildError, Pool
 from workers.settings import Settings
-from workers.tvm_backend import roofline
+from workers.tvm_backend.build import calibration_kernels
 from workers.tvm_backend.host import Host
-from workers.tvm_backend.measuring import Built, Runner, RunRequest
 
 log = logging.getLogger("tunesmith.measure")
 BUILD_SECONDS = 60.0
@@ -76,7 +76,7 @@ class Calibrator:
     runner is released. The other methods may be called by any thread.
 
     Args:
-        builders: pool of ``workers.tvm_backend.builder.Builder``.
+        builders: pool of ``workers.tvm_backend.build.builder.Builder``.
         runner: the device.
         folder: where references are kept; made when absent.
         clock: seconds.
@@ -180,7 +180,7 @@ class Calibrator:
         return self._known.get(target.hash, (DeviceHealth.OK, None))
 
     def _state(self, target: Target) -> _State:
-        about = "\n".join((self._device, target.canonical, f"kernels {roofline.VERSION}"))
+        about = "\n".join((self._device, target.canonical, f"kernels {calibration_kernels.VERSION}"))
         path = self._folder / f"{hashlib.sha256(about.encode()).hexdigest()[:24]}.json"
         state = self._states[target.hash] = _State(target, about, path, references.load(path, about))
         return state
@@ -207,7 +207,10 @@ class Calibrator:
 
     def _calibrate(self, state: _State) -> None:
         threads, rates, medians = state.target.num_cores, list[float](), list[float]()
-        kernels: list[roofline.Kernel] = [*roofline.peaks(threads), roofline.uncached_read(threads)]
+        kernels: list[calibration_kernels.Kernel] = [
+            *calibration_kernels.peaks(threads),
+            calibration_kernels.uncached_read(threads),
+        ]
         built = [self._build(state, kernel, f"limit{index}") for index, kernel in enumerate(kernels)]
         own = self._kernel(state)
         with self._held(state):
@@ -266,7 +269,7 @@ class Calibrator:
             latest_seconds=latest,
             measured_at=dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
             drift=latest / stored.reference_seconds,
-            cache_sizes=roofline.core_caches(),
+            cache_sizes=calibration_kernels.core_caches(),
         )
         before = self._known_of(state.target)[0]
         if health is not before:
@@ -296,10 +299,10 @@ class Calibrator:
     def _kernel(self, state: _State) -> Built:
         """The calibration kernel, built by the first who needs it."""
         if state.kernel is None:
-            state.kernel = self._build(state, roofline.Reference(), "reference")
+            state.kernel = self._build(state, calibration_kernels.Reference(), "reference")
         return state.kernel
 
-    def _build(self, state: _State, kernel: roofline.Kernel, name: str) -> Built:
+    def _build(self, state: _State, kernel: calibration_kernels.Kernel, name: str) -> Built:
         self._folder.mkdir(parents=True, exist_ok=True)
         # Another worker of the same data folder writes its own, and whoever reads finds a whole library.
         fresh, final = (self._folder / f"{state.path.stem}-{part}.so" for part in (f"{name}.{os.getpid()}", name))

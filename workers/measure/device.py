@@ -14,7 +14,7 @@ from tunesmith.errors import InvalidInput
 from tunesmith.signing import ensure_key, has_key, not_enrolled
 from tunesmith.targets import Target, local_cpu_classes, parse_target, slug, tags
 from workers.settings import MEASURE, Settings
-from workers.tvm_backend.cuda_compiler import require_compiler
+from workers.tvm_backend.build.cuda_compiler import require_compiler
 from workers.tvm_backend.host import Host
 
 

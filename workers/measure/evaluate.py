@@ -11,10 +11,10 @@ from tunesmith.messages import EvaluateModel, EvaluationReport, Payload, TunedWo
 from tunesmith.types import FailureKind, Isolation, TensorSpec
 from workers.measure.blobs import PayloadCache
 from workers.measure.rivals import Place, Rivals
+from workers.protocol import ModelOutcome, ModelRequest, Runner
 from workers.sandbox.pool import ChildCrashed, ChildRaised, ChildTimeout, Pool
 from workers.settings import Settings
-from workers.tvm_backend.builder import Compiled
-from workers.tvm_backend.measuring import ModelOutcome, ModelRequest, Runner
+from workers.tvm_backend.build.builder import Compiled
 
 log = logging.getLogger("tunesmith.measure")
 TIMING_SHARE = 0.05

@@ -10,7 +10,7 @@ from typing import Any, Final
 from tunesmith.measuring.pairs import faster
 from tunesmith.messages import Confirmation, MeasureLimits, WireCandidate, WireResult
 from tunesmith.types import FailureKind, TensorSpec
-from workers.tvm_backend.measuring import Confirmed, RunOutcome
+from workers.protocol import Confirmed, RunOutcome
 
 TOLERANCES: Final[Mapping[str, float]] = MappingProxyType(
     {

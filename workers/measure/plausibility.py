@@ -8,7 +8,7 @@ from dataclasses import replace
 from tunesmith.measuring.plausibility import impossible
 from tunesmith.messages import Calibration
 from tunesmith.types import FailureKind, TensorSpec
-from workers.tvm_backend.measuring import RunOutcome
+from workers.protocol import RunOutcome
 
 
 def check(outcome: RunOutcome, flops: float, args: Sequence[TensorSpec], calibration: Calibration | None) -> RunOutcome:

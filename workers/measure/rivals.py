@@ -27,7 +27,7 @@ from workers.sandbox.pool import Actor
 from workers.sandbox.process import ChildCrashed, ChildError, ChildRaised
 from workers.settings import Settings
 from workers.tvm_backend.arguments import random_array
-from workers.tvm_backend.windows import Windows
+from workers.tvm_backend.run.timing_windows import Windows
 
 log = logging.getLogger("tunesmith.measure")
 ACTOR = f"{BoxedPeer.__module__}:{BoxedPeer.__qualname__}"

@@ -11,7 +11,7 @@ from tunesmith.errors import DeviceLost
 from tunesmith.messages import DefaultLatency, DefaultSchedule, MeasureBatch
 from workers.measure.batches import Tools
 from workers.measure.builds import DEFAULT, Builds, outcome_of
-from workers.tvm_backend.measuring import Built, RunOutcome, RunRequest
+from workers.protocol import Built, RunOutcome, RunRequest
 
 WAVE = 16
 """Default schedules that are built before any of them runs: building and running alternate, as in a batch."""

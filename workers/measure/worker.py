@@ -33,19 +33,19 @@ from workers.measure.batches import BatchMeasurement, Tools
 from workers.measure.blobs import PayloadCache
 from workers.measure.breaker import Breaker, BreakerRules, Circuit
 from workers.measure.calibration import make_calibrator
+from workers.measure.crash_blocklist import PoisonBook
 from workers.measure.device import DeviceIdentity, expected_kind, identify
 from workers.measure.evaluate import evaluate, lost
-from workers.measure.poison import PoisonBook
-from workers.measure.presence import Presence
+from workers.measure.heartbeat import Presence
+from workers.measure.library_cache import Shelf
 from workers.measure.reporting import SIGN_SECONDS, Reporter, Send, Ticker, last_word
-from workers.measure.shelf import Shelf
-from workers.measure.standing import Standing
+from workers.measure.task_memory import Standing
+from workers.protocol import Built, Runner, RunOutcome
 from workers.sandbox.limits import allowance
 from workers.sandbox.pool import Actor, Pool
 from workers.settings import Settings
 from workers.tvm_backend.host import Host
-from workers.tvm_backend.measuring import Built, Runner, RunOutcome
-from workers.tvm_backend.runner import RpcRunner, SimulatedRunner
+from workers.tvm_backend.run.runner import RpcRunner, SimulatedRunner
 from workers.tvm_backend.warm import visible_cores
 
 log = logging.getLogger("tunesmith.measure")
@@ -323,7 +323,7 @@ def sweep(temporary: Path) -> None:
 def make_builder(settings: Settings) -> Actor:
     """TVM's builder for the settings' device classes."""
     arguments = (str(settings.lease_file), expected_kind(settings))
-    return Actor("workers.tvm_backend.builder:Builder", arguments, memory=allowance(settings.memory_share))
+    return Actor("workers.tvm_backend.build.builder:Builder", arguments, memory=allowance(settings.memory_share))
 
 
 def make_runner(settings: Settings, identity: DeviceIdentity) -> Runner:

@@ -25,7 +25,7 @@ PEER_TIMEOUT = 600.0
 SLOW_SECONDS = 0.25
 """A peer whose model takes longer than this runs in the first two passes alone."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-TVM_PEER = "workers.tvm_backend.peer"
+TVM_PEER = "workers.tvm_backend.run.peer"
 FOREIGN = {name: each.module for name, each in AT_MODEL_PRECISION.items()}
 """Runtimes that are not TVM, and the modules that run them."""
 

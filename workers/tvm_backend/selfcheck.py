@@ -14,11 +14,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from workers.protocol import Built
 from workers.sandbox.lease import HostLease
 from workers.settings import Settings
-from workers.tvm_backend import roofline
+from workers.tvm_backend.build import calibration_kernels
 from workers.tvm_backend.host import describe
-from workers.tvm_backend.measuring import Built
 from workers.tvm_backend.warm import warm
 
 MEDIANS = 9
@@ -39,8 +39,11 @@ def run() -> dict[str, Any]:
     import tvm_ffi
 
     host, lease = describe(), HostLease(Settings().lease_file)
-    reference = roofline.Reference()
-    limits: list[roofline.Kernel] = [*roofline.peaks(host.cores), roofline.uncached_read(host.cores)]
+    reference = calibration_kernels.Reference()
+    limits: list[calibration_kernels.Kernel] = [
+        *calibration_kernels.peaks(host.cores),
+        calibration_kernels.uncached_read(host.cores),
+    ]
     with tempfile.TemporaryDirectory(prefix="tunesmith-check-") as folder:
         with lease.shared():
             same = _built(reference, host.target, folder, "reference")
@@ -50,9 +53,11 @@ def run() -> dict[str, Any]:
         for kernel, library in zip(limits, built, strict=True):
             for _ in range(MEDIANS // len(limits)):
                 with lease.exclusive(WINDOW_SECONDS):
-                    medians.append(statistics.median(roofline.time_here(reference, same, SAMPLES, SAMPLE_SECONDS)))
+                    medians.append(
+                        statistics.median(calibration_kernels.time_here(reference, same, SAMPLES, SAMPLE_SECONDS))
+                    )
             with lease.exclusive(WINDOW_SECONDS):
-                rates.append(kernel.work / min(roofline.time_here(kernel, library)))
+                rates.append(kernel.work / min(calibration_kernels.time_here(kernel, library)))
     return {
         "host": asdict(host),
         "tvm_ffi": str(tvm_ffi.__version__),
@@ -64,11 +69,11 @@ def run() -> dict[str, Any]:
     }
 
 
-def _built(kernel: roofline.Kernel, target: Mapping[str, Any], folder: str, name: str) -> Built:
-    return roofline.build(kernel, target, Path(folder) / f"{name}.so")
+def _built(kernel: calibration_kernels.Kernel, target: Mapping[str, Any], folder: str, name: str) -> Built:
+    return calibration_kernels.build(kernel, target, Path(folder) / f"{name}.so")
 
 
-def _right(kernel: roofline.Reference, built: Built) -> bool:
+def _right(kernel: calibration_kernels.Reference, built: Built) -> bool:
     """Whether the gemm's product is NumPy's."""
     import numpy as np
     import tvm

@@ -1,0 +1,1 @@
+"""Candidates and models into libraries."""

@@ -1,0 +1,115 @@
+"""A model on this machine, from its file to libraries: for ``tunesmith compile`` and ``tunesmith compare``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tunesmith.errors import InvalidInput, TargetUnavailable
+from tunesmith.metaschedule import DatabaseRecord, write_database
+from tunesmith.model_files import ZIP_MAGIC
+from tunesmith.operators import looks_like_operator, parse_operator
+from tunesmith.preparation import Preparation, for_target
+from tunesmith.targets import Target, parse_target
+from tunesmith.types import TensorSpec
+from workers.tvm_backend.host import describe
+from workers.tvm_backend.warm import warm
+
+
+def source_of(path: Path) -> str:
+    """``pt2`` for an archive, else ``onnx``."""
+    with path.open("rb") as file:
+        return "pt2" if file.read(4) == ZIP_MAGIC else "onnx"
+
+
+class LocalModel:
+    """A prepared model in a working folder.
+
+    Args:
+        model: a file or an operator spec.
+        inputs: static shapes by input name.
+        folder: where intermediate files go.
+        preparation: as of the job whose schedules it will take; see :func:`default_preparation` where there is none.
+
+    Attributes:
+        inputs: what the model takes.
+        module: JSON of the prepared module.
+        params: ``.npz`` of its parameters.
+
+    Raises:
+        ModelRejected, InvalidOperator, MissingDependency: as when it is submitted.
+    """
+
+    inputs: tuple[TensorSpec, ...]
+    module: bytes
+    params: Path
+
+    def __init__(
+        self, model: str, inputs: Mapping[str, tuple[int, ...]], folder: Path, preparation: Preparation
+    ) -> None:
+        warm("llvm")
+        from workers.tvm_backend.frontends.import_model import import_model, operator_module
+        from workers.tvm_backend.passes.pipeline import prepare, save_params
+
+        if looks_like_operator(model):
+            mod = operator_module(parse_operator(model))
+        else:
+            mod = import_model(model, source_of(Path(model)), inputs)
+        prepared = prepare(mod, preparation)
+        self._folder, self.module, self.inputs = folder, prepared.module, prepared.inputs
+        self.params = folder / "params.npz"
+        save_params(prepared.params, self.params)
+
+    def compile(self, out: Path, target: Target, records: list[DatabaseRecord] | None) -> list[str]:
+        """Write a library whose ``main`` takes the model's inputs; returns the tasks that found no schedule.
+
+        Args:
+            out: the library.
+            target: what to compile for.
+            records: schedules to apply; None compiles untuned.
+
+        Raises:
+            InvalidInput: there are schedules, and none fits the model; the library is of no use then.
+        """
+        from workers.tvm_backend.build.compile_model import compile_model
+
+        database = None
+        if records is not None:
+            database = self._folder / "database"
+            write_database(database, records)
+        compiled = compile_model(self.module, self.params, target, database, out, bind=True)
+        if records and not compiled.applied:
+            raise InvalidInput(
+                "no schedule of the log fits the model: it is the log of another model, or of other input shapes; give "
+                "the log of a job that tuned this one",
+                field="log",
+            )
+        return compiled.missing
+
+
+def default_preparation(model: str, target: Target) -> Preparation:
+    """How a job for ``target`` prepares a file or an operator spec unless it is told otherwise."""
+    return for_target(target.kind, operator=looks_like_operator(model))
+
+
+def local_target(spec: str) -> Target:
+    """The target that a short name means on this host.
+
+    Raises:
+        UnknownTarget: it is none.
+        TargetUnavailable: it is ``cuda``, which says too little to compile for.
+    """
+    parsed = parse_target(spec)
+    if parsed.target is not None:
+        return parsed.target
+    if parsed.kind == "cuda":
+        raise TargetUnavailable(
+            "name the GPU by its tag, such as nvidia/nvidia-h100, or by target JSON", field="target", value=spec
+        )
+    host = describe()
+    return Target({"kind": "llvm", "mcpu": host.mcpu, "num-cores": parsed.cores or host.cores})
+
+
+def target_of(records: list[DatabaseRecord]) -> Target | None:
+    """The target that schedules were found for."""
+    return Target(dict(records[0].target)) if records else None

@@ -1,0 +1,1 @@
+"""Loop nests of sketches, with extents as functions of the decisions."""

@@ -1,0 +1,209 @@
+"""From sketches to nests: what a trace makes of a workload, with extents as functions of the decisions.
+
+A sketch is replayed with some vectors of decisions. The trace says which loops come from which knob (splits and what is
+fused of them), the scheduled program says what each block does; a loop that no split made (where a block is computed
+at another's loop) covers what the other block needs. A loop that has as many steps as one part of a tile in every
+replay is taken for it (a reduction that was factored has such copies). What a replay contradicts is not understood.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import itertools
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from tvm.s_tir import Schedule
+
+from tunesmith.analysis.device import describe_cpu
+from tunesmith.analysis.model import estimate
+from tunesmith.analysis.nest import Kind, Marks, Nest, Product
+from tunesmith.analysis.shape import extent, values_of
+from tunesmith.errors import InvalidCandidate
+from tunesmith.space.base import Ints
+from tunesmith.space.knobs import ComputeLocation, Knob
+from tunesmith.types import Decision
+from workers.tvm_backend.design_space.nests.extents import common_sizes, resolve
+from workers.tvm_backend.design_space.nests.program import AmbiguousError, NotUnderstoodError, Program, read
+from workers.tvm_backend.design_space.nests.trace_loops import Tags
+from workers.tvm_backend.design_space.replay import Replayer, decisions_of, together
+from workers.tvm_backend.design_space.sketch import SketchBody
+
+MOST = 128
+"""Nests of a space at most, each sketch having its share; many blocks have hundreds of places, at some 40 ms each."""
+LEAST = 1
+"""Nests of a sketch that may be made in any case: at a time, and in all."""
+REPLAYS, MORE_REPLAYS = 4, 8
+"""Vectors of decisions, and how many where few leave it open what a loop follows."""
+TRIALS, PATIENCE = 6, 8
+"""Vectors that are tried for each that is wanted, and how many before a place counts as one that does not exist."""
+MANY = 4096
+"""Choices of a knob that are looked at."""
+ANY_CPU = describe_cpu(1, 64, 32)
+log = logging.getLogger("tunesmith.search")
+
+
+class Nests:
+    """Nests of a workload's sketches, each made when it is asked for, up to ``MOST``. One thread at a time.
+
+    Args:
+        replayer: of the workload.
+        bodies: its sketches.
+    """
+
+    def __init__(self, replayer: Replayer, bodies: Sequence[SketchBody]) -> None:
+        self._replayer = replayer
+        self._bodies = {body.hash: body for body in bodies}
+        self._found: dict[tuple[str, tuple[int, ...]], Nest | None] = {}
+        self._made: collections.Counter[str] = collections.Counter()
+        self._allowed = MOST
+
+    def ration(self, count: int) -> None:
+        """Make some ``count`` more at most until this is called again; each sketch has its share, ``LEAST`` or more."""
+        each = max(LEAST, count // max(1, len(self._bodies)))
+        self._allowed = max(self._made.values(), default=0) + each
+
+    def structural(self, sketch: str) -> tuple[int, ...]:
+        """Positions of the compute locations."""
+        knobs = self._bodies[sketch].knobs
+        return tuple(at for at, knob in enumerate(knobs) if isinstance(knob, ComputeLocation))
+
+    def nest(self, sketch: str, decided: tuple[int, ...]) -> Nest | None:
+        """The nest of a sketch with its blocks at these locations; None when it is not understood."""
+        key = sketch, decided
+        if key not in self._found and self._made[sketch] < min(self._allowed, max(LEAST, MOST // len(self._bodies))):
+            self._made[sketch] += 1
+            body, places = self._bodies[sketch], self.structural(sketch)
+            try:
+                self._found[key] = self._derive(body, dict(zip(places, decided, strict=True)))
+            except (NotUnderstoodError, InvalidCandidate):
+                self._found[key] = None
+            except (AttributeError, LookupError, TypeError, ValueError) as error:
+                # A program of a shape that nobody thought of: the search goes on without an opinion of it.
+                log.warning("no nest of sketch %s: %s: %s", sketch[:12], type(error).__name__, error)
+                self._found[key] = None
+        return self._found.get(key)
+
+    def _derive(self, body: SketchBody, fixed: dict[int, int]) -> Nest:
+        replays = self._replays(body, fixed)
+        try:
+            return _nest(body, next(replays))
+        except AmbiguousError:
+            return _nest(body, next(replays))
+
+    def _replays(self, body: SketchBody, fixed: dict[int, int]) -> Iterator[list[_Replay]]:
+        """``REPLAYS``, then ``MORE_REPLAYS``, the first ones among them, that apply and put their blocks at the wanted
+        places, or, where these seem not to exist, at the places that most are moved to."""
+        exact, tried = tuple(fixed.values()), 0
+        found: dict[tuple[Decision, ...], list[_Replay]] = {exact: []}
+        vectors = _vectors(body, fixed)
+        for wanted in (REPLAYS, MORE_REPLAYS):
+            alike = found[exact]
+            while len(alike) < wanted and tried < TRIALS * wanted:
+                some = list(itertools.islice(vectors, wanted - len(found[exact])))
+                if not some:  # nothing to decide
+                    break
+                tried += len(some)
+                for replay in together(lambda vector: self._replay(body, vector), some):
+                    if replay is not None:
+                        found.setdefault(tuple(replay.decisions[at] for at in fixed), []).append(replay)
+                usual = max(found.values(), key=len)
+                alike = usual if tried > PATIENCE and not found[exact] else found[exact]
+            if len(alike) < wanted:
+                raise NotUnderstoodError("too few vectors of decisions apply alike")
+            yield alike[:wanted]
+
+    def _replay(self, body: SketchBody, decisions: Sequence[Decision]) -> _Replay | None:
+        try:
+            sch = self._replayer.apply(body, decisions)
+        except InvalidCandidate:
+            return None
+        return _Replay(sch, decisions_of(sch, len(decisions)))
+
+
+def _telling(rng: np.random.Generator, knob: Knob, n: int) -> Ints:
+    """``n`` choices, distinct while there are so many: in turn those with the fewest parts of 1, which say least and
+    take places from other blocks, and any."""
+    drawn = rng.permutation(knob.size) if knob.size <= MANY else np.unique(rng.integers(knob.size, size=MANY))
+    units = (knob.values(drawn.astype(np.int64)) == 1).sum(axis=1) + rng.random(len(drawn))
+    both = np.stack([np.resize(drawn[np.argsort(units)], n), np.resize(drawn, n)], axis=1)
+    return both.reshape(-1)[:n].astype(np.int64)
+
+
+def _vectors(body: SketchBody, fixed: dict[int, int]) -> Iterator[list[Decision]]:
+    """Vectors of decisions that tell much, with what is ``fixed``."""
+    rng = np.random.default_rng(0)
+    columns = [knob.decisions(_telling(rng, knob, TRIALS * MORE_REPLAYS)) for knob in body.knobs]
+    for drawn in zip(*columns, strict=True):
+        yield [fixed.get(at, each) for at, each in enumerate(drawn)]
+
+
+def _nest(body: SketchBody, replays: Sequence[_Replay]) -> Nest:
+    tags = Tags.of(replays[0].sch)
+    programs = [replay.program for replay in replays]
+    extents = resolve(programs, tags, [replay.decisions for replay in replays])
+    first = programs[0]
+    nest = Nest(
+        tuple(first.block(at, extents) for at in range(len(first.places))),
+        first.buffers,
+        tuple(tags.tables.get(at, ()) for at in range(len(body.knobs))),
+        _marks(first, tags),
+    )
+    _check(nest, body, [replay.decisions for replay in replays], programs)
+    return _common(nest, programs)
+
+
+@dataclass(frozen=True)
+class _Replay:
+    sch: Schedule
+    decisions: tuple[Decision, ...]
+
+    @functools.cached_property
+    def program(self) -> Program:
+        return read(self.sch)
+
+
+def _marks(program: Program, tags: Tags) -> Marks | None:
+    """What the root's annotations leave to TVM's postprocessing; None when they leave nothing."""
+    notes = {name: value for name, value in program.notes.items() if name.startswith("meta_schedule.")}
+    parallel, vector = (int(notes.get(f"meta_schedule.{name}", 0)) for name in ("parallel", "vectorize"))
+    steps = max((int(notes.get(f"meta_schedule.unroll_{how}", 0)) for how in ("explicit", "implicit")), default=0)
+    if not notes:
+        return None
+    if any(loop.kind is not Kind.SERIAL for place in program.places for loop in place.loops):
+        raise NotUnderstoodError("loops are marked, and left to be marked")
+    return Marks(parallel, vector, Product(1, (tags.unroll,)) if tags.unroll else Product(steps))
+
+
+def _common(nest: Nest, programs: Sequence[Program]) -> Nest:
+    """Sizes of axes and buffers that decisions change are open."""
+    blocks = [
+        replace(block, axes=common_sizes([program.bare[at].axes for program in programs]))
+        for at, block in enumerate(nest.blocks)
+    ]
+    buffers = [
+        replace(buffer, shape=common_sizes([program.buffers[at].shape for program in programs]))
+        for at, buffer in enumerate(nest.buffers)
+    ]
+    return replace(nest, blocks=tuple(blocks), buffers=tuple(buffers))
+
+
+def _check(nest: Nest, body: SketchBody, decisions: Sequence[Sequence[Decision]], programs: Sequence[Program]) -> None:
+    """Every extent of a nest is that of each program, and the model can work with it.
+
+    Raises:
+        NotUnderstoodError: one is not.
+    """
+    columns = [knob.find(list(taken)) for knob, taken in zip(body.knobs, zip(*decisions, strict=True), strict=True)]
+    n, choice = len(programs), np.array(columns, dtype=np.int64).reshape(len(columns), len(programs)).T
+    values = values_of(nest, body.knobs, choice)
+    for number, block in enumerate(nest.blocks):
+        for depth, loop in enumerate(block.loops):
+            real = [program.places[number].loops[depth].extent for program in programs]
+            if extent(values, loop.extent, n).tolist() != real:
+                raise NotUnderstoodError(f"a loop of {block.name} has {real} steps, not what {loop.extent} says")
+    if not np.isfinite(estimate(nest, body.knobs, choice, ANY_CPU)).all():
+        raise NotUnderstoodError("no estimate is possible")

@@ -1,0 +1,154 @@
+"""Convolution of feature maps in blocks of channels: a tile of pixels times blocks of channels, kept in registers.
+
+A vector of weights is loaded once for all pixels of the tile and a pixel's value is broadcast to all its blocks, over
+the whole reduction (Georganas et al., "Anatomy of high-performance deep learning convolutions on SIMD architectures",
+2018; Zhang et al., "High performance zero-memory overhead direct convolutions", 2018).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tvm.s_tir import Schedule
+
+from workers.tvm_backend.design_space.rules import padding
+from workers.tvm_backend.design_space.rules.base import Rule, Variant
+from workers.tvm_backend.design_space.rules.contraction import axes_of, only
+from workers.tvm_backend.design_space.rules.convolution import MOST_COLUMNS, TiledLoops, in_threads, operands
+from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
+from workers.tvm_backend.design_space.rules.machine import Machine
+from workers.tvm_backend.design_space.rules.registers import Tile, accumulators, innermost, largest_divisor, tile
+from workers.tvm_backend.design_space.rules.stages import variables_of
+
+
+class BlockedConvolution(Rule):
+    """Applies to convolutions in blocked layout, with any kernel, stride, dilation and padding; groups fill blocks.
+
+    Sketches: output channels outside, over the whole padded input; or bands of rows outside, each thread padding its
+    own. Knobs: rows, columns, blocks and registers of a block in a tile, rows of a band, the kernel's columns that are
+    unrolled.
+    """
+
+    def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:
+        """See ``Rule``."""
+        found = find(sch)
+        if found is None or found.dtype != "float32" or found.lanes % machine.lanes:
+            return
+        if not foldable(sch, sch.get_sblock(found.block)):
+            return
+        budget = accumulators(machine)
+        vectors = found.extents[found.channel] * found.lanes // machine.lanes
+        limits = tile(budget, found.extents[found.width], vectors, MOST_COLUMNS)
+        rows = max(1, budget // (limits.scalars * largest_divisor(vectors, limits.vectors)))
+        for bands in (False, True):
+            yield partial(_schedule, plan=Plan(found, machine.lanes, limits, rows, bands))
+
+
+@dataclass(frozen=True)
+class BlockedConv:
+    """``Y[n, o, y, x, l] += X[n, h(o, c), f(y, ky), g(x, kx), i] * W[o, c, ky, kx, i, l]``.
+
+    h(o, c) is c where there is one group.
+
+    Attributes:
+        block: name.
+        batch, channel, height, width, lane: positions of Y's loops; a channel is a block of them.
+        inputs: positions of the loops over blocks of input channels and over the channels of a block.
+        kernel: of the loops over the kernel's rows and columns.
+        extents: of all loops.
+        dtype: of Y.
+    """
+
+    block: str
+    batch: int
+    channel: int
+    height: int
+    width: int
+    lane: int
+    inputs: tuple[int, int]
+    kernel: tuple[int, int]
+    extents: tuple[int, ...]
+    dtype: str
+
+    @property
+    def lanes(self) -> int:
+        """Channels of a block."""
+        return self.extents[self.lane]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is fixed in a sketch.
+
+    Attributes:
+        vector: floats of a register.
+        tile: limits of its columns and of its vectors of channels.
+        rows: of a tile, at most.
+        bands: of rows outside, channels inside.
+    """
+
+    found: BlockedConv
+    vector: int
+    tile: Tile
+    rows: int
+    bands: bool
+
+
+def find(sch: Schedule) -> BlockedConv | None:
+    """The workload's blocked convolution; None when there is none, or more than one."""
+    return only(sch, match)
+
+
+def match(sch: Schedule, handle: Any) -> BlockedConv | None:
+    """A block as a convolution in blocked layout; None when it is something else."""
+    parts = operands(sch, handle, rank=5)
+    if parts is None or len(parts.variables) != 9:
+        return None
+    n, o, y, x, last = parts.out
+    _, c, ky, kx, i, lane = parts.axes
+    if lane != last or {c, ky, kx, i} & set(parts.out):
+        return None
+    number, group, *_, inner = parts.source.indices
+    of_channels = [parts.variables[o], parts.variables[c]]
+    if axes_of([number, inner], parts.variables) != [n, i] or not all(
+        any(variable.same_as(own) for own in of_channels) for variable in variables_of(group)
+    ):
+        return None
+    block = sch.get(handle)
+    extents = tuple(int(each.dom.extent) for each in block.iter_vars)
+    return BlockedConv(str(block.name_hint), n, o, y, x, lane, (c, i), (ky, kx), extents, str(block.body.buffer.dtype))
+
+
+def _schedule(sch: Schedule, plan: Plan) -> None:
+    block = sch.get_sblock(plan.found.block)
+    copies = padding.copies(sch, block)
+    last = fold(sch, block)
+    written = sch.cache_write(block, 0, "local")
+    loops = _tile(sch, block, plan)
+    threads = in_threads(sch, written, last, loops)
+    for name in copies:
+        padding.place(sch, sch.get_sblock(name), plan.vector, threads if plan.bands else None)
+    sch.unroll(loops.kernel)
+    innermost(sch, block, 5)
+    sch.split(sch.get_loops(written)[-1], [None, plan.vector], preserve_unit_iters=True)
+    innermost(sch, written, 5)
+    innermost(sch, sch.decompose_reduction(block, loops.reduction), 5)
+
+
+def _tile(sch: Schedule, block: Any, plan: Plan) -> TiledLoops:
+    found, loops = plan.found, sch.get_loops(block)
+    n, o, y, x, lane = (loops[at] for at in (found.batch, found.channel, found.height, found.width, found.lane))
+    (c, i), (ky, kx) = ((loops[at] for at in pair) for pair in (found.inputs, found.kernel))
+    o0, o1 = sch.split(o, sch.sample_perfect_tile(o, 2, plan.tile.vectors), preserve_unit_iters=True)
+    *bands, y0, y1 = sch.split(
+        y, sch.sample_perfect_tile(y, 3 if plan.bands else 2, plan.rows), preserve_unit_iters=True
+    )
+    register, lane = sch.split(lane, [None, plan.vector], preserve_unit_iters=True)
+    l0, l1 = sch.split(register, sch.sample_perfect_tile(register, 2, plan.tile.vectors), preserve_unit_iters=True)
+    x0, x1 = sch.split(x, sch.sample_perfect_tile(x, 2, plan.tile.scalars), preserve_unit_iters=True)
+    kx0, kx1 = sch.split(kx, sch.sample_perfect_tile(kx, 2, found.extents[found.kernel[1]]), preserve_unit_iters=True)
+    sch.reorder(n, *bands, o0, l0, y0, x0, c, ky, kx0, i, kx1, y1, x1, o1, l1, lane)
+    return TiledLoops((n, *bands) if plan.bands else (n, o0, l0, y0), x0, c, kx1)

@@ -1,0 +1,101 @@
+"""Direct convolution in NCHW: output channels across vector registers, a tile of pixels accumulated in them.
+
+Weights are packed by output channel, so that a register of them is one load; inputs are read one value at a time and
+multiplied into the registers of all channels (Georganas et al., "Anatomy of high-performance deep learning
+convolutions on SIMD architectures", 2018). The tile is turned back into NCHW when it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tvm.s_tir import Schedule
+
+from workers.tvm_backend.design_space.rules import padding
+from workers.tvm_backend.design_space.rules.base import Rule, Variant
+from workers.tvm_backend.design_space.rules.convolution import MOST_COLUMNS, Convolution, TiledLoops, find, in_threads
+from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
+from workers.tvm_backend.design_space.rules.machine import Machine
+from workers.tvm_backend.design_space.rules.registers import Tile, accumulators, innermost, largest_divisor, tile
+
+
+class DirectConvolution(Rule):
+    """Applies to convolutions of one group whose output channels fill a register, or half or a quarter of one.
+
+    One sketch. Knobs: rows, columns and registers of channels of a tile, the kernel's columns that are unrolled.
+    """
+
+    def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:
+        """See ``Rule``."""
+        found = find(sch)
+        if found is None or found.dtype != "float32" or not foldable(sch, sch.get_sblock(found.block)):
+            return
+        channels = found.extents[found.channel]
+        lanes = next((n for n in (machine.lanes, machine.lanes // 2, machine.lanes // 4) if channels % n == 0), 1)
+        if lanes == 1:
+            return
+        budget = accumulators(machine)
+        limits = tile(budget, found.extents[found.width], channels // lanes, MOST_COLUMNS)
+        vectors = largest_divisor(channels // lanes, limits.vectors)
+        rows = max(1, budget // (limits.scalars * vectors))
+        yield partial(_schedule, plan=Plan(found, lanes, machine.lanes, limits, rows))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is fixed in a sketch.
+
+    Attributes:
+        lanes: output channels of a vector.
+        register: floats of a register.
+        tile: limits of its columns and vectors.
+        rows: of a tile, at most.
+    """
+
+    found: Convolution
+    lanes: int
+    register: int
+    tile: Tile
+    rows: int
+
+
+def _schedule(sch: Schedule, plan: Plan) -> None:
+    found, block = plan.found, sch.get_sblock(plan.found.block)
+    copies = padding.copies(sch, block)
+    last = fold(sch, block)
+    pack = sch.cache_read(block, found.weights, "global")
+    sch.transform_layout(pack, ("write", 0), lambda o, i, h, w: (o // plan.lanes, i, h, w, o % plan.lanes))
+    written = sch.cache_write(block, 0, "local")
+    sch.transform_layout(block, ("write", 0), lambda n, o, y, x: (n, o // plan.lanes, y, x, o % plan.lanes))
+    loops = _tile(sch, block, plan)
+    in_threads(sch, written, last, loops)
+    sch.unroll(loops.kernel)
+    innermost(sch, block, 4)
+    innermost(sch, sch.decompose_reduction(block, loops.reduction), 4)
+    _pack_loops(sch, pack, plan)
+    for name in copies:
+        padding.place(sch, sch.get_sblock(name), plan.register, None)
+
+
+def _tile(sch: Schedule, block: Any, plan: Plan) -> TiledLoops:
+    found, loops = plan.found, sch.get_loops(block)
+    n, o, y, x, i = (loops[at] for at in (found.batch, found.channel, found.height, found.width, found.inputs))
+    ky, kx = (loops[at] for at in found.kernel)
+    vector, lane = sch.split(o, [None, plan.lanes], preserve_unit_iters=True)
+    o0, o1 = sch.split(vector, sch.sample_perfect_tile(vector, 2, plan.tile.vectors), preserve_unit_iters=True)
+    y0, y1 = sch.split(y, sch.sample_perfect_tile(y, 2, plan.rows), preserve_unit_iters=True)
+    x0, x1 = sch.split(x, sch.sample_perfect_tile(x, 2, plan.tile.scalars), preserve_unit_iters=True)
+    kx0, kx1 = sch.split(kx, sch.sample_perfect_tile(kx, 2, found.extents[found.kernel[1]]), preserve_unit_iters=True)
+    sch.reorder(n, o0, y0, x0, i, ky, kx0, kx1, y1, x1, o1, lane)
+    return TiledLoops((n, o0, y0), x0, i, kx1)
+
+
+def _pack_loops(sch: Schedule, pack: Any, plan: Plan) -> None:
+    o, i, ky, kx = sch.get_loops(pack)
+    o0, lane = sch.split(o, [None, plan.lanes], preserve_unit_iters=True)
+    sch.reorder(o0, i, ky, kx, lane)
+    sch.parallel(sch.fuse(o0, i))
+    sch.vectorize(lane)

@@ -1,0 +1,200 @@
+"""Programs without a reduction: activations, sums of tensors, copies into another layout, concatenations.
+
+All of it becomes one loop nest over the output. The axes that every input runs through as the output does are one
+vectorised loop; a copy that transposes is tiled on both sides, so that each cache line is used up while it is near.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tvm.s_tir import Schedule
+
+from workers.tvm_backend.design_space.rules.base import Rule, Variant
+from workers.tvm_backend.design_space.rules.machine import Machine
+from workers.tvm_backend.design_space.rules.stages import (
+    LEAST_LANES,
+    Stage,
+    find,
+    fused,
+    inline,
+    size,
+    unroll_and_vectorize,
+    variables_of,
+    widest,
+)
+
+REGISTERS = (1, 2, 4)
+MOST_DUPLICATED = 60
+"""Nodes of an expression that is written out for each of its uses; a larger one is computed before."""
+
+
+class Elementwise(Rule):
+    """Applies where every stage is spatial.
+
+    Sketches: one, two or four vectors at a time; of a transposing copy, vectors along the output's or along the
+    input's contiguous axis. Knobs: chunks of the loops for the threads; one chunk is a program without threads;
+    of a transposing copy the length of a tile.
+    """
+
+    def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:
+        """See ``Rule``."""
+        stages = find(sch)
+        if stages is None or any(stage.reduction for stage in stages) or not stages[-1].spatial:
+            return
+        inlined = _inlined(stages)
+        inline(sch, inlined)
+        stages = find(sch)
+        if stages is None:
+            return
+        last = stages[-1]
+        length, most = common_axes(last), machine.lanes if all(stage.float32 for stage in stages) else 1
+        if length == 0:
+            yield from _transposing(last, inlined, most)
+            return
+        extent = math.prod(last.spatial[-length:])
+        lanes = widest(extent, most)
+        lanes = lanes if lanes >= LEAST_LANES else 1
+        for registers in REGISTERS:
+            if registers == 1 or (lanes > 1 and extent % (registers * lanes) == 0):
+                yield partial(_schedule, plan=Plan(inlined, length, lanes, registers))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is fixed in a sketch.
+
+    Attributes:
+        inlined: stages that go into their readers.
+        length: trailing axes of the output that are one loop.
+        lanes: of a vector; 1 leaves the loop to the compiler.
+        registers: vectors at a time.
+    """
+
+    inlined: tuple[str, ...]
+    length: int
+    lanes: int
+    registers: int
+
+
+@dataclass(frozen=True)
+class Tile:
+    """What is fixed in a sketch of a transposing copy.
+
+    Attributes:
+        inlined: stages that go into their readers.
+        vector, other: axes of the output: the vectorised one, and the one that a tile is long in.
+        lanes: of a vector; 1 leaves the loop to the compiler.
+    """
+
+    inlined: tuple[str, ...]
+    vector: int
+    other: int
+    lanes: int
+
+
+def _inlined(stages: list[Stage]) -> tuple[str, ...]:
+    """Names of the stages that go into their readers: all, but those that would make a large expression larger."""
+    sizes: dict[str, int] = {}
+    kept = set()
+    for stage in stages:
+        written = {other.name: other.block.writes[0].source for other in stages}
+        read = [name for load in stage.loads() for name, made in written.items() if load.source.same_as(made)]
+        sizes[stage.name] = size(stage.block.body.value) + sum(sizes[name] for name in read if name not in kept)
+        uses = sum(load.source.same_as(written[stage.name]) for other in stages for load in other.loads())
+        if uses > 1 and sizes[stage.name] > MOST_DUPLICATED:
+            kept.add(stage.name)
+    return tuple(stage.name for stage in stages if stage.consumers and stage.name not in kept)
+
+
+def common_axes(stage: Stage) -> int:
+    """How many of its trailing axes every load runs through as the output does, or does not depend on at all."""
+    value = stage.block.body.value
+    inside = [variable for load in stage.loads() for index in load.indices for variable in variables_of(index)]
+    for length in range(len(stage.spatial), 0, -1):
+        axes = set(range(len(stage.spatial) - length, len(stage.spatial)))
+        own = [stage.variables[at] for at in axes if stage.spatial[at] > 1]
+        outside = _count(own, variables_of(value)) - _count(own, inside)
+        if outside == 0 and all(_runs_along(stage, load, length, axes) for load in stage.loads()):
+            return length
+    return 0
+
+
+def _count(own: list[Any], found: list[Any]) -> int:
+    return sum(any(variable.same_as(each) for each in own) for variable in found)
+
+
+def _runs_along(stage: Stage, load: Any, length: int, axes: set[int]) -> bool:
+    used = [stage.axes_of(index) & axes for index in load.indices]
+    if not any(used):
+        return True
+    if len(used) < length or any(used[:-length]):
+        return False
+    shape = [int(extent) for extent in load.source.shape[-length:]]
+    plain = [
+        index.same_as(variable) or extent == 1
+        for index, variable, extent in zip(
+            load.indices[-length:], stage.variables[-length:], stage.spatial[-length:], strict=True
+        )
+    ]
+    return all(plain) and shape == list(stage.spatial[-length:])
+
+
+def _transposing(stage: Stage, inlined: tuple[str, ...], most: int) -> Iterator[Variant]:
+    last = len(stage.spatial) - 1
+    ends = [stage.axes_of(load.indices[-1]) - {last} for load in stage.loads() if len(load.indices)]
+    others = sorted(set().union(*ends)) if ends else []
+    pairs = [(last, other) for other in others[-1:]] + [(other, last) for other in others[-1:]]
+    found = [Tile(inlined, vector, other, widest(stage.spatial[vector], most)) for vector, other in pairs]
+    wide = [tile for tile in found if tile.lanes >= LEAST_LANES]
+    for tile in wide or [Tile(inlined, each.vector, each.other, 1) for each in found]:
+        yield partial(_schedule_tile, plan=tile)
+    if not pairs:
+        yield partial(_schedule, plan=Plan(inlined, 1, 1, 1))
+
+
+def _chunks(sch: Schedule, loop: Any) -> list[Any]:
+    factors = sch.sample_perfect_tile(loop, 2, int(sch.get(loop).extent))
+    return list(sch.split(loop, factors, preserve_unit_iters=True))
+
+
+def _schedule(sch: Schedule, plan: Plan) -> None:
+    inline(sch, plan.inlined)
+    *kept, last = sch.get_child_blocks(sch.get_sblock("root"))
+    loops = sch.get_loops(last)
+    steps, *vectors = sch.split(
+        fused(sch, loops[-plan.length :]), [None, plan.registers, plan.lanes], preserve_unit_iters=True
+    )
+    parts = [_chunks(sch, loop) for loop in (*_rows(sch, loops[: -plan.length]), steps)]
+    sch.reorder(*(part[0] for part in parts), *(part[1] for part in parts), *vectors)
+    sch.parallel(fused(sch, [part[0] for part in parts]))
+    _keep(sch, kept, parts[-1][1])
+    unroll_and_vectorize(sch, vectors)
+
+
+def _rows(sch: Schedule, loops: list[Any]) -> list[Any]:
+    return [fused(sch, loops)] if loops else []
+
+
+def _keep(sch: Schedule, kept: list[Any], loop: Any) -> None:
+    """Stages that are not inlined are computed for the vectors at hand."""
+    for block in reversed(kept):
+        sch.set_scope(block, 0, "local")
+        sch.compute_at(block, loop, preserve_unit_loops=True)
+
+
+def _schedule_tile(sch: Schedule, plan: Tile) -> None:
+    inline(sch, plan.inlined)
+    *kept, last = sch.get_child_blocks(sch.get_sblock("root"))
+    loops = sch.get_loops(last)
+    rest = [loop for at, loop in enumerate(loops) if at not in (plan.vector, plan.other)]
+    vectors, lane = sch.split(loops[plan.vector], [None, plan.lanes], preserve_unit_iters=True)
+    long, step = _chunks(sch, loops[plan.other])
+    sch.reorder(*rest, long, vectors, step, lane)
+    sch.parallel(fused(sch, [*rest, long]))
+    _keep(sch, kept, step)
+    unroll_and_vectorize(sch, [lane])

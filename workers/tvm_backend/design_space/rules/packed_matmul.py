@@ -1,0 +1,145 @@
+"""Matmul-like reductions: one operand in column panels, a tile of accumulators kept in vector registers.
+
+The structure of every fast CPU gemm (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008):
+``rows x panels`` accumulators stay in registers over the whole reduction, the packed operand is read in the order in
+which it lies in memory, and what follows (bias, activation, residual) is computed on the tile before it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tvm.s_tir import Schedule
+
+from workers.tvm_backend.design_space.rules.base import Rule, Variant
+from workers.tvm_backend.design_space.rules.contraction import Contraction, find
+from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
+from workers.tvm_backend.design_space.rules.machine import Machine
+from workers.tvm_backend.design_space.rules.product import Pack, Packing, Plan, arrange, tiled_axis
+from workers.tvm_backend.design_space.rules.registers import MOST_ROWS, product_tiles
+
+DEEP = 1024
+"""Steps of a reduction from which a tile's columns, read as they lie, may not stay in a core's own caches."""
+
+
+class PackedMatmul(Rule):
+    """Applies to ``C[b, m, n] += A[b, m, k] * B[b, k, n]`` with any number of batch, row and reduction axes, B plain or
+    in panels already.
+
+    Sketches: tiles of the two most promising numbers of rows, padded where they do not divide; B packed beforehand,
+    for a tile, or not at all, and a deep reduction then in one go or in pieces. Knobs: two levels of rows around a
+    tile, three of panels, unrolling of the reduction, its pieces. A panel that is made here is one register wide.
+    """
+
+    def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:
+        """See ``Rule``."""
+        found = find(sch)
+        if found is None or found.dtype != "float32" or _odd(found.panel, machine.lanes):
+            return
+        if not foldable(sch, sch.get_sblock(found.block)):
+            return
+        lanes = found.panel or machine.lanes
+        shape = found.extents[tiled_axis(found)], -(-found.extents[found.column] // lanes)
+        for tile in product_tiles(machine, max(1, lanes // machine.lanes), *shape):
+            for packing in packings(sch, found, lanes):
+                yield partial(_schedule, plan=Plan(found, lanes, tile, packing))
+
+
+def _odd(panel: int, lanes: int) -> bool:
+    """A panel is neither some whole registers nor a part that divides one."""
+    return panel > 0 and panel % lanes > 0 and lanes % panel > 0
+
+
+def packings(sch: Schedule, found: Contraction, lanes: int) -> tuple[Packing, ...]:
+    """Those that are possible: only whole vectors of neighbours in memory can be read as they lie, and pieces of a
+    reduction are for one that is deep, and for more rows than a tile has."""
+    if found.panel:
+        return (Packing.GIVEN,)
+    axes = _packed_axes(sch, sch.get_sblock(found.block), found)
+    if axes.column != axes.rank - 1 or found.extents[found.column] % lanes:
+        return Packing.BEFORE, Packing.INSIDE
+    deep = found.size(found.reduction) >= DEEP and found.extents[tiled_axis(found)] > MOST_ROWS
+    return Packing.BEFORE, Packing.INSIDE, Packing.NONE, *((Packing.PIECES,) if deep else ())
+
+
+def _schedule(sch: Schedule, plan: Plan) -> None:
+    found, block = plan.found, sch.get_sblock(plan.found.block)
+    packs = plan.packing in (Packing.BEFORE, Packing.INSIDE)
+    axes = _packed_axes(sch, block, found) if packs else None
+    last = fold(sch, block)
+    if plan.ragged:
+        _pad(sch, block, plan)
+    pack = None if axes is None else _packed(sch, block, plan, axes)
+    written = _write_back(sch, block, plan)
+    if last is not None:
+        sch.reverse_compute_inline(sch.get_sblock(last))
+    arrange(sch, block, written, pack, plan)
+
+
+def _pad(sch: Schedule, block: Any, plan: Plan) -> None:
+    """Round rows and columns up to whole tiles; what is read beyond the rows' end is zero.
+
+    Panels hide the columns' index from ``pad_einsum``, so they are unfolded while it works.
+    """
+    found = plan.found
+    padding = [1] * len(found.extents)
+    padding[found.column], padding[tiled_axis(found)] = plan.lanes, plan.tile.scalars
+    unfolded = sch.reindex(block, ("read", found.packed)) if found.panel else None
+    rows = sch.get(block).reads[found.other].source
+    sch.pad_einsum(block, padding)
+    for producer in sch.get_producers(block):
+        if any(region.source.same_as(rows) for region in sch.get(producer).reads):
+            sch.compute_inline(producer)
+    if unfolded is not None:
+        sch.compute_inline(unfolded)
+
+
+def _packed(sch: Schedule, block: Any, plan: Plan, axes: _Axes) -> Pack:
+    """The stage that packs: the padding of the operand where there is one, which is then no step of its own."""
+    pack = _padding_of(sch, block, plan) or sch.cache_read(block, plan.found.packed, "global")
+
+    def panels(*at: Any) -> tuple[Any, ...]:
+        rest = [index for axis, index in enumerate(at) if axis >= axes.lead and axis != axes.column]
+        return (*at[: axes.lead], at[axes.column] // plan.lanes, *rest, at[axes.column] % plan.lanes)
+
+    sch.transform_layout(pack, ("write", 0), panels)
+    return Pack(pack, axes.lead, axes.column, axes.rank)
+
+
+def _padding_of(sch: Schedule, block: Any, plan: Plan) -> Any | None:
+    """The stage that pads the packed operand, if there is one."""
+    read = sch.get(block).reads[plan.found.packed].source
+    stages = sch.get_producers(block) if plan.found.extents[plan.found.column] % plan.lanes else ()
+    return next((each for each in stages if sch.get(each).writes[0].source.same_as(read)), None)
+
+
+def _write_back(sch: Schedule, block: Any, plan: Plan) -> Any:
+    """The stage that writes a tile: what cuts the padding off where there is some."""
+    if not plan.ragged:
+        return sch.cache_write(block, 0, plan.scope)
+    (crop,) = sch.get_consumers(block)
+    sch.set_scope(block, 0, plan.scope)
+    return crop
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """Of the packed operand: leading batch axes, the axis of the columns, all axes."""
+
+    lead: int
+    column: int
+    rank: int
+
+
+def _packed_axes(sch: Schedule, block: Any, found: Contraction) -> _Axes:
+    body = sch.get(block)
+    region = body.reads[found.packed].region
+    column = body.iter_vars[found.column].var
+    batch = [body.iter_vars[at].var for at in found.batch]
+    lead = 0
+    while lead < len(region) and any(region[lead].min.same_as(var) for var in batch):
+        lead += 1
+    return _Axes(lead, next(at for at, one in enumerate(region) if one.min.same_as(column)), len(region))

@@ -1,0 +1,187 @@
+"""How a product whose operands are at hand is computed: tiles of accumulators in vector registers.
+
+``rows x panels`` accumulators stay in registers over the whole reduction (Goto and van de Geijn, "Anatomy of
+high-performance matrix multiplication", 2008).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from tvm.s_tir import Schedule
+
+from workers.tvm_backend.design_space.rules.contraction import Contraction
+from workers.tvm_backend.design_space.rules.registers import Tile, innermost, largest_divisor
+from workers.tvm_backend.design_space.rules.stages import LEAST_LANES, fused, widest
+
+UNROLLED = 8
+"""Steps of the reduction that are unrolled at most."""
+PACKED_TOGETHER = 4
+"""Panels that are packed beforehand at a time, at most: a row of them is a few cache lines that lie together."""
+
+
+class Packing(Enum):
+    """What becomes of the operand with the columns.
+
+    Attributes:
+        GIVEN: it lies in panels.
+        BEFORE: all of it is packed first.
+        INSIDE: the panels of a tile are packed before their first use.
+        NONE: it is read as it lies; fastest where there are few rows to use a panel again.
+        PIECES: so, too, but some steps of the reduction for all rows of a chunk before the next ones, whose part of a
+            panel stays in a near cache; accumulators lie in memory between (Goto and van de Geijn, 2008).
+    """
+
+    GIVEN = auto()
+    BEFORE = auto()
+    INSIDE = auto()
+    NONE = auto()
+    PIECES = auto()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is fixed in a sketch.
+
+    Attributes:
+        lanes: columns of a panel.
+        tile: its rows, of which the tiled row axis is padded to a multiple, and its panels at most.
+        packing: of the operand with the columns.
+    """
+
+    found: Contraction
+    lanes: int
+    tile: Tile
+    packing: Packing
+
+    @property
+    def ragged(self) -> bool:
+        """Something is padded."""
+        extents = self.found.extents
+        return bool(extents[self.found.column] % self.lanes or extents[tiled_axis(self.found)] % self.tile.scalars)
+
+    @property
+    def in_pieces(self) -> bool:
+        """The reduction is interrupted."""
+        return self.packing is Packing.PIECES
+
+    @property
+    def scope(self) -> str:
+        """Where accumulators are: in registers, or in memory between two pieces of the reduction."""
+        return "global" if self.in_pieces else "local"
+
+    @property
+    def piece(self) -> int:
+        """Lanes that are copied at a time: where columns pad the last panel, so few that one test does for all."""
+        found = widest(self.found.extents[self.found.column], self.lanes)
+        return found if found >= LEAST_LANES else 1
+
+
+def tiled_axis(found: Contraction) -> int:
+    """The longest row axis. The others are not fused with it: a tile across the end of one is no box of the result, and
+    its write-back would cover what was not computed."""
+    return max(found.rows, key=lambda axis: found.extents[axis])
+
+
+@dataclass(frozen=True)
+class Pack:
+    """The stage that packs an operand into panels.
+
+    Attributes:
+        block: it writes the panels.
+        lead: batch axes in front.
+        column: the axis of the columns.
+        rank: all of its axes.
+    """
+
+    block: Any
+    lead: int
+    column: int
+    rank: int
+
+
+def arrange(sch: Schedule, block: Any, written: Any, pack: Pack | None, plan: Plan) -> None:
+    """Tile a product and everything around it.
+
+    Args:
+        block: the product, into a local buffer.
+        written: the stage that writes a tile.
+        pack: the stage that packs; None where there is none.
+    """
+    loops = _tile(sch, block, plan)
+    sch.reverse_compute_at(written, loops.panels if plan.in_pieces else loops.rows, preserve_unit_loops=True)
+    sch.parallel(sch.fuse(*loops.outer))
+    if pack is not None:
+        _pack_loops(sch, pack, plan, loops.panels if plan.packing is Packing.INSIDE else None)
+    sch.unroll(loops.steps)
+    innermost(sch, block, 3)
+    innermost(sch, sch.decompose_reduction(block, loops.reduction), 3)
+    _write_back_loops(sch, written, plan)
+
+
+@dataclass(frozen=True)
+class _Loops:
+    """Loops of the tiled block: those that threads share, the one around the panels of a tile, and so on inwards; a
+    reduction in pieces begins outside of the rows."""
+
+    outer: tuple[Any, ...]
+    panels: Any
+    rows: Any
+    reduction: Any
+    steps: Any
+
+
+def _tile(sch: Schedule, block: Any, plan: Plan) -> _Loops:
+    found, loops = plan.found, sch.get_loops(block)
+    outer = [loops[at] for at in (*found.batch, *found.rows) if at != tiled_axis(found)]
+    i, column, reduction = loops[tiled_axis(found)], loops[found.column], [loops[at] for at in found.reduction]
+    sch.reorder(*outer, i, column, *reduction)
+    r = fused(sch, reduction)
+    tiles, i2 = sch.split(i, [None, plan.tile.scalars], preserve_unit_iters=True)
+    count = int(sch.get(tiles).extent)
+    i0, i1 = sch.split(tiles, sch.sample_perfect_tile(tiles, 2, count), preserve_unit_iters=True)
+    panel, lane = sch.split(column, [None, plan.lanes], preserve_unit_iters=True)
+    j0, j1, j2 = sch.split(panel, sch.sample_perfect_tile(panel, 3, plan.tile.vectors), preserve_unit_iters=True)
+    factors = sch.sample_perfect_tile(r, 3 if plan.in_pieces else 2, UNROLLED)
+    *pieces, r0, r1 = sch.split(r, factors, preserve_unit_iters=True)
+    sch.reorder(i0, j0, j1, *pieces, i1, r0, r1, i2, j2, lane)
+    return _Loops((*outer, i0, j0), j1, i1, [*pieces, r0][0], r1)
+
+
+def _write_back_loops(sch: Schedule, written: Any, plan: Plan) -> None:
+    """A vector at a time, or all of a row where no vector divides its columns."""
+    *_, rows, columns = sch.get_loops(written)
+    if not plan.in_pieces:  # else these are the rows of many tiles
+        sch.unroll(rows)
+    if plan.piece == 1:
+        sch.vectorize(columns)
+        return
+    panels, lane = sch.split(columns, [None, plan.piece], preserve_unit_iters=True)
+    sch.unroll(panels)
+    sch.vectorize(lane)
+
+
+def _pack_loops(sch: Schedule, pack: Pack, plan: Plan, around: Any | None) -> None:
+    """Some panels at a time, so that what is read lies together.
+
+    Args:
+        around: the loop inside which the panels of a tile are packed; None for all panels beforehand.
+    """
+    if around is not None:
+        sch.compute_at(pack.block, around, preserve_unit_loops=True)
+    own = sch.get_loops(pack.block)[-pack.rank :]
+    panel, lane = sch.split(own[pack.column], [None, plan.lanes], preserve_unit_iters=True)
+    rest = [loop for at, loop in enumerate(own) if at >= pack.lead and at != pack.column]
+    if around is None:
+        together = largest_divisor(int(sch.get(panel).extent), PACKED_TOGETHER)
+        outer, panel = sch.split(panel, [None, together], preserve_unit_iters=True)
+        sch.reorder(*own[: pack.lead], outer, *rest, panel, lane)
+        sch.parallel(fused(sch, [*own[: pack.lead], outer]))
+    else:
+        sch.reorder(*own[: pack.lead], *rest, panel, lane)
+    if 1 < plan.piece < plan.lanes:
+        pieces, lane = sch.split(lane, [None, plan.piece], preserve_unit_iters=True)
+        sch.unroll(pieces)
+    sch.vectorize(lane)

@@ -1,0 +1,130 @@
+"""How large a tile of accumulators the vector registers hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm.s_tir import Schedule
+
+from workers.tvm_backend.design_space.rules.machine import Machine
+
+SLACK = 1.2
+"""A tile this much beyond the registers is still offered: operands can stay in memory."""
+MOST_VECTORS = 8
+PAIR = 2
+"""Vectors that are always offered together: a value that is loaded once is then used twice."""
+MOST_ROWS = 14
+"""Of a tile: with a pair of panels beside them they fill 32 registers."""
+LOAD_VALUE, LOAD_VECTOR = 0.25, 0.6
+"""What a load costs beside a multiply-add: of a value that is used again soon, and of a vector from a farther cache."""
+IN_FLIGHT = 8
+"""Multiply-adds that a core has under way at a time: two in a cycle, of four cycles each."""
+PADDING = 1.05
+"""What padding the rows costs."""
+WORTH = 1.25
+"""A tile is offered up to this multiple of the best price."""
+
+
+def accumulators(machine: Machine) -> int:
+    """Registers of accumulators that a tile may have."""
+    return int(SLACK * machine.registers)
+
+
+@dataclass(frozen=True, order=True)
+class Tile:
+    """The largest factors of a tile's two sides.
+
+    Attributes:
+        scalars: values of the operand that is broadcast, such as rows of a product or pixels of a row.
+        vectors: vectors of the operand that is loaded whole, such as panels or blocks of output channels.
+    """
+
+    scalars: int
+    vectors: int
+
+
+def tile(budget: int, scalars: int, vectors: int, most: int) -> Tile:
+    """Limits of a tile's sides.
+
+    Args:
+        budget: accumulators.
+        scalars, vectors: the extents that the sides divide.
+        most: scalars at most.
+    """
+    limit = largest_divisor(scalars, min(most, budget))
+    return Tile(limit, max(min(PAIR, vectors), min(MOST_VECTORS, budget // limit)))
+
+
+def product_tiles(machine: Machine, registers: int, rows: int, panels: int, whole: bool = False) -> list[Tile]:
+    """The tiles of a product that promise most, two at most, the best first; ``scalars`` is then exact.
+
+    A step of the reduction multiplies ``rows x panels`` vectors and loads ``rows`` values and ``panels`` vectors; rows
+    that pad the last tile are computed for nothing, and padding them has a price of its own.
+
+    Args:
+        registers: that a panel is wide.
+        rows, panels: of the product.
+        whole: only tiles that divide the rows.
+    """
+    tiles = [tile for tile in _fitting(machine, registers, rows) if not whole or rows % tile.scalars == 0]
+    priced = sorted((_price(tile, rows, panels), tile) for tile in tiles)
+    return [tile for price, tile in priced[:2] if price <= WORTH * priced[0][0]]
+
+
+@dataclass(frozen=True, order=True)
+class Box:
+    """A tile of a product whose rows are a grid.
+
+    Attributes:
+        rows, columns: of the grid, exactly.
+        vectors: panels at most.
+    """
+
+    rows: int
+    columns: int
+    vectors: int
+
+
+def boxes(machine: Machine, registers: int, rows: int, columns: int, panels: int) -> list[Box]:
+    """Like ``product_tiles``, of those that divide a grid of ``rows x columns`` into boxes, wide ones first."""
+    priced = []
+    for tile in _fitting(machine, registers, rows * columns):
+        shapes = [(tile.scalars // wide, wide) for wide in range(1, tile.scalars + 1) if tile.scalars % wide == 0]
+        fits = [(high, wide) for high, wide in shapes if rows % high == 0 and columns % wide == 0]
+        if fits:
+            priced.append((_price(tile, rows * columns, panels), Box(*fits[-1], tile.vectors)))
+    priced.sort()
+    return [box for price, box in priced[:2] if price <= WORTH * priced[0][0]]
+
+
+def _fitting(machine: Machine, registers: int, rows: int) -> list[Tile]:
+    """Tiles whose accumulators and operands are in registers; a single row where nothing fits."""
+    free = (machine.registers - 1) // registers
+    found = [Tile(n, min(MOST_VECTORS, free // (n + 1))) for n in range(1, min(rows, MOST_ROWS, free - 1) + 1)]
+    return found or [Tile(1, 1)]
+
+
+def _price(tile: Tile, rows: int, panels: int) -> float:
+    """Time, in multiply-adds for each panel and step."""
+    vectors = largest_divisor(panels, tile.vectors)
+    padded = -(-rows // tile.scalars) * tile.scalars
+    idle = max(1.0, IN_FLIGHT / (tile.scalars * vectors))
+    loads = LOAD_VECTOR / tile.scalars + LOAD_VALUE / vectors
+    return padded * (idle + loads) * (1 if padded == rows else PADDING)
+
+
+def largest_divisor(extent: int, limit: int) -> int:
+    """Of ``extent``, up to ``limit``."""
+    return next(factor for factor in range(min(extent, limit), 0, -1) if extent % factor == 0)
+
+
+def innermost(sch: Schedule, block: Any, count: int) -> None:
+    """Vectorise the innermost loop around a block, and unroll those of the ``count`` innermost that are outside of it.
+
+    To be called before a reduction is split from its initialisation: afterwards TVM no longer knows it for one.
+    """
+    *unrolled, lane = sch.get_loops(block)[-count:]
+    sch.vectorize(lane)
+    for loop in unrolled:
+        sch.unroll(loop)

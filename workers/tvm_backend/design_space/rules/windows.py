@@ -1,0 +1,238 @@
+"""Reductions over a window or a few axes that keep the contiguous axis: depthwise convolution, pooling, column sums.
+
+Accumulators of a tile stay in registers while the window is gone through. A band of rows of one plane is a thread's
+unit of work; padding is read as it is needed, or a padded copy of the band is made first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from tvm.s_tir import Schedule
+
+from workers.tvm_backend.design_space.rules.base import Variant
+from workers.tvm_backend.design_space.rules.epilogue import fold
+from workers.tvm_backend.design_space.rules.machine import Machine
+from workers.tvm_backend.design_space.rules.stages import (
+    LEAST_LANES,
+    Stage,
+    chunked,
+    find,
+    fused,
+    unroll_and_vectorize,
+    widest,
+)
+
+MOST_COLUMNS = 16
+MOST_ROWS = 4
+MOST_UNROLLED = 49
+"""Steps of a window that are unrolled at most."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A reduction that keeps the contiguous axis.
+
+    Attributes:
+        stage: the reduction.
+        sources: names of the stages before it, in order.
+        blocked: the contiguous axis is no part of the window: channels of a block.
+        stride: of the contiguous axis.
+        factors: tensors that are multiplied; one is a pooling.
+        cut: what follows leaves out the end of each row, which fills up the last vector.
+    """
+
+    stage: Stage
+    sources: tuple[str, ...]
+    blocked: bool
+    stride: int
+    factors: int
+    cut: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whole planes are reduced."""
+        return len(self.stage.spatial) > 3 and self.stage.spatial[-3:-1] == (1, 1)
+
+
+def match(sch: Schedule) -> Window | None:
+    """The workload as one reduction over windows and what is element by element around it."""
+    stages = find(sch)
+    reductions = [stage for stage in stages or () if stage.reduction]
+    if not stages or len(reductions) != 1 or not all(stage.float32 for stage in stages):
+        return None
+    stage, at = reductions[0], stages.index(reductions[0])
+    if any(later.spatial[:-1] != stage.spatial[:-1] for later in stages[at + 1 :]) or len(stage.spatial) < 2:
+        return None
+    found = _window(stage, tuple(source.name for source in stages[:at]))
+    if found is None or all(later.spatial == stage.spatial for later in stages[at + 1 :]):
+        return found
+    ends = {later.spatial[-1] for later in stages[at + 1 :]}
+    # Only to fill up vectors is a row made longer than what is left of it.
+    fits = len(ends) == 1 and max(ends) < stage.spatial[-1] and not found.blocked and found.stride == 1
+    return replace(found, cut=True) if fits and found.sources else None
+
+
+def _window(stage: Stage, sources: tuple[str, ...]) -> Window | None:
+    rank, loads = len(stage.spatial), stage.loads()
+    spatial = {at for at in range(rank) if stage.spatial[at] > 1}
+    whole = [load for load in loads if spatial <= set().union(*map(stage.axes_of, load.indices))]
+    if not whole or rank - 1 not in spatial or rank - 1 not in stage.axes_of(whole[0].indices[-1]):
+        return None
+    last = whole[0].indices[-1]
+    stride = _stride(last, stage.variables[rank - 1])
+    if stride is None:
+        return None
+    return Window(stage, sources, last.same_as(stage.variables[rank - 1]), stride, len(loads))
+
+
+def _stride(index: Any, variable: Any) -> int | None:
+    """The factor of a variable in a sum; None when it is found in no such place."""
+    if index.same_as(variable):
+        return 1
+    name = type(index).__name__
+    if name == "Mul" and index.a.same_as(variable) and type(index.b).__name__ == "IntImm":
+        return int(index.b)
+    if name == "Add":
+        return next((found for side in (index.a, index.b) if (found := _stride(side, variable)) is not None), None)
+    return None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is fixed in a sketch.
+
+    Attributes:
+        lanes: of a vector; 1 leaves the row to the compiler.
+        copied: a padded copy of the band is made first.
+    """
+
+    found: Window
+    lanes: int
+    copied: bool
+
+
+def variants(found: Window, machine: Machine) -> Iterator[Variant]:
+    """Of a window: vectors where the contiguous axis has them; a padded copy, or none where it can be avoided."""
+    extent = found.stage.spatial[-1]
+    lanes = widest(extent, max(machine.lanes, extent if found.blocked and extent <= 64 else 0))
+    choices = [lanes] if lanes >= LEAST_LANES and found.stride == 1 else []
+    if found.cut and not choices:
+        return
+    if not found.blocked and not found.cut:
+        choices.append(1)
+    for each in choices or [1]:
+        for copied in (True,) if found.cut else (True, False) if found.sources else (False,):
+            yield partial(_schedule, plan=Plan(found, each, copied))
+
+
+def _schedule(sch: Schedule, plan: Plan) -> None:
+    stage, sources = plan.found.stage, plan.found.sources
+    for name in sources[:-1] if plan.copied else sources:
+        sch.compute_inline(sch.get_sblock(name))
+    block = sch.get_sblock(stage.name)
+    last = fold(sch, block)
+    if last is not None and plan.found.cut:
+        sch.set_scope(block, 0, "local")
+        tile = sch.get_sblock(last)
+    else:
+        tile = sch.cache_write(block, 0, "local")
+    nest = _tile(sch, block, plan) if plan.lanes > 1 else _rows(sch, block, plan)
+    if last is not None and not plan.found.cut:
+        sch.reverse_compute_inline(sch.get_sblock(last))
+    sch.reverse_compute_at(tile, nest.tile, preserve_unit_loops=True)
+    threads = fused(sch, nest.threads)
+    sch.parallel(threads)
+    if plan.copied:
+        copy = sch.get_sblock(sources[-1])
+        # A plane is not read right after it was written, in narrower pieces: loads would wait for the stores.
+        sch.compute_at(copy, threads if plan.found.cut else nest.plane, preserve_unit_loops=True)
+        _copy_loops(sch, copy, plan)
+    if math.prod(stage.reduction) <= MOST_UNROLLED:
+        for loop in nest.window:
+            sch.unroll(loop)
+    count = len(nest.inner)
+    if count:
+        unroll_and_vectorize(sch, nest.inner)
+        if not plan.found.cut:  # what is left of a row is no vector: the compiler makes some of it
+            unroll_and_vectorize(sch, sch.get_loops(tile)[-count:])
+    init = sch.decompose_reduction(block, nest.window[0])
+    if count:
+        unroll_and_vectorize(sch, sch.get_loops(init)[-count:])
+
+
+@dataclass(frozen=True)
+class _Nest:
+    """Loops of the reduction: of the threads, around a band of a plane, around a tile, of the window, of the tile."""
+
+    threads: list[Any]
+    plane: Any
+    tile: Any
+    window: list[Any]
+    inner: list[Any]
+
+
+def _tile(sch: Schedule, block: Any, plan: Plan) -> _Nest:
+    """Rows, columns and lanes of a tile in registers, the window around them."""
+    *planes, row, column, lane, window = _axes(sch, block, plan)
+    vectors, lane = sch.split(lane, [None, plan.lanes], preserve_unit_iters=True)
+    if column is None:
+        column = vectors
+    else:
+        planes.append(vectors)
+    p0, p1 = _planes(sch, planes)
+    if plan.found.cut:
+        # Whole planes and rows: a part of them would have bounds in each of its loops.
+        factors = sch.sample_perfect_tile(row, 2, MOST_ROWS)
+        x0, x1 = sch.split(column, [1, None], preserve_unit_iters=True)
+    else:
+        factors = sch.sample_perfect_tile(row, 3, MOST_ROWS)
+        x0, x1 = sch.split(column, sch.sample_perfect_tile(column, 2, MOST_COLUMNS), preserve_unit_iters=True)
+    *bands, y0, y1 = sch.split(row, factors, preserve_unit_iters=True)
+    sch.reorder(*p0, *bands, *p1, y0, x0, *window, y1, x1, lane)
+    return _Nest([*p0, *bands], [*p0, *bands, *p1][-1], x0, window, [y1, x1, lane])
+
+
+def _rows(sch: Schedule, block: Any, plan: Plan) -> _Nest:
+    """One element after the other along a row: the compiler makes vectors of them, strided ones as well."""
+    *planes, row, column, lane, window = _axes(sch, block, plan)
+    p0, p1 = _planes(sch, planes)
+    band, y0 = sch.split(row, sch.sample_perfect_tile(row, 2, int(sch.get(row).extent)), preserve_unit_iters=True)
+    columns = [] if column is None else [column]
+    sch.reorder(*p0, band, *p1, y0, *columns, lane, *window)
+    return _Nest([*p0, band], [band, *p1][-1], lane, window, [])
+
+
+def _axes(sch: Schedule, block: Any, plan: Plan) -> list[Any]:
+    """Loops: of the planes, of rows, of columns (None where they are the contiguous ones), contiguous; the window's."""
+    rank, loops = len(plan.found.stage.spatial), sch.get_loops(block)
+    spatial, window = list(loops[:rank]), list(loops[rank:])
+    if plan.found.blocked and rank > 2:
+        if plan.found.whole:  # several blocks at a time: a sum alone would wait for itself
+            *others, last, row, column, lane = spatial
+            return [*others, row, last, column, lane, window]
+        return [*spatial, window]
+    return [*spatial[:-1], None, spatial[-1], window]
+
+
+def _planes(sch: Schedule, loops: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Outside of a chunk, and inside."""
+    if not loops:
+        return [], []
+    outer, inner = chunked(sch, loops)
+    return outer, [inner]
+
+
+def _copy_loops(sch: Schedule, block: Any, plan: Plan) -> None:
+    """Channels of a block are copied in vectors; a plain row is left to the compiler, as padding cuts its ends off."""
+    if plan.found.blocked and plan.lanes > 1:
+        _, lane = sch.split(sch.get_loops(block)[-1], [None, plan.lanes], preserve_unit_iters=True)
+        sch.vectorize(lane)
+    elif plan.found.cut:
+        loop = sch.get_loops(block)[-2]
+        if sch.can_decompose_padding(block, loop):  # zeros first, and then rows without a test for each element
+            sch.decompose_padding(block, loop)

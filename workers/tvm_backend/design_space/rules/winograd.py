@@ -1,0 +1,266 @@
+"""Winograd's convolution of feature maps: transforms around matrix products, a band of tiles at a time.
+
+What a band of tiles has in between, its transformed inputs and its products, is nine times as large as a direct
+convolution's input and output, and is only worth anything where it stays in a core's own cache (Budden et al., "Deep
+tensor convolution on multicores", 2017; Jia et al., "Optimizing N-dimensional, Winograd-based convolution for manycore
+CPUs", PPoPP 2018). So a band goes through all stages before the next one begins. The products have accumulators in
+registers like any other matrix product (Goto and van de Geijn, 2008).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tvm.s_tir import Schedule
+
+from workers.tvm_backend.design_space.rules.base import Rule, Variant
+from workers.tvm_backend.design_space.rules.contraction import axes_of, factors_of, only
+from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
+from workers.tvm_backend.design_space.rules.machine import FLOAT_BYTES, Machine
+from workers.tvm_backend.design_space.rules.product import UNROLLED
+from workers.tvm_backend.design_space.rules.registers import Box, boxes, innermost
+from workers.tvm_backend.design_space.rules.stages import STACK_BYTES, fused
+
+
+class Winograd(Rule):
+    """Applies to the stages of ``layout.winograd.conv2d_winograd`` and what is element by element behind them.
+
+    Sketches: each band of rows transforms its own inputs; or all of them are transformed first, and threads share
+    groups of output channels as well, which suits many channels and few tiles. Both with the one or two most promising
+    boxes of tiles in registers. Knobs: rows of a band, channels of a group and of a box, unrolling of the reduction.
+    """
+
+    def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:
+        """See ``Rule``."""
+        found = find(sch)
+        if found is None or found.dtype != "float32" or found.lanes % machine.lanes:
+            return
+        if not foldable(sch, sch.get_sblock(found.result)):
+            return
+        for box in boxes(machine, found.lanes // machine.lanes, found.rows, found.columns, found.outs):
+            for ahead in (False, True):
+                yield partial(_schedule, plan=Plan(found, machine.lanes, box, ahead))
+
+
+@dataclass(frozen=True)
+class WinogradConv:
+    """Names of the stages, and what their axes are.
+
+    Attributes:
+        pad: makes [n, c, y, x, lane], of a plain map as well; None where there is no padding.
+        half, inputs: columns, then rows of each tile transformed: [n, c, row, i, x, lane], [n, row, i, j, c, column,
+            lane].
+        products: [n, o, i, j, row, column, lane], summed over c and its lanes.
+        part, outputs: columns, then rows transformed back: [n, o, row, column, k, j, lane], [n, o, row, k, column, l,
+            lane].
+        result: [n, o, y, x, lane].
+        rows, columns: tiles.
+        outs: blocks of output channels.
+        size: of an output tile.
+        lanes: channels of a block.
+        dtype: of the result.
+    """
+
+    pad: str | None
+    half: str
+    inputs: str
+    products: str
+    part: str
+    outputs: str
+    result: str
+    rows: int
+    columns: int
+    outs: int
+    size: int
+    lanes: int
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is fixed in a sketch.
+
+    Attributes:
+        vector: floats of a register.
+        box: tiles and blocks of output channels, the latter at most, whose products are in registers.
+        ahead: all inputs are transformed before the first product.
+    """
+
+    found: WinogradConv
+    vector: int
+    box: Box
+    ahead: bool
+
+
+def find(sch: Schedule) -> WinogradConv | None:
+    """The workload's stages; None when it is something else."""
+    return only(sch, match)
+
+
+def match(sch: Schedule, handle: Any) -> WinogradConv | None:
+    """The stages around a block of products; None when it is something else."""
+    extents = _product_extents(sch, handle)
+    if extents is None:
+        return None
+    before, after = _chain(sch, handle, sch.get_producers), _chain(sch, handle, sch.get_consumers)[:3]
+    ranks = [len(sch.get(each).iter_vars) for each in (*before, *after)]
+    if len(before) not in (2, 3) or ranks != [*[7, 6, 5][: len(before)], 7, 7, 5]:
+        return None
+    if any(sch.get(each).init is not None for each in (*before, *after)):
+        return None
+    pad = str(sch.get(before[2]).name_hint) if len(before) == 3 else None
+    inputs, half, part, outputs, result = (str(sch.get(each).name_hint) for each in (*before[:2], *after))
+    size = int(sch.get(after[0]).iter_vars[4].dom.extent)
+    _, outs, _, _, rows, columns, lanes, *_ = extents
+    block = sch.get(handle)
+    return WinogradConv(
+        pad,
+        half,
+        inputs,
+        str(block.name_hint),
+        part,
+        outputs,
+        result,
+        rows,
+        columns,
+        outs,
+        size,
+        lanes,
+        str(block.body.buffer.dtype),
+    )
+
+
+def _product_extents(sch: Schedule, handle: Any) -> tuple[int, ...] | None:
+    """Extents of ``M[n, o, i, j, y, x, l] += V[n, y, i, j, c, x, k] * U[o, i, j, c, k, l]``; None of another block."""
+    block = sch.get(handle)
+    loads = factors_of(block)
+    if loads is None or len(block.iter_vars) != 9 or len(sch.get_loops(handle)) != 9:
+        return None
+    variables = [each.var for each in block.iter_vars]
+    v, u = sorted((axes_of(load.indices, variables) or [] for load in loads), key=len, reverse=True)
+    if axes_of(block.body.indices, variables) != [*range(7)]:
+        return None
+    if v != [0, 4, 2, 3, 7, 5, 8] or u != [1, 2, 3, 7, 8, 6]:
+        return None
+    return tuple(int(each.dom.extent) for each in block.iter_vars)
+
+
+def _chain(sch: Schedule, handle: Any, neighbours: Any) -> list[Any]:
+    """Blocks one after another, up to the first that has several neighbours."""
+    found: list[Any] = []
+    while len(following := neighbours(handle)) == 1:
+        (handle,) = following
+        found.append(handle)
+    return found
+
+
+def _schedule(sch: Schedule, plan: Plan) -> None:
+    found = plan.found
+    last = fold(sch, sch.get_sblock(found.result))
+    if last is not None:
+        sch.compute_inline(sch.get_sblock(found.result))
+    loops = _output_loops(sch, plan)
+    sch.reverse_compute_at(sch.get_sblock(last or found.result), loops.row, preserve_unit_loops=True)
+    sch.vectorize(sch.get_loops(sch.get_sblock(last or found.result))[-1])
+    reduction = _product_loops(sch, plan, loops)
+    threads = fused(sch, loops.threads)
+    sch.parallel(threads)
+    _input_loops(sch, plan, None if plan.ahead else threads)
+    innermost(sch, sch.decompose_reduction(sch.get_sblock(found.products), reduction), 5)
+
+
+@dataclass(frozen=True)
+class _Loops:
+    """Of the transform back.
+
+    Attributes:
+        threads: what they share.
+        group: around a group of output channels of a band.
+        row: around a row of tiles of a block of channels.
+        vectors: blocks of channels in registers.
+    """
+
+    threads: tuple[Any, ...]
+    group: Any
+    row: Any
+    vectors: Any
+
+
+def _output_loops(sch: Schedule, plan: Plan) -> _Loops:
+    """A row of tiles is transformed back before the next one, columns and rows of a tile at once, in registers."""
+    outputs, part = sch.get_sblock(plan.found.outputs), sch.get_sblock(plan.found.part)
+    n, o, row, k, column, q, lane = sch.get_loops(outputs)
+    rows, row = sch.split(row, [None, plan.box.rows], preserve_unit_iters=True)
+    y0, y1 = sch.split(rows, sch.sample_perfect_tile(rows, 2, int(sch.get(rows).extent)), preserve_unit_iters=True)
+    groups, inside, vectors = sch.sample_perfect_tile(o, 3, plan.box.vectors)
+    o0, o1, o2 = sch.split(o, [groups, inside, vectors], preserve_unit_iters=True)
+    register, lane = sch.split(lane, [None, plan.vector], preserve_unit_iters=True)
+    outer = (n, o0, y0) if plan.ahead else (n, y0, o0)
+    sch.reorder(*outer, o1, o2, y1, row, column, register, k, q, lane)
+    sch.compute_at(part, register, preserve_unit_loops=True)
+    sch.set_scope(part, 0, "local")
+    innermost(sch, outputs, 3)
+    innermost(sch, part, 3)
+    _near(sch, outputs, plan.found.columns * plan.found.size**2 * plan.found.lanes)
+    return _Loops(outer if plan.ahead else outer[:2], outer[2], row, vectors)
+
+
+def _product_loops(sch: Schedule, plan: Plan, loops: _Loops) -> Any:
+    """The products of a group, element by element of a tile and box by box; returns the first loop of the reduction."""
+    products = sch.get_sblock(plan.found.products)
+    written = sch.cache_write(products, 0, "local")
+    sch.compute_at(written, loops.group, preserve_unit_loops=True)
+    o, i, j, y, x, lane = sch.get_loops(written)[-6:]
+    o1, o2 = sch.split(o, [None, loops.vectors], preserve_unit_iters=True)
+    y1, y2 = sch.split(y, [None, plan.box.rows], preserve_unit_iters=True)
+    x0, x1 = sch.split(x, [None, plan.box.columns], preserve_unit_iters=True)
+    register, lane = sch.split(lane, [None, plan.vector], preserve_unit_iters=True)
+    sch.reorder(i, j, o1, y1, x0, y2, x1, o2, register, lane)
+    sch.compute_at(products, x0, preserve_unit_loops=True)
+    o, i, j, y, x, lane, c, k = sch.get_loops(products)[-8:]
+    k0, k1 = sch.split(k, sch.sample_perfect_tile(k, 2, UNROLLED), preserve_unit_iters=True)
+    register, lane = sch.split(lane, [None, plan.vector], preserve_unit_iters=True)
+    sch.reorder(i, j, c, k0, k1, y, x, o, register, lane)
+    sch.unroll(k1)
+    innermost(sch, products, 5)
+    innermost(sch, written, 5)
+    return c
+
+
+def _input_loops(sch: Schedule, plan: Plan, threads: Any | None) -> None:
+    """A row of tiles of one block of channels at a time.
+
+    Args:
+        threads: the parallel loop inside which each thread transforms what it needs; None for all of it beforehand.
+    """
+    found, inputs, half = plan.found, sch.get_sblock(plan.found.inputs), sch.get_sblock(plan.found.half)
+    if threads is not None:
+        sch.compute_at(inputs, threads, preserve_unit_loops=True)
+    n, row, i, j, c, column, lane = sch.get_loops(inputs)[-7:]
+    register, lane = sch.split(lane, [None, plan.vector], preserve_unit_iters=True)
+    sch.reorder(n, row, c, i, column, register, j, lane)
+    if threads is None:
+        c = sch.fuse(n, row, c)
+        sch.parallel(c)
+    sch.compute_at(half, c, preserve_unit_loops=True)
+    *_, i, pixel, lane = sch.get_loops(half)
+    register, lane = sch.split(lane, [None, plan.vector], preserve_unit_iters=True)
+    sch.reorder(pixel, register, i, lane)
+    innermost(sch, inputs, 2)
+    innermost(sch, half, 2)
+    width = (found.columns * found.size + 2) * (found.size + 2) * found.lanes
+    _near(sch, half, width)
+    if found.pad is not None:
+        pad = sch.get_sblock(found.pad)
+        sch.compute_at(pad, c, preserve_unit_loops=True)
+        sch.vectorize(sch.get_loops(pad)[-1])
+        _near(sch, pad, width)
+
+
+def _near(sch: Schedule, block: Any, floats: int) -> None:
+    """What a stage makes for the next one lies on the stack where it is small."""
+    if floats * FLOAT_BYTES <= STACK_BYTES:
+        sch.set_scope(block, 0, "local")

@@ -1,0 +1,228 @@
+"""Design spaces: TVM's generator turned into numeric sketches, and points turned back into schedules."""
+
+from __future__ import annotations
+
+import collections
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm.s_tir import Schedule
+
+from costmodels.base import Features
+from tunesmith.errors import InvalidCandidate
+from tunesmith.names import DEFAULT_SPACE, TVM_SPACE
+from tunesmith.space.base import Batch, Bools, Resolver
+from tunesmith.space.knobs import Categorical, ComputeLocation, Knob, PerfectTile
+from tunesmith.space.space import Space
+from tunesmith.targets import Target
+from tunesmith.types import Candidate, Decision
+from workers.tvm_backend import tir
+from workers.tvm_backend.design_space import rules, vector_limit
+from workers.tvm_backend.design_space.features import Extractor
+from workers.tvm_backend.design_space.nests.derive import Nests
+from workers.tvm_backend.design_space.replay import Replayer, decisions_of, together
+from workers.tvm_backend.design_space.sketch import SketchBody
+from workers.tvm_backend.passes.extract_tasks import arguments
+
+__all__ = ["SketchBody", "TraceSpace", "generate", "tunable"]
+
+BEYOND = 1 << 20
+"""A compute location past any loop: TVM clamps it to the innermost valid one."""
+
+CACHED_POINTS = 4096
+CACHED_SCHEDULES = 256
+
+
+def generate(module: bytes, target: Target, space: str = DEFAULT_SPACE) -> list[SketchBody]:
+    """The sketches that TVM's rules for the target's kind, and ours beside them, make of a workload.
+
+    With the ``space`` that is TVM's there are none of ours, and TVM's are as it makes them.
+
+    Deterministic. A workload without anything to decide has one sketch without knobs.
+    """
+    replayer = Replayer(module, target)
+    made = [(sch, replayer.postprocs) for sch in replayer.context.generate_design_space()]
+    widest = None
+    if space != TVM_SPACE:
+        made += [(sch, ()) for sch in rules.schedules(replayer.fresh, target)]
+        args = arguments(replayer.mod)
+        widest = vector_limit.widest(args[-1], target) if args else None
+    found: dict[str, SketchBody] = {}
+    for sch, postprocs in made:
+        body = _body(sch, replayer, postprocs, widest)
+        found.setdefault(body.hash, body)
+    return list(found.values())
+
+
+def tunable(bodies: Sequence[SketchBody]) -> bool:
+    """True when there is a decision to take: some knob with more than one choice, or several sketches."""
+    return sum(math.prod(knob.size for knob in body.knobs) for body in bodies) > 1
+
+
+def _body(sch: Schedule, replayer: Replayer, postprocs: tuple[str, ...], widest: int | None = None) -> SketchBody:
+    trace = sch.trace
+    instructions = tir.canonical_json(vector_limit.limited(tir.plain(trace.as_json())[0], widest))
+    sampling = [i for i in trace.insts if tir.is_knob(i)]
+    decisions = [tir.plain_decision(trace.decisions[i]) for i in sampling]
+    knobs = [_knob(i, d) for i, d in zip(sampling, decisions, strict=True)]
+    draft = SketchBody(instructions, tuple(knobs), postprocs)
+    places = [i for i, knob in enumerate(knobs) if isinstance(knob, ComputeLocation)]
+    for i, (low, high) in _location_ranges(replayer, draft, decisions, places).items():
+        knobs[i] = ComputeLocation(low, high)
+    return SketchBody(instructions, tuple(knobs), postprocs)
+
+
+def _knob(instruction: Any, decision: Decision) -> Knob:
+    kind, attrs = str(instruction.kind.name), tir.plain(instruction.attrs)
+    if kind == "SamplePerfectTile":
+        assert isinstance(decision, tuple)
+        return PerfectTile(math.prod(decision), int(attrs[0]), int(attrs[1]))
+    if kind == "SampleCategorical":
+        return Categorical(len(attrs[0]))
+    if kind == "SampleComputeLocation":
+        assert isinstance(decision, int)
+        return ComputeLocation(min(decision, -1), max(decision, -1))
+    raise ValueError(f"a sampling instruction of unknown kind {kind!r}")
+
+
+def _location_ranges(
+    replayer: Replayer, body: SketchBody, decisions: list[Decision], places: list[int]
+) -> dict[int, tuple[int, int]]:
+    """What each compute location may become: its extremes, alone and together with the others', tiles as generated
+    and all in one piece."""
+    seen = {i: {-1, int(decisions[i])} for i in places}  # type: ignore[arg-type]
+    whole = [
+        (k.extent, *[1] * (k.parts - 1)) if isinstance(k, PerfectTile) else d
+        for k, d in zip(body.knobs, decisions, strict=True)
+    ]
+    for base in (decisions, whole):
+        trials = [{i: value} for i in places for value in (-2, BEYOND)]
+        trials += [dict.fromkeys(places, value) for value in (-2, BEYOND)] if len(places) > 1 else []
+        for trial in trials:
+            values = [trial.get(i, d) for i, d in enumerate(base)]
+            try:
+                taken = decisions_of(replayer.apply(body, values), len(values))
+            except InvalidCandidate:
+                continue
+            for i in places:
+                seen[i].add(int(taken[i]))  # type: ignore[arg-type]
+    return {i: (min(values), max(values)) for i, values in seen.items()}
+
+
+@dataclass
+class _Point:
+    """What is known of a candidate: its canonical form (None: invalid) and, once asked for, its features."""
+
+    canonical: Candidate | None
+    features: np.ndarray[Any, Any] | None = None
+
+
+class TraceSpace(Resolver):
+    """The design space of a workload on a target.
+
+    Replays are remembered, so that resolving a batch and then extracting its features costs one replay a point.
+
+    Args:
+        module: JSON of the workload.
+        target: what it is tuned for.
+        bodies: its sketches.
+        threads: replays at a time; TVM releases the GIL.
+
+    Attributes:
+        space: the numeric side.
+        nests: what the sketches make of the workload, for the static model.
+        generated: hashes of the sketches that TVM's generator made.
+    """
+
+    def __init__(self, module: bytes, target: Target, bodies: Sequence[SketchBody], threads: int = 1) -> None:
+        self.space = Space([body.sketch for body in bodies])
+        self._bodies = {body.hash: body for body in bodies}
+        self._replayer = Replayer(module, target)
+        self.nests = Nests(self._replayer, bodies)
+        self.generated = frozenset(body.hash for body in bodies if body.postprocs)
+        self._extractor = Extractor(self._replayer)
+        self._points: collections.OrderedDict[Candidate, _Point] = collections.OrderedDict()
+        self._schedules: collections.OrderedDict[Candidate, Schedule] = collections.OrderedDict()
+        self._threads = threads
+        for body in bodies:
+            self._replayer.skeleton(body)
+
+    def resolve(self, batch: Batch) -> tuple[Batch, Bools]:
+        """Canonical form and validity of each point."""
+        points = self._ask(self.space.candidates(batch), self._resolved)
+        return self._rows(batch, points)
+
+    def features(self, batch: Batch) -> tuple[Batch, Features | None, Bools]:
+        """Canonical form, per-store features of the valid points in order (None without any), and validity."""
+        points = self._ask(self.space.candidates(batch), self._featured)
+        resolved, valid = self._rows(batch, points)
+        rows = [p.features for p in points if p.features is not None]
+        if not rows:
+            return resolved, None, valid
+        offsets = np.concatenate([[0], np.cumsum([len(r) for r in rows])]).astype(np.int64)
+        return resolved, Features(np.concatenate(rows), offsets), valid
+
+    def trace(self, candidate: Candidate) -> str:
+        """The candidate's complete trace as JSON.
+
+        Raises:
+            InvalidCandidate: it does not apply.
+        """
+        sch = self._replayer.replay(self._bodies[str(candidate.sketch)], candidate.decisions)
+        return tir.trace_json(sch.trace)
+
+    def _rows(self, batch: Batch, points: list[_Point]) -> tuple[Batch, Bools]:
+        valid = np.array([p.canonical is not None for p in points], dtype=np.bool_)
+        resolved = Batch(batch.sketch.copy(), batch.choice.copy())
+        known = self.space.batch([p.canonical for p in points if p.canonical is not None])
+        resolved.sketch[valid], resolved.choice[valid] = known.sketch, known.choice
+        return resolved, valid
+
+    def _ask(self, candidates: list[Candidate], answer: Callable[[Candidate], _Point]) -> list[_Point]:
+        distinct = list(dict.fromkeys(candidates))
+        found = dict(zip(distinct, together(answer, distinct, self._threads), strict=True))
+        for candidate, point in found.items():
+            self._remember(candidate, point)
+        return [found[c] for c in candidates]
+
+    def _remember(self, candidate: Candidate, point: _Point) -> None:
+        for key in {candidate, point.canonical or candidate}:
+            self._points[key] = point
+            self._points.move_to_end(key)
+        while len(self._points) > CACHED_POINTS:
+            self._points.popitem(last=False)
+        while len(self._schedules) > CACHED_SCHEDULES:
+            self._schedules.popitem(last=False)
+
+    def _resolved(self, candidate: Candidate) -> _Point:
+        point = self._points.get(candidate)
+        if point is not None:
+            return point
+        sch = self._replay(candidate)
+        if sch is None:
+            return _Point(None)
+        taken = decisions_of(sch, len(candidate.decisions))
+        canonical = Candidate(candidate.sketch, taken)
+        if not self.space.known([canonical])[0]:
+            return _Point(None)
+        known = self._points.get(canonical)
+        if known is None or known.features is None:
+            self._schedules[canonical] = sch
+        return known or _Point(canonical)
+
+    def _featured(self, candidate: Candidate) -> _Point:
+        point = self._resolved(candidate)
+        if point.canonical is None or point.features is not None:
+            return point
+        sch = self._schedules.pop(point.canonical, None) or self._replay(point.canonical)
+        rows = None if sch is None else self._extractor.extract(sch)
+        return _Point(None) if rows is None else _Point(point.canonical, rows)
+
+    def _replay(self, candidate: Candidate) -> Schedule | None:
+        try:
+            return self._replayer.replay(self._bodies[str(candidate.sketch)], candidate.decisions)
+        except InvalidCandidate:
+            return None

@@ -1,0 +1,1 @@
+"""Models into Relax: one door for every source of a model."""

@@ -1,0 +1,157 @@
+"""TVM's ONNX importer, but for operators that it would import as something else than ONNX says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from tvm import relax
+from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
+
+from tunesmith.errors import UnsupportedOperator
+from workers.tvm_backend.frontends import resize, sizes
+from workers.tvm_backend.frontends.onnx import contrib, recurrent, shapes
+from workers.tvm_backend.frontends.onnx.attention import Attributes
+from workers.tvm_backend.frontends.refusals import unsupported
+
+SAME = (b"SAME_UPPER", b"SAME_LOWER")
+CONSTANTS = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}
+"""What TVM's importer does not take beside a whole tensor, by the attribute."""
+OUTPUT_HALF = b"output_half_pixel"
+
+
+class Importer(ONNXGraphImporter):  # type: ignore[misc]
+    """Raises UnsupportedOperator for what neither TVM nor this imports rightly."""
+
+    def _check_for_unsupported_ops(self, graph: Any) -> None:
+        """The reader has checked them, before anything else."""
+
+    def _convert_operator(self, op_name: str, inputs: list[Any], attrs: Attributes, opset: int) -> relax.Expr:
+        found = shapes.folded(op_name, inputs, attrs, opset)
+        if found is None and op_name == "Shape":
+            found = shapes.shape_of(inputs[0], attrs)
+        if found is None:
+            found = self._converted(op_name, inputs, attrs, opset)
+        if not isinstance(found, relax.Expr):
+            return found
+        found = self.bb.normalize(found)  # the next operator may ask for its type
+        sizes.check_type(f"a result of {op_name}", found.ty)
+        return found
+
+    def _converted(self, op_name: str, inputs: list[Any], attrs: Attributes, opset: int) -> relax.Expr:
+        if op_name in {"Resize", "Upsample"}:
+            op_name, (inputs, attrs) = "Resize", resize.modern(op_name, inputs, attrs, opset)
+            found = resize.by_products(self.bb, inputs, attrs, [self._nodes, self._params])
+            if found is not None:
+                return found
+        elif op_name == "MaxPool" and attrs.get("auto_pad") in SAME:
+            attrs = _padded_pool(_spatial(inputs[0]), attrs)
+        elif op_name == "ConvTranspose" and "output_shape" in attrs:
+            attrs = _padded_transpose(_spatial(inputs[0]), _spatial(inputs[1]), attrs)
+        elif op_name == "Constant" and (kinds := CONSTANTS.keys() & attrs.keys()):
+            (kind,) = kinds
+            return relax.const(np.array(attrs[kind], CONSTANTS[kind]), CONSTANTS[kind])  # else int32
+        elif op_name in recurrent.CELLS:
+            return recurrent.converted(self.bb, op_name, inputs, attrs, [self._nodes, self._params])
+        elif op_name == "InstanceNormalization":
+            # TVM makes it of six operators; as one it has a rule.
+            axes = list(range(2, inputs[0].ty.ndim))
+            return relax.op.nn.instance_norm(*inputs, channel_axis=1, axes=axes, epsilon=attrs.get("epsilon", 1e-5))
+        elif op_name == "LayerNormalization" and attrs["tvm_custom"]["num_outputs"] > 1:
+            # TVM has zeros for the other results.
+            x, gamma, beta = [*inputs, None][:3]
+            return relax.Tuple(
+                contrib.normalised(self.bb.emit, x, gamma, beta, attrs.get("axis", -1), attrs.get("epsilon", 1e-5))
+            )
+        elif op_name == "Pow":
+            return _power(self.bb.emit, *inputs)
+        elif op_name in contrib.CONVERTED:
+            return contrib.CONVERTED[op_name](self, inputs, attrs, opset)
+        elif op_name == "DynamicQuantizeLinear":
+            return _quantized(inputs[0])
+        else:
+            _refuse(op_name, attrs, opset)
+        return super()._convert_operator(op_name, inputs, attrs, opset)
+
+
+def _quantized(x: relax.Expr) -> relax.Tuple:
+    """As ``DynamicQuantizeLinear``; TVM's scale of a tensor of zeros is 0, by which it divides."""
+    zero, steps = relax.const(0.0, "float32"), relax.const(255.0, "float32")
+    low, high = relax.op.minimum(relax.op.min(x), zero), relax.op.maximum(relax.op.max(x), zero)
+    step = relax.op.divide(relax.op.subtract(high, low), steps)
+    scale = relax.op.where(relax.op.greater(step, zero), step, relax.const(1.0, "float32"))
+    origin = relax.op.clip(relax.op.round(relax.op.divide(relax.op.negative(low), scale)), 0.0, 255.0)
+    point = relax.op.astype(origin, "uint8")
+    return relax.Tuple([relax.op.quantize(x, scale, point, axis=0, out_dtype="uint8"), scale, point])
+
+
+def _power(emit: Callable[[relax.Expr], relax.Expr], x: relax.Expr, y: relax.Expr) -> relax.Expr:
+    """In the type of the base, and of whole numbers by way of floating-point ones: TVM takes two of one such type."""
+    kind = str(x.ty.dtype)
+    wide = kind if kind.startswith("float") else "float64"
+    x, y = (each if str(each.ty.dtype) == wide else emit(relax.op.astype(each, wide)) for each in (x, y))
+    found = emit(relax.op.power(x, y))
+    return found if wide == kind else emit(relax.op.astype(emit(relax.op.round(found)), kind))
+
+
+def _spatial(x: Any) -> list[int]:
+    return [int(extent) for extent in x.ty.shape][2:]
+
+
+def _padded_pool(shape: Sequence[int], attrs: Attributes) -> Attributes:
+    """With the padding written out: TVM takes a size too little where it stands before."""
+    kernel = _spans(attrs["kernel_shape"], attrs)
+    strides = attrs.get("strides", [1] * len(shape))
+    total = [
+        max((-(-extent // stride) - 1) * stride + span - extent, 0)
+        for extent, stride, span in zip(shape, strides, kernel, strict=True)
+    ]
+    return _with_pads(attrs, total)
+
+
+def _padded_transpose(shape: Sequence[int], kernel: Sequence[int], attrs: Attributes) -> Attributes:
+    """With the padding that makes ``output_shape``, which TVM passes over."""
+    ones = [1] * len(shape)
+    strides, more = attrs.get("strides", ones), attrs.get("output_padding", [0 for _ in shape])
+    total = [
+        stride * (extent - 1) + extra + span - wanted
+        for stride, extent, extra, span, wanted in zip(
+            strides, shape, more, _spans(kernel, attrs), attrs["output_shape"][-len(shape) :], strict=True
+        )
+    ]
+    if min(total) < 0:
+        raise UnsupportedOperator(
+            "ConvTranspose has an output_shape larger than what its input makes; export it with output_padding instead",
+            field="file",
+            operators={"ConvTranspose": 1},
+        )
+    return _with_pads(attrs, total)
+
+
+def _spans(kernel: Sequence[int], attrs: Attributes) -> list[int]:
+    """How far each axis of a window reaches."""
+    dilations = attrs.get("dilations", [1] * len(kernel))
+    return [(extent - 1) * dilation + 1 for extent, dilation in zip(kernel, dilations, strict=True)]
+
+
+def _with_pads(attrs: Attributes, total: Sequence[int]) -> Attributes:
+    """The larger half of each axis' padding stands behind with ``SAME_UPPER``, else before."""
+    less = [each // 2 for each in total]
+    more = [each - half for each, half in zip(total, less, strict=True)]
+    pads = [*less, *more] if attrs.get("auto_pad") == SAME[0] else [*more, *less]
+    return {**{name: value for name, value in attrs.items() if name not in {"auto_pad", "output_shape"}}, "pads": pads}
+
+
+def _refuse(name: str, attrs: Attributes, opset: int) -> None:
+    """What TVM imports, and wrongly."""
+    if name == "IsInf" and not (attrs.get("detect_negative", 1) and attrs.get("detect_positive", 1)):
+        raise unsupported(name, "one sign alone")
+    if name == "SpaceToDepth" and attrs.get("mode", b"DCR") != b"DCR":
+        raise unsupported(name, f"the mode {attrs['mode'].decode()}")
+    if name == "BatchNormalization" and attrs.get("training_mode") and attrs["tvm_custom"]["num_outputs"] > 1:
+        raise unsupported(name, "running statistics as results")
+    if name == "RoiAlign" and attrs.get("mode", b"avg") != b"avg":
+        raise unsupported(name, f"the mode {attrs['mode'].decode()}")
+    if name == "RoiAlign" and opset >= 16 and attrs.get("coordinate_transformation_mode", b"half_pixel") != OUTPUT_HALF:
+        raise unsupported(name, "coordinates by half_pixel")

@@ -1,0 +1,242 @@
+"""ONNX files into Relax, with refusals that name what is wrong."""
+
+from __future__ import annotations
+
+import collections
+import json
+import math
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+import onnx.inliner
+import onnx.shape_inference
+import tvm
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
+
+from tunesmith.errors import (
+    DynamicShape,
+    InvalidInput,
+    ModelRejected,
+    NotAModel,
+    TunesmithError,
+    UnsupportedOperator,
+    first_line,
+)
+from tunesmith.model_files import check_onnx
+from tunesmith.model_limits import MAX_ELEMENTS
+from workers.tvm_backend.frontends.onnx import contrib, counts, order, quantized, recurrent, tensors
+from workers.tvm_backend.frontends.onnx.importer import Importer
+
+HANDLED = frozenset({"Constant", "If", *recurrent.CELLS, *contrib.CONVERTED})
+"""Operators that TVM's importer takes without an entry in its converter table, and those that are converted here."""
+
+DEPTH = 4
+"""How often definitions are spelled out that may have other such operators in them."""
+
+
+def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
+    """Import an ONNX file; see :func:`workers.tvm_backend.frontends.import_model.import_model`."""
+    check_onnx(path)
+    try:
+        model = onnx.load(os.fspath(path), load_external_data=False)
+    except (DecodeError, ValueError) as error:
+        raise NotAModel(f"the file does not parse as an ONNX model: {first_line(error)}", field="file") from error
+    tensors.check_tensors(model)
+    counts.check_counts(model)
+    order.check_order(model)
+    try:
+        return _imported(model, shapes)
+    except TunesmithError:
+        raise
+    except Exception as error:
+        # ONNX and TVM's importer raise whatever the operator at hand makes them raise.
+        raise ModelRejected(f"TVM cannot import the model: {first_line(error)}", field="file") from error
+
+
+def _imported(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
+    if len(model.functions):
+        model = onnx.inliner.inline_local_functions(model)
+    quantized.in_floats(model.graph)
+    contrib.qualify(list(_nodes(model.graph)))
+    model = _spelled_out(model)
+    _check_operators(model)
+    names = _check_inputs(model.graph, shapes)
+    _split_sums(model.graph)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # Not from_onnx: it runs ONNX's checker first, which copies the model twice and only warns.
+        mod = Importer({n: list(shape) for n, shape in shapes.items()}, "float32").from_onnx(model.graph, _opset(model))
+    mod["main"] = mod["main"].with_attr("input_names", json.dumps(names))
+    return mod
+
+
+def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    for node in graph.node:
+        yield node
+        for inner in counts.subgraphs(node):
+            yield from _nodes(inner)
+
+
+def _opset(model: onnx.ModelProto) -> int:
+    return next((int(o.version) for o in model.opset_import if o.domain in contrib.STANDARD), 1)
+
+
+def _spelled_out(model: onnx.ModelProto) -> onnx.ModelProto:
+    """With operators that are missing, and that ONNX itself defines by others, as those others."""
+    for _ in range(DEPTH):
+        opset = _opset(model)
+        schemas = {name: onnx.defs.get_schema(name, opset) for name in _missing(model) if onnx.defs.has(name, opset)}
+        defined = {
+            name: schema
+            for name, schema in schemas.items()
+            if schema.has_function or schema.has_context_dependent_function
+        }
+        if not defined:
+            break
+        for node in _nodes(model.graph):
+            given = {attribute.name for attribute in node.attribute}
+            defaults = defined[node.op_type].attributes if node.op_type in defined else {}
+            node.attribute.extend(
+                each.default_value for name, each in defaults.items() if name not in given and each.default_value.name
+            )
+        try:
+            _state_types(model)
+            names = [(contrib.STANDARD[0], name) for name in defined]
+            model = onnx.inliner.inline_selected_functions(model, names, inline_schema_functions=True)
+        except (RuntimeError, onnx.shape_inference.InferenceError):
+            break  # it has to know a type that cannot be told: the operator is refused
+        counts.check_counts(model)
+    return model
+
+
+def _state_types(model: onnx.ModelProto) -> None:
+    """State the types of weights and of what is computed, which some definitions depend on."""
+    graph = model.graph
+    known = {value.name for value in (*graph.input, *graph.output, *graph.value_info)}
+    weights = [
+        onnx.helper.make_tensor_value_info(each.name, each.data_type, each.dims)
+        for each in graph.initializer
+        if each.name not in known
+    ]
+    without = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
+    for field, values in (("node", graph.node), ("input", [*graph.input, *weights]), ("output", graph.output)):
+        getattr(without.graph, field).extend(values)
+    inferred = onnx.shape_inference.infer_shapes(without).graph.value_info
+    graph.value_info.extend(value for value in (*weights, *inferred) if value.name not in known)
+
+
+def _missing(model: onnx.ModelProto) -> collections.Counter[str]:
+    """How often the model uses each operator that is not known."""
+    opset, known = _opset(model), _get_convert_map()
+    missing: collections.Counter[str] = collections.Counter()
+    for node in _nodes(model.graph):
+        name = node.op_type
+        if name in HANDLED:
+            continue
+        if name in contrib.NOT_ONNX or name not in known or not _has_version(known[name], opset):
+            missing[name] += 1
+    return missing
+
+
+def _check_operators(model: onnx.ModelProto) -> None:
+    opset, missing = _opset(model), _missing(model)
+    if missing:
+        listed = ", ".join(f"{name} ({count}×)" for name, count in sorted(missing.items()))
+        raise UnsupportedOperator(
+            f"TVM's importer lacks operators of this model (opset {opset}): {listed}; "
+            "export it without them, for example at another opset",
+            field="file",
+            operators=dict(sorted(missing.items())),
+        )
+
+
+def _has_version(converter: type, opset: int) -> bool:
+    try:
+        converter.get_converter(opset)  # type: ignore[attr-defined]
+    except NotImplementedError:
+        return False
+    return True
+
+
+def _check_inputs(graph: onnx.GraphProto, shapes: dict[str, tuple[int, ...]]) -> list[str]:
+    """The names of the model's inputs, in order; every one has a static shape."""
+    weights = {tensor.name for tensor in graph.initializer}
+    inputs = [value for value in graph.input if value.name not in weights]
+    names = [value.name for value in inputs]
+    for name in shapes:
+        if name not in names:
+            raise InvalidInput(
+                f"the model has no input {name!r}, it has {', '.join(map(repr, names)) or 'none'}",
+                field="inputs",
+                value=name,
+            )
+    for value in inputs:
+        dims: list[int | str] = [d.dim_value or d.dim_param or "?" for d in value.type.tensor_type.shape.dim]
+        known = value.type.tensor_type.HasField("shape")
+        check_shape(value.name, dims if known else None, shapes.get(value.name))
+    return names
+
+
+def check_shape(name: str, dims: list[int | str] | None, given: tuple[int, ...] | None) -> None:
+    """Compare an input's declared dimensions (None: unknown rank; text: dynamic) with the given shape.
+
+    Raises:
+        DynamicShape: a dynamic dimension and no shape given.
+        InvalidInput: the given shape contradicts the model.
+    """
+    if given is not None and math.prod(given) > MAX_ELEMENTS:
+        raise InvalidInput(
+            f"input {name!r} cannot have the shape {list(given)}: a tensor has up to {MAX_ELEMENTS} elements",
+            field="inputs",
+            value=list(given),
+        )
+    if given is None:
+        if dims is None:
+            raise DynamicShape(
+                f"input {name!r} has no shape: fix it, for example with --input {name}=1,3,224,224",
+                field="inputs",
+                value=name,
+            )
+        dynamic = [f"{i} ({d!r})" for i, d in enumerate(dims) if isinstance(d, str)]
+        if dynamic:
+            example = ",".join(str(d) if isinstance(d, int) else "1" for d in dims)
+            raise DynamicShape(
+                f"input {name!r} has the dynamic dimension {', '.join(dynamic)}: fix its shape, "
+                f"for example with --input {name}={example}",
+                field="inputs",
+                value=name,
+                dimensions=[d for d in dims if isinstance(d, str)],
+            )
+        return
+    fits = dims is None or (
+        len(dims) == len(given) and all(isinstance(d, str) or d == g for d, g in zip(dims, given, strict=True))
+    )
+    if not fits or min(given, default=1) < 1:
+        example = ",".join(str(d) if isinstance(d, int) else "1" for d in dims or [1, 3, 224, 224])
+        raise InvalidInput(
+            f"input {name!r} has the shape {dims or 'of any rank'}, which {list(given)} does not fit; "
+            f"give for example --input {name}={example}",
+            field="inputs",
+            value=list(given),
+        )
+
+
+def _split_sums(graph: onnx.GraphProto) -> None:
+    """Replace ``Sum`` by ``Add``: TVM imports the former as stack and reduce, which copies every operand."""
+    nodes = list(graph.node)
+    if not any(node.op_type == "Sum" and len(node.input) > 1 for node in nodes):
+        return
+    del graph.node[:]
+    for node in nodes:
+        if node.op_type != "Sum" or len(node.input) < 2:
+            graph.node.append(node)
+            continue
+        total, (last, count) = node.input[0], (node.output[0], len(node.input))
+        for i, operand in enumerate(node.input[1:], start=1):
+            result = last if i == count - 1 else f"{last}__partial{i}"
+            graph.node.append(onnx.helper.make_node("Add", [total, operand], [result], name=f"{node.name}__{i}"))
+            total = result

@@ -1,0 +1,1 @@
+"""Exported PyTorch programs into Relax."""

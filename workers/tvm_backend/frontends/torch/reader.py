@@ -1,0 +1,184 @@
+"""``torch.export`` archives (``.pt2``) into Relax."""
+
+from __future__ import annotations
+
+import collections
+import importlib
+import json
+import warnings
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from tunesmith.errors import (
+    InvalidInput,
+    MissingDependency,
+    ModelRejected,
+    TunesmithError,
+    UnsupportedOperator,
+    first_line,
+)
+from tunesmith.model_files import check_archive
+from workers.tvm_backend.frontends.onnx.reader import check_shape
+from workers.tvm_backend.frontends.torch import archive, complex, constants, graph, operators, quantized, state
+
+
+def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
+    """Import a ``.pt2`` file; see :func:`workers.tvm_backend.frontends.import_model.import_model`."""
+    check_archive(path)
+    program = _load(path)
+    try:
+        return _imported(program, shapes)
+    except TunesmithError:
+        raise
+    except Exception as error:
+        # As with ONNX: a converter raises whatever it happens to raise, and so does torch where a program lacks a part.
+        raise ModelRejected(f"TVM cannot import the model: {first_line(error)}", field="file") from error
+
+
+def _imported(program: Any, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
+    names = _check_inputs(program, shapes)
+    program = _decomposed(_with_extents(program, names, shapes))
+    names += state.expose(program)
+    translator = importlib.import_module("tvm.relax.frontend.torch.exported_program_translator")
+    own = operators.converters()
+    constants.check_sizes(program)
+    constants.fold(program)
+    if complex.is_complex(program):
+        program = complex.made_real(program)
+        constants.fold(program)
+    graph.made_explicit(program)
+    _check_operators(program, {*translator.ExportedProgramImporter().convert_map, *own})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mod = translator.from_exported_program(
+            program, unwrap_unit_return_tuple=True, run_ep_decomposition=False, custom_convert_map=dict(own)
+        )
+    main = mod["main"].with_attr("num_input", len(names)).with_attr("input_names", json.dumps(names))
+    mod["main"] = main
+    return mod
+
+
+def _load(path: Path) -> Any:
+    try:
+        for name in ("torch", "torch.export"):
+            importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise MissingDependency(
+            "importing a .pt2 model needs torch: install the extra 'torch', "
+            "for example with: pip install 'tunesmith[torch]'",
+            field="file",
+        ) from error
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch deprecates its own calls
+            importlib.import_module(quantized.OPERATORS)
+            return archive.load(path)
+    except TunesmithError:
+        raise
+    except Exception as error:
+        # torch raises its own, zip's and schema errors here.
+        raise ModelRejected(f"torch cannot load the exported program: {first_line(error)}", field="file") from error
+
+
+def _check_inputs(program: Any, shapes: dict[str, tuple[int, ...]]) -> list[str]:
+    names = [
+        spec.arg.name
+        for spec in program.graph_signature.input_specs
+        if spec.kind.name == "USER_INPUT" and not hasattr(spec.arg, "value")
+    ]
+    for name in shapes:
+        if name not in names:
+            raise InvalidInput(
+                f"the model has no input {name!r}, it has {', '.join(map(repr, names)) or 'none'}",
+                field="inputs",
+                value=name,
+            )
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    for name in names:
+        value: Any = values.get(name)
+        if not hasattr(value, "shape"):
+            raise ModelRejected(f"input {name!r} is not a tensor", field="file", value=name)
+        dims: list[int | str] = [int(d) if str(d).isdecimal() else str(d) for d in value.shape]
+        check_shape(name, dims, shapes.get(name))
+    return names
+
+
+def _check_operators(program: Any, known: Collection[str]) -> None:
+    missing: collections.Counter[str] = collections.Counter()
+    for node in program.graph.nodes:
+        if node.op == "call_function" and node.target.__name__ not in known:
+            missing[str(node.target)] += 1
+    if missing:
+        listed = ", ".join(f"{name} ({count}×)" for name, count in sorted(missing.items()))
+        raise UnsupportedOperator(
+            f"TVM's importer lacks operators of this model: {listed}; export it without them",
+            field="file",
+            operators=dict(sorted(missing.items())),
+        )
+
+
+def _with_extents(program: Any, names: list[str], shapes: dict[str, tuple[int, ...]]) -> Any:
+    """The program for inputs of the given shapes alone, traced anew where one had a dimension without a number.
+
+    Extents that a program computes are numbers then, and what depends on them alone is a constant.
+    """
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    bound: dict[str, int] = {}
+    for name in names:
+        for dim, given in zip(values[name].shape, shapes.get(name, ()), strict=False):
+            if not str(dim).isdecimal() and bound.setdefault(str(dim), given) != given:
+                raise InvalidInput(
+                    f"input {name!r}: the dimension {dim} is {bound[str(dim)]} elsewhere and {given} here",
+                    field="inputs",
+                    value=list(shapes[name]),
+                )
+    if not bound and len(names) == program.call_spec.in_spec.num_leaves:
+        return program
+    extents = {name: [int(extent) for extent in shapes.get(name, values[name].shape)] for name in names}
+    try:
+        return _traced(program, {name: values[name].new_zeros(extents[name]) for name in names})
+    except Exception as error:
+        # Tracing runs the model's operators on shapes, which raise what they happen to raise.
+        raise InvalidInput(
+            f"torch cannot run the program on inputs of these shapes: {first_line(error)}",
+            field="inputs",
+            value=extents,
+        ) from error
+
+
+def _traced(program: Any, inputs: Mapping[str, Any]) -> Any:
+    """The program traced anew, as one that takes nothing but tensors."""
+    torch = importlib.import_module("torch")
+    given = [spec.arg for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
+    module, tree = program.module(check_guards=False), torch.utils._pytree
+    base: Any = torch.nn.Module
+
+    class Alone(base):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = module
+
+        def forward(self, *tensors: Any) -> Any:
+            known = dict(zip(inputs, tensors, strict=True))
+            leaves = [known.get(each.name, getattr(each, "value", None)) for each in given]
+            args, kwargs = tree.tree_unflatten(leaves, program.call_spec.in_spec)
+            return self.module(*args, **kwargs)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.export.export(Alone(), tuple(inputs.values()))
+
+
+def _decomposed(program: Any) -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return program.run_decompositions()
+    except Exception as error:
+        # Decompositions raise what they happen to raise.
+        raise ModelRejected(
+            f"torch cannot decompose the exported program: {first_line(error)}", field="file"
+        ) from error

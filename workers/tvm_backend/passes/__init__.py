@@ -1,0 +1,1 @@
+"""From an imported module to the tasks that are tuned."""

@@ -1,0 +1,282 @@
+"""What the layout pass emits instead of the plain operators: tensor expressions over blocked and packed tensors.
+
+A blocked feature map is ``[N, ceil(C / LANES), H, W, LANES]``, channels beyond C hold whatever the arithmetic makes of
+zero weights. The names of these functions are those of the tasks; the rules of ``design_space.rules`` recognise the
+blocks by their structure, not by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm import te, tirx
+
+LANES = 16
+"""Channels of a block on every CPU: one AVX-512 register of floats, two of AVX2, four of NEON."""
+
+
+def conv2d_blocked(
+    x: te.Tensor, w: te.Tensor, stride: tuple[int, int], padding: tuple[int, int, int, int], dilation: tuple[int, int]
+) -> te.Tensor:
+    """Convolution of one group.
+
+    Args:
+        x: [N, CB, H, W, ci]; ci is LANES, or 1 where a plain map is read as it lies.
+        w: [OB, CB, KH, KW, ci, co].
+        stride, dilation: of height and width.
+        padding: top, left, bottom, right.
+
+    Returns:
+        [N, OB, Y, X, co].
+    """
+    return _convolved(x, w, stride, padding, dilation, lambda _, block: block, "conv2d_blocked")
+
+
+def group_conv2d_blocked(
+    x: te.Tensor, w: te.Tensor, stride: tuple[int, int], padding: tuple[int, int, int, int], dilation: tuple[int, int]
+) -> te.Tensor:
+    """Convolution of groups of whole blocks.
+
+    Args:
+        x: [N, CB, H, W, LANES].
+        w: [OB, CB / groups, KH, KW, LANES, LANES].
+
+    Returns:
+        [N, OB, Y, X, LANES].
+    """
+    blocks = int(w.shape[1])
+    share = int(w.shape[0]) * blocks // int(x.shape[1])  # output blocks of a group
+    return _convolved(
+        x, w, stride, padding, dilation, lambda out, block: out // share * blocks + block, "group_conv2d_blocked"
+    )
+
+
+def _convolved(
+    x: te.Tensor,
+    w: te.Tensor,
+    stride: tuple[int, int],
+    padding: tuple[int, int, int, int],
+    dilation: tuple[int, int],
+    source_of: Callable[[Any, Any], Any],
+    name: str,
+) -> te.Tensor:
+    """``source_of`` gives the input block for an output block and the number of a block of weights."""
+    n, _, height, width, inner = (int(d) for d in x.shape)
+    outs, blocks, kh, kw, _, lanes = (int(d) for d in w.shape)
+    source = padded(x, padding)
+    out_h, out_w = (
+        _extent(height, kh, stride[0], padding[0::2], dilation[0]),
+        _extent(width, kw, stride[1], padding[1::2], dilation[1]),
+    )
+    cb, ky, kx, ci = (
+        te.reduce_axis((0, e), name) for e, name in ((blocks, "cb"), (kh, "ky"), (kw, "kx"), (inner, "ci"))
+    )
+
+    def value(b: Any, o: Any, y: Any, c: Any, lane: Any) -> Any:
+        row, column = y * stride[0] + ky * dilation[0], c * stride[1] + kx * dilation[1]
+        pixel = source[b, source_of(o, cb), row, column, ci]
+        return te.sum(pixel * w[o, cb, ky, kx, ci, lane], axis=[cb, ky, kx, ci])
+
+    return te.compute((n, outs, out_h, out_w, lanes), value, name=name)
+
+
+def depthwise_conv2d_blocked(
+    x: te.Tensor, w: te.Tensor, stride: tuple[int, int], padding: tuple[int, int, int, int], dilation: tuple[int, int]
+) -> te.Tensor:
+    """Convolution of each channel by itself.
+
+    Args:
+        x: [N, CB, H, W, LANES].
+        w: [CB, KH, KW, LANES].
+
+    Returns:
+        [N, CB, Y, X, LANES].
+    """
+    n, blocks, height, width, lanes = (int(d) for d in x.shape)
+    _, kh, kw, _ = (int(d) for d in w.shape)
+    source = padded(x, padding)
+    out_h, out_w = (
+        _extent(height, kh, stride[0], padding[0::2], dilation[0]),
+        _extent(width, kw, stride[1], padding[1::2], dilation[1]),
+    )
+    ky, kx = te.reduce_axis((0, kh), "ky"), te.reduce_axis((0, kw), "kx")
+
+    def value(b: Any, o: Any, y: Any, c: Any, lane: Any) -> Any:
+        pixel = source[b, o, y * stride[0] + ky * dilation[0], c * stride[1] + kx * dilation[1], lane]
+        return te.sum(pixel * w[o, ky, kx, lane], axis=[ky, kx])
+
+    return te.compute((n, blocks, out_h, out_w, lanes), value, name="depthwise_conv2d_blocked")
+
+
+def depthwise_conv2d_rows(
+    x: te.Tensor, w: te.Tensor, down: int, padding: tuple[int, int, int, int], dilation: tuple[int, int]
+) -> te.Tensor:
+    """Convolution of each channel by itself on plain maps, whose rows are computed in whole vectors and then cut.
+
+    Args:
+        x: [N, C, H, W].
+        w: [C, 1, KH, KW].
+        down: stride of the height; that of the width is one.
+        padding: top, left, bottom, right.
+        dilation: of height and width.
+
+    Returns:
+        [N, C, Y, X].
+    """
+    n, channels, height, width = (int(d) for d in x.shape)
+    _, _, kh, kw = (int(d) for d in w.shape)
+    (dy, dx), (top, left, bottom, _) = dilation, padding
+    out_h, out_w = _extent(height, kh, down, padding[0::2], dy), _extent(width, kw, 1, padding[1::2], dx)
+    lanes = LANES if out_w > LANES // 2 else LANES // 2
+    wide = -(-out_w // lanes) * lanes
+
+    def border(b: Any, c: Any, y: Any, z: Any) -> Any:
+        inside = tirx.all(y >= top, y < height + top, z >= left, z < width + left)
+        return tirx.if_then_else(inside, x[b, c, y - top, z - left], tirx.const(0, x.dtype))
+
+    source = te.compute((n, channels, height + top + bottom, wide + dx * (kw - 1)), border, name="padded")
+    ky, kx = te.reduce_axis((0, kh), "ky"), te.reduce_axis((0, kw), "kx")
+
+    def value(b: Any, c: Any, y: Any, z: Any) -> Any:
+        return te.sum(source[b, c, y * down + ky * dy, z + kx * dx] * w[c, 0, ky, kx], axis=[ky, kx])
+
+    full = te.compute((n, channels, out_h, wide), value, name="depthwise_conv2d_rows")
+    return te.compute((n, channels, out_h, out_w), lambda *at: full(*at), name="cut")
+
+
+def matmul_packed(x: te.Tensor, w: te.Tensor) -> te.Tensor:
+    """Product with weights in panels of columns.
+
+    Args:
+        x: [..., K].
+        w: [N / lanes, K, lanes].
+
+    Returns:
+        [..., N].
+    """
+    panels, depth, lanes = (int(d) for d in w.shape)
+    k = te.reduce_axis((0, depth), "k")
+
+    def value(*at: Any) -> Any:
+        row, column = (*at[:-1], k), at[-1]
+        return te.sum(x[row] * w[column // lanes, k, column % lanes], axis=k)
+
+    return te.compute((*x.shape[:-1], panels * lanes), value, name="matmul_packed")
+
+
+def group_matmul(w: te.Tensor, x: te.Tensor) -> te.Tensor:
+    """Product for each group.
+
+    Args:
+        w: [G, M, K].
+        x: [G, K, pixels].
+
+    Returns:
+        [G, M, pixels].
+    """
+    groups, rows, depth = (int(d) for d in w.shape)
+    k = te.reduce_axis((0, depth), "k")
+    return te.compute(
+        (groups, rows, x.shape[2]), lambda g, m, p: te.sum(w[g, m, k] * x[g, k, p], axis=k), name="group_matmul"
+    )
+
+
+def group_norm(x: te.Tensor, gamma: te.Tensor, beta: te.Tensor, epsilon: float) -> te.Tensor:
+    """Each group with mean 0 and variance 1, then scaled and shifted (Wu and He, "Group normalization", 2018).
+
+    Args:
+        x: [N, G, C, M].
+        gamma, beta: [G, C].
+
+    Returns:
+        [N, G, C, M].
+    """
+    n, groups, channels, size = (int(d) for d in x.shape)
+    share = tirx.const(1.0 / (channels * size), x.dtype)
+
+    def reduced(name: str, value: Any) -> te.Tensor:
+        c, m = te.reduce_axis((0, channels), "c"), te.reduce_axis((0, size), "m")
+        return te.compute((n, groups), lambda b, g: te.sum(value(b, g, c, m), axis=[c, m]), name=name)
+
+    total = reduced("group_sum", lambda b, g, c, m: x[b, g, c, m])
+
+    def distance(b: Any, g: Any, c: Any, m: Any) -> Any:
+        return x[b, g, c, m] - total[b, g] * share
+
+    squares = reduced("group_squares", lambda *at: distance(*at) * distance(*at))
+    return te.compute(
+        (n, groups, channels, size),
+        lambda b, g, c, m: (
+            distance(b, g, c, m) * tirx.rsqrt(squares[b, g] * share + tirx.const(epsilon, x.dtype)) * gamma[g, c]
+            + beta[g, c]
+        ),
+        name="group_norm",
+    )
+
+
+def gathered_slices(
+    x: te.Tensor, depth: int, size: int, stride: int, dilation: int, front: int, back: int
+) -> te.Tensor:
+    """The slices that a window covers, beside one another as channels; zeros where it covers none.
+
+    Args:
+        x: [N depth, C, H, W] or [N depth, CB, H, W, LANES].
+        size, stride, dilation: of the window, along the depth.
+        front, back: slices added.
+
+    Returns:
+        [N windows, size C, H, W] or [N windows, size CB, H, W, LANES].
+    """
+    slices, channels, *rest = (int(d) for d in x.shape)
+    windows = _extent(depth, size, stride, (front, back), dilation)
+
+    def value(b: Any, k: Any, *at: Any) -> Any:
+        source = b % windows * stride + k // channels * dilation - front
+        place = (b // windows * depth + source, k % channels, *at)
+        pixel = x[place]
+        if not front and not back:
+            return pixel
+        return tirx.if_then_else(tirx.all(source >= 0, source < depth), pixel, tirx.const(0, x.dtype))
+
+    return te.compute((slices // depth * windows, size * channels, *rest), value, name="gathered_slices")
+
+
+def to_blocked(x: te.Tensor, lanes: int = LANES) -> te.Tensor:
+    """[N, C, H, W] in blocks of channels; zeros beyond C."""
+    n, channels, height, width = (int(d) for d in x.shape)
+    blocks = -(-channels // lanes)
+
+    def value(b: Any, o: Any, y: Any, c: Any, lane: Any) -> Any:
+        channel = o * lanes + lane
+        if channels % lanes == 0:
+            return x[b, channel, y, c]
+        return tirx.if_then_else(channel < channels, x[b, channel, y, c], tirx.const(0, x.dtype))
+
+    return te.compute((n, blocks, height, width, lanes), value, name="to_blocked")
+
+
+def to_plain(x: te.Tensor, channels: int) -> te.Tensor:
+    """[N, CB, H, W, lanes] as [N, channels, H, W]."""
+    n, _, height, width, lanes = (int(d) for d in x.shape)
+    return te.compute(
+        (n, channels, height, width), lambda b, c, y, z: x[b, c // lanes, y, z, c % lanes], name="to_plain"
+    )
+
+
+def padded(x: te.Tensor, padding: tuple[int, int, int, int]) -> te.Tensor:
+    """Zeros around the rows and columns of a blocked feature map; the tensor itself where there are none."""
+    if not any(padding):
+        return x
+    top, left, bottom, right = padding
+    n, blocks, height, width, lanes = (int(d) for d in x.shape)
+
+    def value(b: Any, o: Any, y: Any, c: Any, lane: Any) -> Any:
+        inside = tirx.all(y >= top, y < height + top, c >= left, c < width + left)
+        return tirx.if_then_else(inside, x[b, o, y - top, c - left, lane], tirx.const(0, x.dtype))
+
+    return te.compute((n, blocks, height + top + bottom, width + left + right, lanes), value, name="padded")
+
+
+def _extent(size: int, kernel: int, stride: int, padding: tuple[int, ...], dilation: int) -> int:
+    return (size + sum(padding) - dilation * (kernel - 1) - 1) // stride + 1

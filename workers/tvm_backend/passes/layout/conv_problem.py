@@ -1,0 +1,46 @@
+"""What is known of a convolution before its layout is chosen: its weights, shapes and multiplications."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from workers.tvm_backend.passes.layout.expressions import Shape
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution in NCHW that has a blocked kernel.
+
+    Attributes:
+        weight: [O, C / groups, KH, KW], or [C, 1, KH, KW] of a depthwise one.
+        source: [N, C, H, W] of its input.
+        stride, dilation: of height and width.
+        padding: top, left, bottom, right.
+        groups: of channels that are convolved by themselves.
+        joined: how many groups a kernel computes together, so that blocks are filled.
+        columns: of its result.
+        macs: its multiplications.
+    """
+
+    weight: NDArray[Any]
+    source: Shape
+    stride: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    dilation: tuple[int, int]
+    groups: int
+    joined: int
+    columns: int
+    macs: int
+
+    @property
+    def depthwise(self) -> bool:
+        """Each channel by itself."""
+        return self.weight.shape[1] == 1 and self.groups == len(self.weight) == self.source[1] > 1
+
+    @property
+    def takes_blocks(self) -> bool:
+        """Whether it takes its input in blocks alone."""
+        return self.groups > 1

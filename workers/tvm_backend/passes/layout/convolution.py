@@ -1,0 +1,167 @@
+"""Convolutions and products with constant weights: the operators for whose sake a layout changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from numpy.typing import NDArray
+from tvm import relax
+
+from workers.tvm_backend.passes import fold_constants
+from workers.tvm_backend.passes.layout import compute, packing, winograd
+from workers.tvm_backend.passes.layout.compute import LANES
+from workers.tvm_backend.passes.layout.conv_problem import Convolution
+from workers.tvm_backend.passes.layout.expressions import map_shape, operator, shape, size
+from workers.tvm_backend.passes.layout.values import Values
+
+PLAIN = ("NCHW", "OIHW", "NCHW")
+"""Layouts of input, weights and output."""
+FEWEST_OUTPUTS = LANES // 2
+"""With fewer output channels more than half of each block would be zeros."""
+MOST_JOINED = 4
+"""Groups that a kernel computes together at most: this many times as many multiplications, most of them with zeros."""
+CONVERSION_MACS = 32
+"""Multiplications whose saved time pays for the conversion of one element, in orders of magnitude: a kernel at 45 %
+of a core's 130 G a second rather than at 90 % loses 8 ps for each, and a conversion moves 8 bytes at 20 to 40 GB/s."""
+
+
+def match(call: relax.Expr) -> Convolution | None:
+    """A call as a convolution with a blocked kernel; None when it has none, or is something else.
+
+    These have: constant float32 weights, static shapes, and either one group and at least FEWEST_OUTPUTS outputs, or as
+    many groups as inputs and outputs, or groups of which a few fill blocks.
+    """
+    if (
+        operator(call) != "relax.nn.conv2d"
+        or not isinstance(call.args[0], relax.Var)
+        or not isinstance(call.args[1], tvm.ir.GenericConst)
+    ):
+        return None
+    attrs, source, out = call.attrs, map_shape(call.args[0]), map_shape(call)
+    if source is None or out is None or shape(call.args[1]) is None or _layouts(attrs) != PLAIN:
+        return None
+    weight, groups = fold_constants.constant_array(call.args[1]), int(attrs.groups)
+    joined = 1 if groups == 1 or groups == source[1] == out[1] else _joined(weight, groups)
+    if joined is None or (groups == 1 and out[1] < FEWEST_OUTPUTS):
+        return None
+    top, left, bottom, right = (int(v) for v in attrs.padding)
+    return Convolution(
+        weight,
+        source,
+        _pair(attrs.strides),
+        (top, left, bottom, right),
+        _pair(attrs.dilation),
+        groups,
+        joined,
+        out[3],
+        size(call) * weight[0].size,
+    )
+
+
+def _joined(weight: NDArray[Any], groups: int) -> int | None:
+    """The fewest groups that fill blocks of inputs and outputs together; None for too many, and for 1×1 kernels.
+
+    The weights between different groups of them are zeros, and multiplied as any others. See ``group_product``.
+    """
+    outs, channels = len(weight) // groups, weight.shape[1]
+    if weight.shape[2:] == (1, 1):
+        return None
+    return next(
+        (
+            count
+            for count in range(1, MOST_JOINED + 1)
+            if groups % count == count * outs % LANES == count * channels % LANES == 0
+        ),
+        None,
+    )
+
+
+def block(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:
+    """The blocked convolution of ``var``; None when it stays plain."""
+    found = match(call)
+    if found is None or not _pays(values, found, var, call.args[0]):
+        return None
+    data = call.args[0]
+    options = found.stride, found.padding, found.dilation
+    if found.depthwise:
+        weight = values.packed.of(call.args[1], packing.depthwise_weight)
+        return values.call(compute.depthwise_conv2d_blocked, values.blocked(data), weight, *options)
+    if found.groups > 1:
+        weight = values.packed.of(call.args[1], packing.group_weight, found.groups, found.joined)
+        return values.call(compute.group_conv2d_blocked, values.blocked(data), weight, *options)
+    filled = found.source[1] % LANES == 0
+    if values.is_blocked(data) and (filled or not values.is_plain(data)):
+        source, inner = values.blocked(data), LANES
+    else:  # a kernel that takes one value for all its outputs does not mind how far the next channel lies away
+        source, inner = values.in_shape(data, (*found.source, 1)), 1
+    tile = winograd.fits(found, inner == LANES) if values.winograd else None
+    if tile is not None:
+        transformed = values.packed.of(call.args[1], packing.winograd_weight, tile)
+        return values.call(winograd.conv2d_winograd, source, transformed, found.padding, tile)
+    weight = values.packed.of(call.args[1], packing.conv2d_weight, inner)
+    return values.call(compute.conv2d_blocked, source, weight, *options)
+
+
+def depthwise_rows(values: Values, call: relax.Expr) -> relax.Expr | None:
+    """A depthwise convolution that stays plain, and whose rows do not fill vectors; None for anything else."""
+    found = match(call)
+    if found is None or not found.depthwise or found.stride[1] != 1 or found.columns % LANES == 0:
+        return None
+    return values.call(
+        compute.depthwise_conv2d_rows,
+        values.plain(call.args[0]),
+        call.args[1],
+        found.stride[0],
+        found.padding,
+        found.dilation,
+    )
+
+
+def pack_matmul(values: Values, call: relax.Expr) -> relax.Expr | None:
+    """A product with a constant matrix, packed in panels; None when ``call`` is something else or no panel fits."""
+    if operator(call) != "relax.matmul" or not isinstance(call.args[1], tvm.ir.GenericConst):
+        return None
+    data, weight, out = shape(call.args[0]), shape(call.args[1]), shape(call)
+    if data is None or out is None or weight is None or len(weight) != 2 or len(data) < 2:
+        return None
+    lanes = packing.panel_lanes(weight[1])
+    if lanes is None:
+        return None
+    packed = values.packed.of(call.args[1], packing.panels, lanes)
+    return values.call(compute.matmul_packed, values.reshaped(call.args[0]), packed)
+
+
+def group_product(values: Values, call: relax.Expr) -> relax.Expr | None:
+    """A 1×1 convolution of groups on one image as a product for each group: [G, M, K] with [G, K, pixels].
+
+    None when ``call`` is something else. Channels of a group seldom fill blocks, but pixels fill registers.
+    """
+    if operator(call) != "relax.nn.conv2d" or not isinstance(call.args[1], tvm.ir.GenericConst):
+        return None
+    attrs, groups = call.attrs, int(call.attrs.groups)
+    source, kernel, out = map_shape(call.args[0]), map_shape(call.args[1]), map_shape(call)
+    if source is None or kernel is None or out is None or _layouts(attrs) != PLAIN:
+        return None
+    same = source[0] == 1 and kernel[2:] == (1, 1) and source[2:] == out[2:] and _pair(attrs.strides) == (1, 1)
+    if not same or groups == 1 or kernel[1] == 1 or any(int(v) for v in attrs.padding):
+        return None
+    weight = fold_constants.constant_array(call.args[1]).reshape(groups, -1, kernel[1])
+    pixels = values.in_shape(call.args[0], (groups, kernel[1], source[2] * source[3]))
+    return values.call(compute.group_matmul, fold_constants.to_constant(weight), pixels)
+
+
+def _pays(values: Values, found: Convolution, var: relax.Var, data: relax.Var) -> bool:
+    """Whether the faster kernel is worth the conversions that it causes, less those that a plain one would."""
+    into = size(data) if found.takes_blocks and not values.is_blocked(data) else 0
+    back = 0 if values.is_plain(data) else size(data)
+    return found.macs >= CONVERSION_MACS * (into + values.outlook.leaving(var) - back)
+
+
+def _layouts(attrs: Any) -> tuple[str, str, str]:
+    return str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout or attrs.data_layout)
+
+
+def _pair(pair: Any) -> tuple[int, int]:
+    first, second = pair
+    return int(first), int(second)

@@ -1,0 +1,101 @@
+"""Constants in the shapes that the blocked operators read: done once in NumPy, when a model is prepared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+
+from workers.tvm_backend.passes import fold_constants
+from workers.tvm_backend.passes.layout.compute import LANES
+from workers.tvm_backend.passes.layout.cook_toom import filtering
+
+Array = NDArray[Any]
+FEWEST_COLUMNS = 4
+"""Narrower panels than this fill no vector register of any CPU."""
+
+
+class Packed:
+    """Constants in other shapes, each made once however often a model is laid out: large models have large weights."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[Any, ...], tvm.ir.GenericConst] = {}
+
+    def of(self, constant: tvm.ir.GenericConst, pack: Callable[..., Array], *args: Any) -> tvm.ir.GenericConst:
+        """``pack`` of the constant's array and ``args``, as a constant."""
+        key = (constant, pack, *args)
+        if key not in self._made:
+            self._made[key] = fold_constants.to_constant(pack(fold_constants.constant_array(constant), *args))
+        return self._made[key]
+
+
+def conv2d_weight(weight: Array, inner: int) -> Array:
+    """[O, C, KH, KW] as [ceil(O / LANES), ceil(C / inner), KH, KW, inner, LANES]; zeros are added."""
+    full = _filled(_filled(weight, 0, LANES, 0.0), 1, inner, 0.0)
+    outs, channels, kh, kw = full.shape
+    return np.transpose(full.reshape(outs // LANES, LANES, channels // inner, inner, kh, kw), (0, 2, 4, 5, 3, 1))
+
+
+def group_weight(weight: Array, groups: int, joined: int) -> Array:
+    """[O, C / groups, KH, KW] as [O / LANES, joined * C / groups / LANES, KH, KW, LANES, LANES].
+
+    The weights between groups that are joined are zeros.
+    """
+    outs, channels, kh, kw = weight.shape
+    split = weight.reshape(groups // joined, joined, outs // groups, channels, kh, kw)
+    full = np.zeros((groups // joined, joined, outs // groups, joined, channels, kh, kw), weight.dtype)
+    for at in range(joined):
+        full[:, at, :, at] = split[:, at]
+    return conv2d_weight(full.reshape(outs, joined * channels, kh, kw), LANES)
+
+
+def depthwise_weight(weight: Array) -> Array:
+    """[C, 1, KH, KW] as [ceil(C / LANES), KH, KW, LANES]; zeros are added."""
+    full = _filled(weight, 0, LANES, 0.0)
+    channels, _, kh, kw = full.shape
+    return np.transpose(full.reshape(channels // LANES, LANES, kh, kw), (0, 2, 3, 1))
+
+
+def winograd_weight(weight: Array, m: int) -> Array:
+    """[O, C, 3, 3] as ``conv2d_winograd`` takes them: [ceil(O / LANES), m + 2, m + 2, ceil(C / LANES), LANES, LANES].
+
+    Transformed in float64 and rounded to the type of ``weight`` once; zeros are added. Output channels come last.
+    """
+    g = filtering(m).weight
+    found = np.einsum("ir,ocrs,js->ocij", g, weight.astype(np.float64), g).astype(weight.dtype)
+    full = _filled(_filled(found, 0, LANES, 0.0), 1, LANES, 0.0)
+    outs, channels, size, _ = full.shape
+    split = full.reshape(outs // LANES, LANES, channels // LANES, LANES, size, size)
+    return np.ascontiguousarray(np.transpose(split, (0, 4, 5, 2, 3, 1)))
+
+
+def feature_map(array: Array, fill: float = 0.0) -> Array:
+    """[N, C, H, W] as [N, ceil(C / LANES), H, W, LANES]; channels beyond C are ``fill``."""
+    full = _filled(array, 1, LANES, fill)
+    n, channels, height, width = full.shape
+    return np.transpose(full.reshape(n, channels // LANES, LANES, height, width), (0, 1, 3, 4, 2))
+
+
+def panels(weight: Array, lanes: int) -> Array:
+    """[K, N] as [N / lanes, K, lanes]."""
+    depth, columns = weight.shape
+    return np.transpose(weight.reshape(depth, columns // lanes, lanes), (1, 0, 2))
+
+
+def panel_lanes(columns: int) -> int | None:
+    """Columns of a panel: the largest power of two up to LANES that divides ``columns``; None when it is too small."""
+    lanes = math.gcd(columns, LANES)
+    return lanes if lanes >= FEWEST_COLUMNS else None
+
+
+def _filled(array: Array, axis: int, multiple: int, fill: float) -> Array:
+    """``array`` with ``axis`` rounded up to a multiple."""
+    missing = -array.shape[axis] % multiple
+    if missing == 0:
+        return array
+    widths = [(0, missing if at == axis else 0) for at in range(array.ndim)]
+    return np.pad(array, widths, constant_values=fill)

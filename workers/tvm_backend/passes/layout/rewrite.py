@@ -1,0 +1,106 @@
+"""The pass: convolutions and products with constant weights on blocked and packed tensors."""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax
+
+from workers.tvm_backend.passes.layout import convolution, norms, operators, reshapes, slices
+from workers.tvm_backend.passes.layout.expressions import Binding, operator
+from workers.tvm_backend.passes.layout.outlook import Outlook, Role
+from workers.tvm_backend.passes.layout.packing import Packed
+from workers.tvm_backend.passes.layout.simplify import simplified
+from workers.tvm_backend.passes.layout.values import Values
+
+PLAIN_FORMS = (
+    convolution.pack_matmul,
+    convolution.group_product,
+    convolution.depthwise_rows,
+    operators.whole_resize,
+    norms.group_rows,
+)
+"""Better forms of operators whose results stay plain."""
+
+
+def block(mod: tvm.IRModule, winograd: bool = False, packed: Packed | None = None) -> tvm.IRModule:
+    """Rewrite ``main`` so that feature maps stay in blocks of channels from one convolution to the next.
+
+    ``main`` takes and returns what it did. A value is converted where an operator needs the other layout, once in each
+    direction. A ``main`` with control flow, and a module with several Relax functions, are returned as they are;
+    operators of dynamic shape are left alone.
+
+    Args:
+        mod: imported and folded, its operators not yet legalised.
+        winograd: take Winograd's algorithm for convolutions where it fits; nothing else changes by that.
+        packed: constants that another layout of the model has packed already.
+    """
+    bindings = _straight(mod)
+    if bindings is None:
+        return mod
+    main = mod["main"]
+    rest = {var: function for var, function in mod.functions.items() if not isinstance(function, relax.Function)}
+    builder = relax.BlockBuilder(tvm.IRModule(rest, attrs=mod.attrs))
+    with builder.function("main", list(main.params)):
+        with builder.dataflow():
+            outlook = Outlook(bindings, main.body.body, _role)
+            values = Values(builder, main.params, outlook, winograd, packed or Packed())
+            _rebuild(values, bindings)
+            result = builder.emit_output(values.plain(main.body.body))
+        builder.emit_func_output(result)
+    made = builder.get()
+    new = made["main"]
+    made["main"] = relax.Function(new.params, new.body, main.ret_ty, main.is_pure, main.attrs)
+    return made
+
+
+def _rebuild(values: Values, bindings: list[Binding]) -> None:
+    for var, value in bindings:
+        if isinstance(value, relax.Var):
+            values.bind_same(var, value)
+        elif isinstance(value, relax.Tuple):
+            values.bind_tuple(var, value)
+        else:
+            other = _laid_out(values, var, value)
+            values.bind(var, _plain(values, value) if other is None else other)
+
+
+def _laid_out(values: Values, var: relax.Var, value: relax.Expr) -> relax.Expr | None:
+    """``value`` in another layout than ``var`` has; None when it stays plain."""
+    rule = operators.RULES.get(operator(value))
+    if slices.gathers(value):
+        return slices.gather(values, value)
+    blocked = convolution.block(values, var, value) if rule is None else rule(values, var, value)
+    return reshapes.keep(values, var, value) if blocked is None else blocked
+
+
+def _plain(values: Values, value: relax.Expr) -> relax.Expr:
+    if isinstance(value, relax.TupleGetItem):
+        return relax.TupleGetItem(values.plain(value.tuple_value), value.index)
+    if not isinstance(value, relax.Call):
+        return value
+    for form in PLAIN_FORMS:
+        made = form(values, value)
+        if made is not None:
+            return made
+    return relax.Call(value.op, [values.plain(arg) for arg in value.args], value.attrs, value.ty_args)
+
+
+def _role(value: relax.Expr) -> Role:
+    found = convolution.match(value)
+    if found is not None and not found.takes_blocks:
+        return Role.EITHER
+    same = found is not None or not operator(value) or operator(value) in operators.RULES or slices.gathers(value)
+    return Role.SAME if same else Role.PLAIN
+
+
+def _straight(mod: tvm.IRModule) -> list[Binding] | None:
+    """The bindings of ``main`` that it needs, in order; None where it is no straight-line dataflow."""
+    main = mod["main"]
+    if sum(isinstance(function, relax.Function) for function in mod.functions.values()) != 1:
+        return None
+    if not all(isinstance(each, relax.DataflowBlock) for each in main.body.blocks):
+        return None
+    bindings = [binding for each in main.body.blocks for binding in each.bindings]
+    if not all(isinstance(each, relax.VarBinding) for each in bindings):
+        return None
+    return simplified(mod, [(each.var, each.value) for each in bindings], main.body.body)

@@ -1,0 +1,188 @@
+"""The values of a function that is being rebuilt, each in the layouts that somebody has asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from workers.tvm_backend.passes import fold_constants
+from workers.tvm_backend.passes.layout import compute, packing
+from workers.tvm_backend.passes.layout.compute import LANES
+from workers.tvm_backend.passes.layout.expressions import Shape, map_shape, operator, shape, size
+from workers.tvm_backend.passes.layout.outlook import Outlook
+
+
+@dataclass
+class _Value:
+    """One value.
+
+    Attributes:
+        plain: in its own layout.
+        blocked: [N, ceil(C / LANES), H, W, LANES].
+        reshaped: the same elements in the same order under another shape of at most four axes.
+    """
+
+    plain: relax.Expr | None = None
+    blocked: relax.Expr | None = None
+    reshaped: relax.Expr | None = None
+
+
+class Values:
+    """What each variable of the old function has become; conversions are emitted once, at the first use.
+
+    Attributes:
+        builder: where the new function grows.
+        outlook: what follows each variable.
+        winograd: whether convolutions are computed by Winograd's algorithm where it fits.
+        packed: constants in other shapes.
+    """
+
+    def __init__(
+        self,
+        builder: relax.BlockBuilder,
+        params: Iterable[relax.Var],
+        outlook: Outlook,
+        winograd: bool,
+        packed: packing.Packed,
+    ) -> None:
+        self.builder, self.outlook, self.winograd, self.packed = builder, outlook, winograd, packed
+        self._values: dict[relax.Var, _Value] = {param: _Value(plain=param) for param in params}
+        self._tuples: dict[relax.Var, relax.Tuple] = {}
+        self._parts: dict[relax.Var, list[relax.Expr]] = {}
+
+    def bind(self, var: relax.Var, result: relax.Expr) -> None:
+        """Emit ``result`` for ``var``. Where its shape is another than the variable's, it is another layout of it."""
+        done = self.builder.emit(result, name_hint=str(var.name))
+        dims = shape(done)
+        if dims == shape(var):
+            self._values[var] = _Value(plain=done)
+        else:
+            self._values[var] = _Value(blocked=done) if dims is not None and len(dims) == 5 else _Value(reshaped=done)
+
+    def bind_same(self, var: relax.Var, other: relax.Var) -> None:
+        """``var`` is another name of ``other``."""
+        if other in self._tuples:
+            self._tuples[var] = self._tuples[other]
+        else:
+            self._values[var] = self._values[other]
+            self._parts[var] = self._parts.get(other, [])
+
+    def bind_tuple(self, var: relax.Var, fields: relax.Tuple) -> None:
+        """Remember a tuple; it is emitted when it is asked for as a whole."""
+        self._tuples[var] = fields
+
+    def parts(self, expr: relax.Expr) -> list[relax.Expr]:
+        """What a feature map is put together from, each in blocks; the map itself where that is not known."""
+        known = self._parts.get(expr) if isinstance(expr, relax.Var) else None
+        return known or [self.blocked(expr)]
+
+    def bind_parts(self, var: relax.Var, parts: list[relax.Expr]) -> None:
+        """Remember what ``var`` is put together from."""
+        self._parts[var] = parts
+
+    def fields(self, expr: relax.Expr) -> list[relax.Expr] | None:
+        """The old function's expressions in a tuple; None when they are not known."""
+        found = self._tuples.get(expr) if isinstance(expr, relax.Var) else expr
+        return list(found.fields) if isinstance(found, relax.Tuple) else None
+
+    def is_blocked(self, expr: relax.Expr) -> bool:
+        """Whether there is a blocked layout of it already."""
+        value = self._known(expr)
+        return value is not None and value.blocked is not None
+
+    def is_plain(self, expr: relax.Expr) -> bool:
+        """Whether there is a plain layout of it already, or one that a reshape makes plain."""
+        value = self._known(expr)
+        return value is None or value.plain is not None or value.reshaped is not None
+
+    def better_blocked(self, var: relax.Var, operands: Iterable[relax.Expr]) -> bool:
+        """Whether ``var``, an operator on these, converts no more in blocked than in plain layout; some are blocked."""
+        some = [each for each in operands if isinstance(each, relax.Var)]
+        blocked = sum(size(each) for each in some if not self.is_blocked(each)) + self.outlook.leaving(var)
+        plain = sum(size(each) for each in some if not self.is_plain(each))
+        return any(self.is_blocked(each) for each in some) and blocked <= plain
+
+    def plain(self, expr: relax.Expr) -> relax.Expr:
+        """``expr`` of the old function in the new one, as it was laid out."""
+        if isinstance(expr, relax.Tuple):
+            return relax.Tuple([self.plain(field) for field in expr.fields])
+        if not isinstance(expr, relax.Var):
+            return expr
+        if expr in self._tuples and expr not in self._values:
+            self._values[expr] = _Value(plain=self.builder.emit(self.plain(self._tuples[expr])))
+        value = self._known(expr)
+        if value is None:
+            return expr
+        if value.plain is None:
+            dims = shape(expr)
+            assert dims is not None
+            value.plain = (
+                self.builder.emit(relax.op.reshape(value.reshaped, dims))
+                if value.blocked is None
+                else self.unblocked(value.blocked, (dims[0], dims[1], dims[2], dims[3]))
+            )
+        return value.plain
+
+    def blocked(self, expr: relax.Expr) -> relax.Expr:
+        """A feature map of the old function in blocks of LANES channels."""
+        if isinstance(expr, tvm.ir.GenericConst):
+            return fold_constants.to_constant(packing.feature_map(fold_constants.constant_array(expr)))
+        value, dims = self._values[expr], map_shape(expr)
+        assert dims is not None
+        if value.blocked is None:
+            if _is_vector(dims):
+                value.blocked = self.in_shape(expr, (dims[0], dims[1] // LANES, 1, 1, LANES))
+            else:
+                value.blocked = self.emit(compute.to_blocked, self.plain(expr))
+        return value.blocked
+
+    def is_reshaped(self, expr: relax.Expr) -> bool:
+        """Whether there is nothing but another shape of it."""
+        value = self._known(expr)
+        return value is not None and value.reshaped is not None and value.plain is None
+
+    def reshaped(self, expr: relax.Var) -> relax.Expr:
+        """``expr`` in the shape that there is, its own where there is a choice."""
+        value = self._known(expr)
+        return value.reshaped if value is not None and self.is_reshaped(expr) else self.plain(expr)
+
+    def in_shape(self, expr: relax.Var, dims: tuple[int, ...]) -> relax.Expr:
+        """``expr`` in the shape ``dims``, of as many elements."""
+        value, found = self._known(expr), None
+        if value is not None and value.plain is None and _is_vector(map_shape(expr)):
+            found = value.blocked
+        found = self.reshaped(expr) if found is None else found
+        return found if shape(found) == dims else self.builder.emit(relax.op.reshape(self._unshaped(found), dims))
+
+    def _unshaped(self, expr: relax.Expr) -> relax.Expr:
+        """What ``expr`` is another shape of: two reshapes in a row would be a copy, one is a view."""
+        value = fold_constants.value_of(self.builder, expr)
+        if operator(value) == "relax.reshape":
+            return self._unshaped(value.args[0])
+        return expr if value is expr or not isinstance(value, relax.Var) else self._unshaped(value)
+
+    def unblocked(self, blocked: relax.Expr, dims: Shape) -> relax.Expr:
+        """A blocked expression of the new function as [N, C, H, W]."""
+        if _is_vector(dims):
+            return self.builder.emit(relax.op.reshape(blocked, dims))
+        return self.emit(compute.to_plain, blocked, dims[1])
+
+    def call(self, function: Callable[..., Any], *args: Any) -> relax.Call:
+        """A call of a tensor expression, which names the function."""
+        return self.builder.call_te(function, *args, primfunc_name_hint=function.__name__)
+
+    def emit(self, function: Callable[..., Any], *args: Any) -> relax.Var:
+        """Emit a call of a tensor expression."""
+        return self.builder.emit(self.call(function, *args))
+
+    def _known(self, expr: relax.Expr) -> _Value | None:
+        return self._values.get(expr) if isinstance(expr, relax.Var) else None
+
+
+def _is_vector(dims: Shape | None) -> bool:
+    """Whether the elements of a map have the same order in both layouts: one pixel, whose channels fill blocks."""
+    return dims is not None and dims[1] % LANES == 0 and dims[2:] == (1, 1)

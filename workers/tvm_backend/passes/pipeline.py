@@ -1,0 +1,248 @@
+"""From an imported module to the one that is stored, tuned and compiled: fused, weights lifted to parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import hashlib
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+from tvm import relax
+from tvm.relax import transform
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tunesmith.errors import ModelRejected, first_line
+from tunesmith.preparation import PLAIN, Preparation
+from tunesmith.types import TensorSpec
+from workers.tvm_backend import tir
+from workers.tvm_backend.passes import alternatives, extract_tasks, fold_constants, layout, legalize, quantization
+from workers.tvm_backend.passes.fast_math.rewrite import with_fast_math
+from workers.tvm_backend.passes.layout.expressions import operator
+from workers.tvm_backend.passes.layout.winograd import conv2d_winograd
+
+log = logging.getLogger("tunesmith.prepare")
+
+Rewrite = Callable[[tvm.IRModule], tvm.IRModule]
+
+INLINE_BYTES = 1024
+"""Constants up to this size stay in the module; larger ones become parameters."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A model ready for tuning.
+
+    Attributes:
+        module: JSON of the module; ``main``, and its alternative where there is one, take the model's inputs in order,
+            then the parameters.
+        params: the lifted constants by name, in the order in which ``main`` takes them.
+        inputs: the model's own inputs.
+        preparation: what was chosen.
+    """
+
+    module: bytes
+    params: dict[str, NDArray[Any]]
+    inputs: tuple[TensorSpec, ...]
+    preparation: Preparation
+
+
+def prepare(mod: tvm.IRModule, preparation: Preparation = PLAIN) -> Prepared:
+    """Fold constants, legalise, fuse, and lift weights.
+
+    Everything that depends on constants alone is evaluated here, so that the parameters are final and compiling
+    never computes a weight again. A model that blocked layouts break is prepared without them, and the log says so.
+    With Winograd convolutions the module has a second function, see ``workers.tvm_backend.passes.alternatives``.
+
+    Raises:
+        ModelRejected: TVM cannot lower the model.
+    """
+    mod = _with_numbered_inputs(mod)
+    try:
+        mod = _blocked(mod, preparation) if preparation.blocked else _lower(_simplified(mod), preparation)
+    except Exception as error:
+        # Legalisation raises whatever the operator's lowering raises.
+        raise ModelRejected(f"TVM cannot lower the model: {first_line(error)}", field="file") from error
+    mod, params = lift(mod)
+    gc.collect()  # TVM's visitors refer to themselves, so the weights of all that was made on the way would stay
+    return Prepared(tir.dump_module(mod), params, extract_tasks.inputs(mod), preparation)
+
+
+def _with_numbered_inputs(mod: tvm.IRModule) -> tvm.IRModule:
+    """The inputs' variables named ``x``, ``x1`` and so on: users share fused functions, which take over these names."""
+    main = mod["main"]
+    params = [relax.Var(f"x{index or ''}", var.ty) for index, var in enumerate(main.params)]
+    body = main.bind_params(dict(zip(main.params, params, strict=True))).body
+    made = tvm.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
+    made["main"] = relax.Function(params, body, main.ret_ty, main.is_pure, main.attrs)
+    return made
+
+
+def _blocked(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
+    packed = layout.Packed()
+    try:
+        simple = _simplified(
+            mod, (quantization.rounded, layout.absorb_pads, layout.widen, layout.slice_maps, layout.phases)
+        )
+        made = _lower(_laid_out(simple, False, packed), preparation)
+    except Exception:
+        # Nobody should lose a model to what is meant to make it faster.
+        log.warning("blocked layouts do not fit the model, it is prepared without them", exc_info=True)
+        return _lower(_simplified(mod), dataclasses.replace(preparation, blocked=False))
+    return _with_winograd(made, simple, preparation, packed) if preparation.winograd else made
+
+
+def _with_winograd(
+    mod: tvm.IRModule, simple: tvm.IRModule, preparation: Preparation, packed: layout.Packed
+) -> tvm.IRModule:
+    """``mod`` with Winograd convolutions as alternatives; as it is where there are none or they fit in nowhere."""
+    bindings = (binding for block in simple["main"].body.blocks for binding in block.bindings)
+    if not any(operator(binding.value) == "relax.nn.conv2d" for binding in bindings):
+        return mod
+    try:
+        other = _laid_out(simple, True, packed)
+        if not any(conv2d_winograd.__name__ in str(var.name_hint) for var in other.functions):
+            return mod
+        return alternatives.join(mod, _lower(other, preparation))
+    except Exception:
+        # The same: a model is worth more than a faster convolution.
+        log.warning("the model is prepared without Winograd convolutions", exc_info=True)
+        return mod
+
+
+def _laid_out(simple: tvm.IRModule, winograd: bool, packed: layout.Packed) -> tvm.IRModule:
+    """With feature maps in blocks of channels."""
+
+    def block(module: tvm.IRModule, _: Any) -> tvm.IRModule:
+        return layout.block(module, winograd, packed)
+
+    passes = [
+        tvm.transform.module_pass(block, opt_level=0, name="tunesmith.block"),
+        transform.CanonicalizeBindings(),
+        transform.DeadCodeElimination(),
+    ]
+    return tvm.transform.Sequential(passes)(simple)
+
+
+def _simplified(mod: tvm.IRModule, rephrasings: Sequence[Rewrite] = ()) -> tvm.IRModule:
+    """What all preparations begin with: constants folded, operators of training taken apart.
+
+    Args:
+        rephrasings: put operators in terms of others, and leave more to fold.
+    """
+    passes = [transform.DeadCodeElimination()]
+    for rewrite in (fold_constants.fold, *rephrasings, *((fold_constants.fold,) if rephrasings else ())):
+        passes += [_pass(rewrite), transform.CanonicalizeBindings(), transform.DeadCodeElimination()]
+    passes += [transform.DecomposeOpsForInference(), transform.CanonicalizeBindings()]
+    return tvm.transform.Sequential(passes)(mod)
+
+
+def _pass(rewrite: Rewrite) -> Any:
+    return tvm.transform.module_pass(
+        lambda module, _: rewrite(module), opt_level=0, name=f"tunesmith.{rewrite.__name__}"
+    )
+
+
+def _lower(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
+    """Operators as functions, fused."""
+    views = [transform.RewriteDataflowReshape(), transform.DeadCodeElimination()]  # no kernels, so no tasks
+    passes = [
+        transform.LegalizeOps(legalize.OURS),
+        transform.AnnotateTIROpPattern(),
+        transform.FoldConstant(),
+        transform.FuseOps(),
+        transform.FuseTIR(),
+        transform.DeadCodeElimination(),
+        *(views if preparation.blocked else ()),
+        tvm.transform.module_pass(lambda module, _: _keep_layouts(module), opt_level=0, name="tunesmith.layouts"),
+    ]
+    mod = tvm.transform.Sequential(passes)(mod)
+    # Last, so that operators are fused as they would be without it, and constants computed exactly.
+    return with_fast_math(mod) if preparation.fast_math else mod
+
+
+def _keep_layouts(mod: tvm.IRModule) -> tvm.IRModule:
+    """Take back the leave to pack weights that some operators give: nothing repacks the arguments of a kernel."""
+    mark = "layout_free_buffers"
+    functions = {
+        var: function.without_attr(mark)
+        if isinstance(function, tvm.tirx.PrimFunc) and function.attrs and mark in function.attrs
+        else function
+        for var, function in mod.functions.items()
+    }
+    return tvm.IRModule(functions, attrs=mod.attrs)
+
+
+_Content = tuple[str, tuple[int, ...], bytes]
+
+
+@dataclass(frozen=True)
+class _Lifted:
+    """A constant that becomes a parameter."""
+
+    name: str
+    type: relax.TensorType
+    array: NDArray[Any]
+
+
+@mutator
+class _Lift(PyExprMutator):  # type: ignore[misc]
+    """Replaces a function's large constants by variables, one for all of equal content."""
+
+    def __init__(self, mod: tvm.IRModule, lifted: dict[_Content, _Lifted], taken: set[str]) -> None:
+        super().__init__(mod)
+        self.lifted, self.taken = lifted, taken
+        self.vars: dict[str, relax.Var] = {}
+
+    def visit_generic_const_(self, op: relax.Constant) -> relax.Expr:
+        array = fold_constants.constant_array(op)
+        if array.nbytes <= INLINE_BYTES:
+            return op
+        content = _content(array)
+        if content not in self.lifted:
+            name = f"p{len(self.lifted)}"
+            while name in self.taken:  # parameters are bound by name
+                name += "_"
+            self.lifted[content] = _Lifted(name, op.ty, array)
+        return self.param(self.lifted[content])
+
+    def param(self, lifted: _Lifted) -> relax.Var:
+        """The function's own variable of a parameter."""
+        return self.vars.setdefault(lifted.name, relax.Var(lifted.name, lifted.type))
+
+
+def _content(array: NDArray[Any]) -> _Content:
+    """What two equal arrays have in common."""
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return str(array.dtype), array.shape, hashlib.blake2b(data.data, digest_size=20).digest()
+
+
+def lift(mod: tvm.IRModule) -> tuple[tvm.IRModule, dict[str, NDArray[Any]]]:
+    """Turn the constants of ``main`` above ``INLINE_BYTES``, and of its alternatives, into parameters after its own.
+
+    Constants of equal content become one parameter. All functions take all parameters in one order. The arrays share
+    the constants' memory.
+    """
+    names = [name for name in ("main", alternatives.FUNCTION) if name == "main" or alternatives.has_alternatives(mod)]
+    taken = {str(var.name) for name in names for var in mod[name].params}
+    lifted: dict[_Content, _Lifted] = {}
+    lifters = {name: _Lift(mod, lifted, taken) for name in names}
+    bodies = {name: lifter.visit_expr(mod[name].body) for name, lifter in lifters.items()}
+    made = tvm.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
+    for name, lifter in lifters.items():
+        old = mod[name]
+        extra = [lifter.param(each) for each in lifted.values()]
+        made[name] = relax.Function([*old.params, *extra], bodies[name], old.ret_ty, old.is_pure, old.attrs)
+    return made, {each.name: each.array for each in lifted.values()}
+
+
+def save_params(params: Mapping[str, NDArray[Any]], path: str | os.PathLike[str]) -> None:
+    """Write the parameters as an uncompressed ``.npz``, one array at a time."""
+    with open(path, "wb") as file:
+        np.savez(file, **dict(params))  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""Libraries on devices: sessions, timing, and whether outputs are right."""

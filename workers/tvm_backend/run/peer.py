@@ -1,0 +1,43 @@
+"""A compiled model as a peer of a comparison: ``python -m workers.tvm_backend.run.peer JOB``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from workers.peers.timing import Run, serve
+from workers.tvm_backend.run.device_functions import bind
+from workers.tvm_backend.warm import import_tvm
+
+
+def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> Run:
+    """A library whose ``main`` takes the model's inputs, on the Relax VM."""
+    os.environ["TVM_NUM_THREADS"] = str(threads)
+    import_tvm()
+    import tvm
+    from tvm import relax
+
+    bind(threads)
+    machine = relax.VirtualMachine(tvm.runtime.load_module(model), tvm.cpu())
+    machine.set_input("main", *(tvm.runtime.tensor(array) for array in inputs.values()))
+
+    def run() -> list[Any]:
+        machine.invoke_stateful("main")
+        return flat(machine.get_outputs("main"))
+
+    return run
+
+
+def flat(value: Any) -> list[Any]:
+    """Leaves of nested tuples of tensors."""
+    if hasattr(value, "numpy"):
+        return [value]
+    return [leaf for item in value for leaf in flat(item)]
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1:], prepare)
