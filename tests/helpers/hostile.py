@@ -185,6 +185,8 @@ def attack(prey: Prey, processes: bool = False, harmless: bool = False) -> dict[
         "memory of others": lambda: _call("process_vm_readv", prey.pid, 0, 0, 0, 0, 0),
         "limits": lambda: _call("prlimit", prey.pid, 7, 0, ctypes.create_string_buffer(16)),
         "unix": lambda: _connect(socket.AF_UNIX, prey.unix),
+        "packets": lambda: _connect_packets(prey.abstract),
+        "pair with oneself": _meet_oneself,
         "abstract": lambda: _connect(socket.AF_UNIX, prey.abstract),
         "udp": lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", prey.ports[0])),
         "descriptors": _descriptors,
@@ -197,6 +199,20 @@ def attack(prey: Prey, processes: bool = False, harmless: bool = False) -> dict[
     if not processes:
         deeds |= {"fork": _fork, "execute": lambda: os.execv(sys.executable, [sys.executable, "-c", "pass"])}
     return {name: attempt(deed) for name, deed in deeds.items() if not (harmless and name in HARMFUL)}
+
+
+def drive() -> dict[str, str]:
+    """What CUDA's driver (580) does when it starts, and cannot do without: what came of it by name."""
+    return {
+        "name a thread": attempt(lambda: Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text("cuda")),
+        "listen": attempt(_listen), "memory file": attempt(lambda: os.memfd_create("cuda")),
+    }  # fmt: skip
+
+
+def _listen() -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.bind(f"\0cuda-uvmfd-{os.getpid()}")
+        sock.listen()
 
 
 def _reader(path: str) -> Callable[[], object]:
@@ -217,6 +233,23 @@ def _connect(family: int, address: Any) -> None:
     with socket.socket(family, socket.SOCK_STREAM) as sock:
         sock.settimeout(5)
         sock.connect(address)
+
+
+def _connect_packets(name: str) -> None:
+    """Reached where the kernel takes the address and only finds a socket of another kind there."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock, contextlib.suppress(ConnectionError):
+        sock.connect(name)
+
+
+def _meet_oneself() -> None:
+    """A client of a socket that the box itself listens on: whoever can be that, can be somebody else's."""
+    name = f"\0tunesmith-met-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.bind(name)
+        sock.listen()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+            other.connect(name)
+            sock.accept()
 
 
 def _descriptors() -> None:
@@ -254,19 +287,21 @@ def _call(name: str, *arguments: Any) -> None:
 
 
 def main() -> None:
-    """``WALLS FOLDER``: attack from a box of those walls; prints what came of it."""
+    """``WALLS FOLDER [DEVICE]``: attack from a box of those walls, and do as a driver does; prints what came of it."""
     from workers.sandbox.box.base import Confinement, Limits
     from workers.sandbox.box.entering import enter
 
     walls, folder = tuple(filter(None, sys.argv[1].split("+"))), Path(sys.argv[2]).resolve()
+    devices = tuple(map(Path, sys.argv[3:]))
     (folder / "box").mkdir()
     read, write = os.pipe()
     with prey(folder) as found:
         pid = os.fork()
         if pid == 0:
             try:
-                enter(Confinement(folder / "box", Limits(memory=GIB), walls, (folder / "data",)), keep=(write,))
-                os.write(write, json.dumps(attack(found, harmless=not walls)).encode())
+                box = Confinement(folder / "box", Limits(memory=GIB), walls, (folder / "data",), devices)
+                enter(box, keep=(write,))
+                os.write(write, json.dumps({**attack(found, harmless=not walls), **drive()}).encode())
             except BaseException:
                 traceback.print_exc()
             finally:

@@ -29,12 +29,17 @@ ORDINARY = 54321
 LONG = 60.0
 MIB = 1 << 20
 LIMITS = Limits(memory=512 * MIB, file_bytes=MIB)
-SEEN_WITHOUT_WALLS = {"list", "write", "environ", "maps", "fds", "kill parent", "unix", "abstract", "fork"}
+SEEN_WITHOUT_WALLS = {
+    "list", "write", "environ", "maps", "fds", "kill parent", "unix", "abstract", "packets", "pair with oneself",
+    "fork",
+}  # fmt: skip
+DRIVER = {"name a thread", "listen", "memory file"}
+"""What CUDA's driver does when it starts: without any of it there is no GPU, only "error 304"."""
 
 
-def attacked(walls: str, folder: Path, user: int) -> dict[str, str]:
-    """What came of every attack from a box of ``walls`` around a process of ``user``."""
-    command = [sys.executable, str(HELPERS / "hostile.py"), walls, str(folder)]
+def attacked(walls: str, folder: Path, user: int, *devices: str) -> dict[str, str]:
+    """What came of every attack from a box of ``walls`` around a process of ``user``, and of what drivers do."""
+    command = [sys.executable, str(HELPERS / "hostile.py"), walls, str(folder), *devices]
     if user and os.geteuid() == 0:
         command = [sys.executable, str(HELPERS / "as_user.py"), str(user), *command]
         os.chown(folder, user, user)
@@ -55,6 +60,13 @@ def test_each_wall_alone_keeps_everything_out_of_reach(walls: str, user: int, tm
     found = attacked(walls, tmp_path, user)
     assert {name for name, came in found.items() if came == hostile.REACHED} == set()
     assert {"mem", "ptrace", "udp", "io_uring", "become root"} <= set(found)
+
+
+@pytest.mark.parametrize("user", [os.geteuid(), ORDINARY])
+@pytest.mark.parametrize("walls", ["namespaces", "landlock", "namespaces+landlock"])
+def test_a_box_with_a_gpu_lets_its_driver_start_and_keeps_the_rest(walls: str, user: int, tmp_path: Path) -> None:
+    found = attacked(walls, tmp_path, user, "/dev/tty")
+    assert {name for name, came in found.items() if came == hostile.REACHED} == DRIVER
 
 
 def test_the_same_attacks_reach_their_goal_without_walls(tmp_path: Path) -> None:

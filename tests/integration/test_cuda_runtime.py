@@ -13,8 +13,10 @@ from typing import Any
 import cuda_stub
 import pytest
 
+from workers.sandbox.box import installation
 from workers.tvm_backend import cuda_runtime
-from workers.tvm_backend.build import cuda_compiler
+from workers.tvm_backend.build import cuda_check, cuda_compiler
+from workers.tvm_backend.cuda_runtime import Runtime
 
 pytestmark = pytest.mark.parallel
 
@@ -102,6 +104,26 @@ def test_what_the_loader_says_is_said_in_plain_words(error: str, detail: str, re
     assert not found.ok
     assert detail in found.detail
     assert remedy in found.remedy
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_runtime_that_fails_in_the_box_of_candidates_alone_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: bool
+) -> None:
+    outside = tmp_path / "outside"
+    outside.touch()
+    gpus = (("NVIDIA X", "sm_90"),)
+
+    def load() -> Runtime:
+        seen = outside.exists() or not refused
+        return Runtime(True, "NVIDIA X", gpus=gpus) if seen else Runtime(False, "no GPU can be used: error 304")
+
+    monkeypatch.setattr(installation, "gpus", lambda: (Path("/dev/tty"),))
+    monkeypatch.setattr(cuda_runtime, "load", load)
+    found = cuda_check.runtime()
+    assert found.gpus[0][0] == "NVIDIA X"
+    assert found.ok is not refused
+    assert ("error 304, in the box" in found.detail) is refused
 
 
 def test_the_compiler_is_tried_on_a_kernel_of_tensor_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

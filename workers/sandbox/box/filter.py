@@ -87,6 +87,10 @@ NEVER: Mapping[str, tuple[int, int]] = {
 }
 """Refused system calls with their numbers on x86-64 and AArch64."""
 X86_ONLY: Mapping[str, int] = {"iopl": 172, "ioperm": 173, "modify_ldt": 154}
+LISTENING = ("socket", "bind", "listen")
+"""What CUDA's driver does when it starts, with a local socket that nobody connects to: it gives up where it cannot."""
+LOCAL, PACKETS, KINDS = 1, 5, 0xF
+"""``AF_UNIX``, ``SOCK_SEQPACKET``, and the bits of a socket's type that say its kind."""
 MEMORY_FILES = (319, 279)
 """``memfd_create``: memory that no limit counts. GPU drivers use it."""
 EXECUTE = ((59, 322), (221, 281))
@@ -99,7 +103,7 @@ OWNERS = (8, 15)
 OWNING_IOCTLS = (0x8901, 0x8902, 0x5412)
 """The same of ``ioctl``, and typing for a terminal's user."""
 _X32 = 0x40000000
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 _SET_MODE_FILTER, _KEEP_SPECULATION = 1, 1 << 2
 
@@ -125,7 +129,8 @@ def enter(confinement: Confinement) -> None:
 def program(confinement: Confinement, machine: str, pid: int) -> Program:
     """The filter as instructions ``(code, jump if true, jump if false, constant)``."""
     side = list(ARCHITECTURES).index(machine)
-    never = [numbers[side] for numbers in NEVER.values()]
+    listening = LISTENING if confinement.devices else ()
+    never = [numbers[side] for name, numbers in NEVER.items() if name not in listening]
     if not confinement.limits.processes:
         never += EXECUTE[side]
     if not confinement.devices:
@@ -138,6 +143,8 @@ def program(confinement: Confinement, machine: str, pid: int) -> Program:
     for number in sorted(set(never)):
         made += [(_EQUAL, 0, 1, number), _error(errno.EPERM)]
     made += [(_EQUAL, 0, 1, CLONE3), _error(errno.ENOSYS)]  # its flags are out of sight; the C library uses clone then
+    if listening:
+        made += _when(NEVER["socket"][side], _socket())
     made += _when(CLONE[side], _clone(confinement.limits.processes))
     for number in (KILL[side], TGKILL[side]):
         made += _when(number, _unless(0, (pid,)))
@@ -174,6 +181,11 @@ def _if(argument: int, values: Iterable[int]) -> Program:
     for value in values:
         made += [(_EQUAL, 0, 1, value), _error(errno.EPERM)]
     return made
+
+
+def _socket() -> Program:
+    """Local sockets of packets alone. Nobody can be connected to or accepted with them, nor anything sent."""
+    return [*_unless(0, (LOCAL,)), (_LOAD, 0, 0, 24), (_AND, 0, 0, KINDS), (_EQUAL, 1, 0, PACKETS), _error(errno.EPERM)]
 
 
 def _clone(processes: bool) -> Program:

@@ -65,6 +65,11 @@ def processes() -> list[Path]:
     return [Path("/proc") / str(os.getpid()), *(Path("/proc") / name for name in _PROCESSES)]
 
 
+def threads() -> Path:
+    """What ``/proc`` says of this process's threads. A GPU's driver names its own there, or gives up."""
+    return Path("/proc") / str(os.getpid()) / "task"
+
+
 def gpus() -> tuple[Path, ...]:
     """Device files of the GPUs that this machine has."""
     return tuple(sorted([*Path("/dev").glob("nvidia*"), *Path("/dev/nvidia-caps").glob("*")]))

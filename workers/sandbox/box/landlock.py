@@ -58,6 +58,8 @@ def _rights(confinement: Confinement) -> dict[Path, int]:
     look = READ_FILE | READ_DIR | EXECUTE
     rights = {each: look for path in installation.readable() for each in without(path, confinement.hidden)}
     rights |= dict.fromkeys(installation.processes(), READ_FILE | READ_DIR)
+    if confinement.devices:
+        rights[installation.threads()] = READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE
     rights |= dict.fromkeys((*installation.DEVICES, *confinement.devices), READ_FILE | WRITE_FILE | DEVICE_IOCTL)
     rights[confinement.folder] = ((1 << 15) - 1) & ~(MAKE_SOCKET | MAKE_BLOCK | MAKE_CHARACTER | MAKE_FIFO)
     return rights

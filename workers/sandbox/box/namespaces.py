@@ -69,6 +69,8 @@ def _change_root(confinement: Confinement) -> None:
             _bind(part, root, READ_ONLY | NO_SETUID | NO_DEVICES)
     for path in installation.processes():
         _bind(path, root, READ_ONLY | NO_SETUID | NO_DEVICES | NO_EXECUTE)
+    if confinement.devices:
+        _bind(installation.threads(), root, NO_SETUID | NO_DEVICES | NO_EXECUTE)
     (root / "proc" / "self").symlink_to(str(os.getpid()))
     for path in (*installation.DEVICES, *confinement.devices):
         _bind(path, root, NO_SETUID | NO_EXECUTE)

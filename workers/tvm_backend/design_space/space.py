@@ -20,7 +20,7 @@ from tunesmith.space.space import Space
 from tunesmith.targets import Target
 from tunesmith.types import Candidate, Decision
 from workers.tvm_backend import tir
-from workers.tvm_backend.design_space import rules, vector_limit
+from workers.tvm_backend.design_space import rules, thread_registers, vector_limit
 from workers.tvm_backend.design_space.features import Extractor
 from workers.tvm_backend.design_space.nests.derive import Nests
 from workers.tvm_backend.design_space.replay import Replayer, decisions_of, together
@@ -34,6 +34,8 @@ BEYOND = 1 << 20
 
 CACHED_POINTS = 4096
 CACHED_SCHEDULES = 256
+BOUNDS = 16
+"""Candidates of a sketch that are read for bounds of the others, at most."""
 
 
 def generate(module: bytes, target: Target, space: str = DEFAULT_SPACE) -> list[SketchBody]:
@@ -141,6 +143,8 @@ class TraceSpace(Resolver):
         self.space = Space([body.sketch for body in bodies])
         self._bodies = {body.hash: body for body in bodies}
         self._replayer = Replayer(module, target)
+        self._target, self._gpu = target, "gpu" in self._replayer.target.keys
+        self._bounds: dict[str, list[thread_registers.Bounds]] = {}
         self.nests = Nests(self._replayer, bodies)
         self.generated = frozenset(body.hash for body in bodies if body.postprocs)
         self._extractor = Extractor(self._replayer)
@@ -201,7 +205,7 @@ class TraceSpace(Resolver):
         point = self._points.get(candidate)
         if point is not None:
             return point
-        sch = self._replay(candidate)
+        sch = None if self._hopeless(candidate) else self._replay(candidate)
         if sch is None:
             return _Point(None)
         taken = decisions_of(sch, len(candidate.decisions))
@@ -223,6 +227,20 @@ class TraceSpace(Resolver):
 
     def _replay(self, candidate: Candidate) -> Schedule | None:
         try:
-            return self._replayer.replay(self._bodies[str(candidate.sketch)], candidate.decisions)
+            sch = self._replayer.replay(self._bodies[str(candidate.sketch)], candidate.decisions)
         except InvalidCandidate:
             return None
+        return sch if not self._gpu or thread_registers.fits(sch, self._target) else None
+
+    def _hopeless(self, candidate: Candidate) -> bool:
+        """True for a GPU's candidate whose decisions alone say that a replay would refuse it."""
+        if not self._gpu:
+            return False
+        known = self._bounds.setdefault(str(candidate.sketch), [])
+        if len(known) < BOUNDS and not any(each.whole for each in known):
+            try:
+                sch = self._replayer.apply(self._bodies[str(candidate.sketch)], candidate.decisions)
+            except InvalidCandidate:
+                return True
+            known.append(thread_registers.Bounds.of(sch, self._target, candidate.decisions))
+        return not all(each.hold(candidate.decisions) for each in known)
