@@ -14,16 +14,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
 
 from db.outages import is_away
-from db.revision import check_not_later
+from db.revision import QUERY, check_not_later, known
 
 BUSY_TIMEOUT = 30.0
 """Seconds that a SQLite writer waits for another."""
@@ -187,35 +183,39 @@ def transact(
     raise AssertionError("unreachable")
 
 
-def _alembic_config(connection: Connection | None = None) -> Config:
-    config = Config()
-    folder = str(Path(__file__).parent / "migrations")
-    config.set_main_option("script_location", folder.replace("%", "%%"))
-    config.attributes["connection"] = connection
-    return config
-
-
 def head_revision() -> str:
     """The revision that this code expects."""
-    head = ScriptDirectory.from_config(_alembic_config()).get_current_head()
-    assert head is not None
-    return head
+    return known()[-1]
 
 
 def known_revisions() -> set[str]:
     """Every revision that this code knows."""
-    return {script.revision for script in ScriptDirectory.from_config(_alembic_config()).walk_revisions()}
+    return set(known())
 
 
 def upgrade_connection(connection: Connection, revision: str = "head") -> None:
     """Bring the database to ``revision`` within the connection's transaction, whose foreign keys are off on SQLite."""
-    command.upgrade(_alembic_config(connection), revision)
+    from alembic import command  # here, because most processes migrate nothing, and it takes a third of a second
+    from alembic.config import Config
+
+    config = Config()
+    folder = str(Path(__file__).parent / "migrations")
+    config.set_main_option("script_location", folder.replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, revision)
 
 
 def current_revision(engine: Engine) -> str | None:
     """The database's revision, None when it was never migrated."""
     with engine.execution_options(**{READ_ONLY: True}).connect() as connection:
-        return MigrationContext.configure(connection).get_current_revision()
+        return _revision_of(connection)
+
+
+def _revision_of(connection: Connection) -> str | None:
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return None
+    found = connection.exec_driver_sql(QUERY).scalar()
+    return None if found is None else str(found)
 
 
 def probe(engine: Engine) -> None:
@@ -242,7 +242,7 @@ def migrate(url: str, revision: str = "head") -> None:
         with engine.begin() as connection:
             if engine.dialect.name == "postgresql":
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
-            check_not_later(MigrationContext.configure(connection).get_current_revision())
+            check_not_later(_revision_of(connection))
             upgrade_connection(connection, revision)
             if engine.dialect.name == "sqlite":
                 broken = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()

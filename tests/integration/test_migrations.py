@@ -9,13 +9,15 @@ import pytest
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 from rows import SHA
 from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError
 
 import db.migrations
-from db.engine import create_engine, current_revision, migrate, session_factory
+from db.engine import create_engine, current_revision, head_revision, migrate, session_factory
 from db.models import Base, Job, JobTask, Model, ModelTask
+from db.revision import known
 from tunesmith.preparation import Preparation
 from tunesmith.states import JobState, ModelState
 
@@ -92,9 +94,20 @@ def insert(engine: Engine, table: str, **values: Any) -> None:
         connection.execute(sa.insert(sa.Table(table, sa.MetaData(), autoload_with=connection)).values(**values))
 
 
-def downgrade(engine: Engine, revision: str) -> None:
+def configured() -> Config:
     config = Config()
     config.set_main_option("script_location", str(Path(db.migrations.__file__).parent))
+    return config
+
+
+def test_the_files_names_are_the_revisions_that_alembic_finds() -> None:
+    found = ScriptDirectory.from_config(configured())
+    assert tuple(reversed([script.revision for script in found.walk_revisions()])) == known()
+    assert found.get_heads() == [head_revision()]
+
+
+def downgrade(engine: Engine, revision: str) -> None:
+    config = configured()
     with engine.begin() as connection:
         config.attributes["connection"] = connection
         command.downgrade(config, revision)

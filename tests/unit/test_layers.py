@@ -62,3 +62,7 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     assert sum(map(len, imports.values())) > 2000
     TopologicalSorter(imports).prepare()  # raises CycleError, which names the circle
+
+
+def test_who_works_with_the_database_loads_no_migrations() -> None:
+    assert loaded_after("import workers.app, workers.core.context, db.archive.backup").isdisjoint({"alembic", "mako"})
