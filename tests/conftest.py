@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from databases import PostgresServer, postgres_server, sqlite_template
 from sqlalchemy import Engine
+from statements import share_statements
 
 from db.engine import Sessions, create_engine, session_factory
 
@@ -45,8 +46,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_configure() -> None:
-    """Have the garbage collector look less often than every 700 objects: imports and TVM make millions that stay."""
+    """Have what all tests do over and over cost less.
+
+    The garbage collector looks less often than every 700 objects: imports and TVM make millions that stay.
+    """
     gc.set_threshold(COLLECT_AFTER)
+    share_statements()
 
 
 def pytest_collection_finish() -> None:
