@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import gc
+import importlib
 import logging
 import multiprocessing
 import os
@@ -83,12 +85,16 @@ def run(folder: Path, count: int, seed: int, lowered: bool = True) -> Iterator[O
         lowered: lower what is imported and look for its tasks, too, as a worker does.
     """
     warm("llvm")
-    # Loaded once: each child is a fork, and this process computes nothing that starts threads.
-    import torch.export  # noqa: F401
+    # Loaded once: each child is a fork, and this process computes nothing that starts threads. PyTorch imports the rest
+    # of what reads programs with the first of them: two seconds and more.
+    for name in ("torch.export._trace", "torch._export.serde.serialize"):
+        importlib.import_module(name)
 
     from workers.tvm_backend.frontends import import_model  # noqa: F401
     from workers.tvm_backend.passes import extract_tasks, pipeline  # noqa: F401
 
+    gc.collect()
+    gc.freeze()  # a collection in a child would copy every object that it shares with this process
     for name, number, content in mutants(folder, count, seed):
         path = folder / f"mutant{Path(name).suffix}"
         path.write_bytes(content)
