@@ -28,7 +28,7 @@ from tunesmith.messages import (
     measure_queue,
 )
 from tunesmith.signing import Signer
-from workers.measure.heartbeat import Presence
+from workers.measure.heartbeat import Heartbeat
 from workers.measure.reporting import Reporter
 
 POLL_SECONDS = 0.5
@@ -55,12 +55,12 @@ class Device:
         self._broker, self._busy, self._stop = broker, False, threading.Event()
         self._app = Celery(f"invented-{number}", broker=broker, set_as_current=False)
         self._app.conf.update(task_serializer="json", result_backend=None, broker_transport_options=TRANSPORT)
-        self._presence = Presence(self._send, self._device_report)
+        self._heartbeat = Heartbeat(self._send, self._device_report)
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
 
     def start(self) -> None:
         """Report the device and begin."""
-        self._presence.start()
+        self._heartbeat.start()
         self._thread.start()
 
     def stop(self) -> None:
@@ -70,7 +70,7 @@ class Device:
     def join(self) -> None:
         """Wait for the end."""
         self._thread.join()
-        self._presence.stop()
+        self._heartbeat.stop()
         self._app.close()
 
     def _send(self, message: Message) -> bool:

@@ -99,7 +99,7 @@ def abandon(session: Session, batch: Batch, problem: dict[str, Any]) -> None:
     _finish(session, batch, _locked_task(session, batch), None, problem)
 
 
-def sign_of_life(session: Session, batch: Batch, worker: str, attempt: int) -> None:
+def record_heartbeat(session: Session, batch: Batch, worker: str, attempt: int) -> None:
     """Note who measures the batch; a queued one becomes running. Reports of an earlier attempt say nothing."""
     if batch.attempt != attempt or is_final(batch.state):
         return

@@ -18,7 +18,7 @@ from services.coordinator.broker import CeleryPublisher, Publisher
 from services.coordinator.context import Context
 from services.coordinator.document import openapi
 from services.coordinator.headers import SafeHeaders
-from services.coordinator.lazy import Elsewhere, LazyApp
+from services.coordinator.lazy import LazyApp, LazyMount
 from services.coordinator.limits import BodyLimit
 from services.coordinator.methods import Methods, Paths
 from services.coordinator.metrics import Metrics
@@ -120,7 +120,7 @@ def create_app(
         app.include_router(module.router)
     app.state.dashboard = dashboard
     if dashboard is not None:
-        app.router.routes.append(Elsewhere("/", app=dashboard))
+        app.router.routes.append(LazyMount("/", app=dashboard))
     return app
 
 

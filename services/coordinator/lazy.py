@@ -70,7 +70,7 @@ class LazyApp:
             self._app = None
 
 
-class Elsewhere(Mount):
+class LazyMount(Mount):
     """A mount at ``/`` that leaves the API's paths alone: what is missing there is a problem object, not a page."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:

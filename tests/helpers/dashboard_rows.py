@@ -238,7 +238,7 @@ def _round(
     batch = Batch(round_id=round_.id, job_id=job.id, device_class="llvm-znver4-2", candidates=candidates)
     session.add(batch)
     session.flush()
-    results.sign_of_life(session, batch, "workstation/cpu-1", 1)
+    results.record_heartbeat(session, batch, "workstation/cpu-1", 1)
     untuned = next(layer[4] for layer in LAYERS if layer[0] == task.name)
     known = task.best_seconds or untuned
     found = []

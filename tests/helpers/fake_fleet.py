@@ -217,7 +217,7 @@ class FakeFleet:
     def measure(self, session: Session, message: MeasureBatch) -> None:
         """All results of a batch at once."""
         batch = session.get_one(Batch, message.batch_id)
-        results.sign_of_life(session, batch, WORKER, message.attempt)
+        results.record_heartbeat(session, batch, WORKER, message.attempt)
         scale = self._default_seconds(message.workload)
         if self.rough is not None:
             rough.store(

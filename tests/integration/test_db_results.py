@@ -159,9 +159,9 @@ def test_an_index_outside_of_the_batch_is_ignored(sessions: Sessions, batch_id: 
 def test_a_sign_of_life_starts_a_batch(sessions: Sessions, batch_id: int) -> None:
     with sessions.begin() as session:
         batch = session.get_one(Batch, batch_id)
-        results.sign_of_life(session, batch, "w", attempt=7)
+        results.record_heartbeat(session, batch, "w", attempt=7)
         assert batch.state is WorkState.QUEUED
-        results.sign_of_life(session, batch, "w", attempt=1)
+        results.record_heartbeat(session, batch, "w", attempt=1)
         assert (batch.state, batch.worker) == (WorkState.RUNNING, "w")
 
 

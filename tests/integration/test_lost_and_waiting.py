@@ -62,7 +62,7 @@ def test_a_worker_that_another_replaces_at_once_costs_an_attempt_and_no_result(s
     job_id, sent = at_first_batch(stack)
     batch_id = sent.message.batch_id
     with stack.context.sessions.begin() as session:
-        results.sign_of_life(session, session.get_one(Batch, batch_id), "dead-worker", 1)
+        results.record_heartbeat(session, session.get_one(Batch, batch_id), "dead-worker", 1)
     stack.fleet.register_device()  # under the same name, before anybody missed the other
     stack.loop.step()
     stack.expire()  # the dead worker shows no sign of life any more

@@ -65,14 +65,14 @@ def test_programs_that_are_lowered_to_the_same_are_compiled_once(
 
 def test_equal_programs_are_found_and_their_number_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[bool] = []
-    get = code_cache.Twins.get
+    get = code_cache.CodeCache.get
 
-    def noted(self: code_cache.Twins, program: Any) -> code_cache.Code | None:
+    def noted(self: code_cache.CodeCache, program: Any) -> code_cache.Code | None:
         code = get(self, program)
         found.append(code is not None)
         return code
 
-    monkeypatch.setattr(code_cache.Twins, "get", noted)
+    monkeypatch.setattr(code_cache.CodeCache, "get", noted)
     builder, target = Builder(str(tmp_path / "lease")), Target(describe().target)
     module = pipeline.prepare(import_model.operator_module(parse_operator("softmax:4x16x16:float32"))).module
     (task,) = extract_tasks.extract_tasks(module)
@@ -91,7 +91,7 @@ def test_equal_programs_are_found_and_their_number_is_bounded(tmp_path: Path, mo
     built = [builder.build(request) for request in requests]
     assert found == [False, True, True]
     assert len({one.code_hash for one in built}) == 1
-    kept = code_cache.Twins(limit=10)
+    kept = code_cache.CodeCache(limit=10)
     for number in range(4):
         kept.put(code_cache.Code(number, b"1234", str(number)))
     kept.put(code_cache.Code(3, b"123456", "again"))

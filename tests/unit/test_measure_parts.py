@@ -19,10 +19,10 @@ from tunesmith.types import FailureKind, Isolation, TensorSpec
 from workers.app import create_app
 from workers.measure.blobs import PayloadCache
 from workers.measure.device import check_device, identify
-from workers.measure.heartbeat import Presence
-from workers.measure.library_cache import Shelf
+from workers.measure.heartbeat import Heartbeat
+from workers.measure.library_cache import LibraryCache
 from workers.measure.reporting import Reporter
-from workers.measure.task_memory import BUILD_ABORT, BUILD_ABORT_SECONDS, FEW_BUILDS, Champion, Standing
+from workers.measure.task_memory import BUILD_ABORT, BUILD_ABORT_SECONDS, FEW_BUILDS, Champion, TaskMemory
 from workers.measure.tasks import MeasureTasks
 from workers.measure.worker import FOLDER, sweep
 from workers.protocol import Built, RunOutcome
@@ -168,10 +168,10 @@ def test_presence_reports_while_it_lives_and_says_goodbye() -> None:
         return True
 
     report = DeviceReport(worker="w", name="n", host="h", device_classes=[], target={}, cores=1, busy=True)
-    presence = Presence(send, lambda: report, interval=0.01)
-    presence.start()
+    heartbeat = Heartbeat(send, lambda: report, interval=0.01)
+    heartbeat.start()
     assert several.wait(30)
-    presence.stop()
+    heartbeat.stop()
     assert not any(m.stopping for m in sent[:-1])
     assert sent[-1].stopping
     assert not sent[-1].busy
@@ -258,18 +258,18 @@ def built(folder: Path, name: str) -> Built:
 
 
 def test_the_shelf_keeps_what_was_used_last(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "shelf", kept=2)
+    libraries = LibraryCache(tmp_path / "shelf", kept=2)
     for name in ("a", "b"):
-        shelf.put(name, built(tmp_path, name))
-    assert shelf.get("a") is not None
-    shelf.put("c", built(tmp_path, "c"))
-    kept = [shelf.get(name) for name in ("a", "b", "c")]
+        libraries.put(name, built(tmp_path, name))
+    assert libraries.get("a") is not None
+    libraries.put("c", built(tmp_path, "c"))
+    kept = [libraries.get(name) for name in ("a", "b", "c")]
     assert [None if one is None or one.path is None else one.path.read_text() for one in kept] == ["a", None, "c"]
     assert len(list((tmp_path / "shelf").iterdir())) == 2
-    shelf.put("a", built(tmp_path, "new"))
+    libraries.put("a", built(tmp_path, "new"))
     assert len(list((tmp_path / "shelf").iterdir())) == 2
     with pytest.raises(ValueError, match="failed"):
-        shelf.put("d", Built(failure=FailureKind.CRASH))
+        libraries.put("d", Built(failure=FailureKind.CRASH))
 
 
 def batch(incumbent: float | None = None, champion: WireCandidate | None = None, job: str = "job") -> MeasureBatch:
@@ -288,10 +288,10 @@ def batch(incumbent: float | None = None, champion: WireCandidate | None = None,
 
 
 def test_the_better_champion_is_the_one_to_beat() -> None:
-    standing = Standing()
+    standing = TaskMemory()
     said = WireCandidate(index=-1, sketch="s", decisions=[1])
     assert standing.champion(batch(2.0)) == Champion(None, 2.0)
-    standing.crown(batch(2.0), WireCandidate(index=5, sketch="s", decisions=[7]), 1.0)
+    standing.promote(batch(2.0), WireCandidate(index=5, sketch="s", decisions=[7]), 1.0)
     mine = standing.champion(batch(2.0, said))  # composed before the winner was known
     assert mine == Champion(WireCandidate(index=-1, sketch="s", decisions=[7]), 1.0)
     assert standing.champion(batch(0.5, said)) == Champion(said, 0.5)
@@ -299,7 +299,7 @@ def test_the_better_champion_is_the_one_to_beat() -> None:
 
 
 def test_a_build_may_take_some_times_what_builds_usually_take() -> None:
-    standing, limit = Standing(), batch().limits.build_timeout
+    standing, limit = TaskMemory(), batch().limits.build_timeout
     assert standing.build_timeout(batch()) == limit
     for _ in range(FEW_BUILDS):
         standing.built(batch(), 0.5)
@@ -313,7 +313,7 @@ def test_a_build_may_take_some_times_what_builds_usually_take() -> None:
 
 
 def test_equal_code_is_known_within_a_task() -> None:
-    standing, outcome = Standing(), RunOutcome((1.0,))
+    standing, outcome = TaskMemory(), RunOutcome((1.0,))
     standing.remember(batch(), "code", outcome)
     assert standing.measured(batch(), "code") == outcome
     assert standing.measured(batch(), "other") is None

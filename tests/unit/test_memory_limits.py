@@ -56,8 +56,8 @@ def test_allowance_is_a_share_of_what_the_host_has() -> None:
         (3, 0, "ended with exit code 3"),
     ],
 )
-def test_epitaph(code: int, peak: int, text: str) -> None:
-    assert limits.epitaph(code, peak * limits.MIB, 1000 * limits.MIB) == text
+def test_exit_reason(code: int, peak: int, text: str) -> None:
+    assert limits.exit_reason(code, peak * limits.MIB, 1000 * limits.MIB) == text
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,12 @@ def test_epitaph(code: int, peak: int, text: str) -> None:
         (-11, '!!!!!!! Segfault encountered !!!!!!!\n  File "x.cc", line 0, in main\n', "was ended by SIGSEGV"),
     ],
 )
-def test_epitaph_has_the_last_words(code: int, said: str, text: str) -> None:
-    assert limits.epitaph(code, 0, 0, said) == text
+def test_exit_reason_has_the_last_words(code: int, said: str, text: str) -> None:
+    assert limits.exit_reason(code, 0, 0, said) == text
 
 
-def test_epitaph_without_a_limit_knows_of_no_want() -> None:
-    assert limits.epitaph(-11, 1 << 40, 0) == "was ended by SIGSEGV"
+def test_exit_reason_without_a_limit_knows_of_no_want() -> None:
+    assert limits.exit_reason(-11, 1 << 40, 0) == "was ended by SIGSEGV"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ class Known:
     def __init__(self, task: SyntheticTask) -> None:
         self._task = task
 
-    def guess(self, belief: object, batch: Batch) -> Floats:
+    def guess(self, prediction: object, batch: Batch) -> Floats:
         return -np.log(self._task.latency(batch))
 
 

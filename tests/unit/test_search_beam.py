@@ -5,7 +5,7 @@ from search_runs import reached
 
 from tunesmith.search.beam import BeamOptions, BeamSearcher
 from tunesmith.search.codes import Codes
-from tunesmith.search.draft import Draft
+from tunesmith.search.kernel_ridge import KernelRidgeSurrogate
 from tunesmith.search.random import RandomSearcher
 from tunesmith.space.space import Space
 from tunesmith.testing.simulated import measure
@@ -25,7 +25,7 @@ def test_the_value_of_a_prefix_is_the_best_of_its_completions() -> None:
     searcher = BeamSearcher(space, options=BeamOptions(tried=32))
     points = space.sample(np.random.default_rng(0), 160)
     codes = Codes(space)
-    values = searcher._values(Draft(codes.of(points), task.score(points).mean), points)
+    values = searcher._values(KernelRidgeSurrogate(codes.of(points), task.score(points).mean), points)
     assert len(values) == len(space.sketches[0].knobs)
     first = space.sample(np.random.default_rng(1), 200)
     best = space.batch([task.best])
@@ -43,7 +43,7 @@ def test_a_beam_of_random_values_is_no_better_than_chance() -> None:
     points = task.space.sample(np.random.default_rng(0), 128)
     latency = []
     for score in (task.score(points).mean, np.random.default_rng(1).normal(size=128)):
-        draft = Draft(Codes(task.space).of(points), score)
+        draft = KernelRidgeSurrogate(Codes(task.space).of(points), score)
         ends = searcher._beam(searcher._values(draft, points), points, 64)
         best = ends.take(np.argsort(-draft.predict(Codes(task.space).of(ends)))[:32])
         latency.append(float(np.median(task.latency(best))))

@@ -7,7 +7,7 @@ import pytest
 
 from tunesmith.search.droplet import DropletOptions, DropletSearcher
 from tunesmith.search.random import RandomSearcher
-from tunesmith.search.welch import Sample, luck
+from tunesmith.search.welch import Sample, p_value
 from tunesmith.space.base import Sketch
 from tunesmith.space.knobs import ComputeLocation, PerfectTile
 from tunesmith.space.space import Space
@@ -93,8 +93,8 @@ def test_noise_does_not_move_the_centre() -> None:
 def test_welchs_test() -> None:
     """Against tables of Student's distribution: 4.303 and 2.776 leave a fortieth with 2 and 4 degrees of freedom."""
     even = Sample(0.0, 3.0, 3)
-    assert luck(Sample(-2.776 * 2**0.5, 3.0, 3), even, 0.0) == pytest.approx(0.025, abs=0.003)
-    assert luck(Sample(-4.303, 3.0, 3), Sample(0.0, 0.0, 9), 0.0) == pytest.approx(0.025, abs=0.003)
-    assert luck(Sample(2.776 * 2**0.5, 3.0, 3), even, 0.0) == pytest.approx(0.975, abs=0.003)
-    assert luck(Sample.of([1.0]), Sample.of([1.03]), 0.03) == pytest.approx(0.243, abs=0.003)
-    assert [luck(Sample.of([a]), Sample.of([1.0]), 0.0) for a in (0.9, 1.0)] == [0.0, 1.0]
+    assert p_value(Sample(-2.776 * 2**0.5, 3.0, 3), even, 0.0) == pytest.approx(0.025, abs=0.003)
+    assert p_value(Sample(-4.303, 3.0, 3), Sample(0.0, 0.0, 9), 0.0) == pytest.approx(0.025, abs=0.003)
+    assert p_value(Sample(2.776 * 2**0.5, 3.0, 3), even, 0.0) == pytest.approx(0.975, abs=0.003)
+    assert p_value(Sample.of([1.0]), Sample.of([1.03]), 0.03) == pytest.approx(0.243, abs=0.003)
+    assert [p_value(Sample.of([a]), Sample.of([1.0]), 0.0) for a in (0.9, 1.0)] == [0.0, 1.0]

@@ -46,8 +46,8 @@ def test_generations_climb_and_a_strategy_that_has_converged_starts_anew() -> No
     populations, climbed = list[int](), list[float]()
 
     class Watched(EvolutionStrategySearcher):
-        def _generations(self, belief, box, strategy, most):  # type: ignore[no-untyped-def]
-            found = super()._generations(belief, box, strategy, most)
+        def _generations(self, prediction, box, strategy, most):  # type: ignore[no-untyped-def]
+            found = super()._generations(prediction, box, strategy, most)
             populations.append(strategy.population_size)
             climbed.append(float(np.median(found[-1][1]) - np.median(found[0][1])))
             return found

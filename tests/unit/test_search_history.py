@@ -5,8 +5,8 @@ import json
 import numpy as np
 
 from tunesmith.search.codes import Codes
-from tunesmith.search.guess import from_history
 from tunesmith.search.history import LIMIT, History
+from tunesmith.search.surrogate import from_history
 from tunesmith.space.space import Space
 from tunesmith.testing.synthetic import huge_space, tiny_space
 from tunesmith.types import Candidate, FailureKind, Measurement

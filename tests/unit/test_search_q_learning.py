@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from tunesmith.search.hunt import Hunt
+from tunesmith.search.candidate_pool import CandidatePool
 from tunesmith.search.perceptron import Perceptron
 from tunesmith.search.q_learning import QLearningSearcher
 from tunesmith.search.random import RandomSearcher
@@ -44,8 +44,8 @@ def test_walks_start_at_fast_points() -> None:
     searcher = QLearningSearcher(task.space, 0)
     results = measure(task, searcher.ask(64))
     searcher.tell(results)
-    hunt = Hunt(searcher._memory, np.zeros(0, dtype=np.int64), None, 64)
-    starts = np.concatenate([task.latency(searcher._starts(hunt)) for _ in range(4)])
+    pool = CandidatePool(searcher._memory, np.zeros(0, dtype=np.int64), None, 64)
+    starts = np.concatenate([task.latency(searcher._starts(pool)) for _ in range(4)])
     assert np.median(starts) < 0.7 * np.median([m.latency for m in results])
     assert len(np.unique(starts)) > 8
 

@@ -7,10 +7,10 @@ import pytest
 from effort import THOROUGH
 
 from tunesmith.errors import UnknownSearcher
+from tunesmith.search.candidate_pool import ENUMERATE_LIMIT, CandidatePool
 from tunesmith.search.codes import Codes
-from tunesmith.search.draft import Draft
 from tunesmith.search.genetic import GeneticOptions, GeneticSearcher
-from tunesmith.search.hunt import ENUMERATE_LIMIT, Hunt
+from tunesmith.search.kernel_ridge import KernelRidgeSurrogate
 from tunesmith.search.memory import DEAD_LIMIT, Memory, restore_rng, rng_state
 from tunesmith.search.random import RandomOptions, RandomSearcher
 from tunesmith.search.registry import SEARCHERS, check_searcher, make_searcher
@@ -103,10 +103,10 @@ def test_a_draft_ranks_points_and_evolves_towards_better_ones() -> None:
     score = task.score(points).mean
     code = codes.of(points)
     assert code.shape == (200, codes.dims)
-    draft = Draft(code[known], score[known])
+    draft = KernelRidgeSurrogate(code[known], score[known])
     assert draft.error < 0.9
     assert np.corrcoef(draft.predict(code[others]), score[others])[0, 1] > 0.5
-    flat = Draft(code[known], np.full(64, 3.0))
+    flat = KernelRidgeSurrogate(code[known], np.full(64, 3.0))
     assert np.allclose(flat.predict(code[others]), 3.0)
 
 
@@ -183,10 +183,10 @@ def test_memory_keeps_the_best_and_the_first_sign_of_death() -> None:
     memory.tell([*results, Measurement(Candidate(None), (1e-9,)), Measurement(canonical[0], failure=FailureKind.CRASH)])
     best = sorted({(m.latency, str(m.candidate)) for m in results})[:4]
     assert [(latency, str(c)) for latency, c in memory.elites] == best
-    memory.bury(np.arange(DEAD_LIMIT + 5))
-    assert memory.dead[0] == 5
-    memory.bury(np.array([DEAD_LIMIT]))
-    assert len(memory.dead) == DEAD_LIMIT
+    memory.mark_invalid(np.arange(DEAD_LIMIT + 5))
+    assert memory.invalid[0] == 5
+    memory.mark_invalid(np.array([DEAD_LIMIT]))
+    assert len(memory.invalid) == DEAD_LIMIT
     again = Memory(space, 4)
     again.restore(json.loads(json.dumps(memory.state())))
     assert again.state() == memory.state()
@@ -200,9 +200,9 @@ def test_nan_scores_rank_last() -> None:
         mean = np.where(np.arange(len(batch)) % 2 == 0, np.nan, 1.0 + np.arange(len(batch)))
         return Scores(batch, mean, np.zeros(len(batch)), np.ones(len(batch), dtype=np.bool_))
 
-    hunt = Hunt(Memory(space, 0), np.zeros(0, dtype=np.int64), score, 100)
-    hunt.examine(space.sample(np.random.default_rng(0), 10))
-    assert np.isfinite(hunt.mean[hunt.ranked()[:5]]).all()
+    pool = CandidatePool(Memory(space, 0), np.zeros(0, dtype=np.int64), score, 100)
+    pool.examine(space.sample(np.random.default_rng(0), 10))
+    assert np.isfinite(pool.mean[pool.ranked()[:5]]).all()
     assert len(GeneticSearcher(space, seed=0).ask(16, score=score)) == 16
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tunesmith.search.genetic import GeneticSearcher
+from tunesmith.search.score_reliability import WATCHED, ScoreReliability
 from tunesmith.search.selection import Mix, select, uncertain, unlike
-from tunesmith.search.trust import WATCHED, Trust
 from tunesmith.space.base import Batch, Scores
 from tunesmith.testing.simulated import measure
 from tunesmith.testing.synthetic import SyntheticTask, matmul_space
@@ -50,7 +50,7 @@ def test_unlike_points_spread_over_the_space() -> None:
 
 
 def _foreseen(agreement: int, start: float = 0.5) -> Trust:
-    trust, rng = Trust(start, weight=8), np.random.default_rng(0)
+    trust, rng = ScoreReliability(start, weight=8), np.random.default_rng(0)
     for ask in range(6):
         keys, seconds = np.arange(16) + 100 * ask, rng.random(16)
         trust.expect(keys, -agreement * seconds + 10.0 * ask)
@@ -59,14 +59,14 @@ def _foreseen(agreement: int, start: float = 0.5) -> Trust:
 
 
 def test_trust_is_whether_the_order_of_each_ask_came_true() -> None:
-    assert Trust(0.5, weight=8).value == 0.5
+    assert ScoreReliability(0.5, weight=8).value == 0.5
     assert _foreseen(1).value == pytest.approx((8 * 0.5 + WATCHED) / (8 + WATCHED))
     assert _foreseen(-1).value == 0.0
     assert _foreseen(0).value < 0.1
 
 
 def test_trust_waits_for_measurements_and_continues_from_its_state() -> None:
-    trust, twin = Trust(0.5, 8), Trust(0.5, 8)
+    trust, twin = ScoreReliability(0.5, 8), ScoreReliability(0.5, 8)
     trust.expect(np.array([2**62, 5, 6]), np.array([3.0, 2.0, 1.0]))
     trust.expect(np.array([7, 8]), np.array([1.0, 2.0]))
     twin.restore(json.loads(json.dumps(trust.state())))

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from tunesmith.search.candidate_pool import CandidatePool
 from tunesmith.search.construction import construct, sift
 from tunesmith.search.genetic import GeneticSearcher
-from tunesmith.search.hunt import Hunt
 from tunesmith.search.memory import Memory
 from tunesmith.search.shares import EXPLORED, Tally, divide, turns
 from tunesmith.space.base import Batch, Floats, Sketch
@@ -131,9 +131,9 @@ def test_a_search_turns_away_from_a_sketch_that_is_behind(mode: str | None) -> N
 def test_draws_follow_the_shares_in_large_and_small_spaces() -> None:
     for extent, n in ((512, 60), (8, 20)):
         space = Space([Sketch(name, (PerfectTile(extent, 3), PerfectTile(extent, 3))) for name in "ab"])
-        hunt = Hunt(Memory(space, 0), np.zeros(0, dtype=np.int64), None, 500, None, np.array([0.95, 0.05]))
-        hunt.fill(np.random.default_rng(0), n)
-        assert (hunt.pool.sketch == 1).sum() < 0.25 * n
+        pool = CandidatePool(Memory(space, 0), np.zeros(0, dtype=np.int64), None, 500, None, np.array([0.95, 0.05]))
+        pool.fill(np.random.default_rng(0), n)
+        assert (pool.points.sketch == 1).sum() < 0.25 * n
 
 
 def test_what_a_prior_prefers_is_taken_sketch_by_sketch() -> None:
@@ -170,11 +170,11 @@ def test_a_sketch_without_points_left_gets_no_draws() -> None:
     everything = space.keys(space.all_of(0))
     assert len(np.unique(everything)) == space.sizes[0] == 3
     assert memory.left(everything[:2]).tolist() == [True, True]
-    hunt = Hunt(memory, everything, None, 500, None, share)
-    hunt.fill(np.random.default_rng(0), 40)
-    assert (hunt.pool.sketch == 1).all()
-    assert hunt.share is not None
-    assert hunt.share.tolist() == [0.0, 1.0]
+    pool = CandidatePool(memory, everything, None, 500, None, share)
+    pool.fill(np.random.default_rng(0), 40)
+    assert (pool.points.sketch == 1).all()
+    assert pool.share is not None
+    assert pool.share.tolist() == [0.0, 1.0]
 
 
 def test_what_was_constructed_and_not_proposed_is_proposed_next() -> None:

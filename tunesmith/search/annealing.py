@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from tunesmith.search.guess import Belief
-from tunesmith.search.hunt import Hunt
+from tunesmith.search.candidate_pool import CandidatePool
 from tunesmith.search.learning import GuessingOptions, GuessingSearcher
+from tunesmith.search.surrogate import Prediction
 from tunesmith.space.base import Batch, Floats
 from tunesmith.space.space import Space, concat
 from tunesmith.types import Candidate
@@ -58,36 +58,36 @@ class AnnealingSearcher(GuessingSearcher):
         super().restore(state)
         self._walkers = self.space.batch([Candidate.from_json(c) for c in state["walkers"]])
 
-    def _visit(self, hunt: Hunt, belief: Belief, n: int, done: float) -> tuple[Batch, Floats]:
-        looks = self._looks(hunt)
+    def _visit(self, pool: CandidatePool, prediction: Prediction, n: int, done: float) -> tuple[Batch, Floats]:
+        looks = self._looks(pool)
         if not done:
-            self._renew(hunt, belief)
+            self._renew(pool, prediction)
         steps = self.options.steps * self.options.looks // looks
-        return self._anneal(belief, done, min(done + 1.0 / looks, 1.0), steps)
+        return self._anneal(prediction, done, min(done + 1.0 / looks, 1.0), steps)
 
-    def _renew(self, hunt: Hunt, belief: Belief) -> None:
+    def _renew(self, pool: CandidatePool, prediction: Prediction) -> None:
         """Keep the best walkers; the others start anew."""
-        kept = np.argsort(-self._guess(belief, self._walkers), kind="stable")
+        kept = np.argsort(-self._guess(prediction, self._walkers), kind="stable")
         kept = kept[: self.options.walkers - round(self.options.renewed * self.options.walkers)]
         new = self.options.walkers - len(kept)
         fast = self._history.fastest(self.options.measured)
         fast = self._rng.choice(fast, size=new // 2) if len(fast) else fast
-        drawn = self.space.sample(self._rng, new - len(fast), hunt.share)
+        drawn = self.space.sample(self._rng, new - len(fast), pool.share)
         self._walkers = concat([self._walkers.take(kept), self._history.points.take(fast), drawn])
 
-    def _anneal(self, belief: Belief, begin: float, end: float, steps: int) -> tuple[Batch, Floats]:
+    def _anneal(self, prediction: Prediction, begin: float, end: float, steps: int) -> tuple[Batch, Floats]:
         """Everything visited while the ask goes from the part ``begin`` to ``end``, and the guess for each."""
-        at, value = self._walkers, self._guess(belief, self._walkers)
+        at, value = self._walkers, self._guess(prediction, self._walkers)
         deviation = float(value.std()) or 1.0
         visited, values = [at], [value]
         for done in np.linspace(begin, end, steps):
             temperature = deviation * (self.options.hot + done * (self.options.cold - self.options.hot))
             moved = self.space.neighbours(self._rng, at)
-            found = self._guess(belief, moved)
+            found = self._guess(prediction, moved)
             visited.append(moved)
             values.append(found)
-            luck = self._rng.exponential(size=len(found))
-            accepted = found - value > -temperature * luck
+            draw = self._rng.exponential(size=len(found))
+            accepted = found - value > -temperature * draw
             at = Batch(at.sketch, np.where(accepted[:, None], moved.choice, at.choice))
             value = np.where(accepted, found, value)
         self._walkers = at

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from tunesmith.search.acquisition import ACQUISITIONS, Portfolio
+from tunesmith.search.candidate_pool import CandidatePool
 from tunesmith.search.candidates import CandidateOptions, candidates, observed
 from tunesmith.search.extras import extra
-from tunesmith.search.hunt import Hunt
 from tunesmith.search.learning import LearningOptions, ModelSearcher
 from tunesmith.search.process import Process, likeliest
 from tunesmith.space.base import Batch, Bools, Floats, Ints
@@ -117,8 +117,8 @@ class BayesianSearcher(ModelSearcher):
         """Codes in which two random points are about the square root of two apart: float64 [n, dims]."""
         return self._codes.of(points) * self._scale
 
-    def _study(self, hunt: Hunt) -> bool:
-        points, goodness = observed(self._history, hunt, self.options)
+    def _study(self, pool: CandidatePool) -> bool:
+        points, goodness = observed(self._history, pool, self.options)
         if len(points) < 2 or np.ptp(goodness) == 0:
             return False
         self._middle, self._deviation = float(goodness.mean()), float(goodness.std())
@@ -126,41 +126,41 @@ class BayesianSearcher(ModelSearcher):
         self._length, self._noise = likeliest(
             self._numbers(points), self._values, self.options.lengths, self.options.noises
         )
-        self._process = self._fitted(hunt)
-        self._xi = self._exploration(hunt, goodness)
+        self._process = self._fitted(pool)
+        self._xi = self._exploration(pool, goodness)
         return True
 
-    def _revise(self, hunt: Hunt) -> None:
-        self._process = self._fitted(hunt)
+    def _revise(self, pool: CandidatePool) -> None:
+        self._process = self._fitted(pool)
 
-    def _fitted(self, hunt: Hunt) -> Process:
+    def _fitted(self, pool: CandidatePool) -> Process:
         """The process of what was measured and of what has a score."""
         points, values, noise = self._points, self._values, np.full(len(self._points), self._noise)
-        if hunt.opinion:
-            scored, expected, error = self._scored(hunt)
+        if pool.is_informative:
+            scored, expected, error = self._scored(pool)
             points, values = concat([points, scored]), np.concatenate([values, expected])
             noise = np.concatenate([noise, np.full(len(scored), self._noise + self.options.distrust * error)])
         return Process(self._numbers(points), values, noise, self._length)
 
-    def _scored(self, hunt: Hunt) -> tuple[Batch, Floats, float]:
+    def _scored(self, pool: CandidatePool) -> tuple[Batch, Floats, float]:
         """Points that have only a score, what it says of their values, and the variance of its error."""
         place = {key: i for i, key in enumerate(self.space.keys(self._points).tolist())}
-        known: Bools = np.array([key in place for key in hunt.keys.tolist()], dtype=np.bool_)
-        finite = np.isfinite(hunt.mean)
+        known: Bools = np.array([key in place for key in pool.keys.tolist()], dtype=np.bool_)
+        finite = np.isfinite(pool.mean)
         both, only = np.flatnonzero(known & finite), np.flatnonzero(~known & finite)[-self.options.scored :]
         if not len(self._history.fastest(1)):  # the scores themselves are what is known
-            return hunt.pool.take(only), (hunt.mean[only] - self._middle) / self._deviation, 0.0
-        scores = hunt.mean[both]
+            return pool.points.take(only), (pool.mean[only] - self._middle) / self._deviation, 0.0
+        scores = pool.mean[both]
         if len(both) < LINE or np.ptp(scores) == 0:
-            return hunt.pool.take(slice(0, 0)), np.zeros(0), 0.0
-        values = self._values[[place[key] for key in hunt.keys[both].tolist()]]
+            return pool.points.take(slice(0, 0)), np.zeros(0), 0.0
+        values = self._values[[place[key] for key in pool.keys[both].tolist()]]
         slope, shift = np.polyfit(scores, values, 1)
         if slope <= 0:
-            return hunt.pool.take(slice(0, 0)), np.zeros(0), 0.0
+            return pool.points.take(slice(0, 0)), np.zeros(0), 0.0
         error = float(np.mean((slope * scores + shift - values) ** 2))
-        return hunt.pool.take(only), slope * hunt.mean[only] + shift, error
+        return pool.points.take(only), slope * pool.mean[only] + shift, error
 
-    def _exploration(self, hunt: Hunt, goodness: Floats) -> float:
+    def _exploration(self, pool: CandidatePool, goodness: Floats) -> float:
         """The contextual variance: the mean variance over the first one, over how much faster the best has become."""
         _, deviation = self._process.each(self._numbers(self.space.sample(self._rng, self.options.sampled)))
         variance = float(np.mean(deviation**2))
@@ -169,18 +169,18 @@ class BayesianSearcher(ModelSearcher):
         gained = float(np.exp(max(0.0, float(goodness.max()) - self._first[1])))
         return self.options.exploration * variance / max(self._first[0], 1e-12) / gained
 
-    def _promising(self, hunt: Hunt, n: int, done: float) -> Batch:
-        points = candidates(self._history, hunt, self._rng, self.options)
+    def _promising(self, pool: CandidatePool, n: int, done: float) -> Batch:
+        points = candidates(self._history, pool, self._rng, self.options)
         if len(points) > n:
             points = points.take(self._shortlist(points, n))
             mean, covariance = self._process.joint(self._numbers(points))
             points = points.take(self._turns().choose(mean, covariance, self._best, self._xi, n)[0])
         return points
 
-    def _chosen(self, hunt: Hunt, rows: Ints, n: int) -> Ints:
-        mean, covariance = self._process.joint(self._numbers(hunt.pool.take(rows)))
+    def _chosen(self, pool: CandidatePool, rows: Ints, n: int) -> Ints:
+        mean, covariance = self._process.joint(self._numbers(pool.points.take(rows)))
         picked, owners = self._portfolio.choose(mean, covariance, self._best, self._xi, n)
-        for key, owner in zip(hunt.keys[rows[picked]].tolist(), owners, strict=True):
+        for key, owner in zip(pool.keys[rows[picked]].tolist(), owners, strict=True):
             self._owners[f"{key:x}"] = owner
         self._owners = dict(list(self._owners.items())[-OWNED:])
         return rows[picked]

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tunesmith.search.draft import Draft
-from tunesmith.search.guess import Belief
-from tunesmith.search.hunt import Hunt
+from tunesmith.search.candidate_pool import CandidatePool
+from tunesmith.search.kernel_ridge import KernelRidgeSurrogate
 from tunesmith.search.learning import GuessingOptions, GuessingSearcher
 from tunesmith.search.shares import turns
+from tunesmith.search.surrogate import Prediction
 from tunesmith.space.base import Batch, Floats, Ints
 from tunesmith.space.knobs import Knob
 from tunesmith.space.space import Space, concat
@@ -60,8 +60,8 @@ class BeamSearcher(GuessingSearcher):
         super().__init__(space, seed, options)
         self.options = options
 
-    def _visit(self, hunt: Hunt, belief: Belief, n: int, done: float) -> tuple[Batch, Floats]:
-        points = self._valued(hunt, belief)[0].take(slice(0, self.options.learned))
+    def _visit(self, pool: CandidatePool, prediction: Prediction, n: int, done: float) -> tuple[Batch, Floats]:
+        points = self._valued(pool, prediction)[0].take(slice(0, self.options.learned))
         share = self._memory.tally.shares()
         room = np.full(len(share), self.options.width)
         wide = turns(share, room, self.options.width)
@@ -69,17 +69,19 @@ class BeamSearcher(GuessingSearcher):
         found = []
         for s in np.flatnonzero(wide):
             mine = concat([points.take(points.sketch == s), self._random(int(s), int(many[s]) + 1)])
-            values = self._values(belief, mine)
+            values = self._values(prediction, mine)
             found.append(self._beam(values, mine, int(wide[s])))
         ends = concat(found)
-        return ends, self._guess(belief, ends)
+        return ends, self._guess(prediction, ends)
 
     def _random(self, sketch: int, n: int) -> Batch:
         only = np.zeros(len(self.space.sketches))
         only[sketch] = 1.0
         return self.space.sample(self._rng, n, only)
 
-    def _values(self, guess: Draft | Belief, points: Batch) -> list[Draft | Belief]:
+    def _values(
+        self, guess: KernelRidgeSurrogate | Prediction, points: Batch
+    ) -> list[KernelRidgeSurrogate | Prediction]:
         """The value of prefixes of each length from 1, learned from the prefixes of points of one sketch."""
         knobs = self.space.sketches[points.sketch[0]].knobs
         values = [guess]
@@ -91,18 +93,18 @@ class BeamSearcher(GuessingSearcher):
             row = np.concatenate([np.arange(len(prefixes)), np.arange(len(tried)) % len(prefixes)])
             np.maximum.at(best, row, values[0].predict(self._codes.of(own, depth + 1)))
             code = self._codes.of(prefixes, depth)
-            values.insert(0, Draft(code, best, (self.options.length,), (self.options.ridge,)))
+            values.insert(0, KernelRidgeSurrogate(code, best, (self.options.length,), (self.options.ridge,)))
         return values
 
-    def _beam(self, values: list[Draft | Belief], points: Batch, width: int) -> Batch:
+    def _beam(self, values: list[KernelRidgeSurrogate | Prediction], points: Batch, width: int) -> Batch:
         """Points of one sketch that a beam of a width ends with: all continuations of its last prefixes."""
         knobs = self.space.sketches[points.sketch[0]].knobs
         beam = points.take(slice(0, 1))
         for depth in range(len(knobs)):
             if depth:
                 value = values[depth - 1].predict(self._codes.of(beam, depth))
-                luck = self.options.doubt * value.std() * self._rng.gumbel(size=len(value))
-                beam = beam.take(np.argsort(-value - luck, kind="stable")[:width])
+                jitter = self.options.doubt * value.std() * self._rng.gumbel(size=len(value))
+                beam = beam.take(np.argsort(-value - jitter, kind="stable")[:width])
             beam = self._continued(beam, depth, self.options.expanded, points.choice[:, depth])
             beam = _distinct(beam, depth + 1)
         return beam

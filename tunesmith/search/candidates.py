@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tunesmith.search.candidate_pool import CandidatePool
 from tunesmith.search.history import History
-from tunesmith.search.hunt import Hunt
 from tunesmith.search.memory import ENUMERATE_LIMIT
 from tunesmith.space.base import Batch, Floats
 from tunesmith.space.space import concat
@@ -32,34 +32,34 @@ class CandidateOptions:
     onward: float = 0.5
 
 
-def observed(history: History, hunt: Hunt, options: CandidateOptions) -> tuple[Batch, Floats]:
+def observed(history: History, pool: CandidatePool, options: CandidateOptions) -> tuple[Batch, Floats]:
     """Points to learn from and how good they are: what was measured; before anything ran, what has a score."""
     if len(history.fastest(1)):
         rows = history.telling(options.learnt)
         return history.points.take(rows), history.goodness[rows]
-    finite = np.isfinite(hunt.mean)
-    return hunt.pool.take(finite), hunt.mean[finite]
+    finite = np.isfinite(pool.mean)
+    return pool.points.take(finite), pool.mean[finite]
 
 
-def candidates(history: History, hunt: Hunt, rng: np.random.Generator, options: CandidateOptions) -> Batch:
+def candidates(history: History, pool: CandidatePool, rng: np.random.Generator, options: CandidateOptions) -> Batch:
     """Unknown points to choose from: all of a small space, else random ones and neighbours of the best."""
-    space = hunt.space
+    space = pool.space
     if space.size <= ENUMERATE_LIMIT:
         points = space.at(np.arange(space.size, dtype=np.int64))
     else:
-        near = around(incumbents(history, hunt, options), options.neighbours, hunt, rng, options.onward)
-        points = concat([hunt.draw(rng, options.sampled), near])
-    return points.take(hunt.unknown(points))
+        near = around(incumbents(history, pool, options), options.neighbours, pool, rng, options.onward)
+        points = concat([pool.draw(rng, options.sampled), near])
+    return points.take(pool.unknown(points))
 
 
-def incumbents(history: History, hunt: Hunt, options: CandidateOptions) -> Batch:
+def incumbents(history: History, pool: CandidatePool, options: CandidateOptions) -> Batch:
     """The best measured points; before anything ran, those with the best scores."""
     fast = history.fastest(options.incumbents)
-    return history.points.take(fast) if len(fast) else hunt.pool.take(hunt.ranked()[: options.incumbents])
+    return history.points.take(fast) if len(fast) else pool.points.take(pool.ranked()[: options.incumbents])
 
 
 def around(
-    parents: Batch, n: int, hunt: Hunt, rng: np.random.Generator, onward: float, odds: Floats | None = None
+    parents: Batch, n: int, pool: CandidatePool, rng: np.random.Generator, onward: float, odds: Floats | None = None
 ) -> Batch:
     """``n`` points one or a few moves away from ``parents``.
 
@@ -69,9 +69,9 @@ def around(
     """
     rows = rng.integers(len(parents), size=n)
     wanted = None if odds is None else odds[rows]
-    points = hunt.space.neighbours(rng, parents.take(rows), wanted)
+    points = pool.space.neighbours(rng, parents.take(rows), wanted)
     moved = np.arange(n)
     while len(moved := moved[rng.random(len(moved)) < onward]):
-        again = hunt.space.neighbours(rng, points.take(moved), None if wanted is None else wanted[moved])
+        again = pool.space.neighbours(rng, points.take(moved), None if wanted is None else wanted[moved])
         points.choice[moved] = again.choice
     return points

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from tunesmith.search.candidate_pool import CandidatePool
 from tunesmith.search.diverse import diverse
-from tunesmith.search.guess import from_history
-from tunesmith.search.hunt import Hunt
 from tunesmith.search.learning import LearningOptions, LearningSearcher
 from tunesmith.search.packed import pack_keys, unpack_keys
-from tunesmith.search.welch import Sample, luck
+from tunesmith.search.surrogate import from_history
+from tunesmith.search.welch import Sample, p_value
 from tunesmith.space.base import Batch, Ints
 from tunesmith.space.knobs import Floats32, Knob
 from tunesmith.space.space import Space, concat
@@ -98,7 +98,7 @@ class DropletSearcher(LearningSearcher):
         for sample, candidate in sorted(ran, key=lambda pair: (pair[0].mean, str(pair[1]))):
             if candidate == self._centre:
                 self._sample = sample
-            elif self._centre is None or luck(sample, self._sample, noise) < self.options.significance:
+            elif self._centre is None or p_value(sample, self._sample, noise) < self.options.significance:
                 self._move(candidate, sample)
                 return
 
@@ -116,13 +116,13 @@ class DropletSearcher(LearningSearcher):
         one, other = self.space.batch([a, b]).choice
         return [int(j) for j in np.flatnonzero(one != other)]
 
-    def _study(self, hunt: Hunt) -> bool:
+    def _study(self, pool: CandidatePool) -> bool:
         self._settle()
         return True
 
-    def _chosen(self, hunt: Hunt, rows: Ints, n: int) -> Ints:
-        if hunt.opinion:
-            rows = rows[np.argsort(-hunt.mean[rows], kind="stable")]
+    def _chosen(self, pool: CandidatePool, rows: Ints, n: int) -> Ints:
+        if pool.is_informative:
+            rows = rows[np.argsort(-pool.mean[rows], kind="stable")]
         return rows[:n]
 
     def _settle(self) -> None:
@@ -154,34 +154,34 @@ class DropletSearcher(LearningSearcher):
             )
         ]
 
-    def _look(self, hunt: Hunt, n: int) -> None:
+    def _look(self, pool: CandidatePool, n: int) -> None:
         """Look at what lies ahead, at the centre's neighbourhood, and at those that would come next."""
-        most = hunt.count + n
+        most = pool.count + n
         if self._centre is None:
-            hunt.fill(self._rng, most)
+            pool.fill(self._rng, most)
             return
         draft = from_history(self._codes, self._history)
-        self._look_at(hunt, self._ahead(), most)
+        self._look_at(pool, self._ahead(), most)
         centre = self.space.batch([self._centre] if self._centre else [])
         others = self._history.points.take(self._open(PLACES))
         others = others.take(~np.isin(self.space.keys(others), self.space.keys(centre)))
         places = concat([centre, others])
         for i in range(len(places)):
-            if hunt.count >= most or not hunt.effort:
+            if pool.count >= most or not pool.effort:
                 return
             place = places.take(slice(i, i + 1))
             around = self.space.around(place)
-            around = around.take(hunt.unknown(around))
+            around = around.take(pool.unknown(around))
             value = draft.predict(self._codes.of(around)) if draft else self._rng.random(len(around))
-            if not self._look_at(hunt, around.take(np.argsort(-value, kind="stable")), most):
+            if not self._look_at(pool, around.take(np.argsort(-value, kind="stable")), most):
                 self._spent = np.union1d(self._spent, self.space.keys(place))
 
-    def _look_at(self, hunt: Hunt, batch: Batch, most: int) -> int:
+    def _look_at(self, pool: CandidatePool, batch: Batch, most: int) -> int:
         """Examine points, in order, until ``most`` are pooled; returns how many it did."""
         examined = start = 0
-        while start < len(batch) and hunt.count < most and hunt.effort:
-            step = most - hunt.count
-            examined += hunt.examine(batch.take(slice(start, start + step)))
+        while start < len(batch) and pool.count < most and pool.effort:
+            step = most - pool.count
+            examined += pool.examine(batch.take(slice(start, start + step)))
             start += step
         return examined
 

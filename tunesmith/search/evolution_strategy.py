@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from tunesmith.search.candidate_pool import CandidatePool
 from tunesmith.search.extras import extra
-from tunesmith.search.guess import Belief
-from tunesmith.search.hunt import Hunt
 from tunesmith.search.learning import GuessingOptions, GuessingSearcher
 from tunesmith.search.relaxed import Relaxed
+from tunesmith.search.surrogate import Prediction
 from tunesmith.space.base import Batch, Floats
 from tunesmith.space.space import Space, concat
 
@@ -64,37 +64,39 @@ class EvolutionStrategySearcher(GuessingSearcher):
         self.options = options
         self._boxes = [Relaxed(space, s) for s in range(len(space.sketches))]
 
-    def _visit(self, hunt: Hunt, belief: Belief, n: int, done: float) -> tuple[Batch, Floats]:
-        share = self._memory.tally.shares() * self._memory.left(hunt.blocked)
+    def _visit(self, pool: CandidatePool, prediction: Prediction, n: int, done: float) -> tuple[Batch, Floats]:
+        share = self._memory.tally.shares() * self._memory.left(pool.blocked)
         counts = (self.options.evaluations * share / (share.sum() or 1.0)).astype(np.int64)
-        runs = [self._run(belief, s, int(counts[s])) for s in np.flatnonzero(share).tolist()]
+        runs = [self._run(prediction, s, int(counts[s])) for s in np.flatnonzero(share).tolist()]
         points = concat([self.space.batch([]), *(batch for batch, _ in runs)])
         return points, np.concatenate([np.zeros(0), *(found for _, found in runs)])
 
-    def _run(self, belief: Belief, sketch: int, evaluations: int) -> tuple[Batch, Floats]:
+    def _run(self, prediction: Prediction, sketch: int, evaluations: int) -> tuple[Batch, Floats]:
         """What the strategies of one sketch visit, one after the other, and its fitness."""
         box, population, first = self._boxes[sketch], self.options.population, True
         visited, fitness = [self.space.batch([])], [np.zeros(0)]
         if not box.dims:
             only = self.space.all_of(sketch)
-            return only, self._guess(belief, only)
+            return only, self._guess(prediction, only)
         while evaluations >= population or first:
             strategy = self._strategy(sketch, population, first)
-            for points, found in self._generations(belief, box, strategy, max(1, evaluations // population)):
+            for points, found in self._generations(prediction, box, strategy, max(1, evaluations // population)):
                 visited.append(points)
                 fitness.append(found)
                 evaluations -= population
             population, first = 2 * population, False
         return concat(visited), np.concatenate(fitness)
 
-    def _generations(self, belief: Belief, box: Relaxed, strategy: Any, most: int) -> list[tuple[Batch, Floats]]:
+    def _generations(
+        self, prediction: Prediction, box: Relaxed, strategy: Any, most: int
+    ) -> list[tuple[Batch, Floats]]:
         """Points and fitness of each generation until the strategy has converged."""
         out = list[tuple[Batch, Floats]]()
         seen, stale = np.zeros(0, dtype=np.int64), 0
         while len(out) < most and stale < self.options.stale and not (out and strategy.should_stop()):
             asked = [strategy.ask() for _ in range(strategy.population_size)]
             points = box.nearest(np.array([place for place, _ in asked]))
-            fitness = self._guess(belief, points)
+            fitness = self._guess(prediction, points)
             strategy.tell([(raw, -value) for (_, raw), value in zip(asked, fitness.tolist(), strict=True)])
             out.append((points, fitness))
             keys = self.space.keys(points)

@@ -6,7 +6,7 @@ the best points that were never measured are proposed, and a small share at rand
 An exact score costs milliseconds of replay and feature extraction. So a draft model of the scores, made anew from
 what has them, ranks the thousands of points of an evolution, and only the most promising get an exact score, some at a
 time: each look makes the next draft better. What is measured of these depends on how far the scores can be trusted:
-see ``tunesmith.search.selection`` and ``tunesmith.search.trust``.
+see ``tunesmith.search.selection`` and ``tunesmith.search.score_reliability``.
 
 Half of the children, of the looks, of the survivors and of the proposals are shared among the sketches by what was
 measured of each: mutation and crossover stay within a sketch, and scores are not trusted alone between them.
@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
+from tunesmith.search.candidate_pool import CHUNK, CandidatePool
 from tunesmith.search.codes import Codes
-from tunesmith.search.guess import of_scores
-from tunesmith.search.hunt import CHUNK, Hunt
 from tunesmith.search.points import PointSearcher
+from tunesmith.search.score_reliability import ScoreReliability
 from tunesmith.search.selection import Mix, select
-from tunesmith.search.trust import Trust
+from tunesmith.search.surrogate import of_scores
 from tunesmith.space.base import Batch, Floats, Ints
 from tunesmith.space.space import Space, concat
 from tunesmith.types import Measurement
@@ -90,87 +90,89 @@ class GeneticSearcher(PointSearcher):
         super().__init__(space, seed, effort=options.effort, elites=options.elites)
         self.options = options
         self._codes = Codes(space)
-        self._trust = Trust(options.start, options.weight)
+        self._reliability = ScoreReliability(options.start, options.weight)
         self._mix = Mix(options.uncertain, options.unlike)
 
     @property
     def trust(self) -> float:
-        """How far scores can be trusted by now, 0 to 1, see ``tunesmith.search.trust``."""
-        return self._trust.value
+        """How far scores can be trusted by now, 0 to 1, see ``tunesmith.search.score_reliability``."""
+        return self._reliability.value
 
     def tell(self, measurements: Sequence[Measurement]) -> None:
         """Remember what was measured, and how well it was foreseen."""
         super().tell(measurements)
         known = self.space.known([m.candidate for m in measurements])
         mine = [m for m, is_point in zip(measurements, known, strict=True) if is_point]
-        self._trust.take(self.space.keys(self.space.batch([m.candidate for m in mine])), [m.latency for m in mine])
+        self._reliability.take(
+            self.space.keys(self.space.batch([m.candidate for m in mine])), [m.latency for m in mine]
+        )
 
     def state(self) -> dict[str, Any]:
         """As every searcher's, and what the scores promised."""
-        return {**super().state(), "trust": self._trust.state()}
+        return {**super().state(), "trust": self._reliability.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from :meth:`state`. Raises ValueError for the state of another space or version."""
         super().restore(state)
-        self._trust.restore(state["trust"])
+        self._reliability.restore(state["trust"])
 
     def _shares(self) -> Floats:
         """By what was measured."""
         return self._memory.tally.shares()
 
-    def _pick(self, hunt: Hunt, n: int, informed: bool) -> Ints:
+    def _pick(self, pool: CandidatePool, n: int, informed: bool) -> Ints:
         elites = self._memory.elite_batch(self.options.measured)
         if informed:
-            hunt.examine(concat([elites, self.space.batch(self._reserve)]), parents=True)
-            hunt.examine(hunt.draw(self._rng, self.options.drawn), drawn=True)
-            hunt.fill(self._rng, CHUNK)
-        if not hunt.opinion:
-            return self._uninformed(hunt, elites, n)
-        self._evolve(hunt, n)
-        rows = self._best(hunt, n)
-        self._trust.expect(hunt.keys[rows], hunt.mean[rows])
-        self._survive(hunt, rows)
+            pool.examine(concat([elites, self.space.batch(self._reserve)]), parents=True)
+            pool.examine(pool.draw(self._rng, self.options.drawn), drawn=True)
+            pool.fill(self._rng, CHUNK)
+        if not pool.is_informative:
+            return self._uninformed(pool, elites, n)
+        self._evolve(pool, n)
+        rows = self._best(pool, n)
+        self._reliability.expect(pool.keys[rows], pool.mean[rows])
+        self._survive(pool, rows)
         return rows
 
-    def _survive(self, hunt: Hunt, proposed: Ints) -> None:
+    def _survive(self, pool: CandidatePool, proposed: Ints) -> None:
         """The best that were not proposed."""
-        order = hunt.ranked()
-        left = order[hunt.fresh[order] & ~np.isin(order, proposed)]
-        left = left[self._divide(hunt.pool.sketch[left], self.options.survivors, self.options.shared)]
-        self._reserve = self.space.candidates(hunt.pool.take(left))
+        order = pool.ranked()
+        left = order[pool.fresh[order] & ~np.isin(order, proposed)]
+        left = left[self._divide(pool.points.sketch[left], self.options.survivors, self.options.shared)]
+        self._reserve = self.space.candidates(pool.points.take(left))
 
-    def _evolve(self, hunt: Hunt, n: int) -> None:
+    def _evolve(self, pool: CandidatePool, n: int) -> None:
         """Exact looks at the children that drafts of the scores promise most of; more of them while few are valid."""
         wanted = math.ceil(self.options.examined * n)
         step = math.ceil(wanted / self.options.looks)
-        refused, examined = len(hunt.refused), 0
+        refused, examined = len(pool.refused), 0
         for _ in range(MORE_LOOKS * self.options.looks):
-            left = wanted - examined + len(hunt.refused) - refused
+            left = wanted - examined + len(pool.refused) - refused
             if left <= 0:
                 return
-            examined += self._look(hunt, min(step, left))
+            examined += self._look(pool, min(step, left))
 
-    def _look(self, hunt: Hunt, most: int) -> int:
+    def _look(self, pool: CandidatePool, most: int) -> int:
         """Examine the ``most`` promising children of the pool; returns how many there were."""
-        children = self._offspring(hunt)
-        children = children.take(hunt.unknown(children))
+        children = self._offspring(pool)
+        children = children.take(pool.unknown(children))
         if not len(children):
             return 0
-        guess = of_scores(self._codes, hunt).predict(self._codes.of(children))
-        luck = self.options.doubt * guess.std() * self._rng.gumbel(size=len(guess))
-        children = children.take(np.argsort(-guess - luck, kind="stable"))
-        return hunt.examine(children.take(self._divide(children.sketch, most, self.options.shared)))
+        guess = of_scores(self._codes, pool).predict(self._codes.of(children))
+        jitter = self.options.doubt * guess.std() * self._rng.gumbel(size=len(guess))
+        children = children.take(np.argsort(-guess - jitter, kind="stable"))
+        return pool.examine(children.take(self._divide(children.sketch, most, self.options.shared)))
 
-    def _offspring(self, hunt: Hunt) -> Batch:
+    def _offspring(self, pool: CandidatePool) -> Batch:
         """Children of the pool's best points: a part of them shared by the sketches, the others of the best of all."""
-        rows = hunt.ranked()
-        sketch = hunt.pool.sketch[rows]
+        rows = pool.ranked()
+        sketch = pool.points.sketch[rows]
         odds = self._memory.tally.shares() * (np.bincount(sketch, minlength=len(self.space.sketches)) > 0)
         shared = round(self.options.shared * self.options.population)
         wanted = self._rng.multinomial(shared, odds / odds.sum())
         families = [(rows[sketch == s], int(wanted[s])) for s in np.flatnonzero(wanted)]
         families.append((rows[: self.options.parents], self.options.population - shared))
-        return concat([self._children(hunt.pool.take(mine), count) for mine, count in families])
+        return concat([self._children(pool.points.take(mine), count) for mine, count in families])
 
     def _children(self, parents: Batch, n: int) -> Batch:
         """``n`` children of parents sorted best first: crossed, or mutated, or both."""
@@ -187,33 +189,33 @@ class GeneticSearcher(PointSearcher):
         odds = np.exp(-self.options.pressure * np.arange(count) / count)
         return self._rng.choice(count, size=n, p=odds / odds.sum()).astype(np.int64)
 
-    def _best(self, hunt: Hunt, n: int) -> Ints:
+    def _best(self, pool: CandidatePool, n: int) -> Ints:
         """The best fresh points; a binomial few of them replaced by random ones, others by what teaches more."""
         chance = int(self._rng.binomial(n, self.options.epsilon))
-        order = hunt.ranked()
-        left = order[hunt.fresh[order]]
+        order = pool.ranked()
+        left = order[pool.fresh[order]]
         best = select(
             left,
-            hunt.std,
-            self._codes.of(hunt.pool),
+            pool.std,
+            self._codes.of(pool.points),
             n - chance,
             self._mix.counts(n - chance, self.trust),
-            lambda rows, most: self._divide(hunt.pool.sketch[rows], most, self.options.shared),
+            lambda rows, most: self._divide(pool.points.sketch[rows], most, self.options.shared),
         )
-        if len(best) + chance < n or hunt.count < n:
-            hunt.fill(self._rng, n)
-        rest = np.setdiff1d(np.flatnonzero(hunt.fresh), best)
+        if len(best) + chance < n or pool.count < n:
+            pool.fill(self._rng, n)
+        rest = np.setdiff1d(np.flatnonzero(pool.fresh), best)
         rest = self._rng.permutation(rest)
-        rest = rest[np.argsort(~hunt.drawn[rest], kind="stable")]
+        rest = rest[np.argsort(~pool.drawn[rest], kind="stable")]
         return np.concatenate([best, rest[: n - len(best)]])
 
-    def _uninformed(self, hunt: Hunt, elites: Batch, n: int) -> Ints:
+    def _uninformed(self, pool: CandidatePool, elites: Batch, n: int) -> Ints:
         """Half mutations of the best measured points, half random points; random ones make up for what is missing."""
         if len(elites):
             parents = elites.take(self._parents(len(elites), n))
-            hunt.examine(self.space.neighbours(self._rng, parents))
-        mutants = np.flatnonzero(hunt.fresh & ~hunt.drawn)[: n // 2]
-        hunt.fill(self._rng, n + int((hunt.fresh & ~hunt.drawn).sum()) - len(mutants))
-        drawn = np.flatnonzero(hunt.fresh & hunt.drawn)[: n - len(mutants)]
-        spare = np.setdiff1d(np.flatnonzero(hunt.fresh), np.concatenate([mutants, drawn]))
+            pool.examine(self.space.neighbours(self._rng, parents))
+        mutants = np.flatnonzero(pool.fresh & ~pool.drawn)[: n // 2]
+        pool.fill(self._rng, n + int((pool.fresh & ~pool.drawn).sum()) - len(mutants))
+        drawn = np.flatnonzero(pool.fresh & pool.drawn)[: n - len(mutants)]
+        spare = np.setdiff1d(np.flatnonzero(pool.fresh), np.concatenate([mutants, drawn]))
         return np.concatenate([mutants, drawn, spare[: n - len(mutants) - len(drawn)]])

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from tunesmith.search.candidate_pool import CandidatePool
 from tunesmith.search.codes import Codes
 from tunesmith.search.diverse import diverse
-from tunesmith.search.guess import Belief, believe, from_history
 from tunesmith.search.history import History
-from tunesmith.search.hunt import Hunt
 from tunesmith.search.points import PointSearcher
+from tunesmith.search.surrogate import Prediction, from_history, predict
 from tunesmith.space.base import Batch, Floats, Ints
 from tunesmith.space.space import Space
 from tunesmith.types import Measurement
@@ -61,15 +61,15 @@ class LearningSearcher(PointSearcher):
         self._codes, self._history = Codes(space), History(space)
 
     @abstractmethod
-    def _study(self, hunt: Hunt) -> bool:
+    def _study(self, pool: CandidatePool) -> bool:
         """Learn from what is known when an ask begins; False where that does not tell points apart."""
 
     @abstractmethod
-    def _look(self, hunt: Hunt, n: int) -> None:
+    def _look(self, pool: CandidatePool, n: int) -> None:
         """Examine what promises most, ``n`` points and more where many are invalid."""
 
     @abstractmethod
-    def _chosen(self, hunt: Hunt, rows: Ints, n: int) -> Ints:
+    def _chosen(self, pool: CandidatePool, rows: Ints, n: int) -> Ints:
         """Up to ``n`` of some fresh rows of the pool, now that they were examined."""
 
     def tell(self, measurements: Sequence[Measurement]) -> None:
@@ -92,27 +92,27 @@ class LearningSearcher(PointSearcher):
         """By what was measured."""
         return self._memory.tally.shares()
 
-    def _pick(self, hunt: Hunt, n: int, informed: bool) -> Ints:
+    def _pick(self, pool: CandidatePool, n: int, informed: bool) -> Ints:
         if informed:
             fast = self._history.points.take(self._history.fastest(self._common.measured))
-            hunt.examine(fast, parents=True)
-            hunt.examine(hunt.draw(self._rng, self._common.drawn), drawn=True)
+            pool.examine(fast, parents=True)
+            pool.examine(pool.draw(self._rng, self._common.drawn), drawn=True)
         chance = int(self._rng.binomial(n, self._common.epsilon))
         rows = np.zeros(0, dtype=np.int64)
-        if self._study(hunt):
-            self._look(hunt, math.ceil(self._common.examined * n))
-            fresh = np.flatnonzero(hunt.fresh)
-            rows = self._chosen(hunt, fresh, n - chance) if len(fresh) else fresh
-        return self._complete(hunt, rows, n)
+        if self._study(pool):
+            self._look(pool, math.ceil(self._common.examined * n))
+            fresh = np.flatnonzero(pool.fresh)
+            rows = self._chosen(pool, fresh, n - chance) if len(fresh) else fresh
+        return self._complete(pool, rows, n)
 
-    def _complete(self, hunt: Hunt, rows: Ints, n: int) -> Ints:
+    def _complete(self, pool: CandidatePool, rows: Ints, n: int) -> Ints:
         """``rows``, and random points up to ``n``; where the space has no others, whatever may be proposed."""
         if len(rows) < n:
-            drawn = np.flatnonzero(hunt.fresh & hunt.drawn)
-            spare = hunt.count - len(np.setdiff1d(drawn, rows))
-            hunt.fill(self._rng, n - len(rows) + spare)
-        rest = np.setdiff1d(np.flatnonzero(hunt.fresh), rows)
-        rest = rest[np.argsort(~hunt.drawn[rest], kind="stable")]
+            drawn = np.flatnonzero(pool.fresh & pool.drawn)
+            spare = pool.count - len(np.setdiff1d(drawn, rows))
+            pool.fill(self._rng, n - len(rows) + spare)
+        rest = np.setdiff1d(np.flatnonzero(pool.fresh), rows)
+        rest = rest[np.argsort(~pool.drawn[rest], kind="stable")]
         return np.concatenate([rows, rest[: n - len(rows)]])
 
 
@@ -120,29 +120,29 @@ class ModelSearcher(LearningSearcher):
     """A searcher whose looks follow a model of its own, which each look makes better."""
 
     @abstractmethod
-    def _promising(self, hunt: Hunt, n: int, done: float) -> Batch:
-        """Up to ``n`` points to examine, none of them known to the hunt; ``done``: part of the ask's looks, 0 to 1."""
+    def _promising(self, pool: CandidatePool, n: int, done: float) -> Batch:
+        """Up to ``n`` points to examine, none of them known to the pool; ``done``: part of the ask's looks, 0 to 1."""
 
-    def _revise(self, hunt: Hunt) -> None:
+    def _revise(self, pool: CandidatePool) -> None:
         """Learn from a look; only called where scores tell points apart."""
 
-    def _look(self, hunt: Hunt, n: int) -> None:
-        looks = self._looks(hunt)
-        examined, refused = 0, len(hunt.refused)
+    def _look(self, pool: CandidatePool, n: int) -> None:
+        looks = self._looks(pool)
+        examined, refused = 0, len(pool.refused)
         for look in range(MORE_LOOKS * looks):
-            left = min(math.ceil(n / looks), n - examined + len(hunt.refused) - refused)
+            left = min(math.ceil(n / looks), n - examined + len(pool.refused) - refused)
             if left <= 0:
                 return
-            found = hunt.examine(self._promising(hunt, left, min(look / looks, 1.0)))
+            found = pool.examine(self._promising(pool, left, min(look / looks, 1.0)))
             if not found:
                 return
             examined += found
-            if hunt.opinion:
-                self._revise(hunt)
+            if pool.is_informative:
+                self._revise(pool)
 
-    def _looks(self, hunt: Hunt) -> int:
+    def _looks(self, pool: CandidatePool) -> int:
         """How many an ask takes: a single one where it would teach nothing."""
-        return self._common.looks if hunt.opinion else 1
+        return self._common.looks if pool.is_informative else 1
 
 
 @dataclass(frozen=True)
@@ -166,46 +166,46 @@ class GuessingSearcher(ModelSearcher):
         self._guessing = options
 
     @abstractmethod
-    def _visit(self, hunt: Hunt, belief: Belief, n: int, done: float) -> tuple[Batch, Floats]:
+    def _visit(self, pool: CandidatePool, prediction: Prediction, n: int, done: float) -> tuple[Batch, Floats]:
         """Roam the space on a guess, for ``n`` looks.
 
         Returns:
             what was visited, a point perhaps several times, and how promising each is, higher is better.
         """
 
-    def _study(self, hunt: Hunt) -> bool:
+    def _study(self, pool: CandidatePool) -> bool:
         self._own = from_history(self._codes, self._history)
-        belief = believe(self._codes, hunt, self._own, self._guessing.own)
-        if belief is not None:
-            self._belief = belief
-        return belief is not None
+        prediction = predict(self._codes, pool, self._own, self._guessing.own)
+        if prediction is not None:
+            self._prediction = prediction
+        return prediction is not None
 
-    def _revise(self, hunt: Hunt) -> None:
-        self._belief = believe(self._codes, hunt, self._own, self._guessing.own) or self._belief
+    def _revise(self, pool: CandidatePool) -> None:
+        self._prediction = predict(self._codes, pool, self._own, self._guessing.own) or self._prediction
 
-    def _promising(self, hunt: Hunt, n: int, done: float) -> Batch:
-        visited, value = self._visit(hunt, self._belief, n, done)
-        rows = hunt.unknown(visited)
+    def _promising(self, pool: CandidatePool, n: int, done: float) -> Batch:
+        visited, value = self._visit(pool, self._prediction, n, done)
+        rows = pool.unknown(visited)
         return visited.take(rows[self._diverse(visited.take(rows), value[rows], n)])
 
-    def _chosen(self, hunt: Hunt, rows: Ints, n: int) -> Ints:
-        points = hunt.pool.take(rows)
-        value = self._guess(self._belief, points)
-        if hunt.opinion:
-            value = hunt.mean[rows] + self._belief.beside(self._codes.of(points))
+    def _chosen(self, pool: CandidatePool, rows: Ints, n: int) -> Ints:
+        points = pool.points.take(rows)
+        value = self._guess(self._prediction, points)
+        if pool.is_informative:
+            value = pool.mean[rows] + self._prediction.beside(self._codes.of(points))
         return rows[self._diverse(points, value, n)]
 
-    def _guess(self, belief: Belief, points: Batch) -> Floats:
+    def _guess(self, prediction: Prediction, points: Batch) -> Floats:
         """Of each point, float64 [n]."""
-        return belief.predict(self._codes.of(points))
+        return prediction.predict(self._codes.of(points))
 
-    def _valued(self, hunt: Hunt, belief: Belief) -> tuple[Batch, Floats]:
+    def _valued(self, pool: CandidatePool, prediction: Prediction) -> tuple[Batch, Floats]:
         """Points that are known exactly and their values on the guess's scale, the best first."""
         points, value = self._history.points, self._history.goodness
-        if hunt.opinion:
-            finite = np.isfinite(hunt.mean)
-            points = hunt.pool.take(finite)
-            value = hunt.mean[finite] + belief.beside(self._codes.of(points))
+        if pool.is_informative:
+            finite = np.isfinite(pool.mean)
+            points = pool.points.take(finite)
+            value = pool.mean[finite] + prediction.beside(self._codes.of(points))
         order = np.argsort(-value, kind="stable")
         return points.take(order), value[order]
 

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from tunesmith.search.candidate_pool import CandidatePool
 from tunesmith.search.candidates import CandidateOptions, around, candidates, incumbents, observed
 from tunesmith.search.extras import extra
-from tunesmith.search.guess import of_scores
-from tunesmith.search.hunt import Hunt
 from tunesmith.search.learning import LearningOptions, ModelSearcher
 from tunesmith.search.memory import ENUMERATE_LIMIT
+from tunesmith.search.surrogate import of_scores
 from tunesmith.space.base import Batch, Floats, Ints
 from tunesmith.space.space import Space, concat
 
@@ -68,8 +68,8 @@ class LfboSearcher(ModelSearcher):
         super().__init__(space, seed, options)
         self.options = options
 
-    def _study(self, hunt: Hunt) -> bool:
-        points, goodness = observed(self._history, hunt, self.options)
+    def _study(self, pool: CandidatePool) -> bool:
+        points, goodness = observed(self._history, pool, self.options)
         if len(points) < 2 or np.ptp(goodness) == 0:
             return False
         order = np.sort(goodness)[::-1]
@@ -87,18 +87,18 @@ class LfboSearcher(ModelSearcher):
         ).fit(self._codes.of(points), good, weight)
         return True
 
-    def _promising(self, hunt: Hunt, n: int, done: float) -> Batch:
-        points = self._candidates(hunt)
+    def _promising(self, pool: CandidatePool, n: int, done: float) -> Batch:
+        points = self._candidates(pool)
         if len(points) <= n:
             return points
         codes = self._codes.of(points)
-        utility = self._utility(codes, of_scores(self._codes, hunt).predict(codes) if hunt.opinion else None)
+        utility = self._utility(codes, of_scores(self._codes, pool).predict(codes) if pool.is_informative else None)
         return points.take(self._picked(points, codes, utility, n))
 
-    def _chosen(self, hunt: Hunt, rows: Ints, n: int) -> Ints:
-        points = hunt.pool.take(rows)
+    def _chosen(self, pool: CandidatePool, rows: Ints, n: int) -> Ints:
+        points = pool.points.take(rows)
         codes = self._codes.of(points)
-        utility = self._utility(codes, hunt.mean[rows] if hunt.opinion else None)
+        utility = self._utility(codes, pool.mean[rows] if pool.is_informative else None)
         return rows[self._picked(points, codes, utility, n)]
 
     def _utility(self, codes: Floats, scores: Floats | None) -> Floats:
@@ -124,15 +124,15 @@ class LfboSearcher(ModelSearcher):
             alike += (leaves == leaves[row]).mean(axis=1)
         return order[np.array(picked, dtype=np.int64)]
 
-    def _candidates(self, hunt: Hunt) -> Batch:
+    def _candidates(self, pool: CandidatePool) -> Batch:
         """With neighbours along the knobs that matter."""
-        points = candidates(self._history, hunt, self._rng, self.options)
+        points = candidates(self._history, pool, self._rng, self.options)
         if self.space.size > ENUMERATE_LIMIT:
-            best = incumbents(self._history, hunt, self.options)
+            best = incumbents(self._history, pool, self.options)
             points = concat(
-                [points, around(best, self.options.guided, hunt, self._rng, self.options.onward, self._asked(best))]
+                [points, around(best, self.options.guided, pool, self._rng, self.options.onward, self._asked(best))]
             )
-        return points.take(hunt.unknown(points))
+        return points.take(pool.unknown(points))
 
     def _asked(self, points: Batch) -> Floats:
         """How often the trees ask about each knob on the way to each point's leaves: float64 [n, width]."""

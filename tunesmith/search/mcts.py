@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tunesmith.search.guess import Belief
-from tunesmith.search.hunt import Hunt
+from tunesmith.search.candidate_pool import CandidatePool
 from tunesmith.search.learning import GuessingOptions, GuessingSearcher
+from tunesmith.search.surrogate import Prediction
 from tunesmith.space.base import Batch, Floats, Ints
 from tunesmith.space.space import Space, concat
 
@@ -206,8 +206,8 @@ class TreeSearcher(GuessingSearcher):
         super().__init__(space, seed, options)
         self.options = options
 
-    def _visit(self, hunt: Hunt, belief: Belief, n: int, done: float) -> tuple[Batch, Floats]:
-        points, goodness = self._valued(hunt, belief)
+    def _visit(self, pool: CandidatePool, prediction: Prediction, n: int, done: float) -> tuple[Batch, Floats]:
+        points, goodness = self._valued(pool, prediction)
         points, goodness = points.take(slice(0, self.options.known)), goodness[: self.options.known]
         low, high = float(np.median(goodness)), float(goodness.max())
         scale = 1.0 / (high - low) if high > low else 1.0
@@ -217,7 +217,7 @@ class TreeSearcher(GuessingSearcher):
             tree.plant(points, (goodness - low) * scale)
             for _ in range(self.options.rollouts // self.options.wave):
                 ends, ways = tree.descend(self.options.wave)
-                tree.back_up(ends, (self._guess(belief, ends) - low) * scale, ways)
+                tree.back_up(ends, (self._guess(prediction, ends) - low) * scale, ways)
             found.append(tree.points.take(slice(len(points), None)))
         ends = concat(found)
-        return ends, self._guess(belief, ends)
+        return ends, self._guess(prediction, ends)

@@ -26,7 +26,7 @@ class Memory:
 
     Attributes:
         seen: keys of what was proposed or told, sorted.
-        dead: keys of points that are invalid or only another spelling of a canonical point, oldest first.
+        invalid: keys of points that are invalid or only another spelling of a canonical point, oldest first.
         elites: (latency in seconds, candidate), fastest first, at most ``elite_limit``.
         tally: what was measured of each sketch.
     """
@@ -34,7 +34,7 @@ class Memory:
     def __init__(self, space: Space, elite_limit: int) -> None:
         self.space, self.elite_limit = space, elite_limit
         self.seen: Ints = np.zeros(0, dtype=np.int64)
-        self.dead: Ints = np.zeros(0, dtype=np.int64)
+        self.invalid: Ints = np.zeros(0, dtype=np.int64)
         self.elites: list[tuple[float, Candidate]] = []
         self.tally = Tally(len(space.sketches))
 
@@ -46,8 +46,8 @@ class Memory:
         return np.union1d(self.seen, self.space.keys(points))
 
     def left(self, blocked: Ints) -> Bools:
-        """Which sketches may have points left that are neither ``blocked`` nor dead; small ones are looked through."""
-        gone = np.union1d(blocked, self.dead)
+        """Which sketches may have points left, neither ``blocked`` nor invalid; small ones are looked through."""
+        gone = np.union1d(blocked, self.invalid)
         return np.array([not len(keys) or not np.isin(keys, gone).all() for keys in self._small], dtype=np.bool_)
 
     @functools.cached_property
@@ -62,10 +62,10 @@ class Memory:
         """Remember what is handed out."""
         self.seen = np.union1d(self.seen, keys)
 
-    def bury(self, keys: Ints) -> None:
+    def mark_invalid(self, keys: Ints) -> None:
         """Remember points that need no second look."""
-        new = keys[~np.isin(keys, self.dead)]
-        self.dead = np.concatenate([self.dead, new])[-DEAD_LIMIT:]
+        new = keys[~np.isin(keys, self.invalid)]
+        self.invalid = np.concatenate([self.invalid, new])[-DEAD_LIMIT:]
 
     def tell(self, measurements: Sequence[Measurement]) -> None:
         """Remember measurements; those of other spaces and of the default schedule are passed over."""
@@ -91,7 +91,7 @@ class Memory:
             "version": VERSION,
             "space": self.space.fingerprint,
             "seen": pack_keys(self.seen),
-            "dead": pack_keys(self.dead),
+            "dead": pack_keys(self.invalid),
             "elites": [[latency, c.to_json()] for latency, c in self.elites],
             "tally": self.tally.state(),
         }
@@ -104,7 +104,7 @@ class Memory:
         """
         if state.get("version") != VERSION or state.get("space") != self.space.fingerprint:
             raise ValueError("the searcher's state is of another version or another space")
-        self.seen, self.dead = unpack_keys(state["seen"]), unpack_keys(state["dead"])
+        self.seen, self.invalid = unpack_keys(state["seen"]), unpack_keys(state["dead"])
         self.elites = [(float(latency), Candidate.from_json(c)) for latency, c in state["elites"]]
         self.tally.restore(state["tally"])
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tunesmith.search.base import Prior, Score, Searcher
+from tunesmith.search.candidate_pool import CandidatePool
 from tunesmith.search.construction import construct
-from tunesmith.search.hunt import Hunt
 from tunesmith.search.memory import Memory, restore_rng, rng_state
 from tunesmith.search.shares import divide
 from tunesmith.space.base import Floats, Ints
@@ -28,7 +28,7 @@ KEPT = 64
 
 
 class PointSearcher(Searcher):
-    """A searcher that picks rows of a hunt's pool; subclasses say which.
+    """A searcher that picks rows of a pool's pool; subclasses say which.
 
     Until something ran, and where there is a prior, the pick is not theirs: points are constructed from it.
 
@@ -49,7 +49,7 @@ class PointSearcher(Searcher):
         self._reserve: list[Candidate] = []
 
     @abstractmethod
-    def _pick(self, hunt: Hunt, n: int, informed: bool) -> Ints:
+    def _pick(self, pool: CandidatePool, n: int, informed: bool) -> Ints:
         """Rows of the pool to propose, all fresh and distinct; ``informed``: a score function is there."""
 
     def _shares(self) -> Floats | None:
@@ -63,12 +63,12 @@ class PointSearcher(Searcher):
         if n < 1:
             return []
         blocked = self._memory.blocked(pending)
-        hunt = Hunt(self._memory, blocked, score, max(self._effort, n), prior, self._shares())
-        rows = self._take_suggested(hunt, max(1, int(SUGGESTED * n)))
+        pool = CandidatePool(self._memory, blocked, score, max(self._effort, n), prior, self._shares())
+        rows = self._take_suggested(pool, max(1, int(SUGGESTED * n)))
         if len(rows) < n:
-            rows = np.concatenate([rows, self._rows(hunt, n - len(rows), score is not None)])
-        self._memory.propose(hunt.keys[rows])
-        return self.space.candidates(hunt.pool.take(rows))
+            rows = np.concatenate([rows, self._rows(pool, n - len(rows), score is not None)])
+        self._memory.propose(pool.keys[rows])
+        return self.space.candidates(pool.points.take(rows))
 
     def suggest(self, candidates: Sequence[Candidate]) -> None:
         """Propose them soon, see :class:`tunesmith.search.base.Searcher`."""
@@ -76,23 +76,23 @@ class PointSearcher(Searcher):
         mine = [c for c, is_point in zip(candidates, known, strict=True) if is_point]
         self._suggested = list(dict.fromkeys([*self._suggested, *mine]))[:KEPT]
 
-    def _take_suggested(self, hunt: Hunt, most: int) -> Ints:
+    def _take_suggested(self, pool: CandidatePool, most: int) -> Ints:
         """Rows of up to ``most`` suggestions that may be proposed; the rest of the ask only has them as parents."""
-        while self._suggested and hunt.count < most:
-            step = most - hunt.count
-            hunt.examine(self.space.batch(self._suggested[:step]))
+        while self._suggested and pool.count < most:
+            step = most - pool.count
+            pool.examine(self.space.batch(self._suggested[:step]))
             del self._suggested[:step]
-        rows = np.flatnonzero(hunt.fresh)
-        hunt.fresh[rows] = False
+        rows = np.flatnonzero(pool.fresh)
+        pool.fresh[rows] = False
         return rows
 
-    def _rows(self, hunt: Hunt, n: int, informed: bool) -> Ints:
+    def _rows(self, pool: CandidatePool, n: int, informed: bool) -> Ints:
         """Constructed points until something ran, where there is a prior; then what the subclass picks."""
-        if hunt.prior is not None and not self._memory.tally.ran:
-            return self._constructed(hunt, n, hunt.prior)
-        return self._pick(hunt, n, informed)
+        if pool.prior is not None and not self._memory.tally.ran:
+            return self._constructed(pool, n, pool.prior)
+        return self._pick(pool, n, informed)
 
-    def _constructed(self, hunt: Hunt, n: int, prior: Prior) -> Ints:
+    def _constructed(self, pool: CandidatePool, n: int, prior: Prior) -> Ints:
         """What the prior thinks best, and a few random points.
 
         What is not needed at once waits for the next ask, which may come before anything is measured, too.
@@ -102,14 +102,14 @@ class PointSearcher(Searcher):
         if len(planned) < wanted:
             planned = construct(self.space, prior, self._rng, SPARE * n)
         start = 0
-        while start < len(planned) and hunt.count < wanted:
-            step = wanted - hunt.count
-            hunt.examine(planned.take(slice(start, start + step)))
+        while start < len(planned) and pool.count < wanted:
+            step = wanted - pool.count
+            pool.examine(planned.take(slice(start, start + step)))
             start += step
         self._reserve = self.space.candidates(planned.take(slice(start, None)))
-        best = np.flatnonzero(hunt.fresh)[:wanted]
-        hunt.fill(self._rng, n)
-        rest = np.setdiff1d(np.flatnonzero(hunt.fresh), best)
+        best = np.flatnonzero(pool.fresh)[:wanted]
+        pool.fill(self._rng, n)
+        rest = np.setdiff1d(np.flatnonzero(pool.fresh), best)
         return np.concatenate([best, rest[: n - len(best)]])
 
     def _divide(self, sketch: Ints, n: int, shared: float) -> Ints:

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from tunesmith.search.candidate_pool import CandidatePool
 from tunesmith.search.extras import extra
-from tunesmith.search.guess import Belief
-from tunesmith.search.hunt import Hunt
 from tunesmith.search.learning import GuessingOptions, GuessingSearcher
 from tunesmith.search.policy import Episodes, Policy, PolicyOptions
+from tunesmith.search.surrogate import Prediction
 from tunesmith.search.walk import Walk
 from tunesmith.space.base import Batch, Floats, Ints
 from tunesmith.space.space import Space, concat, first_of_each
@@ -82,26 +82,26 @@ class AgentSearcher(GuessingSearcher):
             raise ValueError("the state is another searcher's")
         self._policy.restore(state["policy"])
 
-    def _visit(self, hunt: Hunt, belief: Belief, n: int, done: float) -> tuple[Batch, Floats]:
-        visited = self._explore(hunt, belief)
+    def _visit(self, pool: CandidatePool, prediction: Prediction, n: int, done: float) -> tuple[Batch, Floats]:
+        visited = self._explore(pool, prediction)
         visited = visited.take(first_of_each(self.space.keys(visited)))
-        value = self._guess(belief, visited)
+        value = self._guess(prediction, visited)
         order = np.argsort(-value, kind="stable")[: round(self.options.planned * n)]
-        centres = self._centres(hunt, visited.take(order), n)
-        ahead = self._guess(belief, centres) + FIRST * np.ptp(value)
+        centres = self._centres(pool, visited.take(order), n)
+        ahead = self._guess(prediction, centres) + FIRST * np.ptp(value)
         return concat([centres, visited]), np.concatenate([ahead, value])
 
-    def _explore(self, hunt: Hunt, belief: Belief) -> Batch:
+    def _explore(self, pool: CandidatePool, prediction: Prediction) -> Batch:
         """Let the agents walk and learn from it; every point that they came to."""
-        here = self._starts(hunt, belief)
+        here = self._starts(pool, prediction)
         code = self._codes.of(here)
-        guess = belief.predict(code)
+        guess = prediction.predict(code)
         seen, steps, rewards, visited = [self._scaled(code)], list[Ints](), list[Floats](), list[Batch]()
         for _ in range(self.options.steps):
             steps.append(self._policy.act(self._rng, seen[-1]))
             here = self._walk.move(here, steps[-1])
             code = self._codes.of(here)
-            before, guess = guess, belief.predict(code)
+            before, guess = guess, prediction.predict(code)
             rewards.append(guess - before)
             seen.append(self._scaled(code))
             visited.append(here)
@@ -110,17 +110,17 @@ class AgentSearcher(GuessingSearcher):
         self._policy.learn(self._rng, Episodes(np.stack(seen), self._walk.own[here.sketch], np.stack(steps), reward))
         return concat(visited)
 
-    def _starts(self, hunt: Hunt, belief: Belief) -> Batch:
+    def _starts(self, pool: CandidatePool, prediction: Prediction) -> Batch:
         """Where the agents begin: the best known points, those of the sketches that do well, and random ones."""
-        points, _ = self._valued(hunt, belief)
+        points, _ = self._valued(pool, prediction)
         mine = self._divide(points.sketch, round(self.options.settled * self.options.agents), self.options.shared)
         settled = points.take(mine)
-        return concat([settled, self.space.sample(self._rng, self.options.agents - len(settled), hunt.share)])
+        return concat([settled, self.space.sample(self._rng, self.options.agents - len(settled), pool.share)])
 
     def _scaled(self, code: Floats) -> Any:
         return ((code - self._middle) * self._scale).astype(np.float32)
 
-    def _centres(self, hunt: Hunt, points: Batch, n: int) -> Batch:
+    def _centres(self, pool: CandidatePool, points: Batch, n: int) -> Batch:
         """The points next to the centroids of clusters, or new ones of their choices where these are known already."""
         code = self._scaled(self._codes.of(points))
         group, centre = self._clusters(code, min(n, len(np.unique(code, axis=0))))
@@ -131,7 +131,7 @@ class AgentSearcher(GuessingSearcher):
             ],
             dtype=np.int64,
         )
-        fresh = np.isin(nearest, hunt.unknown(points))
+        fresh = np.isin(nearest, pool.unknown(points))
         made = [self._synthesis(points, group == group[row], int(row)) for row in nearest[~fresh]]
         return concat([points.take(nearest[fresh]), *made])
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from tunesmith.search.guess import Belief, from_history
-from tunesmith.search.hunt import Hunt
+from tunesmith.search.candidate_pool import CandidatePool
 from tunesmith.search.learning import GuessingOptions, GuessingSearcher
 from tunesmith.search.packed import pack_points, unpack_points
 from tunesmith.search.perceptron import Floats32, Perceptron
+from tunesmith.search.surrogate import Prediction, from_history
 from tunesmith.space.base import Batch, Floats, Ints
 from tunesmith.space.space import Space, concat
 
@@ -94,24 +94,24 @@ class QLearningSearcher(GuessingSearcher):
         self._network.restore(state["network"])
         self._begin, self._end = (unpack_points(state[name], self.space.width) for name in ("begin", "end"))
 
-    def _pick(self, hunt: Hunt, n: int, informed: bool) -> Ints:
+    def _pick(self, pool: CandidatePool, n: int, informed: bool) -> Ints:
         self._walked.clear()
-        rows = super()._pick(hunt, n, informed)
+        rows = super()._pick(pool, n, informed)
         if self._walked:
             begin, end = (concat(points) for points in zip(*self._walked, strict=True))
-            self._remember(begin, end, hunt.keys[rows])
+            self._remember(begin, end, pool.keys[rows])
         return rows
 
-    def _visit(self, hunt: Hunt, belief: Belief, n: int, done: float) -> tuple[Batch, Floats]:
+    def _visit(self, pool: CandidatePool, prediction: Prediction, n: int, done: float) -> tuple[Batch, Floats]:
         if not done:
-            self._learn(belief)
-        self._walked += self._walk(hunt)
+            self._learn(prediction)
+        self._walked += self._walk(pool)
         ends = concat([end for _, end in self._walked])
-        return ends, self._guess(belief, ends)
+        return ends, self._guess(prediction, ends)
 
-    def _walk(self, hunt: Hunt) -> list[tuple[Batch, Batch]]:
+    def _walk(self, pool: CandidatePool) -> list[tuple[Batch, Batch]]:
         """Steps of some walks, as points before and after them."""
-        at, walked = self._starts(hunt), list[tuple[Batch, Batch]]()
+        at, walked = self._starts(pool), list[tuple[Batch, Batch]]()
         chance = max(
             self.options.explored_least, self.options.explored * math.exp(-self.options.decay * len(self._history))
         )
@@ -130,12 +130,12 @@ class QLearningSearcher(GuessingSearcher):
         best = np.where(self._rng.random(count) < chance, 0, worth.argmax(axis=1))
         return after.take(np.arange(count) * width + best)
 
-    def _starts(self, hunt: Hunt) -> Batch:
+    def _starts(self, pool: CandidatePool) -> Batch:
         """Measured points by their speed, sketches by their shares; where nothing ran yet, what was scored."""
         ran = np.flatnonzero(np.isfinite(self._history.seconds))
         points, speed = self._history.points.take(ran), 1.0 / self._history.seconds[ran]
         if not len(ran):
-            points = hunt.pool.take(hunt.ranked())
+            points = pool.points.take(pool.ranked())
             speed = 1.0 / np.arange(1.0, len(points) + 1.0)
         odds = np.exp(-self.options.gamma * (1.0 - speed / speed.max()))
         share = self._shares() / np.bincount(points.sketch, odds, len(self.space.sketches)).clip(1e-12)
@@ -147,7 +147,7 @@ class QLearningSearcher(GuessingSearcher):
         a, b = self._codes.of(before) * self._scale, self._codes.of(after) * self._scale
         return np.concatenate([a, b - a], axis=1).astype(np.float32)
 
-    def _learn(self, belief: Belief) -> None:
+    def _learn(self, prediction: Prediction) -> None:
         """Q-learning from remembered steps, whose rewards are made anew of what is known now."""
         if len(self._begin) < FEWEST:
             return
@@ -155,18 +155,18 @@ class QLearningSearcher(GuessingSearcher):
         further = self._end.take(np.repeat(steps, self.options.directions))
         further_x = self._inputs(further, self.space.neighbours(self._rng, further))
         further_x = further_x.reshape(len(steps), self.options.directions, -1)
-        gain = self._gain(belief)
+        gain = self._gain(prediction)
         for _ in range(self.options.updates):
             mine = self._rng.choice(steps, size=self.options.minibatch)
             later = self._network.predict(further_x[mine].reshape(-1, x.shape[1])).reshape(len(mine), -1).max(axis=1)
             wanted = gain[mine] + self.options.discount * np.maximum(later, 0.0)
             self._network.learn(x[mine], wanted, self.options.rate)
 
-    def _gain(self, belief: Belief) -> Floats:
+    def _gain(self, prediction: Prediction) -> Floats:
         """Rewards of the remembered steps, in deviations of what is known."""
         own = from_history(self._codes, self._history)
         ends = concat([self._begin, self._end])
-        value = (own or belief).predict(self._codes.of(ends))
+        value = (own or prediction).predict(self._codes.of(ends))
         if own is not None:
             goodness = self._history.goodness
             keys, measured = self.space.keys(ends), self.space.keys(self._history.points)

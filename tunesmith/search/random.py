@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunesmith.search.base import Prior, Score
-from tunesmith.search.hunt import Hunt
+from tunesmith.search.candidate_pool import CandidatePool
 from tunesmith.search.points import PointSearcher
 from tunesmith.space.base import Ints
 from tunesmith.space.space import Space
@@ -37,6 +37,6 @@ class RandomSearcher(PointSearcher):
     def suggest(self, candidates: Sequence[Candidate]) -> None:
         """Pass them over: a baseline knows nothing."""
 
-    def _pick(self, hunt: Hunt, n: int, informed: bool) -> Ints:
-        hunt.fill(self._rng, n)
-        return np.flatnonzero(hunt.fresh)[:n]
+    def _pick(self, pool: CandidatePool, n: int, informed: bool) -> Ints:
+        pool.fill(self._rng, n)
+        return np.flatnonzero(pool.fresh)[:n]

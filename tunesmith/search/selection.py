@@ -1,8 +1,8 @@
 """Which of an ask's examined points become its batch: the best, those that the scores are unsure of, and unlike ones.
 
-Draft, verify, measure: a cheap draft ranks very many points, those that it promises most of get an exact score (after
-Pruner, Qiao et al., ASPLOS 2025), and this picks the few that are measured. The less the scores can be trusted, the
-more of them are picked for what they teach.
+Draft, verify, measure (after Pruner, Qiao et al., ASPLOS 2025): a cheap surrogate ranks very many points, the best of
+which get an exact score. This module picks the few that are measured. The less the scores can be trusted, the more of
+them are picked for what they teach.
 """
 
 from __future__ import annotations

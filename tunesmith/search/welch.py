@@ -30,7 +30,7 @@ class Sample:
         return cls(float(logs.mean()), float(logs.var(ddof=1)) if len(logs) > 1 else 0.0, len(logs))
 
 
-def luck(a: Sample, b: Sample, noise: float) -> float:
+def p_value(a: Sample, b: Sample, noise: float) -> float:
     """Odds that noise alone brings ``a`` as far below ``b``, or farther: the one-sided p-value of Welch's t-test.
 
     Welch, "The Generalization of 'Student's' Problem when Several Different Population Variances are Involved",

@@ -67,7 +67,7 @@ class AllocatorConformance:
             assert used.choose(tasks, {}) == used.choose(tasks, {}) == self.make(3).choose(tasks, {})
 
     def test_explains_itself_in_json(self) -> None:
-        """Scores and beliefs are finite numbers that JSON can say."""
+        """Scores and predictions are finite numbers that JSON can say."""
         rng = np.random.default_rng(2)
         for _ in range(50):
             allocator = self.make()

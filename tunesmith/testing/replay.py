@@ -170,7 +170,7 @@ class Recording(Resolver):
         return self.space.at(canonical), np.isin(canonical, self.points)
 
     def validity(self, batch: Batch) -> Scores:
-        """A score function without an opinion."""
+        """A score function that knows nothing."""
         return self.scored(batch, np.zeros(self.space.size))
 
     def scored(self, batch: Batch, mean: Floats, std: Floats | None = None) -> Scores:

@@ -115,7 +115,7 @@ class SyntheticTask(Resolver):
         return Scores(canonical, self.base / self.latency(canonical), np.zeros(len(batch)), valid)
 
     def validity(self, batch: Batch) -> Scores:
-        """What is known before any model is trained: validity, and no opinion."""
+        """What is known before any model is trained: validity, and no scores."""
         canonical, valid = self.resolve(batch)
         return Scores(canonical, np.zeros(len(batch)), np.zeros(len(batch)), valid)
 

@@ -18,7 +18,7 @@ from workers.core import claims
 from workers.sandbox.box import probe
 from workers.sandbox.box.base import Limits
 from workers.sandbox.boxed import BadOutput, Box, Boxes
-from workers.sandbox.limits import EXHAUSTED_SHARE, allowance, epitaph
+from workers.sandbox.limits import EXHAUSTED_SHARE, allowance, exit_reason
 from workers.sandbox.pool import Actor
 from workers.sandbox.process import ChildCrashed, ChildGarbled, ChildTimeout, End
 from workers.settings import Settings
@@ -126,7 +126,7 @@ class Importing:
 
     def _why(self, end: End, said: str) -> Exception:
         """Another try makes no sense where the model alone is to blame."""
-        text, allowed = epitaph(end.code, end.peak, end.limit, said), self._settings.import_cpu_seconds
+        text, allowed = exit_reason(end.code, end.peak, end.limit, said), self._settings.import_cpu_seconds
         if end.limit and end.peak >= EXHAUSTED_SHARE * end.limit:
             text += " (TUNESMITH_IMPORT_MEMORY_SHARE)"
         elif end.cpu >= EXHAUSTED_SHARE * allowed:

@@ -35,7 +35,9 @@ class Lease:
         self._context, self.row_id, self.attempt = context, row_id, attempt
         self.kind: Any = kind
         self._timeout, self._ended, self.lost = timeout, threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._beat, name=f"lease of {kind.__name__} {row_id}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._record_heartbeat, name=f"lease of {kind.__name__} {row_id}", daemon=True
+        )
 
     def __enter__(self) -> Lease:
         self._thread.start()
@@ -59,7 +61,7 @@ class Lease:
             raise LeaseLost
         return row
 
-    def _beat(self) -> None:
+    def _record_heartbeat(self) -> None:
         while not self._ended.wait(self._timeout / 3):
             try:
                 with self._context.sessions.begin() as session:

@@ -45,7 +45,7 @@ def batch(context: Context, claim: Claim[BatchReport]) -> None:
         holding.hold(session, row, report.attempt, report.ticket, claim.worker.id)
         believed = acceptance.batch(session, row, claim)
         if holding.newer(row, report.attempt, claim.sequence):
-            results.sign_of_life(session, row, report.worker, report.attempt)
+            results.record_heartbeat(session, row, report.worker, report.attempt)
             work.extend(session, Batch, row.id, report.attempt, context.settings.work_timeout)
         if report.defaults:
             acceptance.defaults(session, row, claim)
@@ -97,7 +97,7 @@ def evaluation(context: Context, claim: Claim[EvaluationReport]) -> None:
         acceptance.evaluation(session, row, claim)
         if not report.final:
             if holding.newer(row, report.attempt, claim.sequence):
-                _sign_of_life(context, session, row, report)
+                _record_heartbeat(context, session, row, report)
         elif report.failure is None:
             _finish(session, row, report)
         elif report.attempt == row.attempt:
@@ -106,7 +106,7 @@ def evaluation(context: Context, claim: Claim[EvaluationReport]) -> None:
     intake.believing(context, claim, report.evaluation_id, work_)
 
 
-def _sign_of_life(context: Context, session: Session, row: Evaluation, report: EvaluationReport) -> None:
+def _record_heartbeat(context: Context, session: Session, row: Evaluation, report: EvaluationReport) -> None:
     if report.attempt != row.attempt:
         return
     if row.state is WorkState.QUEUED:

@@ -14,9 +14,9 @@ from tunesmith.messages import MeasureBatch, Payload, WireCandidate, WireResult
 from tunesmith.types import Isolation
 from workers.measure import finals
 from workers.measure.builds import DEFAULT, Builds, outcome_of
-from workers.measure.crash_blocklist import PoisonBook
-from workers.measure.library_cache import Shelf
-from workers.measure.task_memory import Standing
+from workers.measure.crash_blocklist import CrashBlocklist
+from workers.measure.library_cache import LibraryCache
+from workers.measure.task_memory import TaskMemory
 from workers.protocol import Built, Confirmed, ConfirmRequest, Runner, RunOutcome, RunRequest
 from workers.sandbox.pool import Pool
 
@@ -32,7 +32,7 @@ class Tools:
     Attributes:
         builders: pool of ``workers.tvm_backend.build.builder.Builder``.
         load: fetches a payload.
-        shelf: built champions and default schedules.
+        libraries: built champions and default schedules.
         book: what is not run again.
         check: makes failures of outcomes that cannot be true.
     """
@@ -40,9 +40,9 @@ class Tools:
     builders: Pool
     runner: Runner
     load: Callable[[Payload], bytes]
-    shelf: Shelf
-    book: PoisonBook
-    standing: Standing
+    libraries: LibraryCache
+    book: CrashBlocklist
+    memory: TaskMemory
     check: Callable[[RunOutcome, Built, MeasureBatch], RunOutcome]
 
 
@@ -89,8 +89,8 @@ class BatchMeasurement:
     def __init__(self, batch: MeasureBatch, tools: Tools, folder: Path) -> None:
         self._batch, self._tools = batch, tools
         bodies = {name: tools.load(body) for name, body in batch.sketches.items()}
-        self._builds = Builds(batch, tools.load(batch.module), bodies, tools.builders, tools.shelf, folder)
-        self._champion = tools.standing.champion(batch)
+        self._builds = Builds(batch, tools.load(batch.module), bodies, tools.builders, tools.libraries, folder)
+        self._champion = tools.memory.champion(batch)
         self._bar = self._best = self._champion.seconds
         self._held: dict[int, Item] = {}
         self._seen: dict[str, RunOutcome] = {}
@@ -121,7 +121,7 @@ class BatchMeasurement:
 
     def _build_timeout(self, candidate: WireCandidate) -> float | None:
         """Default schedules build as slowly as they like, within the limits."""
-        return None if candidate.sketch is None else self._tools.standing.build_timeout(self._batch)
+        return None if candidate.sketch is None else self._tools.memory.build_timeout(self._batch)
 
     def _waves(self, builds: dict[Future[Built], WireCandidate]) -> Iterator[list[Item]]:
         """What is built, as much at a time as the device's isolation makes sense of."""
@@ -136,25 +136,25 @@ class BatchMeasurement:
 
     def _run(self, wave: list[Item]) -> Iterator[Item]:
         """The wave with outcomes. Equal code runs once, what is known to crash never, what is suspected to alone."""
-        twins: dict[str, list[Item]] = {}
+        by_code: dict[str, list[Item]] = {}
         for item in wave:
             if item.built.path is None:
                 yield item
                 continue
-            self._tools.standing.built(self._batch, item.built.seconds)
+            self._tools.memory.built(self._batch, item.built.seconds)
             known = self._known(item)
             if known is not None:
                 yield known
             elif self._builds.slow(item.candidate, item.built):
                 self._last.append(item)
             else:
-                twins.setdefault(item.built.code_hash, []).append(item)
-        alone = [code for code in twins if self._tools.book.suspected(code)]
-        for group in ([code for code in twins if code not in alone], *([code] for code in alone)):
-            for code, item in zip(group, self._race_all([twins[code][0] for code in group]), strict=True):
+                by_code.setdefault(item.built.code_hash, []).append(item)
+        alone = [code for code in by_code if self._tools.book.suspected(code)]
+        for group in ([code for code in by_code if code not in alone], *([code] for code in alone)):
+            for code, item in zip(group, self._race_all([by_code[code][0] for code in group]), strict=True):
                 yield item
                 assert item.outcome is not None
-                yield from (_twin(other, item.outcome) for other in twins[code][1:])
+                yield from (_twin(other, item.outcome) for other in by_code[code][1:])
 
     def _known(self, item: Item) -> Item | None:
         """The item with the outcome of one that had the same code, if there was one."""
@@ -162,7 +162,7 @@ class BatchMeasurement:
         outcome = self._tools.book.outcome(code, limits.run_timeout)
         if outcome is not None:
             return Item(item.candidate, item.built, outcome)
-        outcome = self._seen.get(code) or self._tools.standing.measured(self._batch, code)
+        outcome = self._seen.get(code) or self._tools.memory.measured(self._batch, code)
         return None if outcome is None else _twin(item, outcome)
 
     def _race_all(self, items: list[Item]) -> list[Item]:
@@ -244,7 +244,7 @@ class BatchMeasurement:
     def _remember(self, item: Item) -> None:
         """For later batches of the task; not before it is reported, or a further attempt would take it for a twin."""
         if item.outcome is not None and not item.duplicate:
-            self._tools.standing.remember(self._batch, item.built.code_hash, item.outcome)
+            self._tools.memory.remember(self._batch, item.built.code_hash, item.outcome)
 
     def _confirm(self) -> Iterator[WireResult]:
         """Measure finalists again beside the champion, fastest first, until one of them settles it."""
@@ -301,7 +301,7 @@ class BatchMeasurement:
         ]
         if won:
             seconds, item = min(won, key=lambda pair: pair[0])
-            self._tools.standing.crown(self._batch, item.candidate, seconds)
+            self._tools.memory.promote(self._batch, item.candidate, seconds)
             self._builds.keep(item.candidate, item.built)
 
 

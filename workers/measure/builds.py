@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tunesmith.messages import MeasureBatch, WireCandidate
 from tunesmith.types import Decision, FailureKind
-from workers.measure.library_cache import Shelf
+from workers.measure.library_cache import LibraryCache
 from workers.protocol import BuildRequest, Built
 from workers.sandbox.pool import ChildCrashed, ChildRaised, ChildTimeout, Pool
 
@@ -18,7 +18,7 @@ log = logging.getLogger("tunesmith.measure")
 DEFAULT = WireCandidate(index=-2, sketch=None)
 """The default schedule, beside those of the batch."""
 REFERENCE = "reference"
-"""Its program in a quicker order, on the shelf."""
+"""Its program in a quicker order, kept."""
 SLOW = 5e8
 """FLOPs from which on a CPU's default schedule is not waited for: where its innermost loop goes through memory in large
 steps it has been seen to take six seconds for 2e9."""
@@ -34,23 +34,29 @@ class Builds:
         module: the workload, JSON.
         bodies: sketches by hash, JSON.
         pool: of ``workers.tvm_backend.build.builder.Builder``.
-        shelf: where champions and default schedules stay between batches.
+        libraries: where champions and default schedules stay between batches.
         folder: an empty folder for the libraries.
     """
 
     def __init__(
-        self, batch: MeasureBatch, module: bytes, bodies: Mapping[str, bytes], pool: Pool, shelf: Shelf, folder: Path
+        self,
+        batch: MeasureBatch,
+        module: bytes,
+        bodies: Mapping[str, bytes],
+        pool: Pool,
+        libraries: LibraryCache,
+        folder: Path,
     ) -> None:
         self._batch, self._module, self._bodies = batch, module, bodies
-        self._pool, self._shelf, self._folder = pool, shelf, folder
+        self._pool, self._libraries, self._folder = pool, libraries, folder
 
     def submit(self, candidate: WireCandidate, timeout: float | None = None, *, quicker: bool = False) -> Future[Built]:
         """Begin a build, which may take ``timeout`` seconds, by default what the batch's limits say.
 
-        :func:`outcome_of` tells what came of it. ``quicker``: see ``BuildRequest``. A default schedule that is on the
-        shelf is there at once.
+        :func:`outcome_of` tells what came of it. ``quicker``: see ``BuildRequest``. A default schedule that is in the
+        cache is there at once.
         """
-        found = self._shelf.get(self._key(candidate)) if candidate.sketch is None and not quicker else None
+        found = self._libraries.get(self._key(candidate)) if candidate.sketch is None and not quicker else None
         if found is not None:
             done: Future[Built] = Future()
             done.set_result(found)
@@ -70,8 +76,8 @@ class Builds:
         return self._pool.submit("build", request, timeout=timeout + BUILD_SLACK_SECONDS)
 
     def kept(self, candidate: WireCandidate) -> Built | None:
-        """A champion's or the default schedule's library, from the shelf or built now; None when that fails."""
-        found = self._shelf.get(self._key(candidate))
+        """A champion's or the default schedule's library, from the cache or built now; None when that fails."""
+        found = self._libraries.get(self._key(candidate))
         if found is not None:
             return found
         if candidate.sketch is not None and candidate.sketch not in self._bodies:
@@ -90,7 +96,7 @@ class Builds:
         if not self.slow(DEFAULT, built):
             return self.kept(DEFAULT)
         key = (*self._key(DEFAULT), REFERENCE)
-        found = self._shelf.get(key)
+        found = self._libraries.get(key)
         if found is None:
             made = outcome_of(self.submit(DEFAULT, quicker=True))
             if made.path is None:
@@ -100,12 +106,12 @@ class Builds:
                     made.message,
                 )
             else:
-                found = self._shelf.put(key, made)
+                found = self._libraries.put(key, made)
         return found or self.kept(DEFAULT)
 
     def keep(self, candidate: WireCandidate, built: Built) -> Built:
-        """Put a library on the shelf."""
-        return self._shelf.put(self._key(candidate), built)
+        """Keep a library."""
+        return self._libraries.put(self._key(candidate), built)
 
     def _key(self, candidate: WireCandidate) -> tuple[str, str, str | None, tuple[Decision, ...]]:
         target = str(sorted(self._batch.target.items()))

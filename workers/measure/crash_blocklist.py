@@ -55,10 +55,10 @@ class Memory(BaseModel):
     strikes: dict[str, Strikes] = {}
 
 
-class PoisonBook:
+class CrashBlocklist:
     """What a device does not run again, in a folder that outlives the worker.
 
-    A candidate is poison once its outcome was a crash or a hang. What is on the device stands in a journal; whoever
+    A candidate is blocked once its outcome was a crash or a hang. What is on the device stands in a journal; whoever
     was on it when a worker died or the device was lost gets a strike, a good end takes the strikes back, and with
     ``STRIKES`` of them the candidate counts as crashed. Several are struck together when they were on the device
     together, so run the ``suspected`` ones alone.

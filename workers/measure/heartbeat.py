@@ -10,7 +10,7 @@ from workers.measure.reporting import Send, Ticker
 INTERVAL_SECONDS = 5.0
 
 
-class Presence:
+class Heartbeat:
     """Signs of life of a measure worker.
 
     Args:

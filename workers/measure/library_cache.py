@@ -14,11 +14,11 @@ from workers.protocol import Built
 KEPT = 128
 
 
-class Shelf:
+class LibraryCache:
     """Keeps the files of the latest builds that were put on it.
 
     Args:
-        folder: for the files; it belongs to this shelf.
+        folder: for the files; it belongs to this cache.
     """
 
     def __init__(self, folder: Path, kept: int = KEPT) -> None:

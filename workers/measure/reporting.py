@@ -92,7 +92,7 @@ class Reporter:
         """Send what is left as the last report; ``error`` says why the work as a whole failed."""
         self._ticker.stop()
         with self._guard:
-            return last_word(self._send, self._compose(self._pending, True, error))
+            return send_final_report(self._send, self._compose(self._pending, True, error))
 
     def _tick(self) -> None:
         with self._guard:
@@ -105,7 +105,7 @@ class Reporter:
         self._sent_at = time.monotonic()
 
 
-def last_word(send: Send, message: Message) -> bool:
+def send_final_report(send: Send, message: Message) -> bool:
     """Send, and try again for a while when the broker is away."""
     deadline = time.monotonic() + LAST_WORD_SECONDS
     while not send(message):

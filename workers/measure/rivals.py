@@ -22,7 +22,7 @@ from workers.sandbox.box import probe
 from workers.sandbox.box.base import Limits
 from workers.sandbox.boxed import Box, Boxes
 from workers.sandbox.lease import HostLease
-from workers.sandbox.limits import about_memory, allowance, epitaph
+from workers.sandbox.limits import about_memory, allowance, exit_reason
 from workers.sandbox.pool import Actor
 from workers.sandbox.process import ChildCrashed, ChildError, ChildRaised
 from workers.settings import Settings
@@ -174,5 +174,5 @@ def _reason(error: Exception) -> str:
         lines = error.detail.strip().splitlines() or [error.kind]
         return about_memory(f"it cannot run the model: {lines[0][:300]}")
     if isinstance(error, ChildCrashed):
-        return f"its process {epitaph(error.end.code, error.end.peak, error.end.limit)}"
+        return f"its process {exit_reason(error.end.code, error.end.peak, error.end.limit)}"
     return str(error)

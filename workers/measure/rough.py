@@ -22,8 +22,8 @@ SHORT = {"min_repeats": 1, "repeats": 1, "max_measure_seconds": 0.01, "min_repea
 
 
 def latencies(batch: MeasureBatch, tools: Tools, folder: Path) -> list[DefaultLatency]:
-    """The rough latencies of ``batch.defaults``, as many as there is time for. Their libraries stay on the shelf, so
-    that the first rounds of their tasks need not build them.
+    """The rough latencies of ``batch.defaults``, as many as there is time for. Their libraries are kept, so that
+    the first rounds of their tasks need not build them.
 
     Args:
         folder: for the libraries.
@@ -53,13 +53,13 @@ def _timed(batch: MeasureBatch, tools: Tools, folder: Path, end: float) -> Itera
 def _built(
     wave: Sequence[DefaultSchedule], batch: MeasureBatch, tools: Tools, folder: Path
 ) -> list[tuple[DefaultSchedule, Built]]:
-    """Those whose build succeeded, on the shelf."""
+    """Those whose build succeeded, kept."""
     futures = []
     for number, schedule in enumerate(wave):
         place = folder / str(number)
         place.mkdir(parents=True)
         alone = batch.model_copy(update={"workload": schedule.workload})
-        builds = Builds(alone, tools.load(schedule.module), {}, tools.builders, tools.shelf, place)
+        builds = Builds(alone, tools.load(schedule.module), {}, tools.builders, tools.libraries, place)
         futures.append((schedule, builds, builds.submit(DEFAULT)))
     made = [(schedule, builds, outcome_of(future)) for schedule, builds, future in futures]
     return [(schedule, builds.keep(DEFAULT, built)) for schedule, builds, built in made if built.path is not None]

@@ -31,7 +31,7 @@ class Champion:
     seconds: float | None
 
 
-class Standing:
+class TaskMemory:
     """The champion and the measured codes by job and workload; bounded, the least recently used goes first."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Standing:
             return said
         return known
 
-    def crown(self, batch: MeasureBatch, candidate: WireCandidate, seconds: float) -> None:
+    def promote(self, batch: MeasureBatch, candidate: WireCandidate, seconds: float) -> None:
         """A confirmed winner."""
         key = batch.job_id, batch.workload
         self._champions[key] = Champion(candidate.model_copy(update={"index": -1}), seconds)

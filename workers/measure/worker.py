@@ -33,13 +33,13 @@ from workers.measure.batches import BatchMeasurement, Tools
 from workers.measure.blobs import PayloadCache
 from workers.measure.breaker import Breaker, BreakerRules, Circuit
 from workers.measure.calibration import make_calibrator
-from workers.measure.crash_blocklist import PoisonBook
+from workers.measure.crash_blocklist import CrashBlocklist
 from workers.measure.device import DeviceIdentity, expected_kind, identify
 from workers.measure.evaluate import evaluate, lost
-from workers.measure.heartbeat import Presence
-from workers.measure.library_cache import Shelf
-from workers.measure.reporting import SIGN_SECONDS, Reporter, Send, Ticker, last_word
-from workers.measure.task_memory import Standing
+from workers.measure.heartbeat import Heartbeat
+from workers.measure.library_cache import LibraryCache
+from workers.measure.reporting import SIGN_SECONDS, Reporter, Send, Ticker, send_final_report
+from workers.measure.task_memory import TaskMemory
 from workers.protocol import Built, Runner, RunOutcome
 from workers.sandbox.limits import allowance
 from workers.sandbox.pool import Actor, Pool
@@ -90,9 +90,9 @@ class MeasureWorker:
             builders=self._builders,
             runner=self._runner,
             load=self._blobs.load,
-            shelf=Shelf(self._kept),
-            book=PoisonBook(settings.data_dir / "poison" / slug(self.identity.name)),
-            standing=Standing(),
+            libraries=LibraryCache(self._kept),
+            book=CrashBlocklist(settings.data_dir / "poison" / slug(self.identity.name)),
+            memory=TaskMemory(),
             check=self._plausible,
         )
         self._calibrator = make_calibrator(settings, self.identity, self._host, self._builders, self._runner)
@@ -105,16 +105,16 @@ class MeasureWorker:
         self._closed = threading.Event()
         self._cannot_read = ""
         self._unsaid: Unreadable | None = None
-        self._presence = Presence(send, self.device_report)
+        self._heartbeat = Heartbeat(send, self.device_report)
 
     def start(self) -> None:
         """Say that the device is there."""
-        self._presence.start()
+        self._heartbeat.start()
 
     def close(self) -> None:
         """Say that the device is going, and end every child process."""
         self._closed.set()
-        self._presence.stop()
+        self._heartbeat.stop()
         self._tools.book.close()
         self._runner.close()
         self._builders.close()
@@ -179,7 +179,7 @@ class MeasureWorker:
     def cannot_read(self, found: Unreadable) -> None:
         """Say that a message cannot be read; the device is not healthy from now on, because it gets no more work."""
         self._cannot_read, self._unsaid = found.reason, found
-        self._presence.beat()
+        self._heartbeat.beat()
 
     def measure(self, batch: MeasureBatch) -> None:
         """Measure a batch and report; a repeated message is answered from memory as far as that reaches."""
@@ -240,7 +240,7 @@ class MeasureWorker:
         before = self._calibrator.current(), self._calibrator.calibrated
         self._calibrator.refresh(target)
         if before != (self._calibrator.current(), self._calibrator.calibrated):
-            self._presence.beat()  # results are held against the calibration: it must be known before they come
+            self._heartbeat.beat()  # results are held against the calibration: it must be known before they come
         if not self._calibrator.wait_until_healthy(self._patience):
             raise DeviceResting(f"the device is in quarantine: {QUARANTINE}")
         if self._calibrator.trouble:
@@ -261,7 +261,7 @@ class MeasureWorker:
         self._breaker.failed(why)
         if self._breaker.circuit is Circuit.OPEN:
             log.warning("%s", self._breaker.reason)
-            self._presence.beat()
+            self._heartbeat.beat()
 
     def _plausible(self, outcome: RunOutcome, built: Built, batch: MeasureBatch) -> RunOutcome:
         return plausibility.check(outcome, built.flops, built.args, self._calibrator.calibration(batch.target))
@@ -282,7 +282,7 @@ class MeasureWorker:
             while len(self._evaluations) > REMEMBERED:
                 self._evaluations.popitem(last=False)
         done = self._evaluations[key]
-        last_word(self._send, done.model_copy(update={"final": True, "environment": self.environment()}))
+        send_final_report(self._send, done.model_copy(update={"final": True, "environment": self.environment()}))
 
     def _evaluate(self, message: EvaluateModel, folder: Path, report: EvaluationReport) -> EvaluationReport:
         try:

@@ -110,10 +110,10 @@ class Box:
 
     def said(self) -> str:
         """The end of what the process wrote to its standard error."""
-        return last_words(self.folder)
+        return captured_stderr(self.folder)
 
 
-def last_words(folder: Path) -> str:
+def captured_stderr(folder: Path) -> str:
     """The end of what a boxed process with that folder wrote to its standard error."""
     try:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -58,7 +58,7 @@ def restrict(size: int) -> int:
     return size
 
 
-def epitaph(code: int, peak: int, limit: int, said: str = "") -> str:
+def exit_reason(code: int, peak: int, limit: int, said: str = "") -> str:
     """How a process ended: ``was ended by SIGSEGV, out of memory: …``.
 
     Args:

@@ -52,7 +52,7 @@ class ChildCrashed(ChildError):
     def __init__(self, end: End) -> None:
         self.end = end
         self.signal = max(0, -end.code)
-        super().__init__(f"the process {limits.epitaph(end.code, end.peak, end.limit)}")
+        super().__init__(f"the process {limits.exit_reason(end.code, end.peak, end.limit)}")
 
 
 class ChildTimeout(ChildError):

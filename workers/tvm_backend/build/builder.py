@@ -25,7 +25,7 @@ from workers.tvm_backend.host import Host, describe
 from workers.tvm_backend.warm import warm
 
 if TYPE_CHECKING:
-    from workers.tvm_backend.build.code_cache import Twins
+    from workers.tvm_backend.build.code_cache import CodeCache
 
 PARTS = (
     "build.code_cache",
@@ -68,7 +68,7 @@ class Builder:
         self._lease = HostLease(lease)
         self._replayers: OrderedDict[tuple[str, str], Any] = OrderedDict()
         self._bodies: dict[bytes, Any] = {}
-        self._twins: dict[tuple[str, str], Twins] = {}
+        self._code_caches: dict[tuple[str, str], CodeCache] = {}
 
     def describe(self) -> Host:
         """The host, as TVM sees it."""
@@ -160,22 +160,22 @@ class Builder:
         """Write the library, that of an equal program where there is one; returns the hash of its object code."""
         import tvm
 
-        from workers.tvm_backend.build.code_cache import Code, Lookout, Twins
+        from workers.tvm_backend.build.code_cache import Code, CodeCache, ReuseCheck
 
-        twins = self._twins.setdefault(task, Twins())
-        lookout = Lookout(twins)
+        code_cache = self._code_caches.setdefault(task, CodeCache())
+        reuse_check = ReuseCheck(code_cache)
         try:
-            with target, tvm.transform.PassContext(config=_config(mod, target), instruments=[lookout]):
+            with target, tvm.transform.PassContext(config=_config(mod, target), instruments=[reuse_check]):
                 library = tvm.compile(mod, target=target).mod
                 check(library)
         except Exception:
-            if lookout.found is None:
+            if reuse_check.found is None:
                 raise
-            out.write_bytes(lookout.found.library)
-            return lookout.found.code_hash
+            out.write_bytes(reuse_check.found.library)
+            return reuse_check.found.code_hash
         code_hash = hashlib.sha256(_write(library, out)).hexdigest()
-        if lookout.lowered is not None:
-            twins.put(Code(lookout.lowered, out.read_bytes(), code_hash))
+        if reuse_check.lowered is not None:
+            code_cache.put(Code(reuse_check.lowered, out.read_bytes(), code_hash))
         return code_hash
 
     def _replayer(self, request: BuildRequest, target: Target) -> Any:
@@ -186,7 +186,7 @@ class Builder:
             self._replayers[key] = Replayer(request.module, target)
             while len(self._replayers) > KEPT_WORKLOADS:
                 oldest, _ = self._replayers.popitem(last=False)
-                self._twins.pop(oldest, None)
+                self._code_caches.pop(oldest, None)
                 self._bodies.clear()
         self._replayers.move_to_end(key)
         return self._replayers[key]

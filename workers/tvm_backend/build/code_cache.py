@@ -23,7 +23,7 @@ class Code:
     code_hash: str
 
 
-class Twins:
+class CodeCache:
     """The latest libraries by the structural hash of their lowered programs; the oldest go beyond ``limit`` bytes."""
 
     def __init__(self, limit: int = KEPT_BYTES) -> None:
@@ -60,19 +60,19 @@ class AlreadyBuiltError(Exception):
 
 
 @pass_instrument
-class Lookout:
+class ReuseCheck:
     """Ends a compilation once the program is lowered, when its code is there already.
 
     Args:
-        twins: what was built.
+        code_cache: what was built.
 
     Attributes:
         lowered: the lowered program; None before, and where TVM names its passes otherwise.
         found: the code of an equal program. The exception reaches the caller as one of TVM's: this tells why.
     """
 
-    def __init__(self, twins: Twins) -> None:
-        self._twins = twins
+    def __init__(self, code_cache: CodeCache) -> None:
+        self._cache = code_cache
         self.lowered: Any = None
         self.found: Code | None = None
 
@@ -80,6 +80,6 @@ class Lookout:
         """TVM's hook. Raises AlreadyBuiltError."""
         if str(info.name) == LOWERING and self.lowered is None:
             self.lowered = mod
-            self.found = self._twins.get(mod)
+            self.found = self._cache.get(mod)
             if self.found is not None:
                 raise AlreadyBuiltError

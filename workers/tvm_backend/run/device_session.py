@@ -239,12 +239,12 @@ class DeviceSession:
         late = time.monotonic() >= self._deadline - 0.05
         self._session = None
         self._arguments.clear()
-        end = "" if late else self._epitaph()
+        end = "" if late else self._exit_reason()
         if late or signal.SIGALRM.name in end:
             return FailureKind.RUN_TIMEOUT, "killed by the device when its time was over"
         return FailureKind.CRASH, f"the session's process {end[:400] or f'died: {text[0][:300]}'}"
 
-    def _epitaph(self) -> str:
+    def _exit_reason(self) -> str:
         """How the last session ended, asked of the device in a new one; empty when it does not tell."""
         if not self._number:
             return ""

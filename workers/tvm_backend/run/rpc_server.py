@@ -31,9 +31,9 @@ from workers.sandbox.box import probe
 from workers.sandbox.box.base import Confinement, Limits
 from workers.sandbox.box.entering import enter
 from workers.sandbox.box.installation import gpus
-from workers.sandbox.boxed import last_words, remove
+from workers.sandbox.boxed import captured_stderr, remove
 from workers.sandbox.environment import exposed, scrubbed
-from workers.sandbox.limits import allowance, epitaph
+from workers.sandbox.limits import allowance, exit_reason
 from workers.sandbox.parent_death import die_with_parent
 from workers.settings import Settings
 from workers.tvm_backend.build.cuda_compiler import choose_compiler
@@ -188,9 +188,9 @@ class DeviceServer:
             _kill(pid)
             _, status, usage = os.wait4(pid, 0)
         code, peak = os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024
-        said = last_words(self._folder)
+        said = captured_stderr(self._folder)
         sys.stderr.write(said)
-        self._note(epitaph(code, peak, self._box.limits.memory, said))
+        self._note(exit_reason(code, peak, self._box.limits.memory, said))
         remove(self._folder)
 
     def _note(self, end: str) -> None:

@@ -22,7 +22,7 @@ PAIR = 2
 """Measurements of one ask that can be put in an order."""
 
 
-class Trust:
+class ScoreReliability:
     """Scores of what was proposed, and what came of it.
 
     Scores of two asks do not compare, because the model was fitted anew in between, so ranks are taken within each ask.

@@ -19,7 +19,7 @@ RIDGES = (1e-3, 3e-2, 0.3)
 """Noise to choose from, as shares of the scores' variance."""
 
 
-class Draft:
+class KernelRidgeSurrogate:
     """Predicts scores of points near known ones.
 
     Args:

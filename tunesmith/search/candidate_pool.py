@@ -20,7 +20,7 @@ STALLED = 16
 """Random draws in a row without a point that was not examined before, after which a space counts as exhausted."""
 
 
-class Hunt:
+class CandidatePool:
     """Examines points through the score function and pools the valid ones.
 
     The pool holds canonical points, each once. ``fresh`` ones may be proposed; the others were measured, proposed
@@ -52,7 +52,7 @@ class Hunt:
         if share is not None and (left := memory.left(blocked)).any():
             self.share = share * left / (share @ left)
         self._examined: Ints = np.zeros(0, dtype=np.int64)
-        self.pool = self.refused = self.space.sample(np.random.default_rng(0), 0)
+        self.points = self.refused = self.space.sample(np.random.default_rng(0), 0)
         self.keys: Ints = np.zeros(0, dtype=np.int64)
         self.mean: Floats = np.zeros(0)
         self.std: Floats = np.zeros(0)
@@ -63,7 +63,7 @@ class Hunt:
         """Pool what is valid among the points not examined before; with ``parents`` blocked ones too.
 
         Returns:
-            how many points were new to this hunt.
+            how many points were new to this pool.
         """
         rows = self.unknown(batch, parents=parents)
         if not parents:
@@ -76,13 +76,13 @@ class Hunt:
             self._examined = np.union1d(self._examined, keys)
             scores = self._scores(batch)
             self.refused = concat([self.refused, batch.take(~scores.valid)])
-            self._pool(keys, scores, drawn)
+            self._admit(keys, scores, drawn)
         return len(rows)
 
     def unknown(self, batch: Batch, *, parents: bool = False) -> Ints:
         """Rows of ``batch`` that deserve a first look, each point once; with ``parents`` blocked ones too."""
         keys = self.space.keys(batch)
-        new = first_of_each(keys) & ~np.isin(keys, self._examined) & ~np.isin(keys, self.memory.dead)
+        new = first_of_each(keys) & ~np.isin(keys, self._examined) & ~np.isin(keys, self.memory.invalid)
         if not parents:
             new &= ~np.isin(keys, self.blocked)
         return np.flatnonzero(new)
@@ -108,12 +108,12 @@ class Hunt:
             return Scores(batch, zero, zero, np.ones(len(batch), dtype=np.bool_))
         return self._score(batch)
 
-    def _pool(self, raw: Ints, scores: Scores, drawn: bool) -> None:
+    def _admit(self, raw: Ints, scores: Scores, drawn: bool) -> None:
         keys = self.space.keys(scores.batch)
-        self.memory.bury(raw[~scores.valid | (keys != raw)])
+        self.memory.mark_invalid(raw[~scores.valid | (keys != raw)])
         rows = np.flatnonzero(scores.valid & ~np.isin(keys, self.keys))
         rows = rows[first_of_each(keys[rows])]
-        self.pool = concat([self.pool, scores.batch.take(rows)])
+        self.points = concat([self.points, scores.batch.take(rows)])
         self.keys = np.concatenate([self.keys, keys[rows]])
         self.mean = np.concatenate([self.mean, np.nan_to_num(scores.mean[rows], nan=-np.inf)])
         self.std = np.concatenate([self.std, np.nan_to_num(scores.std[rows])])
@@ -124,7 +124,7 @@ class Hunt:
         """Examine random points until ``n`` fresh ones are pooled, the effort is spent or nothing new is left."""
         if self.space.size <= ENUMERATE_LIMIT:
             order = self._listed(rng)
-            left = order[~np.isin(order, np.concatenate([self._examined, self.blocked, self.memory.dead]))]
+            left = order[~np.isin(order, np.concatenate([self._examined, self.blocked, self.memory.invalid]))]
             while len(left) and self.effort and self.count < n:
                 step = max(n - self.count, CHUNK)
                 self.examine(self.space.at(left[:step]), drawn=True)
@@ -152,7 +152,7 @@ class Hunt:
         return int(self.fresh.sum())
 
     @property
-    def opinion(self) -> bool:
+    def is_informative(self) -> bool:
         """True when the scores tell points apart."""
         return len(self.mean) > 1 and bool((self.mean != self.mean[0]).any())
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tunesmith.search.candidate_pool import CandidatePool
 from tunesmith.search.codes import Codes
-from tunesmith.search.draft import Draft
 from tunesmith.search.history import History
-from tunesmith.search.hunt import Hunt
+from tunesmith.search.kernel_ridge import KernelRidgeSurrogate
 from tunesmith.space.base import Floats
 from tunesmith.space.space import concat
 
@@ -17,7 +17,7 @@ LEARNT = 256
 """Points that a draft learns from at most: its cost grows with their cube."""
 
 
-def from_history(codes: Codes, history: History) -> Draft | None:
+def from_history(codes: Codes, history: History) -> KernelRidgeSurrogate | None:
     """A guess of minus the logarithm of latency; None where no two measurements differ."""
     if len(history) > 1 and np.ptp(history.goodness) > 0:
         return of_history(codes, history)
@@ -25,7 +25,7 @@ def from_history(codes: Codes, history: History) -> Draft | None:
 
 
 @dataclass(frozen=True)
-class Belief:
+class Prediction:
     """A guess of scores, and beside it what the searcher measured itself.
 
     Attributes:
@@ -34,8 +34,8 @@ class Belief:
         weight: of ``own``, in scores per unit of its guess.
     """
 
-    main: Draft
-    own: Draft | None = None
+    main: KernelRidgeSurrogate
+    own: KernelRidgeSurrogate | None = None
     weight: float = 0.0
 
     def predict(self, codes: Floats) -> Floats:
@@ -47,8 +47,8 @@ class Belief:
         return self.weight * self.own.predict(codes) if self.own else np.zeros(len(codes))
 
 
-def believe(codes: Codes, hunt: Hunt, own: Draft | None, weight: float) -> Belief | None:
-    """A belief from scores where they tell points apart, else from ``own`` alone; None where neither knows anything.
+def predict(codes: Codes, pool: CandidatePool, own: KernelRidgeSurrogate | None, weight: float) -> Prediction | None:
+    """A prediction from scores where they tell points apart, otherwise from ``own`` alone; None where neither does.
 
     Scores of a model that has seen little may know less than the measurements it learnt from: so these count as well,
     by how well they tell each other.
@@ -57,25 +57,25 @@ def believe(codes: Codes, hunt: Hunt, own: Draft | None, weight: float) -> Belie
         own: guess from the measurements.
         weight: of its deviations beside those of the scores, if it told the measurements from each other exactly.
     """
-    if not hunt.opinion:
-        return Belief(own) if own else None
+    if not pool.is_informative:
+        return Prediction(own) if own else None
     if own is None:
-        return Belief(of_scores(codes, hunt))
-    known = hunt.mean[np.isfinite(hunt.mean)]
+        return Prediction(of_scores(codes, pool))
+    known = pool.mean[np.isfinite(pool.mean)]
     trust = weight * max(0.0, 1.0 - own.error)
-    return Belief(of_scores(codes, hunt), own, trust * float(known.std()) / own.deviation)
+    return Prediction(of_scores(codes, pool), own, trust * float(known.std()) / own.deviation)
 
 
-def of_scores(codes: Codes, hunt: Hunt) -> Draft:
+def of_scores(codes: Codes, pool: CandidatePool) -> KernelRidgeSurrogate:
     """Learnt from what was examined last; what turned out invalid counts as the worst."""
-    worst = hunt.mean[np.isfinite(hunt.mean)].min()
-    refused = hunt.refused.take(slice(-LEARNT // 4, None))
-    known = concat([hunt.pool.take(slice(-LEARNT, None)), refused])
-    scores = np.concatenate([np.maximum(hunt.mean[-LEARNT:], worst), np.full(len(refused), worst)])
-    return Draft(codes.of(known), scores)
+    worst = pool.mean[np.isfinite(pool.mean)].min()
+    refused = pool.refused.take(slice(-LEARNT // 4, None))
+    known = concat([pool.points.take(slice(-LEARNT, None)), refused])
+    scores = np.concatenate([np.maximum(pool.mean[-LEARNT:], worst), np.full(len(refused), worst)])
+    return KernelRidgeSurrogate(codes.of(known), scores)
 
 
-def of_history(codes: Codes, history: History) -> Draft:
+def of_history(codes: Codes, history: History) -> KernelRidgeSurrogate:
     """Learnt from measurements, two of them at least: the fastest half and the newest where there are many."""
     rows = history.telling(LEARNT)
-    return Draft(codes.of(history.points.take(rows)), history.goodness[rows])
+    return KernelRidgeSurrogate(codes.of(history.points.take(rows)), history.goodness[rows])
