@@ -46,14 +46,6 @@ def test_importing_the_dashboard_does_not_load_its_toolkit() -> None:
 
 
 PACKAGES = ("tunesmith", "costmodels", "db", "workers", "services", "benchmarks", "tools")
-MOST_LINES = 400
-
-
-def test_no_file_is_long() -> None:
-    folders = (*PACKAGES, "tests", "deploy")
-    lengths = {path: len(path.read_text().splitlines()) for name in folders for path in (ROOT / name).rglob("*.py")}
-    assert len(lengths) > 900
-    assert {str(path): length for path, length in lengths.items() if length > MOST_LINES} == {}
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:

@@ -49,7 +49,7 @@ def test_unlike_points_spread_over_the_space() -> None:
     assert not len(unlike(codes[:1], codes[:0], 2))
 
 
-def _foreseen(agreement: int, start: float = 0.5) -> Trust:
+def _foreseen(agreement: int, start: float = 0.5) -> ScoreReliability:
     trust, rng = ScoreReliability(start, weight=8), np.random.default_rng(0)
     for ask in range(6):
         keys, seconds = np.arange(16) + 100 * ask, rng.random(16)
