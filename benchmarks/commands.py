@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parent
 BENCHMARKS = {
     "tuners": "Compare tuners side by side: candidates per minute, best latency, where the time goes.",
     "operators": "Compare single operators with the machine's limit, MetaSchedule and other runtimes.",
-    "search": "Compare the search alone: TVM's design space, trial by trial, beside MetaSchedule.",
+    "search": "Compare the search alone with MetaSchedule's, in TVM's design space, trial by trial.",
     "models": "Compare a model's latency, untuned and tuned, with other runtimes.",
     "peak": "Measure this machine's limits: arithmetic and memory bandwidth.",
     "replay": "Compare searchers, allocators and cost models on recorded data, without hardware.",

@@ -268,34 +268,34 @@ def metrics() -> str:
 
 
 EVENTS = {
-    "message_unreadable": "a worker of another version could not read a piece of work, and takes no more: `worker`, "
+    "message_unreadable": "a worker of another version could not read a message, and takes no more: `worker`, "
     "`message`, `speaks`, `version`, `reason`",
-    "clock_moved": "the database's clock was put forward by `seconds`, or back: deadlines and budgets moved along",
+    "clock_moved": "the database's clock was set forward or back by `seconds`; deadlines and budgets moved with it",
     "device_health": "a device began to drift, went into quarantine or to rest, left it, or its worker cannot read "
     "messages: `from`, `to`, `drift`, `reason`",
     "device_joined": "a device registered, or came back",
-    "device_left": "a device said goodbye",
+    "device_left": "a device signed off",
     "evaluation_queued": "tuning is over; the compiled model is about to be checked and timed",
     "cost_model_queued": "enough new records are there to fit a cost model",
     "job_changed": "priority, budget or name was changed",
-    "job_clock_started": "the job's clock runs again: a device is there",
-    "job_clock_stopped": "the job's clock stands still: it waits for a device",
+    "job_clock_started": "the job's clock runs again: a device is available",
+    "job_clock_stopped": "the job's clock stopped: the job waits for a device",
     "job_deleted": "a job was deleted; its records stay",
     "job_queued": "a job was submitted",
     "model_deleted": "a model was deleted",
     "model_importing": "a model was uploaded, or a job needs it prepared in another way: `preparation`",
-    "champion_adopted": "another job found a faster schedule for a task that both tune, and now it is this job's "
-    "too: `seconds`, `before`, `found_by`",
-    "crown_refused": "a finalist was measured again and is not the new best: `reason` (`not_faster`, `overtaken` or a "
-    "failure such as `wrong_result`), `seconds`, `champion_seconds`, `p_value`, `error`, `tolerance`",
-    "new_best": "a task has a faster schedule, confirmed beside the former one, or its schedule, measured again, is "
-    "faster than when it was crowned: `seconds`, `before`",
-    "champion_revoked": "a task's best schedule is believed no longer, and the next best took its place: `before`, "
+    "champion_adopted": "another job found a faster schedule for a shared task, and this job adopted it: "
+    "`seconds`, `before`, `found_by`",
+    "crown_refused": "a finalist was measured again and did not become champion: `reason` (`not_faster`, "
+    "`overtaken` or a failure such as `wrong_result`), `seconds`, `champion_seconds`, `p_value`, `error`, `tolerance`",
+    "new_best": "a task has a faster schedule, confirmed against the former one; or its schedule, measured again, "
+    "is faster than before: `seconds`, `before`",
+    "champion_revoked": "a task's best schedule was revoked, and the next best replaced it: `before`, "
     "`seconds`, `record`, `reason`",
-    "records_revoked": "records are believed no longer: `records`, `champions`, `tasks`, `reason`",
-    "worker_enrolled": "a measure worker was let in: `id`, `name`, `by`",
-    "worker_revoked": "a measure worker is believed no longer: `id`, `name`, `by`",
-    "report_refused": "a measure worker's report was not believed, and nothing of it was stored: `reason`, `detail`, "
+    "records_revoked": "records were revoked: `records`, `champions`, `tasks`, `reason`",
+    "worker_enrolled": "a measure worker was enrolled: `id`, `name`, `by`",
+    "worker_revoked": "a measure worker was revoked: `id`, `name`, `by`",
+    "report_refused": "a measure worker's report was refused, and nothing of it was stored: `reason`, `detail`, "
     "`worker`, `message`, `row` ([reasons](../explanation/reports.md)); at most 40 among the newest 2000 events",
     "round_finished": "a round is over: `measured`, `failed`, `best_before`, `best_after`",
     "round_opened": "the allocator chose a task: `name`, `size`, `reason`",

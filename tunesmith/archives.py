@@ -40,7 +40,7 @@ def check_contents(archive: zipfile.ZipFile, size: int) -> None:
     unfolded = sum(entry.file_size for entry in entries)
     if unfolded - size > MAX_UNFOLDED_TOTAL:
         raise ModelRejected(
-            f"the archive has {size} bytes and unfolds to {unfolded}; up to {MAX_UNFOLDED_TOTAL} more "
+            f"the archive has {size} bytes and unpacks to {unfolded}; up to {MAX_UNFOLDED_TOTAL} more "
             "than it has are accepted",
             field="file",
             limit=MAX_UNFOLDED_TOTAL,

@@ -40,7 +40,7 @@ class TunesmithError(Exception):
 
 
 class InvalidInput(TunesmithError):
-    """A request or an argument that cannot be honoured as given."""
+    """A request or an argument is invalid."""
 
     code, status, title, exit_code = "invalid_input", 422, "Invalid input", 2
 
@@ -112,7 +112,7 @@ class NotAModel(ModelRejected):
 
 
 class TruncatedModel(ModelRejected):
-    """The file begins like a model and ends too early."""
+    """The file starts like a model but is truncated."""
 
     code, title = "truncated_model", "Truncated model"
 
@@ -130,7 +130,7 @@ class DynamicShape(ModelRejected):
 
 
 class NothingToTune(TunesmithError):
-    """The model has no task with a decision to take."""
+    """The model has no task with a decision to tune."""
 
     code, status, title = "nothing_to_tune", 422, "Nothing to tune"
 
@@ -142,13 +142,13 @@ class MissingDependency(TunesmithError):
 
 
 class NotFound(TunesmithError):
-    """No such thing, or not one that the key may see."""
+    """It does not exist, or the key may not see it."""
 
     code, status, title = "not_found", 404, "Not found"
 
 
 class Conflict(TunesmithError):
-    """The thing's state does not allow this."""
+    """The object's current state does not allow this."""
 
     code, status, title = "conflict", 409, "Conflict"
 
@@ -172,7 +172,7 @@ class PayloadTooLarge(TunesmithError):
 
 
 class StorageQuotaExceeded(PayloadTooLarge):
-    """A user keeps as many models, or as many bytes of them, as the server allows."""
+    """The user already stores as many models, or bytes of them, as the server allows."""
 
     code, title = "storage_quota_exceeded", "Storage quota exceeded"
 
@@ -196,19 +196,19 @@ class RateLimited(TunesmithError):
 
 
 class QuotaExceeded(TunesmithError):
-    """A user has as many jobs under way as the server allows."""
+    """The user already has as many unfinished jobs as the server allows."""
 
     code, status, title = "quota_exceeded", 429, "Quota exceeded"
 
 
 class Unavailable(TunesmithError):
-    """The database is away, or so busy that a write found no turn; nothing was changed. See ``Retry-After``."""
+    """The database is unreachable, or too busy to write; nothing was changed. See ``Retry-After``."""
 
     code, status, title = "unavailable", 503, "Unavailable"
 
 
 class DiskFull(TunesmithError):
-    """The disk, or the database's, takes no more; nothing was changed. See ``Retry-After``."""
+    """The disk, or the database's disk, is full; nothing was changed. See ``Retry-After``."""
 
     code, status, title = "disk_full", 507, "Disk full"
 
@@ -244,7 +244,7 @@ class MeasurementFailed(TunesmithError):
 
 
 class DeviceLost(MeasurementFailed):
-    """The device, its RPC server or the tracker stopped answering; the work is tried again."""
+    """The device, its RPC server or the tracker stopped answering; the work is retried."""
 
     code, status, title = "device_lost", 503, "Device lost"
 

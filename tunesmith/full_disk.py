@@ -34,7 +34,7 @@ def writing(path: str | Path) -> Iterator[None]:
     except Exception as error:
         if is_full(error) and not isinstance(error, DiskFull):
             raise DiskFull(
-                f"cannot write {path}: the disk is full; make room, or give a place on another disk",
+                f"cannot write {path}: the disk is full; free some space, or choose a path on another disk",
                 field="output",
                 value=str(path),
             ) from error

@@ -30,7 +30,7 @@ def check_file(path: Path, source: str) -> None:
         TruncatedModel: it begins like a model and ends too early.
     """
     if path.stat().st_size == 0:
-        raise NotAModel(f"the file is empty; what is needed is {KINDS}", field="file")
+        raise NotAModel(f"the file is empty; expected {KINDS}", field="file")
     if source == "pt2":
         check_archive(path)
     else:
@@ -48,7 +48,7 @@ def check_onnx(path: Path) -> None:
             if ONNX_FIELDS.get(field) != wire:
                 if seen and key is None:
                     raise _truncated(size)
-                raise NotAModel(f"the file is not an ONNX model; what is needed is {KINDS}", field="file")
+                raise NotAModel(f"the file is not an ONNX model; expected {KINDS}", field="file")
             value = _varint(file)
             if value is None or (wire == 2 and file.tell() + value > size):
                 raise _truncated(size)
@@ -91,7 +91,7 @@ def check_archive(path: Path) -> None:
             names = archive.namelist()
     except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError) as error:
         raise TruncatedModel(
-            "the archive begins like a zip file and ends too early: copy or export it again", field="file"
+            "the archive starts like a zip file but is truncated: copy or export it again", field="file"
         ) from error
     if not any(name.endswith(".json") for name in names):
-        raise NotAModel("the archive holds no exported program (save it with torch.export.save)", field="file")
+        raise NotAModel("the archive contains no exported program (save it with torch.export.save)", field="file")

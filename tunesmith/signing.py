@@ -143,7 +143,7 @@ def _load(path: Path) -> Ed25519PrivateKey:
         return Ed25519PrivateKey.from_private_bytes(base64.b64decode(path.read_bytes().strip(), validate=True))
     except ValueError as error:
         raise InvalidInput(
-            f"{path} holds no key: remove it and enrol the worker again", field="data_dir", value=str(path)
+            f"{path} contains no key: remove it and enrol the worker again", field="data_dir", value=str(path)
         ) from error
 
 

@@ -57,7 +57,7 @@ def check(value: Any, field: str) -> None:
             elif isinstance(item, list | tuple):
                 below += item
             elif isinstance(item, float) and not math.isfinite(item):
-                raise InvalidInput("a number is infinite, or no number at all", field=field)
+                raise InvalidInput("a number is infinite or NaN", field=field)
             elif isinstance(item, int) and abs(item) > MAX_INTEGER:
                 raise InvalidInput("an integer has more than 64 bits", field=field)
         level, depth = below, depth + 1
@@ -66,11 +66,11 @@ def check(value: Any, field: str) -> None:
 def check_text(text: str, field: str) -> None:
     """Refuse a text with a zero byte or half a character. Raises InvalidInput."""
     if "\0" in text:
-        raise InvalidInput("a text has a zero byte", field=field)
+        raise InvalidInput("a string contains a zero byte", field=field)
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidInput("a text has half of a character (a lone surrogate)", field=field) from None
+        raise InvalidInput("a string contains a lone surrogate (half of a character)", field=field) from None
 
 
 def _refuse_constant(name: str) -> Any:

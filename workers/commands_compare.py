@@ -27,18 +27,20 @@ MODULES = {"untuned": TVM_PEER, "tuned": TVM_PEER, **FOREIGN}
 
 def compare(
     model: Annotated[str, typer.Argument(help="An .onnx or .pt2 file, or an operator spec.")],
-    log: Annotated[Path | None, typer.Option(help="Also compare the tuned model: best.jsonl or a database.")] = None,
+    log: Annotated[
+        Path | None, typer.Option(help="Also compare the model tuned by this log: best.jsonl or a database.")
+    ] = None,
     with_: Annotated[
-        str, typer.Option("--with", help="Peers: untuned, onnxruntime, openvino, torch.")
+        str, typer.Option("--with", help="Runtimes to compare: untuned, onnxruntime, openvino, torch.")
     ] = "untuned,onnxruntime",
     inputs: Annotated[
         list[str] | None, typer.Option("--input", help="Shape of a dynamic input: name=1,3,224,224.")
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of each peer (default: all cores).")] = None,
-    time_: Annotated[float, typer.Option("--time", min=0.1, help="Seconds of timing per peer and pass.")] = 2.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")] = False,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads per runtime (default: all cores).")] = None,
+    time_: Annotated[float, typer.Option("--time", min=0.1, help="Seconds of timing per runtime and pass.")] = 2.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, including errors.")] = False,
 ) -> None:
-    """Compare a model's latency on this machine, each peer in a process of its own, outputs checked."""
+    """Compare a model's latency between runtimes on this machine, and check the outputs."""
     check_model(model)
     names = _names(with_, log is not None)
     shapes = parse_inputs(inputs or [])
@@ -74,13 +76,15 @@ def _names(given: str, tuned: bool) -> list[str]:
     names = [name.strip() for name in given.split(",") if name.strip()]
     for name in names:
         if name not in MODULES:
-            raise InvalidInput(f"there is no peer {name!r}; there are {', '.join(MODULES)}", field="with", value=name)
+            raise InvalidInput(
+                f"there is no runtime {name!r}; accepted are {', '.join(MODULES)}", field="with", value=name
+            )
     if "tuned" in names and not tuned:
-        raise InvalidInput("the peer 'tuned' needs --log", field="log")
+        raise InvalidInput("the runtime 'tuned' needs --log", field="log")
     if tuned and "tuned" not in names:
         names.append("tuned")
     if not names:
-        raise InvalidInput(f"--with names no peer; there are {', '.join(MODULES)}", field="with", value=given)
+        raise InvalidInput(f"--with names no runtime; accepted are {', '.join(MODULES)}", field="with", value=given)
     return list(dict.fromkeys(names))
 
 

@@ -27,10 +27,10 @@ def compile_(
     inputs: Annotated[
         list[str] | None, typer.Option("--input", help="Shape of a dynamic input: name=1,3,224,224.")
     ] = None,
-    target: Annotated[str | None, typer.Option(help="Default: the log's target, else this host.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")] = False,
+    target: Annotated[str | None, typer.Option(help="Target (default: the log's, otherwise this host's CPU).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, including errors.")] = False,
 ) -> None:
-    """Compile a model with its tuned schedules; lists the tasks that found none."""
+    """Compile a model with its tuned schedules, and list the tasks without one."""
     shapes = parse_inputs(inputs or [])
     check_model(model)
     check_output_file(output)

@@ -46,7 +46,7 @@ class Check:
     required: bool = True
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")] = False) -> None:
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, including errors.")] = False) -> None:
     """Check the installation: versions, compilers, Redis, boxes, TVM, threads, peak, bandwidth, noise, CUDA, GPUs."""
     with shown("checking", as_json):
         checks = [*versions(), *tools(), *boxes(), *tvm_works(), *cuda(), *devices()]

@@ -17,16 +17,16 @@ from workers.settings import Settings
 
 
 def enrol(
-    name: Annotated[str, typer.Option(help="What people call the worker.")] = socket.gethostname(),
+    name: Annotated[str, typer.Option(help="Display name of the worker.")] = socket.gethostname(),
     device_class: Annotated[
-        list[str] | None, typer.Option(help="A device class that it may serve; may be repeated (default: any).")
+        list[str] | None, typer.Option(help="A device class that the worker may serve; repeatable (default: any).")
     ] = None,
     data_dir: Annotated[Path | None, typer.Option(help="The worker's folder (default: TUNESMITH_DATA_DIR).")] = None,
     as_json: Json = False,
     server: Server = None,
     key: Key = None,
 ) -> None:
-    """Make this measure worker's key, which stays in its folder, and have the service believe what it signs."""
+    """Create this measure worker's key and register it with the service; the private key stays here."""
     folder = data_dir or Settings().data_dir
     public = ensure_key(folder)
     with connect(server, key) as client:
@@ -35,7 +35,7 @@ def enrol(
 
 
 def list_enrolled(as_json: Json = False, server: Server = None, key: Key = None) -> None:
-    """List the measure workers that were enrolled."""
+    """List the enrolled measure workers."""
     with connect(server, key) as client:
         found = client.enrolled_workers()
     rows = [(w["id"], w["name"], ", ".join(w["device_classes"]) or "any", w["revoked_at"] or "") for w in found]
@@ -44,12 +44,12 @@ def list_enrolled(as_json: Json = False, server: Server = None, key: Key = None)
 
 def revoke(
     worker: Annotated[str, typer.Argument(metavar="ID", help="Id of an enrolled worker.")],
-    results: Annotated[bool, typer.Option("--results", help="Revoke everything that it reported, too.")] = False,
+    results: Annotated[bool, typer.Option("--results", help="Also revoke everything it reported.")] = False,
     as_json: Json = False,
     server: Server = None,
     key: Key = None,
 ) -> None:
-    """Believe a measure worker no longer."""
+    """Revoke a measure worker's key."""
     with connect(server, key) as client:
         done = client.revoke_worker(worker, results=results)
     more = f"; {summary(done)}" if results else "; what it reported stands: --results revokes that, too"
@@ -57,14 +57,14 @@ def revoke(
 
 
 def broker_users(
-    name: Annotated[str, typer.Option(help="What Redis calls the worker.")] = socket.gethostname(),
+    name: Annotated[str, typer.Option(help="Name of the worker in Redis.")] = socket.gethostname(),
     device_class: Annotated[
-        list[str] | None, typer.Option(help="A device class that it may serve; may be repeated (default: any).")
+        list[str] | None, typer.Option(help="A device class that the worker may serve; repeatable (default: any).")
     ] = None,
     broker: Annotated[str, typer.Option(help="Redis's address, host:port.")] = "127.0.0.1:6379",
     as_json: Json = False,
 ) -> None:
-    """Make a measure worker's two users of Redis: lines for Redis's ACL file, and URLs for the worker alone."""
+    """Create a measure worker's two Redis users: lines for Redis's ACL file, and URLs for the worker."""
     reads, reports = measuring(name, device_class or ())
     urls = {"TUNESMITH_BROKER_URL": reads.url(broker), "TUNESMITH_REPORTS_URL": reports.url(broker)}
     lines = [reads.line, reports.line]

@@ -37,9 +37,9 @@ def run(
     ] = None,
     broker: Annotated[str | None, typer.Option(help="Redis URL (default: TUNESMITH_BROKER_URL).")] = None,
     join: Annotated[
-        Path | None, typer.Option(help="Data directory of a running 'tunesmith up' of this machine, to work for it.")
+        Path | None, typer.Option(help="Work for the running 'tunesmith up' with this data directory.")
     ] = None,
-    concurrency: Annotated[int | None, typer.Option(min=1, max=64, help="Tasks that run at once.")] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, max=64, help="Number of tasks that run at once.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print errors as JSON.")] = False,
 ) -> None:
     """Run a worker of the service, in the foreground; or enrol, list and revoke measure workers."""

@@ -36,11 +36,13 @@ class Settings(BaseSettings):
     )
     concurrency: int = Field(1, ge=1, description="Tasks of the core queues that run at once.")
     work_timeout: float = Field(
-        45.0, gt=0, description="Seconds without a sign of life after which work is handed out anew."
+        45.0, gt=0, description="Seconds without a heartbeat after which work is handed out again."
     )
     ingest_timeout: float = Field(300.0, gt=0, description="The same for imports and for preparing a job.")
-    max_attempts: int = Field(3, ge=1, description="How often work is tried before it counts as failed.")
-    device_timeout: float = Field(15.0, gt=0, description="Seconds after which an unseen device counts as gone.")
+    max_attempts: int = Field(3, ge=1, description="Attempts before work counts as failed.")
+    device_timeout: float = Field(
+        15.0, gt=0, description="Seconds without a heartbeat after which a device counts as gone."
+    )
     lease_file: Path = Field(
         default_factory=default_lease_path,
         description="The host lease: nothing builds or searches while a kernel is timed. Default: one per user in "
@@ -117,7 +119,7 @@ class Settings(BaseSettings):
     )
     simulate: bool = Field(False, description="The measure worker invents latencies and needs no device.")
     umask: str = Field(UMASK, pattern="^0?[0-7]{3}$", description=UMASK_HELP)
-    log_level: str = Field("info", description="Least severe level that is logged.")
+    log_level: str = Field("info", description="Lowest level that is logged.")
 
     @field_validator("data_dir")
     @classmethod

@@ -12,7 +12,7 @@ from tunesmith.client import Client
 from tunesmith.targets import Target
 
 ROUND = 16
-"""Candidates of a round."""
+"""Candidates per round."""
 
 
 def collect(model: str, file: Path, target: Target, rounds: int, limit: float, seed: int, folder: Path) -> ModelCurves:

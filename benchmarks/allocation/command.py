@@ -24,11 +24,11 @@ LIVE = ("bandit", "round-robin")
 @app.callback()
 def run(
     context: typer.Context,
-    seeds: Annotated[int, typer.Option(help="Replays of each model and allocator.", min=2)] = 20,
-    allocator: Annotated[list[str] | None, typer.Option(help="Only this one; may be repeated.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder of recordings; the shipped ones by default.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("bench-out"),
-    docs: Annotated[Path | None, typer.Option(help="Page whose section is replaced.")] = None,
+    seeds: Annotated[int, typer.Option(help="Replays per model and allocator.", min=2)] = 20,
+    allocator: Annotated[list[str] | None, typer.Option(help="Only this one; repeatable.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of recordings (default: those that are shipped).")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("bench-out"),
+    docs: Annotated[Path | None, typer.Option(help="Markdown page whose section to replace.")] = None,
 ) -> None:
     """Compare allocators on recorded learning curves of whole models, without hardware."""
     if context.invoked_subcommand is not None:
@@ -80,13 +80,13 @@ def _candidates(runs: Mapping[str, Sequence[ModelCurves]]) -> float:
 
 @app.command()
 def collect(
-    model: Annotated[list[str] | None, typer.Option(help="As of 'bench models'; repeatable (default: six).")] = None,
-    rounds: Annotated[int, typer.Option(help="Of each task.", min=2)] = 10,
-    seeds: Annotated[int, typer.Option(help="Runs of each model.", min=1)] = 2,
-    minutes: Annotated[float, typer.Option(help="For each run at most.", min=0.5)] = 30.0,
-    out: Annotated[Path | None, typer.Option(help="Folder of the recordings; the shipped one by default.")] = None,
+    model: Annotated[list[str] | None, typer.Option(help="As in 'bench models'; repeatable (default: six).")] = None,
+    rounds: Annotated[int, typer.Option(help="Candidates per task.", min=2)] = 10,
+    seeds: Annotated[int, typer.Option(help="Runs per model.", min=1)] = 2,
+    minutes: Annotated[float, typer.Option(help="Time limit of each run.", min=0.5)] = 30.0,
+    out: Annotated[Path | None, typer.Option(help="Folder of recordings (default: the one that is shipped).")] = None,
 ) -> None:
-    """Record learning curves on this machine; runs that are there are kept. Let nothing else run meanwhile."""
+    """Record learning curves; existing runs are kept. Run nothing else on this machine meanwhile."""
     from benchmarks.allocation.collect import collect as record
     from benchmarks.allocation.curves import DATA, file_of
     from benchmarks.models.zoo import write_model
@@ -106,17 +106,18 @@ def collect(
 @app.command()
 def live(
     model: Annotated[
-        list[str] | None, typer.Option(help="As of 'bench models'; repeatable (default: light_resnet50, encoder).")
+        list[str] | None, typer.Option(help="As in 'bench models'; repeatable (default: light_resnet50, encoder).")
     ] = None,
     allocator: Annotated[
-        list[str] | None, typer.Option(help="Beside gradient; repeatable (default: bandit, round-robin).")
+        list[str] | None,
+        typer.Option(help="Allocators to compare with gradient; repeatable (default: bandit, round-robin)."),
     ] = None,
-    seconds: Annotated[float, typer.Option(min=10.0, help="Wall time of each job.")] = 120.0,
-    seeds: Annotated[int, typer.Option(help="Jobs of each model and allocator.", min=1)] = 3,
-    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("bench-out"),
-    docs: Annotated[Path | None, typer.Option(help="Page whose section is replaced.")] = None,
+    seconds: Annotated[float, typer.Option(min=10.0, help="Wall time per job.")] = 120.0,
+    seeds: Annotated[int, typer.Option(help="Jobs for each model and allocator.", min=1)] = 3,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("bench-out"),
+    docs: Annotated[Path | None, typer.Option(help="Markdown page whose section to replace.")] = None,
 ) -> None:
-    """Tune models with several allocators for the same time and compare the compiled models. Let nothing else run."""
+    """Tune models with several allocators for the same time and compare the results. Run nothing else."""
     from benchmarks.allocation import live as contest
     from benchmarks.allocation.figures import RIVAL
     from benchmarks.report import check, setup, teller, write

@@ -11,16 +11,16 @@ CAPACITY_SECONDS = 10.0
 
 
 def run(
-    scenario: Annotated[
-        list[str] | None, typer.Option(help="A scenario; may be given several times (default: all).")
-    ] = None,
-    seconds: Annotated[float, typer.Option(min=1.0, help="Of each of the three phases of a run.")] = 15.0,
-    runs: Annotated[int, typer.Option(min=1, help="Of each scenario; the median counts.")] = 3,
-    load: Annotated[float, typer.Option(min=0.05, max=1.0, help="Share of the capacity that devices offer.")] = 0.5,
-    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("bench-out"),
-    docs: Annotated[Path | None, typer.Option(help="Page whose section is replaced.")] = None,
+    scenario: Annotated[list[str] | None, typer.Option(help="A scenario; repeatable (default: all).")] = None,
+    seconds: Annotated[float, typer.Option(min=1.0, help="Duration of each of a run's three phases.")] = 15.0,
+    runs: Annotated[int, typer.Option(min=1, help="Runs per scenario; the median counts.")] = 3,
+    load: Annotated[
+        float, typer.Option(min=0.05, max=1.0, help="Load that devices offer, as a share of the capacity.")
+    ] = 0.5,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("bench-out"),
+    docs: Annotated[Path | None, typer.Option(help="Markdown page whose section to replace.")] = None,
 ) -> None:
-    """Restart the database, kill connections and workers under load, and see whether the rate comes back.
+    """Restart the database and kill connections and workers under load, and check that throughput recovers.
 
     And whether each candidate has one result.
     """

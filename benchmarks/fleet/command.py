@@ -11,13 +11,15 @@ import typer
 def run(
     quick: Annotated[bool, typer.Option("--quick", help="50 devices, 500 tasks, half a minute.")] = False,
     devices: Annotated[int | None, typer.Option(min=1, help="Simulated devices (default: 1000, quick 50).")] = None,
-    tasks: Annotated[int | None, typer.Option(min=10, help="Of all jobs (default: 10000, quick 500).")] = None,
+    tasks: Annotated[
+        int | None, typer.Option(min=10, help="Tasks in all jobs together (default: 10000, quick 500).")
+    ] = None,
     seconds: Annotated[float | None, typer.Option(min=1.0, help="Simulated time (default: 120, quick 30).")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Simulations.")] = 2,
-    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("bench-out"),
-    docs: Annotated[Path | None, typer.Option(help="Page whose sections are replaced.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of simulations.")] = 2,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("bench-out"),
+    docs: Annotated[Path | None, typer.Option(help="Markdown page whose sections to replace.")] = None,
 ) -> None:
-    """Let ten jobs of three users share a simulated fleet, under the scheduling function of the service.
+    """Let ten jobs of three users share a simulated fleet, with the service's own scheduling.
 
     And time what each allocator takes for a decision among that many tasks.
     """

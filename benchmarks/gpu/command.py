@@ -13,16 +13,16 @@ OPERATORS = ("gemm:1024x1024x1024:float32", "gemm:1024x1024x1024:float16")
 def run(
     operators: Annotated[
         list[str] | None,
-        typer.Option("--operator", help=f"What to tune; again for more (default: {', '.join(OPERATORS)})."),
+        typer.Option("--operator", help=f"What to tune; repeatable (default: {', '.join(OPERATORS)})."),
     ] = None,
-    trials: Annotated[int, typer.Option(min=1, help="Candidates of each operator.")] = 128,
-    seconds: Annotated[float, typer.Option(min=1, help="Most seconds of each operator.")] = 150.0,
-    target: Annotated[str | None, typer.Option(help="A tag of TVM or target JSON (default: this GPU's).")] = None,
-    simulate: Annotated[bool, typer.Option(help="Invent latencies: a rehearsal for --target.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder of the results and of the stack's logs.")] = Path("bench-out"),
-    docs: Annotated[Path | None, typer.Option(help="Page whose section is replaced.")] = None,
+    trials: Annotated[int, typer.Option(min=1, help="Candidates per operator.")] = 128,
+    seconds: Annotated[float, typer.Option(min=1, help="Time limit per operator.")] = 150.0,
+    target: Annotated[str | None, typer.Option(help="A TVM tag or target JSON (default: this GPU's).")] = None,
+    simulate: Annotated[bool, typer.Option(help="Invent latencies, to rehearse --target without a GPU.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the results and the stack's logs.")] = Path("bench-out"),
+    docs: Annotated[Path | None, typer.Option(help="Markdown page whose section to replace.")] = None,
 ) -> None:
-    """Tune gemms on this machine's GPU by jobs of an embedded stack. Exits with 1 unless each gets a right schedule.
+    """Tune gemms on this machine's GPU with an embedded stack. Exits with 1 unless all are correct.
 
     Nothing is asked of the machine but a GPU, its driver and the extra `cuda`. The first product is of float32, the
     second of float16, for tensor cores.

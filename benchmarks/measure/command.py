@@ -19,16 +19,16 @@ QUICK = ("gemm:256x256x256", "softmax:12x128x128")
 def run(
     quick: Annotated[bool, typer.Option("--quick", help="Two small operators, about two minutes.")] = False,
     operator: Annotated[list[str] | None, typer.Option(help="An operator spec, such as gemm:512x512x512.")] = None,
-    schedules: Annotated[int | None, typer.Option(min=2, help="Schedules of each operator to measure again.")] = None,
-    passes: Annotated[int, typer.Option(min=2, help="How often, in random order.")] = 3,
+    schedules: Annotated[int | None, typer.Option(min=2, help="Schedules per operator to measure again.")] = None,
+    passes: Annotated[int, typer.Option(min=2, help="Passes over the schedules, each in random order.")] = 3,
     rounds: Annotated[int | None, typer.Option(min=1, help="Rounds of 16 candidates to record, per operator.")] = None,
     samples: Annotated[int, typer.Option(min=10, help="Samples of each recorded candidate.")] = 30,
     recording: Annotated[
         Path | None, typer.Option(help="Judge this record of an earlier run instead of measuring.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the search, the order and the draws.")] = 0,
-    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("bench-out"),
-    docs: Annotated[Path | None, typer.Option(help="Page whose sections are replaced.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the search, the order and the draws.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("bench-out"),
+    docs: Annotated[Path | None, typer.Option(help="Markdown page whose sections to replace.")] = None,
 ) -> None:
     """Measure schedules again in random order, and try racing and adaptive stop on recorded measurements."""
     from benchmarks.lab import open_lab

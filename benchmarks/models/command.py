@@ -45,13 +45,13 @@ def run(
         ),
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(min=1.0, help="Wall time of each tuner and model (default: 600, quick 90).")
+        float | None, typer.Option(min=1.0, help="Wall time per tuner and model (default: 600, quick 90).")
     ] = None,
     with_: Annotated[str | None, typer.Option("--with", help="Runtimes, separated by commas (default: all).")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of each (default: all cores).")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the random weights and the searches.")] = 0,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads per run (default: all cores).")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random weights and the searches.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the CSV file, the table and the plot.")] = Path("bench-out"),
-    docs: Annotated[Path | None, typer.Option(help="Page whose section is replaced.")] = None,
+    docs: Annotated[Path | None, typer.Option(help="Markdown page whose section to replace.")] = None,
 ) -> None:
     """Compare whole models: untuned, tuned by Tunesmith and MetaSchedule for the same time, and on other runtimes."""
     from benchmarks.models.contest import PEERS, Plan, chosen_names, hold

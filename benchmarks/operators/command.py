@@ -30,22 +30,22 @@ def run(
         list[str] | None, typer.Option("--operator", help="An operator spec; repeatable (default: thirteen).")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Two operators, one seed; within ten minutes.")] = False,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Searches of each tuner (default: 2, quick 1).")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Searches per tuner (default: 2, quick 1).")] = None,
     seconds: Annotated[
         float | None,
-        typer.Option(min=10.0, help="Tunesmith's wall time (default: that of MetaSchedule's sooner run)."),
+        typer.Option(min=10.0, help="Tunesmith's wall time (default: that of MetaSchedule's shorter run)."),
     ] = None,
     with_: Annotated[str | None, typer.Option("--with", help="Runtimes, separated by commas (default: all).")] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads of each (default: all cores, and the first operator on one).")
+        int | None, typer.Option(min=1, help="Threads per run (default: all cores, and the first operator on one).")
     ] = None,
     runs: Annotated[
-        Path, typer.Option(help="Folder of MetaSchedule's recorded runs; one that is missing is made and kept there.")
+        Path, typer.Option(help="Folder of MetaSchedule's recorded runs; missing ones are made and kept there.")
     ] = RUNS,
     out: Annotated[Path, typer.Option(help="Folder for CSV files, tables and the plot.")] = Path("bench-out"),
-    docs: Annotated[Path | None, typer.Option(help="Page whose sections are replaced.")] = None,
+    docs: Annotated[Path | None, typer.Option(help="Markdown page whose sections to replace.")] = None,
 ) -> None:
-    """Compare single operators: share of the machine's limit, and Tunesmith beside MetaSchedule and other runtimes.
+    """Compare Tunesmith, MetaSchedule and other runtimes on single operators, and with the machine's limit.
 
     Tunesmith has the wall time of MetaSchedule's sooner run. Those runs take minutes each and are recorded; with
     --quick only those that are there take part.

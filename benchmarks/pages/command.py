@@ -9,13 +9,13 @@ import typer
 
 
 def run(
-    tasks: Annotated[int, typer.Option(min=10, help="Of one job.")] = 10_000,
+    tasks: Annotated[int, typer.Option(min=10, help="Tasks of the job.")] = 10_000,
     rounds: Annotated[int, typer.Option(min=10, help="Finished rounds of the job.")] = 12_000,
-    looks: Annotated[int, typer.Option(min=2, help="Of each page, after one that does not count.")] = 100,
-    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("bench-out"),
-    docs: Annotated[Path | None, typer.Option(help="Page whose sections are replaced.")] = None,
+    looks: Annotated[int, typer.Option(min=2, help="Requests per page, after one that does not count.")] = 100,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("bench-out"),
+    docs: Annotated[Path | None, typer.Option(help="Markdown page whose sections to replace.")] = None,
 ) -> None:
-    """Ask a real coordinator for the pages of a job with many tasks, on SQLite and on PostgreSQL."""
+    """Time the pages of a job with many tasks, on SQLite and on PostgreSQL."""
     import tempfile
 
     from benchmarks.faults.servers import ROLE, postgres

@@ -26,7 +26,7 @@ def run(
         list[int] | None, typer.Option(min=1, help="Threads; repeatable (default: powers of two up to all cores).")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the CSV file, the table and the plot.")] = Path("bench-out"),
-    docs: Annotated[Path | None, typer.Option(help="Page whose section is replaced.")] = None,
+    docs: Annotated[Path | None, typer.Option(help="Markdown page whose section to replace.")] = None,
 ) -> None:
     """Measure this machine's limits: float32 arithmetic, and reading from each cache level and the memory."""
     from benchmarks.peak.machine import measure, thread_counts

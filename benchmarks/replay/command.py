@@ -16,18 +16,18 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, invoke_w
 @app.callback()
 def run(
     context: typer.Context,
-    quick: Annotated[bool, typer.Option("--quick", help="Two seeds.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Use only two seeds.")] = False,
     seeds: Annotated[
         int, typer.Option(help="Runs of each searcher on each space; the published tables have 20.", min=2)
     ] = 8,
     searcher: Annotated[
-        list[str] | None, typer.Option(help="Only this searcher, and no allocators and cost models; may be repeated.")
+        list[str] | None, typer.Option(help="Only this searcher, without allocators and cost models; repeatable.")
     ] = None,
-    batch: Annotated[int, typer.Option(help="Candidates of a round.", min=1)] = 8,
-    jobs: Annotated[int, typer.Option(help="Processes; 0: one for each core.", min=0)] = 0,
-    data: Annotated[Path | None, typer.Option(help="Folder of recordings; the shipped ones by default.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("bench-out"),
-    docs: Annotated[Path | None, typer.Option(help="Page whose sections are replaced.")] = None,
+    batch: Annotated[int, typer.Option(help="Candidates per round.", min=1)] = 8,
+    jobs: Annotated[int, typer.Option(help="Processes; 0 means one per core.", min=0)] = 0,
+    data: Annotated[Path | None, typer.Option(help="Folder of recordings (default: those that are shipped).")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("bench-out"),
+    docs: Annotated[Path | None, typer.Option(help="Markdown page whose sections to replace.")] = None,
 ) -> None:
     """Compare searchers, allocators and cost models on recorded data, without hardware."""
     if context.invoked_subcommand is not None:
@@ -50,14 +50,14 @@ def run(
 
 @app.command()
 def collect(
-    minutes: Annotated[float, typer.Option(help="Stop after this many minutes; a later run goes on.", min=0.1)] = 20.0,
-    points: Annotated[int, typer.Option(help="Points of a space, about.", min=8)] = 480,
+    minutes: Annotated[float, typer.Option(help="Stop after this many minutes; a later run resumes.", min=0.1)] = 20.0,
+    points: Annotated[int, typer.Option(help="Approximate number of points per space.", min=8)] = 480,
     operator: Annotated[
-        list[str] | None, typer.Option(help="Only this operator of the set, or one of your own; may be repeated.")
+        list[str] | None, typer.Option(help="Only this operator, of the set or your own; repeatable.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the recordings; the shipped one by default.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of recordings (default: the one that is shipped).")] = None,
 ) -> None:
-    """Measure small design spaces completely on this machine. Let nothing else run meanwhile."""
+    """Measure small design spaces completely. Run nothing else on this machine meanwhile."""
     from benchmarks.replay.workloads import DATA, WORKLOADS
     from workers.tvm_backend.warm import warm
 
@@ -82,14 +82,14 @@ def collect(
 
 @app.command()
 def tune(
-    searcher: Annotated[str, typer.Argument(help="Its name.")],
+    searcher: Annotated[str, typer.Argument(help="Name of the searcher.")],
     trials: Annotated[int, typer.Option(help="Settings to try.", min=2)] = 40,
-    seeds: Annotated[int, typer.Option(help="Runs of each on each space.", min=2)] = 8,
-    batch: Annotated[int, typer.Option(help="Candidates of a round.", min=1)] = 8,
-    jobs: Annotated[int, typer.Option(help="Processes; 0: one for each core.", min=0)] = 0,
-    data: Annotated[Path | None, typer.Option(help="Folder of recordings; the shipped ones by default.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("bench-out"),
-    docs: Annotated[Path | None, typer.Option(help="Page whose section is replaced.")] = None,
+    seeds: Annotated[int, typer.Option(help="Runs of each searcher on each space.", min=2)] = 8,
+    batch: Annotated[int, typer.Option(help="Candidates per round.", min=1)] = 8,
+    jobs: Annotated[int, typer.Option(help="Processes; 0 means one per core.", min=0)] = 0,
+    data: Annotated[Path | None, typer.Option(help="Folder of recordings (default: those that are shipped).")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("bench-out"),
+    docs: Annotated[Path | None, typer.Option(help="Markdown page whose section to replace.")] = None,
 ) -> None:
     """Tune a searcher's own settings on one half of the recorded spaces and judge them on the other one."""
     from benchmarks.replay import tuning
@@ -110,10 +110,10 @@ def tune(
 
 @app.command()
 def static(
-    data: Annotated[Path | None, typer.Option(help="Folder of recordings; the shipped ones by default.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("bench-out"),
+    data: Annotated[Path | None, typer.Option(help="Folder of recordings (default: those that are shipped).")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("bench-out"),
 ) -> None:
-    """Judge the static model, which sees decisions alone, by recorded latencies. Needs TVM, but no quiet machine.
+    """Judge the static model by recorded latencies. Needs TVM, but no quiet machine.
 
     And what it is worth to a cost model that has it among its features.
     """

@@ -28,28 +28,26 @@ def run(
         list[str] | None, typer.Option("--operator", help="An operator spec; repeatable (default: eight).")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Two operators, one seed, MetaSchedule's recorded runs alone.")
+        bool, typer.Option("--quick", help="Two operators, one seed, only recorded runs of MetaSchedule.")
     ] = False,
     search: Annotated[
-        list[str] | None, typer.Option(help=f"A searcher of Tunesmith's; repeatable (default: {DEFAULT_SEARCHER}).")
+        list[str] | None, typer.Option(help=f"One of Tunesmith's searchers; repeatable (default: {DEFAULT_SEARCHER}).")
     ] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Searches of each tuner (default: 2, quick 1).")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Searches per tuner (default: 2, quick 1).")] = None,
     seconds: Annotated[
         float | None,
-        typer.Option(min=10.0, help="Wall time in the own space (default: that of MetaSchedule's longest run)."),
+        typer.Option(min=10.0, help="Wall time in Tunesmith's own space (default: MetaSchedule's longest run)."),
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of each (default: all cores).")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads per run (default: all cores).")] = None,
     runs: Annotated[Path, typer.Option(help="Folder of MetaSchedule's recorded runs.")] = RUNS,
     record: Annotated[
         bool | None,
-        typer.Option("--record/--no-record", help="Make and keep runs that are missing (default: unless quick)."),
+        typer.Option("--record/--no-record", help="Make and keep missing runs (default: yes, unless --quick)."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for CSV files, tables and the plot.")] = Path("bench-out"),
-    docs: Annotated[
-        Path | None, typer.Option(help="Page whose sections are replaced: those of these tables that it has.")
-    ] = None,
+    docs: Annotated[Path | None, typer.Option(help="Markdown page; its sections of these tables are replaced.")] = None,
 ) -> None:
-    """Compare the search alone: Tunesmith in TVM's design space beside MetaSchedule, trial by trial.
+    """Compare the search alone with MetaSchedule's, trial by trial, in TVM's design space.
 
     And how soon Tunesmith with everything on is as fast as MetaSchedule after all its trials. Several searchers are
     also compared with the first of them; that, with --seconds, needs no run of MetaSchedule.

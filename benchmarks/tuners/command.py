@@ -25,21 +25,21 @@ LEDGER = "tuners-runs.jsonl"
 
 def run(
     operators: Annotated[
-        list[str] | None, typer.Option("--operator", help="An operator spec; give it again for more (default: eight).")
+        list[str] | None, typer.Option("--operator", help="An operator spec; repeatable (default: eight).")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Two operators, done within ten minutes.")] = False,
     seconds: Annotated[
         float | None,
         typer.Option(min=1.0, help=f"Tuning time of a run (default: {plan.SECONDS:g}, quick {plan.QUICK_SECONDS:g})."),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Repetitions, each with a seed of its own.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Repetitions, each with its own seed.")] = 1,
     target: Annotated[str, typer.Option(help="cpu, cpu:N or target JSON of this host's CPU.")] = "cpu",
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("bench-out"),
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what --out holds.")] = False,
-    docs: Annotated[Path | None, typer.Option(help="Page whose section is replaced.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume what is in --out.")] = False,
+    docs: Annotated[Path | None, typer.Option(help="Markdown page whose section to replace.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, including errors.")] = False,
 ) -> None:
-    """Compare tuners side by side: Tunesmith, random search, and MetaSchedule at 16 and at 64 a round.
+    """Compare tuners: Tunesmith, random search, and MetaSchedule with 16 and 64 candidates a round.
 
     Each run is kept in --out as it ends.
     """

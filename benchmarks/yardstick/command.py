@@ -9,12 +9,12 @@ import typer
 
 
 def run(
-    runs: Annotated[int, typer.Option(min=1, help="Jobs of each model, with seeds of their own.")] = 3,
-    trials: Annotated[int, typer.Option(min=1, help="Of each job.")] = 24,
-    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("bench-out"),
-    docs: Annotated[Path | None, typer.Option(help="Page whose sections are replaced.")] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Jobs per model, each with its own seed.")] = 3,
+    trials: Annotated[int, typer.Option(min=1, help="Trials per job.")] = 24,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("bench-out"),
+    docs: Annotated[Path | None, typer.Option(help="Markdown page whose sections to replace.")] = None,
 ) -> None:
-    """Tune models of one Relu, one Reshape and one copy by jobs, and tell which of them say "no difference"."""
+    """Tune models of one Relu, one Reshape and one copy, and check that jobs report "no difference"."""
     import tempfile
 
     from benchmarks.report import check, setup, write

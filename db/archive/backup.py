@@ -90,7 +90,9 @@ def backup(engine: Engine, blobs: BlobStore, path: Path, after_rows: Callable[[]
     """
     found, wanted = current_revision(engine), head_revision()
     if found != wanted:
-        raise Conflict(f"the database is at schema {found}, this version backs up {wanted}: use the one that wrote it")
+        raise Conflict(
+            f"the database is at schema {found}, this version backs up {wanted}: use the version that wrote it"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".backup-", dir=path.parent) as folder, blobs.no_pruning():
         spool = Path(folder)

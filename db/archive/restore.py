@@ -89,8 +89,8 @@ def _manifest(archive: tarfile.TarFile, member: tarfile.TarInfo | None, path: Pa
         raise _damaged(path, f"its manifest cannot be read ({error})") from error
     if manifest.format != FORMAT or manifest.revision not in known_revisions():
         raise InvalidInput(
-            f"{path.name} was written by Tunesmith {manifest.version} with schema {manifest.revision}, which this "
-            "version does not know: restore it with that version or a later one",
+            f"{path.name} was written by Tunesmith {manifest.version} with schema {manifest.revision}, "
+            "which this version does not know: restore with that version or a later one",
             field="file",
             value=path.name,
         )
@@ -106,7 +106,7 @@ def _check_empty(connection: Connection, blobs: BlobStore) -> None:
     filled = [name for name, query in first.items() if name in present and connection.execute(query).first()]
     if filled or next(iter(blobs.all()), None) is not None:
         what = f"rows in {', '.join(filled)}" if filled else "blobs"
-        raise Conflict(f"there is something ({what}): restore into an empty place, or replace it with --replace")
+        raise Conflict(f"the destination is not empty ({what}): restore into an empty place, or pass --replace")
 
 
 def _drop_all(connection: Connection) -> None:

@@ -29,7 +29,7 @@ bearer = HTTPBearer(auto_error=False, description="An API key: `Authorization: B
 
 
 class Forbidden(TunesmithError):
-    """The key is valid and not allowed to do this."""
+    """The key is valid but not allowed to do this."""
 
     code, status, title = "forbidden", 403, "Forbidden"
 
@@ -162,7 +162,7 @@ InVisitor = Annotated[Caller | None, Depends(visitor)]
 def caller(request: Request, found: InVisitor) -> Caller:
     """Dependency of every route that asks for a key. Raises Unauthorized, Forbidden."""
     if found is None:
-        raise Unauthorized("a key is needed: send `Authorization: Bearer KEY`")
+        raise Unauthorized("a key is required: send `Authorization: Bearer KEY`")
     if found is not ANYBODY:
         found.require(*sorted(access.scopes_of(request)))
     return found

@@ -188,7 +188,7 @@ def archive(best: Best, blobs: BlobStore) -> Iterator[bytes]:
     """
     model = best.model
     if model.module_blob is None:
-        raise Conflict("the model is not imported yet", model=model.public_id)
+        raise Conflict("the model has not been imported yet", model=model.public_id)
     module = model.module_blob
     sink = _Sink()
 

@@ -67,7 +67,7 @@ class Context:
             Unavailable: too many others wait for their turn to write.
         """
         if not self._turns.acquire(blocking=False):
-            raise Unavailable(f"{MAX_WRITES} others wait for the database to take a write: try again soon")
+            raise Unavailable(f"{MAX_WRITES} requests already wait to write to the database: try again soon")
         try:
             result = transact(self.sessions, work, patience=self.settings.write_timeout)
         finally:

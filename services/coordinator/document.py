@@ -42,7 +42,7 @@ ANSWERS = {
     403: "The key may not, or a page of another origin asks.",
     404: "No such thing, or none that the key may see.",
     408: "The request came too slowly.",
-    409: "The thing's state does not allow this.",
+    409: "The object's current state does not allow this.",
     413: "The body is too large.",
     415: "The body is of another type.",
     416: "The blob has no such range.",

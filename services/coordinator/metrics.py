@@ -14,7 +14,7 @@ GAUGES = {
     "models": ("tunesmith_models", "Models by state; variants are not counted.", "state"),
     "rounds": ("tunesmith_rounds_in_flight", "Rounds under way by state.", "state"),
     "trials": ("tunesmith_trials", "Measured candidates by failure, `ok` for those that ran.", "failure"),
-    "refused": ("tunesmith_reports_refused", "Reports of measure workers that were not believed.", "reason"),
+    "refused": ("tunesmith_reports_refused", "Reports of measure workers that were refused.", "reason"),
     "devices": ("tunesmith_devices", "Devices: alive, of them in quarantine, and gone.", "state"),
     "drift": ("tunesmith_device_drift", "Latency of a device's calibration kernel over that at first.", "device"),
     "noise_floor": ("tunesmith_device_noise_floor", "Share by which two medians of one kernel may differ.", "device"),
@@ -33,17 +33,17 @@ class Metrics:
         )
         self.retries = Counter(
             "tunesmith_retries",
-            "Work sent again: nobody took it, or its worker fell silent.",
+            "Work sent again, because nobody took it or its worker's heartbeat stopped.",
             ["work", "reason"],
             registry=self.registry,
         )
         self.loop_seconds = Histogram(
             "tunesmith_loop_seconds",
-            "Duration of a look of the scheduling loop.",
+            "Duration of one pass of the scheduling loop.",
             registry=self.registry,
             buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
         )
-        self.loop_failures = Counter("tunesmith_loop_failures", "Looks that failed.", registry=self.registry)
+        self.loop_failures = Counter("tunesmith_loop_failures", "Passes that failed.", registry=self.registry)
 
     def watch(self, read: Callable[[], dict[str, dict[str, float]]]) -> None:
         """Serve gauges from ``read``, which gives numbers by gauge and label."""

@@ -158,7 +158,7 @@ async def _on_bug(request: Request, error: Exception) -> Response:
         request.url.path,
         exc_info=error,
     )
-    body = http_problem(500, "an error of ours; the log holds it under this request_id")
+    body = http_problem(500, "internal error; find it in the log by this request_id")
     # This answer is made outside of the middleware that repeats the request's id and adds the safe headers.
     headers = {REQUEST_ID: getattr(request.state, "request_id", ""), **safe_headers(request.url.path)}
     return response(request, body, headers)

@@ -39,7 +39,7 @@ class Settings(BaseSettings):
         None, description="Signs blob URLs; default: made once and kept in `secret_key` in the data folder."
     )
     admin_key: SecretStr | None = Field(
-        None, description="First bearer key. When set, every route under `/v1` asks for a key."
+        None, description="First API key, for an operator. When set, every route under `/v1` requires a key."
     )
     public_url: str = Field(
         "",
@@ -65,9 +65,9 @@ class Settings(BaseSettings):
     )
     host: str = Field("127.0.0.1", description="Address to listen on; other than loopback only with an admin key.")
     port: int = Field(8700, ge=0, le=65535, description="Port to listen on.")
-    max_upload_bytes: int = Field(2 * GIB, gt=0, description="Largest model that is taken.")
+    max_upload_bytes: int = Field(2 * GIB, gt=0, description="Largest model that is accepted.")
     max_open_jobs: int = Field(
-        1000, ge=1, description="Jobs that one user may have that are not over; a further one is refused."
+        1000, ge=1, description="Unfinished jobs that one user may have; a further one is refused."
     )
     imports_per_user: int = Field(
         1,
@@ -95,19 +95,21 @@ class Settings(BaseSettings):
         "tried; the same for logins to the dashboard. Empty: no limit.",
     )
     work_timeout: float = Field(
-        45.0, gt=0, description="Seconds without a sign of life after which work is handed out anew."
+        45.0, gt=0, description="Seconds without a heartbeat after which work is handed out again."
     )
     ingest_timeout: float = Field(300.0, gt=0, description="The same for imports and for preparing a job.")
     claim_timeout: float = Field(
         15.0, gt=0, description="Seconds after which a message that nobody took is sent again."
     )
-    max_attempts: int = Field(3, ge=1, description="How often work is tried before it counts as failed.")
-    device_timeout: float = Field(15.0, gt=0, description="Seconds after which an unseen device counts as gone.")
-    blob_url_seconds: float = Field(6 * 3600.0, gt=0, description="How long a signed blob URL is good.")
+    max_attempts: int = Field(3, ge=1, description="Attempts before work counts as failed.")
+    device_timeout: float = Field(
+        15.0, gt=0, description="Seconds without a heartbeat after which a device counts as gone."
+    )
+    blob_url_seconds: float = Field(6 * 3600.0, gt=0, description="Seconds for which a signed blob URL is valid.")
     write_timeout: float = Field(
         10.0, gt=0, description="Seconds that a request waits for its turn to write before it is answered with 503."
     )
-    header_timeout: float = Field(20.0, gt=0, description="Seconds in which the headers of a request must be there.")
+    header_timeout: float = Field(20.0, gt=0, description="Seconds within which a request's headers must arrive.")
     body_timeout: float = Field(
         30.0,
         gt=0,
@@ -118,7 +120,7 @@ class Settings(BaseSettings):
     )
     max_connections: int = Field(4000, ge=1, description="Connections at a time; a further one is answered with 503.")
     max_connections_per_address: int = Field(2000, ge=1, description="The same for one address.")
-    loop_seconds: float = Field(0.1, gt=0, description="Pause between two looks of the scheduling loop.")
+    loop_seconds: float = Field(0.1, gt=0, description="Seconds between two passes of the scheduling loop.")
     keep_job_days: float = Field(
         0.0, ge=0, description="Days after its end until a job is removed; its records stay. 0: never."
     )
@@ -130,7 +132,7 @@ class Settings(BaseSettings):
     )
     dashboard: bool = Field(True, description="Serve the web dashboard at `/`.")
     umask: str = Field(UMASK, pattern="^0?[0-7]{3}$", description=UMASK_HELP)
-    log_level: str = Field("info", description="Least severe level that is logged.")
+    log_level: str = Field("info", description="Lowest level that is logged.")
 
     @field_validator("data_dir")
     @classmethod

@@ -91,7 +91,7 @@ class _Form:
         name = _text(options.get(b"name", b""), "name of a part")
         if b"filename" in options or name == "file":
             if self.has_file:
-                raise InvalidInput("send one file a request", field="file")
+                raise InvalidInput("send one file per request", field="file")
             self.has_file = True
             self.upload.filename = _text(options.get(b"filename", b""), "filename")
             return
@@ -152,7 +152,7 @@ async def receive(request: Request, blobs: BlobStore, limit: int, check: Callabl
         if isinstance(error, FormParserError):
             raise InvalidInput(f"the form is malformed: {error}", field="file") from error
         if isinstance(error, ClientDisconnect):
-            raise InvalidInput("the client went away during the upload", field="file") from error
+            raise InvalidInput("the client disconnected during the upload", field="file") from error
         raise
     await run_in_threadpool(writer.__exit__, None, None, None)
     return form.upload

@@ -117,7 +117,7 @@ class Notices:
         """Say what the job waits for and why it failed."""
         waiting = job.get("waiting_for")
         if waiting and "quarantined" in waiting:
-            text = f"{waiting['quarantined']} runs far slower than it did. The job goes on when it recovers."
+            text = f"{waiting['quarantined']} runs far slower than it did. The job continues when it recovers."
             self._waiting.show("warn", "The device is in quarantine", text)
         elif waiting and "resting" in waiting:
             self._waiting.show("warn", f"{waiting['resting']} rests", waiting.get("reason", ""))
@@ -125,7 +125,7 @@ class Notices:
             text = f"The worker of {waiting['incompatible']} is of another version: {waiting.get('reason', '')}"
             self._waiting.show("warn", "Waiting for a worker of this version", text)
         elif waiting and "device_class" in waiting:
-            text = f"No live device of class {waiting['device_class']} is registered. The job goes on when one does."
+            text = f"No live device of class {waiting['device_class']} is registered. The job continues when one does."
             self._waiting.show("warn", "Waiting for a device", text)
         elif waiting:
             self._waiting.show("busy", "Importing the model", "The job begins when its model is split into tasks.")

@@ -17,21 +17,26 @@ LAST_STEP = "until a device reports"
 
 def up(
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port of the API and the dashboard; 0: a free one.")
+        int, typer.Option(min=0, max=65535, help="Port of the API and the dashboard; 0 picks a free one.")
     ] = 8700,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     data_dir: Annotated[Path, typer.Option(help="Database, blobs and logs.", envvar="TUNESMITH_DATA_DIR")] = Path(
         ".tunesmith"
     ),
-    workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that propose (half), import and train.")] = 2,
+    workers: Annotated[
+        int, typer.Option(min=1, max=64, help="Number of processes that propose (half of them), import and train.")
+    ] = 2,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Return when it is ready; 'tunesmith status' and 'down' find it again.")
+        bool,
+        typer.Option("--detach", help="Return when the stack is ready; control it with 'tunesmith status' and 'down'."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     with_parent: Annotated[
         bool, typer.Option("--with-parent", hidden=True, help="Stop when standard input ends.")
     ] = False,
-    detached: Annotated[bool, typer.Option("--detached", hidden=True, help="Log once it is ready.")] = False,
+    detached: Annotated[
+        bool, typer.Option("--detached", hidden=True, help="Write a log line when the stack is ready.")
+    ] = False,
 ) -> None:
     """Run the whole service on this machine, in the foreground or detached; Ctrl-C stops every process."""
     from services.embedded.announce import ForPeople, ForPrograms

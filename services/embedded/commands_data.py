@@ -22,22 +22,24 @@ def prune(
     data_dir: DataDir = DATA_DIR,
     job_days: Annotated[
         float | None,
-        typer.Option(min=0, help="Remove jobs so long after their end; 0: none. [TUNESMITH_KEEP_JOB_DAYS]"),
+        typer.Option(min=0, help="Remove jobs that ended this many days ago; 0 keeps all. [TUNESMITH_KEEP_JOB_DAYS]"),
     ] = None,
     event_days: Annotated[
         float | None,
-        typer.Option(min=0, help="Remove older events of jobs that are over; 0: none. [TUNESMITH_KEEP_EVENT_DAYS]"),
+        typer.Option(
+            min=0, help="Remove events of finished jobs older than this; 0 keeps all. [TUNESMITH_KEEP_EVENT_DAYS]"
+        ),
     ] = None,
     blob_hours: Annotated[
-        float | None, typer.Option(min=0, help="Remove older blobs that no row names. [TUNESMITH_KEEP_BLOB_HOURS]")
+        float | None, typer.Option(min=0, help="Remove unused blobs older than this. [TUNESMITH_KEEP_BLOB_HOURS]")
     ] = None,
     records: Annotated[
-        bool, typer.Option("--records", help="Remove the records of those jobs, too; champions stay.")
+        bool, typer.Option("--records", help="Also remove the records of those jobs; champions stay.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count only.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count; remove nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove old jobs and events, and blobs that nothing names, while the service runs. Records stay."""
+    """Remove old jobs and events, and unused blobs, while the service runs. Records stay."""
     from db.blobs import BlobStore
     from services.coordinator.housekeeping import prune as run
     from services.coordinator.settings import Settings
@@ -60,7 +62,7 @@ def backup(
     data_dir: DataDir = DATA_DIR,
     as_json: AsJson = False,
 ) -> None:
-    """Write database and blobs into one file, as of one moment, while the service runs."""
+    """Back up database and blobs to one file, from one moment, while the service runs."""
     from db.archive.backup import backup as run
     from db.blobs import BlobStore
     from services.coordinator.settings import Settings
@@ -84,12 +86,12 @@ def backup(
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(help="An archive of `tunesmith backup`.")],
+    file: Annotated[Path, typer.Argument(help="An archive made by `tunesmith backup`.")],
     data_dir: DataDir = DATA_DIR,
-    replace: Annotated[bool, typer.Option("--replace", help="Remove what the database holds.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Remove the existing data first.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fill an empty place from an archive; the service must not run on it. Either kind of database takes it."""
+    """Restore an archive into an empty place while the service is stopped; SQLite and PostgreSQL both work."""
     from db.archive.restore import restore as run
     from db.blobs import BlobStore
     from services.coordinator.settings import Settings

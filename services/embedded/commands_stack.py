@@ -21,7 +21,7 @@ LAST_WAIT = 10.0
 
 
 def status(data_dir: DataDir = DEFAULT_DIR, as_json: Json = False, key: Key = None) -> None:
-    """Say whether a stack runs on a data folder and where; the exit status is 0 only when it is ready."""
+    """Show whether and where a stack runs on a data folder; exits with 0 only when it is ready."""
     from services.embedded.lock import look
     from tunesmith.data_folder import resolve
 
@@ -64,10 +64,12 @@ def _rows(body: dict[str, Any]) -> list[tuple[str, str]]:
 
 def down(
     data_dir: DataDir = DEFAULT_DIR,
-    timeout: Annotated[float, typer.Option(min=0.0, help="Seconds to end in order; then it is killed.")] = 30.0,
+    timeout: Annotated[
+        float, typer.Option(min=0.0, help="Seconds to wait for an orderly stop before killing it.")
+    ] = 30.0,
     as_json: Json = False,
 ) -> None:
-    """End the stack that runs on a data folder, with every process of it; jobs go on with the next one."""
+    """Stop the stack on a data folder and all its processes; the next one resumes its jobs."""
     from services.embedded.lock import look
     from tunesmith.cli.progress import shown
     from tunesmith.data_folder import resolve
@@ -106,7 +108,7 @@ def _end(pid: int, timeout: float) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError as error:
-        raise StackFailed(f"process {pid} belongs to another user: end it as that user") from error
+        raise StackFailed(f"process {pid} belongs to another user: stop it as that user") from error
     finally:
         os.close(process)
     raise StackFailed(f"process {pid} has not ended {LAST_WAIT:g} s after it was killed")

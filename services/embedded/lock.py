@@ -85,7 +85,7 @@ def look(data_dir: Path) -> Holder | None:
     named = f"process {pid}" if pid else "no process"
     raise StackFailed(
         f"{path} is held by a process that is not a stack of yours on this machine (the file names {named}): it "
-        "belongs to another user, or to another machine that shares the folder; end it there",
+        "belongs to another user, or to another machine that shares the folder; stop it there",
         field="data_dir",
         value=str(data_dir),
     )

@@ -29,7 +29,7 @@ def scratch(data_dir: Path) -> Iterator[Path]:
     try:
         path.mkdir(mode=0o700)
     except OSError as error:
-        raise StackFailed(f"cannot make the temporary folder {path}: {error.strerror}; set TMPDIR") from error
+        raise StackFailed(f"cannot create the temporary folder {path}: {error.strerror}; set TMPDIR") from error
     try:
         yield path
     finally:

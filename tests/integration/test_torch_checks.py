@@ -194,7 +194,7 @@ def test_an_archive_that_unfolds(tmp_path: Path, valid: dict[str, bytes]) -> Non
     at = data.index(b"net/data/weights/weight_0", data.index(b"PK\x01\x02")) - 46
     struct.pack_into("<I", data, at + 24, 0xFFFFFF00)
     path.write_bytes(data)
-    with pytest.raises(ModelRejected, match="unfolds to 42949"):
+    with pytest.raises(ModelRejected, match="unpacks to 42949"):
         check_archive(path)
 
 

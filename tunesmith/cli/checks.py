@@ -65,7 +65,7 @@ def check_model(model: str) -> None:
     if looks_like_operator(model):
         parse_operator(model)
     elif path.is_dir():
-        raise NotAModel(f"{model} is a directory; what is needed is {KINDS}", field="model", value=model)
+        raise NotAModel(f"{model} is a directory; expected {KINDS}", field="model", value=model)
     elif not path.is_file():
         raise NotAModel(
             f"there is no file {model}, and it is not an operator spec such as {FORMS['gemm']} either",
@@ -115,7 +115,7 @@ def check_out(out: Path, option: str = "--out", field: str = "out") -> None:
             return
     except OSError as error:
         raise InvalidInput(
-            f"{option} {out} cannot be written: {there}: {error.strerror}; give a folder of yours",
+            f"{option} {out} cannot be written: {there}: {error.strerror}; choose a folder that you can write to",
             field=field,
             value=str(out),
         ) from error

@@ -37,8 +37,8 @@ COLUMNS = ("id", "state", "trials", "latency", "speed-up", "name")
 @app.command("list")
 def list_(
     state: Annotated[str | None, typer.Option(help="Only jobs in this state.")] = None,
-    target: Annotated[str | None, typer.Option(help="Only jobs for this target, as submitted or by its hash.")] = None,
-    sort: Annotated[Order, typer.Option(help="Order; a minus sign for descending.")] = Order.NEWEST,
+    target: Annotated[str | None, typer.Option(help="Only jobs for this target: as submitted, or its hash.")] = None,
+    sort: Annotated[Order, typer.Option(help="Sort order; a minus sign means descending.")] = Order.NEWEST,
     limit: Limit = 50,
     cursor: Cursor = None,
     as_json: Json = False,
@@ -93,7 +93,7 @@ def watch(job: JobId, as_json: Json = False, server: Server = None, key: Key = N
 
 @app.command()
 def cancel(job: JobId, as_json: Json = False, server: Server = None, key: Key = None) -> None:
-    """Cancel a job; what it measured stays."""
+    """Cancel a job; its measurements are kept."""
     with connect(server, key) as client:
         job = chosen(client, job)
         _show(client.cancel(job), as_json)
@@ -109,7 +109,7 @@ def pause(job: JobId, as_json: Json = False, server: Server = None, key: Key = N
 
 @app.command()
 def resume(job: JobId, as_json: Json = False, server: Server = None, key: Key = None) -> None:
-    """Go on with a paused job."""
+    """Resume a paused job."""
     with connect(server, key) as client:
         job = chosen(client, job)
         _show(client.resume(job), as_json)
@@ -118,7 +118,7 @@ def resume(job: JobId, as_json: Json = False, server: Server = None, key: Key = 
 @app.command("set")
 def set_(
     job: JobId,
-    priority: Annotated[int | None, typer.Option(help="Higher goes first.")] = None,
+    priority: Annotated[int | None, typer.Option(help="Higher runs first.")] = None,
     trials: Annotated[int | None, typer.Option(help="New budget of trials.")] = None,
     time: Annotated[float | None, typer.Option(help="New budget of seconds.")] = None,
     name: Annotated[str | None, typer.Option(help="New name.")] = None,
@@ -134,7 +134,7 @@ def set_(
 
 @app.command()
 def delete(job: JobId, as_json: Json = False, server: Server = None, key: Key = None) -> None:
-    """Remove a job that is over; what it measured stays known."""
+    """Delete a finished job; its measurements are kept."""
     with connect(server, key) as client:
         job = chosen(client, job)
         client.delete_job(job)

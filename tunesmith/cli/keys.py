@@ -29,16 +29,16 @@ def list_(as_json: Json = False, server: Server = None, key: Key = None) -> None
 
 @app.command()
 def create(
-    owner: Annotated[str, typer.Option(help="Whose models and jobs the key is for.")] = "local",
+    owner: Annotated[str, typer.Option(help="Owner of the models and jobs made with the key.")] = "local",
     scope: Annotated[
         list[str] | None,
-        typer.Option(help="viewer, user (the default), operator, worker or monitor; repeat it for several."),
+        typer.Option(help="viewer, user (the default), operator, worker or monitor; repeatable."),
     ] = None,
     as_json: Json = False,
     server: Server = None,
     key: Key = None,
 ) -> None:
-    """Make a key and print it, this once."""
+    """Create a key and print it; it is shown only once."""
     with connect(server, key) as client:
         made = client.create_key(owner, scope or ["user"])
     emit(made.model_dump(mode="json"), str(made.key), as_json)
@@ -51,7 +51,7 @@ def revoke(
     server: Server = None,
     key: Key = None,
 ) -> None:
-    """Revoke a key: it opens nothing any more."""
+    """Revoke a key."""
     with connect(server, key) as client:
         client.revoke_key(key_id)
     emit({"id": key_id, "revoked": True}, f"revoked {key_id}", as_json)
@@ -59,7 +59,7 @@ def revoke(
 
 @app.command()
 def audit(
-    owner: Annotated[str | None, typer.Option(help="Only what the keys of this owner did.")] = None,
+    owner: Annotated[str | None, typer.Option(help="Only actions by keys of this owner.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
     as_json: Json = False,

@@ -43,7 +43,7 @@ def upload(
     server: Server = None,
     key: Key = None,
 ) -> None:
-    """Upload a model and wait until it is imported; the same file again is the same model."""
+    """Upload a model and wait until it is imported; the same file gives the same model."""
     shapes = parse_inputs(inputs or [])
     check_model(str(path))
     check_content(str(path))

@@ -12,7 +12,7 @@ from tunesmith.names import DEFAULT_URL
 if TYPE_CHECKING:
     from tunesmith.client import Client
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, including errors.")]
 Server = Annotated[
     str | None,
     typer.Option(
@@ -23,12 +23,12 @@ Server = Annotated[
 ]
 Key = Annotated[
     str | None,
-    typer.Option("--key", envvar="TUNESMITH_KEY", help="Bearer key, where the server asks for one.", show_envvar=True),
+    typer.Option("--key", envvar="TUNESMITH_KEY", help="API key, if the server requires one.", show_envvar=True),
 ]
 Limit = Annotated[int, typer.Option(min=1, max=200)]
-Cursor = Annotated[str | None, typer.Option(help="Go on after a page: next_cursor of its --json.")]
+Cursor = Annotated[str | None, typer.Option(help="Continue after a page: the next_cursor of its --json.")]
 LAST = "last"
-JobId = Annotated[str, typer.Argument(metavar="JOB", help="Id of a job, or last for the newest one.")]
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="Id of a job, or 'last' for the newest one.")]
 
 
 def connect(server: str | None, key: str | None) -> Client:
@@ -44,5 +44,5 @@ def chosen(client: Client, job: str) -> str:
         return job
     newest = client.jobs(sort="-created_at", limit=1).items
     if not newest:
-        raise NotFound("there is no job yet: submit one with tunesmith tune", job=job)
+        raise NotFound("there are no jobs yet: submit one with tunesmith tune", job=job)
     return newest[0].id

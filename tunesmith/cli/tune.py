@@ -91,7 +91,7 @@ def tune(
         float | None,
         typer.Option(
             "--time",
-            help="Seconds for the whole run, start-up of an embedded stack excepted "
+            help="Seconds for the whole run, without the start of an embedded stack "
             f"(default: {DEFAULT_SECONDS:g}, or no limit with --trials).",
         ),
     ] = None,
@@ -115,14 +115,14 @@ def tune(
         bool | None,
         typer.Option(
             "--fast-math/--no-fast-math",
-            help="Polynomials for exp, erf, tanh and sigmoid, where the target gains by them (default: allowed).",
+            help="Allow polynomials for exp, log, erf, tanh and sigmoid if the target benefits (default: yes).",
         ),
     ] = None,
     winograd: Annotated[
         bool | None,
         typer.Option(
             "--winograd/--no-winograd",
-            help="Winograd's algorithm for convolutions, where it is faster than a direct one (default: allowed).",
+            help="Allow Winograd's algorithm for convolutions where it is faster (default: yes).",
         ),
     ] = None,
     space: Annotated[
@@ -137,12 +137,12 @@ def tune(
         bool,
         typer.Option(
             "--until-converged",
-            help=f"End early when nothing more is gained; --time is {DEFAULT_SECONDS:g} here, too, unless it is given.",
+            help=f"Stop early when no further gain is expected; --time still defaults to {DEFAULT_SECONDS:g}.",
         ),
     ] = False,
     warm_start: Annotated[
         bool | None,
-        typer.Option("--warm-start/--no-warm-start", help="Begin with what earlier jobs found (default: yes)."),
+        typer.Option("--warm-start/--no-warm-start", help="Start from what earlier jobs found (default: yes)."),
     ] = None,
     verify: Annotated[
         bool | None,
@@ -152,17 +152,17 @@ def tune(
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the job (default: the model's).")] = None,
-    priority: Annotated[int | None, typer.Option(min=-10, max=10, help="Higher goes first (default: 0).")] = None,
+    priority: Annotated[int | None, typer.Option(min=-10, max=10, help="Higher runs first (default: 0).")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for best.jsonl, metaschedule/ and summary.json.")] = None,
-    data_dir: Annotated[Path, typer.Option(help="Data of an embedded stack.", envvar="TUNESMITH_DATA_DIR")] = Path(
-        ".tunesmith"
-    ),
-    embedded: Annotated[bool, typer.Option("--embedded", help="Start a stack even where a server runs.")] = False,
+    data_dir: Annotated[
+        Path, typer.Option(help="Data folder of the embedded stack.", envvar="TUNESMITH_DATA_DIR")
+    ] = Path(".tunesmith"),
+    embedded: Annotated[bool, typer.Option("--embedded", help="Start a stack even if a server is running.")] = False,
     as_json: Json = False,
     server: Server = None,
     key: Key = None,
 ) -> None:
-    """Tune a model or an operator, on a running server or with a stack of its own."""
+    """Tune a model or an operator, on a running server or an embedded stack."""
     options = {
         "search": search,
         "cost_model": cost_model,
@@ -205,7 +205,7 @@ def _checked(
         check_content(model)
     elif shapes:
         raise InvalidInput(
-            f"--input fixes a model's dynamic inputs; the operator {model} says its shapes itself",
+            f"--input fixes a model's dynamic inputs; the operator {model} already has its shapes",
             field="input",
             value=inputs[0],
         )
@@ -232,7 +232,7 @@ def _connection(
 
     with EmbeddedStack(data_dir, on_step=step) as stack, Client(stack.url, key) as client:
         for job in stack.resumed:
-            display.say(f"resumed {resumed(job)}; it goes on beside this run")
+            display.say(f"resumed {resumed(job)}; it continues alongside this run")
         try:
             alive = [device for device in client.devices() if device.alive]
             check_class_is_here(request.target, {name for device in alive for name in device.device_classes})
@@ -272,7 +272,7 @@ def _run(client: Client, request: Request, own: bool, display: Display) -> tuple
         if own:
             client.cancel(submitted.id)
         else:
-            display.say(f"the job goes on: tunesmith jobs watch {submitted.id}")
+            display.say(f"the job continues: tunesmith jobs watch {submitted.id}")
         raise
     if job.state is JobState.CANCELLED:
         raise JobFailed(f"the job {job.id} was cancelled", job=job.id)

@@ -237,7 +237,7 @@ class Client:
         return job
 
     def cancel(self, job_id: str) -> Job:
-        """Cancel a job; what it measured stays."""
+        """Cancel a job; its measurements are kept."""
         return self._act(job_id, "cancel")
 
     def pause(self, job_id: str) -> Job:
@@ -245,7 +245,7 @@ class Client:
         return self._act(job_id, "pause")
 
     def resume(self, job_id: str) -> Job:
-        """Go on after a pause."""
+        """Resume a paused job."""
         return self._act(job_id, "resume")
 
     def delete_job(self, job_id: str) -> None:

@@ -98,7 +98,7 @@ class Importing:
                 split = claims.split(self._ask(box, "split"))
                 return Imported(module, params, split.specs(), _tasks(box, split, blobs), split.params_size)
         except BadOutput as error:
-            raise ModelRejected(f"nothing proper came of the model: {error}", field="file") from error
+            raise ModelRejected(f"the import gave an invalid result: {error}", field="file") from error
 
     def _of(self, torch: bool) -> Boxes:
         if torch not in self._boxes:
@@ -117,7 +117,7 @@ class Importing:
             return box.call(method, *arguments, timeout=limit)
         except ChildTimeout as error:
             raise ModelRejected(
-                f"the import was ended after {limit:g} s (TUNESMITH_IMPORT_SECONDS)", field="file"
+                f"the import was stopped after {limit:g} s (TUNESMITH_IMPORT_SECONDS)", field="file"
             ) from error
         except ChildGarbled as error:
             raise ModelRejected(f"the import gave {error}", field="file") from error

@@ -36,9 +36,7 @@ def run(context: Context, message: PrepareJob) -> bool:
 
         planned = together(prepared, tasks)
         if not any(task.tunable for task in planned):
-            raise NothingToTune(
-                "no task of the model has a schedule decision to take for this target", tasks=len(planned)
-            )
+            raise NothingToTune("no task of the model has a decision to tune for this target", tasks=len(planned))
         context.write(lambda session: _store(session, lease, target, planned))
 
     timeout = context.settings.ingest_timeout

@@ -38,7 +38,7 @@ def run(context: Context, message: TrainCostModel) -> bool:
             row = session.get_one(CostModelRow, message.cost_model_id)
             job = session.get(Job, row.job_id) if row.job_id else None
             if job is None:
-                raise NotFound("the job that the model was for is gone")
+                raise NotFound("the job of this cost model no longer exists")
             own, others = _rows(session, row, job)
             valid = records.count_valid(session, job.id)
             previous = cost_models.latest(session, job.id)

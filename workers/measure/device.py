@@ -83,7 +83,7 @@ def check_device(settings: Settings) -> None:
     named = _named_classes(settings)
     if settings.simulate and not named:
         raise InvalidInput(
-            "a simulated device says which classes it stands for: set TUNESMITH_DEVICE_CLASSES, for example to "
+            "a simulated device needs its device classes: set TUNESMITH_DEVICE_CLASSES, for example to "
             "nvidia-nvidia-h100",
             field="device_classes",
             value="",

@@ -76,7 +76,7 @@ def show_cost_model(context: InContext, caller: InCaller, key: str) -> CostModel
 
 @router.post("/keys", status_code=201)
 def create_key(request: KeyRequest, response: Response, context: InContext, caller: InCaller) -> NewKeyBody:
-    """A fresh API key, shown this once."""
+    """Create an API key; it is shown only once."""
     body = fleet.create_key(context, caller, request)
     response.headers["Location"] = f"/v1/keys/{body.id}"
     return body

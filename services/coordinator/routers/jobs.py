@@ -54,7 +54,7 @@ def show_job(context: InContext, caller: InCaller, job_id: str) -> JobBody:
 
 @router.post("/{job_id}/cancel")
 def cancel_job(context: InContext, caller: InCaller, job_id: str) -> JobBody:
-    """Cancel a job; what was measured stays."""
+    """Cancel a job; its measurements are kept."""
     return jobs.cancel(context, caller, job_id)
 
 
@@ -66,7 +66,7 @@ def pause_job(context: InContext, caller: InCaller, job_id: str) -> JobBody:
 
 @router.post("/{job_id}/resume")
 def resume_job(context: InContext, caller: InCaller, job_id: str) -> JobBody:
-    """Go on after a pause."""
+    """Resume a paused job."""
     return jobs.resume(context, caller, job_id)
 
 
@@ -78,5 +78,5 @@ def change_job(request: JobChange, context: InContext, caller: InCaller, job_id:
 
 @router.delete("/{job_id}", status_code=204)
 def delete_job(context: InContext, caller: InCaller, job_id: str) -> None:
-    """Remove a job that is over. Its records stay in the dataset."""
+    """Delete a finished job. Its records stay in the dataset."""
     jobs.delete(context, caller, job_id)

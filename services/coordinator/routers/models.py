@@ -79,7 +79,7 @@ def show_model(context: InContext, caller: InCaller, model_id: str) -> ModelBody
 def model_tasks(
     context: InContext, caller: InCaller, model_id: str, limit: Limit = 200, cursor: Cursor = None
 ) -> Page[ModelTaskBody]:
-    """What the model was split into."""
+    """Tasks into which the model was split."""
     return models.tasks(context, caller, model_id, limit, cursor)
 
 

@@ -17,7 +17,7 @@ router = APIRouter(prefix="/v1", tags=["trust"])
 
 @router.post("/workers", status_code=201, responses={200: {"model": EnrolledBody, "description": "It was enrolled."}})
 def enrol_worker(request: EnrolRequest, context: InContext, caller: InCaller, response: Response) -> EnrolledBody:
-    """Let a measure worker in, by its public key; the same key again gives the same worker."""
+    """Enrol a measure worker by its public key; the same key gives the same worker."""
     body, fresh = trust.enrol(context, caller, request)
     response.status_code = 201 if fresh else 200
     return body
@@ -25,7 +25,7 @@ def enrol_worker(request: EnrolRequest, context: InContext, caller: InCaller, re
 
 @router.get("/workers/enrolled")
 def list_enrolled(context: InContext, _: InCaller) -> Page[EnrolledBody]:
-    """Every worker that was let in, revoked ones too."""
+    """Every enrolled worker, including revoked ones."""
     return trust.enrolled(context)
 
 
@@ -36,7 +36,7 @@ def revoke_worker(
     worker_id: Annotated[str, Path(max_length=100)],
     results: Annotated[bool, Query(description="Believe nothing that it ever reported, either.")] = False,
 ) -> RevokedBody:
-    """Believe a worker no longer; with ``results`` everything that it reported is revoked, too."""
+    """Revoke a worker; with ``results``, also everything it reported."""
     return trust.revoke_worker(context, caller, worker_id, results=results)
 
 
@@ -44,5 +44,5 @@ def revoke_worker(
 def revoke_champion(
     context: InContext, caller: InCaller, workload: Annotated[str, Path(max_length=100)], request: RevokeRequest
 ) -> RevokedBody:
-    """Believe the champion of a workload on a target no longer, with everything that inherited it."""
+    """Revoke the champion of a workload on a target, and everything derived from it."""
     return trust.revoke_champion(context, caller, workload, request)

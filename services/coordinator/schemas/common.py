@@ -67,6 +67,6 @@ def decode_number(cursor: str | None, default: int) -> int:
 def _whole(digits: str, cursor: str) -> int:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
         raise InvalidInput(
-            "the cursor is not one of ours: take `next_cursor` of the page before", field="cursor", value=cursor[:100]
+            "the cursor is invalid: pass the previous page's `next_cursor`", field="cursor", value=cursor[:100]
         )
     return int(digits)

@@ -214,8 +214,8 @@ def revoke_key(context: Context, caller: Caller, key_id: str) -> None:
             raise NotFound(f"there is no key {key_id}", field="id", value=key_id)
         if operators == [row.id]:
             raise Conflict(
-                f"{key_id} is the last key with the scope operator, without which nobody could make another: make a "
-                "new one first, or set another TUNESMITH_ADMIN_KEY and restart",
+                f"{key_id} is the last key with the scope operator, and nobody could create another without it: "
+                "create a new one first, or set another TUNESMITH_ADMIN_KEY and restart",
                 field="id",
                 value=key_id,
             )

@@ -106,13 +106,13 @@ def pause(context: Context, caller: Caller, job_id: str) -> JobBody:
 
 
 def resume(context: Context, caller: Caller, job_id: str) -> JobBody:
-    """Go on after a pause. Raises NotFound, Conflict."""
+    """Resume a paused job. Raises NotFound, Conflict."""
 
     def work(session: Session) -> JobBody:
         job = visible(session, caller, job_id, lock=True)
         if job.state is not JobState.PAUSED:
             if is_final(job.state) or job.state is JobState.CANCELLING:
-                raise Conflict(f"the job is {job.state.value} and cannot go on", state=job.state.value)
+                raise Conflict(f"the job is {job.state.value} and cannot be resumed", state=job.state.value)
             return _one(context, session, job)
         transition(session, job, JobState.QUEUED if job.started_at is None else JobState.RUNNING)
         rows.set_clock(session, job, False, clock.now(session))
@@ -130,7 +130,7 @@ def change(context: Context, caller: Caller, job_id: str, request: JobChange) ->
     def work(session: Session) -> JobBody:
         job = visible(session, caller, job_id, lock=True)
         if is_final(job.state) or job.state in (JobState.FINISHING, JobState.CANCELLING):
-            raise Conflict(f"the job is {job.state.value}, nothing can be changed any more", state=job.state.value)
+            raise Conflict(f"the job is {job.state.value}; nothing can be changed", state=job.state.value)
         changed = _apply(job, request)
         if changed:
             events.append(session, "job_changed", job.id, id=job.id, **changed)

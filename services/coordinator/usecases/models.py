@@ -255,7 +255,7 @@ def delete(context: Context, caller: Caller, model_id: str) -> None:
         if jobs:
             own = [job for job, owner in jobs if caller.sees(owner)]
             which = ", ".join(own) or "those of an operator; ask for their removal"
-            raise Conflict(f"jobs use the model, delete them first: {which}", jobs=own)
+            raise Conflict(f"jobs use this model; delete them first: {which}", jobs=own)
         blobs = blob_references.of_model(session, model.id)
         session.delete(model)
         events.append(session, "model_deleted", None, id=model.id, name=model.name)

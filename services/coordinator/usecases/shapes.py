@@ -33,7 +33,7 @@ def parse_inputs(values: Sequence[str]) -> dict[str, list[int]]:
         for name, shape in pairs:
             shapes[name] = _checked(name, shape, value)
     if len(inputs_key(shapes)) > MAX_KEY:
-        raise InvalidInput("too many inputs are given a shape", field="inputs")
+        raise InvalidInput("too many inputs have a shape", field="inputs")
     return shapes
 
 

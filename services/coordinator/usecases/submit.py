@@ -96,7 +96,7 @@ def _remembered(session: Session, caller: Caller, key: str, fingerprint: str) ->
         return None
     if stored.fingerprint != fingerprint:
         raise IdempotencyMismatch(
-            "this Idempotency-Key was used with a different body; take a fresh one", field="Idempotency-Key", value=key
+            "this Idempotency-Key was used with a different body; use a new one", field="Idempotency-Key", value=key
         )
     return str(stored.body["id"])
 
@@ -144,8 +144,8 @@ def _check_quota(session: Session, caller: Caller, most: int) -> None:
     """Refuse what is beyond a user's quota. Raises QuotaExceeded."""
     if rows.count_open_jobs(session, caller.owner) >= most:
         raise QuotaExceeded(
-            f"{caller.owner} has {most} jobs that are not over, as many as TUNESMITH_MAX_OPEN_JOBS allows: wait for "
-            "one to end, or cancel one",
+            f"{caller.owner} has {most} unfinished jobs, as many as TUNESMITH_MAX_OPEN_JOBS allows: "
+            "wait for one to finish, or cancel one",
             limit=most,
         )
 

@@ -53,7 +53,7 @@ def choose(trust: bool) -> tuple[str, ...]:
     if not walls and not trust:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in found.items())
         raise MissingDependency(
-            f"this system offers nothing to box untrusted code in ({reasons}): {REMEDY}", field="TUNESMITH_TRUST_MODELS"
+            f"this system offers no sandbox for untrusted code ({reasons}): {REMEDY}", field="TUNESMITH_TRUST_MODELS"
         )
     return walls
 

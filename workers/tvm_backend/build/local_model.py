@@ -80,8 +80,8 @@ class LocalModel:
         compiled = compile_model(self.module, self.params, target, database, out, bind=True)
         if records and not compiled.applied:
             raise InvalidInput(
-                "no schedule of the log fits the model: it is the log of another model, or of other input shapes; give "
-                "the log of a job that tuned this one",
+                "no schedule in the log fits the model: the log belongs to another model or other input shapes; "
+                "pass the log of a job that tuned this model",
                 field="log",
             )
         return compiled.missing
