@@ -16,8 +16,7 @@ from tunesmith.states import JobState
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(400)]
 GEMM = "gemm:192x192x192:float32"
-OTHER = "gemm:160x192x192:float32"
-TRIALS, FEW = 64, 32
+TRIALS = 64
 LIGHT = {"search": "random", "cost_model": "none"}
 WAIT = 240.0
 
@@ -49,31 +48,23 @@ def check_records(data_dir, job_id, trials):
     assert sum(row[2] is not None for row in records) == trials
 
 
-def test_a_job_survives_kill_9_of_each_process(stack, client):
-    job = client.submit(operator=GEMM, target="cpu", trials=TRIALS, **LIGHT)
-    for turn in TURNS:
-        before = trials(client, job.id)
-        wait_for(lambda: trials(client, job.id) > before, f"results before the end of {turn}", WAIT)  # noqa: B023
-        for victim in turn:
-            pid, *_ = wait_for(lambda: children(stack.data_dir, victim), f"{victim} to run", 20.0)  # noqa: B023
-            os.kill(pid, signal.SIGKILL)
-    done = end_of(client, job.id)
-    assert done.progress.trials == TRIALS
-    check_records(stack.data_dir, job.id, TRIALS)
-    assert all(len(children(stack.data_dir, victim)) >= 1 for victim in VICTIMS)
-
-
-def test_the_next_stack_resumes_after_kill_9_of_the_supervisor(stack, client, stack_env):
-    """The last test of this file: its stack is gone afterwards."""
+def test_a_job_survives_kill_9_of_the_supervisor_and_of_each_process_of_the_next_stack(stack, client, stack_env):
     data_dir = stack.data_dir
-    job = client.submit(operator=OTHER, target="cpu", trials=FEW, **LIGHT)
+    job = client.submit(operator=GEMM, target="cpu", trials=TRIALS, **LIGHT)
     wait_for(lambda: trials(client, job.id) >= 8, "the first results", WAIT)
     os.kill(holder(data_dir)["pid"], signal.SIGKILL)
     assert nothing_left(data_dir, 10.0), processes(data_dir)
     stack.stop()
     with EmbeddedStack(data_dir, env=stack_env) as second, Client(second.url) as after:
         (resumed,) = second.resumed
-        assert (resumed["id"], resumed["killed"], resumed["trials_budget"]) == (job.id, True, FEW)
-        end_of(after, job.id)
-        check_records(data_dir, job.id, FEW)
+        assert (resumed["id"], resumed["killed"], resumed["trials_budget"]) == (job.id, True, TRIALS)
+        for turn in TURNS:
+            before = trials(after, job.id)
+            wait_for(lambda: trials(after, job.id) > before, f"results before the end of {turn}", WAIT)  # noqa: B023
+            for victim in turn:
+                pid, *_ = wait_for(lambda: children(data_dir, victim), f"{victim} to run", 20.0)  # noqa: B023
+                os.kill(pid, signal.SIGKILL)
+        assert end_of(after, job.id).progress.trials == TRIALS
+        check_records(data_dir, job.id, TRIALS)
+        assert all(len(children(data_dir, victim)) >= 1 for victim in VICTIMS)
     assert processes(data_dir) == {}
