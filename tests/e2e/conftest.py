@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from detached import Detached
 
 from tunesmith.client import Client, EmbeddedStack
 
@@ -17,6 +18,8 @@ QUICK = {
     "TUNESMITH_DEVICE_TIMEOUT": "8",
     "TUNESMITH_QUARANTINE_LIMIT": "inf",  # beside other tests a device may well be half as fast as alone
 }
+PLAIN = {"TUNESMITH_DASHBOARD": "0"}
+"""Without the dashboard, which takes as long to load as all else of a coordinator."""
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +27,13 @@ def stack_env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment of a stack that notices losses soon and shares no lease with other stacks of this host."""
     lease = tmp_path_factory.mktemp("lease") / "host.lease"
     given = {key: value for key, value in os.environ.items() if not key.startswith(("TUNESMITH_", "TVM_"))}
-    return given | QUICK | {"TUNESMITH_LEASE_FILE": str(lease)}
+    return given | QUICK | PLAIN | {"TUNESMITH_LEASE_FILE": str(lease)}
+
+
+@pytest.fixture(scope="session")
+def whole_env(stack_env: dict[str, str]) -> dict[str, str]:
+    """The same with all that a stack serves by default."""
+    return {key: value for key, value in stack_env.items() if key not in PLAIN}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +56,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     """Show the ends of a running stack's logs where a test with it fails."""
     report = yield
     running = getattr(item, "funcargs", {}).get("stack")
-    if report.failed and isinstance(running, EmbeddedStack):
+    if report.failed and isinstance(running, EmbeddedStack | Detached):
         for log in sorted((running.data_dir / "logs").glob("*.log")):
             lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
             report.sections.append((f"end of {log.name}", "\n".join(line[:300] for line in lines)))

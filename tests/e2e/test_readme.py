@@ -29,9 +29,9 @@ def blocks(quickstart: str) -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def env(stack_env: dict[str, str]) -> dict[str, str]:
+def env(whole_env: dict[str, str]) -> dict[str, str]:
     """With the environment's commands first, as ``activate`` puts them."""
-    return stack_env | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{stack_env['PATH']}"}
+    return whole_env | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{whole_env['PATH']}"}
 
 
 @pytest.fixture

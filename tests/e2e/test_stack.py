@@ -45,6 +45,13 @@ LIGHT = {"search": "random", "cost_model": "none"}
 WAIT = 240.0
 
 
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory, whole_env: dict[str, str]) -> Iterator[EmbeddedStack]:
+    """A stack with all that it serves."""
+    with EmbeddedStack(tmp_path_factory.mktemp("stack"), env=whole_env) as running:
+        yield running
+
+
 def test_ready_with_a_device_and_a_dashboard(stack, client):
     assert client.ready()
     assert [device.alive for device in client.devices()] == [True]

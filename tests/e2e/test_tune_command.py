@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import surroundings
 from pseudo_terminal import BAR, bar_faults, run
-from stack_probe import WORDS, children, nothing_left, processes, wait_for
+from stack_probe import children, nothing_left, processes, wait_for
 
 from services.embedded.lock import NAME, holder
 from tunesmith.cli.main import INTERRUPTED
@@ -50,10 +51,11 @@ def interrupts_are_heeded():
 
 
 @contextmanager
-def started(env, *arguments):
+def started(env, *arguments, cwd=None):
     process = subprocess.Popen(
-        [sys.executable, "-m", "tunesmith.cli", *map(str, arguments)],
+        [surroundings.TUNESMITH, *map(str, arguments)],
         env=env,
+        cwd=cwd,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -158,15 +160,20 @@ def remains(data_dir, env):
     return [*processes(data_dir).values(), *sockets, *held, *locks, *temporary.iterdir()]
 
 
-def test_an_interrupted_tune_leaves_nothing_behind(tmp_path, own_env):
-    stack_env, data_dir = own_env, tmp_path / "data"
-    with started(stack_env, "tune", GEMM, *LIGHT, "--trials", 5000, "--data-dir", data_dir) as process:
+def test_an_interrupted_tune_leaves_nothing_behind_in_strange_surroundings(tmp_path, own_env):
+    folder = surroundings.hostile(tmp_path)
+    data_dir, env = folder / surroundings.STRANGE, surroundings.without_unicode(own_env)
+    command = ("tune", GEMM, *LIGHT, "--trials", 5000, "--data-dir", surroundings.STRANGE)
+    with started(env, *command, cwd=folder) as process:
         running_job(data_dir)
-        assert all(children(data_dir, name) for name in WORDS)
+        assert surroundings.told_secrets(surroundings.environments(data_dir)) == []
         process.send_signal(signal.SIGINT)
         assert process.wait(30.0) == INTERRUPTED
         assert nothing_left(data_dir, 10.0), processes(data_dir)
+        process.stderr.read().encode("ascii")
     assert leftovers(data_dir, own_env) == []
+    assert surroundings.sprung(folder) == ""
+    assert surroundings.open_to_others(data_dir) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])

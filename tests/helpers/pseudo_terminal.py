@@ -100,14 +100,18 @@ def run(
 
 
 BAR = frozenset("━╸╺")
+ASCII_BAR = frozenset("-.")
+"""Of a terminal without Unicode."""
 
 
-def bar_faults(session: Session, screens: Sequence[Sequence[str]] | None = None) -> list[str]:
+def bar_faults(
+    session: Session, screens: Sequence[Sequence[str]] | None = None, bar: frozenset[str] = BAR
+) -> list[str]:
     """Rows that reach the last column, where a terminal would cut a word, and ``screens``, or all, without one bar."""
     everything = session.screens()
     found = [f"cut: {row}" for screen in everything for row in screen if len(row) >= session.columns]
     for screen in everything if screens is None else screens:
-        bars = [row for row in screen if BAR & set(row)]
+        bars = [row for row in screen if bar & set(row)]
         if len(bars) != 1:
             found.append(f"{len(bars)} bars: {screen}")
     return found
