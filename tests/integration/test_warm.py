@@ -1,4 +1,4 @@
-"""TVM's start: it leaves PyTorch out, which whoever needs it imports afterwards."""
+"""TVM's start: quick, and with all that a plain import brings; whoever needs PyTorch imports it afterwards."""
 
 from __future__ import annotations
 
@@ -34,6 +34,13 @@ torch.testing.assert_close(torch.from_dlpack(found), expected)
 """
 
 
+FUNCTIONS = """
+import sys
+modules = {name: module for name, module in sys.modules.items() if name.startswith("tvm.") and "_ffi" in name}
+print({name: sorted(set(vars(module)) - {"__cached__", "__builtins__"}) for name, module in sorted(modules.items())})
+"""
+
+
 class Layer(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -43,11 +50,12 @@ class Layer(torch.nn.Module):
         return self.linear(x).relu()
 
 
-def python(code: str, *arguments: str) -> None:
+def python(code: str, *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL
     )
     assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_pytorch_is_left_out_and_works_when_it_comes_later(tmp_path: Path) -> None:
@@ -59,3 +67,10 @@ def test_pytorch_is_left_out_and_works_when_it_comes_later(tmp_path: Path) -> No
 
 def test_pytorch_that_is_there_already_stays() -> None:
     python("import sys, torch\nfrom workers.tvm_backend.warm import warm\nwarm()\nassert sys.modules['torch'] is torch")
+
+
+def test_each_module_has_the_functions_that_a_plain_import_gives_it() -> None:
+    quick = python(f"from workers.tvm_backend.warm import import_tvm\nimport_tvm()\n{FUNCTIONS}")
+    plain = python(f"import sys\nsys.modules['torch'] = None\nimport tvm\n{FUNCTIONS}")
+    assert quick.count("_ffi_api") > 20
+    assert quick == plain

@@ -57,8 +57,31 @@ def import_tvm() -> None:
     if "tvm" not in sys.modules:
         preload()
     if not {"tvm_ffi", "torch"} & set(sys.modules):
-        with without_pytorch():
+        with without_pytorch(), names_listed_seldom():
             importlib.import_module("tvm")
+
+
+@contextmanager
+def names_listed_seldom() -> Iterator[None]:
+    """The names of TVM's functions are listed anew only once there are more of them.
+
+    Fifty of its modules ask for all two thousand names as they are imported: a sixth of the whole import.
+    """
+    registry = importlib.import_module("tvm_ffi.registry")
+    listed = registry.list_global_func_names
+    known: list[str] = []
+
+    def names() -> list[str]:
+        nonlocal known
+        if registry.get_global_func("ffi.FunctionListGlobalNamesFunctor")()(-1) != len(known):
+            known = listed()
+        return known
+
+    registry.list_global_func_names = names
+    try:
+        yield
+    finally:
+        registry.list_global_func_names = listed
 
 
 @contextmanager
