@@ -1,4 +1,7 @@
-"""A real Celery worker process behind a real Redis, on each database."""
+"""A real Celery worker process behind a real Redis: its work on PostgreSQL, the end of its processes on SQLite.
+
+The stacks of the end-to-end tests work on SQLite.
+"""
 
 from __future__ import annotations
 
@@ -99,6 +102,7 @@ def until(context: Context, worker: subprocess.Popen, reached: Callable[..., boo
         time.sleep(0.05)
 
 
+@pytest.mark.parametrize("database_url", [pytest.param("postgresql", marks=pytest.mark.postgres)], indirect=True)
 def test_the_core_tasks_in_a_worker(context: Context, worker: subprocess.Popen, send) -> None:
     core_flow.add_operator(context)
     core_flow.enrol(context)
