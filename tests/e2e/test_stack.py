@@ -1,4 +1,7 @@
-"""One running service: jobs side by side, a model with two programs for one place, refusals, waiting for a device."""
+"""One running service: jobs side by side, a model with two programs for one place, refusals, waiting for a device.
+
+Then ``kill -9`` of anything, in the middle of a job: every trial is accounted for, once.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import zipfile
@@ -20,9 +24,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 from small_nets import Net, by_onnxruntime
-from stack_probe import processes, wait_for
+from stack_probe import children, nothing_left, processes, wait_for
 
 from benchmarks.tuners import plan, service
+from services.embedded.lock import holder
 from tunesmith.cli.main import run
 from tunesmith.client import Client, EmbeddedStack
 from tunesmith.errors import InvalidBudget, NotAModel, StackFailed, UnknownSearcher, UnknownTarget
@@ -43,6 +48,10 @@ SHAPE = (1, 3, 16, 16)
 LIGHT = {"search": "random", "cost_model": "none"}
 """For jobs whose search is not what they are about."""
 WAIT = 240.0
+KILLED, TRIALS = "gemm:192x192x192:float32", 64
+TURNS = (("measure", "ingest"), ("device", "train"), ("search", "record"), ("redis",), ("coordinator",))
+"""Who dies together: those whose work does not hang together, so that each one's loss is felt by itself."""
+VICTIMS = [victim for turn in TURNS for victim in turn]
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +59,12 @@ def stack(tmp_path_factory: pytest.TempPathFactory, whole_env: dict[str, str]) -
     """A stack with all that it serves."""
     with EmbeddedStack(tmp_path_factory.mktemp("stack"), env=whole_env) as running:
         yield running
+
+
+def end_of(client, job_id):
+    done = client.wait(job_id, timeout=WAIT)
+    assert done.state is JobState.SUCCEEDED, done.error
+    return done
 
 
 def test_ready_with_a_device_and_a_dashboard(stack, client):
@@ -65,13 +80,12 @@ def test_a_second_stack_on_the_same_data_is_refused(stack, stack_env):
 
 
 def test_two_jobs_share_the_machine_and_cancelling_one_leaves_the_other(client):
-    kept = client.submit(operator=GEMM, target="cpu", trials=16, seed=1)
+    kept = client.submit(operator=GEMM, target="cpu", trials=16, seed=1, **LIGHT)
     other = client.submit(operator="gemm:96x96x96:float32", target="cpu", trials=5000, seed=2, **LIGHT)
     wait_for(lambda: min(client.job(job.id).progress.trials for job in (kept, other)) > 0, "both to measure", WAIT)
     client.cancel(other.id)
     assert client.wait(other.id, timeout=WAIT).state is JobState.CANCELLED
-    done = client.wait(kept.id, timeout=WAIT)
-    assert done.state is JobState.SUCCEEDED, done.error
+    done = end_of(client, kept.id)
     assert done.progress.trials == 16
     kinds = [event.kind for event in client.follow(kept.id)]
     assert kinds
@@ -79,13 +93,17 @@ def test_two_jobs_share_the_machine_and_cancelling_one_leaves_the_other(client):
     assert line["provenance"]["job"] == kept.id
 
 
-def test_a_second_job_begins_where_the_first_one_ended(client):
-    first, second = (
-        client.wait(client.submit(operator=PLAIN, target="cpu", trials=8, seed=seed, **LIGHT).id, timeout=WAIT)
-        for seed in (1, 2)
-    )
-    assert (first.state, second.state) == (JobState.SUCCEEDED, JobState.SUCCEEDED)
-    (before,), (after,) = (client.tasks(job.id) for job in (first, second))
+def test_a_job_of_the_cli_is_where_the_second_one_begins(stack, client, capsys, tmp_path):
+    arguments = ["tune", PLAIN, "--trials", "8", "--server", stack.url, "--out", str(tmp_path), "--json"]
+    assert run(arguments) == 0
+    first = json.loads(capsys.readouterr().out)["job"]
+    assert run(["jobs", "show", first, "--server", stack.url, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["state"] == "succeeded"
+    assert run(["best", first, "--server", stack.url]) == 0
+    assert json.loads(capsys.readouterr().out)["schema"] == "tunesmith.schedule/1"
+
+    second = end_of(client, client.submit(operator=PLAIN, target="cpu", trials=8, seed=2, **LIGHT).id)
+    (before,), (after,) = client.tasks(first), client.tasks(second.id)
     begun = client.curve(second.id)["points"][0]
     assert before.known_latency is None
     assert after.known_latency == before.best_latency
@@ -93,16 +111,6 @@ def test_a_second_job_begins_where_the_first_one_ended(client):
     assert begun["seconds"] == begun["trials"] == 0
     assert after.best_latency <= after.known_latency
     assert (before.trials, after.trials) == (8, 8)
-
-
-def test_the_cli_talks_to_a_running_server(stack, capsys, tmp_path):
-    arguments = ["tune", GEMM, "--trials", "4", "--server", stack.url, "--out", str(tmp_path), "--json"]
-    assert run(arguments) == 0
-    summary = json.loads(capsys.readouterr().out)
-    assert run(["jobs", "show", summary["job"], "--server", stack.url, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["state"] == "succeeded"
-    assert run(["best", summary["job"], "--server", stack.url]) == 0
-    assert json.loads(capsys.readouterr().out)["schema"] == "tunesmith.schedule/1"
 
 
 def test_the_cli_says_why_a_job_failed(stack, capsys, tmp_path):
@@ -144,9 +152,8 @@ def test_the_faster_of_two_convolutions_is_in_the_model(client: Client, tmp_path
     net = Net(*SHAPE)
     path = net.save(tmp_path / "net.onnx", net.op("Relu", net.conv(net.op("Relu", net.conv("x", 32)), 32)))
     model = client.wait_model(client.upload_model(path).id, timeout=WAIT)
-    job = client.submit(model_id=model.id, target="cpu", trials=16, **LIGHT)
-    done = client.wait(job.id, timeout=WAIT)
-    assert done.state is JobState.SUCCEEDED, done.error
+    job = client.submit(model_id=model.id, target="cpu", trials=8, **LIGHT)
+    done = end_of(client, job.id)
     assert done.latency.output_error is not None
     assert done.latency.output_error < 1e-3
     assert done.check is not None
@@ -259,8 +266,7 @@ def test_a_waiting_job_goes_on_when_a_simulated_device_joins(stack, client, stac
     assert client.wait(other.id, timeout=WAIT).state is JobState.CANCELLED
 
     with simulated_device(stack, stack_env):
-        done = client.wait(job.id, timeout=WAIT)
-        assert done.state is JobState.SUCCEEDED, done.error
+        done = end_of(client, job.id)
         device = next(item for item in client.devices() if CLASS in item.device_classes)
         assert device.alive
         assert device.simulated
@@ -298,3 +304,43 @@ def test_a_worker_without_a_cuda_compiler_refuses_its_class(stack, stack_env, tm
     assert problem["code"] == "missing_dependency"
     assert "nvcc" in problem["detail"]
     assert "tunesmith[cuda]" in problem["detail"]
+
+
+def trials(client, job_id):
+    return client.job(job_id, patience=WAIT).progress.trials
+
+
+def check_records(data_dir, job_id, trials):
+    """Each index of each batch has one record; the default schedule is not a trial."""
+    with contextlib.closing(sqlite3.connect(data_dir / "tunesmith.db")) as db:
+        batches = db.execute("select id, json_array_length(candidates) from batches where job_id = ?", [job_id])
+        expected = {(batch, index) for batch, size in batches for index in range(size)}
+        query = 'select batch_id, "index", sketch_hash from records where job_id = ?'
+        records = db.execute(query, [job_id]).fetchall()
+    assert len(records) == len({row[:2] for row in records})
+    assert {row[:2] for row in records} == expected
+    assert sum(row[2] is not None for row in records) == trials
+
+
+@pytest.mark.timeout(400)
+def test_a_job_survives_kill_9_of_the_supervisor_and_of_each_process_of_the_next_stack(stack, client, stack_env):
+    """The last test of this file: its stack is gone afterwards."""
+    data_dir = stack.data_dir
+    job = client.submit(operator=KILLED, target="cpu", trials=TRIALS, **LIGHT)
+    wait_for(lambda: trials(client, job.id) >= 8, "the first results", WAIT)
+    os.kill(holder(data_dir)["pid"], signal.SIGKILL)
+    assert nothing_left(data_dir, 10.0), processes(data_dir)
+    stack.stop()
+    with EmbeddedStack(data_dir, env=stack_env) as second, Client(second.url) as after:
+        (resumed,) = second.resumed
+        assert (resumed["id"], resumed["killed"], resumed["trials_budget"]) == (job.id, True, TRIALS)
+        for turn in TURNS:
+            before = trials(after, job.id)
+            wait_for(lambda: trials(after, job.id) > before, f"results before the end of {turn}", WAIT)  # noqa: B023
+            for victim in turn:
+                pid, *_ = wait_for(lambda: children(data_dir, victim), f"{victim} to run", 20.0)  # noqa: B023
+                os.kill(pid, signal.SIGKILL)
+        assert end_of(after, job.id).progress.trials == TRIALS
+        check_records(data_dir, job.id, TRIALS)
+        assert all(len(children(data_dir, victim)) >= 1 for victim in VICTIMS)
+    assert processes(data_dir) == {}
