@@ -25,9 +25,10 @@ from tunesmith.client import Client, EmbeddedStack
 from tunesmith.states import JobState
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
-WIDTH = 8640 if effort.THOROUGH else 4640
-"""For 600 MB, or for 180 that show the same in a third of the time."""
+WIDTH = 8640 if effort.THOROUGH else 3280
+"""For 600 MB, or for 90 that show the same in a fraction of the time."""
 TRIALS = 4
+LIGHT = {"search": "random", "cost_model": "none"}
 WAIT = 300.0
 MB = 1_000_000
 
@@ -66,14 +67,18 @@ def check_outputs(library: Path, model: Path) -> None:
     assert numerics.error(machine["main"](tvm.runtime.tensor(x)).numpy(), theirs, elsewhere) < 1e-4
 
 
+PASSING_ON = {"redis": 20, "coordinator": 185, "record": 145, "measure": 120}
+"""Who only passes the model on, and the MB that it may need by itself: 5, 156, 117 and 90 were measured."""
+
+
 def check_memory(watch: StackWatch, size: int) -> None:
     """Whoever only passes the model on never holds it; whoever works on it holds few copies, beside TVM."""
-    for name in ("redis", "coordinator", "record", "measure"):
-        assert watch.peak_of(WORDS[name]) < 210 * MB + 0.15 * size, name
-    assert watch.peak_of(WORDS["ingest"]) < 500 * MB + 0.17 * size
-    assert watch.children_of(WORDS["ingest"]) < 500 * MB + 3.7 * size
-    assert watch.peak_of(WORDS["device"]) < 500 * MB + 3.7 * size
-    assert watch.children_of(WORDS["measure"]) < 600 * MB + 2 * size
+    for name, own in PASSING_ON.items():
+        assert watch.peak_of(WORDS[name]) < own * MB + 0.15 * size, name
+    assert watch.peak_of(WORDS["ingest"]) < 520 * MB + 0.17 * size
+    assert watch.children_of(WORDS["ingest"]) < 360 * MB + 3.7 * size
+    assert watch.peak_of(WORDS["device"]) < 460 * MB + 3.7 * size
+    assert watch.children_of(WORDS["measure"]) < 400 * MB + 2 * size
 
 
 def check_traffic(watch: StackWatch, data: Path) -> None:
@@ -109,13 +114,13 @@ def compiled(env: dict[str, str], out: Path, *command: object) -> str:
 def test_no_process_that_passes_weights_on_holds_them(folder: Path, stack_env: dict[str, str]) -> None:
     model = big_model.vgg(folder / "model.onnx", WIDTH)
     size = model.stat().st_size
-    assert size > (600 if effort.THOROUGH else 180) * MB
+    assert size > (600 if effort.THOROUGH else 90) * MB
     data, temporary, log = folder / "data", folder / "tmp", folder / "best.jsonl"
     temporary.mkdir()
     env = with_watcher(stack_env | {"TMPDIR": str(temporary)}, folder / "bin")
     with EmbeddedStack(data, env=env) as stack, Client(stack.url) as client, StackWatch(data) as watch:
         uploaded = client.wait_model(client.upload_model(model).id, timeout=WAIT)
-        job = client.wait(client.submit(model_id=uploaded.id, target="cpu", trials=TRIALS).id, timeout=WAIT)
+        job = client.wait(client.submit(model_id=uploaded.id, target="cpu", trials=TRIALS, **LIGHT).id, timeout=WAIT)
         assert job.state is JobState.SUCCEEDED, job.error
         client.download_best(job.id, log)
         export = client.download_metaschedule(job.id, folder / "export")
