@@ -7,7 +7,7 @@ import pytest
 
 from tunesmith.allocate.base import TaskView
 from tunesmith.allocate.forecast import LEVEL, MOST, _first, _greedy, forecast
-from tunesmith.allocate.jumps import Curves, JumpOptions, belief
+from tunesmith.allocate.jumps import Curves, JumpOptions, posterior_of
 from tunesmith.allocate.table import Table
 
 OPTIONS = JumpOptions(size=0.2, gain=0.3, evidence=2.0, fadings=(1.0,), shared=0.0)
@@ -73,7 +73,7 @@ def test_rounds_go_where_the_best_of_all_that_are_weighed_are() -> None:
     tasks = [task(i, tuple(np.sort(rng.uniform(1.0, 3.0, 1 + i % 5))[::-1].tolist()), family="f") for i in range(60)]
     table = Table.of(tasks)
     curves = Curves.of(table.histories)
-    believed, worth = belief(curves, table.family, OPTIONS), curves.last * table.weight
+    believed, worth = posterior_of(curves, table.family, OPTIONS), curves.last * table.weight
     for rounds in (1, 30, 200):
         left = np.stack([believed.left(curves.rounds, np.full(60, k)) for k in range(rounds + 1)])
         gains = (-np.diff(left, axis=0) * worth).ravel()

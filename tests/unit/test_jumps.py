@@ -8,8 +8,7 @@ import pytest
 
 from tunesmith.allocate.bandit import NO_RESULT, BanditAllocator, BanditOptions
 from tunesmith.allocate.base import TaskView
-from tunesmith.allocate.jumps import Belief, Curves, JumpOptions, behind, quantiles
-from tunesmith.allocate.jumps import belief as belief_of
+from tunesmith.allocate.jumps import Curves, JumpOptions, Posterior, behind, posterior_of, quantiles
 from tunesmith.space.base import Ints
 
 ALONE = np.array([0])
@@ -21,8 +20,8 @@ def task(number: int, history: tuple[float, ...] = (), **changes: object) -> Tas
     return view._replace(**changes)  # type: ignore[arg-type]
 
 
-def belief(histories: Sequence[Sequence[float]], relatives: Ints, options: JumpOptions = JumpOptions()) -> Belief:
-    return belief_of(Curves.of(histories), relatives, options)
+def fitted(histories: Sequence[Sequence[float]], relatives: Ints, options: JumpOptions = JumpOptions()) -> Posterior:
+    return posterior_of(Curves.of(histories), relatives, options)
 
 
 def test_what_a_belief_needs_of_curves() -> None:
@@ -35,7 +34,7 @@ def test_what_a_belief_needs_of_curves() -> None:
 
 
 def test_what_is_believed_before_anything_is_known() -> None:
-    found = belief([[1.0]], ALONE, OPTIONS)
+    found = fitted([[1.0]], ALONE, OPTIONS)
     assert (found.shape.item(), found.rate.item(), found.weight.item()) == (2.0, pytest.approx(2 / 0.3), 1.0)
     (mean,), (deviation,) = found.saved(np.array([1]), np.array([0]))
     each = -math.expm1(-0.2) / 0.2 / (2 / 0.3)  # g is gamma distributed, the jumps given g are a Poisson process
@@ -45,15 +44,15 @@ def test_what_is_believed_before_anything_is_known() -> None:
 
 
 def test_every_jump_and_every_round_counts() -> None:
-    found = belief([[math.exp(0.6), math.exp(0.2), math.exp(0.2)]], ALONE, OPTIONS)
+    found = fitted([[math.exp(0.6), math.exp(0.2), math.exp(0.2)]], ALONE, OPTIONS)
     assert found.shape.item() == pytest.approx(2 + 0.4 / 0.2)
     assert found.rate.item() == pytest.approx(2 / 0.3 + (1 + (3 / 2) ** -1) / 0.2)
 
 
 def test_relatives_count_in_part() -> None:
     improved, not_yet = [math.e, 1.0], [1.0]
-    strangers = belief([improved, not_yet], np.array([0, 1]), OPTIONS)
-    relatives = belief([improved, not_yet], np.array([0, 0]), OPTIONS)
+    strangers = fitted([improved, not_yet], np.array([0, 1]), OPTIONS)
+    relatives = fitted([improved, not_yet], np.array([0, 0]), OPTIONS)
     assert strangers.shape[1, 0] == pytest.approx(2.0)
     assert relatives.shape[1, 0] == pytest.approx(2.0 + 0.5 * 1.0 / 0.2)
     assert relatives.rate[1, 0] == pytest.approx(2 / 0.3 + 0.5 * 1 / 0.2)
@@ -85,7 +84,7 @@ def test_who_is_behind_is_expected_to_catch_up_until_rounds_tell_otherwise() -> 
 
     def saved(*histories: list[float]) -> list[float]:
         curves = Curves.of(histories)
-        found = belief_of(curves, relatives, options, np.array([1e9, 1e9]))
+        found = posterior_of(curves, relatives, options, np.array([1e9, 1e9]))
         out: list[float] = found.saved(curves.rounds, np.zeros(2, dtype=np.int64))[0].tolist()
         return out
 
@@ -101,7 +100,7 @@ def test_foretold_savings_are_those_of_the_process() -> None:
     rates = (np.arange(2, rounds + 1) / 2.0) ** -1.0
     jumps = rng.poisson(gain[:, None] * rates / OPTIONS.size)
     curves = np.exp(-OPTIONS.size * np.concatenate([np.zeros((count, 1)), np.cumsum(jumps, axis=1)], axis=1))
-    found = belief(curves[:, :4].tolist(), np.arange(count), OPTIONS)
+    found = fitted(curves[:, :4].tolist(), np.arange(count), OPTIONS)
     mean, deviation = found.saved(np.full(count, 4), np.zeros(count, dtype=np.int64))
     saved = 1 - curves[:, 4] / curves[:, 3]
     assert mean.mean() == pytest.approx(saved.mean(), rel=0.03)
@@ -113,13 +112,13 @@ def test_foretold_savings_are_those_of_the_process() -> None:
 def test_a_curve_that_falls_late_is_not_thought_to_fade() -> None:
     options = JumpOptions(size=0.1, fadings=(0.0, 3.0))
     early, late = [1.0, 0.4, 0.4, 0.4, 0.4], [1.0, 1.0, 1.0, 1.0, 0.4]
-    found = belief([early, late], np.array([0, 1]), options)
+    found = fitted([early, late], np.array([0, 1]), options)
     assert found.weight[0, 1] > 0.9
     assert found.weight[1, 0] > 0.9
 
 
 def test_rounds_under_way_are_expected_to_bring_something() -> None:
-    found = belief([[2.0, 1.5, 1.2]], ALONE)
+    found = fitted([[2.0, 1.5, 1.2]], ALONE)
     saved = [found.saved(np.array([3]), np.array([flying]))[0].item() for flying in range(4)]
     assert saved == sorted(saved, reverse=True)
     assert saved[0] > saved[-1] > 0

@@ -16,7 +16,7 @@ import numpy as np
 
 from tunesmith.allocate.base import Allocator, Choice, TaskView
 from tunesmith.allocate.firsts import first_gains
-from tunesmith.allocate.jumps import Curves, JumpOptions, belief
+from tunesmith.allocate.jumps import Curves, JumpOptions, posterior_of
 from tunesmith.allocate.pairs import awaited, contenders, of_place, places
 from tunesmith.allocate.retries import due, hope
 from tunesmith.allocate.table import Table
@@ -108,7 +108,9 @@ class BanditAllocator(Allocator):
         table = Table.of(tasks)
         curves = Curves.of(table.histories)
         flying = np.array([in_flight.get(task, 0) for task in table.ids], dtype=np.int64)
-        mean, deviation = belief(curves, table.family, self.options.jumps, table.flops).saved(curves.rounds, flying)
+        mean, deviation = posterior_of(curves, table.family, self.options.jumps, table.flops).saved(
+            curves.rounds, flying
+        )
         place = places(tasks)
         known, other = np.isfinite(curves.last), contenders(place, curves.last)
         latency = np.where(known, curves.last, 0.0)

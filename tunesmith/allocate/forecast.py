@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunesmith.allocate.base import TaskView
-from tunesmith.allocate.jumps import Belief, Curves, JumpOptions, belief
+from tunesmith.allocate.jumps import Curves, JumpOptions, Posterior, posterior_of
 from tunesmith.allocate.table import Table
 from tunesmith.space.base import Floats, Ints
 
@@ -59,46 +59,46 @@ def forecast_table(table: Table, rounds: int, options: JumpOptions = OPTIONS) ->
     latency = np.minimum(curves.last, table.untuned)
     if not len(latency) or not np.isfinite(latency).all():
         return None
-    believed = belief(curves, table.family, options)
+    posterior = posterior_of(curves, table.family, options)
     worth = latency * table.weight
-    more = _shares(believed, curves.rounds, worth * ~table.exhausted, rounds)
-    left = _left(believed, curves.rounds, more, worth)
+    more = _shares(posterior, curves.rounds, worth * ~table.exhausted, rounds)
+    left = _left(posterior, curves.rounds, more, worth)
     low, high = np.quantile(left, ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
-    expected = float((believed.left(curves.rounds, more) * worth).sum())
+    expected = float((posterior.left(curves.rounds, more) * worth).sum())
     return Forecast(float(worth.sum()), expected, float(low), float(high))
 
 
-def _shares(believed: Belief, done: Ints, worth: Floats, rounds: int) -> Ints:
+def _shares(posterior: Posterior, done: Ints, worth: Floats, rounds: int) -> Ints:
     """Rounds of each task, int64 [tasks]: half of them to all alike, the others as they are expected to save most."""
     count = int((worth > 0).sum())
     if not count:
         return np.zeros_like(done)
     each = rounds // 2 // count
     even = np.where(worth > 0, each, 0)
-    return even + _greedy(believed, done + even, worth, rounds - count * each)
+    return even + _greedy(posterior, done + even, worth, rounds - count * each)
 
 
-def _greedy(believed: Belief, done: Ints, worth: Floats, rounds: int) -> Ints:
+def _greedy(posterior: Posterior, done: Ints, worth: Floats, rounds: int) -> Ints:
     """Rounds of each task where every round goes to whom it is expected to save most, int64 [tasks]."""
-    some = _promising(believed, done, worth, rounds)
+    some = _promising(posterior, done, worth, rounds)
     most = min(rounds, MOST, max(1, CONSIDERED // max(1, len(some))))
-    found, task = _gains(believed.of(some), done[some], worth[some], most, rounds)
+    found, task = _gains(posterior.of(some), done[some], worth[some], most, rounds)
     best = _first(-found, rounds)
     best = best[found[best] >= 0]
     return np.bincount(some[task[best]], minlength=len(done)).astype(np.int64)
 
 
-def _gains(believed: Belief, done: Ints, worth: Floats, most: int, rounds: int) -> tuple[Floats, Ints]:
+def _gains(posterior: Posterior, done: Ints, worth: Floats, most: int, rounds: int) -> tuple[Floats, Ints]:
     """What the first, second, ... round of each task is expected to save, in seconds, and the tasks' numbers.
 
     A task's rounds promise less and less: once ``rounds`` others promise more than its last one, no further is asked.
     """
-    asked, before = np.arange(len(done)), believed.weight.sum(axis=1)
+    asked, before = np.arange(len(done)), posterior.weight.sum(axis=1)
     gains, tasks, number = [np.empty(0)], [np.empty(0, np.int64)], 0
     for k in range(1, most + 1):
         if not len(asked):
             break
-        left = believed.of(asked).left(done[asked], np.full_like(asked, k))
+        left = posterior.of(asked).left(done[asked], np.full_like(asked, k))
         gain = (before - left) * worth[asked]
         gains.append(gain)
         tasks.append(asked)
@@ -111,9 +111,9 @@ def _gains(believed: Belief, done: Ints, worth: Floats, most: int, rounds: int) 
     return np.concatenate(gains), np.concatenate(tasks)
 
 
-def _promising(believed: Belief, done: Ints, worth: Floats, rounds: int) -> Ints:
+def _promising(posterior: Posterior, done: Ints, worth: Floats, rounds: int) -> Ints:
     """Those who can be among the first ``rounds`` to be served: a task's rounds promise less and less."""
-    first = (1.0 - believed.left(done, np.ones_like(done))) * worth
+    first = (1.0 - posterior.left(done, np.ones_like(done))) * worth
     able = np.flatnonzero(worth > 0)
     return able[_first(-first[able], rounds)]
 
@@ -132,14 +132,14 @@ def _first(values: Floats, count: int) -> Ints:
     return np.sort(np.concatenate([below, equal[: count - len(below)]]))
 
 
-def _left(believed: Belief, done: Ints, more: Ints, worth: Floats) -> Floats:
+def _left(posterior: Posterior, done: Ints, more: Ints, worth: Floats) -> Floats:
     """What is left of the model's latency in seconds, float64 [DRAWS].
 
     Tasks that get no round stay as they are. Of the others the least certain are drawn one by one; the sum of the rest
     has the mean and the variance that follow from the belief.
     """
     moving = np.flatnonzero(more)
-    some, had, get = believed.of(moving), done[moving], more[moving]
+    some, had, get = posterior.of(moving), done[moving], more[moving]
     mean = some.left(had, get)
     deviation = np.sqrt(np.maximum(some.left(had, get, 2.0) - mean**2, 0.0)) * worth[moving]
     order = np.argsort(-deviation, kind="stable")
@@ -151,14 +151,14 @@ def _left(believed: Belief, done: Ints, more: Ints, worth: Floats) -> Floats:
     return out
 
 
-def _draws(rng: np.random.Generator, believed: Belief, done: Ints, more: Ints) -> Floats:
+def _draws(rng: np.random.Generator, posterior: Posterior, done: Ints, more: Ints) -> Floats:
     """What is left of each task's latency, float64 [DRAWS, tasks]."""
     drawn = rng.random((DRAWS, len(done)))
     which = np.zeros(drawn.shape, np.int64)
-    for bound in np.cumsum(believed.weight, axis=1).T[:-1]:
+    for bound in np.cumsum(posterior.weight, axis=1).T[:-1]:
         which += drawn > bound
     task = np.arange(len(done))
-    gain = rng.gamma(believed.shape[task, which], 1.0 / believed.rate[task, which])
-    jumps = rng.poisson(gain * believed.to_come(done, more)[task, which] / believed.options.size)
-    out: Floats = np.exp(-believed.options.size * jumps)
+    gain = rng.gamma(posterior.shape[task, which], 1.0 / posterior.rate[task, which])
+    jumps = rng.poisson(gain * posterior.to_come(done, more)[task, which] / posterior.options.size)
+    out: Floats = np.exp(-posterior.options.size * jumps)
     return out

@@ -44,7 +44,7 @@ class JumpOptions:
 
 
 @dataclass(frozen=True)
-class Belief:
+class Posterior:
     """Of some tasks: distributions of g, one for each fading.
 
     Attributes:
@@ -84,9 +84,9 @@ class Belief:
         mean[busy] = some.left(had, under_way) - some.left(had, under_way + 1)
         return mean, np.sqrt(np.maximum(second - first**2, 0.0))
 
-    def of(self, tasks: Ints) -> Belief:
+    def of(self, tasks: Ints) -> Posterior:
         """About some of the tasks, by their numbers."""
-        return Belief(self.shape[tasks], self.rate[tasks], self.weight[tasks], self.options)
+        return Posterior(self.shape[tasks], self.rate[tasks], self.weight[tasks], self.options)
 
     def to_come(self, done: Ints, more: Ints) -> Floats:
         """Rates of ``more`` rounds after ``done`` ones, summed up: float64 [tasks, fadings]."""
@@ -180,9 +180,9 @@ def quantiles(values: Floats, groups: Ints, quantile: float) -> Floats:
     return out
 
 
-def belief(
+def posterior_of(
     curves: Curves, relatives: Ints, options: JumpOptions = JumpOptions(), flops: Floats | None = None
-) -> Belief:
+) -> Posterior:
     """What curves tell.
 
     Args:
@@ -202,7 +202,7 @@ def belief(
     seen = -np.array(options.fadings) * curves.late[:, None] / options.size
     likely = seen + shape0 * np.log(rate0) - shape * np.log(rate)
     weight = np.exp(likely - likely.max(axis=1, keepdims=True))
-    return Belief(shape + np.zeros_like(rate), rate, weight / weight.sum(axis=1, keepdims=True), options)
+    return Posterior(shape + np.zeros_like(rate), rate, weight / weight.sum(axis=1, keepdims=True), options)
 
 
 def _others(values: Floats, relatives: Ints) -> Floats:

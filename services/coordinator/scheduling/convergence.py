@@ -6,7 +6,7 @@ import numpy as np
 
 from services.coordinator.scheduling.choose import open_tasks, views
 from services.coordinator.scheduling.snapshot import JobSnapshot
-from tunesmith.allocate.jumps import Curves, belief
+from tunesmith.allocate.jumps import Curves, posterior_of
 from tunesmith.allocate.table import Table
 from tunesmith.alternatives import TaskLatency, in_use
 
@@ -36,7 +36,7 @@ def converged(job: JobSnapshot) -> bool:
     total = sum(latencies[task].weight * (latencies[task].current or 0.0) for task in used)
     table = Table.of([view for view in views(job, open_) if view.id in used])
     curves = Curves.of(table.histories)
-    share, _ = belief(curves, table.family, flops=table.flops).saved(curves.rounds, np.zeros_like(curves.rounds))
+    share, _ = posterior_of(curves, table.family, flops=table.flops).saved(curves.rounds, np.zeros_like(curves.rounds))
     counts = ~table.exhausted & np.isfinite(curves.last)
     gains = share[counts] * table.weight[counts] * curves.last[counts]
     window = max(LEAST_ROUNDS, ROUNDS_PER_TASK * len(latencies))
