@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import re
 import shutil
 from collections import Counter
@@ -10,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from collector import Collector
 from databases import PostgresServer, postgres_server, sqlite_template
 from sqlalchemy import Engine
 from statements import share_statements
@@ -21,8 +21,6 @@ FOLDERS = {"unit": "parallel", "conformance": "parallel", "e2e": "pair"}
 """Phases of all tests of a folder: what may run beside them."""
 ORDER = ("e2e", "integration", "conformance", "unit")
 """Of the folders, those with the longest tests first."""
-COLLECT_AFTER = 50_000
-"""New objects that begin a collection."""
 MARK = re.compile(r"^pytestmark = .*pytest\.mark\.(parallel|pair)\b", re.MULTILINE)
 
 
@@ -45,29 +43,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return phase(collection_path) != chosen or None
 
 
-def pytest_configure() -> None:
-    """Have what all tests do over and over cost less.
-
-    The garbage collector looks less often than every 700 objects: imports and TVM make millions that stay.
-    """
-    gc.set_threshold(COLLECT_AFTER)
+def pytest_configure(config: pytest.Config) -> None:
+    """Have what nearly all tests do over and over cost less."""
+    config.pluginmanager.register(Collector())
     share_statements()
-
-
-def pytest_collection_finish() -> None:
-    """Keep the garbage collector from looking through all that was imported.
-
-    Preparing a model, of which tests do thousands, ends with a collection: a third of a second with all modules.
-    """
-    gc.collect()
-    gc.freeze()
-
-
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """What a file's tests have imported, and left behind for good, is looked through no more by those of the next."""
-    if nextitem is not None and nextitem.path != item.path:
-        gc.collect()
-        gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
