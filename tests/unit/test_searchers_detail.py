@@ -32,19 +32,20 @@ def one_sketch() -> Space:
     return Space(matmul_space().sketches[:1])
 
 
-def final(name: str, mode: str, invalid: float = 0.0) -> float:
+def final(name: str, mode: str, invalid: float = 0.0, rounds: int = 10) -> float:
     """Best found over the optimum: of one sketch, because what sketches share is another question."""
     out = []
     for seed in range(SEEDS):
         task = SyntheticTask(one_sketch(), seed=seed, invalid=invalid)
-        curve = tune(make_searcher(name, task.space, seed), task, rounds=10, score=getattr(task, mode), noise=0.01)
+        curve = tune(make_searcher(name, task.space, seed), task, rounds=rounds, score=getattr(task, mode), noise=0.01)
         out.append(curve[-1] / task.best_latency)
     return median(out)
 
 
 def test_evolution_on_a_good_model_finds_the_optimum() -> None:
-    assert final("genetic", "score") < 1.1
-    assert final("genetic", "score", invalid=0.6) < 1.6
+    """Of six seeds the worst was at 1.17 and 1.65 by then, and the median at 1.00 and 1.41."""
+    assert final("genetic", "score", rounds=5) < 1.1
+    assert final("genetic", "score", invalid=0.6, rounds=7) < 1.6
 
 
 def test_evolution_without_a_model_beats_chance() -> None:
