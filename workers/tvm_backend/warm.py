@@ -11,6 +11,7 @@ import types
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 from workers.tvm_backend.cuda_runtime import preload
 
@@ -67,7 +68,7 @@ def names_listed_seldom() -> Iterator[None]:
 
     Fifty of its modules ask for all two thousand names as they are imported: a sixth of the whole import.
     """
-    registry = importlib.import_module("tvm_ffi.registry")
+    registry: Any = importlib.import_module("tvm_ffi.registry")
     listed = registry.list_global_func_names
     known: list[str] = []
 
