@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from services.coordinator.curve import Places, best_so_far
 from services.coordinator.scheduling.budget import evaluation_reserve
-from services.coordinator.scheduling.choose import next_round, open_tasks, outrun
+from services.coordinator.scheduling.choose import dominated, next_round, open_tasks
 from services.coordinator.scheduling.plan import plan
 from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot, TaskSnapshot
 from tunesmith.allocate.registry import ALLOCATORS
@@ -93,7 +93,7 @@ def pair(direct: tuple[float, ...], other: tuple[float, ...], **values: object) 
 
 
 def slower(tasks: tuple[TaskSnapshot, ...]) -> set[int]:
-    return outrun(JobSnapshot(id="a", state=JobState.RUNNING, tasks=tasks))
+    return dominated(JobSnapshot(id="a", state=JobState.RUNNING, tasks=tasks))
 
 
 @pytest.mark.parametrize(

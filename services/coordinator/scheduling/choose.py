@@ -8,8 +8,8 @@ from dataclasses import replace
 from operator import itemgetter
 from types import MappingProxyType
 
-from services.coordinator.scheduling import budget
 from services.coordinator.scheduling.actions import OpenRound
+from services.coordinator.scheduling.rounds import NextRound, round_size, trial_limited
 from services.coordinator.scheduling.snapshot import JobSnapshot, TaskSnapshot
 from tunesmith.allocate.base import Allocator, Choice, TaskView
 from tunesmith.allocate.registry import make_allocator
@@ -27,11 +27,11 @@ STORED_SCORES = 256
 
 def open_tasks(job: JobSnapshot) -> Iterator[TaskSnapshot]:
     """The tasks that may get another round, now or later."""
-    lost = outrun(job)
+    lost = dominated(job)
     return (task for task in job.tasks if task.tunable and not task.exhausted and task.id not in lost)
 
 
-def outrun(job: JobSnapshot) -> set[int]:
+def dominated(job: JobSnapshot) -> set[int]:
     """Tasks that get no more rounds because the other one of their pair, the direct task or its alternative, wins.
 
     The model runs the faster of the two, so a round of the slower one gains nothing unless it overtakes. An allocator,
@@ -44,15 +44,15 @@ def outrun(job: JobSnapshot) -> set[int]:
         return set()
     known: dict[int | None, TaskSnapshot] = {task.id: task for task in job.tasks}
     pairs = [(task, known[task.alternative_of]) for task in job.alternatives if task.alternative_of in known]
-    return {slow.id for a, b in pairs for slow, fast in ((a, b), (b, a)) if _outrun(slow, fast)}
+    return {slow.id for a, b in pairs for slow, fast in ((a, b), (b, a)) if _dominated(slow, fast)}
 
 
-def _yielding(job: JobSnapshot) -> set[int | None]:
+def _behind_alternatives(job: JobSnapshot) -> set[int | None]:
     """Direct tasks that let their alternatives go first: these are offered where they do less work, and mostly win."""
     return {task.alternative_of for task in job.alternatives if task.tunable and not task.exhausted and task.fresh}
 
 
-def _outrun(slow: TaskSnapshot, fast: TaskSnapshot) -> bool:
+def _dominated(slow: TaskSnapshot, fast: TaskSnapshot) -> bool:
     rounds = min(_rounds(task) for task in (slow, fast))
     mine, other = (task.curve[-1] if task.curve else math.inf for task in (slow, fast))
     if rounds < FIRST_ROUNDS or math.isinf(other):
@@ -73,17 +73,17 @@ def next_round(
     A task that is being proposed for is left out: its next batch should know the one before. So is a task with a
     round for each of the ``slots`` devices and one more, which keeps them busy: a batch proposed still earlier would
     know less, and where trials are few not even that one is opened; and so is one that its alternative, or its direct
-    task, has outrun, and a direct task whose alternative is still to have its first round. The job's allocator chooses
+    task, dominates, and a direct task whose alternative is still to have its first round. The job's allocator chooses
     among the others.
 
     Args:
         slots: devices that the job could use.
         common: rounds under way by what jobs tune in common, this job's among them.
     """
-    most = max(slots, 1) + (0 if budget.sparing(job) else 1)
-    yielding = _yielding(job)
+    most = max(slots, 1) + (0 if trial_limited(job) else 1)
+    waiting = _behind_alternatives(job)
     free = {
-        task.id for task in open_tasks(job) if not task.proposing and task.in_flight < most and task.id not in yielding
+        task.id for task in open_tasks(job) if not task.proposing and task.in_flight < most and task.id not in waiting
     }
     allocator = make_allocator(job.allocator, job.seed)
     choice = _allocate(allocator, job, free, common) if free else None
@@ -93,9 +93,7 @@ def next_round(
     unseen = sum(1 for other in job.tasks if other.tunable and other.fresh) if task.fresh else 0
     tuned = any(other.alternative_of == task.id and other.best is not None for other in job.alternatives)
     second = len(task.history) + task.in_flight == 1
-    size = budget.round_size(
-        job, first=task.fresh, unseen=unseen, glance=tuned, second=second, small=allocator.small_first_rounds
-    )
+    size = round_size(job, NextRound(task.fresh, second, unseen, tuned, allocator.small_first_rounds))
     if size < 1:
         return None
     best = sorted(choice.scores.items(), key=itemgetter(1), reverse=True)[:STORED_SCORES]

@@ -9,6 +9,7 @@ from services.coordinator.scheduling import actions as act
 from services.coordinator.scheduling import budget
 from services.coordinator.scheduling.choose import next_round, open_tasks
 from services.coordinator.scheduling.convergence import converged
+from services.coordinator.scheduling.rounds import trial_limited
 from services.coordinator.scheduling.share import Limits, Load
 from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot
 from tunesmith.errors import MeasurementFailed
@@ -38,7 +39,7 @@ def plan(snapshot: Snapshot, limits: Limits | None = None) -> list[act.Action]:
         actions += _steer(job, snapshot)
         if job.state is JobState.RUNNING:
             actions += _train(job)
-            going_on = _stop_reason(job) is None and budget.time_for_a_round(job)
+            going_on = _stop_reason(job) is None and not budget.out_of_time(job)
             if going_on and not _model_is_worth_a_wait(job, snapshot.slots.get(job.device_class, 0)):
                 open_jobs.append(job)
     actions += _fill(open_jobs, snapshot, limits)
@@ -78,7 +79,7 @@ def _steer_running(job: JobSnapshot, snapshot: Snapshot) -> Iterator[act.Action]
         return
     if reason != "seconds" and job.rounds_in_flight:
         return
-    if _hopeless(job):
+    if _nothing_was_measured(job):
         problem = MeasurementFailed(
             "no candidate of any task could be measured; the trials' failures say why"
         ).problem()
@@ -101,7 +102,7 @@ def _steer_finishing(job: JobSnapshot) -> Iterator[act.Action]:
         yield act.MoveJob(job.id, job.state, JobState.FAILED, problem=problem)
 
 
-def _hopeless(job: JobSnapshot) -> bool:
+def _nothing_was_measured(job: JobSnapshot) -> bool:
     """True when candidates were measured and not a single latency came back."""
     measured = any(task.best is not None or task.untuned is not None for task in job.tasks)
     return not measured and any(task.trials for task in job.tasks)
@@ -112,7 +113,7 @@ def _stop_reason(job: JobSnapshot) -> str | None:
     seconds = budget.seconds_left(job)
     if seconds is not None and seconds <= 0:
         return "seconds"
-    if not job.rounds_in_flight and not budget.time_for_a_round(job):
+    if not job.rounds_in_flight and budget.out_of_time(job):
         return "seconds"
     if budget.trials_left(job) == 0:
         return "trials"
@@ -149,7 +150,7 @@ def _model_is_worth_a_wait(job: JobSnapshot, slots: int) -> bool:
     """
     soon = job.training.under_way or next(_train(job), None) is not None
     first = not job.training.trained_on and job.rounds_in_flight >= max(slots, 1)
-    return soon and (first or budget.sparing(job))
+    return soon and (first or trial_limited(job))
 
 
 def _fill(jobs: list[JobSnapshot], snapshot: Snapshot, limits: Limits) -> Iterator[act.Action]:
