@@ -156,9 +156,9 @@ def _summary(together: Mapping[tuple[str, int], Sequence[Run]], times: Mapping[i
             for at in range(len(SHARES) + 1)
         ]
         lines.append(
-            f"**{name}** beside `{other}`, geometric mean of {len(pairs)} pairs (lowest to highest): models "
+            f"**{name}** compared with `{other}`, geometric mean of {len(pairs)} pairs (lowest to highest): models "
             f"{ratios[0]} times as fast; {', '.join(f'{share:.0%}' for share in SHARES)} of the gain, and "
-            f"the end of `{RIVAL}`, {', '.join(ratios[1:])} times as soon."
+            f"the end of `{RIVAL}`, {', '.join(ratios[1:])} times sooner."
         )
     return "\n\n".join(lines)
 

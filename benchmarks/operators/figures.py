@@ -80,25 +80,26 @@ LATENCIES = (
     "failure",
 )
 SHARES_TEXT = """\
-Latency in µs, and in brackets the share of the machine's limit in %: what the arithmetic, or the reading of the
-operator's tensors, each once, from the nearest level that holds them all, takes at best, whichever is more (`set by`;
-see [limits](#limits-of-the-machine)). `kernel` is the operator's own function alone, called again and again;
-`conversions` are the others that stand around it because of other layouts of its tensors. All other latencies are end
-to end: one inference of an ONNX model of this one operator, weights constant, batch 1, float32, with the runtime's own
-calls. All runtimes were timed in turn, there and back, each several times in a process of its own; the median of all
+Latency in µs, and in brackets the share of the machine's limit in %. The limit is the longer of two times: the
+arithmetic at best, and reading each of the operator's tensors once from the nearest level that holds them all (`set
+by`; see [limits](#limits-of-the-machine)). `kernel` is the operator's own function alone, called repeatedly.
+`conversions` are the functions around it that convert layouts of its tensors. All other latencies are end to end:
+one inference of an ONNX model with only this operator, constant weights, batch 1, float32, including the runtime's
+own calls. All runtimes were timed in turn, there and back, each several times in its own process; the median of all
 samples counts. MetaSchedule's is the fastest of its runs. PyTorch is eager."""
 EQUAL_TEXT = f"""\
-MetaSchedule's `tune_tir` measured {TRIALS} candidates, at 16 and at 64 a round; Tunesmith had the wall time of the
-sooner of these two runs, its own with the start of its stack and the import of the model, MetaSchedule's with that of
-its process. MetaSchedule's runs are recorded; its winners were built from the recorded traces and timed now, in turn
-with Tunesmith's, and the faster of the two counts. `ratio` is MetaSchedule's latency over Tunesmith's. `goal` is half
-of MetaSchedule's latency, or, where that would be faster, what {GOAL_SHARE:.0%} of the machine's limit take; `of the
-goal` is 1 or more where it is reached. `kernels`: all of them one by one, conversions of layouts included, without the
-runtime's calls, which are the same for both and weigh much where a kernel takes microseconds."""
+MetaSchedule's `tune_tir` measured {TRIALS} candidates, at 16 and at 64 a round. Tunesmith had the wall time of the
+shorter of these two runs. Its time includes the start of its stack and the import of the model; MetaSchedule's
+includes the start of its process. MetaSchedule's runs are recorded. Its winners were built from the recorded traces
+and timed now, in turn with Tunesmith's; the faster of the two counts. `ratio` is MetaSchedule's latency over
+Tunesmith's. `goal` is half of MetaSchedule's latency, or the time at {GOAL_SHARE:.0%} of the machine's limit if that
+is longer. `of the goal` is 1 or more where the goal is reached. `kernels`: all of them one by one, conversions of
+layouts included, without the runtime's calls. Those are the same for both, and weigh much where a kernel takes
+microseconds."""
 FIRST_TEXT = f"""\
-Tunesmith, had it stopped after ten candidates of each function, failed ones included: the best of them by its own
-measurements, built and timed in turn with MetaSchedule's winner of {TRIALS} candidates. `ratio` is MetaSchedule's
-latency over Tunesmith's, `kernels` as above."""
+Tunesmith's best after ten candidates of each function, failed ones included, by its own measurements. It was built
+and timed in turn with MetaSchedule's winner of {TRIALS} candidates. `ratio` is MetaSchedule's latency over
+Tunesmith's, `kernels` as above."""
 
 
 def reports(outcomes: Sequence[Outcome], details: Mapping[str, str]) -> list[Report]:

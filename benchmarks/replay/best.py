@@ -19,11 +19,11 @@ from tunesmith.testing import score
 
 PORTFOLIO = "portfolio"
 SUMMARY = (
-    "P of the best searcher of each space, which nobody knows before, and of the portfolio of several. Half of the "
-    "seeds choose that searcher, and every figure here comes from the other half: the best of many is also the "
-    "luckiest. `behind`: how much smaller the portfolio's P is, with the 95 % band of a bootstrap over these seeds, "
-    "each of which both began with; `behind the leader`: than that of the searcher that is best on average, which "
-    "stands in the line of means. The last line is of each space's own best, together."
+    "P of the best searcher of each space, which nobody knows in advance, and of the portfolio of several. Half "
+    "of the seeds choose that searcher, and every figure here comes from the other half, because the best of many "
+    "is best partly by chance. `behind`: how much smaller the portfolio's P is, with the 95 % band of a bootstrap "
+    "over these seeds, each of which both started from. `behind the leader`: the same for the searcher that is "
+    "best on average, which is in the line of means. The last line combines each space's own best."
 )
 COLUMNS = (
     "space",

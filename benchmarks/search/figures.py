@@ -30,35 +30,35 @@ TIMES = (
     "ratio",
 )
 OWN_SPACE = "everything on"
-PAIRED = ("operator", "searcher", "seed", "beside", "its µs", "µs", *AFTER, OWN_SPACE)
+PAIRED = ("operator", "searcher", "seed", "compared with", "its µs", "µs", *AFTER, OWN_SPACE)
 RATIOS = frozenset({*AFTER, "ratio", OWN_SPACE})
 SHARES = frozenset({SHARE, OF_TIME})
 LATENCIES = ("operator", "seed", "entry", "kernels", "end to end", "output error", "failure")
 TRIED_TEXT = f"""\
-Tunesmith with `--space tvm`, so that the program and its design space are those of MetaSchedule, beside MetaSchedule's
+Tunesmith with `--space tvm`, so with MetaSchedule's program and design space, compared with MetaSchedule's
 `tune_tir` at 16 and at 64 a round, {TRIALS} candidates each. `after N`: Tunesmith's latency over that of the better
-MetaSchedule after N trials; below 1 Tunesmith is faster. What each thought best after {TRIALS}, and Tunesmith after 32
-and 64 as well, was built and timed now, all kernels in turn, in {PROCESSES} processes: MetaSchedule's fastest
-measurement, and Tunesmith's champion, which was measured again beside the one before it. MetaSchedule's runs are
-recorded, and a recording has the winner's trace alone: after 32 and 64 trials its latency is the recorded one times
-what its winner takes now over what was recorded for it. `{SHARE}`: trials of Tunesmith's until its champion was as
-fast as the better MetaSchedule's winner, over {TRIALS}, by its own measurements scaled likewise; – where it found none,
-which counts as 1 in the mean, and is too little. Failed candidates count as trials. Warm start is off."""
+MetaSchedule after N trials; below 1 Tunesmith is faster. The best of each after {TRIALS}, and Tunesmith's after 32
+and 64, was built and timed now, all kernels in turn, in {PROCESSES} processes: MetaSchedule's fastest measurement,
+and Tunesmith's champion, which was measured again next to the one before it. MetaSchedule's runs are recorded, and a
+recording has only the winner's trace. So its latency after 32 and 64 trials is the recorded one, times what its
+winner takes now over what was recorded for it. `{SHARE}`: the share of {TRIALS} trials after which Tunesmith's
+champion was as fast as the better MetaSchedule's winner, by its own measurements scaled likewise. A dash means that
+it found none; it counts as 1 in the mean, which is too little. Failed candidates count as trials. Warm start is off."""
 TIME_TEXT = f"""\
-The same goal with everything on: layouts, fast math, Winograd convolutions, rules of our own. `tunesmith s` is the wall
-time until a schedule as fast as the better MetaSchedule's winner of {TRIALS} trials was known: from the submission of
-the job to the end of the round that brought it, on a stack that had run one tiny job and had imported the model.
-`metaschedule s` is what that MetaSchedule run took for its {TRIALS} trials, without the start of its process, its
-imports and the making of the program. `{OF_TIME}` is one over the other; – where the goal was not reached in the time
-that it had, which counts as 1 in the mean. `ratio`: latency of what Tunesmith had
-at the end of that time, conversions of layouts included, over MetaSchedule's."""
+The same goal with everything on: layouts, fast math, Winograd convolutions, Tunesmith's own rules. `tunesmith s` is
+the wall time until a schedule as fast as the better MetaSchedule's winner of {TRIALS} trials was known. It counts
+from the submission of the job to the end of the round that found the schedule, on a stack that had run one tiny job
+and had imported the model. `metaschedule s` is the time of that MetaSchedule run for its {TRIALS} trials, without
+the start of its process, its imports and making the program. `{OF_TIME}` is one over the other. A dash means that
+the goal was not reached in time; it counts as 1 in the mean. `ratio`: Tunesmith's latency at the end of that time,
+conversions of layouts included, over MetaSchedule's."""
 
 NO_COURSE = Course((), {})
 BESIDE_TEXT = f"""\
-Searchers of Tunesmith's beside the one that was named first, without MetaSchedule. `after N`: latency over that one's
-with `--space tvm` after N candidates; `{OWN_SPACE}`: in the own space, after the same wall time. Below 1 the searcher
-is the better one. Everything was built and timed now, all kernels in turn, in {PROCESSES} processes; the two columns of
-microseconds are those after {TRIALS} candidates."""
+Tunesmith's searchers compared with the one that was named first, without MetaSchedule. `after N`: latency over that
+one's with `--space tvm` after N candidates. `{OWN_SPACE}`: in Tunesmith's own space, after the same wall time. Below
+1 the searcher is the better one. Everything was built and timed now, all kernels in turn, in {PROCESSES} processes.
+The two columns of microseconds are those after {TRIALS} candidates."""
 
 
 def reports(outcomes: Sequence[Outcome], details: Mapping[str, str]) -> list[Report]:

@@ -83,13 +83,17 @@ def test_when_a_share_of_the_gain_was_there():
     assert rows["bandit"] == (1000.0, 16, 20.0, 20.0, 5.0)
     text = live.report([slow, fast], {}).summary
     assert "models 2 (2 to 2) times as fast" in text
-    assert "3 (3 to 3), 3 (3 to 3), 10 (10 to 10) times as soon" in text
+    assert "3 (3 to 3), 3 (3 to 3), 10 (10 to 10) times sooner" in text
 
 
 def test_every_pair_of_allocators_is_compared():
     runs = [made(name, 1.0, (seconds, 1.0)) for name, seconds in (("gradient", 8.0), ("bandit", 2.0), ("random", 6.0))]
     lines = live.report(runs, {}).summary.splitlines()
     told = {line[: line.index(",")]: line[line.index("gain, and") :] for line in lines if line.startswith("**")}
-    assert list(told) == ["**bandit** beside `random`", "**bandit** beside `gradient`", "**random** beside `gradient`"]
-    assert told["**bandit** beside `random`"].count("3 (3 to 3)") == 3
-    assert told["**bandit** beside `gradient`"].count("4 (4 to 4)") == 3
+    assert list(told) == [
+        "**bandit** compared with `random`",
+        "**bandit** compared with `gradient`",
+        "**random** compared with `gradient`",
+    ]
+    assert told["**bandit** compared with `random`"].count("3 (3 to 3)") == 3
+    assert told["**bandit** compared with `gradient`"].count("4 (4 to 4)") == 3

@@ -124,7 +124,7 @@ def test_searchers_are_held_beside_the_first_without_metaschedule():
     found = tables(both)
     assert list(found) == ["search-beside"]
     one, means = found["search-beside"]
-    assert (one["searcher"], one["seed"], one["beside"]) == ("droplet", 3, "genetic")
+    assert (one["searcher"], one["seed"], one["compared with"]) == ("droplet", 3, "genetic")
     assert (one["its µs"], one["µs"]) == (2e6, 1e6)
     assert [one[name] for name in ("after 32", "after 64", "after 128", "everything on")] == [0.5, None, 0.5, None]
     assert (means["searcher"], means["after 128"]) == ("droplet", 0.5)
