@@ -7,6 +7,7 @@ others become constants, as they are in models. Prints what disagrees or is refu
 from __future__ import annotations
 
 import collections
+import importlib
 import sys
 import tempfile
 import warnings
@@ -19,7 +20,8 @@ import numpy as np
 import onnx
 import tvm
 from numpy.typing import NDArray
-from onnx.backend.test.case.node import collect_testcases
+from onnx.backend.test.case import node
+from onnx.backend.test.case.test_case import TestCase
 from tvm import relax
 
 from tunesmith.errors import TunesmithError
@@ -46,12 +48,14 @@ class Case:
     expected: tuple[NDArray[Any], ...]
 
 
-def cases(parts: Sequence[str] = ()) -> Iterator[Case]:
-    """Those of tensors of ``TYPES`` whose names have one of the ``parts``; all of those where there are none."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = collect_testcases(None)
-    for case in found:
+def cases(parts: Sequence[str] = (), modules: Sequence[str] = ()) -> Iterator[Case]:
+    """Those of tensors of ``TYPES`` whose names have one of the ``parts``; all of those where there are none.
+
+    Args:
+        parts: of names.
+        modules: those of ONNX that make the cases; all of them, which take ten seconds, by default.
+    """
+    for case in _made(modules):
         inputs, outputs = case.data_sets[0] if case.data_sets else ((), ())
         arrays = [*inputs, *outputs]
         typed = all(isinstance(each, np.ndarray) and str(each.dtype) in TYPES for each in arrays)
@@ -59,6 +63,16 @@ def cases(parts: Sequence[str] = ()) -> Iterator[Case]:
             continue
         kept = next((at for at, each in enumerate(inputs) if each.dtype == np.float32), 0)
         yield Case(case.name, _with_constants(case.model, inputs, kept), inputs[kept], tuple(outputs))
+
+
+def _made(modules: Sequence[str]) -> list[TestCase]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if not modules:
+            return list(node.collect_testcases(None))
+        for name in modules:
+            importlib.import_module(f"{node.__name__}.{name}")
+    return list(node._NodeTestCases)
 
 
 def _with_constants(model: onnx.ModelProto, inputs: Sequence[NDArray[Any]], kept: int) -> onnx.ModelProto:
