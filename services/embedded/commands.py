@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -130,7 +131,7 @@ def _detach(data_dir: Path, port: int, options: tuple[str, ...], as_json: bool) 
                 ("started", ", ".join(name for name in names if name != LAST_STEP)),
                 ("process", str(found["pid"])),
                 ("data", place(found["data_dir"])),
-                ("end it", f"tunesmith down --data-dir {data_dir}"),
+                ("end it", f"tunesmith down --data-dir {shlex.quote(str(data_dir))}"),
             ]
         ),
         flush=True,

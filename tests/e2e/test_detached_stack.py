@@ -100,7 +100,7 @@ def test_a_detached_stack_outlives_its_terminal(stack: Detached) -> None:
     assert bar_faults(stack.terminal, starting, ASCII_BAR) == []
     started = words_of(last).partition("started ")[2].partition(" process")[0]
     assert set(started.split(", ")) == set(WORDS)
-    assert "tunesmith down --data-dir data of" in words_of(last)
+    assert "tunesmith down --data-dir 'data of" in words_of(last)
     status, found = stack.answer("status")
     assert (status, found["state"], found["jobs"]) == (0, "ready", 0)
     assert stack.url == found["url"]

@@ -137,6 +137,8 @@ def test_the_result_names_latencies_check_log_and_dashboard(tmp_path):
     assert database.split() == ["database", str(tmp_path / "metaschedule")]
     assert again.split(maxsplit=1) == ["again", f"tunesmith up --data-dir {tmp_path / 'data'}"]
     assert ":1/" not in dashboard  # that stack has ended
+    spaced = summary.report(SUMMARY, tmp_path, tmp_path / "my data", "http://h")
+    assert f"tunesmith up --data-dir '{tmp_path / 'my data'}'" in spaced
     server = summary.report(SUMMARY | {"latency_source": "estimate", "output_error": None}, None, None, "http://h:8700")
     assert "estimated" in server
     assert "not compared" in server

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ def _places(job: str, out: Path | None, data_dir: Path | None, url: str) -> list
     if out is not None:
         rows += [("log", str(out / "best.jsonl")), ("database", str(out / "metaschedule"))]
     if data_dir is not None:
-        rows.append(("again", f"tunesmith up --data-dir {data_dir}"))
+        rows.append(("again", f"tunesmith up --data-dir {shlex.quote(str(data_dir))}"))
         url = "http://127.0.0.1:8700"
     if out is None:
         rows.append(("log", f"tunesmith best {job}"))
