@@ -1,6 +1,6 @@
 """States of jobs, models, rounds and leased work, and the only transitions that are legal.
 
-``db.repositories`` performs a transition by compare-and-set, together with its event row, in one
+``db.transactions`` performs a transition by compare-and-set, together with its event row, in one
 transaction; nothing else may write a state column.
 """
 
@@ -97,6 +97,12 @@ def can_move(old: enum.Enum, new: enum.Enum) -> bool:
 def is_final(state: enum.Enum) -> bool:
     """True when nothing follows ``state``."""
     return not TRANSITIONS[type(state)][state]
+
+
+OPEN_JOBS = tuple(state for state in JobState if not is_final(state))
+ENDED_JOBS = tuple(state for state in JobState if is_final(state))
+OPEN_ROUNDS = tuple(state for state in RoundState if not is_final(state))
+OPEN_WORK = tuple(state for state in WorkState if not is_final(state))
 
 
 def mermaid() -> str:

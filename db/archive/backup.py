@@ -24,7 +24,7 @@ from sqlalchemy.orm import Session
 from db.archive import rows
 from db.blobs import BlobStore
 from db.engine import READ_ONLY, current_revision, head_revision
-from db.repositories import blob_references
+from db.queries import blob_references
 from tunesmith import __version__
 from tunesmith.errors import Conflict
 

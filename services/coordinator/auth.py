@@ -15,7 +15,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy.orm import Session
 
 from db.models import ApiKey
-from db.repositories import api_keys
+from db.queries import api_keys
 from services.coordinator import access
 from services.coordinator.access import SCOPES
 from services.coordinator.context import InContext

@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session
 
 from db.blobs import BlobStore
 from db.models import Evaluation, Job, JobTask, Model, Record, Schedule, TargetRow, WorkloadRow
-from db.repositories import views_scheduling as rows
-from db.repositories import views_tasks
+from db.queries import scheduling
+from db.queries import tasks as task_rows
 from services.coordinator import champions, intervals, verified
 from services.coordinator.auth import Caller
 from services.coordinator.schemas.jobs import CheckBody, Verified
@@ -73,10 +73,10 @@ def collect(session: Session, job: Job, caller: Caller) -> Best:
     target = session.get(TargetRow, job.target_hash) if job.target_hash else None
     if target is None:
         raise Conflict(f"the job is {job.state.value} and has no tasks yet", state=job.state.value)
-    tasks = views_tasks.tasks(session, job.id)
+    tasks = task_rows.tasks(session, job.id)
     found = champions.of_job(session, job, [task for task, _, _ in tasks])
-    baselines = views_tasks.baselines(session, job.id)
-    evaluation = rows.evaluation_of(session, job.id)
+    baselines = task_rows.baselines(session, job.id)
+    evaluation = scheduling.evaluation_of(session, job.id)
     lines = tuple(
         _line(session, task, workload, found[workload.hash], baselines.get(task.id), evaluation)
         for task, workload, _ in tasks

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy.orm import Session
 
 from db.models import Job, JobTask, Schedule
-from db.repositories import models, schedules
+from db.queries import champions, models
 from tunesmith.alternatives import TaskLatency, in_use
 
 
@@ -21,7 +21,7 @@ def of_job(session: Session, job: Job, tasks: Sequence[JobTask]) -> dict[str, Sc
         tasks: all of the job's, whose target is known.
     """
     assert job.target_hash is not None
-    found = schedules.of_workloads(session, models.caches_of(session, job), job.target_hash, simulated=job.simulated)
+    found = champions.of_workloads(session, models.caches_of(session, job), job.target_hash, simulated=job.simulated)
     better = {task.workload_hash: _better(task, found) for task in tasks}
     used = in_use(_latencies(tasks, better))
     return {key: champion for key, champion in better.items() if key in used}

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from db.blobs import BlobStore
 from db.engine import Sessions, transact
-from db.repositories.trial_counts import TrialCounts
+from db.queries.trial_counts import TrialCounts
 from services.coordinator.broker import Publisher
 from services.coordinator.metrics import Metrics
 from services.coordinator.probes import Probes

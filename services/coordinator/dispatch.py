@@ -11,8 +11,10 @@ from sqlalchemy.orm import Session
 
 from db.blobs import BlobStore
 from db.models import Batch, CostModelRow, Evaluation, Job, JobTask, Model, Record, Round, TargetRow, WorkloadRow
-from db.repositories import holding, models, records, rough, sketches, views_tasks
-from db.repositories.transitions import Work
+from db.models.work import Work
+from db.queries import models, records, rough_latencies, sketches
+from db.queries import tasks as task_rows
+from db.transactions import holding
 from services.coordinator import champions
 from services.coordinator.urls import BlobUrls
 from tunesmith.errors import NotFound
@@ -123,7 +125,7 @@ class Composer:
         used = sorted({item.sketch for item in everything if item.sketch is not None})
         bodies = sketches.get(session, used)
         pack, target = Packer(self._blobs, self._urls), _target(session, job)
-        defaults = rough.wanted(session, job, task) if round_.number == 1 else []
+        defaults = rough_latencies.wanted(session, job, task) if round_.number == 1 else []
         return MeasureBatch(
             batch_id=batch.id,
             attempt=batch.attempt,
@@ -191,7 +193,7 @@ def _target(session: Session, job: Job) -> Mapping[str, Any]:
 
 def tuned_workloads(session: Session, job: Job, pack: Packer) -> list[TunedWorkload]:
     """The champions of the tasks that a job's model runs."""
-    tasks = views_tasks.tasks(session, job.id)
+    tasks = task_rows.tasks(session, job.id)
     chosen = champions.of_job(session, job, [task for task, _, _ in tasks])
     found = []
     for _, workload, _ in tasks:

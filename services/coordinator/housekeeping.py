@@ -10,7 +10,8 @@ from functools import partial
 from db.blobs import BlobStore
 from db.engine import Sessions, transact
 from db.models.base import utcnow
-from db.repositories import blob_references, pruning
+from db.queries import blob_references, expired
+from db.transactions import pruning
 
 log = logging.getLogger(__name__)
 JOBS, EVENTS = 5, 2000
@@ -87,12 +88,12 @@ def _jobs(
 ) -> Pruned:
     if dry_run:
         with readers() as session:
-            jobs = pruning.old_jobs(session, before)
-            records = pruning.records_of(session, jobs) if keep.records else 0
+            jobs = expired.old_jobs(session, before)
+            records = expired.records_of(session, jobs) if keep.records else 0
         return replace(found, jobs=len(jobs), records=records)
     while True:
         with readers() as session:
-            jobs = pruning.old_jobs(session, before, JOBS)
+            jobs = expired.old_jobs(session, before, JOBS)
         if not jobs:
             return found
         removed = transact(sessions, partial(pruning.delete_jobs, jobs=tuple(jobs), records=keep.records))
@@ -102,7 +103,7 @@ def _jobs(
 def _events(sessions: Sessions, readers: Sessions, before: dt.datetime, found: Pruned, dry_run: bool) -> Pruned:
     if dry_run:
         with readers() as session:
-            return replace(found, events=pruning.old_events(session, before))
+            return replace(found, events=expired.old_events(session, before))
     while True:
         removed = transact(sessions, lambda session: pruning.delete_events(session, before, EVENTS))
         found = replace(found, events=found.events + removed)

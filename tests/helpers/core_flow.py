@@ -13,9 +13,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from db.models import Batch, Evaluation, Job, JobTask, Model, Round
-from db.repositories import enrolment, sketches
-from db.repositories.holding import ticket
-from db.repositories.work import transition
+from db.queries import sketches
+from db.transactions import enrolment
+from db.transactions.holding import ticket
+from db.transactions.transitions import transition
 from tunesmith.messages import (
     BatchReport,
     Confirmation,

@@ -26,7 +26,7 @@ from db.models import (
     WorkloadRow,
 )
 from db.models.base import utcnow
-from db.repositories import events, results
+from db.transactions import events, results
 from tunesmith.messages import Calibration, Confirmation, WireResult
 from tunesmith.preparation import for_target
 from tunesmith.states import JobState, ModelState, RoundState, WorkState

@@ -15,10 +15,11 @@ from sqlalchemy.orm import Session
 from db import clock
 from db.models import Batch, CostModelRow, Device, Evaluation, Job, JobTask, Model, Round
 from db.models.base import utcnow
-from db.repositories import devices, job_tasks, models, outcomes, results, rough, work
-from db.repositories.job_tasks import PlannedTask
-from db.repositories.models import Imported, ImportedTask
-from db.repositories.transitions import transition
+from db.queries import models
+from db.transactions import device_reports, job_plan, model_import, outcomes, results, work
+from db.transactions.job_plan import PlannedTask
+from db.transactions.model_import import Imported, ImportedTask
+from db.transactions.transitions import transition
 from services.coordinator.context import Context
 from tunesmith.messages import (
     Confirmation,
@@ -122,7 +123,7 @@ class FakeFleet:
             cores=2,
             **values,
         )
-        self._write(lambda session: devices.report(session, report, 15.0))
+        self._write(lambda session: device_reports.store(session, report, 15.0))
 
     def do(self, message: Message) -> None:
         """What the worker behind the message's queue would do."""
@@ -172,7 +173,7 @@ class FakeFleet:
         imported = Imported(
             put(b"{}"), put(b"npz"), (TensorSpec("float32", (1, 8), "x"),), found, params_size=PARAMS_SIZE
         )
-        models.store_import(session, model, imported)
+        model_import.store_import(session, model, imported)
 
     def _prepare(self, session: Session, message: PrepareJob) -> None:
         job = work.claim(session, Job, message.job_id, message.attempt, WORKER, 60)
@@ -190,8 +191,8 @@ class FakeFleet:
             )
             for task, row in models.tasks(session, job.model_id)
         ]
-        job_tasks.store_target(session, TARGET.hash, TARGET.to_json(), TARGET.device_class)
-        job_tasks.store_plan(session, job, TARGET.hash, planned)
+        job_plan.store_target(session, TARGET.hash, TARGET.to_json(), TARGET.device_class)
+        job_plan.store_plan(session, job, TARGET.hash, planned)
 
     def _propose(self, session: Session, message: ProposeRound) -> None:
         round_ = work.claim(session, Round, message.round_id, message.attempt, WORKER, 60)
@@ -220,7 +221,7 @@ class FakeFleet:
         results.record_heartbeat(session, batch, WORKER, message.attempt)
         scale = self._default_seconds(message.workload)
         if self.rough is not None:
-            rough.store(
+            results.store_rough_latencies(
                 session,
                 batch.job_id,
                 {task.workload: self.rough * self._default_seconds(task.workload) for task in message.defaults},

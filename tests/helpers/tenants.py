@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from db.models import CostModelRow, ModelTask, Record, Schedule, WorkloadRow
 from db.models.base import utcnow
-from db.repositories import events
+from db.transactions import events
 from services.coordinator.access import SCOPES
 from tunesmith.states import JobState, WorkState
 

@@ -18,7 +18,7 @@ from fastapi.routing import APIRoute
 from tenants import ADMIN, WORKLOAD, Owned, bearer
 
 from db.models import Round
-from db.repositories import events
+from db.transactions import events
 from services.coordinator.access import RULES, SCOPES, Sight
 from services.coordinator.auth import ADMIN_ID, verify
 from services.coordinator.routers import events as event_stream

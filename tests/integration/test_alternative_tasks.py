@@ -15,7 +15,7 @@ from api_driver import Api
 from fake_fleet import Folder
 
 from db.models import Job
-from db.repositories import views_sums
+from db.queries import sums
 from services.coordinator.dispatch import Packer, tuned_workloads
 from services.coordinator.scheduling.history import Histories
 from services.coordinator.scheduling.load import load
@@ -107,7 +107,7 @@ def test_without_a_record_of_the_alternative_the_direct_task_stands(both: Api) -
     (line,) = [json.loads(text) for text in both.client.get(f"/v1/jobs/{job_id}/best").text.splitlines()]
     assert (line["workload"]["hash"], line["trace"]) == (tasks[0]["workload"], None)
     with both.context.reading() as session:
-        assert views_sums.sums(session, [job_id])[job_id].best == pytest.approx(0.1)
+        assert sums.sums(session, [job_id])[job_id].best == pytest.approx(0.1)
 
 
 def test_the_planner_knows_who_stands_for_whom(both: Api) -> None:

@@ -19,7 +19,7 @@ from db.archive.restore import restore
 from db.blobs import BlobStore
 from db.engine import create_engine, current_revision, head_revision, migrate, session_factory
 from db.models import Base, Batch, Event, Job, JobTask, Record, TargetRow
-from db.repositories import blob_references
+from db.queries import blob_references
 from services.embedded.lock import data_dir_lock
 from tunesmith.cli.main import run
 from tunesmith.errors import Conflict, InvalidInput

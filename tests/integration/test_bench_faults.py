@@ -19,7 +19,7 @@ from benchmarks.faults.devices import devices
 from benchmarks.faults.trial import Trial, count, surplus
 from db.engine import Sessions
 from db.models import Batch, JobTask, Record
-from db.repositories import results
+from db.transactions import results
 from services.coordinator.broker import CeleryPublisher
 from tunesmith.messages import RECORD, MeasureBatch, MeasureLimits, Payload, WireCandidate, WireResult, measure_queue
 from tunesmith.signing import Signer

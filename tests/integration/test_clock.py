@@ -15,7 +15,8 @@ from rows import add_batch, add_job, add_task
 from db import clock
 from db.engine import Sessions
 from db.models import Batch, Device, Event, Job, Record
-from db.repositories import devices, work
+from db.queries import devices
+from db.transactions import work
 from services.coordinator.scheduling.clock_watch import Look, jump
 from tunesmith.messages import MeasureBatch
 from tunesmith.states import JobState, WorkState

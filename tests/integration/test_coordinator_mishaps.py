@@ -13,8 +13,8 @@ from coordinator_stack import Stack
 from fake_fleet import Folder, Sent
 
 from db.models import Batch, Evaluation, Job, Model, Round, WorkloadRow
-from db.repositories import results
-from db.repositories.transitions import transition
+from db.transactions import results
+from db.transactions.transitions import transition
 from services.coordinator.auth import ANYBODY
 from services.coordinator.scheduling import actions as act
 from services.coordinator.scheduling.apply import apply

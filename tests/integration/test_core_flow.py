@@ -23,8 +23,9 @@ from db.models import (
     TargetRow,
 )
 from db.models.base import utcnow
-from db.repositories import cost_models, models, records
-from db.repositories.models import Imported
+from db.queries import models, records
+from db.transactions import training
+from db.transactions.model_import import Imported
 from tunesmith.messages import (
     DeviceReport,
     IngestModel,
@@ -53,7 +54,7 @@ def kinds(context: Context) -> list[str]:
 
 def train_now(context: Context, job_id: str = "j1") -> str:
     with context.sessions.begin() as session:
-        model = cost_models.enqueue(session, session.get_one(Job, job_id), FEATURES)
+        model = training.enqueue(session, session.get_one(Job, job_id), FEATURES)
     assert train.run(context, TrainCostModel(cost_model_id=model.id, attempt=1))
     return model.id
 
@@ -134,7 +135,7 @@ def test_every_message_twice_does_its_work_once(sqlite_context: Context) -> None
     core_flow.report(context, batch)
     core_flow.report(context, batch)
     with context.sessions.begin() as session:
-        model = cost_models.enqueue(session, session.get_one(Job, "j1"), FEATURES)
+        model = training.enqueue(session, session.get_one(Job, "j1"), FEATURES)
     assert train.run(context, TrainCostModel(cost_model_id=model.id, attempt=1))
     assert not train.run(context, TrainCostModel(cost_model_id=model.id, attempt=1))
     with context.readers() as session:

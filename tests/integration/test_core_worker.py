@@ -21,8 +21,8 @@ from sealed import Sealed
 from worker_process import worker_process
 
 from db.models import Batch, CostModelRow, Job, JobTask, Model, Round
-from db.repositories import cost_models
-from db.repositories.holding import ticket
+from db.transactions import training
+from db.transactions.holding import ticket
 from services.coordinator.broker import CeleryPublisher
 from tunesmith import broker_users
 from tunesmith.messages import (
@@ -135,7 +135,7 @@ def test_the_core_tasks_in_a_worker(context: Context, worker: subprocess.Popen, 
         with context.readers() as session:
             assert session.scalars(sa.select(JobTask.trials)).one() == 8 * number
     with context.sessions.begin() as session:
-        model = cost_models.enqueue(session, session.get_one(Job, "j1"), FEATURES)
+        model = training.enqueue(session, session.get_one(Job, "j1"), FEATURES)
     send(TrainCostModel(cost_model_id=model.id, attempt=1), TRAIN)
     until(context, worker, lambda s: s.get(CostModelRow, model.id).state is WorkState.DONE)
     assert_the_parent_is_light(worker)

@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from db.engine import Sessions, create_engine, session_factory, transact
 from db.models import Batch, Job, Model
 from db.outages import is_away
-from db.repositories import enrolment, holding
+from db.transactions import enrolment, holding
 from services.coordinator.broker import CeleryPublisher
 from tunesmith.messages import RECORD, BatchReport, WireResult
 from tunesmith.signing import Signer

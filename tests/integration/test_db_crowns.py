@@ -11,7 +11,9 @@ from rows import TARGET, add_batch, add_job, add_task
 
 from db.engine import Sessions
 from db.models import Batch, JobTask, Record
-from db.repositories import crowns, events, records, results, schedules
+from db.queries import champions, event_log, records
+from db.transactions import results
+from db.transactions.champions import confirmed_latency
 from tunesmith.messages import Confirmation, WireCandidate, WireResult
 from tunesmith.types import Candidate, FailureKind, StopReason
 
@@ -66,7 +68,7 @@ def state(sessions: Sessions) -> tuple[float | None, list[Any] | None, float | N
     with sessions() as session:
         task = session.scalars(sa.select(JobTask)).one()
         record = session.get(Record, task.best_record_id) if task.best_record_id else None
-        schedule = schedules.get(session, "w1", TARGET)
+        schedule = champions.get(session, "w1", TARGET)
         assert (schedule.record_id if schedule else None) == task.best_record_id
         latency = schedule.latency if schedule else None
         return task.best_seconds, record.decisions if record else None, latency
@@ -74,7 +76,7 @@ def state(sessions: Sessions) -> tuple[float | None, list[Any] | None, float | N
 
 def told(sessions: Sessions, kind: str = "crown_refused") -> list[dict[str, Any]]:
     with sessions() as session:
-        return [event.data for event in events.page(session) if event.kind == kind]
+        return [event.data for event in event_log.page(session) if event.kind == kind]
 
 
 def test_the_fastest_of_a_race_is_no_champion_yet(sessions: Sessions, batch_ids: list[int]) -> None:
@@ -154,10 +156,10 @@ def test_how_a_record_was_measured_is_kept(sessions: Sessions, batch_ids: list[i
 def test_the_latency_of_a_winner_by_itself() -> None:
     won = finalist(0, 1.2, 1.5, (1, 1)).confirmation
     assert won is not None
-    present = crowns.Reign(Candidate(SKETCH, (1, 1)), 1.0)
-    assert crowns.latency(won, present) == pytest.approx(0.8)
-    for other in (crowns.Reign(None, None), crowns.Reign(Candidate(SKETCH, (1, 2)), 1.0)):
-        assert crowns.latency(won, other) == 1.2
+    present = champions.Champion(Candidate(SKETCH, (1, 1)), 1.0)
+    assert confirmed_latency(won, present) == pytest.approx(0.8)
+    for other in (champions.Champion(None, None), champions.Champion(Candidate(SKETCH, (1, 2)), 1.0)):
+        assert confirmed_latency(won, other) == 1.2
 
 
 def test_a_champion_keeps_the_best_that_it_was_measured_with(sessions: Sessions, batch_ids: list[int]) -> None:

@@ -8,10 +8,8 @@ import pytest
 
 from db.engine import Sessions
 from db.models.base import utcnow
-from db.repositories import (
-    devices,
-    events,
-)
+from db.queries import devices, event_log
+from db.transactions import device_reports
 from tunesmith.messages import Calibration, DeviceReport
 
 pytestmark = pytest.mark.parallel
@@ -31,7 +29,7 @@ def test_short_names_mean_real_devices(sessions: Sessions) -> None:
                 cores=1,
                 simulated=simulated,
             )
-            devices.report(session, report, 15.0)
+            device_reports.store(session, report, 15.0)
     with sessions() as session:
         assert devices.targets_of_kind(session, 15.0, "cuda") == [target]
         assert devices.targets_of_kind(session, 15.0, "llvm") == []
@@ -43,17 +41,17 @@ def test_devices_come_and_go(sessions: Sessions) -> None:
         worker="w", name="host/cpu", host="host", device_classes=["llvm-x-1", "llvm-x-2"], target={}, cores=2
     )
     with sessions.begin() as session:
-        devices.report(session, message, 15, now)
-        devices.report(session, message, 15, now)
+        device_reports.store(session, message, 15, now)
+        device_reports.store(session, message, 15, now)
         assert [d.name for d in devices.live(session, 15, now, "llvm-x-2")] == ["host/cpu"]
         assert devices.live(session, 15, now, "llvm-x-3") == []
         later = now + dt.timedelta(seconds=16)
         assert devices.live(session, 15, later) == []
-        devices.report(session, message, 15, later)
-        devices.report(session, message.model_copy(update={"stopping": True}), 15, later)
+        device_reports.store(session, message, 15, later)
+        device_reports.store(session, message.model_copy(update={"stopping": True}), 15, later)
         assert devices.live(session, 15, later) == []
     with sessions() as session:
-        assert [event.kind for event in events.page(session)] == ["device_joined", "device_joined", "device_left"]
+        assert [event.kind for event in event_log.page(session)] == ["device_joined", "device_joined", "device_left"]
 
 
 def test_the_calibration_of_a_class_is_that_of_its_real_device_seen_last(sessions: Sessions) -> None:
@@ -72,7 +70,7 @@ def test_the_calibration_of_a_class_is_that_of_its_real_device_seen_last(session
     with sessions.begin() as session:
         assert devices.calibration(session, "llvm-x-2") is None
         for age, (name, peak, simulated) in enumerate(reports):
-            devices.report(
+            device_reports.store(
                 session,
                 DeviceReport(
                     worker="w",

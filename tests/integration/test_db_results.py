@@ -9,19 +9,9 @@ from threads import at_once
 
 from db.engine import Sessions
 from db.models import Batch, CostModelRow, Job, JobTask, Model, ModelTask, Record, Round, Schedule, TargetRow
-from db.repositories import (
-    cost_models,
-    events,
-    job_tasks,
-    models,
-    records,
-    results,
-    schedules,
-    sketches,
-    views_failures,
-    views_fleet,
-    views_jobs,
-)
+from db.queries import champions, cost_models, event_log, failures, jobs, models, records, sketches, tasks
+from db.transactions import job_plan, results, training, transitions
+from db.transactions.champions import promote
 from tunesmith.messages import Confirmation, ModelWeights, WireResult
 from tunesmith.states import JobState, RoundState, WorkState
 from tunesmith.types import CacheState, Candidate, FailureKind
@@ -86,16 +76,16 @@ def test_a_batch_in_pieces(sessions: Sessions, batch_id: int) -> None:
                 "device_seconds": 0.15,
             }
         )
-        champion = schedules.get(session, "w1", TARGET)
+        champion = champions.get(session, "w1", TARGET)
         assert champion is not None
         assert (champion.latency, champion.record_id) == (2.0, task.best_record_id)
-        assert [event.kind for event in events.page(session)] == [
+        assert [event.kind for event in event_log.page(session)] == [
             "new_best",
             "new_best",
             "batch_done",
             "round_finished",
         ]
-        assert [row[:2] for row in views_failures.by_class(session, "j1")] == [("crash", 1)]
+        assert [row[:2] for row in failures.by_class(session, "j1")] == [("crash", 1)]
         assert records.count_valid(session, "j1") == 2
 
 
@@ -138,7 +128,7 @@ def test_reports_of_two_batches_of_a_task_at_once(sessions: Sessions, batch_id: 
         seen = [row.id for row in records.of_task_since(session, task.id, 0)]
         assert len(seen) == 8
         assert records.of_task_since(session, task.id, seen[-1]) == []
-        champion = schedules.get(session, "w1", TARGET)
+        champion = champions.get(session, "w1", TARGET)
         assert champion is not None
         assert champion.latency == 1.5
 
@@ -146,8 +136,8 @@ def test_reports_of_two_batches_of_a_task_at_once(sessions: Sessions, batch_id: 
 def test_a_late_result_of_a_cancelled_batch_still_counts(sessions: Sessions, batch_id: int) -> None:
     with sessions.begin() as session:
         batch = session.get_one(Batch, batch_id)
-        results.transition(session, batch, WorkState.CANCELLED)
-        results.transition(session, session.get_one(Round, batch.round_id), RoundState.CANCELLED)
+        transitions.transition(session, batch, WorkState.CANCELLED)
+        transitions.transition(session, session.get_one(Round, batch.round_id), RoundState.CANCELLED)
     assert apply(sessions, batch_id, *[ok(i, 1.0) for i in range(4)]) == results.Applied((0, 1, 2, 3), False)
     assert task_of(sessions).trials == 3
 
@@ -170,11 +160,11 @@ def test_the_champion_only_falls(sessions: Sessions, batch_id: int) -> None:
     apply(sessions, batch_id, ok(2, 4.0))
     with sessions.begin() as session:
         record = session.scalars(sa.select(Record.id).where(Record.index == 2)).one()
-        assert not schedules.crown(session, "w1", TARGET, record, 3.0, TRACE)
-        assert schedules.crown(session, "w1", TARGET, record, 2.9, TRACE)
+        assert not promote(session, "w1", TARGET, record, 3.0, TRACE)
+        assert promote(session, "w1", TARGET, record, 2.9, TRACE)
     with sessions() as session:
         both = dict.fromkeys(("w1", "w2"), CacheState.WARM)
-        assert schedules.of_workloads(session, both, TARGET)["w1"].latency == 2.9
+        assert champions.of_workloads(session, both, TARGET)["w1"].latency == 2.9
 
 
 def test_a_simulated_champion_displaces_its_like_only(sessions: Sessions, batch_id: int) -> None:
@@ -187,12 +177,12 @@ def test_a_simulated_champion_displaces_its_like_only(sessions: Sessions, batch_
     with sessions() as session:
         assert [session.get_one(Job, key).simulated for key in ("j1", "j2")] == [False, True]
         for simulated, latency in ((False, 2.0), (True, 0.4)):
-            champion = schedules.get(session, "w1", TARGET, simulated=simulated)
+            champion = champions.get(session, "w1", TARGET, simulated=simulated)
             assert champion is not None
             assert champion.latency == latency
-            of_all = schedules.of_workloads(session, {"w1": CacheState.WARM}, TARGET, simulated=simulated)
+            of_all = champions.of_workloads(session, {"w1": CacheState.WARM}, TARGET, simulated=simulated)
             assert of_all["w1"].record_id == champion.record_id
-        assert [row.latency for row, _, _, _ in views_fleet.champions(session, "w1")] == [2.0]
+        assert [row.latency for row, _, _, _ in champions.measured(session, "w1")] == [2.0]
 
 
 def test_what_was_measured_with_weights_elsewhere_contends_with_its_like_only(
@@ -207,18 +197,18 @@ def test_what_was_measured_with_weights_elsewhere_contends_with_its_like_only(
     apply(sessions, other, ok(1, 5.0), ok(2, 4.0), cache="streamed")
     with sessions() as session:
         for cache, latencies in ((CacheState.WARM, [3.0]), (CacheState.STREAMED, [4.0, 5.0])):
-            champion = schedules.get(session, "w1", TARGET, cache=cache)
+            champion = champions.get(session, "w1", TARGET, cache=cache)
             assert champion is not None
             assert champion.latency == latencies[0]
-            assert schedules.of_workloads(session, {"w1": cache}, TARGET)["w1"].latency == latencies[0]
+            assert champions.of_workloads(session, {"w1": cache}, TARGET)["w1"].latency == latencies[0]
             found = records.best_elsewhere(session, "w1", TARGET, ["s-w1"], "j3", 9, cache)
             assert [row.latency for row in found] == latencies
         rows = records.training_rows(session, TARGET, 9, not_job="j3")
         assert {row.latency: row.group for row in rows} == {3.0: "w1", 4.0: "w1/streamed", 5.0: "w1/streamed"}
-        assert [row.latency for row, _, _, _ in views_fleet.champions(session, "w1")] == [4.0, 3.0]
+        assert [row.latency for row, _, _, _ in champions.measured(session, "w1")] == [4.0, 3.0]
         session.delete(session.get_one(Schedule, ("w1", TARGET, False, "streamed")))
         session.flush()
-        assert schedules.of_workloads(session, {"w1": CacheState.STREAMED}, TARGET)["w1"].latency == 3.0
+        assert champions.of_workloads(session, {"w1": CacheState.STREAMED}, TARGET)["w1"].latency == 3.0
 
 
 def test_what_a_model_streams_matters_on_a_cpu(sessions: Sessions, batch_id: int) -> None:
@@ -272,10 +262,10 @@ def test_records_as_measurements(sessions: Sessions, batch_id: int) -> None:
 def test_pending_candidates_are_those_of_open_batches(sessions: Sessions, batch_id: int) -> None:
     task = task_of(sessions)
     with sessions() as session:
-        assert Candidate("s-w1", (1, 2)) in job_tasks.pending(session, task.id)
+        assert Candidate("s-w1", (1, 2)) in tasks.pending(session, task.id)
     apply(sessions, batch_id, *[ok(i, 1.0) for i in range(4)])
     with sessions() as session:
-        assert job_tasks.pending(session, task.id) == set()
+        assert tasks.pending(session, task.id) == set()
 
 
 def test_the_best_records_of_other_jobs(sessions: Sessions, batch_id: int) -> None:
@@ -311,9 +301,9 @@ def test_training_rows_need_features_and_a_blameless_candidate(sessions: Session
 def test_versions_of_a_cost_model(sessions: Sessions) -> None:
     with sessions.begin() as session:
         job = add_job(session, cost_model="xgboost")
-        first = cost_models.enqueue(session, job, "per-store/1")
-        results.transition(session, first, WorkState.DONE)
-        second = cost_models.enqueue(session, job, "per-store/1")
+        first = training.enqueue(session, job, "per-store/1")
+        transitions.transition(session, first, WorkState.DONE)
+        second = training.enqueue(session, job, "per-store/1")
         assert (first.number, second.number) == (1, 2)
         assert cost_models.latest(session, "j1") is first
         assert cost_models.latest_elsewhere(session, TARGET, "xgboost", "per-store/1", "j2") is first
@@ -326,7 +316,7 @@ def test_versions_of_a_cost_model(sessions: Sessions) -> None:
 
 def test_sketches_are_stored_once(sessions: Sessions, batch_id: int) -> None:
     with sessions.begin() as session:
-        sketches.ensure(session, "w1", {"s-w1": {"knobs": [1]}, "s-new": {"knobs": [2]}})
+        job_plan.store_sketches(session, "w1", {"s-w1": {"knobs": [1]}, "s-new": {"knobs": [2]}})
         assert sketches.get(session, ["s-w1", "s-new", "s-none"]) == {"s-w1": {"knobs": []}, "s-new": {"knobs": [2]}}
 
 
@@ -335,11 +325,11 @@ def test_a_plan_starts_a_job_in_one_transaction(sessions: Sessions) -> None:
         add_job(session)
         add_task(session, workload="w1")
         job = add_job(session, "j2", state=JobState.PREPARING)
-        job_tasks.store_target(session, TARGET, {"kind": "llvm"}, "llvm-x-2")
+        job_plan.store_target(session, TARGET, {"kind": "llvm"}, "llvm-x-2")
         planned = [
-            job_tasks.PlannedTask("w1", "first", "matmul", 2, {"s-w1": {}, "s-2": {"knobs": []}}, True),
+            job_plan.PlannedTask("w1", "first", "matmul", 2, {"s-w1": {}, "s-2": {"knobs": []}}, True),
         ]
-        job_tasks.store_plan(session, job, TARGET, planned)
+        job_plan.store_plan(session, job, TARGET, planned)
     with sessions() as session:
         job = session.get_one(Job, "j2")
         task = session.scalars(sa.select(JobTask).where(JobTask.job_id == "j2")).one()
@@ -352,7 +342,7 @@ def test_a_best_is_known_when_it_is_crowned_and_not_at_the_end_of_its_round(sess
     apply(sessions, batch_id, ok(1, 3.0), ok(2, 4.0), ok(3, 5.0))
     apply(sessions, batch_id, ok(0, 9.0, None))
     with sessions() as session:
-        (step,) = views_jobs.finished_rounds(session, session.scalars(sa.select(JobTask)).one().job_id)
+        (step,) = jobs.finished_rounds(session, session.scalars(sa.select(JobTask)).one().job_id)
         crowned = session.scalars(sa.select(Record).where(Record.latency == 3.0)).one()
         default = session.scalars(sa.select(Record).where(Record.latency == 9.0)).one()
         assert step.known_at == crowned.created_at < default.created_at < step.finished_at

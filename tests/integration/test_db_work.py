@@ -10,7 +10,8 @@ from threads import at_once
 from db.engine import Sessions
 from db.models import Batch, CostModelRow, Evaluation, Event, Job, JobTask, Model, Record, Round
 from db.models.base import utcnow
-from db.repositories import events, work
+from db.queries import event_log
+from db.transactions import events, transitions, work
 from tunesmith.errors import IllegalTransition
 from tunesmith.states import JobState, ModelState, RoundState, WorkState
 
@@ -29,11 +30,11 @@ def batch_id(sessions: Sessions) -> int:
 def test_a_transition_sets_values_and_writes_an_event(sessions: Sessions) -> None:
     with sessions.begin() as session:
         job = add_job(session)
-        work.transition(session, job, JobState.FINISHING, stop_reason="trials", data={"best": 1.5})
+        transitions.transition(session, job, JobState.FINISHING, stop_reason="trials", data={"best": 1.5})
         assert job.state is JobState.FINISHING
     with sessions() as session:
         assert session.get_one(Job, "j1").stop_reason == "trials"
-        (event,) = events.page(session, job_id="j1")
+        (event,) = event_log.page(session, job_id="j1")
     assert (event.kind, event.data) == (
         "job_finishing",
         {"id": "j1", "from": "running", "to": "finishing", "best": 1.5},
@@ -44,16 +45,16 @@ def test_an_illegal_transition_changes_nothing(sessions: Sessions) -> None:
     with sessions.begin() as session:
         add_job(session, state=JobState.SUCCEEDED)
     with pytest.raises(IllegalTransition, match="succeeded and cannot become running"), sessions.begin() as session:
-        work.transition(session, session.get_one(Job, "j1"), JobState.RUNNING)
+        transitions.transition(session, session.get_one(Job, "j1"), JobState.RUNNING)
     with sessions() as session:
         assert session.get_one(Job, "j1").state is JobState.SUCCEEDED
-        assert events.last_id(session) == 0
+        assert event_log.last_id(session) == 0
 
 
 def test_a_state_of_another_kind_is_illegal(sessions: Sessions) -> None:
     with sessions.begin() as session:
         with pytest.raises(IllegalTransition):
-            work.transition(session, add_job(session), WorkState.DONE)
+            transitions.transition(session, add_job(session), WorkState.DONE)
 
 
 def test_a_transition_from_a_stale_row_is_refused(sessions: Sessions) -> None:
@@ -62,11 +63,11 @@ def test_a_transition_from_a_stale_row_is_refused(sessions: Sessions) -> None:
     with sessions() as reader:
         stale = reader.get_one(Job, "j1")
     with sessions.begin() as session:
-        work.transition(session, session.get_one(Job, "j1"), JobState.CANCELLING)
+        transitions.transition(session, session.get_one(Job, "j1"), JobState.CANCELLING)
     with sessions.begin() as session:
         session.add(stale)
         with pytest.raises(IllegalTransition, match="became cancelling before"):
-            work.transition(session, stale, JobState.FINISHING)
+            transitions.transition(session, stale, JobState.FINISHING)
 
 
 def test_of_many_transitions_at_once_one_wins(sessions: Sessions) -> None:
@@ -78,13 +79,13 @@ def test_of_many_transitions_at_once_one_wins(sessions: Sessions) -> None:
             job = session.get_one(Job, "j1")
         with sessions.begin() as session:
             session.add(job)
-            work.transition(session, job, JobState.FINISHING)
+            transitions.transition(session, job, JobState.FINISHING)
 
     outcomes = at_once(6, finish)
     assert sum(outcome is None for outcome in outcomes) == 1
     assert sum(isinstance(outcome, IllegalTransition) for outcome in outcomes) == 5
     with sessions() as session:
-        assert len(events.page(session)) == 1
+        assert len(event_log.page(session)) == 1
 
 
 def test_due_dispatch_claim_and_extend(sessions: Sessions, batch_id: int) -> None:
@@ -138,7 +139,7 @@ def test_a_retry_is_due_again_and_the_old_attempt_is_over(sessions: Sessions, ba
         assert work.claim(session, Batch, batch_id, 1, "w", 10) is None
         assert work.claim(session, Batch, batch_id, 2, "w", 10) is not None
     with sessions() as session:
-        kinds = [event.kind for event in events.page(session)]
+        kinds = [event.kind for event in event_log.page(session)]
     assert kinds == ["batch_running", "batch_queued", "batch_retried", "batch_running"]
 
 
@@ -192,7 +193,7 @@ def test_events_of_a_rolled_back_transaction_are_not_written(sessions: Sessions)
     session.commit()
     session.close()
     with sessions() as session:
-        assert [event.kind for event in events.page(session)] == ["kept"]
+        assert [event.kind for event in event_log.page(session)] == ["kept"]
 
 
 def test_events_of_a_rolled_back_savepoint_are_not_written(sessions: Sessions) -> None:
@@ -202,7 +203,7 @@ def test_events_of_a_rolled_back_savepoint_are_not_written(sessions: Sessions) -
         events.append(session, "inner")
         nested.rollback()
     with sessions() as session:
-        assert [event.kind for event in events.page(session)] == ["outer"]
+        assert [event.kind for event in event_log.page(session)] == ["outer"]
 
 
 def test_an_event_never_appears_behind_a_reader(sessions: Sessions) -> None:
@@ -217,7 +218,7 @@ def test_an_event_never_appears_behind_a_reader(sessions: Sessions) -> None:
         after = 0
         for _ in range(100_000):
             with sessions() as session:
-                page = events.page(session, after=after, limit=7)
+                page = event_log.page(session, after=after, limit=7)
             seen.extend((event.data["writer"], event.data["number"]) for event in page)
             after = page[-1].id if page else after
             if len(seen) >= 75:
@@ -230,13 +231,13 @@ def test_an_event_never_appears_behind_a_reader(sessions: Sessions) -> None:
 def test_event_ids_are_never_given_twice(sessions: Sessions) -> None:
     with sessions.begin() as session:
         job = add_job(session)
-        work.transition(session, job, JobState.FINISHING)
+        transitions.transition(session, job, JobState.FINISHING)
     with sessions.begin() as session:
-        last = events.last_id(session)
+        last = event_log.last_id(session)
         session.execute(sa.delete(Event))
         events.append(session, "later")
     with sessions() as session:
-        assert events.page(session)[0].id > last
+        assert event_log.page(session)[0].id > last
 
 
 def test_a_model_is_importing_until_it_is_done(sessions: Sessions) -> None:

@@ -11,7 +11,8 @@ from api_driver import GEMM, Api
 from fake_fleet import TARGET, Folder
 
 from db.models import Device, Round
-from db.repositories import devices, events
+from db.queries import devices, event_log
+from db.transactions import device_reports
 from tunesmith.messages import Calibration, DeviceReport
 from tunesmith.types import DeviceHealth
 
@@ -40,7 +41,7 @@ def api(tmp_path: Path, database_url: str) -> Iterator[Api]:
 
 def events_of_devices(api: Api) -> list[dict[str, Any]]:
     with api.context.reading() as session:
-        return [dict(event.data) for event in events.page(session) if event.kind == "device_health"]
+        return [dict(event.data) for event in event_log.page(session) if event.kind == "device_health"]
 
 
 def test_a_calibrated_device_is_shown_with_its_figures(api: Api) -> None:
@@ -132,7 +133,7 @@ def test_a_job_says_why_its_only_device_gets_no_work(api: Api, health: DeviceHea
 
 def test_the_list_of_queues_stays_short_whatever_devices_claim(api: Api) -> None:
     with api.context.sessions.begin() as session:
-        devices.report(
+        device_reports.store(
             session,
             DeviceReport(worker="w", name="d", host="h", device_classes=["llvm-x-1"], target={"kind": "llvm"}, cores=1),
             15.0,

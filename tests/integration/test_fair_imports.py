@@ -14,7 +14,8 @@ from rows import add_job, add_model
 from db.engine import Sessions
 from db.models import Job, Model
 from db.models.base import utcnow
-from db.repositories import imports, work
+from db.queries import import_queue
+from db.transactions import transitions, work
 from tunesmith.messages import IngestModel
 from tunesmith.states import JobState, ModelState
 
@@ -42,15 +43,15 @@ def test_users_take_turns_and_each_has_a_limit(sessions: Sessions) -> None:
         add(session, "b0", "bob", 10)
         add(session, "b1", "bob", 9)
         add(session, "c0", "carol", 5)
-        assert keys(imports.due(session, 1)) == ["a0", "b0", "c0"]
-        assert keys(imports.due(session, 2)) == ["a0", "b0", "c0", "a1", "b1"]
-        send(session, imports.due(session, 1))
-        assert imports.due(session, 1) == []
-        assert not imports.any_due(session, 1)
-        assert keys(imports.due(session, 2)) == ["a1", "b1"]
-        work.transition(session, session.get_one(Model, "a0"), ModelState.READY)
-        assert keys(imports.due(session, 1)) == ["a1"]
-        assert imports.any_due(session, 1)
+        assert keys(work.due_imports(session, 1)) == ["a0", "b0", "c0"]
+        assert keys(work.due_imports(session, 2)) == ["a0", "b0", "c0", "a1", "b1"]
+        send(session, work.due_imports(session, 1))
+        assert work.due_imports(session, 1) == []
+        assert not import_queue.any_due(session, 1)
+        assert keys(work.due_imports(session, 2)) == ["a1", "b1"]
+        transitions.transition(session, session.get_one(Model, "a0"), ModelState.READY)
+        assert keys(work.due_imports(session, 1)) == ["a1"]
+        assert import_queue.any_due(session, 1)
 
 
 def test_a_preparation_takes_its_users_turn(sessions: Sessions) -> None:
@@ -58,14 +59,14 @@ def test_a_preparation_takes_its_users_turn(sessions: Sessions) -> None:
         add(session, "a0", "alice", 100)
         for name, owner in (("ja", "alice"), ("jb", "bob")):
             add_job(session, name, owner=owner, state=JobState.PREPARING)
-        first = imports.due(session, 1)
+        first = work.due_imports(session, 1)
         assert keys(first) == ["a0", "jb"]
         send(session, first)
-        assert imports.due(session, 1) == []
-        work.transition(session, session.get_one(Job, "jb"), JobState.RUNNING)
-        assert imports.due(session, 1) == []
-        work.transition(session, session.get_one(Model, "a0"), ModelState.READY)
-        assert keys(imports.due(session, 1)) == ["ja"]
+        assert work.due_imports(session, 1) == []
+        transitions.transition(session, session.get_one(Job, "jb"), JobState.RUNNING)
+        assert work.due_imports(session, 1) == []
+        transitions.transition(session, session.get_one(Model, "a0"), ModelState.READY)
+        assert keys(work.due_imports(session, 1)) == ["ja"]
 
 
 @pytest.fixture

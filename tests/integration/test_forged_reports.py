@@ -14,8 +14,9 @@ import sqlalchemy as sa
 from rows import TARGET, add_batch, add_job, add_task
 
 from db.models import Batch, Device, Evaluation, Event, JobTask, Record, Schedule
-from db.repositories import enrolment, holding, refusals, revocations, schedules
-from db.repositories.transitions import transition
+from db.queries import champions, fleet
+from db.transactions import enrolment, holding, refusals, revocations
+from db.transactions.transitions import transition
 from tunesmith.messages import BatchReport, Calibration, Confirmation, DeviceReport, EvaluationReport, WireResult
 from tunesmith.signing import Signer
 from tunesmith.states import JobState, WorkState
@@ -130,11 +131,11 @@ def test_a_forged_result_leaves_an_event_and_nothing_else(context: Context, resu
         batch, task = session.get_one(Batch, 1), session.scalars(sa.select(JobTask)).one()
         assert (batch.state, batch.worker, task.best_seconds, task.trials) == (WorkState.QUEUED, None, None, 0)
         assert session.scalars(sa.select(Schedule)).all() == []
-        assert refusals.counts(session) == {reason: 1.0}
+        assert fleet.refusals(session) == {reason: 1.0}
     claim(context, winner(1.0))
     assert stored(context) == 1
     with context.readers() as session:
-        champion = schedules.get(session, "w1", TARGET)
+        champion = champions.get(session, "w1", TARGET)
         assert champion is not None
         assert champion.latency == 1.0
 
@@ -302,15 +303,15 @@ def test_what_a_worker_reported_can_be_revoked_with_what_inherited_it(context: C
     with context.sessions.begin() as session:
         add_job(session, "j2")
         task = add_task(session, "j2")
-        champion = schedules.get(session, "w1", TARGET)
+        champion = champions.get(session, "w1", TARGET)
         assert champion is not None
         task.best_seconds, task.best_record_id = champion.latency, champion.record_id
         task.known_seconds = champion.latency
         assert champion.latency == 0.5
     with context.sessions.begin() as session:
-        assert revocations.of_worker(session, OTHER.worker, "it lied") == revocations.Revoked(1, 1, 2)
+        assert revocations.revoke_worker(session, OTHER.worker, "it lied") == revocations.Revoked(1, 1, 2)
     with context.readers() as session:
-        champion = schedules.get(session, "w1", TARGET)
+        champion = champions.get(session, "w1", TARGET)
         assert champion is not None
         assert (champion.latency, champion.trace) == (2.0, json.loads(TRACE))
         tasks = session.scalars(sa.select(JobTask).order_by(JobTask.id)).all()
@@ -320,9 +321,9 @@ def test_what_a_worker_reported_can_be_revoked_with_what_inherited_it(context: C
         kinds = session.scalars(sa.select(Event.kind).where(Event.job_id == "j2")).all()
         assert "champion_revoked" in kinds
     with context.sessions.begin() as session:
-        revocations.of_records(session, [champion.record_id], "it lied, too")
+        revocations.revoke_records(session, [champion.record_id], "it lied, too")
     with context.readers() as session:
-        assert schedules.get(session, "w1", TARGET) is None
+        assert champions.get(session, "w1", TARGET) is None
         bests = session.scalars(sa.select(JobTask.best_seconds)).all()
         assert bests == [None, None]
 
@@ -357,4 +358,4 @@ def test_a_flood_of_refusals_does_not_fill_the_event_log(context: Context) -> No
         claim(context, winner(-1.0))
     assert len(reasons(context)) == refusals.EVENTS
     with context.readers() as session:
-        assert refusals.counts(session) == {"implausible": 3.0 * refusals.EVENTS}
+        assert fleet.refusals(session) == {"implausible": 3.0 * refusals.EVENTS}

@@ -10,7 +10,7 @@ from api_driver import GEMM, Api
 from fake_fleet import TARGET
 
 from db.models import Event, JobTask, Schedule
-from db.repositories import schedules
+from db.queries import champions
 from tunesmith.messages import MeasureBatch
 from tunesmith.types import CacheState
 
@@ -96,7 +96,7 @@ def test_a_job_does_not_begin_with_what_is_not_its_own(api: Api, why: str) -> No
 def other(session: Any, job_id: str) -> str:
     """The state of the caches in which none of the later tasks was measured."""
     workloads = session.scalars(sa.select(JobTask.workload_hash).where(JobTask.job_id == job_id)).all()
-    found = schedules.of_workloads(session, dict.fromkeys(workloads, CacheState.WARM), TARGET.hash)
+    found = champions.of_workloads(session, dict.fromkeys(workloads, CacheState.WARM), TARGET.hash)
     assert {found[key].cache for key in workloads[1:]} == {CacheState.WARM.value}
     return CacheState.STREAMED.value
 

@@ -20,8 +20,9 @@ from benchmarks.pages.rows import LargeJob
 from db.engine import Sessions
 from db.models import Base, JobTask, Record, Round
 from db.models.base import utcnow
-from db.repositories import task_columns, views_jobs, views_sums
-from db.repositories.trial_counts import TrialCounts
+from db.queries import jobs, task_columns
+from db.queries import sums as sum_rows
+from db.queries.trial_counts import TrialCounts
 from services.coordinator.scheduling.history import Histories
 from services.coordinator.scheduling.load import load
 from tunesmith.alternatives import TaskLatency, in_use, places
@@ -80,7 +81,7 @@ def test_the_database_sums_up_as_the_definition_does(sessions: Sessions, seed: i
             for row in session.scalars(sa.select(Round))
             if row.state in (RoundState.DONE, RoundState.FAILED)
         }
-        sums, families = views_sums.sums(session, ["j1"])["j1"], views_sums.families(session, "j1")
+        sums, families = sum_rows.sums(session, ["j1"])["j1"], sum_rows.families(session, "j1")
         ((_, columns),) = task_columns.columns(session, ["j1"])
     assert (sums.tasks, sums.tunable) == (24, len(tunable))
     assert (sums.trials, sums.failures) == (sum(t.trials for t in tasks), sum(t.failures for t in tasks))
@@ -111,12 +112,12 @@ def test_a_list_of_jobs_holds_few_of_their_tasks_at_once(both: Api, monkeypatch:
         return real(*columns)
 
     with both.context.reading() as session:
-        alone = {key: pytest.approx(astuple(views_sums.sums(session, [key])[key])) for key in sizes}
+        alone = {key: pytest.approx(astuple(sum_rows.sums(session, [key])[key])) for key in sizes}
         for most, statements in ((1000, 2), (110, 3), (1, 4)):
             monkeypatch.setattr(task_columns, "ROWS", most)
             monkeypatch.setattr(task_columns, "TaskColumns", spy)
             with counted(both.context.reader_engine) as work:
-                found = views_sums.sums(session, list(sizes))
+                found = sum_rows.sums(session, list(sizes))
             assert {key: astuple(found[key]) for key in sizes} == alone
             assert (work.statements, sorted(held)) == (statements, sorted(sizes.values()))
             held.clear()
@@ -228,14 +229,14 @@ def test_only_rounds_that_have_finished_since_are_read(sessions: Sessions, monke
         task = add_task(session)
         keys = [add_round(session, task, i + 1).id for i in range(6)]
     read: list[list[int]] = []
-    real = views_jobs.finished_rounds
+    real = jobs.finished_rounds
 
-    def spy(*args: Any) -> list[views_jobs.RoundStep]:
+    def spy(*args: Any) -> list[jobs.RoundStep]:
         found = real(*args)
         read.append([step.id for step in found])
         return found
 
-    monkeypatch.setattr(views_jobs, "finished_rounds", spy)
+    monkeypatch.setattr(jobs, "finished_rounds", spy)
     histories = Histories()
 
     def finish(*numbers: int) -> list[int]:

@@ -15,7 +15,7 @@ from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 from celery import signals
 
 from db.models import Model
-from db.repositories import work
+from db.transactions import work
 from tunesmith.errors import UnsupportedOperator
 from tunesmith.messages import DeviceReport, IngestModel
 from tunesmith.states import ModelState

@@ -11,7 +11,7 @@ from coordinator_stack import Stack
 from fake_fleet import WORKER, Folder, Sent
 
 from db.models import Batch, Event, Job, Model, Record
-from db.repositories import results, unreadable
+from db.transactions import results, unreadable
 from tunesmith.messages import MeasureBatch, Unreadable
 from tunesmith.states import JobState, ModelState
 

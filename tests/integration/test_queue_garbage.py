@@ -17,7 +17,7 @@ from stack_probe import wait_for
 from worker_process import worker_process
 
 from db.models import Device, Event, Model
-from db.repositories import enrolment
+from db.transactions import enrolment
 from services.coordinator.broker import CeleryPublisher
 from tunesmith.messages import INGEST, RECORD, SEARCH, TRAIN, VERSION, IngestModel, MeasureBatch, measure_queue
 from tunesmith.signing import ensure_key, worker_id

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from api_driver import GEMM, Api
 
 from db.models import Job
-from db.repositories import events
+from db.transactions import events
 from services.coordinator import streams
 from services.coordinator.auth import ANYBODY
 from services.coordinator.routers import events as event_stream

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from db.models import Event, Job, JobTask, Record
-from db.repositories import records
+from db.queries import records
 from tunesmith.messages import IngestModel
 from tunesmith.types import Candidate
 from workers.core import ingest

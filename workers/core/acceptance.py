@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from db import clock
 from db.models import Batch, Device, Evaluation, Job, JobTask, Round, TargetRow, WorkloadRow
-from db.repositories import devices, enrolment, sketches
+from db.queries import devices, enrolled_workers, sketches
 from tunesmith.measuring import claims
 from tunesmith.measuring.claims import ModelWork, Reason, Refused, Work
 from tunesmith.messages import BatchReport, DeviceReport, EvaluationReport, WireResult
@@ -121,7 +121,7 @@ def device(session: Session, claim: Claim[DeviceReport], timeout: float) -> bool
     for name in report.device_classes:
         _serves(claim, name)
     if known is not None and known.worker_id is not None and known.worker_id != claim.worker.id:
-        owner = enrolment.get(session, known.worker_id)
+        owner = enrolled_workers.get(session, known.worker_id)
         if owner is not None and owner.revoked_at is None and devices.is_live(known, timeout, clock.now(session)):
             raise Refused(Reason.DEVICE, f"{report.name} is the device of worker {known.worker_id}")
         known = None  # what that worker found of it counts no longer

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from db.blobs import BlobStore
-from db.repositories.models import Imported, ImportedTask
+from db.transactions.model_import import Imported, ImportedTask
 from tunesmith.errors import ModelRejected
 from tunesmith.preparation import Preparation
 from workers.core import claims

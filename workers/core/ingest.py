@@ -8,8 +8,8 @@ from pathlib import Path
 from sqlalchemy.orm import Session
 
 from db.models import Model
-from db.repositories import models
-from db.repositories.models import Imported
+from db.transactions import model_import
+from db.transactions.model_import import Imported
 from tunesmith.errors import ModelRejected
 from tunesmith.messages import IngestModel
 from tunesmith.preparation import Preparation
@@ -55,4 +55,4 @@ def upload(context: Context, model: Model) -> Upload:
 
 
 def _store(session: Session, lease: Lease, imported: Imported) -> None:
-    models.store_import(session, lease.hold(session), imported)
+    model_import.store_import(session, lease.hold(session), imported)

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from db.models import Batch, EnrolledWorker, Evaluation
-from db.repositories import enrolment, refusals
+from db.queries import enrolled_workers
+from db.transactions import refusals
 from tunesmith.measuring.claims import REPORT_BYTES, Reason, Refused
 from tunesmith.messages import BatchReport, DeviceReport, EvaluationReport, SignedReport
 from tunesmith.signing import verified
@@ -73,7 +74,7 @@ def _envelope(body: Any) -> SignedReport:
 
 def _author(session: Session, signed: SignedReport, kind: type[Report]) -> EnrolledWorker:
     """The enrolled worker that signed a report."""
-    worker = enrolment.get(session, signed.worker)
+    worker = enrolled_workers.get(session, signed.worker)
     if worker is None:
         raise Refused(Reason.UNKNOWN_WORKER, f"no worker {signed.worker} is enrolled")
     if not verified(signed, kind.task, worker.public_key):

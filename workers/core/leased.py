@@ -11,9 +11,8 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from db.repositories import outcomes, work
-from db.repositories.transitions import Work
-from db.repositories.work import ACTIVE, Row
+from db.models.work import ACTIVE, Row, Work
+from db.transactions import outcomes, work
 from tunesmith.errors import IllegalTransition, TunesmithError
 from workers.core.context import Context
 

@@ -85,7 +85,8 @@ def give_back(loss: Loss) -> bool:
         False where somebody else has the work, or it is done.
     """
     from db.engine import create_engine, session_factory, transact
-    from db.repositories import work
+    from db.models.work import ACTIVE
+    from db.transactions import work
     from tunesmith.errors import TunesmithError
     from workers.core.rows import row_of
 
@@ -95,7 +96,7 @@ def give_back(loss: Loss) -> bool:
     def retry(session: Any) -> bool:
         row: Any = session.get(kind, row_id, with_for_update=True)
         attempt = getattr(message, "attempt", None)
-        if row is None or row.attempt != attempt or row.state not in work.ACTIVE[kind] or not _ended(row.worker):
+        if row is None or row.attempt != attempt or row.state not in ACTIVE[kind] or not _ended(row.worker):
             return False
         work.retry_or_fail(session, row, loss.max_attempts, TunesmithError(f"{PROBLEM}: {loss.reason}").problem())
         return True

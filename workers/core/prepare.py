@@ -7,8 +7,9 @@ import json
 from sqlalchemy.orm import Session
 
 from db.models import Job, ModelTask, WorkloadRow
-from db.repositories import job_tasks, models
-from db.repositories.job_tasks import PlannedTask
+from db.queries import models
+from db.transactions import job_plan
+from db.transactions.job_plan import PlannedTask
 from tunesmith.errors import NothingToTune
 from tunesmith.messages import PrepareJob
 from tunesmith.targets import Target
@@ -61,5 +62,5 @@ def plan(context: Context, task: ModelTask, workload: WorkloadRow, target: Targe
 
 def _store(session: Session, lease: Lease, target: Target, planned: list[PlannedTask]) -> None:
     job = lease.hold(session)
-    job_tasks.store_target(session, target.hash, target.to_json(), target.device_class)
-    job_tasks.store_plan(session, job, target.hash, planned)
+    job_plan.store_target(session, target.hash, target.to_json(), target.device_class)
+    job_plan.store_plan(session, job, target.hash, planned)

@@ -13,8 +13,9 @@ from sqlalchemy.orm import Session
 
 from db import clock
 from db.models import Batch, CostModelRow, Job, JobTask, Round, TargetRow, WorkloadRow
-from db.repositories import cost_models, devices, events, job_tasks, models, records, sketches
-from db.repositories.work import transition
+from db.queries import cost_models, devices, models, records, sketches, tasks
+from db.transactions import events
+from db.transactions.transitions import transition
 from tunesmith.analysis.prior import StaticPrior
 from tunesmith.messages import Calibration, ProposeRound
 from tunesmith.names import FEATURES
@@ -102,7 +103,7 @@ def propose(context: Context, lease: Lease, subject: Subject, started: float) ->
     searcher, told = _searcher(subject, space)
     with context.readers() as session:
         news = records.of_task_since(session, subject.task.id, told)
-        pending = job_tasks.pending(session, subject.task.id)
+        pending = tasks.pending(session, subject.task.id)
         model_row = _cost_model(session, subject.job)
         fresh = not told and subject.task.searcher_state is None
         seeds = _seeds(session, subject, space) if fresh else []

@@ -12,8 +12,9 @@ from sqlalchemy.orm import Session
 from costmodels.metrics import evaluate
 from db import clock
 from db.models import Batch, Evaluation, Job, Round
-from db.repositories import devices, holding, outcomes, records, results, rough, unreadable, work
-from db.repositories.work import transition
+from db.queries import records
+from db.transactions import device_reports, holding, outcomes, results, unreadable, work
+from db.transactions.transitions import transition
 from tunesmith.errors import MeasurementFailed
 from tunesmith.measuring.agreement import TOLERANCE
 from tunesmith.measuring.checked import CheckState, judge
@@ -49,7 +50,9 @@ def batch(context: Context, claim: Claim[BatchReport]) -> None:
             work.extend(session, Batch, row.id, report.attempt, context.settings.work_timeout)
         if report.defaults:
             acceptance.defaults(session, row, claim)
-            rough.store(session, row.job_id, {item.workload: item.seconds for item in report.defaults})
+            results.store_rough_latencies(
+                session, row.job_id, {item.workload: item.seconds for item in report.defaults}
+            )
         applied = results.apply(session, row, believed, report.environment, claim.worker.id)
         if applied.finished:
             _rank(session, row)
@@ -171,7 +174,7 @@ def device(context: Context, claim: Claim[DeviceReport]) -> None:
 
     def work_(session: Session) -> None:
         if acceptance.device(session, claim, timeout):
-            devices.report(session, report, timeout, worker_id=claim.worker.id, sequence=claim.sequence)
+            device_reports.store(session, report, timeout, worker_id=claim.worker.id, sequence=claim.sequence)
             if report.unreadable is not None:
                 unreadable.note(session, report.unreadable, report.name, context.settings.max_attempts)
 

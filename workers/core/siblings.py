@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy.orm import Session
 
 from db.models import Job, JobTask, Record
-from db.repositories import records, sketches
+from db.queries import records, sketches
 from tunesmith.space.rescale import rescaled
 from tunesmith.types import Candidate
 from workers.tvm_backend.design_space.sketch import SketchBody

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from db.repositories import devices
+from db.queries import devices
 from tunesmith.targets import Target, choose, parse_target
 from workers.core.context import Context
 from workers.tvm_backend import host

@@ -109,7 +109,7 @@ def take_in(task: CoreTask, context: Any, body: Any) -> None:
 
 def _hand_back(context: Any, found: Unreadable) -> None:
     from db.engine import transact
-    from db.repositories import unreadable
+    from db.transactions import unreadable
 
     attempts = context.settings.max_attempts
     transact(context.sessions, lambda session: unreadable.note(session, found, context.worker, attempts))

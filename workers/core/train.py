@@ -14,9 +14,9 @@ from costmodels.base import TrainingSet
 from costmodels.registry import cost_model_class
 from costmodels.training import Part, assemble, assess, train
 from db.models import CostModelRow, Job
-from db.repositories import cost_models, records
-from db.repositories.records import TrainingRow
-from db.repositories.work import transition
+from db.queries import cost_models, records
+from db.queries.records import TrainingRow
+from db.transactions.transitions import transition
 from tunesmith.errors import NotFound, TunesmithError
 from tunesmith.messages import TrainCostModel
 from tunesmith.states import WorkState

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from db.repositories import audit
+from db.queries import audit
 from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
 from services.coordinator.schemas.common import Cursor, Limit, Page, decode_number

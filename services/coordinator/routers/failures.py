@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from db.repositories import views_failures
+from db.queries import failures
 from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
 from services.coordinator.schemas.common import Page
@@ -27,6 +27,6 @@ def job_failures(context: InContext, caller: InCaller, job_id: str) -> Page[Fail
     """How many candidates failed, by class, most frequent first."""
     with context.reading() as session:
         visible(session, caller, job_id)
-        found = views_failures.by_class(session, job_id)
-        said = views_failures.messages(session, [last for _, _, last in found])
+        found = failures.by_class(session, job_id)
+        said = failures.messages(session, [last for _, _, last in found])
     return Page(items=[FailureBody(failure=f, count=n, message=said.get(last, "")) for f, n, last in found])

@@ -10,13 +10,13 @@ from sqlalchemy.orm import Session
 
 from db import clock
 from db.models import Batch, Evaluation, Job, JobTask, Round
-from db.repositories import cost_models, events
-from db.repositories import views_scheduling as rows
-from db.repositories.transitions import transition
+from db.queries import scheduling
+from db.transactions import budget_clock, events, training
+from db.transactions.transitions import transition
 from services.coordinator.scheduling import actions as act
 from tunesmith.errors import IllegalTransition
 from tunesmith.messages import EvaluateModel, MeasureBatch
-from tunesmith.states import JobState, RoundState, WorkState, is_final
+from tunesmith.states import OPEN_ROUNDS, JobState, RoundState, WorkState, is_final
 
 log = logging.getLogger(__name__)
 
@@ -52,9 +52,9 @@ def _apply(session: Session, action: act.Action, features: str) -> list[str]:
     elif isinstance(action, act.StartEvaluation):
         _start_evaluation(session, job, action.device_class)
     elif isinstance(action, act.StartTraining):
-        cost_models.enqueue(session, job, features)
+        training.enqueue(session, job, features)
     else:
-        rows.set_clock(session, job, action.stopped, clock.now(session))
+        budget_clock.set_clock(session, job, action.stopped, clock.now(session))
         events.append(session, "job_clock_stopped" if action.stopped else "job_clock_started", job.id, id=job.id)
     session.flush()
     return []
@@ -74,16 +74,16 @@ def _move(session: Session, job: Job, action: act.MoveJob) -> None:
     if is_final(action.new):
         values["finished_at"] = clock.now(session)
     if action.new is JobState.FINISHING:
-        rows.set_clock(session, job, False, clock.now(session))
+        budget_clock.set_clock(session, job, False, clock.now(session))
         session.flush()
     transition(session, job, action.new, data=data, **values)
 
 
 def _under_way(session: Session, job: Job) -> bool:
     """True when cancelling some of the job's work was left alone, because a worker moved it at the same time."""
-    evaluation = rows.evaluation_of(session, job.id)
+    evaluation = scheduling.evaluation_of(session, job.id)
     checked = evaluation is not None and not is_final(evaluation.state)
-    return checked or bool(rows.open_rounds_of(session, job.id, rows.OPEN_ROUNDS))
+    return checked or bool(scheduling.open_rounds_of(session, job.id, OPEN_ROUNDS))
 
 
 def _open_round(session: Session, job: Job, action: act.OpenRound) -> None:
@@ -116,11 +116,11 @@ def _open_round(session: Session, job: Job, action: act.OpenRound) -> None:
 
 
 def _cancel_rounds(session: Session, job: Job, measuring: bool) -> list[str]:
-    states = (RoundState.PROPOSING, RoundState.MEASURING) if measuring else (RoundState.PROPOSING,)
+    states = OPEN_ROUNDS if measuring else (RoundState.PROPOSING,)
     revoked: list[str] = []
-    for round_ in rows.open_rounds_of(session, job.id, states):
+    for round_ in scheduling.open_rounds_of(session, job.id, states):
         now = clock.now(session)
-        batch = rows.batch_of(session, round_.id)  # before its round: the order in which results lock them
+        batch = scheduling.batch_of(session, round_.id)  # before its round: the order in which results lock them
         if batch is not None and not is_final(batch.state):
             transition(session, batch, WorkState.CANCELLED, finished_at=now)
             revoked.append(task_id(MeasureBatch.task, batch))
@@ -129,7 +129,7 @@ def _cancel_rounds(session: Session, job: Job, measuring: bool) -> list[str]:
 
 
 def _cancel_evaluation(session: Session, job: Job) -> list[str]:
-    evaluation = rows.evaluation_of(session, job.id)
+    evaluation = scheduling.evaluation_of(session, job.id)
     if evaluation is None or is_final(evaluation.state):
         return []
     transition(session, evaluation, WorkState.CANCELLED, finished_at=clock.now(session))
@@ -137,7 +137,7 @@ def _cancel_evaluation(session: Session, job: Job) -> list[str]:
 
 
 def _start_evaluation(session: Session, job: Job, device_class: str) -> None:
-    if rows.evaluation_of(session, job.id) is None:
+    if scheduling.evaluation_of(session, job.id) is None:
         session.add(Evaluation(job_id=job.id, device_class=device_class, state=WorkState.QUEUED))
         events.append(session, "evaluation_queued", job.id, device_class=device_class)
 

@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 
 from db import clock
 from db.engine import transact
-from db.repositories import events
-from db.repositories import views_scheduling as rows
+from db.queries import event_log
+from db.transactions import budget_clock, events, locks
 from services.coordinator.context import Context
 
 log = logging.getLogger(__name__)
@@ -59,14 +59,14 @@ class ClockWatch:
         with self._context.reading() as session:
             before = self._monotonic()
             there = clock.now(session).timestamp()
-            return Look(there, before, self._monotonic(), events.last_id(session))
+            return Look(there, before, self._monotonic(), event_log.last_id(session))
 
     def _move(self, session: Session, seconds: float, since: float, last_event: int) -> None:
-        rows.lock(session)
-        if events.any_of(session, EVENT, after=last_event):
+        locks.lock_scheduling(session)
+        if event_log.any_of(session, EVENT, after=last_event):
             return  # another coordinator did
         log.warning("the database's clock moved by %.0f s: deadlines and budgets move along", seconds)
-        rows.move_clock(session, seconds, since, clock.now(session))
+        budget_clock.move_clock(session, seconds, since, clock.now(session))
         events.append(session, EVENT, None, seconds=round(seconds, 3))
 
 

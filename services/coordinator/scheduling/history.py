@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
-from db.repositories import views_jobs
-from db.repositories.views_jobs import RoundStep
+from db.queries import jobs
+from db.queries.jobs import RoundStep
 
 OTHERS = 8
 """Jobs that are over and whose rounds are kept for those who look at them."""
@@ -72,7 +72,7 @@ class Histories:
     def of(self, session: Session, job_id: str, done: int | None = None) -> History:
         """Of a job with ``done`` finished rounds at least; they are counted when that is not known."""
         if done is None:
-            done = views_jobs.count_finished(session, job_id)
+            done = jobs.count_finished(session, job_id)
         with self._lock:
             known = self._known.pop(job_id, History())
             self._known[job_id] = known  # the one looked at last is the last one
@@ -99,7 +99,7 @@ def _read(session: Session, job_id: str, known: History) -> History:
     Rounds are opened in the order of their ids. So before the first one that was open at the last look, nothing more
     can finish.
     """
-    first_open = views_jobs.first_open_round(session, job_id)
-    found = views_jobs.finished_rounds(session, job_id, known.ended_before)
+    first_open = jobs.first_open_round(session, job_id)
+    found = jobs.finished_rounds(session, job_id, known.ended_before)
     ended = max((step.id + 1 for step in found), default=known.ended_before)
     return known.extended(found, ended if first_open is None else first_open)

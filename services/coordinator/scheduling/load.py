@@ -10,12 +10,11 @@ from sqlalchemy.orm import Session
 
 from db import clock
 from db.models import Evaluation, Job, Model
-from db.repositories import devices
-from db.repositories import views_scheduling as rows
+from db.queries import devices, scheduling
 from services.coordinator.scheduling.history import Histories, History
 from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot, TaskSnapshot, TrainingSnapshot
 from services.coordinator.usecases.describe import elapsed
-from tunesmith.states import JobState, WorkState
+from tunesmith.states import OPEN_WORK, JobState, WorkState
 
 
 def load(session: Session, histories: Histories, device_timeout: float, now: dt.datetime | None = None) -> Snapshot:
@@ -25,7 +24,7 @@ def load(session: Session, histories: Histories, device_timeout: float, now: dt.
     for device in devices.measurable(session, device_timeout, now):
         for device_class in device.device_classes:
             slots[device_class] = slots.get(device_class, 0) + 1
-    jobs = rows.open_jobs(session)
+    jobs = scheduling.open_jobs(session)
     active = [job.id for job, _, _ in jobs if job.target_hash is not None]
     histories.keep(set(active))
     around = _Around.read(session, active)
@@ -41,7 +40,7 @@ def load(session: Session, histories: Histories, device_timeout: float, now: dt.
 class _Around:
     """Rows around the jobs, grouped."""
 
-    tasks: dict[str, list[rows.TaskRow]]
+    tasks: dict[str, list[scheduling.TaskRow]]
     evaluations: dict[str, Evaluation]
     trainings: dict[str, list[tuple[WorkState, int]]]
 
@@ -50,10 +49,10 @@ class _Around:
         """A fixed number of queries, none without jobs."""
         if not job_ids:
             return cls({}, {}, {})
-        tasks: dict[str, list[rows.TaskRow]] = {}
-        for row in rows.tasks(session, job_ids):
+        tasks: dict[str, list[scheduling.TaskRow]] = {}
+        for row in scheduling.tasks(session, job_ids):
             tasks.setdefault(row.job_id, []).append(row)
-        return cls(tasks, rows.evaluations(session, job_ids), rows.trainings(session, job_ids))
+        return cls(tasks, scheduling.evaluations(session, job_ids), scheduling.trainings(session, job_ids))
 
 
 def _job(
@@ -99,7 +98,7 @@ def _job(
     )
 
 
-def _task(row: rows.TaskRow, job: Job, history: History, ids: Mapping[str, int]) -> TaskSnapshot:
+def _task(row: scheduling.TaskRow, job: Job, history: History, ids: Mapping[str, int]) -> TaskSnapshot:
     total, direct = row.rounds, row.alternative_of
     return TaskSnapshot(
         id=row.id,
@@ -123,10 +122,10 @@ def _task(row: rows.TaskRow, job: Job, history: History, ids: Mapping[str, int])
     )
 
 
-def _training(tasks: list[rows.TaskRow], versions: list[tuple[WorkState, int]]) -> TrainingSnapshot:
+def _training(tasks: list[scheduling.TaskRow], versions: list[tuple[WorkState, int]]) -> TrainingSnapshot:
     return TrainingSnapshot(
         records=sum(row.trials - row.failures for row in tasks),
         trained_on=max((seen for state, seen in versions if state is WorkState.DONE), default=0),
-        under_way=any(state in rows.OPEN_WORK for state, _ in versions),
+        under_way=any(state in OPEN_WORK for state, _ in versions),
         failures=sum(state is WorkState.FAILED for state, _ in versions),
     )

@@ -13,8 +13,9 @@ from sqlalchemy.orm import Session
 from db import clock
 from db.engine import transact
 from db.outages import is_away
-from db.repositories import events, inheritance
-from db.repositories import views_scheduling as rows
+from db.queries import champions, event_log, scheduling
+from db.transactions import idempotency, locks
+from db.transactions.champions import adopt
 from services.coordinator.context import Context
 from services.coordinator.dispatch import Composer
 from services.coordinator.housekeeping import Pruned, prune
@@ -92,7 +93,7 @@ class SchedulingLoop:
     def tick(self) -> None:
         """A look at everything if one is due."""
         with self._context.reading() as session:
-            newest = events.last_id(session)
+            newest = event_log.last_id(session)
         now = time.monotonic()
         if newest == self._seen and now - self._looked < self._every:
             return
@@ -113,7 +114,7 @@ class SchedulingLoop:
             context = self._context
             transact(
                 context.sessions,
-                lambda session: rows.forget_idempotency(session, clock.now(session) - IDEMPOTENCY_LIFE),
+                lambda session: idempotency.forget(session, clock.now(session) - IDEMPOTENCY_LIFE),
             )
             context.blobs.sweep()
             found = prune(context.sessions, context.readers, context.blobs, context.settings.retention())
@@ -123,10 +124,10 @@ class SchedulingLoop:
     def _share(self) -> None:
         """Jobs that tune the same take over each other's champions: looked for when there may be a new one."""
         with self._context.reading() as session:
-            newest = events.last_id(session)
-            found = inheritance.offers(session) if inheritance.something_to_offer(session, self._shared) else []
+            newest = event_log.last_id(session)
+            found = champions.adoptable(session) if champions.any_adoptable(session, self._shared) else []
         if found:  # in a transaction of its own, in the order of the tasks: workers hold one task's row, and no other
-            transact(self._context.sessions, lambda session: [inheritance.adopt(session, offer) for offer in found])
+            transact(self._context.sessions, lambda session: [adopt(session, champion) for champion in found])
         self._shared = newest
 
     def _act(self) -> None:
@@ -135,13 +136,13 @@ class SchedulingLoop:
         context, settings = self._context, self._context.settings
         with context.reading() as session:
             idle = not plan(load(session, context.histories, settings.device_timeout), self._limits)
-            overdue = rows.any_overdue(session, longest_timeout(settings), clock.now(session))
+            overdue = scheduling.any_overdue(session, longest_timeout(settings), clock.now(session))
             missing = self._reconciler.missing(session) if overdue else frozenset()
         if idle and not overdue:
             return
 
         def act(session: Session) -> list[str]:
-            rows.lock(session)
+            locks.lock_scheduling(session)
             self._reconciler.run(session, missing)
             actions = plan(load(session, context.histories, settings.device_timeout), self._limits)
             return apply(session, actions, FEATURES)

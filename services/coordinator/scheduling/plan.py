@@ -13,7 +13,7 @@ from services.coordinator.scheduling.rounds import trial_limited
 from services.coordinator.scheduling.share import Limits, Load
 from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot
 from tunesmith.errors import MeasurementFailed
-from tunesmith.states import JobState, ModelState, WorkState
+from tunesmith.states import OPEN_WORK, JobState, ModelState, WorkState
 
 FIRST_TRAINING_RECORDS = 8
 """As many as three first rounds bring. So few suffice because the static model's promise is among the features."""
@@ -57,7 +57,7 @@ def _steer(job: JobSnapshot, snapshot: Snapshot) -> Iterator[act.Action]:
         yield act.MoveJob(job.id, job.state, JobState.FAILED, problem=job.model_problem)
     elif job.state is JobState.CANCELLING:
         yield act.CancelRounds(job.id, measuring=True)
-        if job.evaluation in (WorkState.QUEUED, WorkState.RUNNING):
+        if job.evaluation in OPEN_WORK:
             yield act.CancelEvaluation(job.id)
         yield act.MoveJob(job.id, job.state, JobState.CANCELLED, stop_reason="cancelled")
     elif job.state is JobState.RUNNING:

@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 
 from db import clock
 from db.models import Batch, CostModelRow, Device, Evaluation, Job, Model, Round
-from db.repositories import devices, imports, outcomes, work
-from db.repositories import views_scheduling as rows
-from db.repositories.transitions import NOUNS, Work
+from db.models.work import NOUNS, Work
+from db.queries import devices, fleet, import_queue, scheduling
+from db.transactions import locks, outcomes, work
 from services.coordinator.broker import Publisher
 from services.coordinator.dispatch import Composer, queue_of
 from services.coordinator.metrics import Metrics
@@ -62,10 +62,10 @@ class Dispatcher:
 
     def mark(self, session: Session) -> list[Work]:
         """Mark everything that is due as sent."""
-        rows.lock(session)  # two loops at once would each give a user his share of the importers
+        locks.lock_scheduling(session)  # two loops at once would each give a user his share of the importers
         now = clock.now(session)
-        waiting: list[Work] = [*imports.due(session, self._settings.imports_per_user, limit=BURST)]
-        for kind in (kind for kind in KINDS if kind not in imports.KINDS):
+        waiting: list[Work] = [*work.due_imports(session, self._settings.imports_per_user, limit=BURST)]
+        for kind in (kind for kind in KINDS if kind not in import_queue.KINDS):
             waiting += work.due(session, kind, limit=BURST)
         return [row for row in waiting if work.mark_dispatched(session, row, self.claim_wait(row, now), now)]
 
@@ -75,7 +75,7 @@ class Dispatcher:
 
     def anything(self, session: Session) -> bool:
         """True when :meth:`mark` would find something to send."""
-        return rows.any_due(session) or imports.any_due(session, self._settings.imports_per_user)
+        return scheduling.any_due(session) or import_queue.any_due(session, self._settings.imports_per_user)
 
     def compose(self, session: Session, marked: Sequence[Work]) -> tuple[list[Outgoing], list[Unsendable]]:
         """The messages of rows, and the rows without one: a blob is gone."""
@@ -112,7 +112,7 @@ class Dispatcher:
         """Make rows due again."""
         now = clock.now(session)
         for row in unsent:
-            rows.postpone(session, row, 0.0, now, resend=True)
+            work.postpone(session, row, 0.0, now, resend=True)
 
     def claim_wait(self, row: Work, now: dt.datetime) -> float:
         """Seconds to wait for a worker to take a message before it is sent again: longer the older the work is, so
@@ -135,7 +135,7 @@ class Reconciler:
     def missing(self, session: Session) -> frozenset[str]:
         """Queues with fewer messages than work that nobody took: some are lost. The broker is asked, so call it outside
         of a transaction that writes."""
-        waiting = work.unclaimed(session)
+        waiting = fleet.unclaimed(session)
         depths = self._dispatcher.depths(sorted(waiting))
         return frozenset(queue for queue, number in waiting.items() if (depths.get(queue) or 0) < number)
 
@@ -156,7 +156,7 @@ class Reconciler:
             able = [device for device in live if row.device_class in device.device_classes]
             resend = any(not device.busy for device in able)
         wait = self._settings.claim_timeout if not resend else self._dispatcher.claim_wait(row, now)
-        if rows.postpone(session, row, wait, now, resend=resend) and resend:
+        if work.postpone(session, row, wait, now, resend=resend) and resend:
             self._metrics.retries.labels(NOUNS[type(row)], "unclaimed").inc()
 
     def _fell_silent(self, session: Session, row: Work) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain
 from operator import attrgetter
 
-from db.repositories import views_jobs as views
-from db.repositories import views_sums
-from db.repositories.task_columns import detailed
+from db.queries import jobs
+from db.queries import sums as sum_rows
+from db.queries.task_columns import detailed
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
 from services.coordinator.curve import MAX_POINTS, Places, best_so_far, sampled, without_round
@@ -27,10 +27,10 @@ def curve(context: Context, caller: Caller, job_id: str, points: int = MAX_POINT
     with context.reading() as session:
         job = visible(session, caller, job_id)
         tasks = detailed(session, job_id)
-        sums = views_sums.of_columns(session, job_id, tasks)
+        sums = sum_rows.of_columns(session, job_id, tasks)
         if sums.unknown or sums.untuned is None:
             return CurveBody(untuned=None, tasks=sums.tunable, tasks_measured=sums.measured, points=[])
-        steps = [*context.histories.of(session, job_id).rounds, *views.adoptions(session, job_id)]
+        steps = [*context.histories.of(session, job_id).rounds, *jobs.adoptions(session, job_id)]
     standing, left = Places.of_columns(tasks, tasks.tunable), tasks.left()
     steps.sort(key=attrgetter("known_at"))
     values = list(best_so_far(standing, chain(left, map(attrgetter("task", "best"), steps))))
@@ -42,7 +42,7 @@ def curve(context: Context, caller: Caller, job_id: str, points: int = MAX_POINT
 
 
 def _line(
-    steps: Sequence[views.RoundStep], latencies: Sequence[float], rough: Sequence[int], began: dt.datetime, points: int
+    steps: Sequence[jobs.RoundStep], latencies: Sequence[float], rough: Sequence[int], began: dt.datetime, points: int
 ) -> Iterator[CurvePoint]:
     """What there is to draw after the first point, so that there are at most ``points`` with it."""
     trials = list(accumulate([step.measured - step.baseline if step.measured else 0 for step in steps]))

@@ -11,9 +11,8 @@ from sqlalchemy.orm import Session
 
 from db import clock
 from db.models import Device, Evaluation, Job
-from db.repositories import devices
-from db.repositories import views_jobs as views
-from db.repositories.views_sums import TaskSums, sums
+from db.queries import devices, jobs
+from db.queries.sums import TaskSums, sums
 from services.coordinator import reference, verified
 from services.coordinator.schemas.jobs import BudgetBody, JobBody, Latency, Progress
 from tunesmith.measuring.ratio import PLACEMENTS, Verdict, ratio
@@ -29,8 +28,8 @@ def elapsed(job: Job, now: dt.datetime) -> float:
 def describe(session: Session, job_ids: Sequence[str], device_timeout: float) -> list[JobBody]:
     """Jobs in the order of ``job_ids``."""
     now = clock.now(session)
-    parts, totals = views.parts(session, job_ids), sums(session, job_ids)
-    counts = views.round_counts(session, job_ids)
+    parts, totals = jobs.parts(session, job_ids), sums(session, job_ids)
+    counts = jobs.round_counts(session, job_ids)
     fleet = _Fleet.of(devices.live(session, device_timeout, now))
     return [
         _body(parts[key], totals.get(key, TaskSums()), counts.get(key, (0, 0)), fleet, now)
@@ -59,7 +58,7 @@ class _Fleet:
         return cls(healthy, sick)
 
 
-def _body(parts: views.JobParts, sums: TaskSums, rounds: tuple[int, int], fleet: _Fleet, now: dt.datetime) -> JobBody:
+def _body(parts: jobs.JobParts, sums: TaskSums, rounds: tuple[int, int], fleet: _Fleet, now: dt.datetime) -> JobBody:
     job, model, target = parts.job, parts.model, parts.target
     references = reference.timings(parts.evaluation)
     return JobBody(
@@ -176,7 +175,7 @@ def _measured(evaluation: Evaluation | None) -> Latency | None:
     )
 
 
-def _waiting_for(parts: views.JobParts, fleet: _Fleet) -> dict[str, str] | None:
+def _waiting_for(parts: jobs.JobParts, fleet: _Fleet) -> dict[str, str] | None:
     job, target = parts.job, parts.target
     if job.state is JobState.QUEUED and parts.model.state is ModelState.IMPORTING:
         return {"model": parts.model.public_id}

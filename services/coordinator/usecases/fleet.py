@@ -6,10 +6,10 @@ from sqlalchemy.orm import Session
 
 from db import clock
 from db.models import ApiKey, CostModelRow
-from db.repositories import api_keys
-from db.repositories import devices as device_rows
-from db.repositories import views_fleet as views
-from db.repositories.views_jobs import owner_of as owner_of_job
+from db.queries import champions, fleet
+from db.queries import devices as device_rows
+from db.queries.jobs import owner_of as owner_of_job
+from db.transactions.locks import lock_operators
 from services.coordinator.auth import Caller, digest, new_key
 from services.coordinator.context import Context
 from services.coordinator.schemas.common import Page, decode_time, encode_place
@@ -38,7 +38,7 @@ SHOWN_CLASSES = 32
 def targets(context: Context, caller: Caller) -> Page[TargetBody]:
     """Targets that have champions or that the caller tunes for, and those of devices, each once."""
     with context.reading() as session:
-        rows = views.targets(session, owner=caller.filter)
+        rows = fleet.targets(session, owner=caller.filter)
         live = device_rows.live(session, context.settings.device_timeout)
     found = {
         row.hash: TargetBody(hash=row.hash, json_=row.json, device_class=row.device_class, live_devices=0)
@@ -60,7 +60,7 @@ def devices(context: Context) -> Page[DeviceBody]:
     """Every device that ever reported."""
     timeout = context.settings.device_timeout
     with context.reading() as session:
-        now, rows = clock.now(session), views.devices(session)
+        now, rows = clock.now(session), fleet.devices(session)
     return Page(
         items=[
             DeviceBody(
@@ -88,7 +88,7 @@ def workers(context: Context) -> Page[WorkerBody]:
     """Processes that serve a device or hold work."""
     timeout = context.settings.device_timeout
     with context.reading() as session:
-        now, rows, held = clock.now(session), views.devices(session), views.holders(session)
+        now, rows, held = clock.now(session), fleet.devices(session), fleet.holders(session)
     found = {
         row.worker: WorkerBody(
             name=row.worker,
@@ -107,11 +107,11 @@ def workers(context: Context) -> Page[WorkerBody]:
 def queues(context: Context) -> Page[QueueBody]:
     """Every queue with work or a device; of what devices claim to serve only so much that the answer stays short."""
     with context.reading() as session:
-        backlogs = views.backlogs(session)
+        backlogs = fleet.backlogs(session)
         for device in device_rows.live(session, context.settings.device_timeout):
             for device_class in device.device_classes[:SHOWN_CLASSES]:
                 if len(backlogs) < SHOWN_QUEUES:
-                    backlogs.setdefault(measure_queue(device_class), views.Backlog())
+                    backlogs.setdefault(measure_queue(device_class), fleet.Backlog())
     depths = context.publisher.depths(sorted(backlogs))
     return Page(
         items=[
@@ -127,7 +127,7 @@ def cost_models(
     """Cost models of the caller's jobs, newest first; operators see all."""
     before = decode_time(cursor)
     with context.reading() as session:
-        rows = views.cost_models(session, owner=caller.filter, job_id=job_id, before=before, limit=limit + 1)
+        rows = fleet.cost_models(session, owner=caller.filter, job_id=job_id, before=before, limit=limit + 1)
     more = encode_place(rows[limit - 1].created_at, rows[limit - 1].id) if len(rows) > limit else None
     return Page(items=[_cost_model(row) for row in rows[:limit]], next_cursor=more)
 
@@ -164,7 +164,7 @@ def workload_best(context: Context, caller: Caller, workload: str, target: str |
         NotFound: nothing is known.
     """
     with context.reading() as session:
-        for schedule, row, about, job in views.champions(session, workload):
+        for schedule, row, about, job in champions.measured(session, workload):
             if target is None or target in (row.hash, row.device_class, row.json.get("tag")):
                 known = caller.sees(owner_of_job(session, job))
                 return WorkloadBest(
@@ -200,7 +200,7 @@ def keys(context: Context, caller: Caller) -> Page[KeyBody]:
     """Every key without its secret. Raises Forbidden."""
     caller.require("operator")
     with context.reading() as session:
-        return Page(items=[_key(row) for row in views.keys(session)])
+        return Page(items=[_key(row) for row in fleet.keys(session)])
 
 
 def revoke_key(context: Context, caller: Caller, key_id: str) -> None:
@@ -208,7 +208,7 @@ def revoke_key(context: Context, caller: Caller, key_id: str) -> None:
     caller.require("operator")
 
     def work(session: Session) -> None:
-        operators = [row.id for row in api_keys.operators(session, lock=True)]
+        operators = [row.id for row in lock_operators(session)]
         row = session.get(ApiKey, key_id)
         if row is None:
             raise NotFound(f"there is no key {key_id}", field="id", value=key_id)

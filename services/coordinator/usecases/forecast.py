@@ -9,8 +9,8 @@ import numpy as np
 
 from db import clock
 from db.models import Evaluation, Job
-from db.repositories import views_scheduling as rows
-from db.repositories.task_columns import DetailedColumns, detailed, family_names
+from db.queries import scheduling
+from db.queries.task_columns import DetailedColumns, detailed, family_names
 from services.coordinator import reference
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
@@ -35,7 +35,7 @@ def forecast(context: Context, caller: Caller, job_id: str) -> ForecastBody:
         tasks = detailed(session, job_id)
         families = family_names(session, job_id, tasks)
         history = context.histories.of(session, job_id)
-        evaluation = rows.evaluation_of(session, job_id)
+        evaluation = scheduling.evaluation_of(session, job_id)
     trials = int(tasks.trials.sum())
     seconds = eta(job, trials, elapsed(job, now), now)
     rounds = _rounds_left(job, trials, len(history.rounds), seconds, elapsed(job, now))

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from db.engine import current_revision, head_revision
-from db.repositories import devices, refusals, views_fleet
+from db.queries import devices, fleet
 from services.coordinator.context import Context
 from services.coordinator.schemas.fleet import Check, Health
 from tunesmith import __version__
@@ -53,10 +53,10 @@ def _blobs(context: Context) -> str:
 def gauges(context: Context) -> dict[str, dict[str, float]]:
     """What the database knows, for the metrics page."""
     with context.reading() as session:
-        found = views_fleet.counts(session)
-        refused = refusals.counts(session)
+        found = fleet.counts(session)
+        refused = fleet.refusals(session)
         trials = context.trials.of(session)
-        known = len(views_fleet.devices(session))
+        known = len(fleet.devices(session))
         alive = devices.live(session, context.settings.device_timeout)
     figures = {device.name: Calibration.model_validate(device.calibration) for device in alive if device.calibration}
     quarantined = sum(not devices.is_measurable(device) for device in alive)

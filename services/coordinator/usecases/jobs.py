@@ -8,10 +8,10 @@ from sqlalchemy.orm import Session
 
 from db import clock
 from db.models import Job
-from db.repositories import events
-from db.repositories import views_jobs as views
-from db.repositories import views_scheduling as rows
-from db.repositories.transitions import transition
+from db.queries import jobs
+from db.transactions import budget_clock, events
+from db.transactions.locks import lock_job
+from db.transactions.transitions import transition
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
 from services.coordinator.schemas.common import Page, decode_place, decode_time, encode_place
@@ -24,7 +24,7 @@ from tunesmith.states import JobState, can_move, is_final
 
 def visible(session: Session, caller: Caller, job_id: str, *, lock: bool = False) -> Job:
     """The job's row, locked to change it. Raises NotFound, also for what the caller may not see."""
-    job = views.get(session, job_id, lock=lock)
+    job = lock_job(session, job_id) if lock else jobs.get(session, job_id)
     if job is None or not caller.sees(job.owner):
         raise NotFound(f"there is no job {job_id}", field="job_id", value=job_id)
     return job
@@ -50,7 +50,7 @@ def page(
     column, descending = sort.removeprefix("-"), sort.startswith("-")
     after: tuple[Any, str] | None = decode_time(cursor) if column == "created_at" else _after_priority(cursor)
     with context.reading() as session:
-        ids = views.page(
+        ids = jobs.page(
             session,
             owner=caller.filter,
             state=state,
@@ -62,7 +62,7 @@ def page(
         )
         more = None
         if len(ids) > limit:
-            last = views.get(session, ids[limit - 1])
+            last = jobs.get(session, ids[limit - 1])
             assert last is not None
             place = last.created_at if column == "created_at" else last.priority - MIN_PRIORITY
             more = encode_place(place, last.id)
@@ -98,7 +98,7 @@ def pause(context: Context, caller: Caller, job_id: str) -> JobBody:
         job = visible(session, caller, job_id, lock=True)
         if job.state is not JobState.PAUSED:
             transition(session, job, JobState.PAUSED)
-            rows.set_clock(session, job, True, clock.now(session))
+            budget_clock.set_clock(session, job, True, clock.now(session))
             session.flush()
         return _one(context, session, job)
 
@@ -115,7 +115,7 @@ def resume(context: Context, caller: Caller, job_id: str) -> JobBody:
                 raise Conflict(f"the job is {job.state.value} and cannot be resumed", state=job.state.value)
             return _one(context, session, job)
         transition(session, job, JobState.QUEUED if job.started_at is None else JobState.RUNNING)
-        rows.set_clock(session, job, False, clock.now(session))
+        budget_clock.set_clock(session, job, False, clock.now(session))
         session.flush()
         return _one(context, session, job)
 

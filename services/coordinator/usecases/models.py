@@ -11,9 +11,10 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from db.models import Model
-from db.repositories import blob_references, events
-from db.repositories import views_models as views
-from db.repositories.transitions import identity, transition
+from db.queries import blob_references
+from db.queries import models as model_rows
+from db.transactions import events
+from db.transactions.transitions import identity, transition
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
 from services.coordinator.housekeeping import free
@@ -72,9 +73,9 @@ def check_upload(context: Context, upload: Upload, owner: str) -> None:
 def _check_quotas(settings: Settings, session: Session, upload: Upload, owner: str) -> None:
     """A model that is there already costs nothing more. Raises StorageQuotaExceeded."""
     key = inputs_key(parse_inputs(upload.fields.get("inputs", [])))
-    if settings.admin_key is None or views.find(session, upload.sha256, key, owner) is not None:
+    if settings.admin_key is None or model_rows.find(session, upload.sha256, key, owner) is not None:
         return
-    models, used = views.usage(session, owner)
+    models, used = model_rows.usage(session, owner)
     remedy = "delete models that you do not need, or ask an operator for more"
     if settings.max_models and models >= settings.max_models:
         raise StorageQuotaExceeded(
@@ -174,13 +175,13 @@ def _find_or_add(session: Session, new: Model) -> tuple[Model, bool]:
 def _find(session: Session, new: Model) -> Model | None:
     """The row that a new one would double."""
     if new.variant_of is not None:
-        return views.variant(session, new.variant_of, new.preparation)
-    return views.find(session, new.sha256, new.inputs_key, new.owner)
+        return model_rows.variant(session, new.variant_of, new.preparation)
+    return model_rows.find(session, new.sha256, new.inputs_key, new.owner)
 
 
 def _import_again(session: Session, model: Model, preparation: str) -> None:
     """Import what was rejected once more: the model by today's ``preparation``, unless a variant has it already."""
-    variants = views.variants(session, model.id)
+    variants = model_rows.variants(session, model.id)
     own = model.preparation if preparation in {row.preparation for row in variants} else preparation
     for row, key in ((model, own), *((row, row.preparation) for row in variants)):
         if row.state is ModelState.REJECTED:
@@ -205,7 +206,7 @@ def show(context: Context, caller: Caller, model_id: str) -> ModelBody:
 
 def visible(session: Session, caller: Caller, model_id: str) -> Model:
     """The model's row. Raises NotFound, also for a variant and for what the caller may not see."""
-    model = views.get(session, model_id)
+    model = model_rows.get(session, model_id)
     if model is None or model.variant_of is not None or not caller.sees(model.owner):
         raise NotFound(f"there is no model {model_id}", field="model_id", value=model_id)
     return model
@@ -215,7 +216,7 @@ def page(context: Context, caller: Caller, limit: int, cursor: str | None) -> Pa
     """Models, newest first."""
     before = decode_time(cursor)
     with context.reading() as session:
-        rows = views.page(session, owner=caller.filter, before=before, limit=limit + 1)
+        rows = model_rows.page(session, owner=caller.filter, before=before, limit=limit + 1)
         more = encode_place(rows[limit - 1].created_at, rows[limit - 1].id) if len(rows) > limit else None
         return Page(items=describe(session, rows[:limit]), next_cursor=more)
 
@@ -225,7 +226,7 @@ def tasks(context: Context, caller: Caller, model_id: str, limit: int, cursor: s
     after = decode_number(cursor, -1)
     with context.reading() as session:
         visible(session, caller, model_id)
-        rows = views.tasks_page(session, model_id, after, limit + 1)
+        rows = model_rows.tasks_page(session, model_id, after, limit + 1)
         items = [
             ModelTaskBody(
                 name=task.name,
@@ -251,7 +252,7 @@ def delete(context: Context, caller: Caller, model_id: str) -> None:
 
     def work(session: Session) -> set[str]:
         model = visible(session, caller, model_id)
-        jobs = views.jobs_of(session, model.id)
+        jobs = model_rows.jobs_of(session, model.id)
         if jobs:
             own = [job for job, owner in jobs if caller.sees(owner)]
             which = ", ".join(own) or "those of an operator; ask for their removal"
@@ -266,7 +267,7 @@ def delete(context: Context, caller: Caller, model_id: str) -> None:
 
 def describe(session: Session, models: Sequence[Model]) -> list[ModelBody]:
     """What the API says of models."""
-    counts = views.task_counts(session, [model.id for model in models])
+    counts = model_rows.task_counts(session, [model.id for model in models])
     return [
         ModelBody(
             id=model.id,

@@ -12,11 +12,10 @@ from fastapi.sse import format_sse_event
 from sqlalchemy.orm import Session
 
 from db.models import Event, JobTask, Record, Round, WorkloadRow
-from db.repositories import cost_models, views_sums
-from db.repositories import events as event_rows
-from db.repositories import views_jobs as views
-from db.repositories import views_tasks as task_rows
-from db.repositories.task_columns import TaskColumns, columns
+from db.queries import champions as champion_rows
+from db.queries import cost_models, event_log, jobs, sums
+from db.queries import tasks as task_rows
+from db.queries.task_columns import TaskColumns, columns
 from services.coordinator import intervals, verified
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
@@ -69,7 +68,7 @@ class _Totals:
         return cls(
             {key: None if math.isnan(seconds) else seconds for key, seconds in zip(ids, latencies, strict=True)},
             set(tasks.ids[some & tasks.in_use].tolist()),
-            views_sums.latency(tasks) or 0.0,
+            sums.latency(tasks) or 0.0,
             int(tasks.trials.sum()),
         )
 
@@ -92,14 +91,14 @@ class _Around:
         """A fixed number of queries."""
         return cls(
             _belief(session, job_id),
-            task_rows.champions(session, job_id, tasks),
+            champion_rows.records_of_tasks(session, job_id, tasks),
             task_rows.baselines(session, job_id, tasks),
         )
 
 
 def _belief(session: Session, job_id: str) -> dict[str, float]:
     """The allocator's scores at its latest choice, by task."""
-    latest = views.rounds(session, job_id, limit=1, descending=True)
+    latest = jobs.rounds(session, job_id, limit=1, descending=True)
     return dict((latest[0][0].reason or {}).get("scores", {})) if latest else {}
 
 
@@ -144,7 +143,7 @@ def families(context: Context, caller: Caller, job_id: str) -> Page[FamilyBody]:
     """Sums over the tasks of each family; latencies weighted, untuned of the direct tasks, best of those in use."""
     with context.reading() as session:
         visible(session, caller, job_id)
-        found = views_sums.families(session, job_id)
+        found = sums.families(session, job_id)
     trials = sum(family.trials for family in found)
     return Page(
         items=[
@@ -231,7 +230,7 @@ def _rounds(
     after = decode_number(cursor, 0)
     with context.reading() as session:
         visible(session, caller, job_id)
-        found = list(views.rounds(session, job_id, after=after, limit=limit + 1, descending=descending))
+        found = list(jobs.rounds(session, job_id, after=after, limit=limit + 1, descending=descending))
     return found[:limit], str(found[limit - 1][0].number) if len(found) > limit else None
 
 
@@ -249,7 +248,7 @@ def trials(
     after = decode_number(cursor, 0)
     with context.reading() as session:
         visible(session, caller, job_id)
-        found = views.trials(session, job_id, after=after, limit=limit + 1, task=task, failure=failure)
+        found = jobs.trials(session, job_id, after=after, limit=limit + 1, task=task, failure=failure)
     items = [
         TrialBody(
             id=row.id,
@@ -282,7 +281,7 @@ def events(context: Context, caller: Caller, job_id: str, after: int, limit: int
     """Events of a job with an id above ``after``; ``next_cursor`` is the id to go on from."""
     with context.reading() as session:
         visible(session, caller, job_id)
-        found = event_rows.page(session, after=after, job_id=job_id, limit=limit + 1)
+        found = event_log.page(session, after=after, job_id=job_id, limit=limit + 1)
         items = _events(session, caller, found[:limit])
     return Page(items=items, next_cursor=str(items[-1].id) if len(found) > limit else None)
 
@@ -290,7 +289,7 @@ def events(context: Context, caller: Caller, job_id: str, after: int, limit: int
 def look(context: Context, caller: Caller, job_id: str, limit: int, after: int) -> Look:
     """The next events of a job as server-sent ones, in one query; over with the job, or when it was deleted."""
     with context.reading() as session:
-        found = event_rows.tail(session, job_id, after, limit)
+        found = event_log.tail(session, job_id, after, limit)
         if found is None:
             return Look((), over=True)
         state, rows = found
@@ -303,12 +302,12 @@ def look(context: Context, caller: Caller, job_id: str, limit: int, after: int) 
 def last_event(context: Context, job_id: str) -> int:
     """The id of a job's newest event."""
     with context.reading() as session:
-        return event_rows.last_id(session, job_id)
+        return event_log.last_id(session, job_id)
 
 
 def _events(session: Session, caller: Caller, found: Sequence[Event]) -> list[EventBody]:
     finders = {str(row.data["found_by"]) for row in found if row.data.get("found_by")}
-    known = finders if caller.filter is None or not finders else views.owned(session, finders, caller.filter)
+    known = finders if caller.filter is None or not finders else jobs.owned(session, finders, caller.filter)
     return [
         EventBody(
             id=row.id,

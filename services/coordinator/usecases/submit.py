@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 
 from db import clock
 from db.models import IdempotencyKey, Job, Model
-from db.repositories import devices, events
-from db.repositories import views_scheduling as rows
+from db.queries import devices
+from db.transactions import events, idempotency, locks
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
 from services.coordinator.schemas.jobs import JobBody, JobRequest
@@ -91,7 +91,7 @@ def _shown(context: Context, session: Session, job_id: str) -> JobBody:
 
 
 def _remembered(session: Session, caller: Caller, key: str, fingerprint: str) -> str | None:
-    stored = rows.get_idempotency(session, caller.owner, ROUTE, key)
+    stored = idempotency.get(session, caller.owner, ROUTE, key)
     if stored is None:
         return None
     if stored.fingerprint != fingerprint:
@@ -142,7 +142,7 @@ def _check_target(session: Session, request: JobRequest, device_timeout: float) 
 
 def _check_quota(session: Session, caller: Caller, most: int) -> None:
     """Refuse what is beyond a user's quota. Raises QuotaExceeded."""
-    if rows.count_open_jobs(session, caller.owner) >= most:
+    if locks.count_open_jobs(session, caller.owner) >= most:
         raise QuotaExceeded(
             f"{caller.owner} has {most} unfinished jobs, as many as TUNESMITH_MAX_OPEN_JOBS allows: "
             "wait for one to finish, or cancel one",

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from sqlalchemy.orm import Session
 
 from db.models import EnrolledWorker
-from db.repositories import enrolment, revocations
-from db.repositories import views_fleet as views
+from db.queries import champions, enrolled_workers
+from db.transactions import enrolment, revocations
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
 from services.coordinator.schemas.common import Page
@@ -34,14 +34,14 @@ def enrol(context: Context, caller: Caller, request: EnrolRequest) -> tuple[Enro
 def enrol_known(session: Session, public_keys: Iterable[str]) -> None:
     """Let in the workers that the settings name, unless they were revoked. Raises InvalidInput for no key."""
     for key in public_keys:
-        if enrolment.get(session, worker_id(key)) is None:
+        if enrolled_workers.get(session, worker_id(key)) is None:
             enrolment.enrol(session, worker_id(key), key, "settings", (), "settings")
 
 
 def enrolled(context: Context) -> Page[EnrolledBody]:
     """Every worker that was let in."""
     with context.reading() as session:
-        return Page(items=[_body(row) for row in enrolment.everyone(session)])
+        return Page(items=[_body(row) for row in enrolled_workers.everyone(session)])
 
 
 def revoke_worker(context: Context, caller: Caller, identity: str, *, results: bool) -> RevokedBody:
@@ -52,7 +52,7 @@ def revoke_worker(context: Context, caller: Caller, identity: str, *, results: b
         if not results:
             return RevokedBody(records=0, champions=0, tasks=0)
         why = f"the key of worker {row.name} was revoked"
-        return RevokedBody(**asdict(revocations.of_worker(session, identity, why)))
+        return RevokedBody(**asdict(revocations.revoke_worker(session, identity, why)))
 
     return context.write(work)
 
@@ -63,7 +63,7 @@ def revoke_champion(context: Context, caller: Caller, workload: str, request: Re
     def work(session: Session) -> RevokedBody:
         found = [
             schedule.record_id
-            for schedule, row, _, _ in views.champions(session, workload)
+            for schedule, row, _, _ in champions.measured(session, workload)
             if request.target in (row.hash, row.device_class, row.json.get("tag"))
         ]
         if not found:
@@ -71,7 +71,7 @@ def revoke_champion(context: Context, caller: Caller, workload: str, request: Re
                 f"no schedule of workload {workload} is known on {request.target}", field="hash", value=workload
             )
         why = request.reason or f"revoked by {caller.owner}"
-        return RevokedBody(**asdict(revocations.of_records(session, found, why)))
+        return RevokedBody(**asdict(revocations.revoke_records(session, found, why)))
 
     return context.write(work)
 

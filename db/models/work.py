@@ -1,0 +1,32 @@
+"""Work that workers do under a lease: its kinds, what they are called, and the states in which a worker must act."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import TypeVar, Union
+
+from db.models import Batch, CostModelRow, Evaluation, Job, Model, Round
+from tunesmith.states import OPEN_WORK, JobState, ModelState, RoundState
+
+Work = Union[Model, Job, Round, Batch, Evaluation, CostModelRow]
+Row = TypeVar("Row", Model, Job, Round, Batch, Evaluation, CostModelRow)
+
+NOUNS: dict[type, str] = {
+    Model: "model",
+    Job: "job",
+    Round: "round",
+    Batch: "batch",
+    Evaluation: "evaluation",
+    CostModelRow: "cost_model",
+}
+"""What messages and events call each kind."""
+ACTIVE: Mapping[type, tuple[enum.Enum, ...]] = {
+    Model: (ModelState.IMPORTING,),
+    Job: (JobState.PREPARING,),
+    Round: (RoundState.PROPOSING,),
+    Batch: OPEN_WORK,
+    Evaluation: OPEN_WORK,
+    CostModelRow: OPEN_WORK,
+}
+"""The states in which a worker must act on a row."""

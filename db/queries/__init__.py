@@ -1,0 +1,1 @@
+"""What is read of the database: SELECT alone. Nothing here writes or locks."""

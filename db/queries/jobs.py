@@ -1,0 +1,188 @@
+"""Jobs as the API lists and shows them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from db.models import Evaluation, Event, Job, JobTask, Model, Record, Round, TargetRow
+from tunesmith.states import OPEN_ROUNDS, JobState, RoundState
+
+SORTS = ("created_at", "priority")
+
+
+@dataclass(frozen=True)
+class JobParts:
+    """A job with the rows around it that its description needs."""
+
+    job: Job
+    model: Model
+    target: TargetRow | None
+    evaluation: Evaluation | None
+
+
+def get(session: Session, job_id: str) -> Job | None:
+    """A job by id."""
+    return session.get(Job, job_id, populate_existing=True)
+
+
+def owner_of(session: Session, job_id: str | None) -> str | None:
+    """Who owns a job; None for none, and for one that is gone."""
+    return None if job_id is None else session.scalar(sa.select(Job.owner).where(Job.id == job_id))
+
+
+def owned(session: Session, job_ids: Collection[str], owner: str) -> set[str]:
+    """Which of the jobs belong to ``owner``."""
+    return set(session.scalars(sa.select(Job.id).where(Job.id.in_(job_ids), Job.owner == owner)))
+
+
+def page(
+    session: Session,
+    *,
+    owner: str | None,
+    state: JobState | None,
+    target: str | None,
+    sort: str,
+    descending: bool,
+    after: tuple[Any, str] | None,
+    limit: int,
+) -> Sequence[str]:
+    """Ids of jobs in order of ``sort``, then id. ``after``: sort value and id of the page's predecessor."""
+    column: Any = Job.created_at if sort == "created_at" else Job.priority
+    query = sa.select(Job.id)
+    if owner is not None:
+        query = query.where(Job.owner == owner)
+    if state is not None:
+        query = query.where(Job.state == state)
+    if target is not None:
+        query = query.where(sa.or_(Job.target_spec == target, Job.target_hash == target))
+    if after is not None:
+        here = sa.tuple_(column, Job.id)
+        bound = sa.tuple_(sa.bindparam(None, after[0], column.type), sa.bindparam(None, after[1], Job.id.type))
+        query = query.where(here < bound if descending else here > bound)
+    order = (column.desc(), Job.id.desc()) if descending else (column, Job.id)
+    return session.scalars(query.order_by(*order).limit(limit)).all()
+
+
+def parts(session: Session, job_ids: Collection[str]) -> dict[str, JobParts]:
+    """Jobs with model, target and evaluation, by id."""
+    query = (
+        sa.select(Job, Model, TargetRow, Evaluation)
+        .join(Model, Job.model_id == Model.id)
+        .outerjoin(TargetRow, Job.target_hash == TargetRow.hash)
+        .outerjoin(Evaluation, Evaluation.job_id == Job.id)
+        .where(Job.id.in_(job_ids))
+    )
+    return {job.id: JobParts(job, model, target, check) for job, model, target, check in session.execute(query)}
+
+
+def round_counts(session: Session, job_ids: Collection[str]) -> dict[str, tuple[int, int]]:
+    """Rounds ever opened, and those under way, by job."""
+    under_way = sa.func.sum(sa.case((Round.state.in_(OPEN_ROUNDS), 1), else_=0))
+    query = sa.select(Round.job_id, sa.func.count(), under_way).where(Round.job_id.in_(job_ids))
+    return {row[0]: (row[1], int(row[2])) for row in session.execute(query.group_by(Round.job_id))}
+
+
+def rounds(
+    session: Session, job_id: str, *, after: int = 0, limit: int | None = None, descending: bool = False
+) -> Sequence[tuple[Round, str, int]]:
+    """A job's rounds with the task's name and weight, by number; ``after`` is the number to go on from."""
+    query = sa.select(Round, JobTask.name, JobTask.weight).join(JobTask, Round.job_task_id == JobTask.id)
+    query = query.where(Round.job_id == job_id)
+    if after:
+        query = query.where(Round.number < after if descending else Round.number > after)
+    query = query.order_by(Round.number.desc() if descending else Round.number)
+    found = session.execute(query.limit(limit) if limit else query)
+    return [(row, name, weight) for row, name, weight in found]
+
+
+class RoundStep(NamedTuple):
+    """What a finished round did to its task.
+
+    Attributes:
+        id: the round's; 0 for what was taken over from another job.
+        best: latency of the task's best schedule after it, in seconds.
+        finished_at: its end.
+        known_at: when its best was found, if it brought one: a slow default schedule is timed after that. Else its end.
+        measured: its candidates, the default schedule among them.
+        run_seconds: what measuring them took.
+        seconds: what they took in a builder and on the device; 0 where nobody told.
+    """
+
+    id: int
+    task: int
+    best: float | None
+    baseline: bool
+    finished_at: dt.datetime
+    known_at: dt.datetime
+    measured: int = 0
+    run_seconds: float = 0.0
+    seconds: float = 0.0
+
+
+def count_finished(session: Session, job_id: str) -> int:
+    """How many of a job's rounds have finished."""
+    query = sa.select(sa.func.count()).where(Round.job_id == job_id, Round.state == RoundState.DONE)
+    return session.scalar(query) or 0
+
+
+def first_open_round(session: Session, job_id: str) -> int | None:
+    """The least id of a job's rounds that are under way; None without any."""
+    query = sa.select(sa.func.min(Round.id)).where(Round.job_id == job_id, Round.state.in_(OPEN_ROUNDS))
+    return session.scalar(query)
+
+
+def finished_rounds(session: Session, job_id: str, since: int = 0) -> list[RoundStep]:
+    """A job's finished rounds with ids from ``since`` on, in the order in which they finished."""
+    metrics = Round.metrics
+    query = sa.select(
+        Round.id,
+        Round.job_task_id,
+        Round.best_after,
+        Round.baseline,
+        Round.finished_at,
+        metrics["crowned_at"].as_string(),
+        *(metrics[name].as_float() for name in ("measured", "run_seconds", "build_seconds", "device_seconds")),
+    ).where(Round.job_id == job_id, Round.state == RoundState.DONE, Round.id >= since)
+    found = session.execute(query.where(Round.finished_at.is_not(None)).order_by(Round.finished_at, Round.id))
+    return [
+        RoundStep(
+            key,
+            task,
+            best,
+            baseline,
+            finished,
+            finished if crowned is None else dt.datetime.fromisoformat(crowned),
+            int(measured or 0),
+            run or 0.0,
+            (build or 0.0) + (device or 0.0),
+        )
+        for key, task, best, baseline, finished, crowned, measured, run, build, device in found
+    ]
+
+
+def adoptions(session: Session, job_id: str) -> list[RoundStep]:
+    """What champions of other jobs, taken over while the job ran, did to its tasks: as rounds in which nothing was
+    measured, oldest first."""
+    query = sa.select(Event).where(Event.job_id == job_id, Event.kind == "champion_adopted").order_by(Event.id)
+    return [
+        RoundStep(0, row.data["task"], row.data["seconds"], False, row.created_at, row.created_at)
+        for row in session.scalars(query)
+    ]
+
+
+def trials(
+    session: Session, job_id: str, *, after: int, limit: int, task: int | None = None, failure: str | None = None
+) -> Sequence[Record]:
+    """A job's records with an id greater than ``after``; ``failure`` may be ``none`` for those that ran."""
+    query = sa.select(Record).where(Record.job_id == job_id, Record.id > after)
+    if task is not None:
+        query = query.where(Record.job_task_id == task)
+    if failure is not None:
+        query = query.where(Record.failure.is_(None) if failure == "none" else Record.failure == failure)
+    return session.scalars(query.order_by(Record.id).limit(limit)).all()

@@ -1,0 +1,186 @@
+"""Measured candidates: idempotent insertion, and what searchers and cost models read of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from db.models import Batch, Job, Record, WorkloadRow
+from tunesmith.names import DEFAULT_SPACE
+from tunesmith.types import CacheState, Candidate, FailureKind, Measurement
+
+BLAMELESS = (FailureKind.ABANDONED.value, FailureKind.DEVICE_LOST.value)
+"""Failures that say nothing about the candidate."""
+
+
+@dataclass(frozen=True)
+class TrainingRow:
+    """What training needs of a record; its features are in the batch's blob."""
+
+    id: int
+    workload_hash: str
+    batch_id: int
+    index: int
+    latency: float | None
+    features_blob: str
+    streamed: bool = False
+
+    @property
+    def group(self) -> str:
+        """What its latency compares with: the workload, measured in one state of the caches."""
+        return f"{self.workload_hash}/{CacheState.STREAMED.value}" if self.streamed else self.workload_hash
+
+
+def indices(session: Session, batch_id: int) -> set[int]:
+    """Indices of a batch that have a record."""
+    return set(session.scalars(sa.select(Record.index).where(Record.batch_id == batch_id)))
+
+
+def of_batch(session: Session, batch_id: int) -> Sequence[Record]:
+    """A batch's records by index."""
+    return session.scalars(sa.select(Record).where(Record.batch_id == batch_id).order_by(Record.index)).all()
+
+
+def of_task_since(session: Session, job_task_id: int, after: int) -> Sequence[Record]:
+    """A task's records with an id greater than ``after``, oldest first.
+
+    Records of one task are inserted under a lock on the task's row, so their ids appear in order.
+    """
+    query = sa.select(Record).where(Record.job_task_id == job_task_id, Record.id > after)
+    return session.scalars(query.order_by(Record.id)).all()
+
+
+def best_elsewhere(
+    session: Session,
+    workload: str,
+    target: str,
+    sketches: Collection[str],
+    not_job: str,
+    limit: int,
+    cache: CacheState = CacheState.WARM,
+) -> Sequence[Record]:
+    """The fastest records of a workload on a target that other jobs or imports left, fastest first.
+
+    Args:
+        cache: latencies of another state of the caches would not compare.
+    """
+    query = sa.select(Record).where(
+        Record.workload_hash == workload,
+        Record.target_hash == target,
+        Record.latency.is_not(None),
+        Record.sketch_hash.in_(sketches),
+        Record.job_id.is_distinct_from(not_job),
+        _real(),
+        _streamed().is_(cache is CacheState.STREAMED),
+    )
+    return session.scalars(query.order_by(Record.latency, Record.id).limit(limit)).all()
+
+
+def latest_baseline(session: Session, workload: str, target: str, cache: CacheState) -> Record | None:
+    """The newest record of a workload's default schedule on a target; None where it never ran in that state."""
+    query = sa.select(Record).where(
+        Record.workload_hash == workload,
+        Record.target_hash == target,
+        Record.latency.is_not(None),
+        Record.sketch_hash.is_(None),
+        _real(),
+        _streamed().is_(cache is CacheState.STREAMED),
+    )
+    return session.scalars(query.order_by(Record.id.desc()).limit(1)).first()
+
+
+def best_of_family(
+    session: Session, workload: str, target: str, job_id: str, workloads: int, each: int
+) -> list[Sequence[Record]]:
+    """The fastest records, fastest first, of other workloads of the same family on a target: those nearest in FLOPs.
+
+    Args:
+        job_id: whose records count even if its device is simulated.
+        workloads: how many other ones.
+        each: records of each.
+    """
+    mine = session.get_one(WorkloadRow, workload)
+    counts = (
+        Record.target_hash == target,
+        Record.latency.is_not(None),
+        Record.sketch_hash.is_not(None),
+        sa.or_(Record.job_id == job_id, _real()),
+    )
+    query = sa.select(WorkloadRow.hash, WorkloadRow.flops).where(
+        WorkloadRow.family == mine.family,
+        WorkloadRow.hash != workload,
+        sa.exists().where(Record.workload_hash == WorkloadRow.hash, *counts),
+    )
+    size = math.log1p(mine.flops)
+    found = sorted(session.execute(query), key=lambda row: (abs(math.log1p(row.flops) - size), row.hash))
+    fastest = sa.select(Record).where(*counts).order_by(Record.latency, Record.id).limit(each)
+    return [session.scalars(fastest.where(Record.workload_hash == row.hash)).all() for row in found[:workloads]]
+
+
+def measurement(row: Record) -> Measurement:
+    """The record as searchers see it."""
+    candidate = Candidate.from_json([row.sketch_hash, row.decisions])
+    failure = FailureKind(row.failure) if row.failure else None
+    return Measurement(candidate, tuple(row.samples), failure, row.message, row.build_seconds, row.run_seconds)
+
+
+def _real() -> sa.ColumnElement[bool]:
+    """Not the invention of a simulated device, which another job must not learn from; and still believed."""
+    simulated: sa.ColumnElement[bool] = Record.environment["simulated"].as_boolean()
+    return sa.and_(simulated.is_not(True), Record.revoked_at.is_(None))
+
+
+def _streamed() -> sa.ColumnElement[bool]:
+    """Measured with the weights where the model has them; records of before have no such mark."""
+    mark = Record.environment["cache"].as_string()
+    return sa.func.coalesce(mark == CacheState.STREAMED.value, sa.false())
+
+
+def training_rows(
+    session: Session,
+    target: str,
+    limit: int,
+    *,
+    job_id: str | None = None,
+    not_job: str | None = None,
+    space: str = DEFAULT_SPACE,
+) -> list[TrainingRow]:
+    """The newest records that have features, newest first, of one job or of all but one.
+
+    Args:
+        space: of the job that learns from others; where that is a part, only those of such jobs count.
+    """
+    query = (
+        sa.select(
+            Record.id, Record.workload_hash, Batch.id, Record.index, Record.latency, Batch.features_blob, _streamed()
+        )
+        .join(Batch, Record.batch_id == Batch.id)
+        .where(Record.target_hash == target, Batch.features_blob.is_not(None), Record.sketch_hash.is_not(None))
+        .where(sa.or_(Record.failure.is_(None), Record.failure.not_in(BLAMELESS)), Record.revoked_at.is_(None))
+    )
+    if job_id is not None:
+        query = query.where(Record.job_id == job_id)
+    if not_job is not None:
+        query = query.where(Record.job_id.is_distinct_from(not_job), _real())
+    if space != DEFAULT_SPACE:
+        query = query.where(Record.job_id.in_(sa.select(Job.id).where(Job.space == space)))
+    found = session.execute(query.order_by(Record.id.desc()).limit(limit)).all()
+    return [
+        TrainingRow(id_, workload, batch, index, latency, blob, bool(streamed))
+        for id_, workload, batch, index, latency, blob, streamed in found
+        if blob is not None
+    ]
+
+
+def count_valid(session: Session, job_id: str, after: int = 0) -> int:
+    """A job's measured candidates with a latency and an id greater than ``after``; default schedules left out."""
+    query = (
+        sa.select(sa.func.count())
+        .select_from(Record)
+        .where(Record.job_id == job_id, Record.id > after, Record.latency.is_not(None), Record.sketch_hash.is_not(None))
+    )
+    return session.scalar(query) or 0

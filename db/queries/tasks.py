@@ -1,0 +1,52 @@
+"""Tasks of a job: a page of them, and what is around it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session, defer
+
+from db.models import Batch, Family, JobTask, Record, Round, WorkloadRow
+from tunesmith.states import OPEN_WORK
+from tunesmith.types import Candidate
+
+
+def pending(session: Session, job_task_id: int) -> set[Candidate]:
+    """Candidates of a task that are out for measurement."""
+    query = sa.select(Batch.candidates).join(Round, Batch.round_id == Round.id)
+    rows = session.scalars(query.where(Round.job_task_id == job_task_id, Batch.state.in_(OPEN_WORK)))
+    return {Candidate.from_json(value) for candidates in rows for value in candidates}
+
+
+def tasks(
+    session: Session, job_id: str, *, after: tuple[int, int] | None = None, limit: int | None = None
+) -> Sequence[tuple[JobTask, WorkloadRow, str | None]]:
+    """A job's tasks with workload and family name, in the model's order; ``after``: position and id of the last of the
+    page before."""
+    page = sa.select(JobTask.id).where(JobTask.job_id == job_id)
+    if after is not None:
+        page = page.where(sa.tuple_(JobTask.position, JobTask.id) > sa.tuple_(*map(sa.literal, after)))
+    # The page's ids come first: else all tasks of the job are joined, whole, before they are put in order.
+    page = page.order_by(JobTask.position, JobTask.id).limit(limit)
+    query = (
+        sa.select(JobTask, WorkloadRow, Family.name)
+        .join(WorkloadRow, JobTask.workload_hash == WorkloadRow.hash)
+        .outerjoin(Family, JobTask.family_id == Family.id)
+        .where(JobTask.job_id == job_id if limit is None and after is None else JobTask.id.in_(page))
+        .options(defer(JobTask.searcher_state), defer(JobTask.sketches))
+    )
+    found = session.execute(query.order_by(JobTask.position, JobTask.id))
+    return [(task, workload, family) for task, workload, family in found]
+
+
+def baselines(session: Session, job_id: str, tasks: Collection[int] | None = None) -> dict[int, Record]:
+    """Records of the default schedules that ran, by task; of all of a job's tasks, or of some."""
+    first = sa.select(Batch.id).join(Round, Batch.round_id == Round.id).where(Round.job_id == job_id, Round.baseline)
+    if tasks is not None:
+        first = first.where(Round.job_task_id.in_(tasks))
+    query: Any = sa.select(Record).where(
+        Record.batch_id.in_(first), Record.sketch_hash.is_(None), Record.latency.is_not(None)
+    )
+    return {row.job_task_id: row for row in session.scalars(query.order_by(Record.id)) if row.job_task_id is not None}

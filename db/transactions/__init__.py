@@ -1,0 +1,1 @@
+"""What is written to the database: one function is one business step, inside its caller's transaction."""

@@ -1,0 +1,20 @@
+"""Answers that are stored for repeated requests."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from db.models import IdempotencyKey
+
+
+def forget(session: Session, older_than: dt.datetime) -> None:
+    """Delete answers that were stored for repeated requests long ago."""
+    session.execute(sa.delete(IdempotencyKey).where(IdempotencyKey.created_at < older_than))
+
+
+def get(session: Session, owner: str, route: str, key: str) -> IdempotencyKey | None:
+    """The answer stored for a key."""
+    return session.get(IdempotencyKey, (owner, route, key), populate_existing=True)

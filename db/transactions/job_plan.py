@@ -1,0 +1,77 @@
+"""What a job's preparation writes: its target, families and tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from db import clock
+from db.models import Family, Job, JobTask, SketchRow, TargetRow
+from db.transactions import champions
+from db.transactions.transitions import transition
+from db.transactions.upsert import insert_missing
+from tunesmith.states import JobState
+
+
+@dataclass(frozen=True)
+class PlannedTask:
+    """A task of a job, with its design space."""
+
+    workload: str
+    name: str
+    family: str
+    weight: int
+    sketches: Mapping[str, dict[str, Any]]
+    """Bodies by hash, in the space's order."""
+    tunable: bool
+    alternative_of: str | None = None
+
+
+def store_target(session: Session, target_hash: str, json: dict[str, Any], device_class: str) -> None:
+    """Remember a canonical target."""
+    row = {"hash": target_hash, "json": json, "device_class": device_class, "created_at": clock.now(session)}
+    insert_missing(session, TargetRow, [row])
+
+
+def store_plan(session: Session, job: Job, target_hash: str, planned: Sequence[PlannedTask]) -> None:
+    """Everything that a preparation found, and the job's state ``running``, in the session's one transaction."""
+    families = {name: Family(job_id=job.id, name=name[:100]) for name in dict.fromkeys(t.family for t in planned)}
+    session.add_all(families.values())
+    session.flush()
+    for task in sorted(planned, key=lambda task: task.workload):
+        store_sketches(session, task.workload, task.sketches)
+    for position, task in enumerate(planned):
+        session.add(
+            JobTask(
+                job_id=job.id,
+                workload_hash=task.workload,
+                family_id=families[task.family].id,
+                position=position,
+                name=task.name[:200],
+                weight=task.weight,
+                tunable=task.tunable,
+                sketches=list(task.sketches),
+                exhausted=not task.tunable,
+                alternative_of=task.alternative_of,
+            )
+        )
+    session.flush()
+    job.target_hash = target_hash
+    known = champions.adopt_earlier(session, job) if job.warm_start else 0
+    transition(
+        session,
+        job,
+        JobState.RUNNING,
+        started_at=clock.now(session),
+        data={"tasks": len(planned), "tunable": sum(task.tunable for task in planned), "known": known},
+    )
+
+
+def store_sketches(session: Session, workload: str, bodies: Mapping[str, dict[str, Any]]) -> None:
+    """Store the sketches of a workload, by hash, that are not there yet."""
+    now = clock.now(session)
+    rows = [{"hash": key, "workload_hash": workload, "body": bodies[key], "created_at": now} for key in sorted(bodies)]
+    insert_missing(session, SketchRow, rows)

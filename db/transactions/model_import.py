@@ -1,0 +1,88 @@
+"""What an import writes: the model's blobs, its workloads and its tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from db import clock
+from db.models import Model, ModelTask, WorkloadRow
+from db.transactions.transitions import transition
+from db.transactions.upsert import insert_missing
+from tunesmith.states import ModelState
+from tunesmith.types import TensorSpec, Workload
+
+
+@dataclass(frozen=True)
+class ImportedTask:
+    """A workload of a model: how often it runs, and the blobs of its module and of MetaSchedule's form of it.
+
+    Attributes:
+        alternative_of: the workload for which it may stand in; None for a direct task.
+        weights: which of its arguments are weights of the model.
+    """
+
+    workload: Workload
+    weight: int
+    module_blob: str
+    metaschedule_blob: str
+    alternative_of: str | None = None
+    weights: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A prepared model, its big parts already in the blob store; ``params_size``: bytes of its parameters."""
+
+    module_blob: str
+    params_blob: str
+    inputs: tuple[TensorSpec, ...]
+    tasks: tuple[ImportedTask, ...]
+    params_size: int = 0
+
+
+def store_import(session: Session, model: Model, imported: Imported) -> None:
+    """Everything that an import found, and the model's state ``ready``, in the session's one transaction."""
+    now = clock.now(session)
+    workloads = sorted(imported.tasks, key=lambda task: task.workload.hash)
+    insert_missing(session, WorkloadRow, [_workload_row(task) | {"created_at": now} for task in workloads])
+    session.execute(sa.delete(ModelTask).where(ModelTask.model_id == model.id))
+    for position, task in enumerate(imported.tasks):
+        session.add(
+            ModelTask(
+                model_id=model.id,
+                workload_hash=task.workload.hash,
+                position=position,
+                name=task.workload.name[:200],
+                weight=task.weight,
+                alternative_of=task.alternative_of,
+                weights=list(task.weights),
+            )
+        )
+    transition(
+        session,
+        model,
+        ModelState.READY,
+        data={"tasks": len(imported.tasks)},
+        error=None,
+        inputs=[[spec.name, spec.dtype, list(spec.shape)] for spec in imported.inputs],
+        module_blob=imported.module_blob,
+        params_blob=imported.params_blob,
+        params_size=imported.params_size,
+    )
+
+
+def _workload_row(task: ImportedTask) -> dict[str, Any]:
+    workload = task.workload
+    return {
+        "hash": workload.hash,
+        "name": workload.name[:200],
+        "family": workload.family,
+        "args": [[spec.dtype, list(spec.shape)] for spec in workload.args],
+        "flops": workload.flops,
+        "module_blob": task.module_blob,
+        "metaschedule_blob": task.metaschedule_blob,
+    }

@@ -1,0 +1,65 @@
+"""Reports that were not believed: counted all, and told in events as far as that stays readable."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from db import clock
+from db.models import Event, ReportRefusal
+from db.queries import event_log
+from db.transactions import events
+from db.transactions.upsert import insert_for
+
+KIND = "report_refused"
+
+
+LATELY = 2000
+"""Events that are looked back at."""
+
+
+EVENTS = 40
+"""Refusals among them at most: whoever sends nonsense without end fills no event log."""
+
+
+def note(
+    session: Session,
+    reason: str,
+    detail: str,
+    *,
+    job_id: str | None = None,
+    worker: str | None = None,
+    message: str,
+    row: int | str | None = None,
+) -> None:
+    """Count a refused report, and log it as an event unless there were many lately.
+
+    Args:
+        reason: a ``tunesmith.measuring.claims.Reason``.
+        detail: for people.
+        job_id: of the work that it claimed to be about, where that exists.
+        worker: whose report it claimed to be.
+        message: the task's name.
+        row: the batch, evaluation or device.
+    """
+    now = clock.now(session)
+    statement = insert_for(session, ReportRefusal).values(reason=reason, count=1, last_at=now)
+    session.execute(
+        statement.on_conflict_do_update(
+            index_elements=["reason"], set_={"count": ReportRefusal.count + 1, "last_at": now}
+        )
+    )
+    newest = event_log.last_id(session)
+    lately = session.scalar(
+        sa.select(sa.func.count()).select_from(Event).where(Event.id > newest - LATELY, Event.kind == KIND)
+    )
+    if (lately or 0) < EVENTS:
+        cleaned = {"detail": detail, "worker": worker, "message": message, "row": row}
+        events.append(session, KIND, job_id, reason=reason, **{k: _clean(v) for k, v in cleaned.items()})
+
+
+def _clean(value: int | str | None) -> int | str | None:
+    """Text that a database stores, of bounded length."""
+    if not isinstance(value, str):
+        return value
+    return value.encode("utf-8", "replace").decode().replace("\0", " ")[:500]

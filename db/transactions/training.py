@@ -1,0 +1,29 @@
+"""Cost models that are to be trained."""
+
+from __future__ import annotations
+
+import uuid
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from db.models import CostModelRow, Job
+from db.transactions import events
+
+
+def enqueue(session: Session, job: Job, features: str) -> CostModelRow:
+    """A new version of a job's cost model, to be trained. ``features``: the extractor and its version."""
+    assert job.target_hash is not None, "a job's target is known before anything is trained"
+    number = session.scalar(sa.select(sa.func.max(CostModelRow.number)).where(CostModelRow.job_id == job.id)) or 0
+    row = CostModelRow(
+        id=f"cm-{uuid.uuid4().hex[:16]}",
+        kind=job.cost_model,
+        job_id=job.id,
+        target_hash=job.target_hash,
+        number=number + 1,
+        features=features,
+    )
+    session.add(row)
+    session.flush()
+    events.append(session, "cost_model_queued", job.id, id=row.id, number=row.number)
+    return row
