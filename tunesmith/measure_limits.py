@@ -31,8 +31,8 @@ class MeasureLimits(BaseModel):
     confirm_repeats: int = 10
     """Samples of each in that confirmation, taken in turn."""
     significance: float = 0.05
-    """One-sided p-value of the rank test below which the crown moves."""
+    """One-sided p-value of the rank test below which a challenger becomes champion."""
     defaults_seconds: float = 10.0
     """What timing a batch's ``defaults`` may take, their builds included."""
     verify: bool = True
-    """Compare a finalist's outputs with the default schedule's before it may be crowned."""
+    """Compare a finalist's outputs with the default schedule's before it may become champion."""

@@ -157,12 +157,12 @@ def finished_rounds(session: Session, job_id: str, since: int = 0) -> list[Round
             best,
             baseline,
             finished,
-            finished if crowned is None else dt.datetime.fromisoformat(crowned),
+            finished if confirmed is None else dt.datetime.fromisoformat(confirmed),
             int(measured or 0),
             run or 0.0,
             (build or 0.0) + (device or 0.0),
         )
-        for key, task, best, baseline, finished, crowned, measured, run, build, device in found
+        for key, task, best, baseline, finished, confirmed, measured, run, build, device in found
     ]
 
 

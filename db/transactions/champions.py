@@ -16,7 +16,7 @@ from db.queries.champions import AdoptableChampion, Champion, of_task
 from db.transactions import events
 from db.transactions.transitions import changed_rows
 from db.transactions.upsert import insert_for
-from tunesmith.measuring.crowning import crowned
+from tunesmith.measuring.champion_latency import champion_latency
 from tunesmith.messages import Confirmation, WireResult
 from tunesmith.types import CacheState, Candidate, cache_state
 
@@ -73,12 +73,12 @@ def confirm(
 
 
 def confirmed_latency(confirmation: Confirmation, before: Champion) -> float:
-    """The winner's latency in seconds; see :func:`crowned`.
+    """The winner's latency in seconds; see :func:`champion_latency`.
 
     Against any other champion than ``before`` there is only the median to compare.
     """
     same = _measured_against(confirmation, before)
-    return crowned(confirmation.samples, confirmation.champion_samples, before.seconds if same else None)
+    return champion_latency(confirmation.samples, confirmation.champion_samples, before.seconds if same else None)
 
 
 def _measured_against(confirmation: Confirmation, champion: Champion) -> bool:

@@ -216,7 +216,7 @@ def _finish(
         return
     rows = records.of_batch(session, batch.id)
     failed = [row for row in rows if row.failure]
-    crowned = [row.created_at for row in rows if row.id == task.best_record_id]
+    confirmed = [row.created_at for row in rows if row.id == task.best_record_id]
     metrics = {
         **(round_.metrics or {}),
         "measured": len(rows),
@@ -225,7 +225,7 @@ def _finish(
         "build_seconds": sum(row.build_seconds for row in rows),
         "run_seconds": sum(row.run_seconds for row in rows),
         "device_seconds": sum(row.device_seconds for row in rows),
-        **({"crowned_at": crowned[0].isoformat()} if crowned else {}),
+        **({"crowned_at": confirmed[0].isoformat()} if confirmed else {}),
     }
     transition(
         session,

@@ -57,17 +57,17 @@ class Places:
         return sum(self.weight[key] * value for key, value in self.start.items())
 
 
-def best_so_far(standing: Places, steps: Iterable[tuple[int, float | None]]) -> Iterator[float]:
+def best_so_far(initial: Places, steps: Iterable[tuple[int, float | None]]) -> Iterator[float]:
     """Latency of the model after each step: sum of weight times best over the places with a latency.
 
     A step of an alternative improves the place of its direct task, once it is faster than that.
 
     Args:
-        standing: places without any latency are left out of every sum, so that the curve never rises.
+        initial: places without any latency are left out of every sum, so that the curve never rises.
         steps: task and its best latency after each finished round, in order.
     """
-    current, weight, direct = dict(standing.start), standing.weight, standing.direct
-    total = standing.total
+    current, weight, direct = dict(initial.start), initial.weight, initial.direct
+    total = initial.total
     for task, best in steps:
         if best is not None:
             key = direct.get(task, task)
@@ -78,17 +78,17 @@ def best_so_far(standing: Places, steps: Iterable[tuple[int, float | None]]) -> 
         yield total
 
 
-def without_round(standing: Places, before: Collection[int], rounds: Iterable[int]) -> Iterator[int]:
+def without_round(initial: Places, before: Collection[int], rounds: Iterable[int]) -> Iterator[int]:
     """How many places no round, and none of their alternatives', has said anything of: at first, and after each round.
 
     Args:
         before: tasks of which earlier jobs had rounds.
         rounds: the task of each, in order.
     """
-    left = set(standing.start) - {standing.direct.get(task, task) for task in before}
+    left = set(initial.start) - {initial.direct.get(task, task) for task in before}
     yield len(left)
     for task in rounds:
-        left.discard(standing.direct.get(task, task))
+        left.discard(initial.direct.get(task, task))
         yield len(left)
 
 

@@ -49,7 +49,7 @@ def _refused(data: dict[str, Any]) -> str:
         doubt = f" (p {data['p_value']:.2g})" if data.get("p_value") is not None else ""
         why = f"{found} is not surely faster than {champion}{doubt}"
     elif reason == "overtaken":
-        why = f"{found}, but a faster one was crowned meanwhile"
+        why = f"{found}, but a faster one became champion meanwhile"
     elif reason == "wrong_result" and None not in (data.get("error"), data.get("tolerance")):
         why = f"wrong outputs, error {data['error']:.1e}, allowed {data['tolerance']:.0e}"
     else:

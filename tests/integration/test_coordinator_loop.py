@@ -134,8 +134,8 @@ def test_a_batch_tells_which_arguments_its_model_streams(ready: Stack) -> None:
     ready.run(lambda: len(seen) == 3, note)
     assert seen == {"w0": ModelWeights(arguments=(0,), size=PARAMS_SIZE), "w1": None, "w2": None}
     ready.finish(job_id)
-    crowned = ready.rows_of(sa.select(Schedule))
-    assert {row.workload_hash.rpartition("-")[2]: row.cache for row in crowned} == {
+    champions = ready.rows_of(sa.select(Schedule))
+    assert {row.workload_hash.rpartition("-")[2]: row.cache for row in champions} == {
         "w0": "streamed",
         "w1": "warm",
         "w2": "warm",

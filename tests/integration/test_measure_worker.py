@@ -157,7 +157,7 @@ def test_finalists_are_measured_in_turn_with_the_champion(worker: MeasureWorker,
     known = mailbox.results(16)
     *others, slowest = sorted(gemm.batch(11).candidates[1:], key=lambda c: latency(known[c.index]))
     champion = slowest.model_copy(update={"index": -1})
-    # That it was crowned at 1e-9 seconds is long ago: what counts is what it takes now.
+    # That it was confirmed at 1e-9 seconds is long ago: what counts is what it takes now.
     batch = gemm.batch(11, job_id="duel", candidates=others, incumbent_seconds=1e-9, champion=champion)
     worker.measure(batch)
     confirmed = [result for result in mailbox.results(11).values() if result.confirmation]

@@ -198,7 +198,7 @@ def test_events_are_told_in_words_and_units() -> None:
     assert describe("job_changed", {"id": "j1", "budget_seconds": 60.0, "list": [1]}) == "budget seconds 60.0 s"
 
 
-def test_a_refused_crown_says_why() -> None:
+def test_a_rejected_challenger_says_why() -> None:
     data = {
         "name": "conv",
         "reason": "not_faster",
@@ -210,7 +210,7 @@ def test_a_refused_crown_says_why() -> None:
     }
     assert describe("crown_refused", data) == "conv: 1.71 ms is not surely faster than 1.80 ms (p 0.12)"
     overtaken = {**data, "reason": "overtaken"}
-    assert describe("crown_refused", overtaken) == "conv: 1.71 ms, but a faster one was crowned meanwhile"
+    assert describe("crown_refused", overtaken) == "conv: 1.71 ms, but a faster one became champion meanwhile"
     wrong = {**data, "reason": "wrong_result", "error": 0.25}
     assert describe("crown_refused", wrong) == "conv: wrong outputs, error 2.5e-01, allowed 1e-04"
     unknown = {**data, "p_value": None}

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunesmith.measuring import crowning, interval, racing, stopping
+from tunesmith.measuring import interval, racing, stopping
+from tunesmith.measuring.champion_latency import champion_latency
 from tunesmith.types import StopReason
 
 seconds = st.floats(1e-7, 10.0)
@@ -61,13 +62,13 @@ def test_stopping_depends_neither_on_the_unit_nor_on_the_order(samples: list[flo
 
 
 def test_a_champions_latency_is_its_median_or_on_a_slower_device_its_share_of_the_former_champions() -> None:
-    assert crowning.crowned([1.0, 3.0, 2.0], [], 1.0) == 2.0
-    assert crowning.crowned([2.0], [4.0, 4.0], None) == 2.0
-    assert crowning.crowned([1.0], [1.25], 1.0) == 0.8  # everything takes 1.25 times as long as it did
-    assert crowning.crowned([0.5], [0.6], 1.0) == 0.5  # faster than ever
-    assert crowning.crowned([0.9], [5.0], 1.0) == 0.9  # the champion was disturbed
-    assert crowning.crowned([1.2], [5.0], 1.0) == pytest.approx(1.2 / 1.5)
-    assert crowning.crowned([2.0], [5.0], 1.0) == 1.0  # it won, and by how much is not known
+    assert champion_latency([1.0, 3.0, 2.0], [], 1.0) == 2.0
+    assert champion_latency([2.0], [4.0, 4.0], None) == 2.0
+    assert champion_latency([1.0], [1.25], 1.0) == 0.8  # everything takes 1.25 times as long as it did
+    assert champion_latency([0.5], [0.6], 1.0) == 0.5  # faster than ever
+    assert champion_latency([0.9], [5.0], 1.0) == 0.9  # the champion was disturbed
+    assert champion_latency([1.2], [5.0], 1.0) == pytest.approx(1.2 / 1.5)
+    assert champion_latency([2.0], [5.0], 1.0) == 1.0  # it won, and by how much is not known
 
 
 def test_only_clearly_slower_candidates_are_dropped() -> None:

@@ -116,8 +116,8 @@ def propose(context: Context, lease: Lease, subject: Subject, started: float) ->
     prior = _prior(context, lease, subject, space, calibration)
     scorer = Scorer(space, model, context.lease, lease.check, prior)
     first = [Candidate(None)] if subject.round.baseline else []
-    heir = subject.task.best_record_id is not None  # its champion stands beside every batch
-    again = _fastest(seeds, subject.round.size) if subject.round.baseline and not heir else []
+    known = subject.task.best_record_id is not None  # every batch measures its champion, too
+    again = _fastest(seeds, subject.round.size) if subject.round.baseline and not known else []
     wanted = subject.round.size - len(again)
     asked = searcher.ask(wanted, pending, scorer, prior) if wanted else []
     candidates = (*first, *again, *asked)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tunesmith.errors import DeviceLost
-from tunesmith.measuring.crowning import crowned
+from tunesmith.measuring.champion_latency import champion_latency
 from tunesmith.messages import MeasureBatch, Payload, WireCandidate, WireResult
 from tunesmith.types import Isolation
 from workers.measure import finals
@@ -193,7 +193,7 @@ class BatchMeasurement:
 
     def _pacemaker(self) -> list[RunRequest]:
         """The champion, once a batch: what it takes now is what the others have to beat, however fast the device was
-        when it was crowned."""
+        when it was confirmed."""
         rival = self._champion.candidate
         if self._paced or rival is None:
             return []
@@ -255,7 +255,7 @@ class BatchMeasurement:
                 results.append(item.result())
             else:
                 results.append(self._confirmed(item))
-        self._crown(items, results)
+        self._note_champion(items, results)
         self._held.clear()
         for item, result in zip(items, results, strict=True):
             self._remember(replace(item, outcome=finals.lasting(item.outcome, result)))
@@ -291,11 +291,11 @@ class BatchMeasurement:
         outcome = self._tools.check(RunOutcome(found.samples), built, self._batch)
         return found if outcome.failure is None else replace(found, failure=outcome.failure, message=outcome.message)
 
-    def _crown(self, items: list[Item], results: list[WireResult]) -> None:
+    def _note_champion(self, items: list[Item], results: list[WireResult]) -> None:
         """Remember the fastest of those that won."""
-        reigned = None if self._champion.candidate is None else self._champion.seconds
+        before = None if self._champion.candidate is None else self._champion.seconds
         won = [
-            (crowned(result.confirmation.samples, result.confirmation.champion_samples, reigned), item)
+            (champion_latency(result.confirmation.samples, result.confirmation.champion_samples, before), item)
             for item, result in zip(items, results, strict=True)
             if result.confirmation is not None and result.confirmation.won
         ]

@@ -31,14 +31,14 @@ def curve(context: Context, caller: Caller, job_id: str, points: int = MAX_POINT
         if sums.unknown or sums.untuned is None:
             return CurveBody(untuned=None, tasks=sums.tunable, tasks_measured=sums.measured, points=[])
         steps = [*context.histories.of(session, job_id).rounds, *jobs.adoptions(session, job_id)]
-    standing, left = Places.of_columns(tasks, tasks.tunable), tasks.left()
+    initial, left = Places.of_columns(tasks, tasks.tunable), tasks.left()
     steps.sort(key=attrgetter("known_at"))
-    values = list(best_so_far(standing, chain(left, map(attrgetter("task", "best"), steps))))
-    begins = min(values[: len(left)], default=standing.total)
-    rough = list(without_round(standing, {task for task, _ in left}, map(attrgetter("task"), steps)))
+    values = list(best_so_far(initial, chain(left, map(attrgetter("task", "best"), steps))))
+    begins = min(values[: len(left)], default=initial.total)
+    rough = list(without_round(initial, {task for task, _ in left}, map(attrgetter("task"), steps)))
     line = _line(steps, values[len(left) :], rough[1:], job.started_at or job.created_at, points)
     first = CurvePoint(trials=0, seconds=0.0, device_seconds=0.0, latency=begins, tasks_rough=rough[0])
-    return CurveBody(untuned=standing.total, tasks=sums.tunable, tasks_measured=sums.measured, points=[first, *line])
+    return CurveBody(untuned=initial.total, tasks=sums.tunable, tasks_measured=sums.measured, points=[first, *line])
 
 
 def _line(

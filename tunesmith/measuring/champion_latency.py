@@ -10,18 +10,18 @@ LARGEST_DRIFT = 1.5
 like more is a champion that was disturbed."""
 
 
-def crowned(samples: Sequence[float], champion: Sequence[float], seconds: float | None) -> float:
+def champion_latency(samples: Sequence[float], champion: Sequence[float], seconds: float | None) -> float:
     """Latency in seconds of a finalist that beat the champion: the median of its samples.
 
-    Where that is no progress, because the device runs slower now than when that champion was crowned, the drift is
-    taken off: what the champion takes now over what it was crowned with, ``LARGEST_DRIFT`` at most. So a latency is
-    never far from what was measured, however many crowns went before it; and the winner is at least as fast as the
+    Where that is no progress, because the device runs slower now than when that champion was confirmed, the drift is
+    taken off: what the champion takes now over what it took then, ``LARGEST_DRIFT`` at most. So a latency is
+    never far from what was measured, however many champions went before it; and the winner is at least as fast as the
     champion.
 
     Args:
         samples: of the finalist.
         champion: of the champion, taken in turn; empty without one.
-        seconds: the latency that the champion was crowned with; None when it is another one that reigns now.
+        seconds: the champion's latency when it was confirmed; None when another one is champion now.
     """
     median = statistics.median(samples)
     if not champion or seconds is None or median < seconds:

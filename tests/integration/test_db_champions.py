@@ -1,4 +1,4 @@
-"""When the crown of a task moves, and when it does not."""
+"""When a finalist becomes champion, and when it does not."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_wrong_numbers_are_kept_as_a_failure(sessions: Sessions, batch_ids: list
         assert session.scalars(sa.select(JobTask)).one().failures == 1
 
 
-def test_drift_does_not_refuse_a_crown_that_was_won(sessions: Sessions, batch_ids: list[int]) -> None:
+def test_drift_rejects_no_finalist_that_won(sessions: Sessions, batch_ids: list[int]) -> None:
     apply(sessions, batch_ids[0], finalist(1, 1.0))
     # Meanwhile everything takes half as long again: the winner's median alone would be no progress.
     apply(sessions, batch_ids[1], finalist(0, 1.2, 1.5, (1, 1)), finalist(1, 1.35, 1.5, (1, 1)))
@@ -164,7 +164,7 @@ def test_the_latency_of_a_winner_by_itself() -> None:
 
 def test_a_champion_keeps_the_best_that_it_was_measured_with(sessions: Sessions, batch_ids: list[int]) -> None:
     apply(sessions, batch_ids[0], finalist(1, 4.0))
-    apply(sessions, batch_ids[0], finalist(2, 3.0, 2.0, (1, 1), won=False))  # it was crowned in a slow phase
+    apply(sessions, batch_ids[0], finalist(2, 3.0, 2.0, (1, 1), won=False))  # it was confirmed in a slow phase
     assert state(sessions) == (2.0, [1, 1], 2.0)
     assert [event["seconds"] for event in told(sessions, "new_best")] == [4.0, 2.0]
     apply(sessions, batch_ids[0], finalist(3, 3.5, 3.0, (1, 1), won=False))
