@@ -25,9 +25,14 @@ class Champion:
 
 def of_task(session: Session, task: JobTask) -> Champion:
     """The champion of now."""
-    record = session.get(Record, task.best_record_id) if task.best_record_id is not None else None
+    record = record_of(session, task)
     candidate = Candidate.from_json([record.sketch_hash, record.decisions]) if record is not None else None
     return Champion(candidate, task.best_seconds)
+
+
+def record_of(session: Session, task: JobTask) -> Record | None:
+    """The record of a task's champion; None while there is none but the default schedule."""
+    return session.get(Record, task.best_record_id) if task.best_record_id is not None else None
 
 
 def get(

@@ -186,3 +186,13 @@ def trials(
     if failure is not None:
         query = query.where(Record.failure.is_(None) if failure == "none" else Record.failure == failure)
     return session.scalars(query.order_by(Record.id).limit(limit)).all()
+
+
+def find(session: Session, job_id: str) -> Job | None:
+    """A job by id, as the session knows it."""
+    return session.get(Job, job_id)
+
+
+def existing(session: Session, job_id: str) -> Job:
+    """A job that is there. Raises NoResultFound when it was deleted."""
+    return session.get_one(Job, job_id)

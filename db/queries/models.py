@@ -118,3 +118,8 @@ def jobs_of(session: Session, model_id: str, limit: int = 5) -> Sequence[tuple[s
     query = query.where(sa.or_(Model.id == model_id, Model.variant_of == model_id))
     found = session.execute(query.order_by(Job.owner != Model.owner, Job.created_at, Job.id).limit(limit))
     return [(job, owner) for job, owner in found]
+
+
+def existing(session: Session, model_id: str) -> Model:
+    """A model that is there. Raises NoResultFound when it was deleted."""
+    return session.get_one(Model, model_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, defer
@@ -50,3 +50,37 @@ def baselines(session: Session, job_id: str, tasks: Collection[int] | None = Non
         Record.batch_id.in_(first), Record.sketch_hash.is_(None), Record.latency.is_not(None)
     )
     return {row.job_task_id: row for row in session.scalars(query.order_by(Record.id)) if row.job_task_id is not None}
+
+
+class EvaluatedTask(NamedTuple):
+    """What the check of an evaluation needs of a task."""
+
+    workload_hash: str
+    alternative_of: str | None
+    weight: int
+    flops: float
+
+
+def evaluated(session: Session, job_id: str) -> list[EvaluatedTask]:
+    """Every task of a job, with its workload's FLOPs."""
+    query = (
+        sa.select(JobTask.workload_hash, JobTask.alternative_of, JobTask.weight, WorkloadRow.flops)
+        .join(WorkloadRow, WorkloadRow.hash == JobTask.workload_hash)
+        .where(JobTask.job_id == job_id)
+    )
+    return [EvaluatedTask._make(row) for row in session.execute(query)]
+
+
+def workloads(session: Session, job_id: str, hashes: Collection[str]) -> Sequence[WorkloadRow]:
+    """Those of some workloads that are tasks of a job."""
+    query = (
+        sa.select(WorkloadRow)
+        .join(JobTask, JobTask.workload_hash == WorkloadRow.hash)
+        .where(JobTask.job_id == job_id, WorkloadRow.hash.in_(hashes))
+    )
+    return session.scalars(query).all()
+
+
+def find(session: Session, task_id: int) -> JobTask | None:
+    """A task by id, as the session knows it."""
+    return session.get(JobTask, task_id)

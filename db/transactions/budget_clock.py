@@ -20,6 +20,7 @@ def set_clock(session: Session, job: Job, stopped: bool, now: dt.datetime) -> No
     elif not stopped and job.paused_at is not None:
         job.paused_seconds += max(0.0, (now - job.paused_at).total_seconds())
         job.paused_at = None
+    session.flush()
 
 
 def move_clock(session: Session, seconds: float, since: float, now: dt.datetime) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -18,3 +19,11 @@ def forget(session: Session, older_than: dt.datetime) -> None:
 def get(session: Session, owner: str, route: str, key: str) -> IdempotencyKey | None:
     """The answer stored for a key."""
     return session.get(IdempotencyKey, (owner, route, key), populate_existing=True)
+
+
+def store(
+    session: Session, owner: str, route: str, key: str, fingerprint: str, status: int, body: dict[str, Any]
+) -> None:
+    """Store the answer to a request. Raises IntegrityError when the same request stored one first."""
+    session.add(IdempotencyKey(owner=owner, route=route, key=key, fingerprint=fingerprint, status=status, body=body))
+    session.flush()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from db.models import ApiKey, Job
+from db.models import ApiKey, Base, Job
 from db.queries.api_keys import OPERATOR, valid
 from tunesmith.states import OPEN_JOBS
+
+Kind = TypeVar("Kind", bound=Base)
 
 _SCHEDULING_LOCK = 0x7363_6865
 """Key of the PostgreSQL advisory lock that lets one loop act at a time."""
@@ -41,3 +44,8 @@ def lock_job(session: Session, job_id: str) -> Job | None:
 def lock_operators(session: Session) -> Sequence[ApiKey]:
     """Valid keys with the scope of operators, none of which anybody else revokes until the transaction ends."""
     return [key for key in session.scalars(valid().with_for_update()) if OPERATOR in key.scopes]
+
+
+def lock_row(session: Session, kind: type[Kind], row_id: int | str) -> Kind | None:
+    """A row as it is now, which nobody else changes until the transaction ends; None when it is gone."""
+    return session.get(kind, row_id, with_for_update=True, populate_existing=True)

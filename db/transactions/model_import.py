@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from db import clock
 from db.models import Model, ModelTask, WorkloadRow
-from db.transactions.transitions import transition
+from db.queries import models
+from db.transactions import events
+from db.transactions.transitions import identity, transition
 from db.transactions.upsert import insert_missing
 from tunesmith.states import ModelState
 from tunesmith.types import TensorSpec, Workload
@@ -86,3 +89,32 @@ def _workload_row(task: ImportedTask) -> dict[str, Any]:
         "module_blob": task.module_blob,
         "metaschedule_blob": task.metaschedule_blob,
     }
+
+
+def find_or_add(session: Session, new: Model) -> tuple[Model, bool]:
+    """The row that a new model would double, or the new one, which is to be imported; True when it is new."""
+    found = _double(session, new)
+    if found is not None:
+        return found, False
+    try:
+        with session.begin_nested():
+            session.add(new)
+    except IntegrityError:  # another request was first
+        found = _double(session, new)
+        if found is None:
+            raise
+        return found, False
+    events.append(session, "model_importing", None, **identity(new), name=new.name)
+    return new, True
+
+
+def _double(session: Session, new: Model) -> Model | None:
+    if new.variant_of is not None:
+        return models.variant(session, new.variant_of, new.preparation)
+    return models.find(session, new.sha256, new.inputs_key, new.owner)
+
+
+def delete(session: Session, model: Model) -> None:
+    """Remove a model and its variants."""
+    session.delete(model)
+    events.append(session, "model_deleted", None, id=model.id, name=model.name)

@@ -11,6 +11,7 @@ from db import clock
 from db.models import Batch, CostModelRow, Evaluation, Job, Model, Round
 from db.models.work import ACTIVE, NOUNS
 from db.transactions import events, work
+from db.transactions.locks import lock_row
 from db.transactions.transitions import job_of
 from db.transactions.work import postpone
 from tunesmith.errors import TunesmithError
@@ -47,7 +48,7 @@ def note(session: Session, found: Unreadable, worker: str, max_attempts: int) ->
     """
     kind: Any = MEASURED.get(found.message) or CORE.get(found.message)
     key = int(found.row) if kind in (Batch, Evaluation, Round) and found.row.isdecimal() else found.row
-    row = session.get(kind, key, with_for_update=True, populate_existing=True) if kind is not None else None
+    row = lock_row(session, kind, key) if kind is not None else None
     if row is None or row.attempt != found.attempt or row.worker is not None or row.state not in ACTIVE[kind]:
         return
     events.append(

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from db.engine import transact
 from db.models import AuditRow
+from db.transactions import audit
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
 from services.rates import Rate, network_of
@@ -88,7 +89,7 @@ class Audit:
 
     def _write(self, entry: AuditRow) -> None:
         try:
-            transact(self._context.sessions, lambda session: session.add(entry), patience=PATIENCE)
+            transact(self._context.sessions, lambda session: audit.write(session, entry), patience=PATIENCE)
         except Exception:  # what was done is done; the log of the process has it at least
             log.exception("audit: %s %s by %s was not written", entry.action, entry.target, entry.owner)
 

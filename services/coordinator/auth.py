@@ -14,8 +14,8 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy.orm import Session
 
-from db.models import ApiKey
 from db.queries import api_keys
+from db.transactions import keys
 from services.coordinator import access
 from services.coordinator.access import SCOPES
 from services.coordinator.context import InContext
@@ -82,9 +82,9 @@ def store_admin_key(session: Session, key: str) -> None:
 
     A key that was revoked stays so while another operator can act; without one the service would be locked for good.
     """
-    row = session.get(ApiKey, ADMIN_ID)
+    row = api_keys.get(session, ADMIN_ID)
     if row is None:
-        session.add(ApiKey(id=ADMIN_ID, sha256=digest(key), owner=LOCAL, scopes=list(SCOPES)))
+        keys.create(session, ADMIN_ID, digest(key), LOCAL, list(SCOPES))
         return
     same = hmac.compare_digest(row.sha256, digest(key))
     if same and row.revoked and api_keys.operators(session):
@@ -105,9 +105,9 @@ def store_admin_key(session: Session, key: str) -> None:
 
 def store_enrolment_key(session: Session, key: str) -> None:
     """Make ``key`` the first one of scope ``worker``, in place of an earlier one; a revoked one stays so."""
-    row = session.get(ApiKey, ENROLMENT_ID)
+    row = api_keys.get(session, ENROLMENT_ID)
     if row is None:
-        session.add(ApiKey(id=ENROLMENT_ID, sha256=digest(key), owner=LOCAL, scopes=["worker"]))
+        keys.create(session, ENROLMENT_ID, digest(key), LOCAL, ["worker"])
     elif not hmac.compare_digest(row.sha256, digest(key)):
         row.sha256, row.revoked = digest(key), False
 
@@ -115,7 +115,7 @@ def store_enrolment_key(session: Session, key: str) -> None:
 def verify(session: Session, key: str) -> Caller:
     """The caller behind ``key``. Raises Unauthorized."""
     for key_id in dict.fromkeys((key_id_of(key), ADMIN_ID, ENROLMENT_ID)):
-        row = session.get(ApiKey, key_id)
+        row = api_keys.get(session, key_id)
         stored = row.sha256 if row is not None else "0" * 64
         if hmac.compare_digest(stored, digest(key)) and row is not None and not row.revoked:
             return Caller(row.owner, frozenset(row.scopes), row.id)
@@ -126,7 +126,7 @@ def still_valid(session: Session, caller: Caller) -> bool:
     """False once the key that ``caller`` came with is revoked or gone."""
     if caller.key_id is None:
         return True
-    row = session.get(ApiKey, caller.key_id, populate_existing=True)
+    row = api_keys.get(session, caller.key_id, fresh=True)
     return row is not None and not row.revoked
 
 

@@ -12,8 +12,8 @@ from typing import IO, Any, BinaryIO, cast
 from sqlalchemy.orm import Session
 
 from db.blobs import BlobStore
-from db.models import Evaluation, Job, JobTask, Model, Record, Schedule, TargetRow, WorkloadRow
-from db.queries import scheduling
+from db.models import Evaluation, Job, JobTask, Model, Record, Schedule, WorkloadRow
+from db.queries import jobs, models, records, scheduling, work_parts
 from db.queries import tasks as task_rows
 from services.coordinator import champions, intervals, verified
 from services.coordinator.auth import Caller
@@ -70,7 +70,7 @@ class Best:
 
 def collect(session: Session, job: Job, caller: Caller) -> Best:
     """The job's champions as of now, for ``caller``. Raises Conflict while its tasks are not known."""
-    target = session.get(TargetRow, job.target_hash) if job.target_hash else None
+    target = work_parts.known_target(session, job)
     if target is None:
         raise Conflict(f"the job is {job.state.value} and has no tasks yet", state=job.state.value)
     tasks = task_rows.tasks(session, job.id)
@@ -82,7 +82,7 @@ def collect(session: Session, job: Job, caller: Caller) -> Best:
         for task, workload, _ in tasks
         if workload.hash in found
     )
-    model = session.get_one(Model, job.model_id)
+    model = models.existing(session, job.model_id)
     return Best(job, model, target.json, lines, verified.of_model(evaluation), verified.check(evaluation), caller)
 
 
@@ -96,8 +96,8 @@ def _line(
 ) -> Line:
     if champion is None:
         return Line(task, workload, None, None, None, baseline, checked=evaluation is not None)
-    record = session.get(Record, champion.record_id)
-    finder = session.get(Job, record.job_id) if record is not None and record.job_id else None
+    record = records.find(session, champion.record_id)
+    finder = jobs.find(session, record.job_id) if record is not None and record.job_id else None
     # Another job may have found it after this job's check, which says nothing of it then.
     own = record is not None and record.job_id == task.job_id
     checked = evaluation is not None and (own or champion.updated_at <= evaluation.created_at)

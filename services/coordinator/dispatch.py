@@ -10,9 +10,10 @@ from typing import Any, cast
 from sqlalchemy.orm import Session
 
 from db.blobs import BlobStore
-from db.models import Batch, CostModelRow, Evaluation, Job, JobTask, Model, Record, Round, TargetRow, WorkloadRow
+from db.models import Batch, CostModelRow, Evaluation, Job, JobTask, Model, Round
 from db.models.work import Work
-from db.queries import models, records, rough_latencies, sketches
+from db.queries import champions as champion_rows
+from db.queries import models, records, rough_latencies, sketches, work_parts
 from db.queries import tasks as task_rows
 from db.transactions import holding
 from services.coordinator import champions
@@ -110,10 +111,7 @@ class Composer:
 
     def _batch(self, session: Session, batch: Batch) -> MeasureBatch:
         """Only the candidates without a record go out, so that a further attempt repeats nothing."""
-        round_ = session.get_one(Round, batch.round_id)
-        task = session.get_one(JobTask, round_.job_task_id)
-        job = session.get_one(Job, batch.job_id)
-        workload = session.get_one(WorkloadRow, task.workload_hash)
+        round_, task, job, workload = work_parts.of_batch(session, batch)
         done = records.indices(session, batch.id)
         candidates = [
             WireCandidate(index=index, sketch=sketch, decisions=decisions)
@@ -144,8 +142,7 @@ class Composer:
         )
 
     def _evaluation(self, session: Session, evaluation: Evaluation) -> EvaluateModel:
-        job = session.get_one(Job, evaluation.job_id)
-        model = session.get_one(Model, job.model_id)
+        job, model = work_parts.of_evaluation(session, evaluation)
         assert model.module_blob is not None, "a job runs only once its model is imported"
         pack = Packer(self._blobs, self._urls)
         return EvaluateModel(
@@ -182,13 +179,12 @@ def _file(model: Model, pack: Packer) -> ModelFile | None:
 
 def _champion(session: Session, task: JobTask) -> WireCandidate | None:
     """The candidate that a new best has to beat."""
-    record = session.get(Record, task.best_record_id) if task.best_record_id is not None else None
+    record = champion_rows.record_of(session, task)
     return None if record is None else WireCandidate(index=-1, sketch=record.sketch_hash, decisions=record.decisions)
 
 
 def _target(session: Session, job: Job) -> Mapping[str, Any]:
-    assert job.target_hash is not None, "nothing is measured before the target is known"
-    return session.get_one(TargetRow, job.target_hash).json
+    return work_parts.target_of(session, job).json
 
 
 def tuned_workloads(session: Session, job: Job, pack: Packer) -> list[TunedWorkload]:
@@ -200,7 +196,7 @@ def tuned_workloads(session: Session, job: Job, pack: Packer) -> list[TunedWorkl
         champion = chosen.get(workload.hash)
         if champion is None:
             continue
-        record = session.get_one(Record, champion.record_id)
+        record = records.existing(session, champion.record_id)
         found.append(
             TunedWorkload(
                 workload=workload.hash,

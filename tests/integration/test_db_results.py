@@ -338,9 +338,7 @@ def test_a_plan_starts_a_job_in_one_transaction(sessions: Sessions) -> None:
     assert (task.sketches, task.weight, task.exhausted) == (["s-w1", "s-2"], 2, False)
 
 
-def test_a_best_is_known_when_it_is_confirmed_and_not_when_its_round_ends(
-    sessions: Sessions, batch_id: int
-) -> None:
+def test_a_best_is_known_when_it_is_confirmed_and_not_when_its_round_ends(sessions: Sessions, batch_id: int) -> None:
     apply(sessions, batch_id, ok(1, 3.0), ok(2, 4.0), ok(3, 5.0))
     apply(sessions, batch_id, ok(0, 9.0, None))
     with sessions() as session:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
@@ -58,3 +59,22 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
 
 def test_who_works_with_the_database_loads_no_migrations() -> None:
     assert loaded_after("import workers.app, workers.core.context, db.archive.backup").isdisjoint({"alembic", "mako"})
+
+
+READS = {"execute", "get", "get_one", "refresh", "scalar", "scalars"}
+WRITES = {"add", "add_all", "delete", "flush", "merge"}
+
+
+def test_only_the_database_rooms_use_a_session() -> None:
+    """Others pass a session on to ``db.queries`` and ``db.transactions``."""
+    paths = [path for name in ("workers", "services") for path in (ROOT / name).rglob("*.py")]
+    trees = {path: ast.parse(path.read_text()) for path in paths}
+    assert sum("Session" in {getattr(node, "id", None) for node in ast.walk(tree)} for tree in trees.values()) > 15
+    used = [
+        f"{path.relative_to(ROOT)}:{node.lineno} session.{node.attr}"
+        for path, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in READS | WRITES
+        if isinstance(node.value, ast.Name) and node.value.id == "session"
+    ]
+    assert used == []

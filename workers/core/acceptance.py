@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from db import clock
-from db.models import Batch, Device, Evaluation, Job, JobTask, Round, TargetRow, WorkloadRow
-from db.queries import devices, enrolled_workers, sketches
+from db.models import Batch, Device, Evaluation
+from db.queries import devices, enrolled_workers, jobs, sketches, work_parts
+from db.queries import tasks as task_rows
 from tunesmith.measuring import claims
 from tunesmith.measuring.claims import ModelWork, Reason, Refused, Work
 from tunesmith.messages import BatchReport, DeviceReport, EvaluationReport, WireResult
@@ -29,12 +29,7 @@ def batch(session: Session, row: Batch, claim: Claim[BatchReport]) -> list[WireR
         claims.storable(report.environment, "environment")
         return []
     candidates = [Candidate.from_json(value) for value in row.candidates]
-    workload = session.scalars(
-        sa.select(WorkloadRow)
-        .join(JobTask, JobTask.workload_hash == WorkloadRow.hash)
-        .join(Round, Round.job_task_id == JobTask.id)
-        .where(Round.id == row.round_id)
-    ).one()
+    workload = work_parts.workload_of(session, row)
     kind, cores = _target(session, row)
     work = Work(
         candidates=candidates,
@@ -56,25 +51,21 @@ def defaults(session: Session, row: Batch, claim: Claim[BatchReport]) -> None:
     """
     device = _device(session, row, claim)
     kind, cores = _target(session, row)
-    tasks = session.scalars(
-        sa.select(WorkloadRow)
-        .join(JobTask, JobTask.workload_hash == WorkloadRow.hash)
-        .where(JobTask.job_id == row.job_id, WorkloadRow.hash.in_([item.workload for item in claim.report.defaults]))
-    )
+    workloads = task_rows.workloads(session, row.job_id, [item.workload for item in claim.report.defaults])
     calibration = devices.calibration_of(device, row.device_class) if device is not None else None
     claims.check_defaults(
         claim.report,
         {
-            task.hash: Work(
+            workload.hash: Work(
                 (),
-                task.flops,
-                [TensorSpec(dtype, tuple(shape)) for dtype, shape in task.args],
+                workload.flops,
+                [TensorSpec(dtype, tuple(shape)) for dtype, shape in workload.args],
                 {},
                 kind,
                 cores,
                 calibration,
             )
-            for task in tasks
+            for workload in workloads
         },
     )
 
@@ -87,11 +78,7 @@ def evaluation(session: Session, row: Evaluation, claim: Claim[EvaluationReport]
     """
     device = _device(session, row, claim)
     kind, cores = _target(session, row)
-    tasks = session.execute(
-        sa.select(JobTask.workload_hash, JobTask.alternative_of, JobTask.weight, WorkloadRow.flops)
-        .join(WorkloadRow, WorkloadRow.hash == JobTask.workload_hash)
-        .where(JobTask.job_id == row.job_id)
-    ).all()
+    tasks = task_rows.evaluated(session, row.job_id)
     # Where one task may stand in for another, neither need have run.
     optional = {task.alternative_of for task in tasks if task.alternative_of is not None}
     sure = [t for t in tasks if t.alternative_of is None and t.workload_hash not in optional]
@@ -117,7 +104,7 @@ def device(session: Session, claim: Claim[DeviceReport], timeout: float) -> bool
         Refused: it claims what cannot be, or describes the device of another worker.
     """
     report = claim.report
-    known = session.get(Device, report.name, populate_existing=True)
+    known = devices.get(session, report.name)
     for name in report.device_classes:
         _serves(claim, name)
     if known is not None and known.worker_id is not None and known.worker_id != claim.worker.id:
@@ -154,9 +141,7 @@ def _serves(claim: Claim[Any], device_class: str) -> None:
 
 
 def _target(session: Session, row: Batch | Evaluation) -> tuple[str, int]:
-    job = session.get_one(Job, row.job_id)
-    assert job.target_hash is not None, "nothing is measured before the target is known"
-    target = session.get_one(TargetRow, job.target_hash).json
+    target = work_parts.target_of(session, jobs.existing(session, row.job_id)).json
     return str(target.get("kind", "")), int(target.get("num-cores") or 1)
 
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from db.models import Batch, EnrolledWorker, Evaluation
-from db.queries import enrolled_workers
+from db.queries import enrolled_workers, work_parts
 from db.transactions import refusals
 from tunesmith.measuring.claims import REPORT_BYTES, Reason, Refused
 from tunesmith.messages import BatchReport, DeviceReport, EvaluationReport, SignedReport
@@ -110,16 +110,16 @@ def believing(
         refused = refusal
 
     def note(session: Session) -> None:
-        found: Batch | Evaluation | None = None
+        job_id = None
         if isinstance(report, BatchReport):
-            found = session.get(Batch, report.batch_id)
+            job_id = work_parts.job_id_of(session, Batch, report.batch_id)
         elif isinstance(report, EvaluationReport):
-            found = session.get(Evaluation, report.evaluation_id)
+            job_id = work_parts.job_id_of(session, Evaluation, report.evaluation_id)
         refusals.note(
             session,
             refused.reason.value,
             refused.detail,
-            job_id=found.job_id if found is not None else None,
+            job_id=job_id,
             worker=worker.id,
             message=report.task,
             row=row,

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from db.models.work import ACTIVE, Row, Work
 from db.transactions import outcomes, work
+from db.transactions.locks import lock_row
 from tunesmith.errors import IllegalTransition, TunesmithError
 from workers.core.context import Context
 
@@ -55,7 +56,7 @@ class Lease:
 
     def hold(self, session: Session) -> Any:
         """The row, locked, within the transaction that finishes the work. Raises LeaseLost."""
-        row = session.get(self.kind, self.row_id, with_for_update=True, populate_existing=True)
+        row = lock_row(session, self.kind, self.row_id)
         if row is None or row.attempt != self.attempt or row.state not in ACTIVE[self.kind]:
             raise LeaseLost
         return row

@@ -86,7 +86,7 @@ def give_back(loss: Loss) -> bool:
     """
     from db.engine import create_engine, session_factory, transact
     from db.models.work import ACTIVE
-    from db.transactions import work
+    from db.transactions import locks, work
     from tunesmith.errors import TunesmithError
     from workers.core.rows import row_of
 
@@ -94,7 +94,7 @@ def give_back(loss: Loss) -> bool:
     kind, row_id = row_of(message)
 
     def retry(session: Any) -> bool:
-        row: Any = session.get(kind, row_id, with_for_update=True)
+        row: Any = locks.lock_row(session, kind, row_id)
         attempt = getattr(message, "attempt", None)
         if row is None or row.attempt != attempt or row.state not in ACTIVE[kind] or not _ended(row.worker):
             return False

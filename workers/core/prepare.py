@@ -7,7 +7,7 @@ import json
 from sqlalchemy.orm import Session
 
 from db.models import Job, ModelTask, WorkloadRow
-from db.queries import models
+from db.queries import jobs, models
 from db.transactions import job_plan
 from db.transactions.job_plan import PlannedTask
 from tunesmith.errors import NothingToTune
@@ -26,7 +26,7 @@ def run(context: Context, message: PrepareJob) -> bool:
 
     def work(lease: Lease) -> None:
         with context.readers() as session:
-            job = session.get_one(Job, message.job_id)
+            job = jobs.existing(session, message.job_id)
             tasks = models.tasks(session, job.model_id)
         target = resolve(context, job.target_spec)
         warm(target.kind)

@@ -12,9 +12,10 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from db import clock
-from db.models import Batch, CostModelRow, Job, JobTask, Round, TargetRow, WorkloadRow
-from db.queries import cost_models, devices, models, records, sketches, tasks
-from db.transactions import events
+from db.models import CostModelRow, Job, JobTask, Round
+from db.queries import cost_models, devices, models, records, sketches, tasks, work_parts
+from db.transactions import rounds
+from db.transactions.locks import lock_row
 from db.transactions.transitions import transition
 from tunesmith.analysis.prior import StaticPrior
 from tunesmith.messages import Calibration, ProposeRound
@@ -89,11 +90,7 @@ def run(context: Context, message: ProposeRound) -> bool:
 
 
 def _subject(session: Session, round_id: int) -> Subject:
-    round_ = session.get_one(Round, round_id)
-    task = session.get_one(JobTask, round_.job_task_id)
-    job = session.get_one(Job, round_.job_id)
-    target = session.get_one(TargetRow, job.target_hash)
-    workload = session.get_one(WorkloadRow, task.workload_hash)
+    round_, task, job, target, workload = work_parts.of_round(session, round_id)
     return Subject(round_, task, job, Target(target.json), target.device_class, workload.module_blob)
 
 
@@ -241,12 +238,9 @@ def _describe(
 
 def _store(session: Session, lease: Lease, subject: Subject, proposal: Proposal) -> None:
     round_: Round = lease.hold(session)
-    task = session.get_one(JobTask, subject.task.id, with_for_update=True, populate_existing=True)
-    task.searcher_state, task.told_record_id = proposal.searcher_state, proposal.told
-    if proposal.exhausted:
-        task.exhausted = True
-        events.append(session, "task_exhausted", round_.job_id, task=task.id, name=task.name)
-    session.flush()
+    task = lock_row(session, JobTask, subject.task.id)
+    assert task is not None, "a task goes with its job, and the round with it"
+    rounds.keep_searcher(session, task, proposal.searcher_state, proposal.told, exhausted=proposal.exhausted)
     values: dict[str, Any] = {
         "cost_model_id": proposal.cost_model_id,
         "best_before": task.best_seconds,
@@ -265,15 +259,7 @@ def _store(session: Session, lease: Lease, subject: Subject, proposal: Proposal)
             **values,
         )
         return
-    session.add(
-        Batch(
-            round_id=round_.id,
-            job_id=round_.job_id,
-            device_class=subject.device_class,
-            candidates=[c.to_json() for c in proposal.candidates],
-            predictions=None if proposal.predictions is None else list(proposal.predictions),
-            features_blob=proposal.features_blob,
-        )
+    rounds.add_batch(
+        session, round_, subject.device_class, proposal.candidates, proposal.predictions, proposal.features_blob
     )
-    session.flush()
     transition(session, round_, RoundState.MEASURING, data={**about, "candidates": len(proposal.candidates)}, **values)

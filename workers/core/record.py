@@ -11,9 +11,12 @@ from sqlalchemy.orm import Session
 
 from costmodels.metrics import evaluate
 from db import clock
-from db.models import Batch, Evaluation, Job, Round
+from db.models import Batch, Evaluation
 from db.queries import records
 from db.transactions import device_reports, holding, outcomes, results, unreadable, work
+from db.transactions.evaluations import store_measured
+from db.transactions.locks import lock_job, lock_row
+from db.transactions.rounds import store_ranking
 from db.transactions.transitions import transition
 from tunesmith.errors import MeasurementFailed
 from tunesmith.measuring.agreement import TOLERANCE
@@ -39,7 +42,7 @@ def batch(context: Context, claim: Claim[BatchReport]) -> None:
     report = claim.report
 
     def work_(session: Session) -> bool:
-        row = session.get(Batch, report.batch_id, with_for_update=True, populate_existing=True)
+        row = lock_row(session, Batch, report.batch_id)
         if row is None:
             log.info("report of an unknown batch", batch=report.batch_id)
             return False
@@ -79,8 +82,7 @@ def _rank(session: Session, row: Batch) -> None:
         return
     scores, latency = (np.array(column, dtype=np.float64) for column in zip(*found, strict=True))
     ranking = evaluate(scores, latency, np.zeros(len(found), dtype=np.int64)).to_json()
-    round_ = session.get_one(Round, row.round_id, populate_existing=True)
-    round_.metrics = {**(round_.metrics or {}), "ranking": ranking}
+    store_ranking(session, row, ranking)
 
 
 def _retry(context: Context, session: Session, row: Batch | Evaluation, problem: dict[str, Any]) -> None:
@@ -92,7 +94,7 @@ def evaluation(context: Context, claim: Claim[EvaluationReport]) -> None:
     report = claim.report
 
     def work_(session: Session) -> None:
-        row = session.get(Evaluation, report.evaluation_id, with_for_update=True, populate_existing=True)
+        row = lock_row(session, Evaluation, report.evaluation_id)
         if row is None or is_final(row.state):
             log.info("report of an unknown or finished evaluation", evaluation=report.evaluation_id)
             return
@@ -118,15 +120,8 @@ def _record_heartbeat(context: Context, session: Session, row: Evaluation, repor
 
 
 def _finish(session: Session, row: Evaluation, report: EvaluationReport) -> None:
-    row.untuned_samples, row.tuned_samples = report.untuned_samples, report.tuned_samples
     allowed = TOLERANCE if report.tolerance is None else report.tolerance
-    row.output_error, row.output_tolerance = report.error, None if report.error is None else allowed
-    row.output_signal = report.signal
-    row.references = [reference.model_dump(mode="json") for reference in report.references]
-    row.applied, row.environment = report.applied, report.environment
-    if report.environment.get("simulated"):
-        session.get_one(Job, row.job_id).simulated = True
-    session.flush()
+    store_measured(session, row, report, allowed)
     check = judge(report.error, allowed, report.signal)
     wrong = check is CheckState.DIFFER
     if check is CheckState.NOTHING_CHECKED:
@@ -154,7 +149,8 @@ def _finish(session: Session, row: Evaluation, report: EvaluationReport) -> None
             "check": check.value,
         },
     )
-    job = session.get_one(Job, row.job_id, with_for_update=True, populate_existing=True)
+    job = lock_job(session, row.job_id)
+    assert job is not None, "an evaluation goes with its job"
     if job.state is JobState.FINISHING:
         transition(session, job, JobState.SUCCEEDED, finished_at=clock.now(session))
 

@@ -9,9 +9,10 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from db import clock
-from db.models import Batch, Evaluation, Job, JobTask, Round
-from db.queries import scheduling
-from db.transactions import budget_clock, events, training
+from db.models import Batch, Evaluation, Job
+from db.queries import jobs, scheduling, tasks
+from db.transactions import budget_clock, evaluations, events, training
+from db.transactions.rounds import open_round
 from db.transactions.transitions import transition
 from services.coordinator.scheduling import actions as act
 from tunesmith.errors import IllegalTransition
@@ -38,7 +39,7 @@ def apply(session: Session, actions: Iterable[act.Action], features: str) -> lis
 
 
 def _apply(session: Session, action: act.Action, features: str) -> list[str]:
-    job = session.get(Job, action.job)
+    job = jobs.find(session, action.job)
     if job is None:
         return []
     if isinstance(action, act.MoveJob):
@@ -56,7 +57,6 @@ def _apply(session: Session, action: act.Action, features: str) -> list[str]:
     else:
         budget_clock.set_clock(session, job, action.stopped, clock.now(session))
         events.append(session, "job_clock_stopped" if action.stopped else "job_clock_started", job.id, id=job.id)
-    session.flush()
     return []
 
 
@@ -75,7 +75,6 @@ def _move(session: Session, job: Job, action: act.MoveJob) -> None:
         values["finished_at"] = clock.now(session)
     if action.new is JobState.FINISHING:
         budget_clock.set_clock(session, job, False, clock.now(session))
-        session.flush()
     transition(session, job, action.new, data=data, **values)
 
 
@@ -87,31 +86,17 @@ def _under_way(session: Session, job: Job) -> bool:
 
 
 def _open_round(session: Session, job: Job, action: act.OpenRound) -> None:
-    task = session.get(JobTask, action.task)
+    task = tasks.find(session, action.task)
     if job.state is not JobState.RUNNING or task is None:
         raise IllegalTransition(f"job {job.id} is {job.state.value} by now")
-    round_ = Round(
-        job_id=job.id,
-        job_task_id=task.id,
+    open_round(
+        session,
+        job,
+        task,
         number=action.number,
         size=action.size,
         baseline=action.baseline,
-        state=RoundState.PROPOSING,
-        reason=dict(action.reason),
-        best_before=task.best_seconds,
-    )
-    session.add(round_)
-    session.flush()
-    events.append(
-        session,
-        "round_opened",
-        job.id,
-        id=round_.id,
-        number=round_.number,
-        task=task.id,
-        name=task.name,
-        size=round_.size,
-        reason=action.reason.get("reason", ""),
+        reason=action.reason,
     )
 
 
@@ -138,8 +123,7 @@ def _cancel_evaluation(session: Session, job: Job) -> list[str]:
 
 def _start_evaluation(session: Session, job: Job, device_class: str) -> None:
     if scheduling.evaluation_of(session, job.id) is None:
-        session.add(Evaluation(job_id=job.id, device_class=device_class, state=WorkState.QUEUED))
-        events.append(session, "evaluation_queued", job.id, device_class=device_class)
+        evaluations.start(session, job, device_class)
 
 
 def task_id(task: str, row: Batch | Evaluation) -> str:

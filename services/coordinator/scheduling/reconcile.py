@@ -6,7 +6,7 @@ import datetime as dt
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy.exc import NoResultFound
 from sqlalchemy.orm import Session
@@ -103,8 +103,7 @@ class Dispatcher:
     def give_up(self, session: Session, broken: Sequence[Unsendable]) -> None:
         """End work that cannot be sent: a further attempt would find no more of it."""
         for item in broken:
-            found = session.get(type(item.row), item.row.id, with_for_update=True, populate_existing=True)
-            row = cast("Work | None", found)
+            row = locks.lock_row(session, type(item.row), item.row.id)
             if row is not None and row.attempt == item.row.attempt:
                 outcomes.give_up(session, row, item.error.problem())
 

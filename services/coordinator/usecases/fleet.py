@@ -6,9 +6,11 @@ from sqlalchemy.orm import Session
 
 from db import clock
 from db.models import ApiKey, CostModelRow
-from db.queries import champions, fleet
+from db.queries import api_keys, champions, fleet
+from db.queries import cost_models as cost_model_rows
 from db.queries import devices as device_rows
 from db.queries.jobs import owner_of as owner_of_job
+from db.transactions.keys import create
 from db.transactions.locks import lock_operators
 from services.coordinator.auth import Caller, digest, new_key
 from services.coordinator.context import Context
@@ -135,7 +137,7 @@ def cost_models(
 def cost_model(context: Context, caller: Caller, key: str) -> CostModelBody:
     """One cost model. Raises NotFound, also for one of a job that the caller may not see."""
     with context.reading() as session:
-        row = session.get(CostModelRow, key)
+        row = cost_model_rows.get(session, key)
         if row is None or not caller.sees(owner_of_job(session, row.job_id)):
             raise NotFound(f"there is no cost model {key}", field="id", value=key)
         return _cost_model(row)
@@ -188,9 +190,7 @@ def create_key(context: Context, caller: Caller, request: KeyRequest) -> NewKeyB
     key_id, key = new_key()
 
     def work(session: Session) -> NewKeyBody:
-        row = ApiKey(id=key_id, sha256=digest(key), owner=request.owner, scopes=list(request.scopes), revoked=False)
-        session.add(row)
-        session.flush()
+        row = create(session, key_id, digest(key), request.owner, request.scopes)
         return NewKeyBody(**_key(row).model_dump(), key=key)
 
     return context.write(work)
@@ -209,7 +209,7 @@ def revoke_key(context: Context, caller: Caller, key_id: str) -> None:
 
     def work(session: Session) -> None:
         operators = [row.id for row in lock_operators(session)]
-        row = session.get(ApiKey, key_id)
+        row = api_keys.get(session, key_id)
         if row is None:
             raise NotFound(f"there is no key {key_id}", field="id", value=key_id)
         if operators == [row.id]:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from db import clock
 from db.models import Job
 from db.queries import jobs
-from db.transactions import budget_clock, events
+from db.transactions import budget_clock, job_requests
 from db.transactions.locks import lock_job
 from db.transactions.transitions import transition
 from services.coordinator.auth import Caller
@@ -99,7 +99,6 @@ def pause(context: Context, caller: Caller, job_id: str) -> JobBody:
         if job.state is not JobState.PAUSED:
             transition(session, job, JobState.PAUSED)
             budget_clock.set_clock(session, job, True, clock.now(session))
-            session.flush()
         return _one(context, session, job)
 
     return context.write(work)
@@ -116,7 +115,6 @@ def resume(context: Context, caller: Caller, job_id: str) -> JobBody:
             return _one(context, session, job)
         transition(session, job, JobState.QUEUED if job.started_at is None else JobState.RUNNING)
         budget_clock.set_clock(session, job, False, clock.now(session))
-        session.flush()
         return _one(context, session, job)
 
     return context.write(work)
@@ -131,16 +129,14 @@ def change(context: Context, caller: Caller, job_id: str, request: JobChange) ->
         job = visible(session, caller, job_id, lock=True)
         if is_final(job.state) or job.state in (JobState.FINISHING, JobState.CANCELLING):
             raise Conflict(f"the job is {job.state.value}; nothing can be changed", state=job.state.value)
-        changed = _apply(job, request)
-        if changed:
-            events.append(session, "job_changed", job.id, id=job.id, **changed)
-        session.flush()
+        job_requests.change(session, job, _changes(job, request))
         return _one(context, session, job)
 
     return context.write(work)
 
 
-def _apply(job: Job, request: JobChange) -> dict[str, Any]:
+def _changes(job: Job, request: JobChange) -> dict[str, Any]:
+    """New values by column."""
     values: dict[str, Any] = request.model_dump(exclude={"budget"}, exclude_none=True)
     if request.budget is not None:
         given = request.budget.model_dump(exclude_unset=True)
@@ -151,8 +147,6 @@ def _apply(job: Job, request: JobChange) -> dict[str, Any]:
     trials = values.get("budget_trials", job.budget_trials)
     if trials is None and values.get("budget_seconds", job.budget_seconds) is None:
         raise InvalidInput("a budget needs trials or seconds", field="budget")
-    for name, value in values.items():
-        setattr(job, name, value)
     return values
 
 
@@ -163,13 +157,10 @@ def delete(context: Context, caller: Caller, job_id: str) -> None:
         job = visible(session, caller, job_id, lock=True)
         if not is_final(job.state):
             raise Conflict(f"the job is {job.state.value}, cancel it first", state=job.state.value)
-        session.delete(job)
-        session.flush()
-        events.append(session, "job_deleted", None, id=job_id)
+        job_requests.delete(session, job)
 
     context.write(work)
 
 
 def _one(context: Context, session: Session, job: Job) -> JobBody:
-    session.flush()
     return describe(session, [job.id], context.settings.device_timeout)[0]

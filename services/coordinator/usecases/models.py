@@ -7,14 +7,14 @@ import json
 import uuid
 from collections.abc import Sequence
 
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from db.models import Model
 from db.queries import blob_references
 from db.queries import models as model_rows
-from db.transactions import events
-from db.transactions.transitions import identity, transition
+from db.transactions import model_import
+from db.transactions.model_import import find_or_add
+from db.transactions.transitions import transition
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
 from services.coordinator.housekeeping import free
@@ -56,7 +56,7 @@ def register(context: Context, upload: Upload, owner: str) -> tuple[ModelBody, b
             state=ModelState.IMPORTING,
             preparation=for_target(DEFAULT_KIND, operator=False).key,
         )
-        model, fresh = _find_or_add(session, new)
+        model, fresh = find_or_add(session, new)
         _import_again(session, model, new.preparation)
         return describe(session, [model])[0], fresh
 
@@ -127,7 +127,7 @@ def operator_model(session: Session, operator: str, owner: str) -> Model:
         state=ModelState.IMPORTING,
         preparation=for_target(DEFAULT_KIND, operator=True).key,
     )
-    model, _ = _find_or_add(session, new)
+    model, _ = find_or_add(session, new)
     _import_again(session, model, new.preparation)
     return model
 
@@ -149,34 +149,11 @@ def prepared(session: Session, model: Model, preparation: Preparation) -> Model:
         preparation=preparation.key,
         variant_of=model.id,
     )
-    return _find_or_add(session, new)[0]
+    return find_or_add(session, new)[0]
 
 
 def _new_id() -> str:
     return f"m-{uuid.uuid4().hex[:16]}"
-
-
-def _find_or_add(session: Session, new: Model) -> tuple[Model, bool]:
-    found = _find(session, new)
-    if found is not None:
-        return found, False
-    try:
-        with session.begin_nested():
-            session.add(new)
-    except IntegrityError:  # another request was first
-        found = _find(session, new)
-        if found is None:
-            raise
-        return found, False
-    events.append(session, "model_importing", None, **identity(new), name=new.name)
-    return new, True
-
-
-def _find(session: Session, new: Model) -> Model | None:
-    """The row that a new one would double."""
-    if new.variant_of is not None:
-        return model_rows.variant(session, new.variant_of, new.preparation)
-    return model_rows.find(session, new.sha256, new.inputs_key, new.owner)
 
 
 def _import_again(session: Session, model: Model, preparation: str) -> None:
@@ -258,8 +235,7 @@ def delete(context: Context, caller: Caller, model_id: str) -> None:
             which = ", ".join(own) or "those of an operator; ask for their removal"
             raise Conflict(f"jobs use this model; delete them first: {which}", jobs=own)
         blobs = blob_references.of_model(session, model.id)
-        session.delete(model)
-        events.append(session, "model_deleted", None, id=model.id, name=model.name)
+        model_import.delete(session, model)
         return blobs
 
     free(context.readers, context.blobs, context.write(work))

@@ -10,9 +10,9 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from db import clock
-from db.models import IdempotencyKey, Job, Model
+from db.models import Job, Model
 from db.queries import devices
-from db.transactions import events, idempotency, locks
+from db.transactions import idempotency, job_requests, locks
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
 from services.coordinator.schemas.jobs import JobBody, JobRequest
@@ -67,12 +67,7 @@ def submit(context: Context, caller: Caller, request: JobRequest, key: str | Non
         _check_quota(session, caller, context.settings.max_open_jobs)
         job = _create(session, caller, request)
         if key is not None:
-            session.add(
-                IdempotencyKey(
-                    owner=caller.owner, route=ROUTE, key=key, fingerprint=fingerprint, status=202, body={"id": job.id}
-                )
-            )
-            session.flush()
+            idempotency.store(session, caller.owner, ROUTE, key, fingerprint, 202, {"id": job.id})
         return _shown(context, session, job.id), True
 
     try:
@@ -181,10 +176,7 @@ def _create(session: Session, caller: Caller, request: JobRequest) -> Job:
         created_at=clock.now(session),
         paused_seconds=0.0,
     )
-    session.add(job)
-    session.flush()
-    queued = JobState.QUEUED.value
-    events.append(session, "job_queued", job.id, id=job.id, to=queued, model=model.public_id, target=spec)
+    job_requests.submit(session, job, model)
     return job
 
 

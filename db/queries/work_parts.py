@@ -1,0 +1,82 @@
+"""The rows that a piece of work is about."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from db.models import Batch, Evaluation, Job, JobTask, Model, Round, TargetRow, WorkloadRow
+
+Held = TypeVar("Held", Batch, Evaluation)
+
+
+class RoundParts(NamedTuple):
+    """A round with what it tunes."""
+
+    round: Round
+    task: JobTask
+    job: Job
+    target: TargetRow
+    workload: WorkloadRow
+
+
+class BatchParts(NamedTuple):
+    """What a batch measures."""
+
+    round: Round
+    task: JobTask
+    job: Job
+    workload: WorkloadRow
+
+
+def of_round(session: Session, round_id: int) -> RoundParts:
+    """A round's parts. Raises NoResultFound when its job was deleted."""
+    round_ = session.get_one(Round, round_id)
+    task = session.get_one(JobTask, round_.job_task_id)
+    job = session.get_one(Job, round_.job_id)
+    target = session.get_one(TargetRow, job.target_hash)
+    return RoundParts(round_, task, job, target, session.get_one(WorkloadRow, task.workload_hash))
+
+
+def of_batch(session: Session, batch: Batch) -> BatchParts:
+    """A batch's parts. Raises NoResultFound when its job was deleted."""
+    round_ = session.get_one(Round, batch.round_id)
+    task = session.get_one(JobTask, round_.job_task_id)
+    job = session.get_one(Job, batch.job_id)
+    return BatchParts(round_, task, job, session.get_one(WorkloadRow, task.workload_hash))
+
+
+def of_evaluation(session: Session, evaluation: Evaluation) -> tuple[Job, Model]:
+    """Job and model of an evaluation. Raises NoResultFound when the job was deleted."""
+    job = session.get_one(Job, evaluation.job_id)
+    return job, session.get_one(Model, job.model_id)
+
+
+def target_of(session: Session, job: Job) -> TargetRow:
+    """The target of a job whose tasks are known."""
+    assert job.target_hash is not None, "nothing is measured before the target is known"
+    return session.get_one(TargetRow, job.target_hash)
+
+
+def known_target(session: Session, job: Job) -> TargetRow | None:
+    """The target of a job; None while it is not known."""
+    return session.get(TargetRow, job.target_hash) if job.target_hash else None
+
+
+def workload_of(session: Session, batch: Batch) -> WorkloadRow:
+    """The workload that a batch measures."""
+    query = (
+        sa.select(WorkloadRow)
+        .join(JobTask, JobTask.workload_hash == WorkloadRow.hash)
+        .join(Round, Round.job_task_id == JobTask.id)
+        .where(Round.id == batch.round_id)
+    )
+    return session.scalars(query).one()
+
+
+def job_id_of(session: Session, kind: type[Held], row_id: int) -> str | None:
+    """The job of a batch or an evaluation; None when there is no such row."""
+    row = session.get(kind, row_id)
+    return row.job_id if row is not None else None

@@ -1,0 +1,98 @@
+"""Rounds: opened by the scheduler, filled by the search, ranked when their results are there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from db.models import Batch, Job, JobTask, Round
+from db.transactions import events
+from tunesmith.states import RoundState
+from tunesmith.types import Candidate
+
+
+def open_round(
+    session: Session, job: Job, task: JobTask, *, number: int, size: int, baseline: bool, reason: Mapping[str, Any]
+) -> Round:
+    """A new round of a task, to be proposed.
+
+    Args:
+        number: counts within the job.
+        size: candidates at most.
+        baseline: whether it measures the default schedule, too.
+        reason: why the allocator chose the task.
+    """
+    round_ = Round(
+        job_id=job.id,
+        job_task_id=task.id,
+        number=number,
+        size=size,
+        baseline=baseline,
+        state=RoundState.PROPOSING,
+        reason=dict(reason),
+        best_before=task.best_seconds,
+    )
+    session.add(round_)
+    session.flush()
+    events.append(
+        session,
+        "round_opened",
+        job.id,
+        id=round_.id,
+        number=round_.number,
+        task=task.id,
+        name=task.name,
+        size=round_.size,
+        reason=reason.get("reason", ""),
+    )
+    return round_
+
+
+def keep_searcher(session: Session, task: JobTask, state: dict[str, Any] | None, told: int, *, exhausted: bool) -> None:
+    """Store what a task's searcher knows.
+
+    Args:
+        task: locked.
+        told: id of the last record that the searcher was told.
+        exhausted: it has nothing left to propose.
+    """
+    task.searcher_state, task.told_record_id = state, told
+    if exhausted:
+        task.exhausted = True
+        events.append(session, "task_exhausted", task.job_id, task=task.id, name=task.name)
+    session.flush()
+
+
+def add_batch(
+    session: Session,
+    round_: Round,
+    device_class: str,
+    candidates: Sequence[Candidate],
+    predictions: Sequence[float | None] | None,
+    features_blob: str | None,
+) -> None:
+    """The candidates of a round, to be measured.
+
+    Args:
+        predictions: scores by index; None without a model.
+        features_blob: names the candidates' features.
+    """
+    session.add(
+        Batch(
+            round_id=round_.id,
+            job_id=round_.job_id,
+            device_class=device_class,
+            candidates=[candidate.to_json() for candidate in candidates],
+            predictions=None if predictions is None else list(predictions),
+            features_blob=features_blob,
+        )
+    )
+    session.flush()
+
+
+def store_ranking(session: Session, batch: Batch, ranking: dict[str, Any]) -> None:
+    """How well the cost model of the time ranked a batch."""
+    round_ = session.get_one(Round, batch.round_id, populate_existing=True)
+    round_.metrics = {**(round_.metrics or {}), "ranking": ranking}
