@@ -6,13 +6,15 @@ With ``--check`` nothing is written and the exit status says whether the pages a
 from __future__ import annotations
 
 import argparse
-import ast
 import json
-import re
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
+
+from tunesmith.event_kinds import EventKind
+from tunesmith.events import EventData, member
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "reference"
@@ -267,65 +269,12 @@ def metrics() -> str:
     )
 
 
-EVENTS = {
-    "message_unreadable": "a worker of another version could not read a message, and takes no more: `worker`, "
-    "`message`, `speaks`, `version`, `reason`",
-    "clock_moved": "the database's clock was set forward or back by `seconds`; deadlines and budgets moved with it",
-    "device_health": "a device began to drift, went into quarantine or to rest, left it, or its worker cannot read "
-    "messages: `from`, `to`, `drift`, `reason`",
-    "device_joined": "a device registered, or came back",
-    "device_left": "a device signed off",
-    "evaluation_queued": "tuning is over; the compiled model is about to be checked and timed",
-    "cost_model_queued": "enough new records are there to fit a cost model",
-    "job_changed": "priority, budget or name was changed",
-    "job_clock_started": "the job's clock runs again: a device is available",
-    "job_clock_stopped": "the job's clock stopped: the job waits for a device",
-    "job_deleted": "a job was deleted; its records stay",
-    "job_queued": "a job was submitted",
-    "model_deleted": "a model was deleted",
-    "model_importing": "a model was uploaded, or a job needs it prepared in another way: `preparation`",
-    "champion_adopted": "another job found a faster schedule for a shared task, and this job adopted it: "
-    "`seconds`, `before`, `found_by`",
-    "crown_refused": "a finalist was measured again and did not become champion: `reason` (`not_faster`, "
-    "`overtaken` or a failure such as `wrong_result`), `seconds`, `champion_seconds`, `p_value`, `error`, `tolerance`",
-    "new_best": "a task has a faster schedule, confirmed against the former one; or its schedule, measured again, "
-    "is faster than before: `seconds`, `before`",
-    "champion_revoked": "a task's best schedule was revoked, and the next best replaced it: `before`, "
-    "`seconds`, `record`, `reason`",
-    "records_revoked": "records were revoked: `records`, `champions`, `tasks`, `reason`",
-    "worker_enrolled": "a measure worker was enrolled: `id`, `name`, `by`",
-    "worker_revoked": "a measure worker was revoked: `id`, `name`, `by`",
-    "report_refused": "a measure worker's report was refused, and nothing of it was stored: `reason`, `detail`, "
-    "`worker`, `message`, `row` ([reasons](../explanation/reports.md)); at most 40 among the newest 2000 events",
-    "round_finished": "a round is over: `measured`, `failed`, `best_before`, `best_after`",
-    "round_opened": "the allocator chose a task: `name`, `size`, `reason`",
-    "task_exhausted": "the searcher has nothing left to propose for a task",
-}
+def _when(said: type[EventData]) -> str:
+    return " ".join((said.__doc__ or "").split())
 
 
-def event_kinds() -> set[str]:
-    """Kinds that the code names in a call: the literals given to ``events.append`` and as ``event=``."""
-    found: set[str] = set()
-    for folder in ("db", "services", "workers"):
-        for path in (ROOT / folder).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-                if isinstance(node, ast.Call):
-                    found |= {text for part in _kind_arguments(node) for text in _literals(part)}
-    return found
-
-
-def _kind_arguments(call: ast.Call) -> list[ast.expr]:
-    named = [keyword.value for keyword in call.keywords if keyword.arg == "event"]
-    appends = ast.unparse(call.func) == "events.append" and len(call.args) > 1
-    return named + (call.args[1:2] if appends else [])
-
-
-def _literals(node: ast.expr) -> set[str]:
-    """Plain strings that an expression can be; formatted ones are the systematic kinds."""
-    if isinstance(node, ast.IfExp):
-        return _literals(node.body) | _literals(node.orelse)
-    plain = isinstance(node, ast.Constant) and isinstance(node.value, str)
-    return {node.value} if plain and re.fullmatch(r"[a-z]+(_[a-z]+)+", node.value) else set()
+def _members(said: type[EventData]) -> str:
+    return ", ".join(f"`{member(each)}`" for each in fields(said) if not each.metadata.get("merged"))
 
 
 def events() -> str:
@@ -340,10 +289,15 @@ def events() -> str:
         "evaluation": WorkState,
         "cost_model": WorkState,
     }
-    kinds = event_kinds()
-    rows = [[f"`{kind}`", EVENTS[kind]] for kind in sorted(kinds | set(EVENTS))]
+    own = [said for said in EventData.__subclasses__() if "kind" in vars(said)]
+    rows = [[f"`{said.kind.value}`", _when(said), _members(said)] for said in own]
+    changes = {kind.value for kind in EventKind} - {said.kind.value for said in own}
+    finished = (
+        "`id`, `from`, `to`, `number`, `task`, `name`, `measured`, `failed`, `best_before`, `best_after`, `trials`"
+    )
+    rows.append([f"`{EventKind.ROUND_FINISHED.value}`", "A round is over.", finished])
     systematic = [
-        [f"`{noun}_<state>`", ", ".join(f"`{name}`" for s in kind if (name := f"{noun}_{s.value}") not in kinds)]
+        [f"`{noun}_<state>`", ", ".join(f"`{name}`" for s in kind if (name := f"{noun}_{s.value}") in changes)]
         for noun, kind in states.items()
     ]
     retried = ", ".join(f"`{noun}_retried`" for noun in states)
@@ -354,7 +308,7 @@ def events() -> str:
             "`GET /v1/jobs/{id}/events`: a JSON page of `{id, job_id, kind, data, created_at}`, oldest first, after "
             "the id in `after`; or, with `Accept: text/event-stream`, the same as server-sent events, resumed after "
             "`Last-Event-ID`. Ids only grow.\n",
-            table(["kind", "when"], rows),
+            table(["kind", "when", "data"], sorted(rows)),
             "A change of state is the event `<noun>_<state>` with `id`, `from` and `to` (see [states](states.md)), and "
             "more where it is known, such as `problem` or `stop_reason`:\n",
             table(["kind", "kinds"], systematic),

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from db.models import Event, Job, JobTask, Record, Schedule, TargetRow, WorkloadRow
 from db.queries import models
+from tunesmith.event_kinds import EventKind
 from tunesmith.states import OPEN_JOBS, JobState
 from tunesmith.types import CacheState, Candidate
 
@@ -72,7 +73,7 @@ class AdoptableChampion:
 
 def any_adoptable(session: Session, after: int) -> bool:
     """True when, in events with an id greater than ``after``, a task had a new best or a job began or went on."""
-    kinds = ("new_best", "job_running")
+    kinds = (EventKind.NEW_BEST.value, EventKind.JOB_RUNNING.value)
     return bool(session.scalar(sa.select(sa.exists().where(Event.id > after, Event.kind.in_(kinds)))))
 
 

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from db.models import Event, Job
+from tunesmith.event_kinds import EventKind
 from tunesmith.states import JobState
 
 
@@ -33,6 +34,6 @@ def last_id(session: Session, job_id: str | None = None) -> int:
     return session.scalar(query if job_id is None else query.where(Event.job_id == job_id)) or 0
 
 
-def any_of(session: Session, kind: str, *, after: int) -> bool:
+def any_of(session: Session, kind: EventKind, *, after: int) -> bool:
     """True when an event of that kind has an id greater than ``after``."""
-    return bool(session.scalar(sa.select(sa.exists().where(Event.id > after, Event.kind == kind))))
+    return bool(session.scalar(sa.select(sa.exists().where(Event.id > after, Event.kind == kind.value))))

@@ -9,9 +9,10 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from db.models import Event, Job, Record, Schedule
+from tunesmith.event_kinds import EventKind
 from tunesmith.states import ENDED_JOBS
 
-KEPT_EVENTS = ("champion_adopted",)
+KEPT_EVENTS = (EventKind.CHAMPION_ADOPTED.value,)
 """Kinds that a job's curve is made of."""
 
 

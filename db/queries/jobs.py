@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from db.models import Evaluation, Event, Job, JobTask, Model, Record, Round, TargetRow
+from tunesmith.event_kinds import EventKind
 from tunesmith.states import OPEN_ROUNDS, JobState, RoundState
 
 SORTS = ("created_at", "priority")
@@ -169,7 +170,11 @@ def finished_rounds(session: Session, job_id: str, since: int = 0) -> list[Round
 def adoptions(session: Session, job_id: str) -> list[RoundStep]:
     """What champions of other jobs, taken over while the job ran, did to its tasks: as rounds in which nothing was
     measured, oldest first."""
-    query = sa.select(Event).where(Event.job_id == job_id, Event.kind == "champion_adopted").order_by(Event.id)
+    query = (
+        sa.select(Event)
+        .where(Event.job_id == job_id, Event.kind == EventKind.CHAMPION_ADOPTED.value)
+        .order_by(Event.id)
+    )
     return [
         RoundStep(0, row.data["task"], row.data["seconds"], False, row.created_at, row.created_at)
         for row in session.scalars(query)

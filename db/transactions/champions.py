@@ -16,6 +16,7 @@ from db.queries.champions import AdoptableChampion, Champion, of_task
 from db.transactions import events
 from db.transactions.transitions import changed_rows
 from db.transactions.upsert import insert_for
+from tunesmith.events import ChallengerRejected, ChampionAdopted, ChampionRevoked
 from tunesmith.measuring.champion_latency import champion_latency
 from tunesmith.messages import Confirmation, WireResult
 from tunesmith.types import CacheState, Candidate, cache_state
@@ -109,10 +110,7 @@ def _reject(
     def median(samples: list[float]) -> float | None:
         return statistics.median(samples) if samples else None
 
-    events.append(
-        session,
-        "crown_refused",
-        task.job_id,
+    said = ChallengerRejected(
         task=task.id,
         name=task.name,
         batch=batch.id,
@@ -124,6 +122,7 @@ def _reject(
         error=confirmation.error,
         tolerance=confirmation.tolerance,
     )
+    events.append(session, said, task.job_id)
 
 
 def promote(
@@ -222,17 +221,8 @@ def adopt(session: Session, found: AdoptableChampion) -> bool:
         .values(best_seconds=found.seconds, best_record_id=found.record),
     )
     if changed:
-        events.append(
-            session,
-            "champion_adopted",
-            job_id,
-            task=found.task,
-            name=name,
-            seconds=found.seconds,
-            before=before,
-            record=found.record,
-            found_by=finder,
-        )
+        said = ChampionAdopted(found.task, name, found.seconds, before, found.record, finder)
+        events.append(session, said, job_id)
     return bool(changed)
 
 
@@ -286,17 +276,8 @@ def revoke_bests(session: Session, ids: Sequence[int], reason: str) -> int:
         task.best_seconds, task.best_record_id = min(found, default=(None, None))
         if task.known_seconds is not None:
             task.known_seconds = champion.latency if champion is not None else None
-        events.append(
-            session,
-            "champion_revoked",
-            task.job_id,
-            task=task.id,
-            name=task.name,
-            before=before,
-            seconds=task.best_seconds,
-            record=task.best_record_id,
-            reason=reason,
-        )
+        said = ChampionRevoked(task.id, task.name, before, task.best_seconds, task.best_record_id, reason)
+        events.append(session, said, task.job_id)
     session.flush()
     return len(rows)
 

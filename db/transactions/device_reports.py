@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -12,6 +11,7 @@ from db.models import Device
 from db.queries.devices import first_calibration, is_live
 from db.transactions import events
 from db.transactions.upsert import insert_for
+from tunesmith.events import DeviceHealthChanged, DeviceJoined, DeviceLeft
 from tunesmith.messages import DeviceReport
 from tunesmith.types import DeviceHealth
 
@@ -66,11 +66,9 @@ def store(
     statement = insert_for(session, Device).values(name=message.name, created_at=now, **values)
     session.execute(statement.on_conflict_do_update(index_elements=["name"], set_=values))
     if was_live == message.stopping:
-        kind = "device_left" if message.stopping else "device_joined"
-        events.append(session, kind, name=message.name, host=message.host, device_classes=message.device_classes)
+        said = DeviceLeft if message.stopping else DeviceJoined
+        events.append(session, said(message.name, message.host, message.device_classes))
     if before != message.health.value:
         drift = found.drift if found is not None else None
-        change: dict[str, Any] = {"from": before, "to": message.health.value, "drift": drift}
-        if message.reason:
-            change["reason"] = message.reason
-        events.append(session, "device_health", name=message.name, **change)
+        changed = DeviceHealthChanged(message.name, before, message.health.value, drift, message.reason or None)
+        events.append(session, changed)

@@ -11,6 +11,7 @@ from db.models import EnrolledWorker
 from db.queries.enrolled_workers import get
 from db.transactions import events
 from tunesmith.errors import Conflict, NotFound
+from tunesmith.events import WorkerEnrolled, WorkerRevoked
 
 
 def enrol(
@@ -35,7 +36,7 @@ def enrol(
     )
     session.add(row)
     session.flush()
-    events.append(session, "worker_enrolled", id=worker_id, name=name, by=by)
+    events.append(session, WorkerEnrolled(worker_id, name, by))
     return row, True
 
 
@@ -51,5 +52,5 @@ def revoke(session: Session, worker_id: str, by: str) -> EnrolledWorker:
     if row.revoked_at is None:
         row.revoked_at = clock.now(session)
         session.flush()
-        events.append(session, "worker_revoked", id=worker_id, name=row.name, by=by)
+        events.append(session, WorkerRevoked(worker_id, row.name, by))
     return row

@@ -6,6 +6,7 @@ from sqlalchemy.orm import Session
 
 from db.models import Evaluation, Job
 from db.transactions import events
+from tunesmith.events import EvaluationQueued
 from tunesmith.messages import EvaluationReport
 from tunesmith.states import WorkState
 
@@ -14,7 +15,7 @@ def start(session: Session, job: Job, device_class: str) -> None:
     """A job's evaluation, to be sent to a device of a class."""
     session.add(Evaluation(job_id=job.id, device_class=device_class, state=WorkState.QUEUED))
     session.flush()
-    events.append(session, "evaluation_queued", job.id, device_class=device_class)
+    events.append(session, EvaluationQueued(device_class), job.id)
 
 
 def store_measured(session: Session, row: Evaluation, report: EvaluationReport, tolerance: float) -> None:

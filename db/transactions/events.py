@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.orm import Session, SessionTransaction
 
 from db.models import Event
+from tunesmith.events import EventData
 
 _PENDING = "tunesmith_events"
 
@@ -17,7 +16,7 @@ _LOCK = 0x6576_6E74
 """Key of the PostgreSQL advisory lock held from an event's insertion to its commit."""
 
 
-def append(session: Session, kind: str, job_id: str | None = None, **data: Any) -> None:
+def append(session: Session, said: EventData, job_id: str | None = None) -> None:
     """Log something that happened. The row is written at the very end of the session's transaction.
 
     On PostgreSQL, sequence numbers are given out at insertion, so a transaction that commits late could make an
@@ -30,7 +29,8 @@ def append(session: Session, kind: str, job_id: str | None = None, **data: Any) 
         event.listen(session, "after_soft_rollback", _forget)
     if not session.in_transaction():
         session.begin()  # else a rollback would be of nothing, and keep the event
-    session.info[_PENDING].append((session.get_nested_transaction(), Event(kind=kind, job_id=job_id, data=data)))
+    row = Event(kind=said.kind.value, job_id=job_id, data=said.to_json())
+    session.info[_PENDING].append((session.get_nested_transaction(), row))
 
 
 def _write(session: Session) -> None:

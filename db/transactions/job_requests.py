@@ -9,14 +9,14 @@ from sqlalchemy.orm import Session
 
 from db.models import Job, Model
 from db.transactions import events
+from tunesmith.events import JobChanged, JobDeleted, JobQueued
 
 
 def submit(session: Session, job: Job, model: Model) -> None:
     """Store a new job of a model."""
     session.add(job)
     session.flush()
-    about = {"id": job.id, "to": job.state.value, "model": model.public_id, "target": job.target_spec}
-    events.append(session, "job_queued", job.id, **about)
+    events.append(session, JobQueued(job.id, job.state.value, model.public_id, job.target_spec), job.id)
 
 
 def change(session: Session, job: Job, values: Mapping[str, Any]) -> None:
@@ -24,7 +24,7 @@ def change(session: Session, job: Job, values: Mapping[str, Any]) -> None:
     for name, value in values.items():
         setattr(job, name, value)
     if values:
-        events.append(session, "job_changed", job.id, id=job.id, **values)
+        events.append(session, JobChanged(job.id, values), job.id)
     session.flush()
 
 
@@ -33,4 +33,4 @@ def delete(session: Session, job: Job) -> None:
     job_id = job.id
     session.delete(job)
     session.flush()
-    events.append(session, "job_deleted", None, id=job_id)
+    events.append(session, JobDeleted(job_id))

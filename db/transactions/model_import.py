@@ -13,8 +13,9 @@ from db import clock
 from db.models import Model, ModelTask, WorkloadRow
 from db.queries import models
 from db.transactions import events
-from db.transactions.transitions import identity, transition
+from db.transactions.transitions import transition
 from db.transactions.upsert import insert_missing
+from tunesmith.events import ModelDeleted, ModelImporting
 from tunesmith.states import ModelState
 from tunesmith.types import TensorSpec, Workload
 
@@ -104,7 +105,7 @@ def find_or_add(session: Session, new: Model) -> tuple[Model, bool]:
         if found is None:
             raise
         return found, False
-    events.append(session, "model_importing", None, **identity(new), name=new.name)
+    events.append(session, ModelImporting(new.public_id, new.preparation, new.name))
     return new, True
 
 
@@ -117,4 +118,4 @@ def _double(session: Session, new: Model) -> Model | None:
 def delete(session: Session, model: Model) -> None:
     """Remove a model and its variants."""
     session.delete(model)
-    events.append(session, "model_deleted", None, id=model.id, name=model.name)
+    events.append(session, ModelDeleted(model.id, model.name))

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from db.models import Event, Job, Record
 from db.queries.expired import idle, last_event, removable
 from db.transactions import events
+from tunesmith.events import JobDeleted
 from tunesmith.states import ENDED_JOBS
 
 
@@ -27,7 +28,7 @@ def delete_jobs(session: Session, jobs: Collection[str], *, records: bool) -> in
         removed = cast("CursorResult[object]", session.execute(sa.delete(Record).where(*removable(jobs)))).rowcount
     for job in session.scalars(sa.select(Job).where(Job.id.in_(jobs), Job.state.in_(ENDED_JOBS))):
         session.delete(job)
-        events.append(session, "job_deleted", None, id=job.id)
+        events.append(session, JobDeleted(job.id))
     session.flush()
     return removed
 

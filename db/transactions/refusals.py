@@ -10,9 +10,8 @@ from db.models import Event, ReportRefusal
 from db.queries import event_log
 from db.transactions import events
 from db.transactions.upsert import insert_for
-
-KIND = "report_refused"
-
+from tunesmith.event_kinds import EventKind
+from tunesmith.events import ReportRefused
 
 LATELY = 2000
 """Events that are looked back at."""
@@ -51,15 +50,17 @@ def note(
     )
     newest = event_log.last_id(session)
     lately = session.scalar(
-        sa.select(sa.func.count()).select_from(Event).where(Event.id > newest - LATELY, Event.kind == KIND)
+        sa.select(sa.func.count())
+        .select_from(Event)
+        .where(Event.id > newest - LATELY, Event.kind == EventKind.REPORT_REFUSED.value)
     )
     if (lately or 0) < EVENTS:
-        cleaned = {"detail": detail, "worker": worker, "message": message, "row": row}
-        events.append(session, KIND, job_id, reason=reason, **{k: _clean(v) for k, v in cleaned.items()})
+        known = None if worker is None else _clean(worker)
+        about = _clean(row) if isinstance(row, str) else row
+        said = ReportRefused(reason, _clean(detail), known, _clean(message), about)
+        events.append(session, said, job_id)
 
 
-def _clean(value: int | str | None) -> int | str | None:
+def _clean(value: str) -> str:
     """Text that a database stores, of bounded length."""
-    if not isinstance(value, str):
-        return value
     return value.encode("utf-8", "replace").decode().replace("\0", " ")[:500]

@@ -20,6 +20,8 @@ from db.transactions import events
 from db.transactions.champions import confirm
 from db.transactions.transitions import transition
 from db.transactions.upsert import insert_for
+from tunesmith.event_kinds import EventKind
+from tunesmith.events import NewBest
 from tunesmith.messages import WireResult
 from tunesmith.states import RoundState, WorkState, is_final
 from tunesmith.types import Candidate, FailureKind, cache_state
@@ -111,17 +113,8 @@ def apply(
             _count(task, result, candidates[result.index])
             confirm(session, task, job, batch, result, inserted[result.index], before, simulated=simulated, cache=cache)
     if task.best_seconds != before.seconds:
-        events.append(
-            session,
-            "new_best",
-            job.id,
-            task=task.id,
-            name=task.name,
-            seconds=task.best_seconds,
-            before=before.seconds,
-            record=task.best_record_id,
-            batch=batch.id,
-        )
+        said = NewBest(task.id, task.name, task.best_seconds, before.seconds, task.best_record_id, batch.id)
+        events.append(session, said, job.id)
     session.flush()
     finished = len(records.indices(session, batch.id)) == len(candidates) and not is_final(batch.state)
     if finished:
@@ -231,7 +224,7 @@ def _finish(
         session,
         round_,
         RoundState.DONE,
-        event="round_finished",
+        event=EventKind.ROUND_FINISHED,
         finished_at=now,
         metrics=metrics,
         best_after=task.best_seconds,

@@ -13,6 +13,7 @@ from db.models import Job, JobTask, Record
 from db.queries import records as record_rows
 from db.transactions import events
 from db.transactions.champions import revoke, revoke_bests
+from tunesmith.events import RecordsRevoked
 from tunesmith.types import cache_state
 
 CHUNK = 500
@@ -42,7 +43,7 @@ def revoke_records(session: Session, ids: Collection[int], reason: str) -> Revok
     session.expire_all()
     champions = sum(revoke(session, part) for part in _parts(found))
     tasks = sum(revoke_bests(session, part, reason) + _replace_baselines(session, part) for part in _parts(found))
-    events.append(session, "records_revoked", None, records=len(found), champions=champions, tasks=tasks, reason=reason)
+    events.append(session, RecordsRevoked(len(found), champions, tasks, reason))
     return Revoked(len(found), champions, tasks)
 
 

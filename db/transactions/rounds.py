@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from db.models import Batch, Job, JobTask, Round
 from db.transactions import events
+from tunesmith.events import RoundOpened, TaskExhausted
 from tunesmith.states import RoundState
 from tunesmith.types import Candidate
 
@@ -36,17 +37,8 @@ def open_round(
     )
     session.add(round_)
     session.flush()
-    events.append(
-        session,
-        "round_opened",
-        job.id,
-        id=round_.id,
-        number=round_.number,
-        task=task.id,
-        name=task.name,
-        size=round_.size,
-        reason=reason.get("reason", ""),
-    )
+    said = RoundOpened(round_.id, round_.number, task.id, task.name, round_.size, str(reason.get("reason", "")))
+    events.append(session, said, job.id)
     return round_
 
 
@@ -61,7 +53,7 @@ def keep_searcher(session: Session, task: JobTask, state: dict[str, Any] | None,
     task.searcher_state, task.told_record_id = state, told
     if exhausted:
         task.exhausted = True
-        events.append(session, "task_exhausted", task.job_id, task=task.id, name=task.name)
+        events.append(session, TaskExhausted(task.id, task.name), task.job_id)
     session.flush()
 
 

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from db.models import CostModelRow, Job
 from db.transactions import events
+from tunesmith.events import CostModelQueued
 
 
 def enqueue(session: Session, job: Job, features: str) -> CostModelRow:
@@ -25,5 +26,5 @@ def enqueue(session: Session, job: Job, features: str) -> CostModelRow:
     )
     session.add(row)
     session.flush()
-    events.append(session, "cost_model_queued", job.id, id=row.id, number=row.number)
+    events.append(session, CostModelQueued(row.id, row.number), job.id)
     return row

@@ -13,6 +13,8 @@ from db.models import Job, Model
 from db.models.work import NOUNS, Work
 from db.transactions import events
 from tunesmith.errors import IllegalTransition
+from tunesmith.event_kinds import EventKind
+from tunesmith.events import StateChanged, kind_of
 from tunesmith.states import can_move
 
 
@@ -21,14 +23,14 @@ def transition(
     row: Work,
     new: enum.Enum,
     *,
-    event: str | None = None,
+    event: EventKind | None = None,
     data: dict[str, Any] | None = None,
     **values: Any,
 ) -> None:
     """Move ``row`` from the state that it was read with to ``new``, and set ``values`` with it.
 
     Args:
-        event: the event's kind, by default noun and state, e.g. ``job_running``.
+        event: the event's kind, by default that of noun and state, such as ``job_running``.
         data: more for the event than id and states.
         **values: further columns of the row.
 
@@ -46,8 +48,9 @@ def transition(
         raise IllegalTransition(
             f"{noun} {row.id} became {row.state.value} before it could become {new.value}", value=row.state.value
         )
-    body = {**identity(row), "from": old.value, "to": new.value, **(data or {})}
-    events.append(session, event or f"{noun}_{new.value}", job_of(row), **body)
+    kind = event or kind_of(noun, new.value)
+    said = StateChanged(kind, **identity(row), old=old.value, to=new.value, more=data or {})
+    events.append(session, said, job_of(row))
 
 
 def job_of(row: Work) -> str | None:
@@ -57,7 +60,9 @@ def job_of(row: Work) -> str | None:
 
 def identity(row: Work) -> dict[str, Any]:
     """What an event says of which row it is about: of a variant, its model's id."""
-    return {"id": row.public_id, "preparation": row.preparation} if isinstance(row, Model) else {"id": row.id}
+    if isinstance(row, Model):
+        return {"id": row.public_id, "preparation": row.preparation}
+    return {"id": row.id, "preparation": None}
 
 
 def changed_rows(session: Session, statement: sa.Update) -> int:

@@ -15,6 +15,7 @@ from db.transactions.locks import lock_row
 from db.transactions.transitions import job_of
 from db.transactions.work import postpone
 from tunesmith.errors import TunesmithError
+from tunesmith.events import MessageUnreadable
 from tunesmith.messages import (
     VERSION,
     EvaluateModel,
@@ -37,9 +38,6 @@ CORE: Mapping[str, Any] = {
 }
 
 
-EVENT = "message_unreadable"
-
-
 def note(session: Session, found: Unreadable, worker: str, max_attempts: int) -> None:
     """Hand the work out again.
 
@@ -51,18 +49,8 @@ def note(session: Session, found: Unreadable, worker: str, max_attempts: int) ->
     row = lock_row(session, kind, key) if kind is not None else None
     if row is None or row.attempt != found.attempt or row.worker is not None or row.state not in ACTIVE[kind]:
         return
-    events.append(
-        session,
-        EVENT,
-        job_of(row),
-        id=row.id,
-        noun=NOUNS[kind],
-        worker=worker,
-        message=found.message,
-        speaks=found.speaks,
-        version=VERSION,
-        reason=found.reason,
-    )
+    said = MessageUnreadable(row.id, NOUNS[kind], worker, found.message, found.speaks, VERSION, found.reason)
+    events.append(session, said, job_of(row))
     if found.message in MEASURED:
         postpone(session, row, 0.0, clock.now(session), resend=True)
     else:

@@ -22,6 +22,7 @@ from db.queries.import_queue import KINDS, ready
 from db.queries.scheduling import passed
 from db.transactions import events, outcomes
 from db.transactions.transitions import changed_rows, identity, job_of, transition
+from tunesmith.events import Retried, kind_of
 from tunesmith.states import WorkState
 
 
@@ -126,7 +127,8 @@ def retry(session: Session, row: Work, max_attempts: int, reason: str) -> bool:
     if raised:
         if row.state is WorkState.RUNNING:
             transition(session, row, WorkState.QUEUED, data={"attempt": row.attempt})
-        events.append(session, f"{noun}_retried", job_of(row), **identity(row), attempt=row.attempt, reason=reason)
+        said = Retried(kind_of(noun, "retried"), **identity(row), attempt=row.attempt, reason=reason)
+        events.append(session, said, job_of(row))
     return True
 
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from services.dashboard import format as fmt
+from tunesmith.event_kinds import EventKind
 
 NOTABLE = ("_failed", "_retried", "_cancelled")
 STEPS = ("round_", "batch_", "evaluation_", "cost_model_")
 LATENCIES = ("seconds", "tuned")
 """How members that are latencies end: ``untuned``, ``best_seconds``."""
-OWN = {"round_finished", "evaluation_queued", "evaluation_done", "cost_model_done"}
+OWN = {
+    EventKind.ROUND_FINISHED,
+    EventKind.EVALUATION_QUEUED,
+    EventKind.EVALUATION_DONE,
+    EventKind.COST_MODEL_DONE,
+}
 
 
 def shown(kind: str) -> bool:
@@ -20,13 +26,13 @@ def shown(kind: str) -> bool:
 
 def describe(kind: str, data: dict[str, Any]) -> str:
     """An event's data in one line."""
-    if kind in ("new_best", "champion_adopted"):
+    if kind in (EventKind.NEW_BEST, EventKind.CHAMPION_ADOPTED):
         before = f" (was {fmt.latency(data['before'])})" if data.get("before") else ""
         finder = f", found by {data['found_by']}" if data.get("found_by") else ""
         return f"{data.get('name')}: {fmt.latency(data.get('seconds'))}{before}{finder}"
-    if kind == "crown_refused":
+    if kind == EventKind.CHALLENGER_REJECTED:
         return _refused(data)
-    if kind == "round_finished":
+    if kind == EventKind.ROUND_FINISHED:
         failed = f", {data['failed']} failed" if data.get("failed") else ""
         best = f", best {fmt.latency(data['best_after'])}" if data.get("best_after") else ""
         measured = f": {data['measured']} measured" if data.get("measured") is not None else ""

@@ -27,6 +27,7 @@ from db.models import (
 )
 from db.models.base import utcnow
 from db.transactions import events, results
+from tunesmith.events import JobQueued
 from tunesmith.messages import Calibration, Confirmation, WireResult
 from tunesmith.preparation import for_target
 from tunesmith.states import JobState, ModelState, RoundState, WorkState
@@ -185,7 +186,7 @@ def _job(session: Session, job_id: str, target: str, state: JobState, name: str,
     )
     session.add(job)
     session.flush()
-    events.append(session, "job_queued", job_id, id=job_id, to="queued", model="m1", target="cpu")
+    events.append(session, JobQueued(job_id, "queued", "m1", "cpu"), job_id)
     return job
 
 

@@ -14,6 +14,8 @@ from db.models import CostModelRow, ModelTask, Record, Schedule, WorkloadRow
 from db.models.base import utcnow
 from db.transactions import events
 from services.coordinator.access import SCOPES
+from tunesmith.event_kinds import EventKind
+from tunesmith.events import StateChanged
 from tunesmith.states import JobState, WorkState
 
 ADMIN = "first-key"
@@ -90,7 +92,8 @@ def seed(api: Api, owner: str, latency: float = 1e-3) -> Owned:
         best = session.get(Schedule, tuple(key.values()))
         if best is None:
             session.add(Schedule(**key, record_id=record.id, latency=latency, trace=[], updated_at=utcnow()))
-        events.append(session, "job_running", names["job"], id=names["job"])
+        said = StateChanged(EventKind.JOB_RUNNING, names["job"], None, "preparing", "running")
+        events.append(session, said, names["job"])
         marks = (*names.values(), tag, digest)
         return Owned(owner, names["model"], names["job"], names["finished"], names["costmodel"], batch.id, marks)
 

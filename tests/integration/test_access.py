@@ -22,6 +22,7 @@ from db.transactions import events
 from services.coordinator.access import RULES, SCOPES, Sight
 from services.coordinator.auth import ADMIN_ID, verify
 from services.coordinator.routers import events as event_stream
+from tunesmith.events import ChampionAdopted
 from tunesmith.signing import Signer
 
 pytestmark = pytest.mark.parallel
@@ -254,8 +255,8 @@ def test_a_revoked_admin_key_stays_revoked_after_a_restart(
 def test_what_came_from_a_strangers_job_is_not_named(api: Api, stranger: dict[str, Headers]) -> None:
     finder, mine = tenants.seed(api, "ann"), tenants.seed(api, "ben")
     with api.context.sessions.begin() as session:
-        events.append(session, "champion_adopted", mine.job, task=1, name="t", found_by=finder.job, record=7)
-        events.append(session, "champion_adopted", mine.job, task=1, name="t", found_by=mine.finished, record=8)
+        events.append(session, ChampionAdopted(1, "t", 1.0, None, 7, finder.job), mine.job)
+        events.append(session, ChampionAdopted(1, "t", 1.0, None, 8, mine.finished), mine.job)
         round_ = session.query(Round).filter_by(job_id=mine.job).one()
         round_.cost_model_id = finder.cost_model
     url = f"/v1/jobs/{mine.job}"

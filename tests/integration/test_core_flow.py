@@ -279,7 +279,7 @@ def test_a_short_name_means_the_live_device(sqlite_context: Context) -> None:
     core_flow.import_and_prepare(context, target="cpu:4")
     with context.readers() as session:
         job = session.get_one(Job, "j1")
-        target = session.get_one(core_flow.search.TargetRow, job.target_hash)
+        target = session.get_one(TargetRow, job.target_hash)
         assert target.json == {"kind": "llvm", "mcpu": "znver4", "num-cores": 4}
         assert target.device_class == "llvm-znver4-4"
         assert session.get_one(Device, "big/cpu").seen_at <= utcnow()

@@ -13,6 +13,7 @@ from db.models.base import utcnow
 from db.queries import event_log
 from db.transactions import events, transitions, work
 from tunesmith.errors import IllegalTransition
+from tunesmith.events import CostModelQueued, JobDeleted
 from tunesmith.states import JobState, ModelState, RoundState, WorkState
 
 pytestmark = pytest.mark.parallel
@@ -186,31 +187,31 @@ def test_an_abandoned_batch_accounts_for_every_candidate(sessions: Sessions, bat
 
 def test_events_of_a_rolled_back_transaction_are_not_written(sessions: Sessions) -> None:
     session = sessions()
-    events.append(session, "lost")
+    events.append(session, JobDeleted("lost"))
     session.flush()
     session.rollback()
-    events.append(session, "kept")
+    events.append(session, JobDeleted("kept"))
     session.commit()
     session.close()
     with sessions() as session:
-        assert [event.kind for event in event_log.page(session)] == ["kept"]
+        assert [event.data for event in event_log.page(session)] == [{"id": "kept"}]
 
 
 def test_events_of_a_rolled_back_savepoint_are_not_written(sessions: Sessions) -> None:
     with sessions.begin() as session:
-        events.append(session, "outer")
+        events.append(session, JobDeleted("outer"))
         nested = session.begin_nested()
-        events.append(session, "inner")
+        events.append(session, JobDeleted("inner"))
         nested.rollback()
     with sessions() as session:
-        assert [event.kind for event in event_log.page(session)] == ["outer"]
+        assert [event.data for event in event_log.page(session)] == [{"id": "outer"}]
 
 
 def test_an_event_never_appears_behind_a_reader(sessions: Sessions) -> None:
     def write(index: int) -> None:
         for number in range(25):
             with sessions.begin() as session:
-                events.append(session, "tick", writer=index, number=number)
+                events.append(session, CostModelQueued(str(index), number))
 
     seen: list[tuple[int, int]] = []
 
@@ -219,7 +220,7 @@ def test_an_event_never_appears_behind_a_reader(sessions: Sessions) -> None:
         for _ in range(100_000):
             with sessions() as session:
                 page = event_log.page(session, after=after, limit=7)
-            seen.extend((event.data["writer"], event.data["number"]) for event in page)
+            seen.extend((int(event.data["id"]), event.data["number"]) for event in page)
             after = page[-1].id if page else after
             if len(seen) >= 75:
                 return
@@ -235,7 +236,7 @@ def test_event_ids_are_never_given_twice(sessions: Sessions) -> None:
     with sessions.begin() as session:
         last = event_log.last_id(session)
         session.execute(sa.delete(Event))
-        events.append(session, "later")
+        events.append(session, JobDeleted("later"))
     with sessions() as session:
         assert event_log.page(session)[0].id > last
 

@@ -17,6 +17,7 @@ from services.coordinator import streams
 from services.coordinator.auth import ANYBODY
 from services.coordinator.routers import events as event_stream
 from services.coordinator.streams import Look, Streams
+from tunesmith.events import CostModelQueued
 from tunesmith.states import JobState
 
 pytestmark = pytest.mark.parallel
@@ -30,7 +31,7 @@ def ids(pieces: list[bytes]) -> list[int]:
 def append(api: Api, job_id: str, count: int) -> None:
     with api.context.sessions.begin() as session:
         for number in range(count):
-            events.append(session, "noted", job_id, number=number)
+            events.append(session, CostModelQueued("cm", number), job_id)
 
 
 def end(api: Api, job_id: str) -> None:

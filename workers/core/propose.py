@@ -18,6 +18,7 @@ from db.transactions import rounds
 from db.transactions.locks import lock_row
 from db.transactions.transitions import transition
 from tunesmith.analysis.prior import StaticPrior
+from tunesmith.event_kinds import EventKind
 from tunesmith.messages import Calibration, ProposeRound
 from tunesmith.names import FEATURES
 from tunesmith.search.base import Searcher
@@ -252,7 +253,7 @@ def _store(session: Session, lease: Lease, subject: Subject, proposal: Proposal)
             session,
             round_,
             RoundState.DONE,
-            event="round_finished",
+            event=EventKind.ROUND_FINISHED,
             best_after=task.best_seconds,
             finished_at=clock.now(session),
             data={**about, "measured": 0, "failed": 0},

@@ -16,6 +16,7 @@ from db.transactions.rounds import open_round
 from db.transactions.transitions import transition
 from services.coordinator.scheduling import actions as act
 from tunesmith.errors import IllegalTransition
+from tunesmith.events import JobClockStarted, JobClockStopped
 from tunesmith.messages import EvaluateModel, MeasureBatch
 from tunesmith.states import OPEN_ROUNDS, JobState, RoundState, WorkState, is_final
 
@@ -56,7 +57,8 @@ def _apply(session: Session, action: act.Action, features: str) -> list[str]:
         training.enqueue(session, job, features)
     else:
         budget_clock.set_clock(session, job, action.stopped, clock.now(session))
-        events.append(session, "job_clock_stopped" if action.stopped else "job_clock_started", job.id, id=job.id)
+        said = JobClockStopped if action.stopped else JobClockStarted
+        events.append(session, said(job.id), job.id)
     return []
 
 

@@ -14,11 +14,12 @@ from db.engine import transact
 from db.queries import event_log
 from db.transactions import budget_clock, events, locks
 from services.coordinator.context import Context
+from tunesmith.event_kinds import EventKind
+from tunesmith.events import ClockMoved
 
 log = logging.getLogger(__name__)
 TOLERANCE_SECONDS = 10.0
 """A clock that is off by less is left alone: no timeout is shorter than that by much."""
-EVENT = "clock_moved"
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,11 @@ class ClockWatch:
 
     def _move(self, session: Session, seconds: float, since: float, last_event: int) -> None:
         locks.lock_scheduling(session)
-        if event_log.any_of(session, EVENT, after=last_event):
+        if event_log.any_of(session, EventKind.CLOCK_MOVED, after=last_event):
             return  # another coordinator did
         log.warning("the database's clock moved by %.0f s: deadlines and budgets move along", seconds)
         budget_clock.move_clock(session, seconds, since, clock.now(session))
-        events.append(session, EVENT, None, seconds=round(seconds, 3))
+        events.append(session, ClockMoved(round(seconds, 3)))
 
 
 def jump(last: Look, now: Look) -> float:

@@ -1,0 +1,336 @@
+"""What an event of each kind says.
+
+An event is stored as its kind and a JSON object. The classes below are the only way to make one: their fields are the
+members of that object, and their docstrings say when it happens (``docs/reference/events.md`` is made of them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields
+from typing import Any, ClassVar
+
+from tunesmith.event_kinds import EventKind
+
+
+@dataclass(frozen=True)
+class EventData:
+    """What an event says."""
+
+    kind: ClassVar[EventKind]
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that is stored next to the kind."""
+        found: dict[str, Any] = {}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name == "kind":
+                continue
+            if each.metadata.get("merged"):
+                found |= value
+            elif value is not None or not each.metadata.get("optional"):
+                found[member(each)] = value
+        return found
+
+
+def member(each: Field[Any]) -> str:
+    """A field's name in JSON."""
+    return str(each.metadata.get("name", each.name))
+
+
+_OPTIONAL = {"optional": True}  # left out where it is None
+_MERGED = {"merged": True}  # a mapping whose members are the object's own
+_FROM = {"name": "from"}
+
+
+@dataclass(frozen=True)
+class StateChanged(EventData):
+    """A row became another state.
+
+    Attributes:
+        kind: see :func:`kind_of`.
+        preparation: of a variant of a model.
+        more: what the step knows, such as ``problem``.
+    """
+
+    kind: EventKind  # type: ignore[misc]
+    id: int | str
+    preparation: str | None = field(metadata=_OPTIONAL)
+    old: str = field(metadata=_FROM)
+    to: str
+    more: Mapping[str, Any] = field(default_factory=dict, metadata=_MERGED)
+
+
+@dataclass(frozen=True)
+class Retried(EventData):
+    """Work is handed out again; ``kind``: see :func:`kind_of`."""
+
+    kind: EventKind  # type: ignore[misc]
+    id: int | str
+    preparation: str | None = field(metadata=_OPTIONAL)
+    attempt: int
+    reason: str
+
+
+def kind_of(noun: str, what: str) -> EventKind:
+    """The kind of a change to a state, or of ``retried``, of a noun such as ``cost_model``."""
+    return EventKind(f"{noun}_{what}")
+
+
+@dataclass(frozen=True)
+class ChallengerRejected(EventData):
+    """A finalist was measured again and did not become champion; `reason` is `not_faster`, `overtaken` or a failure
+    such as `wrong_result`."""
+
+    kind = EventKind.CHALLENGER_REJECTED
+    task: int
+    name: str
+    batch: int
+    record: int
+    reason: str
+    seconds: float | None
+    champion_seconds: float | None
+    p_value: float | None
+    error: float | None
+    tolerance: float | None
+
+
+@dataclass(frozen=True)
+class ChampionAdopted(EventData):
+    """Another job found a faster schedule for a shared task, and this job adopted it."""
+
+    kind = EventKind.CHAMPION_ADOPTED
+    task: int
+    name: str
+    seconds: float
+    before: float | None
+    record: int
+    found_by: str | None
+
+
+@dataclass(frozen=True)
+class ChampionRevoked(EventData):
+    """A task's best schedule was revoked, and the next best replaced it."""
+
+    kind = EventKind.CHAMPION_REVOKED
+    task: int
+    name: str
+    before: float | None
+    seconds: float | None
+    record: int | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class ClockMoved(EventData):
+    """The database's clock was set forward or back by `seconds`; deadlines and budgets moved with it."""
+
+    kind = EventKind.CLOCK_MOVED
+    seconds: float
+
+
+@dataclass(frozen=True)
+class CostModelQueued(EventData):
+    """Enough new records are there to fit a cost model."""
+
+    kind = EventKind.COST_MODEL_QUEUED
+    id: str
+    number: int
+
+
+@dataclass(frozen=True)
+class DeviceHealthChanged(EventData):
+    """A device began to drift, went into quarantine or to rest, left it, or its worker cannot read messages."""
+
+    kind = EventKind.DEVICE_HEALTH
+    name: str
+    old: str = field(metadata=_FROM)
+    to: str
+    drift: float | None
+    reason: str | None = field(default=None, metadata=_OPTIONAL)
+
+
+@dataclass(frozen=True)
+class DeviceJoined(EventData):
+    """A device registered, or came back."""
+
+    kind = EventKind.DEVICE_JOINED
+    name: str
+    host: str
+    device_classes: Sequence[str]
+
+
+@dataclass(frozen=True)
+class DeviceLeft(EventData):
+    """A device signed off."""
+
+    kind = EventKind.DEVICE_LEFT
+    name: str
+    host: str
+    device_classes: Sequence[str]
+
+
+@dataclass(frozen=True)
+class EvaluationQueued(EventData):
+    """Tuning is over; the compiled model is about to be checked and timed."""
+
+    kind = EventKind.EVALUATION_QUEUED
+    device_class: str
+
+
+@dataclass(frozen=True)
+class JobChanged(EventData):
+    """Priority, budget or name was changed; the new values are members, too."""
+
+    kind = EventKind.JOB_CHANGED
+    id: str
+    values: Mapping[str, Any] = field(metadata=_MERGED)
+
+
+@dataclass(frozen=True)
+class JobClockStarted(EventData):
+    """The job's clock runs again: a device is available."""
+
+    kind = EventKind.JOB_CLOCK_STARTED
+    id: str
+
+
+@dataclass(frozen=True)
+class JobClockStopped(EventData):
+    """The job's clock stopped: the job waits for a device."""
+
+    kind = EventKind.JOB_CLOCK_STOPPED
+    id: str
+
+
+@dataclass(frozen=True)
+class JobDeleted(EventData):
+    """A job was deleted; its records stay."""
+
+    kind = EventKind.JOB_DELETED
+    id: str
+
+
+@dataclass(frozen=True)
+class JobQueued(EventData):
+    """A job was submitted."""
+
+    kind = EventKind.JOB_QUEUED
+    id: str
+    to: str
+    model: str
+    target: str
+
+
+@dataclass(frozen=True)
+class MessageUnreadable(EventData):
+    """A worker of another version could not read a message, and takes no more."""
+
+    kind = EventKind.MESSAGE_UNREADABLE
+    id: int | str
+    noun: str
+    worker: str
+    message: str
+    speaks: int
+    version: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class ModelDeleted(EventData):
+    """A model was deleted."""
+
+    kind = EventKind.MODEL_DELETED
+    id: str
+    name: str
+
+
+@dataclass(frozen=True)
+class ModelImporting(EventData):
+    """A model was uploaded, or a job needs it prepared in another way."""
+
+    kind = EventKind.MODEL_IMPORTING
+    id: str
+    preparation: str
+    name: str
+
+
+@dataclass(frozen=True)
+class NewBest(EventData):
+    """A task has a faster schedule, confirmed against the former one; or its schedule, measured again, is faster than
+    before."""
+
+    kind = EventKind.NEW_BEST
+    task: int
+    name: str
+    seconds: float | None
+    before: float | None
+    record: int | None
+    batch: int
+
+
+@dataclass(frozen=True)
+class RecordsRevoked(EventData):
+    """Records were revoked."""
+
+    kind = EventKind.RECORDS_REVOKED
+    records: int
+    champions: int
+    tasks: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class ReportRefused(EventData):
+    """A measure worker's report was refused, and nothing of it was stored ([reasons](../explanation/reports.md)); at
+    most 40 among the newest 2000 events."""
+
+    kind = EventKind.REPORT_REFUSED
+    reason: str
+    detail: str
+    worker: str | None
+    message: str
+    row: int | str | None
+
+
+@dataclass(frozen=True)
+class RoundOpened(EventData):
+    """The allocator chose a task."""
+
+    kind = EventKind.ROUND_OPENED
+    id: int
+    number: int
+    task: int
+    name: str
+    size: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class TaskExhausted(EventData):
+    """The searcher has nothing left to propose for a task, or failed: then there is a `problem`."""
+
+    kind = EventKind.TASK_EXHAUSTED
+    task: int
+    name: str
+    problem: Mapping[str, Any] | None = field(default=None, metadata=_OPTIONAL)
+
+
+@dataclass(frozen=True)
+class WorkerEnrolled(EventData):
+    """A measure worker was enrolled."""
+
+    kind = EventKind.WORKER_ENROLLED
+    id: str
+    name: str
+    by: str
+
+
+@dataclass(frozen=True)
+class WorkerRevoked(EventData):
+    """A measure worker was revoked."""
+
+    kind = EventKind.WORKER_REVOKED
+    id: str
+    name: str
+    by: str
