@@ -65,16 +65,27 @@ READS = {"execute", "get", "get_one", "refresh", "scalar", "scalars"}
 WRITES = {"add", "add_all", "delete", "flush", "merge"}
 
 
-def test_only_the_database_rooms_use_a_session() -> None:
-    """Others pass a session on to ``db.queries`` and ``db.transactions``."""
-    paths = [path for name in ("workers", "services") for path in (ROOT / name).rglob("*.py")]
-    trees = {path: ast.parse(path.read_text()) for path in paths}
-    assert sum("Session" in {getattr(node, "id", None) for node in ast.walk(tree)} for tree in trees.values()) > 15
-    used = [
-        f"{path.relative_to(ROOT)}:{node.lineno} session.{node.attr}"
-        for path, tree in trees.items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and node.attr in READS | WRITES
-        if isinstance(node.value, ast.Name) and node.value.id == "session"
+def attributes(*folders: str) -> list[tuple[str, str, str]]:
+    """Place, object and name of every attribute that is used in files of some folders that speak of a session."""
+    return [
+        (f"{path.relative_to(ROOT)}:{node.lineno}", getattr(node.value, "id", ""), node.attr)
+        for name in folders
+        for path in sorted((ROOT / name).rglob("*.py"))
+        if "session" in (text := path.read_text())
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Attribute)
     ]
-    assert used == []
+
+
+def test_only_the_rooms_of_the_database_use_a_session() -> None:
+    """Others pass a session on to ``db.queries`` and ``db.transactions``."""
+    used = attributes("db/queries", "db/transactions")
+    assert {name for _, of, name in used if of == "session"} > {"execute", "scalars", "add", "flush", "delete"}
+    found = attributes("workers", "services")
+    assert [(place, name) for place, of, name in found if of == "session" and name in READS | WRITES] == []
+
+
+def test_queries_neither_write_nor_lock() -> None:
+    forbidden = {("session", name) for name in WRITES} | {("sa", name) for name in ("insert", "update", "delete")}
+    found = attributes("db/queries")
+    assert [place for place, of, name in found if (of, name) in forbidden or name == "with_for_update"] == []
