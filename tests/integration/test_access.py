@@ -226,7 +226,7 @@ def test_an_operators_job_is_not_named_to_the_owner_of_its_model(api: Api, owner
 def test_the_last_key_of_an_operator_stays(tmp_path: Path, sqlite_url: str) -> None:
     api = Api(Folder(tmp_path, sqlite_url), admin_key=ADMIN)
     refusal = problem(api.client.delete(f"/v1/keys/{ADMIN_ID}", headers=bearer(ADMIN)), 409, "conflict")
-    assert "make a new one first" in refusal["detail"]
+    assert "create a new one first" in refusal["detail"]
     second = api.client.post("/v1/keys", json={"scopes": ["operator"]}, headers=bearer(ADMIN)).json()
     other = bearer(second["key"])
     assert api.client.delete(f"/v1/keys/{ADMIN_ID}", headers=other).status_code == 204
