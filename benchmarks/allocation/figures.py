@@ -72,17 +72,17 @@ def report(courses: Courses, setup: Mapping[str, str]) -> Report:
     seeds = len(next(iter(courses.values())))
     summary = (
         f"Jobs of {len(models)} models, {seeds} seeds each, replayed on recorded learning curves under the service's "
-        "own rules; the curves are those of a job in which all tasks had as many rounds, and each seed takes every "
-        "task's from one of the recorded runs. The bandit begins with first rounds of few candidates; the others' "
-        f"rounds are all of {ROUND_SIZE}, as their authors' are of 64, and so are those of `bandit, {EQUAL}`, so that "
-        "what the order brings and what the sizes bring can be told apart. A round that begins or ends where no "
-        "recorded one did takes what its candidates took, and what the next recorded round took besides. Seconds of "
-        "tuning until so much of a gain was there, of all rounds "
-        f"where it never was. `{UNTUNED}`: of the gain over the model without schedules, where a task without a round "
-        f"runs with its default schedule. `{FIRST}`: of what is left to gain once every task had its first recorded "
-        "round. `times as fast`: the geometric mean over models and seeds of the time that "
+        "own rules. In the recorded jobs all tasks had equally many rounds; each seed takes each task's curve "
+        "from one of the recorded runs. The bandit starts with small first rounds. The others' rounds all have "
+        f"{ROUND_SIZE} candidates, as their authors' have 64. So do those of `bandit, {EQUAL}`, which separates "
+        "the effect of the order from that of the sizes. A round that begins or ends where no recorded one did "
+        "takes the time of its candidates plus the overhead of the next recorded round. The figures are seconds "
+        f"of tuning until this share of a gain was there, or of all rounds if it never was. `{UNTUNED}`: the gain "
+        f"over the model without schedules; a task without a round runs with its default schedule. `{FIRST}`: "
+        "what is left to gain once every task had its first recorded round. `times as fast`: the geometric mean "
+        "over models and seeds of the time that "
         f"`{RIVAL}` took over its own, with a 95 % bootstrap over seeds. Then the median seconds by model. "
-        f"`{HINDSIGHT}` is no allocator: it knows every curve to its end, and is about the best that could be done."
+        f"`{HINDSIGHT}` is not an allocator: it knows every curve to its end, and is close to the best possible."
     )
     columns = ("gain", "allocator", "times as fast", "95 % from", "to", *(f"{model}, s" for model in models))
     return Report(NAME, "Allocators on the curves of whole models", summary, columns, rows, setup)

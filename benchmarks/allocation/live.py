@@ -140,12 +140,14 @@ def _times(run: Run, group: Sequence[Run]) -> tuple[float, ...]:
 
 def _summary(together: Mapping[tuple[str, int], Sequence[Run]], times: Mapping[int, tuple[float, ...]]) -> str:
     lines = [
-        "The same model tuned with each allocator for the same wall time on a warm stack of its own, alone on the "
-        "machine; then the compiled models timed in turn, in several processes. `latency`: one inference end to end. "
-        "`s to 95%`: seconds from the job's submission until so much of the gain was there that the best of these jobs "
-        "has over the untuned model; the last column, until the model was as fast as at the end of the job with "
-        f"`{RIVAL}`; all of the time where that never was. Before the end a model is not compiled: what it would have "
-        "taken is the sum of its kernels then, times what the compiled model takes over that sum at the end."
+        "Each allocator tuned the same model for the same wall time, on its own warm stack, alone on the "
+        "machine. Then the compiled models were timed in turn, in several processes. `latency`: one inference "
+        "end to end. "
+        "`s to 95%`: seconds from the job's submission until it had this share of the gain; the gain is that of "
+        "the best of these jobs over the untuned model. The last column: until the model was as fast as at the "
+        "end of the job with "
+        f"`{RIVAL}`. If that never happened, the whole time counts. Before the end a model is not compiled. Its "
+        "latency is the sum of its kernels, times the ratio of the compiled model to that sum at the end."
     ]
     names = dict.fromkeys(run.allocator for group in together.values() for run in group if run.allocator != RIVAL)
     for name, other in combinations((*names, RIVAL), 2):

@@ -48,11 +48,13 @@ def faults(found: Mapping[str, Sequence[Trial]], facts: Mapping[str, str]) -> Re
         )
     told = "; ".join(f"`{name}`: {SCENARIOS[name].what}" for name in found)
     summary = (
-        "PostgreSQL, Redis and two replicas each of the coordinator and of the workers `record` and `search` are real. "
-        "Devices are invented: they answer real messages with real reports, and offer at least half of what the "
-        "service was seen to take. A run has three phases of the same length: before, fault, after. 'After' begins "
+        "PostgreSQL, Redis and two replicas each of the coordinator and of the workers `record` and `search` are "
+        "real. "
+        "Devices are simulated: they answer real messages with real reports, and offer at least half of the "
+        "measured capacity of the service. A run has three phases of the same length: before, fault, after. "
+        "'After' begins "
         "when the fault ends, and recovery is its rate over the rate before. The median of the runs counts. "
-        "Recovery above 1 is work that had waited. Attempts, lost, doubled and abandoned are sums over all "
+        "A recovery above 1 includes work that had waited. Attempts, lost, doubled and abandoned are sums over all "
         f"runs, counted in the database.\n\n{told}."
     )
     return Report(NAME, "Faults", summary, COLUMNS, rows, facts)

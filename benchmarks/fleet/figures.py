@@ -44,10 +44,11 @@ def fleet(outcomes: Sequence[Outcome], tasks: int, setup: Mapping[str, str]) -> 
             )
         )
     summary = (
-        f"Devices, searchers and what tuning finds are simulated; the scheduling function is the service's. Ten jobs, "
-        f"{tasks} tasks in all, five of them one user's, three another's and two a third one's, all with more to do "
-        "than there is time for; what a round takes differs by task and by chance. Shares are of the device seconds "
-        "used. The last columns are wall time of the planning for each round that it opens, on this machine."
+        "Devices, searchers and the results of tuning are simulated; the scheduling function is the service's. "
+        "Ten jobs, "
+        f"{tasks} tasks in all, five of them one user's, three another's and two a third one's, all with more "
+        "work than time. The time of a round differs by task and by chance. Shares are of the device seconds "
+        "used. The last columns are the wall time of planning per round that it opens, on this machine."
     )
     return Report(FLEET, "Many jobs on a fleet", summary, columns, rows, setup)
 
@@ -59,7 +60,7 @@ def decisions(found: Mapping[tuple[str, int], Floats], setup: Mapping[str, str])
         for (name, size), seconds in found.items()
     ]
     summary = (
-        f"A decision among the tasks of one job, which have had up to {MOST_ROUNDS} rounds each: those of one of "
+        f"One decision among the tasks of a job, which have had up to {MOST_ROUNDS} rounds each: those of one of "
         f"{JOBS} jobs, and all of them in a single one."
     )
     columns = ("allocator", "tasks of the job", "ms a decision, median", "99th percentile")

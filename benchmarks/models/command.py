@@ -134,15 +134,15 @@ def _row(outcome: Outcome, entry: Entry) -> tuple[Any, ...]:
 def _summary(outcomes: Sequence[Outcome]) -> str:
     lines = [
         "One inference of each model, batch 1, float32, the same random inputs and the same number of threads. "
-        "Both tuners had the same wall time alone on the machine, Tunesmith's with the start of its stack and the "
-        "import of the model, MetaSchedule's (`tune_relax`, 64 candidates a round by default, and 16) with the start "
-        "of its process; rounds that MetaSchedule had measured count also where it had not yet looked at them. "
-        "The untuned model and MetaSchedule's were prepared by TVM's passes alone, Tunesmith's as its jobs do it. "
-        "Then every runtime was timed several times, each time in a process of its own, in turn, there and back; the "
-        "latency is the median of all samples, and `passes` the lowest and the highest median of one process. "
-        "PyTorch is eager. `share of peak`: of what the machine can do at best, see below; operations are those of the "
-        "plain algorithms, so that Winograd's convolution would count as more than it does. `without schedule`: "
-        "functions that had a choice and got no schedule in the time."
+        "Both tuners had the same wall time, alone on the machine. Tunesmith's includes the start of its stack "
+        "and the import of the model. MetaSchedule's (`tune_relax`, 64 candidates a round by default, and 16) "
+        "includes the start of its process. Rounds that MetaSchedule had measured but not yet read count too. "
+        "Only TVM's passes prepared the untuned model and MetaSchedule's; Tunesmith's is prepared as in its jobs. "
+        "Then every runtime was timed several times, each time in its own process, in turn, there and back. The "
+        "latency is the median of all samples; `passes` has the lowest and the highest median of one process. "
+        "PyTorch is eager. `share of peak`: share of what the machine can do at best, see below. Operations are "
+        "those of the plain algorithms, so Winograd's convolution counts for more than it does. `without "
+        "schedule`: tunable functions without a schedule at the end."
     ]
     return "\n\n".join(lines + [text for outcome in outcomes if (text := _verdict(outcome))])
 

@@ -30,10 +30,12 @@ def pages(found: Mapping[str, Sequence[Page]], tasks: int, rounds: int, facts: M
     ]
     slow = sum(page.quantile(0.5) > WANTED for measured in found.values() for page in measured)
     summary = (
-        f"A real coordinator serves one job with {tasks} tasks and {rounds} finished rounds to one client on the same "
-        "machine. A job that is over is looked at while the coordinator has nothing else to do. Beside a running one it"
-        " plans every one to five seconds in the same process. The first look reads the finished rounds, later ones "
-        "only what is new. *Old statistics* are from before the job came, as PostgreSQL has them for the first minute. "
+        f"A real coordinator serves one job with {tasks} tasks and {rounds} finished rounds to one client on the "
+        "same "
+        "machine. Pages of a finished job are read while the coordinator has nothing else to do. With a running "
+        "job, it also plans every one to five seconds in the same process. The first request reads the finished "
+        "rounds, later ones only new ones. *Old statistics* are from before the job existed, as PostgreSQL has "
+        "them for the first minute. "
         f"Medians above {WANTED:.0f} ms: {slow} of {len(rows)}."
     )
     return Report(NAME, "Pages of a large job", summary, COLUMNS, rows, facts)

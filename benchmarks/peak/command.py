@@ -47,9 +47,10 @@ def build(found: Sequence[Limits]) -> Report:
     rows = [row for limits in found for row in _rows(limits, found[0])]
     summary = (
         "Arithmetic is independent float32 multiply-adds in registers, a multiply-add counted as two operations. "
-        "Reading sums float32 values again and again from a buffer that fills half of a cache level's share of the "
-        "cores used, or four times the last level for the memory. `best` is the limit that shares of the limit on "
-        "this page refer to; `median` is what is reached usually."
+        "Reading sums float32 values repeatedly from a buffer. The buffer fills half of the share that the cores "
+        "used have of a cache level; for memory it is four times the last level. `best` is the limit that shares "
+        "of the limit on "
+        "this page refer to; `median` is what is usually reached."
     )
     return Report("peak", "Limits of the machine", summary, COLUMNS, rows, setup())
 

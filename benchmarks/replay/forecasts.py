@@ -61,10 +61,11 @@ def report(found: dict[tuple[str, float], Floats], setup: dict[str, str]) -> Rep
             )
         )
     summary = (
-        f"Models of {TASKS} of the recorded tasks, drawn anew for each seed, and what they come to when all rounds are "
-        f"given away. Foretold are its mean and an interval of {LEVEL:.0%} (`GET /v1/jobs/{{job_id}}/forecast`), when "
-        "part of the rounds has been given away. `inside`: how often the latency at the end lies within. `width`: the "
-        "interval's upper end over its lower one, less 1, median. `error`: the end over the foretold mean, less 1, "
+        f"Models of {TASKS} of the recorded tasks, drawn anew for each seed, and their latency after all rounds. "
+        f"The forecast gives the mean and an interval of {LEVEL:.0%} (`GET /v1/jobs/{{job_id}}/forecast`), after "
+        "part of the rounds. `inside`: how often the latency at the end is within the interval. "
+        "`width`: the "
+        "interval's upper end over its lower one, less 1, median. `error`: the end over the forecast mean, less 1, "
         "median; positive: the end was slower."
     )
     columns = ("allocator", "after, % of the rounds", "models", "inside, %", "width, %", "error, %")
