@@ -17,7 +17,7 @@ from tunesmith.cli.examples import with_examples
 
 FOLDER = Path(__file__).parent
 BENCHMARKS = {
-    "tuners": "Compare tuners side by side: candidates per minute, best latency, where the time goes.",
+    "tuners": "Compare tuners: candidates per minute, best latency, where the time goes.",
     "operators": "Compare single operators with the machine's limit, MetaSchedule and other runtimes.",
     "search": "Compare the search alone with MetaSchedule's, in TVM's design space, trial by trial.",
     "models": "Compare a model's latency, untuned and tuned, with other runtimes.",
@@ -25,11 +25,11 @@ BENCHMARKS = {
     "replay": "Compare searchers, allocators and cost models on recorded data, without hardware.",
     "allocation": "Compare allocators on recorded learning curves of whole models, without hardware.",
     "fleet": "Check fair shares, busy devices and the time of decisions, on a simulated fleet.",
-    "faults": "Check that faults of database and workers cost no result: PostgreSQL, Redis, invented devices.",
-    "pages": "Check that pages of a job with 10,000 tasks answer soon, on SQLite and PostgreSQL.",
+    "faults": "Check that faults of database and workers cost no result: PostgreSQL, Redis, simulated devices.",
+    "pages": "Check that pages of a job with 10,000 tasks answer quickly, on SQLite and PostgreSQL.",
     "yardstick": "Check that models with nothing to gain show no difference after tuning.",
-    "gpu": "Tune products of matrices on this machine's GPU by jobs, float32 and float16.",
-    "measure": "Check what measurements are worth: order, intervals, racing and adaptive stop.",
+    "gpu": "Tune float32 and float16 matrix products on this machine's GPU.",
+    "measure": "Check measurements: order, intervals, racing and adaptive stop.",
 }
 
 

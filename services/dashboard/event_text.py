@@ -53,7 +53,7 @@ def _refused(data: dict[str, Any]) -> str:
     reason = data.get("reason")
     if reason == "not_faster":
         doubt = f" (p {data['p_value']:.2g})" if data.get("p_value") is not None else ""
-        why = f"{found} is not surely faster than {champion}{doubt}"
+        why = f"{found} is not significantly faster than {champion}{doubt}"
     elif reason == "overtaken":
         why = f"{found}, but a faster one became champion meanwhile"
     elif reason == "wrong_result" and None not in (data.get("error"), data.get("tolerance")):

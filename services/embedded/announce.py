@@ -84,7 +84,7 @@ class ForPeople:
         print(
             rows(
                 [
-                    ("ready", f"{url} after {after} (dashboard at /, API at /docs); Ctrl-C ends it"),
+                    ("ready", f"{url} after {after} (dashboard at /, API at /docs); Ctrl-C stops it"),
                     *(("resumed", resumed(job)) for job in jobs),
                     ("join", f"tunesmith worker --join {place(self._folder)}"),
                 ]

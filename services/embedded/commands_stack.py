@@ -58,7 +58,7 @@ def _rows(body: dict[str, Any]) -> list[tuple[str, str]]:
     if body["pid"] is not None:
         found.append(("process", str(body["pid"])))
     if body["jobs"] is not None:
-        found.append(("jobs", f"{body['jobs']} under way"))
+        found.append(("jobs", f"{body['jobs']} unfinished"))
     return found
 
 

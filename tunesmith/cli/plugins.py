@@ -35,16 +35,16 @@ EXTRAS = {
 }
 SERVER_COMMANDS = {
     "up": "Run the whole service on this machine.",
-    "status": "Say whether a stack runs on a data folder, and where.",
-    "down": "End the stack that runs on a data folder.",
+    "status": "Show whether and where a stack runs on a data folder.",
+    "down": "Stop the stack on a data folder.",
     "worker": "Run a worker of the service.",
     "compile": "Compile a model with its tuned schedules.",
-    "compare": "Compare a model's latency side by side with other runtimes.",
+    "compare": "Compare a model's latency between runtimes.",
     "doctor": "Check the installation.",
     "bench": "Run the benchmarks.",
     "prune": "Remove old jobs, events and unused blobs.",
-    "backup": "Write database and blobs into one file.",
-    "restore": "Fill an empty place from a backup.",
+    "backup": "Back up database and blobs to one file.",
+    "restore": "Restore a backup into an empty place.",
 }
 
 
