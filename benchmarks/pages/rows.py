@@ -199,6 +199,7 @@ class LargeJob:
                         "crowned_at": at.isoformat(),
                         "ranking": {"top1": 0.93, "pairs": 0.88, "spearman": 0.71},
                     },
+                    "champion_since": at,
                     "best_before": 1e-2,
                     "best_after": 1e-2 / (1 + i / self.tasks),
                 }

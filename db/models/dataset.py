@@ -6,12 +6,26 @@ import datetime as dt
 from typing import Any
 
 from sqlalchemy import ForeignKey, Index, String, UniqueConstraint
+from sqlalchemy.engine.default import DefaultExecutionContext
 from sqlalchemy.orm import Mapped, mapped_column
 
 from db.models.base import Base, Created, Leased
 from db.models.jobs import BigId
 from tunesmith.states import WorkState
-from tunesmith.types import CacheState
+from tunesmith.types import CacheState, cache_state
+
+
+def _simulated(context: DefaultExecutionContext) -> bool:
+    return bool(_environment(context).get("simulated"))
+
+
+def _cache(context: DefaultExecutionContext) -> str:
+    return cache_state(_environment(context)).value
+
+
+def _environment(context: DefaultExecutionContext) -> dict[str, Any]:
+    values: dict[str, Any] = context.get_current_parameters()  # type: ignore[no-untyped-call]
+    return values.get("environment") or {}
 
 
 class SketchRow(Base, Created):
@@ -47,6 +61,8 @@ class Record(Base, Created):
     duplicate: Mapped[bool] = mapped_column(default=False)  # the samples are those of a candidate with equal code
     confirmation: Mapped[dict[str, Any] | None]  # messages.Confirmation of a finalist
     environment: Mapped[dict[str, Any]]
+    simulated: Mapped[bool] = mapped_column(default=_simulated)  # by its environment: a simulated device invented it
+    cache: Mapped[str] = mapped_column(String(20), default=_cache)  # CacheState, by its environment
     worker_id: Mapped[str | None] = mapped_column(String(32), index=True)  # the enrolled worker that reported it
     trace: Mapped[list[Any] | None] = mapped_column(deferred=True)  # MetaSchedule trace JSON of a confirmed winner
     revoked_at: Mapped[dt.datetime | None]  # no longer believed: no champion, and nothing learns from it

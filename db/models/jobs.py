@@ -105,6 +105,7 @@ class Round(Base, Created, Leased):
     metrics: Mapped[dict[str, Any] | None]  # proposal and run seconds; the model's ranking of this batch
     best_before: Mapped[float | None]
     best_after: Mapped[float | None]
+    champion_since: Mapped[dt.datetime | None]  # when the task's best was found, if the round brought it
     finished_at: Mapped[dt.datetime | None]
     __table_args__ = (
         UniqueConstraint("job_id", "number"),

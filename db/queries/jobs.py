@@ -147,7 +147,7 @@ def finished_rounds(session: Session, job_id: str, since: int = 0) -> list[Round
         Round.best_after,
         Round.baseline,
         Round.finished_at,
-        metrics["crowned_at"].as_string(),
+        Round.champion_since,
         *(metrics[name].as_float() for name in ("measured", "run_seconds", "build_seconds", "device_seconds")),
     ).where(Round.job_id == job_id, Round.state == RoundState.DONE, Round.id >= since)
     found = session.execute(query.where(Round.finished_at.is_not(None)).order_by(Round.finished_at, Round.id))
@@ -158,12 +158,12 @@ def finished_rounds(session: Session, job_id: str, since: int = 0) -> list[Round
             best,
             baseline,
             finished,
-            finished if confirmed is None else dt.datetime.fromisoformat(confirmed),
+            found_at or finished,
             int(measured or 0),
             run or 0.0,
             (build or 0.0) + (device or 0.0),
         )
-        for key, task, best, baseline, finished, confirmed, measured, run, build, device in found
+        for key, task, best, baseline, finished, found_at, measured, run, build, device in found
     ]
 
 

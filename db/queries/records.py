@@ -75,7 +75,7 @@ def best_elsewhere(
         Record.sketch_hash.in_(sketches),
         Record.job_id.is_distinct_from(not_job),
         _real(),
-        _streamed().is_(cache is CacheState.STREAMED),
+        Record.cache == cache.value,
     )
     return session.scalars(query.order_by(Record.latency, Record.id).limit(limit)).all()
 
@@ -88,7 +88,7 @@ def latest_baseline(session: Session, workload: str, target: str, cache: CacheSt
         Record.latency.is_not(None),
         Record.sketch_hash.is_(None),
         _real(),
-        _streamed().is_(cache is CacheState.STREAMED),
+        Record.cache == cache.value,
     )
     return session.scalars(query.order_by(Record.id.desc()).limit(1)).first()
 
@@ -130,14 +130,7 @@ def measurement(row: Record) -> Measurement:
 
 def _real() -> sa.ColumnElement[bool]:
     """Not the invention of a simulated device, which another job must not learn from; and still believed."""
-    simulated: sa.ColumnElement[bool] = Record.environment["simulated"].as_boolean()
-    return sa.and_(simulated.is_not(True), Record.revoked_at.is_(None))
-
-
-def _streamed() -> sa.ColumnElement[bool]:
-    """Measured with the weights where the model has them; records of before have no such mark."""
-    mark = Record.environment["cache"].as_string()
-    return sa.func.coalesce(mark == CacheState.STREAMED.value, sa.false())
+    return sa.and_(Record.simulated.is_(False), Record.revoked_at.is_(None))
 
 
 def training_rows(
@@ -156,7 +149,13 @@ def training_rows(
     """
     query = (
         sa.select(
-            Record.id, Record.workload_hash, Batch.id, Record.index, Record.latency, Batch.features_blob, _streamed()
+            Record.id,
+            Record.workload_hash,
+            Batch.id,
+            Record.index,
+            Record.latency,
+            Batch.features_blob,
+            Record.cache == CacheState.STREAMED.value,
         )
         .join(Batch, Record.batch_id == Batch.id)
         .where(Record.target_hash == target, Batch.features_blob.is_not(None), Record.sketch_hash.is_not(None))

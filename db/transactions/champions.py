@@ -19,7 +19,7 @@ from db.transactions.upsert import insert_for
 from tunesmith.events import ChallengerRejected, ChampionAdopted, ChampionRevoked
 from tunesmith.measuring.champion_latency import champion_latency
 from tunesmith.messages import Confirmation, WireResult
-from tunesmith.types import CacheState, Candidate, cache_state
+from tunesmith.types import CacheState, Candidate
 
 OVERTAKEN, NOT_FASTER = "overtaken", "not_faster"
 """Why a finalist that did not fail is rejected: another one that is faster still became champion after the one that it
@@ -248,13 +248,10 @@ def _next_best(session: Session, workload: str, target: str, cache: CacheState, 
         Record.trace.is_not(None),
         Record.revoked_at.is_(None),
         Record.failure.is_(None),
+        Record.cache == cache.value,
+        Record.simulated.is_(simulated),
     )
-    found = [
-        row
-        for row in session.scalars(query)
-        if cache_state(row.environment) is cache and bool(row.environment.get("simulated")) is simulated
-    ]
-    return min(found, key=_latency_of_record, default=None)
+    return min(session.scalars(query), key=_latency_of_record, default=None)
 
 
 def _latency_of_record(row: Record) -> float:

@@ -185,6 +185,8 @@ def _row(
         "duplicate": result.duplicate,
         "confirmation": result.confirmation.model_dump(mode="json") if result.confirmation else None,
         "environment": dict(environment),
+        "simulated": bool(environment.get("simulated")),
+        "cache": cache_state(environment).value,
         "created_at": now,
     }
 
@@ -228,6 +230,7 @@ def _finish(
         finished_at=now,
         metrics=metrics,
         best_after=task.best_seconds,
+        champion_since=confirmed[0] if confirmed else None,
         error=problem,
         data={
             "number": round_.number,

@@ -14,7 +14,7 @@ from db.queries import records as record_rows
 from db.transactions import events
 from db.transactions.champions import revoke, revoke_bests
 from tunesmith.events import RecordsRevoked
-from tunesmith.types import cache_state
+from tunesmith.types import CacheState
 
 CHUNK = 500
 """Ids in one statement."""
@@ -69,7 +69,7 @@ def _replace_baselines(session: Session, ids: Sequence[int]) -> int:
         )
         for task in session.scalars(query.with_for_update(of=JobTask)):
             latest = record_rows.latest_baseline(
-                session, record.workload_hash, record.target_hash, cache_state(record.environment)
+                session, record.workload_hash, record.target_hash, CacheState(record.cache)
             )
             task.untuned_seconds = latest.latency if latest is not None else None
             changed += 1

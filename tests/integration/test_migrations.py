@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 
 import db.migrations
 from db.engine import create_engine, current_revision, head_revision, migrate, session_factory
-from db.models import Base, Job, JobTask, Model, ModelTask
+from db.models import Base, Job, JobTask, Model, ModelTask, Record, Round
 from db.revision import known
 from tunesmith.preparation import Preparation
 from tunesmith.states import JobState, ModelState
@@ -209,4 +210,48 @@ def test_going_back_gives_the_jobs_of_variants_to_their_models(before: str) -> N
     engine = create_engine(before)
     with session_factory(engine)() as session:
         assert session.get_one(Job, "j1").model_id == "m1"
+    engine.dispose()
+
+
+def test_typed_columns_say_what_the_json_of_existing_rows_says(before: str) -> None:
+    migrate(before, "0017")
+    engine = create_engine(before, foreign_keys=False)
+    insert(engine, "job_tasks", **JOB_TASK)
+    insert(engine, "targets", hash="t1", json={}, device_class="llvm-x-2")
+    record = {
+        "index": 0,
+        "workload_hash": "w1",
+        "target_hash": "t1",
+        "decisions": [],
+        "samples": [1.0],
+        "message": "",
+        "build_seconds": 0.0,
+        "run_seconds": 0.0,
+        "device_seconds": 0.0,
+        "duplicate": False,
+    }
+    environments = ({}, {"simulated": False}, {"simulated": True}, {"cache": "warm"}, {"cache": "streamed"})
+    for environment in environments:
+        insert(engine, "records", **record, environment=environment)
+    found = "2026-03-01T12:00:00.250000+00:00"
+    rounds = ({"measured": 2, "crowned_at": found}, {"measured": 2}, None)
+    common = {"job_id": "j1", "job_task_id": 1, "size": 2, "baseline": False, "state": "done", **LEASE}
+    for number, metrics in enumerate(rounds):
+        insert(engine, "rounds", **common, number=number, metrics=metrics)
+    migrate(before)
+    with session_factory(engine)() as session:
+        records = session.scalars(sa.select(Record).order_by(Record.id)).all()
+        assert [(row.simulated, row.cache) for row in records] == [
+            (False, "warm"),
+            (False, "warm"),
+            (True, "warm"),
+            (False, "warm"),
+            (False, "streamed"),
+        ]
+        since = session.scalars(sa.select(Round.champion_since).order_by(Round.number)).all()
+        assert since == [dt.datetime.fromisoformat(found), None, None]
+    downgrade(engine, "0017")
+    migrate(before)
+    with session_factory(engine)() as session:
+        assert session.scalars(sa.select(Record.simulated).order_by(Record.id)).all()[2]
     engine.dispose()
