@@ -49,9 +49,14 @@ def plain(character: str) -> str:
     return letters or character.encode("ascii", "backslashreplace").decode()
 
 
+def printed(text: str) -> str:
+    """A text as standard output shows it."""
+    encoding = sys.stdout.encoding or "utf-8"
+    return text.encode(encoding, _HANDLER).decode(encoding)
+
+
 def print_anything() -> None:
     """From now on no print to standard output or error fails, or hides a line, because of a character."""
-    codecs.register_error(_HANDLER, _replace)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors=_HANDLER)
@@ -61,3 +66,6 @@ def _replace(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(map(plain, error.object[error.start : error.end])), error.end
+
+
+codecs.register_error(_HANDLER, _replace)

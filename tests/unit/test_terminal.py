@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 
@@ -75,3 +76,12 @@ def test_utf_8_is_left_as_it_is(monkeypatch):
     terminal.print_anything()
     print("12 µs → 3×")
     assert out.getvalue().decode() == "12 µs → 3×\n"
+
+
+def test_rows_are_laid_out_as_they_are_printed(monkeypatch):
+    monkeypatch.setattr(output.shutil, "get_terminal_size", lambda fallback: os.terminal_size((60, 24)))
+    ascii_streams(monkeypatch)
+    words = [f"w\udcc3{number}" for number in range(30)]
+    rows = output.lay_out(" ".join(words)).split("\n")
+    assert 50 < max(map(len, rows)) < 60
+    assert " ".join(rows).split() == [word.replace("\udcc3", "\\udcc3") for word in words]

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from tunesmith.errors import TunesmithError
 from tunesmith.measuring.ratio import Verdict
+from tunesmith.terminal import printed
 
 if TYPE_CHECKING:
     from tunesmith.client.schemas import Latency
@@ -59,7 +60,7 @@ def lay_out(text: str, indent: int = 0) -> str:
             replace_whitespace=False,
             drop_whitespace=True,
         )
-        for line in text.split("\n")
+        for line in printed(text).split("\n")
     )
 
 
