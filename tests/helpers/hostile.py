@@ -205,8 +205,9 @@ def drive() -> dict[str, str]:
     """What CUDA's driver (580) does when it starts, and cannot do without: what came of it by name."""
     return {
         "name a thread": attempt(lambda: Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text("cuda")),
-        "listen": attempt(_listen), "memory file": attempt(lambda: os.memfd_create("cuda")),
-    }  # fmt: skip
+        "listen": attempt(_listen),
+        "memory file": attempt(lambda: os.memfd_create("cuda")),
+    }
 
 
 def _listen() -> None:

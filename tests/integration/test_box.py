@@ -30,9 +30,18 @@ LONG = 60.0
 MIB = 1 << 20
 LIMITS = Limits(memory=512 * MIB, file_bytes=MIB)
 SEEN_WITHOUT_WALLS = {
-    "list", "write", "environ", "maps", "fds", "kill parent", "unix", "abstract", "packets", "pair with oneself",
+    "list",
+    "write",
+    "environ",
+    "maps",
+    "fds",
+    "kill parent",
+    "unix",
+    "abstract",
+    "packets",
+    "pair with oneself",
     "fork",
-}  # fmt: skip
+}
 DRIVER = {"name a thread", "listen", "memory file"}
 """What CUDA's driver does when it starts: without any of it there is no GPU, only "error 304"."""
 

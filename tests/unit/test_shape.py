@@ -39,6 +39,11 @@ def test_no_python_file_is_long() -> None:
     assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
 
 
+def test_the_formatter_passes_over_nothing() -> None:
+    marks = re.compile(r"# fmt: (skip|off|on)$", re.MULTILINE)
+    assert [named(p) for p in FILES if p.suffix == ".py" and marks.search(p.read_text("utf-8"))] == []
+
+
 def test_no_file_is_heavy() -> None:
     assert {named(p): p.stat().st_size for p in FILES if p.stat().st_size > MOST_BYTES} == {}
 

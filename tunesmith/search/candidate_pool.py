@@ -27,7 +27,7 @@ class CandidatePool:
     or are pending, and only serve as parents. At most ``effort`` points go through the score function.
 
     Attributes:
-        pool: canonical valid points.
+        points: canonical valid points.
         keys, mean, std: of each.
         blocked: keys that may not be proposed.
         fresh: whether it may be proposed.
@@ -63,7 +63,7 @@ class CandidatePool:
         """Pool what is valid among the points not examined before; with ``parents`` blocked ones too.
 
         Returns:
-            how many points were new to this pool.
+            how many points had not been examined before.
         """
         rows = self.unknown(batch, parents=parents)
         if not parents:

@@ -28,7 +28,7 @@ KEPT = 64
 
 
 class PointSearcher(Searcher):
-    """A searcher that picks rows of a pool's pool; subclasses say which.
+    """A searcher that picks rows of a candidate pool; subclasses say which.
 
     Until something ran, and where there is a prior, the pick is not theirs: points are constructed from it.
 

@@ -109,9 +109,10 @@ def _results(realize: Any, loops: Sequence[Loop]) -> list[Loop]:
     axes = zip(realize.block.iter_vars, realize.iter_values, strict=True)
     spatial = {name for axis, value in axes if int(axis.iter_type) == SPATIAL for name in _names(value)}
     return [
-        (var, steps, tag) for at, (var, steps, tag) in enumerate(loops)
+        (var, steps, tag)
+        for at, (var, steps, tag) in enumerate(loops)
         if (tag == "vthread.x" or (at > last and not tag)) and str(var.name) in spatial
-    ]  # fmt: skip
+    ]
 
 
 def _product(loops: Sequence[Loop], tags: dict[int, Tag], decisions: Sequence[Decision]) -> Iterator[Product]:
