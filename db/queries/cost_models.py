@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -12,31 +13,47 @@ from tunesmith.names import DEFAULT_SPACE
 from tunesmith.states import WorkState
 
 
-def latest(session: Session, job_id: str) -> CostModelRow | None:
+class TrainedModel(NamedTuple):
+    """A cost model to rank candidates with. ``trained_through``: id of the last record that it learned from."""
+
+    id: str
+    kind: str
+    features: str
+    blob: str
+    trained_through: int
+
+
+def latest(session: Session, job_id: str) -> TrainedModel | None:
     """A job's newest trained model."""
-    query = sa.select(CostModelRow).where(CostModelRow.job_id == job_id, CostModelRow.state == WorkState.DONE)
-    return session.scalars(query.order_by(CostModelRow.number.desc()).limit(1)).first()
+    return _first(session, CostModelRow.job_id == job_id, order=CostModelRow.number.desc())
 
 
 def latest_elsewhere(
     session: Session, target: str, kind: str, features: str, not_job: str, space: str = DEFAULT_SPACE
-) -> CostModelRow | None:
+) -> TrainedModel | None:
     """The newest trained model of a kind for a target that another job left, on the same features and real figures.
 
     Args:
         space: of the job that wants it; where that is a part, only models of such jobs.
     """
-    query = sa.select(CostModelRow).where(
+    wanted = [
         CostModelRow.target_hash == target,
         CostModelRow.kind == kind,
         CostModelRow.features == features,
-        CostModelRow.state == WorkState.DONE,
         CostModelRow.job_id.is_distinct_from(not_job),
         CostModelRow.simulated.is_(False),
-    )
+    ]
     if space != DEFAULT_SPACE:
-        query = query.where(CostModelRow.job_id.in_(sa.select(Job.id).where(Job.space == space)))
-    return session.scalars(query.order_by(CostModelRow.created_at.desc(), CostModelRow.id).limit(1)).first()
+        wanted.append(CostModelRow.job_id.in_(sa.select(Job.id).where(Job.space == space)))
+    return _first(session, *wanted, order=CostModelRow.created_at.desc())
+
+
+def _first(session: Session, *wanted: sa.ColumnElement[bool], order: sa.ColumnElement[Any]) -> TrainedModel | None:
+    model = CostModelRow
+    query = sa.select(model.id, model.kind, model.features, model.blob, model.trained_through)
+    query = query.where(model.state == WorkState.DONE, model.blob.is_not(None), *wanted)
+    row = session.execute(query.order_by(order, model.id).limit(1)).first()
+    return None if row is None else TrainedModel._make(row)
 
 
 def owned(session: Session, ids: Collection[str], owner: str) -> set[str]:

@@ -2,24 +2,55 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from db.models import Batch, Evaluation, Job, JobTask, Model, Round, TargetRow, WorkloadRow
+from db.queries import models
+from tunesmith.targets import Target
+from tunesmith.types import CacheState
 
 Held = TypeVar("Held", Batch, Evaluation)
 
 
-class RoundParts(NamedTuple):
-    """A round with what it tunes."""
+@dataclass(frozen=True)
+class RoundSubject:
+    """What a round proposes for, as the database has it while the proposal is made.
 
-    round: Round
-    task: JobTask
-    job: Job
-    target: TargetRow
-    workload: WorkloadRow
+    Attributes:
+        size: candidates of the round, the default schedule not counted.
+        baseline: True where it also measures the default schedule.
+        timed: the job has no limit of trials.
+        searcher_state: what the task's searcher left; None before its first proposal.
+        told_record_id: the last record that this searcher knows.
+        has_champion: the task has a best record.
+        cache: where the job's runs of the workload find their arguments.
+    """
+
+    size: int
+    baseline: bool
+    job_id: str
+    search: str
+    cost_model: str
+    seed: int
+    warm_start: bool
+    space: str
+    timed: bool
+    task_id: int
+    position: int
+    workload: str
+    module_blob: str
+    sketches: tuple[str, ...]
+    searcher_state: dict[str, Any] | None
+    told_record_id: int
+    has_champion: bool
+    target: Target
+    target_hash: str
+    device_class: str
+    cache: CacheState
 
 
 class BatchParts(NamedTuple):
@@ -31,13 +62,35 @@ class BatchParts(NamedTuple):
     workload: WorkloadRow
 
 
-def of_round(session: Session, round_id: int) -> RoundParts:
-    """A round's parts. Raises NoResultFound when its job was deleted."""
+def of_round(session: Session, round_id: int) -> RoundSubject:
+    """What a round is about. Raises NoResultFound when its job was deleted."""
     round_ = session.get_one(Round, round_id)
     task = session.get_one(JobTask, round_.job_task_id)
     job = session.get_one(Job, round_.job_id)
     target = session.get_one(TargetRow, job.target_hash)
-    return RoundParts(round_, task, job, target, session.get_one(WorkloadRow, task.workload_hash))
+    return RoundSubject(
+        size=round_.size,
+        baseline=round_.baseline,
+        job_id=job.id,
+        search=job.search,
+        cost_model=job.cost_model,
+        seed=job.seed,
+        warm_start=job.warm_start,
+        space=job.space,
+        timed=job.budget_trials is None,
+        task_id=task.id,
+        position=task.position,
+        workload=task.workload_hash,
+        module_blob=session.get_one(WorkloadRow, task.workload_hash).module_blob,
+        sketches=tuple(task.sketches),
+        searcher_state=task.searcher_state,
+        told_record_id=task.told_record_id,
+        has_champion=task.best_record_id is not None,
+        target=Target(target.json),
+        target_hash=target.hash,
+        device_class=target.device_class,
+        cache=models.cache_of(session, job, task.workload_hash),
+    )
 
 
 def of_batch(session: Session, batch: Batch) -> BatchParts:

@@ -22,8 +22,8 @@ from db.models import (
     Schedule,
     TargetRow,
 )
-from db.models.base import utcnow
-from db.queries import models, records
+from db.models.base import Base, utcnow
+from db.queries import cost_models, models, records, work_parts
 from db.transactions import training
 from db.transactions.model_import import Imported
 from tunesmith.messages import (
@@ -304,6 +304,23 @@ def test_a_round_cancelled_while_it_is_proposed_changes_nothing(
     assert row(context, JobTask).searcher_state is None
     with context.readers() as session:
         assert session.scalars(sa.select(Batch)).all() == []
+
+
+def test_what_a_proposal_reads_is_plain_values_that_outlive_the_session(sqlite_context: Context) -> None:
+    context = sqlite_context
+    core_flow.import_and_prepare(context)
+    core_flow.report(context, core_flow.propose(context))
+    train_now(context)
+    round_id = core_flow.open_round(context)
+    with context.readers() as session:
+        subject = work_parts.of_round(session, round_id)
+        model = cost_models.latest(session, subject.job_id)
+    assert model is not None
+    read = [getattr(subject, field.name) for field in dataclasses.fields(subject)] + list(model)
+    assert [value for value in read if isinstance(value, Base)] == []
+    assert (subject.workload, subject.warm_start, subject.size) == (row(context, JobTask).workload_hash, True, 16)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        subject.size = 1
 
 
 def test_a_small_space_is_exhausted_at_last(sqlite_context: Context) -> None:

@@ -243,6 +243,7 @@ def test_a_cost_model_of_invented_figures_is_not_for_others(sessions: Sessions, 
                     features="f",
                     state=WorkState.DONE,
                     simulated=simulated,
+                    blob="b" * 64,
                 )
             )
     with sessions() as session:
@@ -302,16 +303,17 @@ def test_versions_of_a_cost_model(sessions: Sessions) -> None:
     with sessions.begin() as session:
         job = add_job(session, cost_model="xgboost")
         first = training.enqueue(session, job, "per-store/1")
-        transitions.transition(session, first, WorkState.DONE)
+        transitions.transition(session, first, WorkState.DONE, blob="b" * 64)
         second = training.enqueue(session, job, "per-store/1")
         assert (first.number, second.number) == (1, 2)
-        assert cost_models.latest(session, "j1") is first
-        assert cost_models.latest_elsewhere(session, TARGET, "xgboost", "per-store/1", "j2") is first
+        known = cost_models.TrainedModel(first.id, "xgboost", "per-store/1", "b" * 64, 0)
+        assert cost_models.latest(session, "j1") == known
+        assert cost_models.latest_elsewhere(session, TARGET, "xgboost", "per-store/1", "j2") == known
         assert cost_models.latest_elsewhere(session, TARGET, "xgboost", "per-store/2", "j2") is None
         assert cost_models.latest_elsewhere(session, TARGET, "xgboost", "per-store/1", "j1") is None
         assert cost_models.latest_elsewhere(session, TARGET, "xgboost", "per-store/1", "j2", "tvm") is None
         job.space = "tvm"
-        assert cost_models.latest_elsewhere(session, TARGET, "xgboost", "per-store/1", "j2", "tvm") is first
+        assert cost_models.latest_elsewhere(session, TARGET, "xgboost", "per-store/1", "j2", "tvm") == known
 
 
 def test_sketches_are_stored_once(sessions: Sessions, batch_id: int) -> None:

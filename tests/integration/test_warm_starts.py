@@ -9,8 +9,8 @@ import core_flow
 import pytest
 import sqlalchemy as sa
 
-from db.models import Event, Job, JobTask, Record
-from db.queries import records
+from db.models import Event, JobTask, Record
+from db.queries import records, work_parts
 from tunesmith.messages import IngestModel
 from tunesmith.types import Candidate
 from workers.core import ingest
@@ -59,12 +59,13 @@ def test_a_workload_starts_from_what_was_fast_on_similar_ones(context: Context) 
     core_flow.add_operator(context, "m2", "gemm:128x64x96:float32")
     assert ingest.run(context, IngestModel(model_id="m2", attempt=1))
     core_flow.import_and_prepare(context, "j2", "m2")
+    round_id = core_flow.open_round(context, "j2")
     with context.readers() as session:
-        job, task = session.get_one(Job, "j2"), session.get_one(JobTask, 2)
-        found = suggestions(session, job, task)
-        best = records.best_of_family(session, task.workload_hash, job.target_hash, job.id, 1, 1)[0][0]
+        subject = work_parts.of_round(session, round_id)
+        found = suggestions(session, subject)
+        best = records.best_of_family(session, subject.workload, subject.target_hash, "j2", 1, 1)[0][0]
     assert found
-    assert {c.sketch for c in found} <= set(task.sketches)
+    assert {c.sketch for c in found} <= set(subject.sketches)
     inner = [d[1:] for d in found[0].decisions if isinstance(d, tuple)]
     assert inner == [tuple(d[1:]) for d in best.decisions if isinstance(d, list)]
     warm = core_flow.propose(context, "j2")

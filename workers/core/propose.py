@@ -12,20 +12,20 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from db import clock
-from db.models import CostModelRow, Job, JobTask, Round
-from db.queries import cost_models, devices, models, records, sketches, tasks, work_parts
+from db.models import JobTask, Round
+from db.queries import cost_models, devices, records, sketches, tasks, work_parts
+from db.queries.cost_models import TrainedModel
+from db.queries.work_parts import RoundSubject
 from db.transactions import rounds
 from db.transactions.locks import lock_row
 from db.transactions.transitions import transition
-from tunesmith.analysis.prior import StaticPrior
 from tunesmith.event_kinds import EventKind
 from tunesmith.messages import Calibration, ProposeRound
-from tunesmith.names import FEATURES
+from tunesmith.names import FEATURES, NO_COST_MODEL
 from tunesmith.search.base import Searcher
 from tunesmith.search.registry import make_searcher
 from tunesmith.space import base as points
 from tunesmith.states import RoundState
-from tunesmith.targets import Target
 from tunesmith.types import Candidate, Measurement
 from workers.core import siblings
 from workers.core.context import Context
@@ -50,15 +50,25 @@ NESTS_IN_HASTE = 2
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What a round is about, as it stands in the database."""
+class Knowledge:
+    """What the database knows of a round's task.
 
-    round: Round
-    task: JobTask
-    job: Job
-    target: Target
-    device_class: str
-    module_blob: str
+    Attributes:
+        new_records: measured since the searcher was told last, oldest first.
+        last_record_id: of the newest of them.
+        seeds: what other jobs measured of the workload, fastest first; for a fresh searcher with warm start.
+        similar: candidates that were fast on workloads of the family, for one that has no seeds.
+        pending: candidates out for measurement.
+        calibration: of the device of the class that was calibrated last.
+    """
+
+    new_records: Sequence[Measurement]
+    last_record_id: int
+    seeds: Sequence[Measurement]
+    similar: Sequence[Candidate]
+    pending: set[Candidate]
+    model: TrainedModel | None
+    calibration: dict[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -81,7 +91,7 @@ def run(context: Context, message: ProposeRound) -> bool:
     def work(lease: Lease) -> None:
         started = time.perf_counter()
         with context.readers() as session:
-            subject = _subject(session, message.round_id)
+            subject = work_parts.of_round(session, message.round_id)
         warm(subject.target.kind)
         proposal = propose(context, lease, subject, started)
         context.write(lambda session: _store(session, lease, subject, proposal))
@@ -90,67 +100,72 @@ def run(context: Context, message: ProposeRound) -> bool:
     return run_leased(context, Round, message.round_id, message.attempt, timeout, work)
 
 
-def _subject(session: Session, round_id: int) -> Subject:
-    round_, task, job, target, workload = work_parts.of_round(session, round_id)
-    return Subject(round_, task, job, Target(target.json), target.device_class, workload.module_blob)
-
-
-def propose(context: Context, lease: Lease, subject: Subject, started: float) -> Proposal:
+def propose(context: Context, lease: Lease, subject: RoundSubject, started: float) -> Proposal:
     """Tell the searcher what is new, ask it for a batch, and extract the batch's features."""
     space = _space(context, subject)
-    searcher, told = _searcher(subject, space)
+    searcher, told = _restored(subject, space)
     with context.readers() as session:
-        news = records.of_task_since(session, subject.task.id, told)
-        pending = tasks.pending(session, subject.task.id)
-        model_row = _cost_model(session, subject.job)
-        fresh = not told and subject.task.searcher_state is None
-        seeds = _seeds(session, subject, space) if fresh else []
-        alike = fresh and not seeds and subject.job.warm_start
-        similar = siblings.suggestions(session, subject.job, subject.task) if alike else []
-        calibration = devices.calibration(session, subject.device_class)
-    searcher.suggest(similar)
-    searcher.tell([*seeds, *(records.measurement(row) for row in news)])
-    model = trained_model(context, model_row) if model_row else None
-    prior = _prior(context, lease, subject, space, calibration)
-    scorer = Scorer(space, model, context.lease, lease.check, prior)
-    first = [Candidate(None)] if subject.round.baseline else []
-    known = subject.task.best_record_id is not None  # every batch measures its champion, too
-    again = _fastest(seeds, subject.round.size) if subject.round.baseline and not known else []
-    wanted = subject.round.size - len(again)
-    asked = searcher.ask(wanted, pending, scorer, prior) if wanted else []
-    candidates = (*first, *again, *asked)
+        known = _load(session, subject, space, told)
+    searcher.suggest(known.similar)
+    searcher.tell([*known.seeds, *known.new_records])
+    scorer = _scorer(context, lease, subject, space, known)
+    candidates, exhausted = _ask(searcher, subject, known, scorer)
     predictions, blob = _describe(context, scorer, candidates)
     return Proposal(
         candidates=candidates,
         predictions=predictions,
         features_blob=blob,
         searcher_state=searcher.state(),
-        told=max([told, *(row.id for row in news)]),
-        exhausted=bool(wanted) and not asked,
-        cost_model_id=model_row.id if model_row else None,
+        told=known.last_record_id,
+        exhausted=exhausted,
+        cost_model_id=known.model.id if known.model else None,
         seconds=time.perf_counter() - started,
     )
 
 
-def _space(context: Context, subject: Subject) -> TraceSpace:
-    task = subject.task
+def _load(session: Session, subject: RoundSubject, space: TraceSpace, told: int) -> Knowledge:
+    """``told``: the last record that the searcher knows; 0 for a fresh one."""
+    rows = records.of_task_since(session, subject.task_id, told)
+    fresh = not told and subject.searcher_state is None and subject.warm_start
+    seeds = _seeds(session, subject, space) if fresh else []
+    return Knowledge(
+        new_records=[records.measurement(row) for row in rows],
+        last_record_id=max([told, *(row.id for row in rows)]),
+        seeds=seeds,
+        similar=siblings.suggestions(session, subject) if fresh and not seeds else [],
+        pending=tasks.pending(session, subject.task_id),
+        model=_cost_model(session, subject),
+        calibration=devices.calibration(session, subject.device_class),
+    )
 
+
+def _ask(
+    searcher: Searcher, subject: RoundSubject, known: Knowledge, scorer: Scorer
+) -> tuple[tuple[Candidate, ...], bool]:
+    """The batch: default schedule, seeds that are measured again, the searcher's. True when that has no more."""
+    first = [Candidate(None)] if subject.baseline else []
+    # Every batch measures its task's champion anyway.
+    again = _fastest(known.seeds, subject.size) if subject.baseline and not subject.has_champion else []
+    wanted = subject.size - len(again)
+    asked = searcher.ask(wanted, known.pending, scorer, scorer.prior) if wanted else []
+    return (*first, *again, *asked), bool(wanted) and not asked
+
+
+def _space(context: Context, subject: RoundSubject) -> TraceSpace:
     def make() -> TraceSpace:
         with context.readers() as session:
-            stored = sketches.get(session, task.sketches)
-        bodies = [SketchBody.from_json(stored[key]) for key in task.sketches]
+            stored = sketches.get(session, subject.sketches)
+        bodies = [SketchBody.from_json(stored[key]) for key in subject.sketches]
         with context.lease.shared():
             return TraceSpace(context.blobs.get_bytes(subject.module_blob), subject.target, bodies)
 
-    key = (task.workload_hash, subject.target.hash, tuple(task.sketches))
+    key = (subject.workload, subject.target.hash, subject.sketches)
     space: TraceSpace = context.spaces.get(key, make)
     return space
 
 
-def _prior(
-    context: Context, lease: Lease, subject: Subject, space: TraceSpace, calibration: dict[str, Any] | None
-) -> StaticPrior | None:
-    """The static model, for the device of the class that was calibrated last."""
+def _scorer(context: Context, lease: Lease, subject: RoundSubject, space: TraceSpace, known: Knowledge) -> Scorer:
+    """With the cost model, where there is one, and the static model of the device class."""
 
     @contextmanager
     def unit() -> Iterator[None]:
@@ -158,8 +173,10 @@ def _prior(
         with context.lease.shared():
             yield
 
-    found = Calibration.model_validate(calibration) if calibration else None
-    return prior_of(space, subject.target, found, unit, _nests(subject.round.size, subject.job.budget_trials is None))
+    model = trained_model(context, known.model) if known.model else None
+    calibration = Calibration.model_validate(known.calibration) if known.calibration else None
+    prior = prior_of(space, subject.target, calibration, unit, _nests(subject.size, subject.timed))
+    return Scorer(space, model, context.lease, lease.check, prior)
 
 
 def _nests(size: int, timed: bool) -> int:
@@ -167,32 +184,23 @@ def _nests(size: int, timed: bool) -> int:
     return min(NESTS, NESTS_IN_HASTE * size) if timed else max(NESTS, NESTS_PER_TRIAL * size)
 
 
-def _searcher(subject: Subject, space: TraceSpace) -> tuple[Searcher, int]:
+def _restored(subject: RoundSubject, space: TraceSpace) -> tuple[Searcher, int]:
     """The task's searcher and the last record that it knows; a state of another version starts anew."""
-    seed = int(np.random.SeedSequence([subject.job.seed, subject.task.position]).generate_state(1)[0])
-    searcher = make_searcher(subject.job.search, space.space, seed)
-    if subject.task.searcher_state is None:
+    seed = int(np.random.SeedSequence([subject.seed, subject.position]).generate_state(1)[0])
+    searcher = make_searcher(subject.search, space.space, seed)
+    if subject.searcher_state is None:
         return searcher, 0
     try:
-        searcher.restore(subject.task.searcher_state)
+        searcher.restore(subject.searcher_state)
     except ValueError:
-        return make_searcher(subject.job.search, space.space, seed), 0
-    return searcher, subject.task.told_record_id
+        return make_searcher(subject.search, space.space, seed), 0
+    return searcher, subject.told_record_id
 
 
-def _seeds(session: Session, subject: Subject, space: TraceSpace) -> list[Measurement]:
-    """What other jobs measured of this workload on this target, fastest first; none without warm start."""
-    if not subject.job.warm_start:
-        return []
-    task, job = subject.task, subject.job
+def _seeds(session: Session, subject: RoundSubject, space: TraceSpace) -> list[Measurement]:
+    """What other jobs measured of this workload on this target, fastest first."""
     rows = records.best_elsewhere(
-        session,
-        task.workload_hash,
-        str(job.target_hash),
-        task.sketches,
-        job.id,
-        SEEDS,
-        models.cache_of(session, job, task.workload_hash),
+        session, subject.workload, subject.target_hash, subject.sketches, subject.job_id, SEEDS, subject.cache
     )
     found = [records.measurement(row) for row in rows]
     known = space.space.known([m.candidate for m in found])
@@ -205,16 +213,17 @@ def _fastest(seeds: Sequence[Measurement], size: int) -> list[Candidate]:
     return list(dict.fromkeys(m.candidate for m in seeds))[:most]
 
 
-def _cost_model(session: Session, job: Job) -> CostModelRow | None:
+def _cost_model(session: Session, subject: RoundSubject) -> TrainedModel | None:
     """The job's newest model; before it has one, with warm start, another job's for the same target."""
-    if job.cost_model == "none":
+    kind = subject.cost_model
+    if kind == NO_COST_MODEL:
         return None
-    own = cost_models.latest(session, job.id)
+    own = cost_models.latest(session, subject.job_id)
     if own is not None and own.features == FEATURES:  # an update in the middle of a job may have brought other ones
         return own
-    if not job.warm_start:
+    if not subject.warm_start:
         return None
-    return cost_models.latest_elsewhere(session, str(job.target_hash), job.cost_model, FEATURES, job.id, job.space)
+    return cost_models.latest_elsewhere(session, subject.target_hash, kind, FEATURES, subject.job_id, subject.space)
 
 
 def _describe(
@@ -237,9 +246,9 @@ def _describe(
     return tuple(found.get(i) for i in range(len(candidates))), blob
 
 
-def _store(session: Session, lease: Lease, subject: Subject, proposal: Proposal) -> None:
+def _store(session: Session, lease: Lease, subject: RoundSubject, proposal: Proposal) -> None:
     round_: Round = lease.hold(session)
-    task = lock_row(session, JobTask, subject.task.id)
+    task = lock_row(session, JobTask, subject.task_id)
     assert task is not None, "a task goes with its job, and the round with it"
     rounds.keep_searcher(session, task, proposal.searcher_state, proposal.told, exhausted=proposal.exhausted)
     values: dict[str, Any] = {

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
-from db.models import Job, JobTask, Record
+from db.models import Record
 from db.queries import records, sketches
+from db.queries.work_parts import RoundSubject
 from tunesmith.space.rescale import rescaled
 from tunesmith.types import Candidate
 from workers.tvm_backend.design_space.sketch import SketchBody
@@ -20,13 +21,13 @@ EACH = 4
 """Records of each."""
 
 
-def suggestions(session: Session, job: Job, task: JobTask) -> list[Candidate]:
+def suggestions(session: Session, subject: RoundSubject) -> list[Candidate]:
     """Candidates of the task, each once: first the fastest of each of the other workloads, then the second ones."""
-    found = records.best_of_family(session, task.workload_hash, str(job.target_hash), job.id, WORKLOADS, EACH)
+    found = records.best_of_family(session, subject.workload, subject.target_hash, subject.job_id, WORKLOADS, EACH)
     rows = [row for place in itertools.zip_longest(*found) for row in place if row is not None]
-    wanted = {*task.sketches, *(str(row.sketch_hash) for row in rows)}
+    wanted = {*subject.sketches, *(str(row.sketch_hash) for row in rows)}
     bodies = {key: SketchBody.from_json(body) for key, body in sketches.get(session, wanted).items()}
-    made = (_rescaled(row, bodies, task.sketches) for row in rows)
+    made = (_rescaled(row, bodies, subject.sketches) for row in rows)
     return list(dict.fromkeys(candidate for candidate in made if candidate is not None))
 
 

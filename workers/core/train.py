@@ -15,6 +15,7 @@ from costmodels.registry import cost_model_class
 from costmodels.training import Part, assemble, assess, train
 from db.models import CostModelRow, Job
 from db.queries import cost_models, jobs, records
+from db.queries.cost_models import TrainedModel
 from db.queries.records import TrainingRow
 from db.transactions.transitions import transition
 from tunesmith.errors import NotFound, TunesmithError
@@ -97,10 +98,10 @@ def _part(context: Context, version: str, sha: str, rows: Sequence[TrainingRow])
 
 
 def _previous_on_new(
-    context: Context, version: str, own: Sequence[TrainingRow], previous: CostModelRow | None
+    context: Context, version: str, own: Sequence[TrainingRow], previous: TrainedModel | None
 ) -> dict[str, Any] | None:
     """The metrics of the model in use on what was measured since it was trained: an honest test of it."""
-    if previous is None or previous.blob is None or previous.features != version:
+    if previous is None or previous.features != version:
         return None
     data = training_set(context, version, [row for row in own if row.id > previous.trained_through])
     if not len(data):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from costmodels.base import CostModel
 from costmodels.registry import load_cost_model
-from db.models import CostModelRow
+from db.queries.cost_models import TrainedModel
 from workers.core.context import Context
 
 
-def trained_model(context: Context, row: CostModelRow) -> CostModel:
-    """The model of a row that has one; the process keeps those it used last."""
+def trained_model(context: Context, row: TrainedModel) -> CostModel:
+    """The model itself; the process keeps those it used last."""
 
     def make() -> CostModel:
-        assert row.blob is not None, "a trained model has a blob"
         with context.lease.shared():  # the first one loads its library, a second's work
             return load_cost_model(row.kind, context.blobs.get_bytes(row.blob))
 
