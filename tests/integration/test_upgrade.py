@@ -32,7 +32,7 @@ from services.coordinator.usecases import jobs
 from tunesmith.cli.main import run
 from tunesmith.states import JobState
 from workers.measure.worker import MeasureWorker
-from workers.sandbox.pool import Actor, Pool
+from workers.sandbox.pool import Actor
 from workers.settings import Settings
 from workers.tvm_backend.run.runner import RpcRunner
 
