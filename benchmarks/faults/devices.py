@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import random
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from queue import Empty
 from typing import Any
 
+from cachetools import LRUCache
 from celery import Celery
 from kombu import Connection
 from kombu.exceptions import OperationalError
@@ -51,7 +51,7 @@ class Device:
         self.name, self.worker = f"invented-{number}", f"invented-{number}-worker"
         self._signer = signer
         self._seconds, self._rng = seconds, random.Random(number)
-        self._known: OrderedDict[int, dict[int, WireResult]] = OrderedDict()
+        self._known: LRUCache[int, dict[int, WireResult]] = LRUCache(REMEMBERED)
         self._broker, self._busy, self._stop = broker, False, threading.Event()
         self._app = Celery(f"invented-{number}", broker=broker, set_as_current=False)
         self._app.conf.update(task_serializer="json", result_backend=None, broker_transport_options=TRANSPORT)
@@ -107,8 +107,6 @@ class Device:
 
     def _measure(self, batch: MeasureBatch) -> None:
         known = self._known.setdefault(batch.batch_id, {})
-        while len(self._known) > REMEMBERED:
-            self._known.popitem(last=False)
 
         def compose(results: list[WireResult], final: bool, error: str) -> BatchReport:
             return BatchReport(

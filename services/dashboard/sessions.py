@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from cachetools import LRUCache, TTLCache
 
 TICKET_SECONDS = 30.0
 
@@ -15,7 +16,6 @@ TICKET_SECONDS = 30.0
 class _Ticket:
     session: str
     key: str
-    until: float
 
 
 class Sessions:
@@ -30,17 +30,13 @@ class Sessions:
     def __init__(
         self, capacity: int = 1000, default_key: str | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._keys: OrderedDict[str, str] = OrderedDict()
-        self._tickets: OrderedDict[str, _Ticket] = OrderedDict()
-        self._clock = clock
-        self._capacity, self._default = capacity, default_key
+        self._keys: LRUCache[str, str] = LRUCache(capacity)
+        self._tickets: TTLCache[str, _Ticket] = TTLCache(capacity, TICKET_SECONDS, clock)
+        self._default = default_key
 
     def key(self, session: str) -> str | None:
         """The key to call the API with."""
-        if session in self._keys:
-            self._keys.move_to_end(session)
-            return self._keys[session]
-        return self._default
+        return self._keys.get(session, self._default)
 
     def known(self, session: str) -> bool:
         """True when this session logged in."""
@@ -49,22 +45,17 @@ class Sessions:
     def login(self, session: str, key: str) -> None:
         """Remember ``key``."""
         self._keys[session] = key
-        self._keys.move_to_end(session)
-        while len(self._keys) > self._capacity:
-            self._keys.popitem(last=False)
 
     def issue(self, session: str, key: str) -> str:
         """A ticket with which this session, and no other, gets ``key`` once within ``TICKET_SECONDS``."""
         ticket = secrets.token_urlsafe(32)
-        self._tickets[ticket] = _Ticket(session, key, self._clock() + TICKET_SECONDS)
-        while len(self._tickets) > self._capacity:
-            self._tickets.popitem(last=False)
+        self._tickets[ticket] = _Ticket(session, key)
         return ticket
 
     def redeem(self, ticket: str, session: str) -> str | None:
         """The ticket's key, and the end of the session that asked for it; None for a wrong, used or old ticket."""
         found = self._tickets.pop(ticket, None)
-        if found is None or found.session != session or self._clock() > found.until:
+        if found is None or found.session != session:
             return None
         self.logout(session)
         return found.key

@@ -15,7 +15,6 @@ from tunesmith.messages import CORE_QUEUES, BatchReport, IngestModel, TrainCostM
 from tunesmith.targets import choose, parse_target
 from workers import logs
 from workers.app import create_app, queue_names
-from workers.core.context import Cache
 from workers.core.tasks import CORE_TASKS
 from workers.settings import Settings
 
@@ -99,17 +98,6 @@ def test_logs_are_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
 def test_signed_urls_are_not_logged() -> None:
     logs.configure("debug")
     assert not logging.getLogger("httpx2").isEnabledFor(logging.INFO)
-
-
-def test_a_cache_forgets_what_was_used_longest_ago() -> None:
-    cache: Cache[str] = Cache(2)
-    made = []
-
-    def get(key: str) -> str:
-        return cache.get(key, lambda: made.append(key) or key.upper())
-
-    assert [get(key) for key in "abacab"] == list("ABACAB")
-    assert made == ["a", "b", "c", "b"]
 
 
 def test_a_short_name_takes_the_largest_device() -> None:

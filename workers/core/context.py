@@ -6,11 +6,11 @@ import os
 import socket
 import time
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
+from cachetools import LRUCache
 from sqlalchemy.orm import Session
 
 from db import revision
@@ -21,28 +21,10 @@ from workers.core.patience import Patience
 from workers.sandbox.lease import HostLease
 from workers.settings import Settings
 
-Value = TypeVar("Value")
 Result = TypeVar("Result")
 
 SCHEMA_SECONDS = 30.0
 """A process that runs through an upgrade notices within so much of work."""
-
-
-class Cache(Generic[Value]):
-    """The most recently used values of one process."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._values: OrderedDict[Hashable, Value] = OrderedDict()
-
-    def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """The value of ``key``, made when it is not there."""
-        if key not in self._values:
-            self._values[key] = make()
-        self._values.move_to_end(key)
-        while len(self._values) > self._size:
-            self._values.popitem(last=False)
-        return self._values[key]
 
 
 @dataclass
@@ -67,9 +49,9 @@ class Context:
     lease: HostLease
     importing: Importing
     worker: str
-    spaces: Cache[Any] = field(default_factory=lambda: Cache(64))
-    cost_models: Cache[Any] = field(default_factory=lambda: Cache(4))
-    features: Cache[Any] = field(default_factory=lambda: Cache(2048))
+    spaces: LRUCache[Hashable, Any] = field(default_factory=lambda: LRUCache(64))
+    cost_models: LRUCache[str, Any] = field(default_factory=lambda: LRUCache(4))
+    features: LRUCache[str, Any] = field(default_factory=lambda: LRUCache(2048))
     patience: Patience = field(default_factory=Patience)
     schema_checked: float = field(default_factory=time.monotonic)
 

@@ -152,15 +152,15 @@ def _ask(
 
 
 def _space(context: Context, subject: RoundSubject) -> TraceSpace:
-    def make() -> TraceSpace:
+    key = (subject.workload, subject.target.hash, subject.sketches)
+    if key not in context.spaces:
         with context.readers() as session:
             stored = sketches.get(session, subject.sketches)
-        bodies = [SketchBody.from_json(stored[key]) for key in subject.sketches]
+        bodies = [SketchBody.from_json(stored[sketch]) for sketch in subject.sketches]
         with context.lease.shared():
-            return TraceSpace(context.blobs.get_bytes(subject.module_blob), subject.target, bodies)
-
-    key = (subject.workload, subject.target.hash, subject.sketches)
-    space: TraceSpace = context.spaces.get(key, make)
+            module = context.blobs.get_bytes(subject.module_blob)
+            context.spaces[key] = TraceSpace(module, subject.target, bodies)
+    space: TraceSpace = context.spaces[key]
     return space
 
 

@@ -84,9 +84,11 @@ def training_set(context: Context, version: str, rows: Sequence[TrainingRow]) ->
 
 def _part(context: Context, version: str, sha: str, rows: Sequence[TrainingRow]) -> Part | None:
     try:
-        found: BatchFeatures = context.features.get(sha, lambda: BatchFeatures.load(context.blobs, sha))
+        if sha not in context.features:
+            context.features[sha] = BatchFeatures.load(context.blobs, sha)
     except NotFound:
         return None
+    found: BatchFeatures = context.features[sha]
     if found.version != version:
         return None
     latency = {row.index: np.inf if row.latency is None else row.latency for row in rows}

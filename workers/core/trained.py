@@ -10,10 +10,8 @@ from workers.core.context import Context
 
 def trained_model(context: Context, row: TrainedModel) -> CostModel:
     """The model itself; the process keeps those it used last."""
-
-    def make() -> CostModel:
+    if row.id not in context.cost_models:
         with context.lease.shared():  # the first one loads its library, a second's work
-            return load_cost_model(row.kind, context.blobs.get_bytes(row.blob))
-
-    model: CostModel = context.cost_models.get(row.id, make)
+            context.cost_models[row.id] = load_cost_model(row.kind, context.blobs.get_bytes(row.blob))
+    model: CostModel = context.cost_models[row.id]
     return model

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import replace
 from pathlib import Path
 
+from cachetools import LRUCache
+
 from workers.protocol import Built
 
 KEPT = 128
+
+
+class _Libraries(LRUCache[Hashable, Built]):
+    """Deletes the file of a build that it forgets."""
+
+    def popitem(self) -> tuple[Hashable, Built]:
+        """The least recently used one, whose file is gone."""
+        key, gone = super().popitem()
+        assert gone.path is not None
+        gone.path.unlink(missing_ok=True)
+        return key, gone
 
 
 class LibraryCache:
@@ -22,17 +34,13 @@ class LibraryCache:
     """
 
     def __init__(self, folder: Path, kept: int = KEPT) -> None:
-        self._folder, self._kept = folder, kept
-        self._built: OrderedDict[Hashable, Built] = OrderedDict()
+        self._folder, self._built = folder, _Libraries(kept)
         self._names = itertools.count()
         folder.mkdir(parents=True, exist_ok=True)
 
     def get(self, key: Hashable) -> Built | None:
         """What was put under ``key``, if it is still there."""
-        built = self._built.get(key)
-        if built is not None:
-            self._built.move_to_end(key)
-        return built
+        return self._built.get(key)
 
     def put(self, key: Hashable, built: Built) -> Built:
         """Keep a build, whose file is moved here unless it came from here; returns it with the new path.
@@ -51,8 +59,4 @@ class LibraryCache:
         path = self._folder / f"{next(self._names)}.so"
         os.replace(built.path, path)
         self._built[key] = replace(built, path=path)
-        while len(self._built) > self._kept:
-            _, gone = self._built.popitem(last=False)
-            assert gone.path is not None
-            gone.path.unlink(missing_ok=True)
         return self._built[key]

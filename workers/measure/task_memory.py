@@ -6,8 +6,10 @@ Two batches of a task are under way at once, so that the second was composed bef
 from __future__ import annotations
 
 import statistics
-from collections import OrderedDict, deque
+from collections import deque
 from dataclasses import dataclass
+
+from cachetools import LRUCache
 
 from tunesmith.messages import MeasureBatch, WireCandidate
 from workers.protocol import RunOutcome
@@ -35,9 +37,9 @@ class TaskMemory:
     """The champion and the measured codes by job and workload; bounded, the least recently used goes first."""
 
     def __init__(self) -> None:
-        self._champions: OrderedDict[tuple[str, str], Champion] = OrderedDict()
-        self._codes: OrderedDict[tuple[str, str, str], RunOutcome] = OrderedDict()
-        self._builds: OrderedDict[str, deque[float]] = OrderedDict()
+        self._champions: LRUCache[tuple[str, str], Champion] = LRUCache(TASKS)
+        self._codes: LRUCache[tuple[str, str, str], RunOutcome] = LRUCache(CODES)
+        self._builds: LRUCache[str, deque[float]] = LRUCache(TASKS)
 
     def champion(self, batch: MeasureBatch) -> Champion:
         """The better one of the message's and of the one remembered."""
@@ -49,11 +51,7 @@ class TaskMemory:
 
     def promote(self, batch: MeasureBatch, candidate: WireCandidate, seconds: float) -> None:
         """A confirmed winner."""
-        key = batch.job_id, batch.workload
-        self._champions[key] = Champion(candidate.model_copy(update={"index": -1}), seconds)
-        self._champions.move_to_end(key)
-        while len(self._champions) > TASKS:
-            self._champions.popitem(last=False)
+        self._champions[batch.job_id, batch.workload] = Champion(candidate.model_copy(update={"index": -1}), seconds)
 
     def measured(self, batch: MeasureBatch, code_hash: str) -> RunOutcome | None:
         """The outcome of a candidate of the task that had the same code."""
@@ -62,16 +60,10 @@ class TaskMemory:
     def remember(self, batch: MeasureBatch, code_hash: str, outcome: RunOutcome) -> None:
         """Keep an outcome for candidates with equal code."""
         self._codes[batch.job_id, batch.workload, code_hash] = outcome
-        while len(self._codes) > CODES:
-            self._codes.popitem(last=False)
 
     def built(self, batch: MeasureBatch, seconds: float) -> None:
         """Note how long a build took that succeeded."""
-        times = self._builds.setdefault(batch.workload, deque(maxlen=BUILDS))
-        self._builds.move_to_end(batch.workload)
-        times.append(seconds)
-        while len(self._builds) > TASKS:
-            self._builds.popitem(last=False)
+        self._builds.setdefault(batch.workload, deque(maxlen=BUILDS)).append(seconds)
 
     def build_timeout(self, batch: MeasureBatch) -> float:
         """Seconds that a build of the task may take: by the limits, and by what its builds usually take."""

@@ -8,12 +8,13 @@ import shutil
 import tempfile
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from cachetools import LRUCache
 
 from tunesmith.errors import DeviceLost, MeasurementFailed, TunesmithError
 from tunesmith.messages import (
@@ -97,8 +98,8 @@ class MeasureWorker:
         )
         self._calibrator = make_calibrator(settings, self.identity, self._host, self._builders, self._runner)
         self._patience = PATIENCE * settings.quarantine_seconds
-        self._batches: OrderedDict[tuple[str, int], dict[int, WireResult]] = OrderedDict()
-        self._evaluations: OrderedDict[tuple[str, int, int], EvaluationReport] = OrderedDict()
+        self._batches: LRUCache[tuple[str, int], dict[int, WireResult]] = LRUCache(REMEMBERED)
+        self._evaluations: LRUCache[tuple[str, int, int], EvaluationReport] = LRUCache(REMEMBERED)
         self._busy = False
         rules = BreakerRules(in_row=settings.device_failures, rest=settings.device_rest_seconds)
         self._breaker = Breaker(rules, time.monotonic)
@@ -185,9 +186,6 @@ class MeasureWorker:
         """Measure a batch and report; a repeated message is answered from memory as far as that reaches."""
         key = (batch.job_id, batch.batch_id)  # numbers begin anew with a new database, ids of jobs never come back
         known = self._batches.setdefault(key, {})
-        self._batches.move_to_end(key)
-        while len(self._batches) > REMEMBERED:
-            self._batches.popitem(last=False)
 
         defaults: list[DefaultLatency] = []
 
@@ -279,8 +277,6 @@ class MeasureWorker:
         if key not in self._evaluations:
             with self._work() as folder, Ticker(SIGN_SECONDS, lambda: self._send(report), "evaluation"):
                 self._evaluations[key] = self._evaluate(message, folder, report)
-            while len(self._evaluations) > REMEMBERED:
-                self._evaluations.popitem(last=False)
         done = self._evaluations[key]
         send_final_report(self._send, done.model_copy(update={"final": True, "environment": self.environment()}))
 

@@ -6,11 +6,12 @@ import hashlib
 import importlib
 import signal
 import time
-from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from cachetools import LRUCache
 
 from tunesmith.errors import InvalidCandidate, MissingDependency
 from tunesmith.messages import TunedWorkload
@@ -26,6 +27,8 @@ from workers.tvm_backend.warm import warm
 
 if TYPE_CHECKING:
     from workers.tvm_backend.build.code_cache import CodeCache
+    from workers.tvm_backend.design_space.replay import Replayer
+    from workers.tvm_backend.design_space.sketch import SketchBody
 
 PARTS = (
     "build.code_cache",
@@ -50,6 +53,22 @@ class Compiled:
     applied: int
 
 
+@dataclass(frozen=True)
+class _Task:
+    """What is kept of a workload on a target: its program, sketches that were read, and code that was made."""
+
+    replayer: Replayer
+    code_cache: CodeCache
+    bodies: dict[bytes, SketchBody] = field(default_factory=dict)
+
+    def body(self, data: bytes) -> SketchBody:
+        from workers.tvm_backend.design_space.sketch import SketchBody
+
+        if data not in self.bodies:
+            self.bodies[data] = SketchBody.from_json(data)
+        return self.bodies[data]
+
+
 class Builder:
     """Lowers, generates code and links, one candidate at a time.
 
@@ -66,9 +85,7 @@ class Builder:
         for part in PARTS:
             importlib.import_module(f"workers.tvm_backend.{part}")
         self._lease = HostLease(lease)
-        self._replayers: OrderedDict[tuple[str, str], Any] = OrderedDict()
-        self._bodies: dict[bytes, Any] = {}
-        self._code_caches: dict[tuple[str, str], CodeCache] = {}
+        self._tasks: LRUCache[tuple[str, str], _Task] = LRUCache(KEPT_WORKLOADS)
 
     def describe(self) -> Host:
         """The host, as TVM sees it."""
@@ -136,16 +153,17 @@ class Builder:
 
         target = Target(dict(request.target))
         require_compiler(target.kind)
-        replayer = self._replayer(request, target)
+        task = self._task(request, target)
+        replayer = task.replayer
         if request.body is None:
             # A module of its own: GPU passes schedule it in place.
             mod, trace = replay.default(tir.load_module(request.module), replayer.target), None
             mod = reference_schedule.quicker(mod) if request.quicker else mod
         else:
-            done = replay.scheduled(replayer.replay(self._body(request.body), request.decisions))
+            done = replay.scheduled(replayer.replay(task.body(request.body), request.decisions))
             mod, trace = done.mod, done.trace
         mod = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod)
-        code_hash = self._compile(mod, (request.workload, target.hash), replayer.target, request.out)
+        code_hash = self._compile(mod, task.code_cache, replayer.target, request.out)
         return Built(
             path=request.out,
             function=FUNCTION,
@@ -156,13 +174,12 @@ class Builder:
             seconds=time.perf_counter() - started,
         )
 
-    def _compile(self, mod: Any, task: tuple[str, str], target: Any, out: Path) -> str:
+    def _compile(self, mod: Any, code_cache: CodeCache, target: Any, out: Path) -> str:
         """Write the library, that of an equal program where there is one; returns the hash of its object code."""
         import tvm
 
-        from workers.tvm_backend.build.code_cache import Code, CodeCache, ReuseCheck
+        from workers.tvm_backend.build.code_cache import Code, ReuseCheck
 
-        code_cache = self._code_caches.setdefault(task, CodeCache())
         reuse_check = ReuseCheck(code_cache)
         try:
             with target, tvm.transform.PassContext(config=_config(mod, target), instruments=[reuse_check]):
@@ -178,25 +195,14 @@ class Builder:
             code_cache.put(Code(reuse_check.lowered, out.read_bytes(), code_hash))
         return code_hash
 
-    def _replayer(self, request: BuildRequest, target: Target) -> Any:
+    def _task(self, request: BuildRequest, target: Target) -> _Task:
+        from workers.tvm_backend.build.code_cache import CodeCache
         from workers.tvm_backend.design_space.replay import Replayer
 
         key = (request.workload, target.hash)
-        if key not in self._replayers:
-            self._replayers[key] = Replayer(request.module, target)
-            while len(self._replayers) > KEPT_WORKLOADS:
-                oldest, _ = self._replayers.popitem(last=False)
-                self._code_caches.pop(oldest, None)
-                self._bodies.clear()
-        self._replayers.move_to_end(key)
-        return self._replayers[key]
-
-    def _body(self, data: bytes) -> Any:
-        from workers.tvm_backend.design_space.sketch import SketchBody
-
-        if data not in self._bodies:
-            self._bodies[data] = SketchBody.from_json(data)
-        return self._bodies[data]
+        if key not in self._tasks:
+            self._tasks[key] = _Task(Replayer(request.module, target), CodeCache())
+        return self._tasks[key]
 
 
 def _config(mod: Any, target: Any) -> Mapping[str, bool]:

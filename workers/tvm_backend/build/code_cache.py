@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
 import tvm_ffi
+from cachetools import LRUCache
 from tvm.ir.instrument import pass_instrument
 
 LOWERING = "_pipeline"
@@ -24,30 +24,21 @@ class Code:
 
 
 class CodeCache:
-    """The latest libraries by the structural hash of their lowered programs; the oldest go beyond ``limit`` bytes."""
+    """The latest libraries by the structural hash of their lowered programs; at most ``limit`` bytes."""
 
     def __init__(self, limit: int = KEPT_BYTES) -> None:
-        self._limit, self._size = limit, 0
-        self._known: OrderedDict[int, Code] = OrderedDict()
+        self._known: LRUCache[int, Code] = LRUCache(limit, getsizeof=lambda code: len(code.library))
 
     def get(self, program: Any) -> Code | None:
         """The code of an equal program."""
-        lowered = _hash(program)
-        code = self._known.get(lowered)
-        if code is None or not tvm_ffi.structural_equal(code.program, program, map_free_vars=True):
-            return None
-        self._known.move_to_end(lowered)
-        return code
+        code = self._known.get(_hash(program))
+        same = code is not None and tvm_ffi.structural_equal(code.program, program, map_free_vars=True)
+        return code if same else None
 
     def put(self, code: Code) -> None:
-        """Remember a build."""
-        lowered = _hash(code.program)
-        old = self._known.pop(lowered, None)
-        self._size += len(code.library) - (len(old.library) if old is not None else 0)
-        self._known[lowered] = code
-        while self._size > self._limit:
-            _, gone = self._known.popitem(last=False)
-            self._size -= len(gone.library)
+        """Remember a build, unless it alone exceeds the limit."""
+        if len(code.library) <= self._known.maxsize:
+            self._known[_hash(code.program)] = code
 
 
 def _hash(program: Any) -> int:

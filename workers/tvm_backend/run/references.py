@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from cachetools import LRUCache
 from numpy.typing import NDArray
 
 from tunesmith.types import TensorSpec
@@ -34,25 +34,25 @@ class References:
     """
 
     def __init__(self, limit: int = KEPT_BYTES) -> None:
-        self._limit = limit
-        self._kept: OrderedDict[Key, Changed] = OrderedDict()
+        self._kept: LRUCache[Key, Changed] = LRUCache(limit, getsizeof=_size)
 
     def get(self, key: Key) -> Changed | None:
         """The arguments after a run, if they are kept."""
-        if key in self._kept:
-            self._kept.move_to_end(key)
         return self._kept.get(key)
 
     def put(self, key: Key, arrays: Changed) -> None:
         """Keep them, unless they alone exceed the limit."""
-        self._kept[key] = arrays
-        while self._kept and self.size > self._limit:
-            self._kept.popitem(last=False)
+        if _size(arrays) <= self._kept.maxsize:
+            self._kept[key] = arrays
 
     @property
     def size(self) -> int:
         """Bytes in use."""
-        return sum(array.nbytes for arrays in self._kept.values() for array in arrays if array is not None)
+        return int(self._kept.currsize)
+
+
+def _size(arrays: Changed) -> int:
+    return sum(array.nbytes for array in arrays if array is not None)
 
 
 def given(args: tuple[TensorSpec, ...], seed: int) -> list[NDArray[Any]]:
