@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.allocation.curves import ModelCurves, curves_of
+from benchmarks.harness.report import setup
 from benchmarks.models.tuning import IMPORT_LIMIT, service
-from benchmarks.report import setup
 from benchmarks.tuners.service import warm_up
 from tunesmith.client import Client
 from tunesmith.targets import Target

@@ -38,7 +38,7 @@ def run(
     from benchmarks.allocation.hindsight import NAME as HINDSIGHT
     from benchmarks.allocation.hindsight import hindsight
     from benchmarks.allocation.replay import mixed, replay
-    from benchmarks.report import check, setup, write
+    from benchmarks.harness.report import check, setup, write
     from tunesmith.allocate.registry import ALLOCATORS, check_allocator
 
     names = dict.fromkeys([figures.RIVAL, *(check_allocator(name) for name in allocator or ALLOCATORS)])
@@ -120,7 +120,8 @@ def live(
     """Tune models with several allocators for the same time and compare the results. Run nothing else."""
     from benchmarks.allocation import live as contest
     from benchmarks.allocation.figures import RIVAL
-    from benchmarks.report import check, setup, teller, write
+    from benchmarks.harness.progress import progress_of
+    from benchmarks.harness.report import check, setup, write
     from tunesmith.allocate.registry import check_allocator
     from workers.tvm_backend.build.local_model import local_target
 
@@ -132,7 +133,7 @@ def live(
     for seed in range(seeds):
         for each in model or LIVE_MODELS:
             with tempfile.TemporaryDirectory(prefix="tunesmith-allocation-") as folder:
-                runs += contest.hold(each, seed, plan, Path(folder), teller(f"{each}, seed {seed}"))
+                runs += contest.hold(each, seed, plan, Path(folder), progress_of(f"{each}, seed {seed}"))
             # After each: all of them take an hour, and may not come to their end.
             facts = {**setup(), "seeds": str(seed + 1), "wall time of each job": f"{seconds:g} s"}
             paths = write(contest.report(runs, facts), out, None, docs)

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.allocation.hindsight import NAME as HINDSIGHT
 from benchmarks.allocation.replay import Course
-from benchmarks.report import Report
+from benchmarks.harness.report import Report
 from services.coordinator.scheduling.snapshot import ROUND_SIZE
 from tunesmith.space.base import Floats
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.allocation.figures import RIVAL, SHARES
+from benchmarks.harness.progress import Progress
+from benchmarks.harness.report import Report
 from benchmarks.models import tuning, zoo
-from benchmarks.models.contest import Tell
 from benchmarks.models.tuning import Point, Request, Tuned
-from benchmarks.report import Report
 from tunesmith.errors import MeasurementFailed
 from tunesmith.preparation import PLAIN
 from tunesmith.targets import Target
@@ -81,7 +81,7 @@ class Run:
         return min(next(there, self.seconds), self.seconds)
 
 
-def hold(model: str, seed: int, plan: Plan, folder: Path, tell: Tell) -> list[Run]:
+def hold(model: str, seed: int, plan: Plan, folder: Path, progress: Progress) -> list[Run]:
     """Tune one model with every allocator, which one first depends on the seed, and time what came of it in turn.
 
     Raises:
@@ -94,9 +94,9 @@ def hold(model: str, seed: int, plan: Plan, folder: Path, tell: Tell) -> list[Ru
     found = dict[str, Tuned]()
     turn = seed % len(plan.allocators)
     for name in (*plan.allocators[turn:], *plan.allocators[:turn]):
-        tell(f"tuning with {name} for {plan.seconds:g} s")
+        progress(f"tuning with {name} for {plan.seconds:g} s")
         found[name] = _tune(name, file, seed, plan, folder / name)
-    tell("timing the compiled models in turn")
+    progress("timing the compiled models in turn")
     peers = [Peer(name, TVM_PEER, folder / f"{name}.so") for name in (UNTUNED, *found)]
     results = {result.name: result for result in take_turns(peers, folder, SLICE, plan.target.num_cores, PASSES)}
     bad = next((result for result in results.values() if result.latency is None), None)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.faults.servers import Postgres
-from benchmarks.processes import Tree
+from benchmarks.harness.processes import Tree
 from db.engine import migrate
 from services.embedded.net import free_port, get_json
 from tunesmith.client import Client

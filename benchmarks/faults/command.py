@@ -27,7 +27,8 @@ def run(
     from benchmarks.faults import figures
     from benchmarks.faults.contest import Plan, contest
     from benchmarks.faults.scenarios import SCENARIOS
-    from benchmarks.report import check, markdown, setup, teller, write
+    from benchmarks.harness.progress import progress_of
+    from benchmarks.harness.report import check, markdown, setup, write
     from tunesmith.errors import InvalidInput
 
     unknown = set(scenario or ()) - set(SCENARIOS)
@@ -40,7 +41,7 @@ def run(
     if docs:
         check(figures.NAME, docs)
     plan = Plan(tuple(scenario or SCENARIOS), seconds, runs, load, min(CAPACITY_SECONDS, seconds))
-    found, facts = contest(plan, teller("faults"))
+    found, facts = contest(plan, progress_of("faults"))
     report = figures.faults(found, {**setup("sqlalchemy", "celery", "redis", "psycopg"), **facts})
     typer.echo(markdown(report))
     for path in write(report, out, docs=docs):

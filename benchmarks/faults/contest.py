@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from benchmarks.faults.cluster import REPLICAS, Cluster, cluster
 from benchmarks.faults.devices import devices
 from benchmarks.faults.scenarios import SCENARIOS
 from benchmarks.faults.trial import Trial
+from benchmarks.harness.progress import Progress
 from db.models.base import utcnow
 from tunesmith.errors import MeasurementFailed
 
@@ -26,8 +26,6 @@ QUICK_DEVICES = 8
 """Devices that answer at once, while the capacity is measured: enough to keep the service from waiting for them."""
 WARM, WARM_SECONDS = 400, 120.0
 """Results that came before the capacity is measured, and how long they may take: first proposals are slow."""
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class Plan:
     capacity_seconds: float
 
 
-def contest(plan: Plan, tell: Tell) -> tuple[dict[str, list[Trial]], dict[str, str]]:
+def contest(plan: Plan, progress: Progress) -> tuple[dict[str, list[Trial]], dict[str, str]]:
     """Every run of every scenario, and what else the report should name.
 
     Raises:
@@ -61,18 +59,18 @@ def contest(plan: Plan, tell: Tell) -> tuple[dict[str, list[Trial]], dict[str, s
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tunesmith-faults-")))
         postgres = stack.enter_context(servers.postgres())
         broker = stack.enter_context(servers.redis(folder))
-        tell("servers are up, the service starts")
+        progress("servers are up, the service starts")
         running = stack.enter_context(cluster(postgres, broker, folder))
         most = capacity(running, plan.capacity_seconds)
         count = max(2, math.ceil(plan.load * most * CANDIDATE_SECONDS))
-        tell(f"the service takes {most:.0f} results a second; {count} devices")
+        progress(f"the service takes {most:.0f} results a second; {count} devices")
         stack.enter_context(devices(count, broker, CANDIDATE_SECONDS, running.signer))
         found: dict[str, list[Trial]] = {name: [] for name in plan.scenarios}
         for number in range(plan.runs):
             for name in plan.scenarios:
                 one = trial.run(running, SCENARIOS[name], plan.seconds)
                 found[name].append(one)
-                tell(f"{name} {number + 1}: {one}, recovery {one.recovery:.3f}")
+                progress(f"{name} {number + 1}: {one}, recovery {one.recovery:.3f}")
         facts = {
             "PostgreSQL": postgres.version(),
             "replicas": str(REPLICAS),

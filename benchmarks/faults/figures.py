@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.faults.scenarios import SCENARIOS
 from benchmarks.faults.trial import Trial
-from benchmarks.report import Report
+from benchmarks.harness.report import Report
 
 NAME = "faults"
 COLUMNS = (

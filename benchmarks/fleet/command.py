@@ -26,7 +26,7 @@ def run(
     from benchmarks.fleet import figures
     from benchmarks.fleet.decisions import decide
     from benchmarks.fleet.simulation import WARM_UP, Fleet, ten_jobs
-    from benchmarks.report import check, setup, write
+    from benchmarks.harness.report import check, setup, write
     from services.coordinator.main import settle
 
     for name in figures.NAMES if docs else ():

@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.fleet.decisions import JOBS, MOST_ROUNDS
 from benchmarks.fleet.simulation import Outcome
-from benchmarks.report import Report
+from benchmarks.harness.report import Report
 from tunesmith.space.base import Floats
 
 FLEET, DECISIONS = "fleet", "fleet-decisions"

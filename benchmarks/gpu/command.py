@@ -30,7 +30,7 @@ def run(
     from benchmarks.gpu.figures import NAME, gpu, wrong
     from benchmarks.gpu.jobs import Plan, tune
     from benchmarks.gpu.machine import find
-    from benchmarks.report import check, setup, write
+    from benchmarks.harness.report import check, setup, write
     from tunesmith.errors import InvalidInput
 
     if simulate and docs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from benchmarks.gpu.jobs import Tuned
-from benchmarks.report import Report
+from benchmarks.harness.report import Report
 
 NAME = "gpu"
 COLUMNS = (

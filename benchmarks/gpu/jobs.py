@@ -8,12 +8,13 @@ import statistics
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.gpu.machine import Machine
+from benchmarks.harness.progress import Progress
 from tunesmith.client import Client, EmbeddedStack
 from tunesmith.errors import StackFailed
 from tunesmith.names import CONNECTION_FILE
@@ -27,8 +28,6 @@ END_SECONDS = 180.0
 """After its budget a job's last round is measured, and its best schedule once more."""
 PAUSE = 0.5
 LOG_LINES = 5
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class Tuned:
     problem: str = ""
 
 
-def tune(machine: Machine, plan: Plan, out: Path, tell: Tell) -> list[Tuned]:
+def tune(machine: Machine, plan: Plan, out: Path, progress: Progress) -> list[Tuned]:
     """Tune the operators one after the other.
 
     Raises:
@@ -76,11 +75,11 @@ def tune(machine: Machine, plan: Plan, out: Path, tell: Tell) -> list[Tuned]:
     with _rig(machine, out) as client:
         found = []
         for operator in plan.operators:
-            tell(f"{operator}: up to {plan.trials} candidates, {plan.seconds:g} s")
+            progress(f"{operator}: up to {plan.trials} candidates, {plan.seconds:g} s")
             found.append(_tuned(client, machine, operator, plan))
             best, failed = found[-1].best, sum(found[-1].failures.values())
             took = "no latency" if best is None else f"{best * 1e6:.4g} µs"
-            tell(f"{operator}: {took} after {found[-1].candidates} candidates, {failed} failed")
+            progress(f"{operator}: {took} after {found[-1].candidates} candidates, {failed} failed")
         return found
 
 

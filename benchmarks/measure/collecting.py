@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.lab import Lab, Operator, load, request
+from benchmarks.harness.measurer import LocalMeasurer, race
+from benchmarks.harness.operators import Operator, load
+from benchmarks.harness.progress import Progress
 from benchmarks.measure.recording import Recording, Repeat, Stream, Timed
 from tunesmith.messages import MeasureLimits
 from tunesmith.search.genetic import GeneticSearcher
@@ -19,8 +21,6 @@ from workers.tvm_backend.run.race import SHORT_SECONDS
 
 TINY = 1e-12
 """An incumbent that everything is clearly slower than: what runs against it keeps its first run."""
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -55,27 +55,29 @@ class Schedule:
     timed: Timed
 
 
-def collect(lab: Lab, plan: Plan, limits: MeasureLimits, setup: dict[str, str], say: Say) -> Recording:
+def collect(
+    measurer: LocalMeasurer, plan: Plan, limits: MeasureLimits, setup: dict[str, str], progress: Progress
+) -> Recording:
     """Measure everything that the plan asks for.
 
     Args:
-        lab: where.
+        measurer: where.
         plan: what.
         limits: of the repeated measurements, as the service takes them.
         setup: to keep with the record.
-        say: takes a line for people now and then.
+        progress: takes a line for people now and then.
     """
     streams, chosen = [], list[Schedule]()
     for number, spec in enumerate(plan.operators):
-        stream, schedules = _search(lab, load(spec, lab.target), plan, number)
+        stream, schedules = _search(measurer, load(spec, measurer.target), plan, number)
         streams.append(stream)
         chosen += spread(schedules, plan.schedules)
-        say(f"{spec}: {len(schedules)} schedules at {plan.samples} samples")
-    floor, repeats = _repeat(lab, chosen, plan, limits, say)
+        progress(f"{spec}: {len(schedules)} schedules at {plan.samples} samples")
+    floor, repeats = _repeat(measurer, chosen, plan, limits, progress)
     return Recording(floor, tuple(streams), repeats, setup)
 
 
-def _search(lab: Lab, operator: Operator, plan: Plan, number: int) -> tuple[Stream, list[Schedule]]:
+def _search(measurer: LocalMeasurer, operator: Operator, plan: Plan, number: int) -> tuple[Stream, list[Schedule]]:
     searcher = GeneticSearcher(operator.space, plan.seed + number)
     rounds, schedules, seen = [], list[Schedule](), set[str]()
     for _ in range(plan.rounds):
@@ -83,11 +85,11 @@ def _search(lab: Lab, operator: Operator, plan: Plan, number: int) -> tuple[Stre
         if not candidates:
             break
         found = []
-        outcomes = lab.build(operator, candidates)
-        lab.noise_floor()  # as the worker does before a batch: each look at the device adds to what is known of it
+        outcomes = measurer.build(operator, candidates)
+        measurer.noise_floor()  # as the worker does before a batch: each look at the device adds to what is known of it
         own = {built.code_hash: built for built in outcomes if built.path is not None and built.code_hash not in seen}
         seen |= set(own)
-        with lab.device() as runner:
+        with measurer.device() as runner:
             known = dict(zip(own, at_length(runner, list(own.values()), plan), strict=True))
         for candidate, built in zip(candidates, outcomes, strict=True):
             timed = known.pop(built.code_hash, None)
@@ -130,19 +132,21 @@ def spread(schedules: Sequence[Schedule], count: int) -> list[Schedule]:
 
 
 def _repeat(
-    lab: Lab, schedules: list[Schedule], plan: Plan, limits: MeasureLimits, say: Say
+    measurer: LocalMeasurer, schedules: list[Schedule], plan: Plan, limits: MeasureLimits, progress: Progress
 ) -> tuple[float, tuple[Repeat, ...]]:
     """The noise floor that was known before the last wave, and all passes."""
     rng, limits, floor = np.random.default_rng(plan.seed), unraced(limits), math.nan
     passes: list[list[tuple[float, ...]]] = [[] for _ in schedules]
     for number in range(plan.passes):
         for wave in waves(schedules, rng):
-            floor = lab.noise_floor()
+            floor = measurer.noise_floor()
             built = [schedules[place].built for place in wave]
-            with lab.device() as runner:
+            with measurer.device() as runner:
                 for place, found in zip(wave, _samples(runner, built, limits, None), strict=True):
                     passes[place].append(found)
-        say(f"pass {number + 1} of {plan.passes}: {len(schedules)} schedules in random order, noise floor {floor:.2%}")
+        progress(
+            f"pass {number + 1} of {plan.passes}: {len(schedules)} schedules in random order, noise floor {floor:.2%}"
+        )
     kept = [(schedule, found) for schedule, found in zip(schedules, passes, strict=True) if all(found)]
     return floor, tuple(Repeat(schedule.operator, tuple(found)) for schedule, found in kept)
 
@@ -159,4 +163,4 @@ def _samples(
     runner: Runner, built: Sequence[Built], limits: MeasureLimits, incumbent: float | None
 ) -> list[tuple[float, ...]]:
     """What one race found of each; nothing after a failure."""
-    return [outcome.samples for outcome in runner.race([request(one, limits) for one in built], incumbent)]
+    return [outcome.samples for outcome in race(runner, built, limits, incumbent)]

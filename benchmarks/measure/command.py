@@ -31,11 +31,11 @@ def run(
     docs: Annotated[Path | None, typer.Option(help="Markdown page whose sections to replace.")] = None,
 ) -> None:
     """Measure schedules again in random order, and try racing and adaptive stop on recorded measurements."""
-    from benchmarks.lab import open_lab
+    from benchmarks.harness.measurer import open_measurer
+    from benchmarks.harness.report import setup, write
     from benchmarks.measure import reporting
     from benchmarks.measure.collecting import Plan, collect
     from benchmarks.measure.recording import Recording
-    from benchmarks.report import setup, write
     from tunesmith.messages import MeasureLimits
 
     limits = MeasureLimits()
@@ -50,8 +50,8 @@ def run(
             passes=passes,
             seed=seed,
         )
-        with open_lab() as lab:
-            found = collect(lab, plan, limits, setup("scipy"), typer.echo)
+        with open_measurer() as measurer:
+            found = collect(measurer, plan, limits, setup("scipy"), typer.echo)
         found.save(out / "measure.json")
     for report, draw in reporting.reports(found, limits, draws=20 if quick else 100, seed=seed):
         for path in write(report, out, draw, docs):

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.harness.report import Draw, Report
 from benchmarks.measure.recording import Recording, Repeat
 from benchmarks.measure.repeating import Verdict, judge
 from benchmarks.measure.study import Effect, compare
-from benchmarks.report import Draw, Report
 from tunesmith.messages import MeasureLimits
 from workers.measure.batches import WAVE
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchmarks.report import Report, setup, table, teller, write
+from benchmarks.harness.progress import progress_of
+from benchmarks.harness.report import Report, setup, table, write
 
 if TYPE_CHECKING:
     from benchmarks.models.contest import Entry, Outcome
@@ -72,7 +73,7 @@ def run(
     peak, outcomes, paths = measure(cores).peak, [], []
     for each in model or (QUICK_MODELS if quick else MODELS):
         with tempfile.TemporaryDirectory(prefix="tunesmith-models-") as folder:
-            outcome = hold(each, plan, Path(folder), teller(each))
+            outcome = hold(each, plan, Path(folder), progress_of(each))
         peak = peak.at_best(measure(cores).peak)
         outcomes.append(outcome.with_shares(peak))
         # After each model: the next takes an hour, and may not come to its end.

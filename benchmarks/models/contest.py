@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.limits import Peak, share_of_peak
+from benchmarks.harness.limits import Peak, share_of_peak
+from benchmarks.harness.progress import Progress
 from benchmarks.models import tuning, zoo
 from tunesmith.errors import InvalidInput, MeasurementFailed, TunesmithError
 from tunesmith.preparation import PLAIN
@@ -15,7 +16,6 @@ from tunesmith.targets import Target
 from workers.peers.comparison import FOREIGN, TVM_PEER, Peer, Result, check_outputs, take_turns, write_inputs
 from workers.tvm_backend.build.local_model import LocalModel, source_of
 
-Tell = Callable[[str], None]
 TUNERS = ("tunesmith", "metaschedule-64", "metaschedule-16")
 """MetaSchedule with its default of 64 candidates a round, and with 16, which reach every task of a model sooner."""
 PEERS = ("untuned", *TUNERS, *FOREIGN)
@@ -98,30 +98,30 @@ class Outcome:
         return replace(entry, share=share_of_peak(self.flops, self.bytes_, latency, peak) if latency else None)
 
 
-def hold(model: str, plan: Plan, folder: Path, tell: Tell) -> Outcome:
+def hold(model: str, plan: Plan, folder: Path, progress: Progress) -> Outcome:
     """Tune and time one model.
 
     Args:
         model: a file, or a name of the zoo.
         plan: what takes part, and for how long.
         folder: empty; everything made on the way goes there.
-        tell: is told what is going on.
+        progress: is told what is going on.
 
     Raises:
         TunesmithError: the model cannot be read. A peer that fails is an entry that says why.
     """
     file = Path(model).absolute() if Path(model).is_file() else zoo.write_model(model, folder / "model.onnx", plan.seed)
-    tell("preparing the model")
+    progress("preparing the model")
     local = LocalModel(str(file), {}, folder, PLAIN)
     entries: dict[str, Entry] = {}
     peers = []
     for name in plan.names:
         try:
-            entries[name], peer = _enter(name, file, local, plan, folder, tell)
+            entries[name], peer = _enter(name, file, local, plan, folder, progress)
             peers.append(peer)
         except TunesmithError as error:
             entries[name] = Entry(Result(name, failure=error.detail))
-    tell(f"timing {', '.join(peer.name for peer in peers)} in turn")
+    progress(f"timing {', '.join(peer.name for peer in peers)} in turn")
     write_inputs(local.inputs, folder)
     results = take_turns(peers, folder, plan.slice, plan.target.num_cores, plan.passes)
     check_outputs(results, folder)
@@ -130,13 +130,15 @@ def hold(model: str, plan: Plan, folder: Path, tell: Tell) -> Outcome:
     return Outcome(Path(model).stem, *_work(local), [entries[name] for name in plan.names])
 
 
-def _enter(name: str, file: Path, local: LocalModel, plan: Plan, folder: Path, tell: Tell) -> tuple[Entry, Peer]:
+def _enter(
+    name: str, file: Path, local: LocalModel, plan: Plan, folder: Path, progress: Progress
+) -> tuple[Entry, Peer]:
     """Make what a peer runs, by tuning where it is a tuner."""
     if name in FOREIGN:
         return Entry(Result(name)), foreign(name, file)
     library, tuned = folder / f"{name}.so", None
     if name in TUNERS:
-        tell(f"tuning with {name} for {plan.seconds:g} s")
+        progress(f"tuning with {name} for {plan.seconds:g} s")
         tuned = _tune(name, file, local, plan, folder / name)
     peer = Peer(name, TVM_PEER, library)
     if tuned is None:

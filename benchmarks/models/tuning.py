@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness.processes import Tree
 from benchmarks.models.metaschedule import DONE, Job
-from benchmarks.processes import Tree
 from benchmarks.tuners.service import warm_up
 from tunesmith.client import Client, EmbeddedStack
 from tunesmith.client import Job as JobView

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from benchmarks.report import check, setup, table, teller, write
+from benchmarks.harness.progress import progress_of
+from benchmarks.harness.report import check, setup, table, write
 from tunesmith.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from benchmarks.limits import Peak
+    from benchmarks.harness.limits import Peak
     from benchmarks.operators.cases import Case
     from benchmarks.operators.contest import Outcome, Plan
 
@@ -90,7 +91,7 @@ def _hold(case: Case, plan: Plan, peaks: dict[int, Peak]) -> Outcome:
 
     before = measure(case.threads).peak
     with tempfile.TemporaryDirectory(prefix="tunesmith-operators-") as folder:
-        outcome = hold(case, plan, Path(folder), teller(case.name))
+        outcome = hold(case, plan, Path(folder), progress_of(case.name))
     best = before.at_best(measure(case.threads).peak)
     peaks[case.threads] = peaks[case.threads].at_best(best) if case.threads in peaks else best
     return outcome

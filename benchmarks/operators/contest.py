@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from benchmarks.limits import Peak
+from benchmarks.harness.limits import Peak
+from benchmarks.harness.progress import Progress
 from benchmarks.models import tuning
-from benchmarks.models.contest import PEERS, Tell, foreign
+from benchmarks.models.contest import PEERS, foreign
 from benchmarks.operators import first
 from benchmarks.operators.cases import Case
 from benchmarks.operators.lineup import RIVALS, Entry, Lineup
@@ -76,25 +77,25 @@ class Outcome:
         return min(found, key=lambda entry: entry.latency or math.inf, default=None)
 
 
-def hold(case: Case, plan: Plan, folder: Path, tell: Tell) -> Outcome:
+def hold(case: Case, plan: Plan, folder: Path, progress: Progress) -> Outcome:
     """Tune and time one operator.
 
     Args:
         case: the operator.
         plan: who takes part, and for how long.
         folder: empty; everything made on the way goes there.
-        tell: is told what is going on.
+        progress: is told what is going on.
 
     Raises:
         TunesmithError: the operator cannot be read. A peer that fails is an entry that says why.
     """
-    return _Contest(case, plan, folder, tell).hold()
+    return _Contest(case, plan, folder, progress).hold()
 
 
 class _Contest:
-    def __init__(self, case: Case, plan: Plan, folder: Path, tell: Tell) -> None:
-        self.case, self.plan, self.folder, self.tell = case, plan, folder, tell
-        self.lineup = Lineup(case, folder, tell)
+    def __init__(self, case: Case, plan: Plan, folder: Path, progress: Progress) -> None:
+        self.case, self.plan, self.folder, self.progress = case, plan, folder, progress
+        self.lineup = Lineup(case, folder, progress)
 
     def hold(self) -> Outcome:
         """Everything."""
@@ -124,7 +125,7 @@ class _Contest:
             return
         sooner = min((recording.seconds - MARGIN for recording in known.values()), default=self.plan.default_seconds)
         seconds = self.plan.seconds or sooner
-        self.tell(f"tuning with {TUNESMITH}, seed {seed}, for {seconds:.0f} s")
+        self.progress(f"tuning with {TUNESMITH}, seed {seed}, for {seconds:.0f} s")
         found: list[tuning.Tuned] = []
         self.lineup.enter(TUNESMITH, seed, partial(self._tunesmith, seed=seed, seconds=seconds, found=found))
         for tuned in found:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.limits import binding, least_seconds, share_of_peak
+from benchmarks.harness.limits import binding, least_seconds, share_of_peak
+from benchmarks.harness.report import Report, cell
 from benchmarks.operators.cases import MAIN, RAGGED
 from benchmarks.operators.contest import FIRST_TEN, TUNESMITH, UNTUNED, Outcome
 from benchmarks.operators.lineup import RIVALS, Entry
 from benchmarks.operators.recordings import TRIALS
-from benchmarks.report import Report, cell
 from benchmarks.tuners.figures import geometric_mean
 from workers.peers.comparison import FOREIGN
 

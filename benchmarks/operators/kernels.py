@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks.harness.processes import Tree
 from benchmarks.operators.kernels_child import Job
-from benchmarks.processes import Tree
 from tunesmith.errors import MeasurementFailed
 from tunesmith.safe_path import python
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from benchmarks.models.contest import PEERS, Tell
+from benchmarks.harness.progress import Progress
+from benchmarks.models.contest import PEERS
 from benchmarks.models.tuning import Tuned
 from benchmarks.operators import first, kernels, recordings
 from benchmarks.operators.cases import Case
@@ -63,7 +64,7 @@ class Lineup:
     Args:
         case: the operator.
         folder: empty; everything made on the way goes there.
-        tell: is told what is going on.
+        progress: is told what is going on.
 
     Attributes:
         target: of the case's threads on this machine.
@@ -76,8 +77,8 @@ class Lineup:
         TunesmithError: the operator cannot be read.
     """
 
-    def __init__(self, case: Case, folder: Path, tell: Tell) -> None:
-        self.case, self.folder, self.tell = case, folder, tell
+    def __init__(self, case: Case, folder: Path, progress: Progress) -> None:
+        self.case, self.folder, self.progress = case, folder, progress
         self.target: Target = local_target(f"cpu:{case.threads}")
         self.file = write_operator(case.operator, folder / "operator.onnx")
         self.local = LocalModel(str(self.file), {}, folder, PLAIN)
@@ -94,7 +95,7 @@ class Lineup:
             self.entries[name], peer = make(name)
             self._peers.append(peer)
         except TunesmithError as error:
-            self.tell(f"{name}: {error.detail}")
+            self.progress(f"{name}: {error.detail}")
             self.entries[name] = replace(self.entries[name], result=Result(name, failure=error.detail))
 
     def enter_recorded(self, names: Sequence[str], seed: int, runs: Path) -> dict[str, Recording]:
@@ -121,7 +122,7 @@ class Lineup:
                 yield rival, recording
 
     def _record(self, ask: Ask, runs: Path) -> Recording | None:
-        self.tell(f"recording {ask.tuner}, seed {ask.seed}")
+        self.progress(f"recording {ask.tuner}, seed {ask.seed}")
         scratch = self.folder / f"record-{ask.tuner}-{ask.seed}"
         try:
             return recordings.make(ask, runs, scratch)
@@ -173,7 +174,7 @@ class Lineup:
             slice_: seconds of each peer and pass.
             passes: processes of each peer, 2 at least.
         """
-        self.tell(f"timing {', '.join(peer.name for peer in self._peers)} in turn")
+        self.progress(f"timing {', '.join(peer.name for peer in self._peers)} in turn")
         write_inputs(self.local.inputs, self.folder)
         results = take_turns(self._peers, self.folder, slice_, self.case.threads, passes)
         check_outputs(results, self.folder)
@@ -187,7 +188,7 @@ class Lineup:
         libraries = {peer.name: peer.file for peer in self._peers if peer.name in self._mains and peer.name in ran}
         if not libraries:
             return {}
-        self.tell("timing the kernels")
+        self.progress("timing the kernels")
         try:
             return kernels.measure(
                 libraries,
@@ -198,7 +199,7 @@ class Lineup:
                 processes=kernels.PROCESSES,
             )
         except MeasurementFailed as error:
-            self.tell(error.detail)
+            self.progress(error.detail)
             return {}
 
 

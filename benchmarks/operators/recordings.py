@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report import setup
+from benchmarks.harness.report import setup
 from benchmarks.tuners import metaschedule
 from benchmarks.tuners.metaschedule import EVENTS, read_lines
 from benchmarks.tuners.outcome import Outcome, Trial

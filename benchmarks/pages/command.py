@@ -19,9 +19,9 @@ def run(
     import tempfile
 
     from benchmarks.faults.servers import ROLE, postgres
+    from benchmarks.harness.report import check, setup, write
     from benchmarks.pages.figures import NAME, pages
     from benchmarks.pages.measure import look_at
-    from benchmarks.report import check, setup, write
 
     if docs:
         check(NAME, docs)

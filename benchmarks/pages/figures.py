@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from benchmarks.harness.report import Report
 from benchmarks.pages.measure import Page
-from benchmarks.report import Report
 
 NAME = "pages"
 WANTED = 100.0

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.harness.processes import Tree
 from benchmarks.pages.rows import LargeJob
-from benchmarks.processes import Tree
 from db.engine import create_engine, migrate
 from services.embedded.net import free_port, get_json
 from tunesmith.errors import StackFailed

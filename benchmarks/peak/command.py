@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchmarks.report import Report, setup, table, write
+from benchmarks.harness.report import Report, setup, table, write
 from tunesmith.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from benchmarks.limits import Level, Peak
+from benchmarks.harness.limits import Level, Peak
 from benchmarks.peak.probe import Job
 from tunesmith.errors import MeasurementFailed
 from tunesmith.safe_path import python

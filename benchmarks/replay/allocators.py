@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.report import Report
+from benchmarks.harness.report import Report
 from tunesmith.allocate.base import TaskView
 from tunesmith.allocate.registry import ALLOCATORS, make_allocator
 from tunesmith.space.base import Floats

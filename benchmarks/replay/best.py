@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.harness.report import Report
 from benchmarks.replay.searchers import BASELINE, HELD_OUT, Outcome
 from benchmarks.replay.workloads import held_out
-from benchmarks.report import Report
 from tunesmith.space.base import Floats
 from tunesmith.testing import score
 

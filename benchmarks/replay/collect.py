@@ -6,25 +6,26 @@ import dataclasses
 import datetime
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.harness.measurer import LocalMeasurer, discard, race
+from benchmarks.harness.operators import Operator, load
+from benchmarks.harness.progress import Progress
 from benchmarks.replay.reduce import reduce
-from benchmarks.replay.station import Station, Timing
+from benchmarks.replay.timing import LIMITS, REPEATS, Timing
 from benchmarks.replay.workloads import file_of
-from tunesmith.operators import parse_operator
+from tunesmith.messages import MeasureLimits
 from tunesmith.space.base import Batch, Bools, Floats, Ints
 from tunesmith.space.space import Space
 from tunesmith.testing.replay import Recording
 from tunesmith.types import Candidate, FailureKind
-from workers.protocol import Built
-from workers.tvm_backend.design_space import space
-from workers.tvm_backend.frontends import import_model
-from workers.tvm_backend.passes import extract_tasks, pipeline
+from workers.protocol import Built, Runner
+from workers.tvm_backend.design_space.space import TraceSpace
 
 FAILURE = "<U16"
 """Wide enough for every ``FailureKind``."""
@@ -35,8 +36,6 @@ ENOUGH = 0.6
 LEAST_FINALISTS = 8
 SWEEPS = 2
 
-Say = Callable[[str], None]
-
 
 @dataclass(frozen=True)
 class Rules:
@@ -45,8 +44,8 @@ class Rules:
     Attributes:
         points: of a reduced space, about.
         pilot: random points that say where the good ones are.
-        ceiling: seconds above which one sample is enough for a pilot point and for the default schedule.
-        hopeless: times the best known latency above which one sample is enough for any other point.
+        pilot_seconds: kernel time that a pilot point or the default schedule may use.
+        cutoff: times the best known latency above which one sample is enough for any other point.
         chunk: points that are built, then timed, between two looks at the reference kernel.
         unsteady: change of the reference kernel during a chunk, as a share, from which the chunk is timed again;
         slowed: so it is when that kernel takes this many times as long as at first;
@@ -57,8 +56,8 @@ class Rules:
 
     points: int = 480
     pilot: int = 48
-    ceiling: float = 0.02
-    hopeless: float = 20.0
+    pilot_seconds: float = 0.02 * REPEATS
+    cutoff: float = 20.0
     chunk: int = 48
     unsteady: float = 0.15
     slowed: float = 1.5
@@ -69,37 +68,44 @@ class Rules:
 
 @dataclass(frozen=True)
 class Subject:
-    """An operator, its task and its complete design space."""
+    """An operator, how often a model would run it, and its complete design space."""
 
-    spec: str
+    operator: Operator
     weight: float
-    task: extract_tasks.Extracted
-    bodies: dict[str, space.SketchBody]
-    traces: space.TraceSpace
+    traces: TraceSpace
+
+    @property
+    def spec(self) -> str:
+        """The operator's text."""
+        return self.operator.spec
 
 
-def open_subject(spec: str, weight: float, station: Station) -> Subject:
+def open_subject(spec: str, weight: float, measurer: LocalMeasurer) -> Subject:
     """Import the operator and generate its design space."""
-    (task,) = extract_tasks.extract_tasks(pipeline.prepare(import_model.operator_module(parse_operator(spec))).module)
-    bodies = space.generate(task.module, station.target)
-    traces = space.TraceSpace(task.module, station.target, bodies, threads=station.host.cores)
-    return Subject(spec, weight, task, {body.hash: body for body in bodies}, traces)
+    operator = load(spec, measurer.target)
+    bodies = list(operator.bodies.values())
+    traces = TraceSpace(operator.task.module, measurer.target, bodies, threads=measurer.host.cores)
+    return Subject(operator, weight, traces)
 
 
 class Collector:
     """Collects one workload after another until the deadline.
 
     Args:
-        station: where candidates are built and timed.
-        folder: of the recordings; complete ones are left alone, others are gone on with.
+        measurer: where candidates are built and timed.
+        folder: of the recordings; complete ones are left alone, others are resumed.
         deadline: of ``time.monotonic``; no chunk begins after it.
-        say: takes a line on the progress.
+        progress: takes a line now and then.
         rules: how points are measured.
     """
 
-    def __init__(self, station: Station, folder: Path, deadline: float, say: Say, rules: Rules = Rules()) -> None:
-        self._station, self._folder = station, folder
-        self._deadline, self._say, self._rules = deadline, say, rules
+    def __init__(
+        self, measurer: LocalMeasurer, folder: Path, deadline: float, progress: Progress, rules: Rules = Rules()
+    ) -> None:
+        self._measurer, self._folder = measurer, folder
+        self._deadline, self._progress, self._rules = deadline, progress, rules
+        self._pilot = LIMITS.model_copy(update={"max_measure_seconds": rules.pilot_seconds})
+        self._limits = LIMITS.model_copy(update={"cutoff": rules.cutoff})
 
     def collect(self, spec: str, weight: float) -> Recording | None:
         """Measure what is missing of one workload; None when there was no time to begin."""
@@ -109,7 +115,7 @@ class Collector:
             return recording
         if self._late():
             return recording
-        subject = open_subject(spec, weight, self._station)
+        subject = open_subject(spec, weight, self._measurer)
         if recording is None:
             recording = self._draft(subject)
             recording.save(path)
@@ -128,21 +134,22 @@ class Collector:
         pilot, valid = subject.traces.resolve(full.sample(rng, self._rules.pilot))
         pilot = pilot.take(valid)
         candidates = full.candidates(pilot)
-        built = self._station.build(subject.task, [(None, ()), *self._requests(subject, candidates)])
-        untuned, *timings = self._station.time(built, self._rules.ceiling)
-        seconds = np.array([t.seconds for t in timings])
-        winner = int(np.argmin(seconds))
-        again = [self._station.time([built[winner + 1]], self._rules.ceiling)[0] for _ in range(self._rules.passes)]
-        self._station.discard(built)
+        built = self._measurer.build(subject.operator, [Candidate(None), *candidates])
+        with self._measurer.device() as runner:
+            untuned, *timings = self._timed(runner, built, self._pilot)
+            seconds = np.array([t.seconds for t in timings])
+            winner = int(np.argmin(seconds))
+            again = [self._reference(runner, built[winner + 1]) for _ in range(self._rules.passes)]
+        discard(built)
         chosen, alias, usable = self._reduced(subject, pilot, seconds, rng)
         fastest = chosen.batch([candidates[winner]])
         facts = {
             **self._facts(subject),
             "reference": int(alias[chosen.keys(fastest)[0]]),
-            "reference_seconds": min(t.seconds for t in again),
+            "reference_seconds": min(again),
             "complete": False,
         }
-        self._say(f"{subject.spec}: {chosen.size} points of {full.size}, {len(np.unique(alias[usable]))} programs")
+        self._progress(f"{subject.spec}: {chosen.size} points of {full.size}, {len(np.unique(alias[usable]))} programs")
         blank = np.zeros(chosen.size)
         return Recording(
             subject.spec,
@@ -169,12 +176,12 @@ class Collector:
         return chosen, alias, usable
 
     def _facts(self, subject: Subject) -> dict[str, Any]:
-        host, workload = self._station.host, subject.task.workload
+        host, workload = self._measurer.host, subject.operator.task.workload
         return {
             "workload": workload.hash,
             "family": workload.family,
             "flops": workload.flops,
-            "target": self._station.target.canonical,
+            "target": self._measurer.target.canonical,
             "cpu": host.cpu,
             "cores": host.cores,
             "tvm": host.tvm,
@@ -195,7 +202,7 @@ class Collector:
                 recording = filled(recording, chunk, self._steady(subject, recording, chunk, 1)[0])
                 recording.save(path)
                 rate = len(chunk) / (time.monotonic() - began)
-                self._say(
+                self._progress(
                     f"{subject.spec}: {recording.missing} points left, {rate:.1f} a second, "
                     f"best {recording.optimum * 1e6:.1f} µs"
                 )
@@ -215,7 +222,7 @@ class Collector:
             for i, value in zip(fastest, np.median(again, axis=0), strict=True)
         ]
         noise = float(np.median(again.std(axis=0, ddof=1) / again.mean(axis=0)))
-        self._say(f"{subject.spec}: the fastest {count} again, they repeat within {noise:.1%}")
+        self._progress(f"{subject.spec}: the fastest {count} again, they repeat within {noise:.1%}")
         done = filled(recording, fastest, timings)
         return dataclasses.replace(done, facts={**done.facts, "complete": True, "noise": noise})
 
@@ -223,32 +230,41 @@ class Collector:
         """Timings of points in some passes, each scaled to how fast the reference kernel ran at first. While that
         kernel's speed changes a pass is taken again; one that never was steady counts as not measured."""
         candidates = recording.space.candidates(recording.space.at(np.array([recording.facts["reference"], *numbers])))
-        built = self._station.build(subject.task, self._requests(subject, candidates))
+        built = self._measurer.build(subject.operator, candidates)
         try:
-            return [self._pass(recording, built) for _ in range(passes)]
+            with self._measurer.device() as runner:
+                return [self._pass(runner, recording, built) for _ in range(passes)]
         finally:
-            self._station.discard(built)
+            discard(built)
 
-    def _pass(self, recording: Recording, built: Sequence[Built]) -> list[Timing]:
+    def _pass(self, runner: Runner, recording: Recording, built: Sequence[Built]) -> list[Timing]:
         base = float(recording.facts["reference_seconds"])
         for _ in range(self._rules.attempts):
-            before, *timings = self._station.time(built, self._rules.hopeless * min(base, recording.optimum))
-            (after,) = self._station.time(built[:1], self._rules.ceiling)
-            now = 0.5 * (before.seconds + after.seconds)
-            if abs(after.seconds / before.seconds - 1) <= self._rules.unsteady and now <= self._rules.slowed * base:
+            before = self._reference(runner, built[0])
+            timings = self._timed(runner, built[1:], self._limits, min(base, recording.optimum))
+            after = self._reference(runner, built[0])
+            now = 0.5 * (before + after)
+            if abs(after / before - 1) <= self._rules.unsteady and now <= self._rules.slowed * base:
                 return [dataclasses.replace(t, seconds=t.seconds * base / now) for t in timings]
-            self._say(
+            self._progress(
                 f"{recording.name}: unsteady, the reference kernel took {base * 1e6:.1f} µs at first, now "
-                f"{before.seconds * 1e6:.1f} and {after.seconds * 1e6:.1f} µs"
+                f"{before * 1e6:.1f} and {after * 1e6:.1f} µs"
             )
         return [Timing(failure=FailureKind.ABANDONED.value)] * (len(built) - 1)
 
+    def _reference(self, runner: Runner, built: Built) -> float:
+        """Seconds of the reference kernel now."""
+        (timing,) = self._timed(runner, [built], self._pilot)
+        return timing.seconds
+
     @staticmethod
-    def _requests(subject: Subject, candidates: Sequence[Candidate]) -> list[tuple[space.SketchBody | None, Any]]:
-        return [(subject.bodies[str(c.sketch)], c.decisions) for c in candidates]
+    def _timed(
+        runner: Runner, built: Sequence[Built], limits: MeasureLimits, incumbent: float | None = None
+    ) -> list[Timing]:
+        return list(map(Timing.of, built, race(runner, built, limits, incumbent)))
 
 
-def canonical(traces: space.TraceSpace, chosen: Space) -> tuple[Ints, Bools]:
+def canonical(traces: TraceSpace, chosen: Space) -> tuple[Ints, Bools]:
     """For each point of ``chosen`` the first one with the same program, and whether it applies at all."""
     candidates = chosen.candidates(chosen.at(np.arange(chosen.size)))
     resolved, valid = traces.resolve(traces.space.batch(candidates))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from pathlib import Path
 from typing import Annotated
@@ -32,9 +31,9 @@ def run(
     """Compare searchers, allocators and cost models on recorded data, without hardware."""
     if context.invoked_subcommand is not None:
         return
+    from benchmarks.harness.report import write
     from benchmarks.replay.studies import Plan, study
     from benchmarks.replay.workloads import DATA
-    from benchmarks.report import write
 
     plan = Plan(
         data or DATA,
@@ -58,23 +57,19 @@ def collect(
     out: Annotated[Path | None, typer.Option(help="Folder of recordings (default: the one that is shipped).")] = None,
 ) -> None:
     """Measure small design spaces completely. Run nothing else on this machine meanwhile."""
+    from benchmarks.harness.measurer import open_measurer
     from benchmarks.replay.workloads import DATA, WORKLOADS
     from workers.tvm_backend.warm import warm
 
     warm("llvm")
     from benchmarks.replay.collect import Collector, Rules
-    from benchmarks.replay.station import Station
 
     deadline = time.monotonic() + 60 * minutes
     folder = out or DATA
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="tunesmith-replay-") as scratch:
-        station = Station(Path(scratch))
-        try:
-            collector = Collector(station, folder, deadline, typer.echo, Rules(points=points))
-            found = [collector.collect(spec, WORKLOADS.get(spec, 1.0)) for spec in operator or WORKLOADS]
-        finally:
-            station.close()
+    with open_measurer() as measurer:
+        collector = Collector(measurer, folder, deadline, typer.echo, Rules(points=points))
+        found = [collector.collect(spec, WORKLOADS.get(spec, 1.0)) for spec in operator or WORKLOADS]
     whole = sum(recording is not None and bool(recording.facts.get("complete")) for recording in found)
     rest = "" if whole == len(found) else ": run it again to go on"
     typer.echo(f"{whole} of {len(found)} recordings complete{rest}")
@@ -92,10 +87,10 @@ def tune(
     docs: Annotated[Path | None, typer.Option(help="Markdown page whose section to replace.")] = None,
 ) -> None:
     """Tune a searcher's own settings on one half of the recorded spaces and judge them on the other one."""
+    from benchmarks.harness.report import check, setup, write
     from benchmarks.replay import tuning
     from benchmarks.replay.studies import workers
     from benchmarks.replay.workloads import DATA, load_all
-    from benchmarks.report import check, setup, write
 
     plan = tuning.Plan(searcher, trials, seeds, batch)
     check(tuning.name_of(searcher), docs)
@@ -117,8 +112,8 @@ def static(
 
     And what it is worth to a cost model that has it among its features.
     """
+    from benchmarks.harness.report import setup, write
     from benchmarks.replay.workloads import DATA, load_all
-    from benchmarks.report import setup, write
     from workers.tvm_backend.warm import warm
 
     warm("llvm")

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.harness.report import Report
 from benchmarks.replay.allocators import latency_after, order_of, views
-from benchmarks.report import Report
 from tunesmith.allocate.forecast import LEVEL, forecast
 from tunesmith.space.base import Floats
 from tunesmith.testing.replay import Recording

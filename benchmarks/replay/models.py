@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.harness.report import Report
 from benchmarks.replay.ranking import decision_features
-from benchmarks.report import Report
 from costmodels.base import Features, Floats, Ints, TrainingSet
 from costmodels.metrics import Metrics, evaluate, network_top_k_score
 from costmodels.registry import COST_MODELS, make_cost_model

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.harness.report import Report
 from benchmarks.replay.clocked import Clocked
 from benchmarks.replay.ranking import Ranker
 from benchmarks.replay.workloads import held_out
-from benchmarks.report import Report
 from tunesmith.search.registry import SEARCHERS, make_searcher
 from tunesmith.space.base import Floats
 from tunesmith.testing import score

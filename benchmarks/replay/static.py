@@ -9,21 +9,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.harness.operators import load
+from benchmarks.harness.report import Report
 from benchmarks.replay import models
-from benchmarks.report import Report
 from tunesmith.analysis.prior import StaticPrior
 from tunesmith.errors import InvalidInput
 from tunesmith.names import DEFAULT_COST_MODEL
-from tunesmith.operators import parse_operator
 from tunesmith.search.base import Prior
 from tunesmith.search.construction import construct
 from tunesmith.space.base import Floats
 from tunesmith.targets import Target
 from tunesmith.testing.replay import Recording
-from workers.tvm_backend.design_space import space
+from workers.tvm_backend.design_space.space import TraceSpace
 from workers.tvm_backend.design_space.static_model import device_of
-from workers.tvm_backend.frontends import import_model
-from workers.tvm_backend.passes import extract_tasks, pipeline
 
 FIRST = 10
 """Measurements after which the construction is judged."""
@@ -57,13 +55,10 @@ class Judged:
 def judge(recording: Recording) -> Judged | None:
     """Estimate every point; None when the recorded sketches are not those that this version makes."""
     target = Target(json.loads(str(recording.facts["target"])))
-    (task,) = extract_tasks.extract_tasks(
-        pipeline.prepare(import_model.operator_module(parse_operator(recording.name))).module
-    )
-    bodies = space.generate(task.module, target)
-    if not {sketch.hash for sketch in recording.space.sketches} <= {body.hash for body in bodies}:
+    operator = load(recording.name, target)
+    if not {sketch.hash for sketch in recording.space.sketches} <= operator.bodies.keys():
         return None
-    traces = space.TraceSpace(task.module, target, bodies)
+    traces = TraceSpace(operator.task.module, target, list(operator.bodies.values()))
     prior = StaticPrior(recording.space, traces.nests, device_of(target, None))
     points = recording.points
     guess, seconds = prior(recording.space.at(points)), recording.seconds[points]

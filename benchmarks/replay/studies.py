@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.harness.report import Draw, Report, setup
 from benchmarks.replay import allocators, best, forecasts, models, searchers
 from benchmarks.replay.searchers import Method, Runs
 from benchmarks.replay.workloads import load_all
-from benchmarks.report import Draw, Report, setup
 from tunesmith.search.registry import check_searcher
 from tunesmith.testing.replay import Recording
 

@@ -1,52 +1,45 @@
-"""Times kernels in a process of its own: nothing else of the collection runs meanwhile."""
+"""How a point of a recorded space is timed: limits of a race, and what a recording keeps of its outcome."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+import statistics
+from dataclasses import dataclass
 
-from tunesmith.types import TensorSpec
-from workers.tvm_backend.arguments import random_array
-from workers.tvm_backend.run.device_functions import bind
-from workers.tvm_backend.warm import visible_cores, warm
+from tunesmith.messages import MeasureLimits
+from workers.protocol import Built, RunOutcome
 
-SAMPLE_SECONDS = 0.006
 REPEATS = 7
-CALIBRATE_SECONDS = 0.001
+LIMITS = MeasureLimits(
+    run_timeout=5.0,
+    min_repeats=REPEATS,
+    repeats=REPEATS,
+    variation=0.0,
+    min_repeat_seconds=0.006,
+    max_measure_seconds=5.0,
+    cutoff=math.inf,
+    margin=math.inf,
+    abort=math.inf,
+)
+"""All samples of every candidate."""
 
 
-class Timer:
-    """Hosted by a pool child, so that a kernel that hangs or crashes costs that process alone."""
+@dataclass(frozen=True)
+class Timing:
+    """Median and relative standard deviation of the samples, or a failure; ``cost``: seconds of building and timing."""
 
-    def __init__(self) -> None:
-        warm("llvm")
-        self._arguments: dict[tuple[TensorSpec, ...], list[Any]] = {}
-        self._bound = False
+    seconds: float = math.inf
+    spread: float = 0.0
+    failure: str = ""
+    cost: float = 0.0
 
-    def time(self, path: str, function: str, args: tuple[TensorSpec, ...], ceiling: float) -> tuple[float, ...]:
-        """Samples in seconds, each the mean over runs of some ``SAMPLE_SECONDS``; a single one of a single run for a
-        kernel that is slower than ``ceiling``."""
-        import tvm
-
-        if not self._bound:  # not before the process is this object's own: binding starts threads
-            self._bound = bool(bind(visible_cores()))
-        module = tvm.runtime.load_module(path)
-        arrays = self._arrays(args)
-
-        def sample(number: int, repeat: int) -> tuple[float, ...]:
-            evaluator = module.time_evaluator(function, tvm.cpu(), number=number, repeat=repeat)
-            return tuple(float(value) for value in evaluator(*arrays).results)
-
-        (first,) = sample(1, 1)
-        if first < CALIBRATE_SECONDS:
-            (first,) = sample(math.ceil(CALIBRATE_SECONDS / max(first, 1e-7)), 1)
-        if first > ceiling:
-            return (first,)
-        return sample(max(1, math.ceil(SAMPLE_SECONDS / first)), REPEATS)
-
-    def _arrays(self, specs: tuple[TensorSpec, ...]) -> list[Any]:
-        import tvm
-
-        if specs not in self._arguments:
-            self._arguments = {specs: [tvm.runtime.tensor(random_array(s, i)) for i, s in enumerate(specs)]}
-        return self._arguments[specs]
+    @classmethod
+    def of(cls, built: Built, outcome: RunOutcome) -> Timing:
+        """What came of a candidate."""
+        cost = built.seconds + outcome.seconds
+        if outcome.failure is not None:
+            return cls(failure=outcome.failure.value, cost=cost)
+        median = statistics.median(outcome.samples)
+        # The deviation of normal samples, without the say of a disturbed one among them.
+        spread = 1.4826 * statistics.median(abs(sample - median) for sample in outcome.samples) / median
+        return cls(median, spread, "", cost)

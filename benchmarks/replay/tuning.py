@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.harness.progress import Progress
+from benchmarks.harness.report import Report
 from benchmarks.replay import searchers
 from benchmarks.replay.ranges import Range, ranges
 from benchmarks.replay.searchers import HELD_OUT, Method, methods
 from benchmarks.replay.workloads import held_out
-from benchmarks.report import Report
 from tunesmith.errors import InvalidInput, MissingDependency
 from tunesmith.search.registry import default_options
 from tunesmith.space.base import Floats
@@ -78,11 +79,11 @@ class Tuned:
         path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
-def tune(plan: Plan, recordings: Sequence[Recording], pool: Executor, say: Callable[[str], None]) -> Tuned:
+def tune(plan: Plan, recordings: Sequence[Recording], pool: Executor, progress: Progress) -> Tuned:
     """Tune on the spaces that are not held out; judge on all of them.
 
     Args:
-        say: is told about each trial.
+        progress: is told about each trial.
 
     Raises:
         InvalidInput: the searcher has no settings to tune.
@@ -99,7 +100,7 @@ def tune(plan: Plan, recordings: Sequence[Recording], pool: Executor, say: Calla
     def value(options: Any, seeds: Sequence[int]) -> float:
         return _mean(worth(plan, options, known, seeds, pool))
 
-    finalists = [default, *_optimise(plan, wanted, default, value, say)]
+    finalists = [default, *_optimise(plan, wanted, default, value, progress)]
     best = max(finalists, key=lambda options: value(options, range(FINAL, FINAL + 2 * plan.seeds)))
     fresh = range(FRESH, FRESH + plan.seeds)
     return Tuned(
@@ -127,7 +128,7 @@ def _optimise(
     wanted: Sequence[Range],
     default: Any,
     value: Callable[[Any, Sequence[int]], float],
-    say: Callable[[str], None],
+    progress: Progress,
 ) -> list[Any]:
     """The settings with the largest values among ``plan.trials``."""
     optuna = _optuna()
@@ -140,7 +141,7 @@ def _optimise(
             trial.report(float(np.mean(found)), start)
             if trial.should_prune():
                 raise optuna.TrialPruned
-        say(f"trial {trial.number}: P {np.mean(found):.4f} {trial.params}")
+        progress(f"trial {trial.number}: P {np.mean(found):.4f} {trial.params}")
         return float(np.mean(found))
 
     study = optuna.create_study(

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from benchmarks.harness.progress import progress_of
+from benchmarks.harness.report import sections, setup, table, write
 from benchmarks.operators.command import RUNS, threads_of
-from benchmarks.report import sections, setup, table, teller, write
 from tunesmith.names import DEFAULT_SEARCHER
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def run(
     for seed in range(seeds or (QUICK_SEEDS if quick else SEEDS)):
         for case in cases:
             with tempfile.TemporaryDirectory(prefix="tunesmith-search-") as folder:
-                outcomes.append(hold(case, seed, plan, Path(folder), teller(case.name)))
+                outcomes.append(hold(case, seed, plan, Path(folder), progress_of(case.name)))
             # After each operator: all of them take an hour for each seed, and may not come to their end.
             paths = _write(outcomes, details, out, pages)
     found = figures.reports(outcomes, {})

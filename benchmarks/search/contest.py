@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from benchmarks.harness.progress import Progress
 from benchmarks.models import tuning
-from benchmarks.models.contest import Tell
 from benchmarks.models.tuning import Measured, Point, Request, Tuned
 from benchmarks.operators import first
 from benchmarks.operators.cases import Case
@@ -137,7 +137,7 @@ class Outcome:
         return min(self.rivals, key=lambda rival: rival.timed, default=None)
 
 
-def hold(case: Case, seed: int, plan: Plan, folder: Path, tell: Tell) -> Outcome:
+def hold(case: Case, seed: int, plan: Plan, folder: Path, progress: Progress) -> Outcome:
     """Tune and time one operator; nothing is done where there is nothing to compare with: no run of MetaSchedule, and
     no other searcher.
 
@@ -146,25 +146,25 @@ def hold(case: Case, seed: int, plan: Plan, folder: Path, tell: Tell) -> Outcome
         seed: of all searches.
         plan: how.
         folder: empty; everything made on the way goes there.
-        tell: is told what is going on.
+        progress: is told what is going on.
 
     Raises:
         TunesmithError: the operator cannot be read. A run that fails is an entry that says why.
     """
-    return _Contest(case, seed, plan, folder, tell).hold()
+    return _Contest(case, seed, plan, folder, progress).hold()
 
 
 class _Contest:
-    def __init__(self, case: Case, seed: int, plan: Plan, folder: Path, tell: Tell) -> None:
-        self.case, self.seed, self.plan, self.folder, self.tell = case, seed, plan, folder, tell
-        self.lineup = Lineup(case, folder, tell)
+    def __init__(self, case: Case, seed: int, plan: Plan, folder: Path, progress: Progress) -> None:
+        self.case, self.seed, self.plan, self.folder, self.progress = case, seed, plan, folder, progress
+        self.lineup = Lineup(case, folder, progress)
 
     def hold(self) -> Outcome:
         """Everything."""
         known = self.lineup.enter_recorded(RIVALS, self.seed, self.plan.runs)
         wall = self.plan.seconds or max((each.outcome.elapsed for each in known.values()), default=0.0)
         if not wall or (not known and len(self.plan.searchers) == 1):
-            self.tell(f"there is no run of MetaSchedule to compare with, seed {self.seed}")
+            self.progress(f"there is no run of MetaSchedule to compare with, seed {self.seed}")
             return Outcome(self.case, self.seed, [], {}, {}, list(self.lineup.entries.values()))
         courses = dict(self._each(TVM_SPACE, TRIALS, LIMIT))
         chases = dict(self._each(ALL_SPACE, None, wall))
@@ -189,7 +189,7 @@ class _Contest:
     def _each(self, space: str, trials: int | None, seconds: float) -> Iterator[tuple[str, Tuned]]:
         """A run of every searcher, and entries of what it found."""
         for search in self.plan.searchers:
-            self.tell(f"tuning with {search} in the space {space}, seed {self.seed}")
+            self.progress(f"tuning with {search} in the space {space}, seed {self.seed}")
             request = Request(self.lineup.target, self.seed, trials, seconds, space, search)
             found: list[Tuned] = []
             self.lineup.enter(_name(search, space), self.seed, partial(self._run, request=request, found=found))

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from benchmarks.harness.report import Report, cell
 from benchmarks.operators.kernels import PROCESSES
 from benchmarks.operators.recordings import TRIALS
-from benchmarks.report import Report, cell
 from benchmarks.search.contest import COUNTS, Course, Outcome
 from benchmarks.tuners.figures import geometric_mean
 

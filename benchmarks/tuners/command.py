@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmarks.limits import Peak
-from benchmarks.report import Report, check, render, setup, write
+from benchmarks.harness.limits import Peak
+from benchmarks.harness.report import Report, check, render, setup, write
 from benchmarks.tuners import plan
 from benchmarks.tuners.outcome import Outcome
 from tunesmith.cli.output import emit

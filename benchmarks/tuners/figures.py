@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.limits import Peak, share_of_peak
-from benchmarks.report import Report, cell, table
+from benchmarks.harness.limits import Peak, share_of_peak
+from benchmarks.harness.report import Report, cell, table
 from benchmarks.tuners.outcome import UNTUNED, Final, Outcome
 from benchmarks.tuners.plan import PER_ROUND, RANDOM, TUNERS, TUNESMITH, Ledger
 

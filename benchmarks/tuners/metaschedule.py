@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.processes import Tree
+from benchmarks.harness.processes import Tree
 from benchmarks.tuners.evaluator import LOG
 from benchmarks.tuners.metaschedule_child import MANY, Job
 from benchmarks.tuners.outcome import Outcome, Trial

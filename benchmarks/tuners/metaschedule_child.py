@@ -47,8 +47,8 @@ def tune(job: Job) -> None:
     import tvm.s_tir.tensor_intrin  # every process of MetaSchedule pays for it: here before the clock starts
     from tvm.s_tir import meta_schedule as ms
 
+    from benchmarks.harness.operators import program
     from benchmarks.tuners import evaluator
-    from benchmarks.tuners.programs import program
 
     task = program(job.operator)
     builder = ms.builder.LocalBuilder(max_workers=job.threads)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.processes import Tree
+from benchmarks.harness.processes import Tree
 from benchmarks.tuners.outcome import Final, Outcome
 from benchmarks.tuners.plan import Deadline
 from benchmarks.tuners.remeasure_child import Job

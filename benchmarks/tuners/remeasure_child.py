@@ -46,7 +46,7 @@ def measure(job: Job) -> dict[str, Any]:
     warm("llvm")
     import tvm
 
-    from benchmarks.tuners.programs import program
+    from benchmarks.harness.operators import program
     from tunesmith.targets import Target
     from workers.tvm_backend.arguments import random_array
     from workers.tvm_backend.run.device_functions import bind

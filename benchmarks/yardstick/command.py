@@ -17,7 +17,7 @@ def run(
     """Tune models of one Relu, one Reshape and one copy, and check that jobs report "no difference"."""
     import tempfile
 
-    from benchmarks.report import check, setup, write
+    from benchmarks.harness.report import check, setup, write
     from benchmarks.yardstick.figures import NAME, yardstick
     from benchmarks.yardstick.measure import tune
 

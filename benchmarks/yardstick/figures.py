@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from benchmarks.report import Report
+from benchmarks.harness.report import Report
 from benchmarks.yardstick.measure import Outcome
 
 NAME = "yardstick"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness.progress import Progress
 from tunesmith.client import Client, EmbeddedStack
 from tunesmith.client.schemas import Job
 from tunesmith.errors import MeasurementFailed
@@ -34,7 +34,7 @@ class Outcome:
     job: Job
 
 
-def tune(folder: Path, runs: int, trials: int, say: Callable[[str], None]) -> list[Outcome]:
+def tune(folder: Path, runs: int, trials: int, progress: Progress) -> list[Outcome]:
     """Tune every model ``runs`` times on a stack of its own.
 
     Raises:
@@ -53,7 +53,7 @@ def tune(folder: Path, runs: int, trials: int, say: Callable[[str], None]) -> li
                     if job.state is not JobState.SUCCEEDED:
                         raise MeasurementFailed(f"the job of {path.name} is {job.state.value}: {job.error}")
                     found.append(Outcome(model, shape, seed, job))
-                    say(f"{path.name}, seed {seed}: {job.latency.verdict}, {job.latency.speedup}")
+                    progress(f"{path.name}, seed {seed}: {job.latency.verdict}, {job.latency.speedup}")
     return found
 
 

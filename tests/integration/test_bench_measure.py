@@ -8,7 +8,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from benchmarks.commands import app
-from benchmarks.lab import open_lab
+from benchmarks.harness.measurer import open_measurer
 from benchmarks.measure.collecting import Plan, collect
 from benchmarks.measure.recording import Recording
 from tunesmith.messages import MeasureLimits
@@ -19,9 +19,11 @@ PLAN = Plan((GEMM,), rounds=1, size=4, samples=6, seconds=0.1, schedules=2, pass
 
 def test_the_engine_records_and_the_command_judges(tmp_path: Path) -> None:
     said: list[str] = []
-    with open_lab() as lab:
-        found = collect(lab, PLAN, MeasureLimits(repeats=4, min_repeat_seconds=0.002), {"CPU": "this"}, said.append)
-        folder = lab.folder
+    with open_measurer() as measurer:
+        found = collect(
+            measurer, PLAN, MeasureLimits(repeats=4, min_repeat_seconds=0.002), {"CPU": "this"}, said.append
+        )
+        folder = measurer.folder
     assert not folder.exists()
     assert found.noise_floor > 0
     (stream,) = found.streams

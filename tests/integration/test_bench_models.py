@@ -14,7 +14,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from benchmarks.limits import Peak
+from benchmarks.harness.limits import Peak
+from benchmarks.harness.processes import Tree
 from benchmarks.models import (
     command,
     contest,
@@ -33,7 +34,6 @@ from benchmarks.models.command import COLUMNS, build
 from benchmarks.models.contest import Entry, Outcome
 from benchmarks.peak import machine
 from benchmarks.peak.machine import Limits, Rates
-from benchmarks.processes import Tree
 from tunesmith.cli.main import run
 from tunesmith.errors import InvalidInput
 from tunesmith.metaschedule import read_database

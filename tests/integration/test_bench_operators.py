@@ -60,7 +60,7 @@ def test_operators_that_runtimes_cannot_compare_are_refused(tmp_path):
 
 @pytest.mark.parametrize("text", [spec for spec in SPECS if not spec.startswith("dense")])
 def test_the_models_function_is_the_program_that_recordings_are_of(text, tmp_path):
-    from benchmarks.tuners.programs import program
+    from benchmarks.harness.operators import program
     from workers.tvm_backend.passes.extract_tasks import extract_tasks
 
     path = onnx_models.write_operator(text, tmp_path / "operator.onnx")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.limits import Peak, binding
+from benchmarks.harness.limits import Peak, binding
 from benchmarks.models.tuning import Measured, measured_of
 from benchmarks.operators import cases, figures, first
 from benchmarks.operators.cases import RAGGED, Case, chosen

@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.processes import Tree
+from benchmarks.harness.processes import Tree
 
 # A child that starts a grandchild in a session of its own and ends at once: the orphan is nobody's child.
 ORPHAN = """
@@ -94,6 +94,6 @@ def test_what_a_command_printed_last_is_told(tmp_path):
 
 
 def test_modules_of_the_repository_are_found_from_anywhere(tmp_path):
-    command = [sys.executable, "-c", "import benchmarks.report, os; assert 'TVM_X' in os.environ"]
+    command = [sys.executable, "-c", "import benchmarks.harness.report, os; assert 'TVM_X' in os.environ"]
     with Tree(command, log=tmp_path / "log", folder=tmp_path, env={**os.environ, "TVM_X": "1"}) as tree:
         assert tree.wait(60.0) == 0, tree.tail()

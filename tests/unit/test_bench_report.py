@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from benchmarks import commands
-from benchmarks.report import Report, check, markdown, processor, sections, setup, write
+from benchmarks.harness.report import Report, check, markdown, processor, sections, setup, write
 from tunesmith.cli import main
 from tunesmith.errors import InvalidInput, MissingDependency
 

@@ -7,7 +7,7 @@ import math
 import pytest
 from tuner_outcomes import GEMM, TARGET, ask
 
-from benchmarks.limits import Peak
+from benchmarks.harness.limits import Peak
 from benchmarks.tuners import command, figures, plan, service
 from benchmarks.tuners.outcome import Final, Outcome, Trial
 from tunesmith.cli import main

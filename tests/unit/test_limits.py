@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from benchmarks.limits import Level, Peak, least_seconds, share_of_peak
+from benchmarks.harness.limits import Level, Peak, least_seconds, share_of_peak
 
 PEAK = Peak(100e9, (Level("L1", 32e3, 400e9), Level("L2", 1e6, 200e9), Level("memory", math.inf, 20e9)))
 

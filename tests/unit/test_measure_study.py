@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.harness.report import write
 from benchmarks.measure import reporting, study
 from benchmarks.measure.collecting import Schedule, spread, unraced, waves
 from benchmarks.measure.recording import Recording, Repeat, Stream, Timed
 from benchmarks.measure.repeating import judge
-from benchmarks.report import write
 from tunesmith.errors import InvalidInput
 from tunesmith.messages import MeasureLimits
 from workers.protocol import Built

@@ -31,6 +31,12 @@ RETIRED = {
     "last_words": "captured_stderr",
     "Elsewhere": "LazyMount",
     "Standing": "TaskMemory",
+    "Lab": "LocalMeasurer",
+    "Station": "LocalMeasurer",
+    "open_lab": "open_measurer",
+    "teller": "progress_of",
+    "Tell": "Progress",
+    "Say": "Progress",
 }
 
 

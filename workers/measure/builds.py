@@ -12,7 +12,7 @@ from tunesmith.messages import MeasureBatch, WireCandidate
 from tunesmith.types import Decision, FailureKind
 from workers.measure.library_cache import LibraryCache
 from workers.protocol import BuildRequest, Built
-from workers.sandbox.pool import ChildCrashed, ChildRaised, ChildTimeout, Pool
+from workers.sandbox.pool import ChildCrashed, ChildError, ChildTimeout, Pool
 
 log = logging.getLogger("tunesmith.measure")
 DEFAULT = WireCandidate(index=-2, sketch=None)
@@ -128,7 +128,7 @@ def outcome_of(future: Future[Built]) -> Built:
         if error.signal == signal.SIGALRM:
             return Built(failure=FailureKind.BUILD_TIMEOUT, message="the compiler took too long and was killed")
         return Built(failure=FailureKind.CRASH, message=f"while building, {error}")
-    except ChildRaised as error:
+    except ChildError as error:
         return Built(failure=FailureKind.BUILD_ERROR, message=str(error)[:2000])
 
 

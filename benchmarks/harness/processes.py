@@ -17,7 +17,7 @@ from tunesmith.errors import StackFailed
 from tunesmith.safe_path import python
 
 MARK = "TUNESMITH_BENCH_TREE"
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAUSE = 0.02
 
 

@@ -7,7 +7,6 @@ import importlib.metadata
 import os
 import platform
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -213,9 +212,3 @@ def _publish(report: Report, plot: Path | None, docs: Path) -> None:
         (docs.parent / "images").mkdir(exist_ok=True)
         (docs.parent / image).write_bytes(plot.read_bytes())
     docs.write_text(f"{before}\n{markdown(report, image)}{after}", encoding="utf-8")
-
-
-def teller(name: str) -> Callable[[str], None]:
-    """Prints what is going on with something of that name, and the seconds since this call."""
-    started = time.monotonic()
-    return lambda text: print(f"{name}, {time.monotonic() - started:4.0f} s: {text}", flush=True)

@@ -1,0 +1,1 @@
+"""What every benchmark uses: the measurer, the comparison, progress, and reports."""
