@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, fields
 
-from tunesmith.names import DEFAULT_SPACE, TVM_SPACE
+from tunesmith.names import TVM_SPACE
+from tunesmith.options import JobOptions
 
 PIPELINE = "tunesmith.prepare/6"
 """Version of the preparing passes. A module prepared by other passes has other structural hashes."""
@@ -50,18 +51,15 @@ PLAIN = Preparation()
 """Nothing but what TVM itself would do."""
 
 
-def for_target(
-    kind: str, operator: bool, fast_math: bool = True, winograd: bool = True, space: str = DEFAULT_SPACE
-) -> Preparation:
+def for_target(kind: str, operator: bool, options: JobOptions = JobOptions()) -> Preparation:
     """What suits a target of ``kind``.
 
     Args:
         kind: TVM's, such as ``llvm``.
         operator: a single operator, whose tensors keep the layouts of its spec.
-        fast_math, winograd: the user allows it.
-        space: of ``SPACES``; TVM's is that of the plain program.
+        options: what the user allows; TVM's space is that of the plain program.
     """
-    if space == TVM_SPACE:
+    if options.space == TVM_SPACE:
         return PLAIN
     blocked = kind == "llvm" and not operator
-    return Preparation(blocked, kind == "llvm" and fast_math, blocked and winograd)
+    return Preparation(blocked, kind == "llvm" and options.fast_math, blocked and options.winograd)

@@ -12,6 +12,8 @@ from services.coordinator.curve import Places, best_so_far
 from services.coordinator.scheduling.choose import next_round
 from services.coordinator.scheduling.snapshot import ROUND_SIZE, JobSnapshot, TaskSnapshot
 from tunesmith.alternatives import TaskLatency, places
+from tunesmith.names import NO_COST_MODEL
+from tunesmith.options import JobOptions
 from tunesmith.space.base import Floats
 from tunesmith.states import JobState
 
@@ -83,10 +85,8 @@ def _job(tasks: Sequence[TaskCurve], allocator: str, seed: int) -> JobSnapshot:
     return JobSnapshot(
         id="replay",
         state=JobState.RUNNING,
-        allocator=allocator,
-        seed=seed,
+        options=JobOptions(allocator=allocator, cost_model=NO_COST_MODEL, seed=seed, verify=False),
         budget_seconds=10 * seconds,
-        verify=False,
         tasks=made,
     )
 

@@ -17,6 +17,8 @@ import numpy as np
 from services.coordinator.scheduling.actions import OpenRound
 from services.coordinator.scheduling.plan import plan
 from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot, TaskSnapshot
+from tunesmith.names import NO_COST_MODEL
+from tunesmith.options import JobOptions
 from tunesmith.states import JobState
 
 CLASS = "simulated"
@@ -209,8 +211,7 @@ def _job(key: str, demand: Demand, number: int) -> JobSnapshot:
         state=JobState.RUNNING,
         device_class=CLASS,
         owner=demand.owner,
-        allocator=demand.allocator,
-        seed=number,
+        options=JobOptions(allocator=demand.allocator, cost_model=NO_COST_MODEL, seed=number),
         budget_trials=10**9,
     )
 

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from db.models.base import Base, Created, Held, Leased
 from tunesmith.names import DEFAULT_SPACE
+from tunesmith.options import JobOptions
 from tunesmith.states import JobState, RoundState, WorkState
 
 BigId = BigInteger().with_variant(Integer(), "sqlite")
@@ -50,6 +51,11 @@ class Job(Base, Created, Leased):
         Index("ix_jobs_owner_created_at", "owner", "created_at"),
         Index("ix_jobs_created_at", "created_at"),
     )
+
+    @property
+    def options(self) -> JobOptions:
+        """The columns that are options."""
+        return JobOptions.model_validate(self, from_attributes=True)
 
 
 class JobTask(Base):

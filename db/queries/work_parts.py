@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from db.models import Batch, Evaluation, Job, JobTask, Model, Round, TargetRow, WorkloadRow
 from db.queries import models
+from tunesmith.options import JobOptions
 from tunesmith.targets import Target
 from tunesmith.types import CacheState
 
@@ -33,11 +34,7 @@ class RoundSubject:
     size: int
     baseline: bool
     job_id: str
-    search: str
-    cost_model: str
-    seed: int
-    warm_start: bool
-    space: str
+    options: JobOptions
     timed: bool
     task_id: int
     position: int
@@ -72,11 +69,7 @@ def of_round(session: Session, round_id: int) -> RoundSubject:
         size=round_.size,
         baseline=round_.baseline,
         job_id=job.id,
-        search=job.search,
-        cost_model=job.cost_model,
-        seed=job.seed,
-        warm_start=job.warm_start,
-        space=job.space,
+        options=job.options,
         timed=job.budget_trials is None,
         task_id=task.id,
         position=task.position,

@@ -318,7 +318,11 @@ def test_what_a_proposal_reads_is_plain_values_that_outlive_the_session(sqlite_c
     assert model is not None
     read = [getattr(subject, field.name) for field in dataclasses.fields(subject)] + list(model)
     assert [value for value in read if isinstance(value, Base)] == []
-    assert (subject.workload, subject.warm_start, subject.size) == (row(context, JobTask).workload_hash, True, 16)
+    assert (subject.workload, subject.options.warm_start, subject.size) == (
+        row(context, JobTask).workload_hash,
+        True,
+        16,
+    )
     with pytest.raises(dataclasses.FrozenInstanceError):
         subject.size = 1
 

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from api_driver import GEMM, Api, problem
 
 from db.models import Event, Job, Model, ModelTask
+from tunesmith.options import JobOptions
 from tunesmith.preparation import PLAIN, Preparation, for_target
 
 pytestmark = pytest.mark.parallel
@@ -213,4 +214,7 @@ def test_the_choice_is_part_of_what_an_idempotency_key_stands_for(api: Api) -> N
     again = api.client.post("/v1/jobs", json={**GEMM, "fast_math": False}, headers=headers).json()["id"]
     assert first == again
     problem(api.client.post("/v1/jobs", json=GEMM, headers=headers), 422, "idempotency_mismatch")
-    assert [row.preparation for row in rows(api, Model)] == [CPU_OPERATOR, for_target("llvm", True, False).key]
+    assert [row.preparation for row in rows(api, Model)] == [
+        CPU_OPERATOR,
+        for_target("llvm", True, JobOptions(fast_math=False)).key,
+    ]

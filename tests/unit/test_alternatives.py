@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from snapshots import PLAIN, told
 
 from services.coordinator.curve import Places, best_so_far
 from services.coordinator.scheduling.budget import evaluation_reserve
@@ -93,7 +94,7 @@ def pair(direct: tuple[float, ...], other: tuple[float, ...], **values: object) 
 
 
 def slower(tasks: tuple[TaskSnapshot, ...]) -> set[int]:
-    return dominated(JobSnapshot(id="a", state=JobState.RUNNING, tasks=tasks))
+    return dominated(JobSnapshot(id="a", state=JobState.RUNNING, tasks=tasks, options=PLAIN))
 
 
 @pytest.mark.parametrize(
@@ -135,7 +136,9 @@ def test_an_earlier_jobs_rounds_count_between_the_two_of_a_pair() -> None:
 @pytest.mark.parametrize("allocator", sorted(ALLOCATORS))
 def test_no_allocator_gives_rounds_to_who_is_outrun(allocator: str) -> None:
     tasks = (*pair((9.0,) * 4, (1.0,) * 4), task(3, (1.0,)))
-    job = JobSnapshot(id="a", state=JobState.RUNNING, tasks=tasks, budget_trials=10_000, allocator=allocator)
+    job = JobSnapshot(
+        id="a", state=JobState.RUNNING, tasks=tasks, budget_trials=10_000, **told({"allocator": allocator})
+    )
     assert [each.id for each in open_tasks(job)] == [2, 3]
     chosen = set()
     for _ in range(2):
@@ -149,12 +152,14 @@ def test_no_allocator_gives_rounds_to_who_is_outrun(allocator: str) -> None:
 
 def test_a_job_ends_when_only_the_outrun_could_go_on() -> None:
     tasks = pair((9.0,) * 4, (1.0,) * 4, exhausted=True)
-    job = JobSnapshot(id="a", state=JobState.RUNNING, device_class="c", tasks=tasks, budget_trials=10_000, verify=False)
+    job = JobSnapshot(
+        id="a", state=JobState.RUNNING, device_class="c", tasks=tasks, budget_trials=10_000, **told({"verify": False})
+    )
     (moved,) = plan(Snapshot((job,), {"c": 1}))
     assert (moved.new, moved.stop_reason) == (JobState.FINISHING, "exhausted")  # type: ignore[union-attr]
 
 
 def test_the_check_of_the_untuned_model_runs_the_direct_ones() -> None:
     tasks = (task(1, untuned=1.0), task(2, untuned=5.0, alternative_of=1))
-    job = JobSnapshot(id="a", state=JobState.RUNNING, tasks=tasks, budget_seconds=1000.0)
+    job = JobSnapshot(id="a", state=JobState.RUNNING, tasks=tasks, budget_seconds=1000.0, options=PLAIN)
     assert evaluation_reserve(job) == pytest.approx(5.0 + 0.2 * 2 + 6.5)

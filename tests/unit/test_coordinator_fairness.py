@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from effort import some
+from snapshots import PLAIN
 
 from benchmarks.fleet.simulation import Demand, Fleet
 from services.coordinator.scheduling import actions as act
@@ -26,7 +27,7 @@ def job(key: str, owner: str, priority: int = 0, device_class: str = CLASS, last
         state=JobState.RUNNING,
         device_class=device_class,
         owner=owner,
-        priority=priority,
+        options=PLAIN.model_copy(update={"priority": priority}),
         budget_trials=10_000,
         tasks=tasks,
         last_round=last_round,

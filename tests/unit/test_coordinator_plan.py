@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from snapshots import CLASS, job, task
+from snapshots import CLASS, job, task, told
 
 from services.coordinator.scheduling import actions as act
 from services.coordinator.scheduling.budget import REFERENCE_SECONDS, evaluation_reserve
@@ -59,7 +59,7 @@ def test_jobs_do_not_try_the_same_for_the_first_time() -> None:
     assert sorted(r.task for r in rounds) == [1, 2, 3]
     assert {r.job for r in rounds} == {"a", "b"}
     busy = replace(alike, id="c", tasks=tuple(replace(task, in_flight=task.id == 1) for task in alike.tasks))
-    assert next(iter(opened(plan(snap(replace(alike, priority=9), busy)), "a"))).task == 2
+    assert next(iter(opened(plan(snap(replace(alike, **told({"priority": 9})), busy)), "a"))).task == 2
 
 
 def test_a_task_has_one_proposal_at_a_time() -> None:
@@ -164,7 +164,7 @@ def test_a_budget_of_seconds_keeps_time_for_the_check() -> None:
     timed = job(budget_trials=None, budget_seconds=600.0)
     assert 5 < evaluation_reserve(timed) < 60
     assert evaluation_reserve(replace(timed, compared=True)) == evaluation_reserve(timed) + REFERENCE_SECONDS
-    assert evaluation_reserve(replace(timed, verify=False)) == 0
+    assert evaluation_reserve(replace(timed, **told({"verify": False}))) == 0
     slow = replace(timed, tasks=(task(1, untuned=1e3),))
     assert evaluation_reserve(slow) == 300
 
@@ -187,7 +187,7 @@ def test_finishing_follows_the_check() -> None:
     assert plan(snap(replace(finishing, evaluation=WorkState.RUNNING))) == []
     assert moves(plan(snap(replace(finishing, evaluation=WorkState.DONE)))) == [("a", JobState.SUCCEEDED)]
     assert moves(plan(snap(replace(finishing, evaluation=WorkState.FAILED)))) == [("a", JobState.FAILED)]
-    assert moves(plan(snap(replace(finishing, verify=False)))) == [("a", JobState.SUCCEEDED)]
+    assert moves(plan(snap(replace(finishing, **told({"verify": False}))))) == [("a", JobState.SUCCEEDED)]
 
 
 def test_training_follows_the_records() -> None:
@@ -226,7 +226,7 @@ def test_the_first_cost_model_is_waited_for_while_the_device_is_busy() -> None:
     def rounds(in_flight: int, slots: int = 1, **values: int | bool) -> list[act.OpenRound]:
         alone = task(1, rounds=4, history=(1.0,) * 2, in_flight=in_flight)
         learning = replace(
-            job(tasks=0, budget_trials=512), tasks=(alone,), cost_model="xgboost", training=TrainingSnapshot(**values)
+            job(tasks=0, budget_trials=512, cost_model="xgboost"), tasks=(alone,), training=TrainingSnapshot(**values)
         )
         return opened(plan(snap(learning, slots=slots)))
 

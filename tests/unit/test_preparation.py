@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tunesmith.options import JobOptions
 from tunesmith.preparation import PIPELINE, PLAIN, Preparation, for_target
 
 EVERY = [Preparation(*choice) for choice in itertools.product((False, True), repeat=3)]
@@ -55,5 +56,5 @@ def test_near_misses_are_refused(text: str) -> None:
     ],
 )
 def test_what_suits_a_target(kind: str, operator: bool, refused: tuple[str, ...], expected: Preparation) -> None:
-    assert for_target(kind, operator, **dict.fromkeys(refused, False)) == expected
-    assert for_target(kind, operator, space="tvm") == PLAIN
+    assert for_target(kind, operator, JobOptions(**dict.fromkeys(refused, False))) == expected
+    assert for_target(kind, operator, JobOptions(space="tvm")) == PLAIN

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from snapshots import told
+
 from services.coordinator.scheduling.rounds import NextRound, round_size
 from services.coordinator.scheduling.snapshot import JobSnapshot, TaskSnapshot
 from tunesmith.states import JobState
@@ -21,7 +23,7 @@ def job(tasks: int = 3, **values: object) -> JobSnapshot:
         "budget_trials": 100,
         "tasks": tuple(task(i + 1) for i in range(tasks)),
     }
-    return JobSnapshot(**{**base, **values})
+    return JobSnapshot(**{**base, **told(values)})
 
 
 def test_rounds_are_large_where_each_task_gets_many() -> None:

@@ -6,9 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from tunesmith.allocate.registry import ALLOCATORS
 from tunesmith.budget import check_budget
 from tunesmith.errors import (
     InvalidBudget,
@@ -17,16 +15,11 @@ from tunesmith.errors import (
     ModelRejected,
     NotAModel,
     TargetUnavailable,
-    UnknownAllocator,
-    UnknownCostModel,
-    UnknownSearcher,
-    UnknownSpace,
 )
 from tunesmith.extras import choice_unavailable, lacking, unavailable
 from tunesmith.model_files import KINDS, check_file, source_of
-from tunesmith.names import COST_MODELS, SPACES
 from tunesmith.operators import FORMS, looks_like_operator, parse_operator
-from tunesmith.search.registry import SEARCHERS
+from tunesmith.options import JobOptions
 from tunesmith.targets import parse_target
 
 LEAST_SECONDS = 1.0
@@ -132,35 +125,14 @@ def check_output_file(path: Path) -> None:
     check_out(path.parent, "-o", "output")
 
 
-def check_names(options: dict[str, Any]) -> None:
-    """Refuse names that no registry knows.
-
-    Raises:
-        UnknownSearcher, UnknownCostModel, UnknownAllocator, UnknownSpace: naming what there is.
-    """
-    for field, known, error in (
-        ("search", SEARCHERS, UnknownSearcher),
-        ("cost_model", COST_MODELS, UnknownCostModel),
-        ("allocator", ALLOCATORS, UnknownAllocator),
-        ("space", SPACES, UnknownSpace),
-    ):
-        name = options.get(field)
-        if name is not None and name not in known:
-            raise error(
-                f"there is no {field.replace('_', ' ')} {name!r}; there are {', '.join(sorted(known))}",
-                field=field,
-                value=name,
-            )
-
-
-def check_extras(model: str, options: dict[str, Any]) -> None:
+def check_extras(model: str, options: JobOptions) -> None:
     """Refuse what an embedded stack cannot run, because an extra is not installed here.
 
     Raises:
         MissingDependency: naming the extra.
     """
-    for field in ("search", "cost_model"):
-        name = options.get(field)
+    for field in options.model_fields_set & {"search", "cost_model"}:
+        name = getattr(options, field)
         if name in unavailable():
             raise choice_unavailable(field, name)
     if not looks_like_operator(model) and source_of(model) == "pt2" and lacking(["torch"]):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from tunesmith.allocate.registry import ALLOCATORS
 from tunesmith.cli.checks import (
     LEAST_SECONDS,
     check_class_is_here,
@@ -19,11 +18,11 @@ from tunesmith.cli.checks import (
     check_extras,
     check_limits,
     check_model,
-    check_names,
     check_out,
     check_target_is_here,
     parse_inputs,
 )
+from tunesmith.cli.job_options import with_job_options
 from tunesmith.cli.jobs import failure
 from tunesmith.cli.options import Json, Key, Server
 from tunesmith.cli.output import INDENT, emit, lay_out
@@ -32,36 +31,12 @@ from tunesmith.cli.resumed import resumed
 from tunesmith.cli.summary import report, summarise, write
 from tunesmith.client import DEFAULT_URL, Client, EmbeddedStack, Job
 from tunesmith.errors import InvalidInput, JobFailed
-from tunesmith.extras import CHOICES
-from tunesmith.names import (
-    ALL_SPACE,
-    COST_MODELS,
-    DEFAULT_ALLOCATOR,
-    DEFAULT_COST_MODEL,
-    DEFAULT_SEARCHER,
-    DEFAULT_SPACE,
-    SPACES,
-    TVM_SPACE,
-)
 from tunesmith.operators import looks_like_operator
-from tunesmith.search.registry import SEARCHERS
+from tunesmith.options import JobOptions
 from tunesmith.states import JobState
 from tunesmith.targets import parse_target
 
 DEFAULT_SECONDS = 300.0
-
-
-def _choices(what: str, names: Iterable[str], default: str) -> str:
-    """With a mark at those that need an extra."""
-    extras = sorted({CHOICES[name][0] for name in names if name in CHOICES})
-    listed = ", ".join(name + ("*" if name in CHOICES else "") for name in sorted(names))
-    needs = f" * needs the extra '{extras[0]}'." if extras else ""
-    return f"{what}: {listed} (default: {default}).{needs}"
-
-
-def _names(names: Iterable[str]) -> Callable[[], list[str]]:
-    """For the completion of a shell."""
-    return lambda: sorted(names)
 
 
 @dataclass(frozen=True)
@@ -72,10 +47,13 @@ class Request:
     target: str
     trials: int | None
     seconds: float | None
-    inputs: dict[str, tuple[int, ...]]
-    options: dict[str, Any]
+    until_converged: bool
+    name: str | None
+    options: JobOptions
+    inputs: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
+@with_job_options
 def tune(
     model: Annotated[
         str, typer.Argument(help="An .onnx or .pt2 file, or an operator such as gemm:1024x1024x1024:float32.")
@@ -95,44 +73,7 @@ def tune(
             f"(default: {DEFAULT_SECONDS:g}, or no limit with --trials).",
         ),
     ] = None,
-    search: Annotated[
-        str | None,
-        typer.Option(help=_choices("Search strategy", SEARCHERS, DEFAULT_SEARCHER), autocompletion=_names(SEARCHERS)),
-    ] = None,
-    cost_model: Annotated[
-        str | None,
-        typer.Option(help=_choices("Cost model", COST_MODELS, DEFAULT_COST_MODEL), autocompletion=_names(COST_MODELS)),
-    ] = None,
-    allocator: Annotated[
-        str | None,
-        typer.Option(
-            help=_choices("How tasks share the budget", ALLOCATORS, DEFAULT_ALLOCATOR),
-            autocompletion=_names(ALLOCATORS),
-        ),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the search (default: 0).")] = None,
-    fast_math: Annotated[
-        bool | None,
-        typer.Option(
-            "--fast-math/--no-fast-math",
-            help="Allow polynomials for exp, log, erf, tanh and sigmoid if the target benefits (default: yes).",
-        ),
-    ] = None,
-    winograd: Annotated[
-        bool | None,
-        typer.Option(
-            "--winograd/--no-winograd",
-            help="Allow Winograd's algorithm for convolutions where it is faster (default: yes).",
-        ),
-    ] = None,
-    space: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Design space: {ALL_SPACE}, or {TVM_SPACE} for what TVM's own generator makes of the model as TVM "
-            f"prepares it (default: {DEFAULT_SPACE}).",
-            autocompletion=_names(SPACES),
-        ),
-    ] = None,
+    options: JobOptions = JobOptions(),
     until_converged: Annotated[
         bool,
         typer.Option(
@@ -140,19 +81,7 @@ def tune(
             help=f"Stop early when no further gain is expected; --time still defaults to {DEFAULT_SECONDS:g}.",
         ),
     ] = False,
-    warm_start: Annotated[
-        bool | None,
-        typer.Option("--warm-start/--no-warm-start", help="Start from what earlier jobs found (default: yes)."),
-    ] = None,
-    verify: Annotated[
-        bool | None,
-        typer.Option(
-            "--verify/--no-verify",
-            help="Compile the model at the end, check its outputs and time it (default: yes).",
-        ),
-    ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the job (default: the model's).")] = None,
-    priority: Annotated[int | None, typer.Option(min=-10, max=10, help="Higher runs first (default: 0).")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for best.jsonl, metaschedule/ and summary.json.")] = None,
     data_dir: Annotated[
         Path, typer.Option(help="Data folder of the embedded stack.", envvar="TUNESMITH_DATA_DIR")
@@ -163,21 +92,7 @@ def tune(
     key: Key = None,
 ) -> None:
     """Tune a model or an operator, on a running server or an embedded stack."""
-    options = {
-        "search": search,
-        "cost_model": cost_model,
-        "allocator": allocator,
-        "seed": seed,
-        "fast_math": fast_math,
-        "winograd": winograd,
-        "space": space,
-        "warm_start": warm_start,
-        "verify": verify,
-        "name": name,
-        "priority": priority,
-        "stop_when_converged": until_converged,
-    }
-    request = _checked(model, target, trials, time_, inputs or [], options)
+    request = _checked(Request(model, target, trials, time_, until_converged, name, options), inputs or [])
     if out is not None:
         check_out(out)
     with shown("starting", as_json, keep=True) as display:
@@ -192,26 +107,23 @@ def tune(
     emit(summary, lay_out(report(summary, out, data_dir if own else None, client.url), INDENT), as_json)
 
 
-def _checked(
-    model: str, target: str, trials: int | None, time_: float | None, inputs: list[str], options: dict[str, Any]
-) -> Request:
-    """Everything that can be refused without a server, cheapest first."""
-    parse_target(target)
-    check_limits(trials, time_, options["seed"])
-    check_names(options)
+def _checked(request: Request, inputs: list[str]) -> Request:
+    """Everything that can be refused without a server, cheapest first; with ``inputs`` and a limit."""
+    parse_target(request.target)
+    check_limits(request.trials, request.seconds, request.options.seed)
+    request.options.check_names()
     shapes = parse_inputs(inputs)
-    check_model(model)
-    if not looks_like_operator(model):
-        check_content(model)
+    check_model(request.model)
+    if not looks_like_operator(request.model):
+        check_content(request.model)
     elif shapes:
         raise InvalidInput(
-            f"--input fixes a model's dynamic inputs; the operator {model} already has its shapes",
+            f"--input fixes a model's dynamic inputs; the operator {request.model} already has its shapes",
             field="input",
             value=inputs[0],
         )
-    if trials is None and time_ is None:
-        time_ = DEFAULT_SECONDS
-    return Request(model, target, trials, time_, shapes, options)
+    limited = request.trials is not None or request.seconds is not None
+    return replace(request, inputs=shapes, seconds=request.seconds if limited else DEFAULT_SECONDS)
 
 
 @contextmanager
@@ -263,7 +175,9 @@ def _run(client: Client, request: Request, own: bool, display: Display) -> tuple
         operator=None if model_id else request.model,
         trials=request.trials,
         seconds=budget,
-        **request.options,
+        stop_when_converged=request.until_converged,
+        name=request.name,
+        **request.options.model_dump(exclude_unset=True),
     )
     display.say(f"job {submitted.id} (dashboard: {client.url})")
     try:

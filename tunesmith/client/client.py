@@ -185,8 +185,8 @@ class Client:
             trials: budget of measured candidates.
             seconds: budget of time; at least one of the two.
             stop_when_converged: end early when nothing more is gained.
-            **options: ``search, cost_model, allocator, priority, seed, warm_start, verify, fast_math, winograd, space,
-                name``; None leaves the server's default.
+            **options: the job's ``name``, and fields of :class:`tunesmith.options.JobOptions`; None leaves the
+                server's default.
         """
         budget = {"trials": trials, "seconds": seconds, "stop_when_converged": stop_when_converged}
         body = {"model_id": model_id, "operator": operator, "target": target, **options}

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from tunesmith.names import DEFAULT_SPACE
+from tunesmith.options import JobOptions
 from tunesmith.states import JobState, ModelState, is_final
 
 
@@ -109,13 +109,8 @@ class Forecast(Answer):
     passes_reference_in: float | None = None
 
 
-class Job(Answer):
-    """A tuning job. ``simulated``: a simulated device took part, so its latencies are invented.
-
-    ``fast_math``: polynomials were allowed in place of exp, erf, tanh and sigmoid.
-    ``winograd``: convolutions could be computed by Winograd's algorithm.
-    ``space``: the design space, ``all`` or ``tvm``.
-    """
+class Job(JobOptions, Answer):
+    """A tuning job with its options. ``simulated``: a simulated device took part, so its latencies are invented."""
 
     id: str
     state: JobState
@@ -129,9 +124,6 @@ class Job(Answer):
     reference: Reference | None = None
     references: list[Reference] = []
     reference_missing: str | None = None
-    fast_math: bool = True
-    winograd: bool = True
-    space: str = DEFAULT_SPACE
     simulated: bool = False
     error: dict[str, Any] | None = None
     waiting_for: dict[str, Any] | None = None

@@ -126,7 +126,7 @@ def propose(context: Context, lease: Lease, subject: RoundSubject, started: floa
 def _load(session: Session, subject: RoundSubject, space: TraceSpace, told: int) -> Knowledge:
     """``told``: the last record that the searcher knows; 0 for a fresh one."""
     rows = records.of_task_since(session, subject.task_id, told)
-    fresh = not told and subject.searcher_state is None and subject.warm_start
+    fresh = not told and subject.searcher_state is None and subject.options.warm_start
     seeds = _seeds(session, subject, space) if fresh else []
     return Knowledge(
         new_records=[records.measurement(row) for row in rows],
@@ -186,14 +186,14 @@ def _nests(size: int, timed: bool) -> int:
 
 def _restored(subject: RoundSubject, space: TraceSpace) -> tuple[Searcher, int]:
     """The task's searcher and the last record that it knows; a state of another version starts anew."""
-    seed = int(np.random.SeedSequence([subject.seed, subject.position]).generate_state(1)[0])
-    searcher = make_searcher(subject.search, space.space, seed)
+    seed = int(np.random.SeedSequence([subject.options.seed, subject.position]).generate_state(1)[0])
+    searcher = make_searcher(subject.options.search, space.space, seed)
     if subject.searcher_state is None:
         return searcher, 0
     try:
         searcher.restore(subject.searcher_state)
     except ValueError:
-        return make_searcher(subject.search, space.space, seed), 0
+        return make_searcher(subject.options.search, space.space, seed), 0
     return searcher, subject.told_record_id
 
 
@@ -215,15 +215,17 @@ def _fastest(seeds: Sequence[Measurement], size: int) -> list[Candidate]:
 
 def _cost_model(session: Session, subject: RoundSubject) -> TrainedModel | None:
     """The job's newest model; before it has one, with warm start, another job's for the same target."""
-    kind = subject.cost_model
+    kind = subject.options.cost_model
     if kind == NO_COST_MODEL:
         return None
     own = cost_models.latest(session, subject.job_id)
     if own is not None and own.features == FEATURES:  # an update in the middle of a job may have brought other ones
         return own
-    if not subject.warm_start:
+    if not subject.options.warm_start:
         return None
-    return cost_models.latest_elsewhere(session, subject.target_hash, kind, FEATURES, subject.job_id, subject.space)
+    return cost_models.latest_elsewhere(
+        session, subject.target_hash, kind, FEATURES, subject.job_id, subject.options.space
+    )
 
 
 def _describe(

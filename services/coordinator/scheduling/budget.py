@@ -23,7 +23,7 @@ def evaluation_reserve(job: JobSnapshot) -> float:
     Two compilations at a time (a share of a second per task), some six runs of the untuned model, another runtime
     where there may be one, and a constant; never more than half of the budget.
     """
-    if job.budget_seconds is None or not job.verify:
+    if job.budget_seconds is None or not job.options.verify:
         return 0.0
     direct = [task for task in job.tasks if task.alternative_of is None]
     untuned = sum(task.weight * task.untuned for task in direct if task.untuned)

@@ -85,7 +85,7 @@ def next_round(
     free = {
         task.id for task in open_tasks(job) if not task.proposing and task.in_flight < most and task.id not in waiting
     }
-    allocator = make_allocator(job.allocator, job.seed)
+    allocator = make_allocator(job.options.allocator, job.options.seed)
     choice = _allocate(allocator, job, free, common) if free else None
     if choice is None:
         return None

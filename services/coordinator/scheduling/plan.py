@@ -13,6 +13,7 @@ from services.coordinator.scheduling.rounds import trial_limited
 from services.coordinator.scheduling.share import Limits, Load
 from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot
 from tunesmith.errors import MeasurementFailed
+from tunesmith.names import NO_COST_MODEL
 from tunesmith.states import OPEN_WORK, JobState, ModelState, WorkState
 
 FIRST_TRAINING_RECORDS = 8
@@ -86,14 +87,14 @@ def _steer_running(job: JobSnapshot, snapshot: Snapshot) -> Iterator[act.Action]
         yield act.MoveJob(job.id, job.state, JobState.FAILED, stop_reason=reason, problem=problem)
         return
     yield act.MoveJob(job.id, job.state, JobState.FINISHING, stop_reason=reason)
-    if job.verify:
+    if job.options.verify:
         yield act.StartEvaluation(job.id, job.device_class)
 
 
 def _steer_finishing(job: JobSnapshot) -> Iterator[act.Action]:
     if job.rounds_in_flight:
         yield act.CancelRounds(job.id, measuring=True)
-    if not job.verify or job.evaluation is WorkState.DONE:
+    if not job.options.verify or job.evaluation is WorkState.DONE:
         yield act.MoveJob(job.id, job.state, JobState.SUCCEEDED)
     elif job.evaluation is None:
         yield act.StartEvaluation(job.id, job.device_class)
@@ -126,7 +127,7 @@ def _stop_reason(job: JobSnapshot) -> str | None:
 
 def _train(job: JobSnapshot) -> Iterator[act.Action]:
     training = job.training
-    if job.cost_model == "none" or training.under_way or training.failures >= MAX_TRAINING_FAILURES:
+    if job.options.cost_model == NO_COST_MODEL or training.under_way or training.failures >= MAX_TRAINING_FAILURES:
         return
     fresh = training.records - training.trained_on
     least = MIN_TRAINING_RECORDS if training.trained_on else FIRST_TRAINING_RECORDS

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from services.coordinator.scheduling import budget
 from services.coordinator.scheduling.snapshot import ROUND_SIZE, JobSnapshot
+from tunesmith.names import NO_COST_MODEL
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def trial_limited(job: JobSnapshot, policy: RoundPolicy = POLICY) -> bool:
 
 
 def _later(job: JobSnapshot, coming: NextRound, policy: RoundPolicy) -> int:
-    learnt = job.cost_model == "none" or job.training.trained_on > 0
+    learnt = job.options.cost_model == NO_COST_MODEL or job.training.trained_on > 0
     size = policy.large if learnt and _room_for_large(job, policy) else policy.usual
     seconds = budget.seconds_left(job)
     if seconds is None:

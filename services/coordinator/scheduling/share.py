@@ -107,13 +107,13 @@ class Load:
         jobs the one with the least by its priority; among equal ones whoever was served longest ago.
         """
         user = _user(job)
-        share = self.jobs[job.id] / 2.0 ** max(-10, min(10, job.priority))
+        share = self.jobs[job.id] / 2.0 ** max(-10, min(10, job.options.priority))
         return (
             self.users[user],
             self.turns.get(user, 0),
             self.newest.get(user, 0),
             share,
-            -job.priority,
+            -job.options.priority,
             self.turns.get((job.id,), 0),
             job.last_round,
             job.id,

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from tunesmith.allocate.base import TaskView
+from tunesmith.options import JobOptions
 from tunesmith.states import JobState, ModelState, WorkState
 
 ROUND_SIZE = 16
@@ -123,11 +124,7 @@ class JobSnapshot:
     model_problem: Mapping[str, Any] | None = None
     device_class: str = ""
     owner: str = "local"
-    allocator: str = "gradient"
-    cost_model: str = "none"
-    seed: int = 0
-    priority: int = 0
-    verify: bool = True
+    options: JobOptions = field(default_factory=JobOptions)
     budget_trials: int | None = None
     budget_seconds: float | None = None
     stop_when_converged: bool = False

@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
 from services.coordinator.schemas.common import Body
-from tunesmith.allocate.registry import ALLOCATORS
 from tunesmith.budget import DEFAULT_TRIALS, MAX_SECONDS, MAX_TRIALS
 from tunesmith.measuring.checked import LEAST_DEPENDENCE, CheckState
 from tunesmith.measuring.ratio import Verdict
 from tunesmith.messages import Confirmation
-from tunesmith.names import (
-    COST_MODELS,
-    DEFAULT_ALLOCATOR,
-    DEFAULT_COST_MODEL,
-    DEFAULT_SEARCHER,
-    DEFAULT_SPACE,
-    SPACES,
-)
 from tunesmith.operators import FORMS
-from tunesmith.search.registry import SEARCHERS
+from tunesmith.options import MAX_PRIORITY, MIN_PRIORITY, JobOptions
 from tunesmith.states import JobState, RoundState
 from tunesmith.types import StopReason
 
-MIN_PRIORITY, MAX_PRIORITY = -10, 10
 INTERVAL = "Seconds: where the median of a second measurement would lie, nineteen times of twenty."
 
 
@@ -48,11 +37,6 @@ class BudgetBody(Body):
     stop_when_converged: bool = False
 
 
-def _one_of(names: Iterable[str]) -> dict[str, Any]:
-    """For the document alone: a name that is not there has an error of its own."""
-    return {"enum": sorted(names)}
-
-
 ONE_SOURCE: JsonDict = {
     "oneOf": [
         {"required": ["model_id"], "properties": {"model_id": {"type": "string"}, "operator": {"type": "null"}}},
@@ -61,30 +45,20 @@ ONE_SOURCE: JsonDict = {
 }
 
 
-class JobRequest(Body):
-    """A job to submit: a model (or an operator spec) and a target."""
-
-    model_config = ConfigDict(json_schema_extra=ONE_SOURCE)
+class JobSource(Body):
+    """What to tune, for which target and for how long."""
 
     model_id: str | None = Field(None, max_length=40)
     operator: str | None = Field(None, max_length=500, description=f"Such as {', '.join(FORMS.values())}.")
     target: str | dict[str, Any] = "cpu"
     budget: BudgetBody = Field(default_factory=BudgetBody)
-    search: str = Field(DEFAULT_SEARCHER, max_length=60, json_schema_extra=_one_of(SEARCHERS))
-    cost_model: str = Field(DEFAULT_COST_MODEL, max_length=60, json_schema_extra=_one_of(COST_MODELS))
-    allocator: str = Field(DEFAULT_ALLOCATOR, max_length=60, json_schema_extra=_one_of(ALLOCATORS))
-    priority: int = Field(0, ge=MIN_PRIORITY, le=MAX_PRIORITY)
-    seed: int = Field(0, ge=0, lt=2**31)
-    warm_start: bool = True
-    verify: bool = Field(True, description="Compile the model at the end, check its outputs and time it.")
-    fast_math: bool = Field(True, description="Allow polynomials for exp, erf, tanh, sigmoid where the target gains.")
-    winograd: bool = Field(True, description="Allow Winograd's algorithm where it is the faster convolution.")
-    space: str = Field(
-        DEFAULT_SPACE,
-        max_length=60,
-        description="`tvm`: only what TVM's own generator makes.",
-        json_schema_extra=_one_of(SPACES),
-    )
+
+
+class JobRequest(JobOptions, JobSource):
+    """A job to submit: a model (or an operator spec) and a target."""
+
+    model_config = ConfigDict(json_schema_extra=ONE_SOURCE)
+
     name: str = Field("", max_length=200)
 
 
@@ -178,17 +152,15 @@ class CheckBody(BaseModel):
     )
 
 
-class JobBody(BaseModel):
-    """A job. ``error`` is a problem object; ``waiting_for`` says what a job that stands still waits for.
+def _state_options(schema: JsonDict) -> None:
+    """Bounds and defaults of options are for requests; an answer has each of them."""
+    properties: Any = schema["properties"]
+    for name in JobOptions.model_fields:
+        properties[name] = {key: properties[name][key] for key in ("type", "title", "description")}
 
-    ``simulated``: a simulated device took part, so its latencies are invented.
-    ``fast_math``: polynomials are allowed in place of exp, erf, tanh and sigmoid.
-    ``winograd``: convolutions may be computed by Winograd's algorithm.
-    ``space``: the design space, `all` or `tvm`.
-    ``check``: of the compiled model's outputs; null before it is done, and where it is not asked for.
-    ``reference``: the fastest other runtime at hand, of all ``references`` that were tried, fastest first. Where a job
-    that was checked has none, ``reference_missing`` says why.
-    """
+
+class JobHead(BaseModel):
+    """What a job is about."""
 
     id: str
     name: str
@@ -199,16 +171,19 @@ class JobBody(BaseModel):
     target_json: dict[str, Any] | None
     device_class: str | None
     state: JobState
-    search: str
-    cost_model: str
-    allocator: str
-    priority: int
-    seed: int
-    warm_start: bool
-    verify: bool
-    fast_math: bool
-    winograd: bool
-    space: str
+
+
+class JobBody(JobOptions, JobHead):
+    """A job. ``error`` is a problem object; ``waiting_for`` says what a job that stands still waits for.
+
+    ``simulated``: a simulated device took part, so its latencies are invented.
+    ``check``: of the compiled model's outputs; null before it is done, and where it is not asked for.
+    ``reference``: the fastest other runtime at hand, of all ``references`` that were tried, fastest first. Where a job
+    that was checked has none, ``reference_missing`` says why.
+    """
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True, json_schema_extra=_state_options)
+
     simulated: bool
     budget: BudgetBody
     progress: Progress

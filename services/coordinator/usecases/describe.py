@@ -71,16 +71,7 @@ def _body(parts: jobs.JobParts, sums: TaskSums, rounds: tuple[int, int], fleet: 
         target_json=target.json if target else None,
         device_class=target.device_class if target else None,
         state=job.state,
-        search=job.search,
-        cost_model=job.cost_model,
-        allocator=job.allocator,
-        priority=job.priority,
-        seed=job.seed,
-        warm_start=job.warm_start,
-        verify=job.verify,
-        fast_math=job.fast_math,
-        winograd=job.winograd,
-        space=job.space,
+        **job.options.values(),
         simulated=job.simulated,
         budget=BudgetBody(
             trials=job.budget_trials, seconds=job.budget_seconds, stop_when_converged=job.stop_when_converged

@@ -15,10 +15,11 @@ from db.transactions.transitions import transition
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
 from services.coordinator.schemas.common import Page, decode_place, decode_time, encode_place
-from services.coordinator.schemas.jobs import MAX_PRIORITY, MIN_PRIORITY, JobBody, JobChange
+from services.coordinator.schemas.jobs import JobBody, JobChange
 from services.coordinator.usecases.describe import describe
 from tunesmith.budget import check_budget
 from tunesmith.errors import Conflict, InvalidInput, NotFound
+from tunesmith.options import MAX_PRIORITY, MIN_PRIORITY
 from tunesmith.states import JobState, can_move, is_final
 
 

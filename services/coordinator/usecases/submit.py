@@ -18,23 +18,16 @@ from services.coordinator.context import Context
 from services.coordinator.schemas.jobs import JobBody, JobRequest
 from services.coordinator.usecases import models
 from services.coordinator.usecases.describe import describe
-from tunesmith.allocate.registry import ALLOCATORS
 from tunesmith.budget import DEFAULT_TRIALS, check_budget
 from tunesmith.errors import (
     IdempotencyMismatch,
     InvalidInput,
     QuotaExceeded,
-    UnknownAllocator,
-    UnknownCostModel,
-    UnknownSearcher,
-    UnknownSpace,
     from_problem,
 )
 from tunesmith.extras import CHOICES, choice_unavailable
-from tunesmith.names import COST_MODELS, SPACES
 from tunesmith.operators import parse_operator
 from tunesmith.preparation import for_target
-from tunesmith.search.registry import SEARCHERS
 from tunesmith.states import JobState, ModelState
 from tunesmith.targets import MAX_SPEC, choose, parse_target
 
@@ -104,21 +97,13 @@ def check(request: JobRequest) -> None:
         parse_operator(request.operator)
     parse_target(request.target)
     check_budget(request.budget.trials, request.budget.seconds)
-    _check_name(request.search, tuple(SEARCHERS), UnknownSearcher, "search")
-    _check_name(request.allocator, tuple(ALLOCATORS), UnknownAllocator, "allocator")
-    _check_name(request.cost_model, COST_MODELS, UnknownCostModel, "cost_model")
-    _check_name(request.space, SPACES, UnknownSpace, "space")
+    request.check_names()
 
 
 def _check_available(request: JobRequest, unavailable: tuple[str, ...]) -> None:
     for field, name in (("search", request.search), ("cost_model", request.cost_model)):
         if name in unavailable and name in CHOICES:
             raise choice_unavailable(field, name)
-
-
-def _check_name(name: str, known: tuple[str, ...], error: type[InvalidInput], field: str) -> None:
-    if name not in known:
-        raise error(f"there is no {field} {name!r}; known are {', '.join(sorted(known))}", field=field, value=name)
 
 
 def _check_target(session: Session, request: JobRequest, device_timeout: float) -> None:
@@ -163,18 +148,9 @@ def _create(session: Session, caller: Caller, request: JobRequest) -> Job:
         budget_trials=trials,
         budget_seconds=seconds,
         stop_when_converged=request.budget.stop_when_converged,
-        search=request.search,
-        cost_model=request.cost_model,
-        allocator=request.allocator,
-        priority=request.priority,
-        seed=request.seed,
-        warm_start=request.warm_start,
-        verify=request.verify,
-        fast_math=request.fast_math,
-        winograd=request.winograd,
-        space=request.space,
         created_at=clock.now(session),
         paused_seconds=0.0,
+        **request.values(),
     )
     job_requests.submit(session, job, model)
     return job
@@ -188,14 +164,7 @@ def _model(session: Session, caller: Caller, request: JobRequest) -> Model:
         model = models.visible(session, caller, str(request.model_id))
     _check_usable(model)
     kind = parse_target(request.target).kind
-    preparation = for_target(
-        kind,
-        operator=model.source == "operator",
-        fast_math=request.fast_math,
-        winograd=request.winograd,
-        space=request.space,
-    )
-    model = models.prepared(session, model, preparation)
+    model = models.prepared(session, model, for_target(kind, model.source == "operator", request))
     _check_usable(model)
     return model
 

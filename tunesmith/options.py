@@ -1,0 +1,93 @@
+"""A job's options. The REST API, the SDK, the command line, the row and the planner take them from this one model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
+
+from tunesmith.errors import InvalidInput, UnknownAllocator, UnknownCostModel, UnknownSearcher, UnknownSpace
+from tunesmith.names import (
+    COST_MODELS,
+    DEFAULT_ALLOCATOR,
+    DEFAULT_COST_MODEL,
+    DEFAULT_SEARCHER,
+    DEFAULT_SPACE,
+    SPACES,
+)
+
+MIN_PRIORITY, MAX_PRIORITY = -10, 10
+
+
+def _searchers() -> Collection[str]:
+    from tunesmith.search.registry import SEARCHERS  # NumPy, which a client does not need
+
+    return SEARCHERS
+
+
+def _allocators() -> Collection[str]:
+    from tunesmith.allocate.registry import ALLOCATORS
+
+    return ALLOCATORS
+
+
+CHOICES: Final[dict[str, tuple[Callable[[], Collection[str]], type[InvalidInput]]]] = {
+    "search": (_searchers, UnknownSearcher),
+    "cost_model": (lambda: COST_MODELS, UnknownCostModel),
+    "allocator": (_allocators, UnknownAllocator),
+    "space": (lambda: SPACES, UnknownSpace),
+}
+"""Options with names as values: which names there are, and the error for another one."""
+
+
+def choices(field: str) -> list[str]:
+    """The names that an option may have, sorted; none of an option that is no name."""
+    return sorted(CHOICES[field][0]()) if field in CHOICES else []
+
+
+def _name(field: str, default: str, description: str) -> Any:
+    """An option of ``CHOICES``. Its names are in the API's document; :meth:`JobOptions.check_names` refuses others."""
+
+    def list_names(schema: JsonDict) -> None:
+        schema["enum"] = [*choices(field)]
+
+    return Field(default, max_length=60, description=description, json_schema_extra=list_names)
+
+
+class JobOptions(BaseModel):
+    """How a job is tuned. A new option is a field here, a column of the jobs' table, and the code that obeys it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    search: str = _name("search", DEFAULT_SEARCHER, "Search strategy.")
+    cost_model: str = _name("cost_model", DEFAULT_COST_MODEL, "Cost model.")
+    allocator: str = _name("allocator", DEFAULT_ALLOCATOR, "How tasks share the budget.")
+    priority: int = Field(0, ge=MIN_PRIORITY, le=MAX_PRIORITY, description="Higher runs first.")
+    seed: int = Field(0, ge=0, lt=2**31, description="Seed of the search.")
+    warm_start: bool = Field(True, description="Start from what earlier jobs found.")
+    verify: bool = Field(True, description="Compile the model at the end, check its outputs and time it.")
+    fast_math: bool = Field(
+        True, description="Allow polynomials for exp, log, erf, tanh and sigmoid if the target benefits."
+    )
+    winograd: bool = Field(True, description="Allow Winograd's algorithm for convolutions where it is faster.")
+    space: str = _name(
+        "space", DEFAULT_SPACE, "Design space; `tvm` is what TVM's own generator makes of the model as TVM prepares it."
+    )
+
+    def values(self) -> dict[str, Any]:
+        """The options by name, without the further fields of a subclass."""
+        return self.model_dump(include=set(JobOptions.model_fields))
+
+    def check_names(self) -> None:
+        """Refuse names that no registry knows.
+
+        Raises:
+            UnknownSearcher, UnknownCostModel, UnknownAllocator, UnknownSpace: naming what there is.
+        """
+        for field, (_, error) in CHOICES.items():
+            name = getattr(self, field)
+            if name not in choices(field):
+                what, known = field.replace("_", " "), ", ".join(choices(field))
+                raise error(f"there is no {what} {name!r}; there are {known}", field=field, value=name)
