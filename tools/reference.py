@@ -13,7 +13,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from tunesmith.event_kinds import EventKind
+from tunesmith.event_kinds import FORMER_NAMES, EventKind
 from tunesmith.events import EventData, member
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -300,19 +300,22 @@ def events() -> str:
         [f"`{noun}_<state>`", ", ".join(f"`{name}`" for s in kind if (name := f"{noun}_{s.value}") in changes)]
         for noun, kind in states.items()
     ]
+    former = ", ".join(f"`{new}` was called `{old}`" for new, old in FORMER_NAMES.items())
     retried = ", ".join(f"`{noun}_retried`" for noun in states)
     return "\n".join(
         [
             "# Events\n",
             MARK,
-            "`GET /v1/jobs/{id}/events`: a JSON page of `{id, job_id, kind, data, created_at}`, oldest first, after "
-            "the id in `after`; or, with `Accept: text/event-stream`, the same as server-sent events, resumed after "
-            "`Last-Event-ID`. Ids only grow.\n",
+            "`GET /v1/jobs/{id}/events`: a JSON page of `{id, job_id, kind, formerly, data, created_at}`, oldest "
+            "first, after the id in `after`; or, with `Accept: text/event-stream`, the same as server-sent events, "
+            "resumed after `Last-Event-ID`. Ids only grow.\n",
             table(["kind", "when", "data"], sorted(rows)),
             "A change of state is the event `<noun>_<state>` with `id`, `from` and `to` (see [states](states.md)), and "
             "more where it is known, such as `problem` or `stop_reason`:\n",
             table(["kind", "kinds"], systematic),
             f"Work that is handed out again: {retried}, with `attempt` and `reason`.\n",
+            f"Until version 0.1 {former}. `formerly` shows that name for one minor version, and is null for all other "
+            "kinds.\n",
         ]
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 
 
@@ -14,7 +15,7 @@ class EventKind(str, Enum):
     BATCH_QUEUED = "batch_queued"
     BATCH_RETRIED = "batch_retried"
     BATCH_RUNNING = "batch_running"
-    CHALLENGER_REJECTED = "crown_refused"
+    CHALLENGER_REJECTED = "challenger_rejected"
     CHAMPION_ADOPTED = "champion_adopted"
     CHAMPION_REVOKED = "champion_revoked"
     CLOCK_MOVED = "clock_moved"
@@ -67,3 +68,7 @@ class EventKind(str, Enum):
     TASK_EXHAUSTED = "task_exhausted"
     WORKER_ENROLLED = "worker_enrolled"
     WORKER_REVOKED = "worker_revoked"
+
+
+FORMER_NAMES: Mapping[str, str] = {EventKind.CHALLENGER_REJECTED.value: "crown_refused"}
+"""What stored events and REST called a kind until version 0.1; REST shows it as ``formerly`` for one minor version."""

@@ -31,7 +31,7 @@ def describe(kind: str, data: dict[str, Any]) -> str:
         finder = f", found by {data['found_by']}" if data.get("found_by") else ""
         return f"{data.get('name')}: {fmt.latency(data.get('seconds'))}{before}{finder}"
     if kind == EventKind.CHALLENGER_REJECTED:
-        return _refused(data)
+        return _rejected(data)
     if kind == EventKind.ROUND_FINISHED:
         failed = f", {data['failed']} failed" if data.get("failed") else ""
         best = f", best {fmt.latency(data['best_after'])}" if data.get("best_after") else ""
@@ -47,7 +47,7 @@ def describe(kind: str, data: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _refused(data: dict[str, Any]) -> str:
+def _rejected(data: dict[str, Any]) -> str:
     """Why a finalist is not the new best."""
     found, champion = fmt.latency(data.get("seconds")), fmt.latency(data.get("champion_seconds"))
     reason = data.get("reason")

@@ -74,7 +74,7 @@ def state(sessions: Sessions) -> tuple[float | None, list[Any] | None, float | N
         return task.best_seconds, record.decisions if record else None, latency
 
 
-def told(sessions: Sessions, kind: str = "crown_refused") -> list[dict[str, Any]]:
+def told(sessions: Sessions, kind: str = "challenger_rejected") -> list[dict[str, Any]]:
     with sessions() as session:
         return [event.data for event in event_log.page(session) if event.kind == kind]
 

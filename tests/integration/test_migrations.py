@@ -213,6 +213,21 @@ def test_going_back_gives_the_jobs_of_variants_to_their_models(before: str) -> N
     engine.dispose()
 
 
+def test_a_rejected_challengers_event_has_its_present_name(before: str) -> None:
+    migrate(before, "0018")
+    engine = create_engine(before)
+    insert(engine, "events", job_id="j1", kind="crown_refused", data={"reason": "not_faster"})
+    insert(engine, "events", job_id="j1", kind="new_best", data={})
+    kinds = sa.text("SELECT kind FROM events ORDER BY id")
+    migrate(before)
+    with engine.connect() as connection:
+        assert connection.execute(kinds).scalars().all() == ["challenger_rejected", "new_best"]
+    downgrade(engine, "0018")
+    with engine.connect() as connection:
+        assert connection.execute(kinds).scalars().all() == ["crown_refused", "new_best"]
+    engine.dispose()
+
+
 def test_typed_columns_say_what_the_json_of_existing_rows_says(before: str) -> None:
     migrate(before, "0017")
     engine = create_engine(before, foreign_keys=False)

@@ -28,8 +28,9 @@ from db.engine import create_engine, current_revision, migrate
 from db.models import Job, Record, Round
 from services.coordinator.auth import ANYBODY
 from services.coordinator.schemas.jobs import BudgetBody, JobChange
-from services.coordinator.usecases import jobs
+from services.coordinator.usecases import jobs, progress
 from tunesmith.cli.main import run
+from tunesmith.event_kinds import EventKind
 from tunesmith.states import JobState
 from workers.measure.worker import MeasureWorker
 from workers.sandbox.pool import Actor
@@ -106,6 +107,9 @@ def test_jobs_of_an_earlier_schema_are_shown_and_the_interrupted_one_goes_on(lef
         assert (finished.state, finished.progress.trials) == (JobState.SUCCEEDED, 24)
         assert (finished.latency.source, finished.latency.schedules) == ("measured", 2)
         assert (interrupted.state, interrupted.progress.trials) == (JobState.RUNNING, 24)
+        said = [
+            event for job in bodies.values() for event in progress.events(stack.context, ANYBODY, job.id, 0, 200).items
+        ]
         in_flight = stack.rows_of(sa.select(Round.size).where(Round.finished_at.is_(None)))
         stack.expire()
         jobs.change(stack.context, ANYBODY, interrupted.id, JobChange(budget=BudgetBody(trials=40)))
@@ -117,6 +121,8 @@ def test_jobs_of_an_earlier_schema_are_shown_and_the_interrupted_one_goes_on(lef
     finally:
         worker.close()
         stack.close()
+    assert {event.formerly for event in said if event.kind == EventKind.CHALLENGER_REJECTED} == {"crown_refused"}
+    assert {event.formerly for event in said if event.kind != EventKind.CHALLENGER_REJECTED} == {None}
     assert (after.state, after.error) == (JobState.SUCCEEDED, None)
     assert in_flight, "rounds that were open are measured to their end"
     assert after.progress.trials == len(records) == 24 + sum(in_flight) > 40

@@ -208,17 +208,17 @@ def test_a_rejected_challenger_says_why() -> None:
         "error": 1e-7,
         "tolerance": 1e-4,
     }
-    assert describe("crown_refused", data) == "conv: 1.71 ms is not significantly faster than 1.80 ms (p 0.12)"
+    assert describe("challenger_rejected", data) == "conv: 1.71 ms is not significantly faster than 1.80 ms (p 0.12)"
     overtaken = {**data, "reason": "overtaken"}
-    assert describe("crown_refused", overtaken) == "conv: 1.71 ms, but a faster one became champion meanwhile"
+    assert describe("challenger_rejected", overtaken) == "conv: 1.71 ms, but a faster one became champion meanwhile"
     wrong = {**data, "reason": "wrong_result", "error": 0.25}
-    assert describe("crown_refused", wrong) == "conv: wrong outputs, error 2.5e-01, allowed 1e-04"
+    assert describe("challenger_rejected", wrong) == "conv: wrong outputs, error 2.5e-01, allowed 1e-04"
     unknown = {**data, "p_value": None}
-    assert describe("crown_refused", unknown) == "conv: 1.71 ms is not significantly faster than 1.80 ms"
+    assert describe("challenger_rejected", unknown) == "conv: 1.71 ms is not significantly faster than 1.80 ms"
     nothing = {"name": "conv", "seconds": None, "champion_seconds": None, "p_value": None, "error": None}
     for reason, words in (("wrong_result", "wrong result"), ("run_timeout", "run timeout")):
-        assert describe("crown_refused", {**nothing, "reason": reason}) == f"conv: {words} when measured again"
-    assert shown("crown_refused")
+        assert describe("challenger_rejected", {**nothing, "reason": reason}) == f"conv: {words} when measured again"
+    assert shown("challenger_rejected")
 
 
 def test_a_task_shows_how_far_its_outputs_are_from_the_default_ones() -> None:

@@ -254,10 +254,11 @@ class Device(Answer):
 
 
 class Event(Answer):
-    """Something that happened to a job; ids only grow."""
+    """Something that happened to a job; ids only grow. ``formerly``: what the kind was called until version 0.1."""
 
     id: int
     kind: str
+    formerly: str | None = None
     data: dict[str, Any] = {}
     created_at: dt.datetime | None = None
 

@@ -30,6 +30,7 @@ from services.coordinator.schemas.jobs import (
 )
 from services.coordinator.streams import Look
 from services.coordinator.usecases.jobs import visible
+from tunesmith.event_kinds import FORMER_NAMES
 from tunesmith.measuring.interval import recorded_interval
 from tunesmith.states import is_final
 
@@ -313,6 +314,7 @@ def _events(session: Session, caller: Caller, found: Sequence[Event]) -> list[Ev
             id=row.id,
             job_id=row.job_id,
             kind=row.kind,
+            formerly=FORMER_NAMES.get(row.kind),
             data=_without_strangers(row.data, known),
             created_at=row.created_at,
         )
