@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from tunesmith.resources import problem_url
+
 
 class TunesmithError(Exception):
     """Base of everything that Tunesmith raises on purpose.
@@ -27,7 +29,7 @@ class TunesmithError(Exception):
     def problem(self) -> dict[str, Any]:
         """The RFC 9457 problem object."""
         body: dict[str, Any] = {
-            "type": f"https://tunesmith.dev/problems/{self.code.replace('_', '-')}",
+            "type": problem_url(self.code),
             "title": self.title,
             "status": self.status,
             "detail": self.detail,

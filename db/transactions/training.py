@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
-
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from db.models import CostModelRow, Job
 from db.transactions import events
 from tunesmith.events import CostModelQueued
+from tunesmith.resources import COST_MODEL, new_id
 
 
 def enqueue(session: Session, job: Job, features: str) -> CostModelRow:
@@ -17,7 +16,7 @@ def enqueue(session: Session, job: Job, features: str) -> CostModelRow:
     assert job.target_hash is not None, "a job's target is known before anything is trained"
     number = session.scalar(sa.select(sa.func.max(CostModelRow.number)).where(CostModelRow.job_id == job.id)) or 0
     row = CostModelRow(
-        id=f"cm-{uuid.uuid4().hex[:16]}",
+        id=new_id(COST_MODEL),
         kind=job.cost_model,
         job_id=job.id,
         target_hash=job.target_hash,

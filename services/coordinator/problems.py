@@ -17,7 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from db.engine import is_transient
 from db.outages import is_away, is_full
 from services.coordinator.headers import safe_headers
-from tunesmith.errors import DiskFull, InvalidInput, TunesmithError, Unavailable, catalogue
+from tunesmith.errors import DiskFull, InvalidBudget, InvalidInput, TunesmithError, Unavailable
+from tunesmith.resources import problem_url
 
 log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
@@ -82,7 +83,7 @@ def http_problem(status: int, detail: str) -> dict[str, Any]:
     """A problem object for an error that has no class of its own."""
     code = HTTP_CODES.get(status, "error")
     return {
-        "type": f"https://tunesmith.dev/problems/{code.replace('_', '-')}",
+        "type": problem_url(code),
         "title": code.replace("_", " ").capitalize(),
         "status": status,
         "detail": detail,
@@ -117,10 +118,8 @@ async def _on_validation(request: Request, error: Exception) -> Response:
         for item in error.errors()
     ]
     detail = "; ".join(f"{item['field']}: {item['detail']}" for item in errors[:5])
-    code = "invalid_budget" if all(item["field"].startswith("budget.") for item in errors) else "invalid_input"
-    body = {**http_problem(422, detail or "the request is not valid"), "errors": errors, "code": code}
-    body["title"], body["type"] = catalogue()[code].title, f"https://tunesmith.dev/problems/{code.replace('_', '-')}"
-    return response(request, body)
+    kind = InvalidBudget if all(item["field"].startswith("budget.") for item in errors) else InvalidInput
+    return response(request, {**kind(detail or "the request is not valid").problem(), "errors": errors})
 
 
 def _plain(value: Any) -> Any:

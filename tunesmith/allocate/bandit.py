@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -79,13 +78,12 @@ class BanditAllocator(Allocator):
 
     def __init__(self, seed: int = 0, options: BanditOptions = BanditOptions()) -> None:
         self.seed, self.options = seed, options
-        self._arms: Arms | None = None
 
     def choose(self, tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice | None:
         """See :class:`Allocator`; as long as nothing is known of any task, those come first that may cost most."""
         if all(task.exhausted for task in tasks):
             return None
-        arms = self._arms = self.arms(tasks, in_flight)
+        arms = self.arms(tasks, in_flight)
         eligible = arms.eligible
         if not arms.rated[eligible].any():
             fresh = open_tasks([task for task in tasks if not rounds(task, in_flight)])
@@ -145,13 +143,3 @@ class BanditAllocator(Allocator):
         if not arms.rated[best]:
             return "no task left has a valid result yet"
         return f"expected to save {arms.gain[best]:.3g} s, give or take {arms.deviation[best]:.3g} s"
-
-    def explain(self) -> dict[str, Any]:
-        """Terms of every task with a valid result: gain, deviation, bonus and the round's own length, in seconds."""
-        if self._arms is None:
-            return {}
-        arms, names = self._arms, ("gain", "deviation", "bonus", "seconds")
-        return {
-            str(arms.ids[i]): {name: float(getattr(arms, name)[i]) for name in names}
-            for i in np.flatnonzero(arms.rated)
-        }

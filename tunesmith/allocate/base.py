@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 
 class TaskView(NamedTuple):
@@ -69,7 +69,3 @@ class Allocator(ABC):
     @abstractmethod
     def choose(self, tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice | None:
         """The task for the next slot. ``in_flight``: rounds under way by task id."""
-
-    def explain(self) -> dict[str, Any]:
-        """The belief behind the last choice, for display."""
-        return {}

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -49,22 +48,14 @@ class GradientAllocator(WarmedUpAllocator):
     def __init__(self, seed: int = 0, options: GradientOptions = GradientOptions()) -> None:
         super().__init__(seed)
         self.options = options
-        self._belief: dict[int, Gradient] = {}
-
-    def choose(self, tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice | None:
-        """See :class:`Allocator`; while tasks have their first rounds, there is a belief of those that had theirs."""
-        self._belief = {
-            t.id: self.gradient(t, in_flight.get(t.id, 0)) for t in tasks if not t.exhausted and rounds(t, in_flight)
-        }
-        return super().choose(tasks, in_flight)
 
     def _next(self, alive: Sequence[TaskView], tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Choice:
-        scores = {t.id: self._belief[t.id].total for t in alive}
+        scores = {t.id: self.gradient(t, in_flight.get(t.id, 0)).total for t in alive}
         best = max(scores.values())
         equal = sorted(task for task, score in scores.items() if score == best)
         total = sum(rounds(t, in_flight) for t in tasks)
         chosen = equal[int(np.random.default_rng([self.seed, total]).integers(len(equal)))]
-        return Choice(chosen, scores, self._reason(chosen), max(self._belief[chosen].total, 0.0))
+        return Choice(chosen, scores, self._reason(best), max(best, 0.0))
 
     def gradient(self, task: TaskView, in_flight: int) -> Gradient:
         """The terms of a task that had or is having a round."""
@@ -85,15 +76,8 @@ class GradientAllocator(WarmedUpAllocator):
         past = [value if math.isfinite(value) else first for value in task.history]
         return past + [past[-1] if past else first] * in_flight
 
-    def _reason(self, task: int) -> str:
-        belief = self._belief[task]
-        if belief.total == NO_RESULT:
+    @staticmethod
+    def _reason(total: float) -> str:
+        if total == NO_RESULT:
             return "no task left has a valid result yet"
-        return f"largest expected saving: {belief.total:.3g} s per round"
-
-    def explain(self) -> dict[str, Any]:
-        """Terms of every task that had a round: backward, forward, total."""
-        return {
-            str(task): {"backward": g.backward, "forward": g.forward, "total": g.total}
-            for task, g in self._belief.items()
-        }
+        return f"largest expected saving: {total:.3g} s per round"

@@ -13,6 +13,7 @@ MOST_TASKS = 20_000
 Text = Annotated[str, Field(max_length=1000)]
 Extent = Annotated[int, Field(ge=0, lt=1 << 62)]
 DataType = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+WorkloadHash = Annotated[str, Field(pattern=r"^-?[0-9]{1,20}$")]
 Shape = Annotated[list[Extent], Field(max_length=64)]
 
 
@@ -23,13 +24,13 @@ class _Claim(BaseModel):
 class TaskClaim(_Claim):
     """One task."""
 
-    hash: Annotated[str, Field(pattern=r"^-?[0-9]{1,20}$")]
+    hash: WorkloadHash
     name: Text
     args: Annotated[list[tuple[DataType, Shape]], Field(min_length=1, max_length=10_000)]
     flops: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     family: Text
     weight: Annotated[int, Field(ge=1, lt=1 << 31)]
-    alternative_of: Annotated[str, Field(pattern=r"^-?[0-9]{1,20}$")] | None
+    alternative_of: WorkloadHash | None
     weights: Annotated[list[Extent], Field(max_length=10_000)]
 
     def workload(self) -> Workload:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import time
-import uuid
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -16,6 +14,7 @@ from sqlalchemy.orm import Session
 from db import revision
 from db.blobs import BlobStore
 from db.engine import Sessions, create_engine, session_factory, transact
+from tunesmith.resources import process_name
 from workers.core.importing import Importing
 from workers.core.patience import Patience
 from workers.sandbox.lease import HostLease
@@ -86,6 +85,6 @@ def make_context(settings: Settings, patience: Patience | None = None) -> Contex
         blobs=BlobStore(settings.blobs()),
         lease=HostLease(settings.lease_file),
         importing=Importing(settings),
-        worker=f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}",
+        worker=process_name(socket.gethostname()),
         patience=patience or Patience(),
     )

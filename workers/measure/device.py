@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tunesmith.client import Client
 from tunesmith.errors import InvalidInput
+from tunesmith.resources import process_name
 from tunesmith.signing import ensure_key, has_key, not_enrolled
 from tunesmith.targets import Target, local_cpu_classes, parse_target, slug, tags
 from workers.settings import MEASURE, Settings
@@ -44,7 +43,7 @@ def identify(settings: Settings, host: Host) -> DeviceIdentity:
     classes = served_classes(settings, host)
     key = device_key(settings)
     return DeviceIdentity(
-        worker=f"{host.name}-{os.getpid()}-{uuid.uuid4().hex[:6]}",
+        worker=process_name(host.name),
         name=f"{host.name}/{key}",
         host=host.name,
         key=key,

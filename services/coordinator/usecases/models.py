@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import uuid
 from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
@@ -26,6 +25,7 @@ from services.coordinator.usecases.shapes import inputs_key, parse_inputs
 from tunesmith.errors import Conflict, InvalidInput, NotFound, StorageQuotaExceeded
 from tunesmith.operators import parse_operator
 from tunesmith.preparation import Preparation, for_target
+from tunesmith.resources import MODEL, new_id
 from tunesmith.states import ModelState
 
 FORM_FIELDS = frozenset({"name", "inputs"})
@@ -46,7 +46,7 @@ def register(context: Context, upload: Upload, owner: str) -> tuple[ModelBody, b
     def work(session: Session) -> tuple[ModelBody, bool]:
         _check_quotas(context.settings, session, upload, owner)  # once more: others of the owner may have come first
         new = Model(
-            id=_new_id(),
+            id=new_id(MODEL),
             name=name,
             source=kind,
             sha256=upload.sha256,
@@ -116,7 +116,7 @@ def operator_model(session: Session, operator: str, owner: str) -> Model:
     canonical = parse_operator(operator).canonical
     sha = hashlib.sha256(canonical.encode()).hexdigest()
     new = Model(
-        id=_new_id(),
+        id=new_id(MODEL),
         name=canonical,
         source="operator",
         operator=canonical,
@@ -137,7 +137,7 @@ def prepared(session: Session, model: Model, preparation: Preparation) -> Model:
     if model.preparation == preparation.key:
         return model
     new = Model(
-        id=_new_id(),
+        id=new_id(MODEL),
         name=model.name,
         source=model.source,
         operator=model.operator,
@@ -150,10 +150,6 @@ def prepared(session: Session, model: Model, preparation: Preparation) -> Model:
         variant_of=model.id,
     )
     return find_or_add(session, new)[0]
-
-
-def _new_id() -> str:
-    return f"m-{uuid.uuid4().hex[:16]}"
 
 
 def _import_again(session: Session, model: Model, preparation: str) -> None:

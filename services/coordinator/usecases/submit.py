@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import uuid
 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -28,6 +27,7 @@ from tunesmith.errors import (
 from tunesmith.extras import CHOICES, choice_unavailable
 from tunesmith.operators import parse_operator
 from tunesmith.preparation import for_target
+from tunesmith.resources import JOB, new_id
 from tunesmith.states import JobState, ModelState
 from tunesmith.targets import MAX_SPEC, choose, parse_target
 
@@ -139,7 +139,7 @@ def _create(session: Session, caller: Caller, request: JobRequest) -> Job:
     if len(spec) > MAX_SPEC:
         raise InvalidInput(f"the target is longer than {MAX_SPEC} characters", field="target")
     job = Job(
-        id=f"j-{uuid.uuid4().hex[:16]}",
+        id=new_id(JOB),
         name=request.name,
         owner=caller.owner,
         model_id=model.id,
