@@ -93,7 +93,7 @@ class TrainingSet:
     """Programs with measured latencies.
 
     Attributes:
-        features: of each program.
+        features: features of each program.
         latency: float64 [programs], seconds; infinity for a failure.
         group: int64 [programs]; programs of one workload share a group and are ranked among themselves.
     """

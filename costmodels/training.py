@@ -21,8 +21,8 @@ class Part:
     """Measured programs of one workload, e.g. of one batch.
 
     Attributes:
-        workload: its hash; parts of one workload are ranked among themselves.
-        features: of each program.
+        workload: hash of the workload; parts of one workload are ranked among themselves.
+        features: features of each program.
         latency: float64 [programs], seconds; infinity for a failure.
     """
 

@@ -105,7 +105,7 @@ class BlobStore:
         The writer of a file holds a lock on it, which the system takes from the dead.
         """
         for path in self.directory.glob(f"{_UNFINISHED}*"):
-            with contextlib.suppress(FileNotFoundError):  # its writer has just finished
+            with contextlib.suppress(FileNotFoundError):  # the writer has just finished
                 old = time.time() - path.stat().st_mtime > seconds
                 if path.is_file():
                     _remove_unless_written(path, old)
@@ -138,7 +138,7 @@ class BlobStore:
         """
         count = size = 0
         with self._lock(fcntl.LOCK_EX | fcntl.LOCK_NB) as held:
-            for aside in self.directory.glob(f"{_REMOVED}*") if held else ():  # of a process that was killed
+            for aside in self.directory.glob(f"{_REMOVED}*") if held else ():  # left by a process that was killed
                 aside.replace(self.path(aside.name.removeprefix(_REMOVED)))
             for some in _chunks(self.all() if only is None else only) if held else ():
                 old = {sha for sha in some if self._is_old(self.path(sha), seconds)}

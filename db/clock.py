@@ -1,4 +1,4 @@
-"""The one clock that leases, signs of life and budgets are held against: the database's.
+"""The database's clock, against which leases, heartbeats and budgets are held.
 
 Hosts disagree about the time, and workers run on many. PostgreSQL is asked for its own; SQLite has none, and all of its
 processes are on one host, whose clock it is then.

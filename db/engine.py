@@ -45,7 +45,7 @@ def create_engine(
     """An engine for ``sqlite:///…`` or ``postgresql+psycopg://…`` (``postgresql://`` means the same).
 
     Args:
-        url: of the database.
+        url: URL of the database.
         foreign_keys: False only for migrations, which rebuild tables on SQLite.
         pool_size: connections kept.
         overflow: further ones that are opened under load.

@@ -21,8 +21,8 @@ class Numbers(NamedTuple):
 
     Attributes:
         of: what to select.
-        kind: of the array: ``np.int64`` or ``np.bool_`` for whole numbers, which may not be NULL; ``np.float64``, where
-            NULL becomes NaN.
+        kind: type of the array: ``np.int64`` or ``np.bool_`` for whole numbers, which may not be NULL; ``np.float64``,
+            where NULL becomes NaN.
     """
 
     of: Any

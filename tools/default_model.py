@@ -51,7 +51,7 @@ def content(graph: Path, seed: int = SEED) -> bytes:
 
     model = onnx.load(graph)
     shapes = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    random = np.random.RandomState(seed)  # its numbers are the same in every version of NumPy
+    random = np.random.RandomState(seed)  # the numbers are the same in every version of NumPy
     made = {
         node.output[0]: _weights(random, node.output[0], shapes[node.input[0]].tolist())
         for node in model.graph.node

@@ -22,7 +22,7 @@ ROUNDS = 60
 PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
 LOG_DEGREE = 7
 LN2_BITS = 9
-"""Of the first part of ln 2 after the point: its products with exponents are exact."""
+"""Bits of the first part of ln 2 after the point: its products with exponents are exact."""
 MARGIN = Decimal(2) ** -20
 """By how much a quotient must exceed 1 where its argument is cut off: more than it can be rounded down."""
 
@@ -37,7 +37,7 @@ class Fit:
         low, high: range of x.
         variable: v.
         value: g.
-        weight: of the error g - P/Q; x is never 0.
+        weight: weight of the error g - P/Q; x is never 0.
         numerator, denominator: degrees; Q(0) is 1.
     """
 

@@ -49,11 +49,11 @@ class Case:
 
 
 def cases(parts: Sequence[str] = (), modules: Sequence[str] = ()) -> Iterator[Case]:
-    """Those of tensors of ``TYPES`` whose names have one of the ``parts``; all of those where there are none.
+    """Cases for tensors of ``TYPES`` whose names have one of the ``parts``; all of them without ``parts``.
 
     Args:
-        parts: of names.
-        modules: those of ONNX that make the cases; all of them, which take ten seconds, by default.
+        parts: parts of names.
+        modules: ONNX modules that make the cases; all of them, which take ten seconds, by default.
     """
     for case in _made(modules):
         inputs, outputs = case.data_sets[0] if case.data_sets else ((), ())

@@ -15,7 +15,7 @@ def check_contents(archive: zipfile.ZipFile, size: int) -> None:
     """Refuse archives that unfold, or whose entries are not what they seem.
 
     Args:
-        size: of the archive, in bytes.
+        size: size of the archive, in bytes.
 
     Raises:
         ModelRejected: naming the entry, or the count and its limit.

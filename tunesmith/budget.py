@@ -9,7 +9,7 @@ from tunesmith.errors import InvalidBudget
 MAX_TRIALS = 1_000_000
 MAX_SECONDS = 30 * 24 * 3600.0
 DEFAULT_TRIALS = 1000
-"""Of a job that is submitted without any limit."""
+"""Trials of a job that is submitted without any limit."""
 
 
 def check_budget(trials: int | None, seconds: float | None) -> None:

@@ -19,7 +19,7 @@ class LatencyColumns:
     """Tasks of one model, in any order; the attributes of :class:`tunesmith.alternatives.TaskLatency`.
 
     Attributes:
-        ids: of the tasks, int64 [tasks].
+        ids: task ids, int64 [tasks].
         direct: id of the direct task that an alternative may stand in for, 0 for a direct task, -1 where it is missing,
             int64 [tasks].
         weight: how often the model runs the task, float64 [tasks].

@@ -49,7 +49,7 @@ class StateChanged(EventData):
 
     Attributes:
         kind: see :func:`kind_of`.
-        preparation: of a variant of a model.
+        preparation: preparation of a model's variant.
         more: what the step knows, such as ``problem``.
     """
 

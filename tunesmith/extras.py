@@ -34,7 +34,7 @@ def here(module: str) -> bool:
 
 
 def lacking(extras: Iterable[str]) -> list[str]:
-    """Those of the extras that are not, or not wholly, installed here."""
+    """Extras that are not, or not wholly, installed here."""
     return [extra for extra in extras if not all(map(here, MARKERS[extra]))]
 
 

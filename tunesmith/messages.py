@@ -206,7 +206,7 @@ class WireResult(BaseModel):
     """Seconds that the kernel itself ran, warm-up runs included."""
     stopped: StopReason | None = None
     duplicate: bool = False
-    """Its code equals another candidate's: outcome and samples are that one's."""
+    """True if another candidate has the same code: outcome and samples are that one's."""
     confirmation: Confirmation | None = None
     trace: str | None = None
 
@@ -343,7 +343,7 @@ class Unreadable(BaseModel):
 
     model_config = ConfigDict(frozen=True)
     message: Name
-    """Its task's name."""
+    """Name of the message's task."""
     row: Name
     """Id of the row that it is about."""
     attempt: int

@@ -32,11 +32,11 @@ class OperatorSpec:
         kind: ``gemm`` C[M,N] = A[M,K] B[K,N]; ``bmm`` the same per batch B; ``dense`` A[M,K] W[N,K]^T; ``conv2d``
             NCHW with OIHW weights; ``depthwise`` NCHW with one K×K filter per channel; ``softmax`` over the last axis;
             ``layernorm`` over the last axis with scale and shift.
-        dtype: of every tensor.
+        dtype: data type of every tensor.
         dims: (M, N, K), (B, M, N, K), the input's NCHW, or the input's shape.
         kernel: (KH, KW) of convolutions.
         channels: output channels of ``conv2d``.
-        stride, padding: of convolutions, the same on each side.
+        stride, padding: stride and padding of a convolution, the same on each side.
         canonical: the spec with every default written out; equal specs have equal text.
     """
 

@@ -22,7 +22,8 @@ def leave_working_folder(program: str) -> None:
     """For a main program that somebody started with ``python -m``: forget the folder that this put first.
 
     Args:
-        program: its file. Where its package is found in the working folder only, that goes to the end of the path.
+        program: the program's file. If its package is found in the working folder only, that folder moves to the end of
+            the path.
     """
     if sys.version_info >= (3, 11) and sys.flags.safe_path:
         return

@@ -21,7 +21,7 @@ class ScheduleLog:
     """The schedules of one job.
 
     Attributes:
-        records: of one target; without the tasks that keep the default schedule.
+        records: records for one target, without the tasks that keep the default schedule.
         preparation: how the model was prepared for which they were found. They apply to no other module.
     """
 

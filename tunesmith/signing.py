@@ -50,7 +50,7 @@ class Signer:
     """Signs a worker's reports, each with a number that only grows, over restarts too.
 
     Args:
-        key: of the worker.
+        key: the worker's key.
         life: how often the worker's folder was used to sign, this time included.
     """
 

@@ -52,7 +52,7 @@ class CacheState(str, enum.Enum):
 
 
 def cache_state(environment: Mapping[str, Any]) -> CacheState:
-    """Of a record, by its ``Environment`` as JSON: records of before were all measured warm."""
+    """Cache state of a record, by its ``Environment`` as JSON. Older records were all measured warm."""
     return CacheState(environment.get("cache") or CacheState.WARM)
 
 
@@ -63,7 +63,7 @@ class DeviceHealth(str, enum.Enum):
     DRIFTING = "drifting"  # the calibration kernel runs slower or faster than at first, by more than its noise
     QUARANTINED = "quarantined"  # so much that nothing is measured until it recovers
     RESTING = "resting"  # it failed again and again, and is left alone for a while
-    INCOMPATIBLE = "incompatible"  # its worker cannot read what the coordinator writes
+    INCOMPATIBLE = "incompatible"  # the worker cannot read what the coordinator writes
 
 
 @dataclass(frozen=True)

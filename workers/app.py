@@ -146,8 +146,8 @@ def _context_factory(settings: Settings, ending: Ending) -> Any:
 def _follow_children(settings: Settings, context: Any) -> None:
     """Each child of the pool ends with its parent and loads TVM before its first task, if its tasks need it.
 
-    Of importers only the first does: the others are there for further users, and a laptop may have none. What imports
-    models is a process of its own, which loads meanwhile.
+    Only the first importer does: the others are there for further users, and a laptop may have none. A separate process
+    imports models, and loads meanwhile.
     """
     queues = set(settings.core_queues)
 

@@ -63,7 +63,7 @@ class GuardedChannel(redis.Channel):  # type: ignore[misc]  # kombu has no types
         return 0
 
     def _delete(self, queue: str, *args: Any, **values: Any) -> None:
-        if queue not in self._fanout_queues:  # of these, there is nothing in Redis
+        if queue not in self._fanout_queues:  # Redis has nothing of fanout queues
             super()._delete(queue, *args, **values)
 
     def maybe_refresh_binding_expiry(self) -> None:
@@ -75,7 +75,8 @@ class GuardedChannel(redis.Channel):  # type: ignore[misc]  # kombu has no types
             super()._restore(message, leftmost)
 
     def _connparams(self, *args: Any, **values: Any) -> dict[str, Any]:
-        """Those of kombu, without what needs the command CLIENT: the name of the library, notices of maintenance."""
+        """Take kombu's parameters without what needs the command CLIENT: the name of the library, notices of
+        maintenance."""
         return {**super()._connparams(*args, **values), "lib_name": None, "lib_version": None, "protocol": 2}
 
     def basic_consume(self, queue: str, no_ack: bool, callback: Callable[[Any], Any], *args: Any, **values: Any) -> Any:
@@ -169,7 +170,8 @@ def foreign(headers: dict[str, Any], queue: str) -> str:
 
 
 def restrict_remote_control(panel: type[Panel] = Panel) -> None:
-    """Of what Celery lets anybody at the broker ask of a worker, keep ``ping`` and ``revoke`` without its kill."""
+    """Keep only ``ping`` and ``revoke`` without its kill from what Celery lets anybody at the broker ask of a
+    worker."""
     revoke = panel.data["revoke"]
 
     def hint(state: Any, task_id: Any, **_: Any) -> Any:

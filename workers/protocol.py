@@ -44,7 +44,7 @@ class Built:
 
     Attributes:
         function: name of the kernel in the library.
-        args: its arguments, output last.
+        args: arguments of the kernel, output last.
         flops: floating-point operations of one run.
         trace: the final trace's JSON; None for the default schedule.
         code_hash: SHA-256 of the object code: equal candidates have equal code.
@@ -94,7 +94,7 @@ class RunOutcome:
 
     Attributes:
         seconds: what the measurement took.
-        device_seconds: of it, what the kernel itself ran, warm-up runs included.
+        device_seconds: part of it in which the kernel itself ran, warm-up runs included.
         stopped: why no further sample was taken.
     """
 
@@ -113,7 +113,7 @@ class Begun:
     Attributes:
         first: seconds of its first run.
         seconds, device_seconds: as in ``RunOutcome``.
-        samples: those taken so far; the next session adds to them.
+        samples: samples taken so far; the next session adds to them.
     """
 
     first: float
@@ -131,7 +131,7 @@ class ConfirmRequest:
         champion: None when there is none but the default schedule.
         reference: the default schedule, or one that rounds like it, whose outputs count as right; None: outputs are not
             compared.
-        seed: of the random inputs.
+        seed: seed of the random inputs.
         tolerance: beyond this error the default schedule is asked how steady its own outputs are.
     """
 
@@ -203,7 +203,7 @@ class Runner(Protocol):
 
     @property
     def threads(self) -> int:
-        """Of the kernels, known once the device was opened; 0 before, or when it has none."""
+        """Threads of the kernels, known once the device was opened; 0 before, or when it has none."""
 
     @property
     def isolation(self) -> Isolation:

@@ -21,7 +21,7 @@ class WatchfulRequest(Request):  # type: ignore[misc]  # Celery has no types
     """What Celery's main process knows of a task; when the task could not be read, the queue is left to others."""
 
     consumer: Any = None
-    """Of this process, once it consumes."""
+    """Consumer of this process, once it consumes."""
 
     def on_failure(self, exc_info: Any, *args: Any, **values: Any) -> Any:
         """Called in the main process when the task failed."""

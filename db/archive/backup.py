@@ -31,7 +31,7 @@ from tunesmith.errors import Conflict
 FORMAT = 1
 MANIFEST, TABLE, BLOB = "manifest.json", "tables/{}.jsonl", "blobs/{}"
 COMPRESSION = 1
-"""Of gzip: parameters of models hardly shrink, so more of it only takes time."""
+"""Level of gzip. Parameters of models hardly shrink, so a higher level only takes time."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class Manifest:
     """What an archive holds.
 
     Attributes:
-        format: of the archive.
-        version: of Tunesmith that wrote it.
-        revision: of the database's schema.
+        format: format of the archive.
+        version: version of Tunesmith that wrote it.
+        revision: revision of the database's schema.
         created_at: ISO time.
         tables: in the order in which they are loaded.
         last_ids: the last id that each table with numbered rows has given out.

@@ -25,7 +25,7 @@ def restore(path: Path, url: str, blobs: BlobStore, *, replace: bool = False) ->
     """Fill database and blob store from an archive: all of it or, after an error, nothing of the database.
 
     Args:
-        url: of the database, which is brought to this version's schema.
+        url: URL of the database, which is brought to this version's schema.
         replace: whether what the database holds may be removed. Blobs that are there stay.
 
     Raises:

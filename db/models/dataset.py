@@ -56,7 +56,7 @@ class Record(Base, Created):
     message: Mapped[str] = mapped_column(String(2000), default="")
     build_seconds: Mapped[float] = mapped_column(default=0.0)
     run_seconds: Mapped[float] = mapped_column(default=0.0)
-    device_seconds: Mapped[float] = mapped_column(default=0.0)  # of run_seconds: the kernel itself
+    device_seconds: Mapped[float] = mapped_column(default=0.0)  # part of run_seconds: the kernel itself
     stopped: Mapped[str | None] = mapped_column(String(20))  # StopReason
     duplicate: Mapped[bool] = mapped_column(default=False)  # the samples are those of a candidate with equal code
     confirmation: Mapped[dict[str, Any] | None]  # messages.Confirmation of a finalist

@@ -40,7 +40,7 @@ class Device(Base, Created):
     stopped: Mapped[bool] = mapped_column(Boolean, default=False)
     seen_at: Mapped[dt.datetime]
     worker_id: Mapped[str | None] = mapped_column(String(32))  # the enrolled worker that it is the device of
-    sequence: Mapped[int] = mapped_column(BigInteger, default=0)  # of its last sign of life
+    sequence: Mapped[int] = mapped_column(BigInteger, default=0)  # number of the last heartbeat
 
 
 class EnrolledWorker(Base, Created):
@@ -50,7 +50,7 @@ class EnrolledWorker(Base, Created):
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     name: Mapped[str] = mapped_column(String(100))
     public_key: Mapped[str] = mapped_column(String(64))
-    device_classes: Mapped[list[Any]] = mapped_column(default=list)  # those that it may serve; empty: any
+    device_classes: Mapped[list[Any]] = mapped_column(default=list)  # classes that it may serve; empty: any
     enrolled_by: Mapped[str] = mapped_column(String(100))
     revoked_at: Mapped[dt.datetime | None]
 

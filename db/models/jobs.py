@@ -75,8 +75,8 @@ class JobTask(Base):
     exhausted: Mapped[bool] = mapped_column(default=False)  # the searcher has nothing left to propose
     trials: Mapped[int] = mapped_column(default=0)
     failures: Mapped[int] = mapped_column(default=0)
-    known_seconds: Mapped[float | None]  # of the champion that earlier jobs left, with which the task began
-    rough_seconds: Mapped[float | None]  # of the default schedule, timed once at the job's start or scaled from others
+    known_seconds: Mapped[float | None]  # latency of the champion that earlier jobs left, with which the task began
+    rough_seconds: Mapped[float | None]  # default schedule's latency, timed at the job's start or scaled from others
     untuned_seconds: Mapped[float | None]
     best_seconds: Mapped[float | None]
     best_record_id: Mapped[int | None] = mapped_column(BigId)

@@ -19,7 +19,7 @@ class Model(Base, Created, Leased):
     name: Mapped[str] = mapped_column(String(200))
     source: Mapped[str] = mapped_column(String(20))  # onnx, pt2, operator
     operator: Mapped[str | None] = mapped_column(String(500))
-    sha256: Mapped[str] = mapped_column(String(64), index=True)  # of the file, or of the operator spec
+    sha256: Mapped[str] = mapped_column(String(64), index=True)  # hash of the file, or of the operator spec
     inputs_key: Mapped[str] = mapped_column(String(500), default="")  # canonical JSON of the fixed input shapes
     size: Mapped[int] = mapped_column(BigInteger, default=0)
     owner: Mapped[str] = mapped_column(String(100), default="local")

@@ -40,7 +40,7 @@ def _union(blobs: Collection[str] | None) -> sa.CompoundSelect[tuple[str]]:
     for column in COLUMNS:
         query = sa.select(column).where(column.is_not(None))
         if column is Model.sha256:
-            query = query.where(Model.operator.is_(None))  # of an operator it is the hash of its spec
+            query = query.where(Model.operator.is_(None))  # an operator has the hash of its spec
         parts.append(query if blobs is None else query.where(column.in_(blobs)))
     return sa.union(*parts)
 

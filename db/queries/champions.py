@@ -121,7 +121,7 @@ def adoptable(session: Session) -> list[AdoptableChampion]:
 def measured(session: Session, workload: str) -> Sequence[tuple[Schedule, TargetRow, WorkloadRow, str | None]]:
     """The measured champions of a workload on every target, with the job that found each, fastest first.
 
-    Those that were measured with the weights where models have them stand before the others.
+    Schedules that were measured with cold weights, as models have them, come first.
     """
     query = (
         sa.select(Schedule, TargetRow, WorkloadRow, Record.job_id)

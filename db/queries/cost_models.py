@@ -34,7 +34,7 @@ def latest_elsewhere(
     """The newest trained model of a kind for a target that another job left, on the same features and real figures.
 
     Args:
-        space: of the job that wants it; where that is a part, only models of such jobs.
+        space: space of the job that wants it; for a part of a space, only models of such jobs.
     """
     wanted = [
         CostModelRow.target_hash == target,

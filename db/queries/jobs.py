@@ -108,9 +108,9 @@ class RoundStep(NamedTuple):
     Attributes:
         id: the round's; 0 for what was taken over from another job.
         best: latency of the task's best schedule after it, in seconds.
-        finished_at: its end.
+        finished_at: when the round ended.
         known_at: when its best was found, if it brought one: a slow default schedule is timed after that. Else its end.
-        measured: its candidates, the default schedule among them.
+        measured: measured candidates, the default schedule among them.
         run_seconds: what measuring them took.
         seconds: what they took in a builder and on the device; 0 where nobody told.
     """

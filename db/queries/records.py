@@ -99,7 +99,7 @@ def best_of_family(
     """The fastest records, fastest first, of other workloads of the same family on a target: those nearest in FLOPs.
 
     Args:
-        job_id: whose records count even if its device is simulated.
+        job_id: job whose records count even if its device is simulated.
         workloads: how many other ones.
         each: records of each.
     """
@@ -145,7 +145,7 @@ def training_rows(
     """The newest records that have features, newest first, of one job or of all but one.
 
     Args:
-        space: of the job that learns from others; where that is a part, only those of such jobs count.
+        space: space of the job that learns from others; for a part of a space, only records of such jobs count.
     """
     query = (
         sa.select(

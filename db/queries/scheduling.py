@@ -49,7 +49,7 @@ class TaskRow(NamedTuple):
 
     Attributes:
         finder: the job that found its best schedule.
-        rounds: of this task.
+        rounds: rounds of this task.
     """
 
     id: int

@@ -72,7 +72,7 @@ def evaluated(session: Session, job_id: str) -> list[EvaluatedTask]:
 
 
 def workloads(session: Session, job_id: str, hashes: Collection[str]) -> Sequence[WorkloadRow]:
-    """Those of some workloads that are tasks of a job."""
+    """Workloads among ``hashes`` that are tasks of a job."""
     query = (
         sa.select(WorkloadRow)
         .join(JobTask, JobTask.workload_hash == WorkloadRow.hash)

@@ -26,7 +26,7 @@ def set_clock(session: Session, job: Job, stopped: bool, now: dt.datetime) -> No
 def move_clock(session: Session, seconds: float, since: float, now: dt.datetime) -> None:
     """The database's clock was put forward by ``seconds``, or back: move what is held against it along.
 
-    Those are deadlines, signs of life of devices, and the clocks of budgets.
+    Deadlines, heartbeats of devices, and the clocks of budgets move.
 
     Args:
         since: seconds for which that may have gone unnoticed; what was written by the new clock stays.

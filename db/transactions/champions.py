@@ -41,7 +41,7 @@ def confirm(
     """Make a confirmed winner the champion, or say why not; a champion keeps the best latency that it ever had.
 
     Args:
-        result: of a finalist, whose record is ``record_id``.
+        result: result of a finalist, whose record is ``record_id``.
         before: the champion when the results of its batch began to be taken in.
         simulated: the latencies are invented.
         cache: where the runs found their arguments.

@@ -31,7 +31,7 @@ def store(
 
     Args:
         worker_id: the enrolled worker that reports; another one's calibrations of the device are forgotten.
-        sequence: of the report.
+        sequence: number of the report.
     """
     now = now or clock.now(session)
     old = session.get(Device, message.name, populate_existing=True)

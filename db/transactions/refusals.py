@@ -36,8 +36,8 @@ def note(
     Args:
         reason: a ``tunesmith.measuring.claims.Reason``.
         detail: for people.
-        job_id: of the work that it claimed to be about, where that exists.
-        worker: whose report it claimed to be.
+        job_id: job of the work that it claimed to be about, if that exists.
+        worker: worker whose report it claimed to be.
         message: the task's name.
         row: the batch, evaluation or device.
     """

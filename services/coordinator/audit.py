@@ -32,8 +32,8 @@ PATIENCE = 5.0
 class Audit:
     """ASGI middleware that writes entries, in order. They hold no secret: neither bodies, nor queries, nor keys.
 
-    That of a change is written before its answer leaves. Reads wait for no writer, so theirs follow a moment later.
-    Where the service failed, nothing was changed, and nothing is written.
+    A change's entry is written before the answer leaves. Reads wait for no writer, so their entries follow a moment
+    later. Where the service failed, nothing was changed, and nothing is written.
 
     Args:
         context: the application's.

@@ -163,7 +163,7 @@ def _provenance(best: Best, line: Line, record: Record | None) -> dict[str, Any]
     finder = line.finder or best.job
     environment = record.environment if record is not None else {}
     job = record.job_id if record is not None else best.job.id
-    # Whose job found a champion, and how it was set up, is its owner's business; the schedule is shared.
+    # The job that found a champion, and its settings, are its owner's business; the schedule is shared.
     stranger = line.finder is not None and not best.caller.sees(line.finder.owner)
     return {
         "job": None if stranger else job,

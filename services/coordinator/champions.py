@@ -14,8 +14,8 @@ from tunesmith.alternatives import TaskLatency, in_use
 def of_job(session: Session, job: Job, tasks: Sequence[JobTask]) -> dict[str, Schedule | None]:
     """By workload, for every task that the model runs: its champion, or None where the default schedule stands.
 
-    Of a task and its alternative the slower one is left out: what compiles the model takes the alternative wherever it
-    has a schedule for it.
+    The slower one of a task and its alternative is left out: the compiled model takes the alternative wherever it has a
+    schedule for it.
 
     Args:
         tasks: all of the job's, whose target is known.

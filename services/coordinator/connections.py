@@ -18,7 +18,7 @@ from services.coordinator.problems import MEDIA_TYPE, RETRY_SECONDS, http_proble
 
 LOOK_SECONDS = 1.0
 MAX_HEAD_BYTES = 64 * 1024
-"""Of a request's line and headers."""
+"""Most bytes of a request's line and headers."""
 MIN_BODY_RATE = 1000.0
 """Bytes per second that a body must have come with, on average, once it is late."""
 
@@ -127,7 +127,7 @@ class PatientProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Its headers are there."""
+        """Note that all headers have arrived."""
         super().on_headers_complete()
         self._expect(Part.BODY)
 

@@ -23,8 +23,8 @@ class Places:
 
     Attributes:
         weight: how often the model runs it.
-        start: its latency before any search, in seconds; places without any are left out.
-        direct: of each alternative, the task that it may stand in for.
+        start: latency before any search, in seconds; places without one are left out.
+        direct: the task that each alternative may replace.
     """
 
     weight: Mapping[int, float]

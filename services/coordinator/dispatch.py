@@ -44,7 +44,7 @@ from tunesmith.messages import (
 CUDA_BUILD_SECONDS = 30.0
 """nvcc takes seconds for a kernel that LLVM compiles in a tenth of one."""
 DEFAULTS_SHARE = 0.1
-"""Of a budget of seconds, what the rough latencies of default schedules may take."""
+"""Share of a budget of seconds that the rough latencies of default schedules may take."""
 COMPRESSION = 10
 """A blob more than this often larger than the limit is not even tried to fit."""
 

@@ -9,7 +9,7 @@ from tunesmith.measuring.interval import recorded_interval
 
 
 def samples_of(record: Record) -> list[float]:
-    """Those of the confirmation, which were not chosen for being the fastest; else those of the race."""
+    """The confirmation's samples, which were not chosen for being the fastest; otherwise the race's."""
     confirmed: list[float] = (record.confirmation or {}).get("samples") or record.samples
     return confirmed
 

@@ -41,7 +41,7 @@ class Methods:
     """ASGI middleware: HEAD is GET without the body, OPTIONS says what is allowed.
 
     Args:
-        paths: of the application.
+        paths: the application's paths.
     """
 
     def __init__(self, app: ASGIApp, paths: Paths) -> None:

@@ -48,8 +48,8 @@ class Probes:
     """Writes a little where the service writes.
 
     Args:
-        url: of the database.
-        directory: of the blobs.
+        url: the database's URL.
+        directory: folder of the blobs.
     """
 
     def __init__(self, url: str, directory: Path) -> None:

@@ -39,7 +39,7 @@ def why_none(job: Job, source: str, evaluation: Evaluation | None, found: Sequen
     """The reason why a job whose check is done has no reference; None where it has one, or is not done.
 
     Args:
-        source: of the model.
+        source: the model's source.
     """
     if evaluation is None or evaluation.state is not WorkState.DONE or of(found) is not None:
         return None

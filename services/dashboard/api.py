@@ -23,7 +23,7 @@ class Api(Protocol):
         """One job."""
 
     def tasks(self, job_id: str) -> list[Json]:
-        """Its tasks."""
+        """List the job's tasks."""
 
     def curve(self, job_id: str) -> Json:
         """Best-so-far, down-sampled by the server."""

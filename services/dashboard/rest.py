@@ -81,7 +81,7 @@ class RestApi:
         return self._with(lambda c: c.job(job_id).model_dump(mode="json"))
 
     def tasks(self, job_id: str) -> list[Json]:
-        """Its tasks."""
+        """List the job's tasks."""
         return self._with(lambda c: [task.model_dump(mode="json") for task in c.tasks(job_id)])
 
     def curve(self, job_id: str) -> Json:

@@ -18,7 +18,7 @@ from tunesmith.cli.resumed import resumed
 from tunesmith.states import JobState, is_final
 
 LOG = "up.log"
-"""Of the supervisor itself, beside the logs of its children."""
+"""The supervisor's own log, next to the logs of its children."""
 
 
 class Announcer(Protocol):

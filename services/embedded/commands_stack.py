@@ -91,7 +91,7 @@ def down(
 def _end(pid: int, timeout: float) -> bool:
     """Ask a supervisor to end and wait for that; True when it had to be killed.
 
-    Its children end before it does, or die with it.
+    The children end before it does, or die with it.
 
     Raises:
         StackFailed: another user's process, or one that does not even die.

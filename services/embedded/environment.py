@@ -89,5 +89,5 @@ def _pick(
     found = {key: value for key, value in env.items() if key in wanted or key.startswith(prefixes)}
     if "PYTHONPATH" in found:  # an empty entry means the working folder
         found["PYTHONPATH"] = os.pathsep.join(path for path in found["PYTHONPATH"].split(os.pathsep) if path)
-    found.pop("PYTHONIOENCODING", None)  # that of the terminal; logs and paths are UTF-8, whatever the locale says
+    found.pop("PYTHONIOENCODING", None)  # the terminal's encoding; logs and paths are UTF-8, whatever the locale says
     return found | {"PYTHONSAFEPATH": "1", "PYTHONUTF8": "1", "CELERY_LOADER": "app"}

@@ -22,7 +22,7 @@ class Holder:
 
     Attributes:
         pid: the supervisor's process.
-        url: of its coordinator.
+        url: URL of its coordinator.
         alive: False when the file is stale, because that process was killed.
     """
 
@@ -131,7 +131,7 @@ def _acquire(path: Path) -> int:
             raise _held(path.parent) from None
         if _is_same_file(fd, path):
             return fd
-        os.close(fd)  # its holder removed it between open and flock
+        os.close(fd)  # the holder removed it between open and flock
 
 
 def _is_same_file(fd: int, path: Path) -> bool:

@@ -14,7 +14,7 @@ def main() -> int:
     """Run the command; 1 where a mutant was neither imported nor refused by name."""
     parser = argparse.ArgumentParser(prog="python -m tools.mutants", description=__doc__)
     parser.add_argument("count", nargs="?", type=int, default=500, help="mutants")
-    parser.add_argument("--seed", type=int, default=0, help="of the changes")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the changes")
     parser.add_argument("--import-only", action="store_true", help="do not lower what is imported")
     options = parser.parse_args()
     outcomes: list[running.Outcome] = []

@@ -40,7 +40,7 @@ class Outcome:
         model: what it was made of.
         number: which one; with the seed it makes the same mutant again.
         kind: ``imported``, a refusal's code, ``untyped``, ``crash`` or ``timeout``.
-        detail: of the error or the signal.
+        detail: text of the error or the signal.
     """
 
     model: str
@@ -81,7 +81,7 @@ def run(folder: Path, count: int, seed: int, lowered: bool = True) -> Iterator[O
     Args:
         folder: where models and mutants are written.
         count: how many.
-        seed: of the changes; the same seed makes the same mutants.
+        seed: seed of the changes; the same seed makes the same mutants.
         lowered: lower what is imported and look for its tasks, too, as a worker does.
     """
     warm("llvm")

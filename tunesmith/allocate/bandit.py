@@ -40,15 +40,15 @@ class Arms:
     """The tasks' terms, each float64 [tasks].
 
     Attributes:
-        ids: of the tasks.
+        ids: task ids.
         eligible: which of them may have a round, bool [tasks].
         rated: which of them something can be told of; the terms of the others are 0.
         gain: seconds of the model's latency that a task's next round is expected to save.
-        deviation: of the gain, in seconds.
+        deviation: standard deviation of the gain, in seconds.
         bonus: for what is uncertain, in seconds.
         seconds: that the round takes.
         tried: rounds that the task has had or is having.
-        unknown: whose place in the model has neither a latency nor a round under way, bool [tasks].
+        unknown: true where the task's place in the model has neither a latency nor a round in flight, bool [tasks].
         hope: seconds of the model's latency that a task without any valid result may save for a second of tuning when
             it is due to be tried again, 0 for all others; see ``tunesmith.allocate.retries``.
     """

@@ -14,7 +14,7 @@ class TaskView(NamedTuple):
     Attributes:
         id: stable id within the job.
         weight: how often the model runs the task.
-        flops: of one run.
+        flops: operations of one run.
         family: name of its family.
         untuned: latency of the default schedule in seconds, None while unknown.
         history: best latency in seconds after each finished round, oldest first; infinity before the first

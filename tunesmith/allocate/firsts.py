@@ -61,8 +61,8 @@ def _paces(tasks: Table, latency: Floats, saved: Floats, which: Bools) -> tuple[
     float64 [families], of all tasks where none of its own is known.
 
     Args:
-        latency, saved: of the tasks, float64 [tasks].
-        which: of them count, bool [tasks], one at least.
+        latency, saved: the tasks' latencies and gains, float64 [tasks].
+        which: true for the tasks that count, at least one, bool [tasks].
     """
     family, flops = tasks.family[which], tasks.flops[which]
     pace, each = latency[which] / flops, _mean(tasks.family, saved / np.where(which, tasks.flops, 1.0), which)

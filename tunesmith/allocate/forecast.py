@@ -41,10 +41,10 @@ class Forecast:
 
 
 def forecast(tasks: Sequence[TaskView], rounds: int, options: JumpOptions = OPTIONS) -> Forecast | None:
-    """Of the sum of the tasks' latencies, times weights.
+    """Forecast the sum of the tasks' latencies, times weights.
 
     Args:
-        tasks: those that make up the model; of a pair of alternatives only the one that is in use.
+        tasks: the tasks that make up the model. A pair of alternatives counts as the one in use.
         rounds: still to come, those under way included.
 
     Returns:
@@ -112,7 +112,7 @@ def _gains(posterior: Posterior, done: Ints, worth: Floats, most: int, rounds: i
 
 
 def _promising(posterior: Posterior, done: Ints, worth: Floats, rounds: int) -> Ints:
-    """Those who can be among the first ``rounds`` to be served: a task's rounds promise less and less."""
+    """Tasks that can be among the first ``rounds`` to be served: a task's rounds promise less and less."""
     first = (1.0 - posterior.left(done, np.ones_like(done))) * worth
     able = np.flatnonzero(worth > 0)
     return able[_first(-first[able], rounds)]

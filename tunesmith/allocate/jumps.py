@@ -25,7 +25,7 @@ class JumpOptions:
     """Settings of the belief.
 
     Attributes:
-        size: of a jump, in the logarithm of latency.
+        size: typical size of a jump, in the logarithm of latency.
         gain: expected of a task's second round where nothing is known, likewise.
         catch_up: part of what its relatives are ahead of a task, likewise, that is expected beside it.
         ahead: quantile of the relatives' speeds that a task is measured by.
@@ -45,12 +45,12 @@ class JumpOptions:
 
 @dataclass(frozen=True)
 class Posterior:
-    """Of some tasks: distributions of g, one for each fading.
+    """Distributions of g for some tasks, one for each fading.
 
     Attributes:
-        shape, rate: of the gamma distributions, float64 [tasks, fadings].
-        weight: of the fadings, float64 [tasks, fadings], sums to 1.
-        options: of the model.
+        shape, rate: parameters of the gamma distributions, float64 [tasks, fadings].
+        weight: weights of the fadings, float64 [tasks, fadings]; their sum is 1.
+        options: settings of the model.
     """
 
     shape: Floats
@@ -150,9 +150,9 @@ def behind(latency: Floats, flops: Floats, relatives: Ints, quantile: float) -> 
 
     Args:
         latency: present, in seconds, float64 [tasks], infinite without a valid one.
-        flops: of one run, float64 [tasks]; 0 where they are not known.
+        flops: operations of one run, float64 [tasks]; 0 where unknown.
         relatives: number of each task's family, int64 [tasks].
-        quantile: of the relatives' speeds that counts.
+        quantile: quantile of the relatives' speeds that counts.
     """
     known = np.isfinite(latency) & (flops > 0)
     speed = np.full(len(latency), -np.inf)
@@ -187,7 +187,7 @@ def posterior_of(
 
     Args:
         relatives: number of each task's family, int64 [tasks].
-        flops: of one run, float64 [tasks]; without them, nobody is behind anybody.
+        flops: operations of one run, float64 [tasks]. Without them, no task is behind another.
     """
     gain = np.full((len(relatives), 1), options.gain)
     if flops is not None:

@@ -15,7 +15,7 @@ from tunesmith.allocate.base import TaskView
 from tunesmith.space.base import Bools, Floats, Ints
 
 Places = Sequence[Sequence[int]]
-"""Those of the tasks that contend, by their numbers."""
+"""The contending tasks, by their numbers."""
 
 
 def places(tasks: Sequence[TaskView]) -> Places:

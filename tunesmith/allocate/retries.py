@@ -21,7 +21,7 @@ def due(had: Floats, flying: Floats, lacking: Bools) -> Bools:
 
     Args:
         had, flying: rounds that each task has had, and is having, [tasks].
-        lacking: whose place in the model has no valid program, bool [tasks].
+        lacking: true where the task's place in the model has no valid program, bool [tasks].
     """
     ripe = 2.0 ** np.minimum(had - 1.0, MOST) <= had.sum() / max(len(had), 1)
     found: Bools = lacking & (had > 0) & (flying == 0) & ripe

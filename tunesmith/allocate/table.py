@@ -16,12 +16,12 @@ class Table:
     """What :class:`tunesmith.allocate.base.TaskView` holds of each task, by attribute.
 
     Attributes:
-        ids: of the tasks.
+        ids: task ids.
         histories: in seconds, each a task's.
         weight, flops: float64 [tasks].
         family: number of each task's family, int64 [tasks].
         untuned: in seconds, float64 [tasks], infinite while unknown.
-        seconds: of each task's next round, the mean of the others' where its own is unknown, float64 [tasks].
+        seconds: time of each task's next round, the mean of the others' where unknown, float64 [tasks].
         exhausted: bool [tasks].
     """
 

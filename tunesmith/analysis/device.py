@@ -28,7 +28,7 @@ class DeviceDescription:
 
     Attributes:
         cores: that run a kernel's tasks.
-        vector_bytes, registers: of the vector unit.
+        vector_bytes, registers: width in bytes and number of the vector registers.
         peak_flops: FLOP/s of all cores, a float32 multiply-add counting as two.
         bandwidth: bytes/s of memory, all cores together.
         caches: innermost first.
@@ -37,7 +37,7 @@ class DeviceDescription:
         loads, stores: vector loads and stores that a core starts in a cycle.
         width: instructions that a core starts in a cycle.
         call: cycles of a scalar library function.
-        code_bytes: of instructions that a core keeps near.
+        code_bytes: bytes of instructions that a core keeps near.
         fork_seconds: to start a parallel loop and wait for its end.
     """
 

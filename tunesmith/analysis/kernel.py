@@ -19,9 +19,9 @@ from tunesmith.analysis.shape import LINE, Shape
 from tunesmith.space.base import Bools, Floats
 
 INSTRUCTION_BYTES = 8
-"""Of a vector instruction with an address, about."""
+"""Bytes of a vector instruction with an address, roughly."""
 LOOP_CYCLES = 1.0
-"""Of the counter and the jump of a loop."""
+"""Cycles of a loop's counter and jump."""
 CODE_PENALTY = 1.2
 """How much slower code runs that must be fetched from beyond the instruction cache."""
 NEAR_STRIDE = 4
@@ -49,8 +49,8 @@ class Kernel:
         operations: arithmetic instructions.
         accumulators: registers that results take.
         needed: registers, operands included.
-        loads, stores: of memory; what is moved in and out of registers less often is spread over its stay.
-        cycles: of one run.
+        loads, stores: accesses to memory. What rarely moves in and out of registers is spread over its stay.
+        cycles: cycles of one run.
         code: instructions; of one vector, where the straight code is the body of a loop that a compiler vectorised.
     """
 

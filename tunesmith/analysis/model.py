@@ -19,11 +19,11 @@ from tunesmith.space.base import Bools, Floats, Ints
 from tunesmith.space.knobs import Knob
 
 SHARE = 0.75
-"""Of a cache that one working set can have; the rest goes to conflicts and to what else is read."""
+"""Share of a cache that one working set can have. Conflicts and other reads take the rest."""
 OVERLAP = 0.35
 """Part of the shorter times that the longest one does not hide."""
 MOST_INSTRUCTIONS = 4000.0
-"""Of straight code; LLVM takes a thousandth of a second for each, or somewhat more."""
+"""Largest number of straight-line instructions. LLVM takes about a millisecond for each, or somewhat more."""
 MOST_SPILLED = 1.5
 """Registers that a kernel may want, in registers that there are."""
 
@@ -32,7 +32,7 @@ class Costs:
     """A batch of candidates of one nest.
 
     Args:
-        knobs: of the sketch.
+        knobs: the sketch's knobs.
         choice: int64 [n, at least len(knobs)].
     """
 

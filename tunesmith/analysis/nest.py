@@ -71,7 +71,7 @@ class Loop:
         number: the loop's own; blocks that share a loop have the same number.
         axes: which of the block's axes it moves.
         reduction: it moves an axis that is summed over.
-        single: its body is one statement, another loop or a block.
+        single: true if the body is one statement, another loop or a block.
         shared: another block inside of it sums over it.
     """
 

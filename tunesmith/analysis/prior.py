@@ -40,8 +40,8 @@ class StaticPrior:
     """Estimates of points.
 
     Args:
-        space: whose points.
-        source: of their nests, which are made when they are needed and kept by the source.
+        space: the space whose points are estimated.
+        source: source of the nests, which it makes when needed and keeps.
         device: that they are for.
         unit: is entered for each small unit of work, some 50 ms at most, so that others can have the processor between.
         handicap: by the hash of a sketch, what its estimates are multiplied by; 1 for others.

@@ -98,7 +98,7 @@ def _vector(shape: Shape, marks: Marks) -> Bools:
 
 
 def _instructions(shape: Shape, vector: Bools, lanes: int) -> Floats:
-    """Of one step of the innermost loop: arithmetic, loads, and two for each element that is gathered."""
+    """Instructions of one step of the innermost loop: arithmetic, loads, and two for each gathered element."""
     length = np.where(vector, shape.extents, 1.0).prod(axis=0)
     pieces, out = np.ceil(length / lanes), np.ones(shape.n)
     for access in shape.block.reads:

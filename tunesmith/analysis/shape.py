@@ -66,7 +66,7 @@ class Footprint:
 
     Attributes:
         elements: distinct ones.
-        bytes: of the cache lines that hold them.
+        bytes: bytes of the cache lines that hold them.
     """
 
     elements: Floats
@@ -77,7 +77,7 @@ class Shape:
     """A block's numbers.
 
     Args:
-        buffers: of the nest.
+        buffers: the nest's buffers.
         extents: float64 [loops, n].
 
     Attributes:

@@ -73,7 +73,7 @@ def shown(phase: str, quiet: bool = False, keep: bool = False) -> Iterator[Displ
         yield _Silence()
     elif console.is_terminal and not console.is_dumb_terminal:
         display = _LiveLine(console, phase)
-        console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))  # of an echoed ^C
+        console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))  # clears an echoed ^C
         with Live(
             display, console=console, refresh_per_second=REDRAWS, redirect_stdout=False, transient=not keep
         ) as live:

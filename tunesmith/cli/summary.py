@@ -75,10 +75,10 @@ def report(summary: dict[str, Any], out: Path | None, data_dir: Path | None, url
     """The same for people.
 
     Args:
-        summary: of :func:`summarise`.
+        summary: result of :func:`summarise`.
         out: folder with the result, when one was asked for.
         data_dir: data of the embedded stack that has ended by now, None for a server that goes on.
-        url: of that server.
+        url: URL of that server.
     """
     rows = [
         *headline(summary),

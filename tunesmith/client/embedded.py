@@ -33,13 +33,13 @@ class EmbeddedStack:
 
     Args:
         data_dir: where the database, blobs and logs live; what was learned there earlier is used again.
-        port: of the coordinator; 0 takes a free one.
+        port: the coordinator's port; 0 takes a free one.
         env: environment of the stack; this process's when None.
         on_step: called with the name of each process of the stack that is started.
         options: more of ``tunesmith up``.
 
     Attributes:
-        url: of the coordinator.
+        url: the coordinator's URL.
         resumed: jobs that go on where an earlier stack left them.
     """
 
@@ -147,7 +147,7 @@ class EmbeddedStack:
         try:
             process.wait(timeout)
         except subprocess.TimeoutExpired:
-            process.kill()  # its children carry a parent-death signal
+            process.kill()  # the children carry a parent-death signal
             process.wait()
         finally:
             if process.stdin is not None:

@@ -19,8 +19,8 @@ def champion_latency(samples: Sequence[float], champion: Sequence[float], second
     champion.
 
     Args:
-        samples: of the finalist.
-        champion: of the champion, taken in turn; empty without one.
+        samples: the finalist's samples.
+        champion: the champion's samples, taken in turn; empty without one.
         seconds: the champion's latency when it was confirmed; None when another one is champion now.
     """
     median = statistics.median(samples)

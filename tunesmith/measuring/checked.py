@@ -21,7 +21,7 @@ def judge(error: float | None, tolerance: float, signal: float | None) -> CheckS
     """The state of a check.
 
     Args:
-        error: of the outputs against the signal; None where none were compared.
+        error: error of the outputs against the signal; None if none were compared.
         tolerance: the largest error that counts as right.
         signal: part of themselves by which right outputs of two inputs differ; None where that is not known.
     """

@@ -27,7 +27,7 @@ from tunesmith.messages import (
 from tunesmith.types import Candidate, Decision, TensorSpec
 
 REPORT_BYTES = 4_000_000
-"""Of a whole report as it travels; larger ones are not even parsed."""
+"""Most bytes of a whole report as it travels; larger ones are not even parsed."""
 TRACE_BYTES = 1_000_000
 ENVIRONMENT_BYTES = 64_000
 SLACK = 1.25
@@ -51,7 +51,7 @@ class Reason(str, enum.Enum):
     IMPLAUSIBLE = "implausible"  # a time that the device cannot have measured
     CALIBRATION = "calibration"  # one that no such device has
     CONFIRMATION = "confirmation"  # samples that are no pairs
-    TRACE = "trace"  # of another candidate, or none
+    TRACE = "trace"  # another candidate's trace, or none
     DEVICE = "device"  # not the class, or not the kind, of device that the work is for
 
 
@@ -68,10 +68,10 @@ class Work:
     """What a batch's results are held against.
 
     Attributes:
-        candidates: of the batch, by index.
+        candidates: the batch's candidates, by index.
         skeletons: instructions of a sketch's trace, by the sketch's hash, as far as they are known.
-        kind, cores: of the target.
-        calibration: of the device that measured; None where it is not known.
+        kind, cores: the target's kind and number of cores.
+        calibration: calibration of the device that measured; None if unknown.
     """
 
     candidates: Sequence[Candidate]
@@ -99,7 +99,7 @@ def check_defaults(report: BatchReport, tasks: Mapping[str, Work]) -> None:
     """Refuse latencies of default schedules that cannot be true.
 
     Args:
-        tasks: of the job, by workload.
+        tasks: the job's tasks, by workload.
 
     Raises:
         Refused: see :class:`Reason`.
@@ -140,7 +140,7 @@ def _confirmation(confirmation: Confirmation, result: WireResult, work: Work, na
     ours, theirs = confirmation.samples, confirmation.champion_samples
     for value in (*ours, *theirs):
         _seconds(value, f"{name}, confirmed: a sample")
-    if result.failure is not None:  # its times may be the failure
+    if result.failure is not None:  # the times may be the failure
         return confirmation.model_copy(update={"won": False, "p_value": None})
     _timed(ours, work, f"{name}, confirmed")
     _timed(theirs, work, f"the champion beside {name}")
@@ -228,7 +228,7 @@ def check_evaluation(report: EvaluationReport, work: ModelWork) -> None:
         raise Refused(Reason.NOT_IN_BATCH, f"{report.applied} schedules applied to {work.tasks} tasks")
     model = Work((), work.flops, (), {}, work.kind, work.cores, work.calibration)
     for reference in report.references:
-        for value in reference.samples:  # of any algorithm and precision: no number of FLOPs bounds them
+        for value in reference.samples:  # any algorithm and precision may be used: no number of FLOPs bounds the times
             _seconds(value, f"{reference.runtime}: a sample")
             if value < LEAST_SECONDS:
                 raise Refused(Reason.IMPLAUSIBLE, f"{reference.runtime}: a sample of {value:g} s")

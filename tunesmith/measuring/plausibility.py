@@ -59,7 +59,7 @@ def impossible(
     Args:
         samples: seconds.
         flops: floating-point operations of one run, 0 when unknown.
-        calibration: of the device; None checks signs alone.
+        calibration: the device's calibration; None checks signs alone.
     """
     odd = next((value for value in samples if not (math.isfinite(value) and value > 0)), None)
     if odd is not None or not samples:
@@ -87,8 +87,8 @@ def fastest_device(kind: str, cores: int) -> Calibration:
     """What no device of a kind exceeds, for one whose calibration is not known.
 
     Args:
-        kind: of the target, for example ``llvm``.
-        cores: of a CPU.
+        kind: the target's kind, for example ``llvm``.
+        cores: number of cores, for a CPU.
     """
     flops = CORE_FLOPS * max(1, cores) if kind == "llvm" else CHIP_FLOPS
     return Calibration(
@@ -109,8 +109,8 @@ def impossible_calibration(
 
     Args:
         found: the calibration.
-        kind: of the device's target.
-        cores: of a CPU.
+        kind: kind of the device's target.
+        cores: number of cores, for a CPU.
         first: FLOP/s and bytes/s that the device's first calibration found; None: this is the first.
     """
     limit = fastest_device(kind, cores)

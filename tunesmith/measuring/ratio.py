@@ -21,7 +21,7 @@ WIDEST = 100.0
 
 
 class Verdict(str, enum.Enum):
-    """Of one program against another."""
+    """Verdict on one program compared with another."""
 
     FASTER = "faster"
     SLOWER = "slower"

@@ -16,7 +16,8 @@ from tunesmith.search.extras import extra
 from tunesmith.space.base import Floats, Ints
 
 Acquisition = Callable[[Floats, Floats, float, float], Floats]
-"""Of means, deviations, the best value known and the factor of exploration; the point with the highest is next."""
+"""Takes means, deviations, the best value known and the factor of exploration. The point with the highest value is
+next."""
 
 TINY = 1e-12
 """Weight of the distance in deviations, which ranks points whose improvement is too unlikely to be told from none."""

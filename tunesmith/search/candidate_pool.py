@@ -28,13 +28,13 @@ class CandidatePool:
 
     Attributes:
         points: canonical valid points.
-        keys, mean, std: of each.
+        keys, mean, std: key and predicted score of each point.
         blocked: keys that may not be proposed.
         fresh: whether it may be proposed.
         drawn: whether it came from a uniform draw.
         refused: points that turned out invalid.
         prior: estimates points before they are examined, see ``Prior``.
-        share: of each sketch that has points left; None: what is drawn goes by their sizes alone.
+        share: share of each sketch that has points left. None: sketches are drawn from by their sizes alone.
     """
 
     def __init__(

@@ -65,7 +65,7 @@ def around(
 
     Args:
         onward: share of them that are moved once more, and of these again.
-        odds: of each knob of each parent to be moved, see ``Space.neighbours``.
+        odds: how likely each knob of each parent moves, see ``Space.neighbours``.
     """
     rows = rng.integers(len(parents), size=n)
     wanted = None if odds is None else odds[rows]

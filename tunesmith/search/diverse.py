@@ -17,8 +17,8 @@ def diverse(
     submodular objective of AutoTVM (Chen et al., "Learning to Optimize Tensor Programs", NeurIPS 2018, section 3.3).
 
     Args:
-        value: of each point, higher is better.
-        share: of each sketch, float64 [sketches].
+        value: value of each point, higher is better.
+        share: share of each sketch, float64 [sketches].
         novelty: the bonus, in deviations of the values.
         shared: part of the points that sketches take in turn by their shares; the others go to the best of all.
         start: see ``tunesmith.search.shares.turn``.

@@ -36,7 +36,7 @@ class EvolutionOptions(GuessingOptions):
 
     Attributes:
         evaluations: points that the strategies of an ask visit in all.
-        population: of a generation; twice as many after each new start.
+        population: points in a generation; each new start doubles it.
         elite: best measured points of a sketch whose distribution is the first start.
         around: their least deviation, in widths of the box.
         stale: generations without a point that was not visited before, after which a strategy has converged.

@@ -41,7 +41,7 @@ class GeneticOptions:
 
     Attributes:
         population: children that a draft ranks for each look.
-        parents: of those children whose sketches are not decided before.
+        parents: parents of the children whose sketches are not decided before.
         shared: part of children, looks, survivors and proposals that sketches share by what was measured of each; the
             rest goes to whatever has the best scores.
         looks: how often the most promising children are scored exactly in an ask.

@@ -20,7 +20,7 @@ class History:
     """Measured points, oldest first, each once.
 
     Attributes:
-        points: of the space.
+        points: points of the space.
         seconds: float64 [n], infinity after a failure.
     """
 
@@ -35,7 +35,7 @@ class History:
     def take(self, measurements: Sequence[Measurement]) -> None:
         """Remember measurements; those of other spaces and of the default schedule are passed over.
 
-        Of a point that was measured before the newer figure counts.
+        A point measured again keeps the newer figure.
         """
         known = self.space.known([m.candidate for m in measurements])
         mine = [m for m, is_point in zip(measurements, known, strict=True) if is_point]

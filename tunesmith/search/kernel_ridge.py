@@ -28,7 +28,7 @@ class KernelRidgeSurrogate:
         lengths, ridges: to choose from.
 
     Attributes:
-        deviation: of the scores; 1 where they are all alike.
+        deviation: standard deviation of the scores; 1 if all are equal.
         error: mean squared leave-one-out error as a share of the scores' variance.
     """
 

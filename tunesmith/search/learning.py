@@ -196,7 +196,7 @@ class GuessingSearcher(ModelSearcher):
         return rows[self._diverse(points, value, n)]
 
     def _guess(self, prediction: Prediction, points: Batch) -> Floats:
-        """Of each point, float64 [n]."""
+        """Value of each point, float64 [n]."""
         return prediction.predict(self._codes.of(points))
 
     def _valued(self, pool: CandidatePool, prediction: Prediction) -> tuple[Batch, Floats]:

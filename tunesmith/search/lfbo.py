@@ -32,7 +32,7 @@ class LfboOptions(LearningOptions, CandidateOptions):
     """Settings of the pattern search.
 
     Attributes:
-        trees: of the forest.
+        trees: number of trees in the forest.
         leaf: fewest measurements in a leaf.
         good: share of the measurements that are good.
         floor: weight of a good one that is hardly better than the rest, where their mean weight is 1.

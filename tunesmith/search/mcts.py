@@ -31,7 +31,7 @@ class TreeOptions(GuessingOptions):
     Attributes:
         greedy: trees whose roll-outs complete a schedule like the best one below the node.
         standard: trees whose roll-outs complete it at random.
-        rollouts: of each tree in a look.
+        rollouts: roll-outs of each tree in a look.
         wave: roll-outs that are valued together; one does not learn from others of its wave.
         known: best known points that a tree begins with.
         exploration: weight of the bound's width; values reach from 0, the median of what is known, to 1, its best.
@@ -88,8 +88,8 @@ class Tree:
     """One tree of decisions.
 
     Args:
-        space: whose points it decides.
-        rng: of every random choice.
+        space: the space whose points the tree decides.
+        rng: source of every random choice.
         options: see ``TreeOptions``.
         greedy: how roll-outs complete a schedule.
     """

@@ -20,7 +20,7 @@ class Perceptron:
     Args:
         inputs: columns of what it learns from, of deviation 1 or less.
         hidden: units.
-        seed: of the first weights.
+        seed: seed of the first weights.
     """
 
     def __init__(self, inputs: int, hidden: int, seed: int) -> None:

@@ -34,7 +34,7 @@ class PointSearcher(Searcher):
 
     Args:
         space: where to search.
-        seed: of every random choice.
+        seed: seed of every random choice.
         effort: points that one ask may put through the score function, however few are valid.
         elites: measured points to remember.
     """

@@ -33,7 +33,7 @@ class PolicyOptions:
         rate: step size of Adam.
         epochs: passes over what the agents went through.
         minibatch: steps of agents in an update.
-        discount, trace: of rewards, and of the advantages' estimates (gamma and lambda).
+        discount, trace: discount of rewards, and that of the advantages' estimates (gamma and lambda).
         clip: how far the odds of a step may move in the objective.
         entropy: weight of the policy's entropy.
     """
@@ -72,7 +72,7 @@ class Policy:
     Args:
         inputs: numbers that an agent sees.
         slots: in each of which it moves by -1, 0 or 1.
-        rng: of the first weights.
+        rng: source of the first weights.
         options: see ``PolicyOptions``.
 
     Raises:

@@ -35,7 +35,7 @@ class PortfolioOptions:
         members: names in ``tunesmith.search.members``, the leader first.
         patience: measurements without progress after which the leader has stalled.
         progress: a new best counts as such if it is faster by this share.
-        parts: of an ask then; each is one member's.
+        parts: parts of an ask then; each is one member's.
         window: latest measurements that credit is taken from.
         sharpness: a proposal's credit is the best latency over its own, to this power.
         exploration: weight of the bonus of members that were tried little.
@@ -112,7 +112,7 @@ class PortfolioSearcher(Searcher):
             searcher.tell(measurements)
 
     def state(self) -> dict[str, Any]:
-        """Of every member, what several have in common once, and of the bandit."""
+        """State of every member, what several share once, and the bandit's."""
         states = [searcher.state() for searcher in self._members]
         common: dict[str, Any] = {}
         for key in sorted({key for state in states for key in state}):

@@ -4,9 +4,9 @@ An agent stands at a point and moves each of its knobs down, up or not at all. I
 of the scores thinks of the new point, and the agents' policy is trained on it by PPO. Half of the agents start at the
 best known points, the others at random ones. One policy serves all sketches: it sees codes that these share.
 
-Of the best points where agents went many are alike. So these are clustered, the points at the centroids get a look
-first, and the number of clusters is where more of them would no longer help much. A centroid that is known already
-gives way to a new point of its cluster's choices (sample synthesis).
+Many of the best visited points are similar. So the points are clustered, and the centroids are looked at first. The
+number of clusters is where more of them no longer help much. A known centroid gives way to a new point of its cluster's
+choices (sample synthesis).
 """
 
 from __future__ import annotations

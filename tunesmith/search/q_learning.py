@@ -36,7 +36,7 @@ class QLearningOptions(GuessingOptions):
 
     Attributes:
         walks: walks of an ask's look.
-        steps: of each walk.
+        steps: steps of each walk.
         directions: drawn at random at each step, of which the agent picks one.
         gamma: how much slower points are avoided as starts.
         explored: odds of a random direction while nothing is measured.
@@ -48,7 +48,7 @@ class QLearningOptions(GuessingOptions):
         updates: such steps in an ask.
         minibatch: remembered steps that one of them learns from.
         memory: steps that are remembered.
-        guessed: of them, new ones of an ask that did not end at a proposal.
+        guessed: new points among them that an ask judges without proposing one.
     """
 
     walks: int = 48

@@ -24,8 +24,8 @@ class Mix:
     """Shares of a batch.
 
     Attributes:
-        uncertain: of points with the largest deviation of their score, where scores cannot be trusted at all; less in
-            proportion as they can.
+        uncertain: share of points with the largest deviation of their score, if scores cannot be trusted at all; less
+            in proportion as they can.
         unlike: likewise, of points that are far from all others of the batch.
     """
 
@@ -82,7 +82,7 @@ def unlike(taken: Floats, codes: Floats, n: int) -> Ints:
 
     Args:
         taken: numbers of the batch's points so far, float64 [taken, dims].
-        codes: of each point to pick from, sorted best score first: float64 [points, dims]; columns count by their
+        codes: codes of each point to pick from, best score first: float64 [points, dims]; columns count by their
             spread.
     """
     if n < 1 or not len(codes):

@@ -79,7 +79,7 @@ def shares(best: Floats, reach: Floats | float) -> Floats:
     """What each sketch should have of some points, float64 [sketches], of sum 1.
 
     Args:
-        best: of each sketch, in seconds.
+        best: best latency of each sketch, in seconds.
         reach: how far it may still come, in logarithms.
     """
     behind = np.log(best / best.min())
@@ -88,12 +88,12 @@ def shares(best: Floats, reach: Floats | float) -> Floats:
 
 
 def turn(share: Floats, taken: Ints, open_: Bools, start: Floats | float = HALF) -> int:
-    """Whose turn it is by the rule of highest averages (Sainte-Laguë 1910, where ``start`` is one half).
+    """Next to be served by the rule of highest averages (Sainte-Laguë 1910, where ``start`` is one half).
 
     It is the sketch with the largest share for what was taken.
 
     Args:
-        share: of each sketch.
+        share: share of each sketch.
         taken: points of each sketch.
         open_: which of them have points left, one at least.
         start: what counts as taken before, above 0 and up to 1; random numbers leave it to chance who gets a part of a
@@ -114,7 +114,7 @@ def divide(share: Floats, sketch: Ints, n: int, start: Floats | float = HALF) ->
     """Positions of ``n`` of some points, which are sorted best first: as many of each sketch as it has turns.
 
     Args:
-        sketch: of each point, int64.
+        sketch: sketch of each point, int64.
         start: see :func:`turn`.
     """
     counts = turns(share, np.bincount(sketch, minlength=len(share)), n, start)

@@ -31,7 +31,7 @@ class Prediction:
     Attributes:
         main: guess of scores; of latencies where there are no scores.
         own: guess from the measurements; None where they are all that is known.
-        weight: of ``own``, in scores per unit of its guess.
+        weight: weight of ``own``, in scores per unit of its guess.
     """
 
     main: KernelRidgeSurrogate
@@ -55,7 +55,8 @@ def predict(codes: Codes, pool: CandidatePool, own: KernelRidgeSurrogate | None,
 
     Args:
         own: guess from the measurements.
-        weight: of its deviations beside those of the scores, if it told the measurements from each other exactly.
+        weight: weight of its deviations against those of the scores, if it predicted the order of the measurements
+            exactly.
     """
     if not pool.is_informative:
         return Prediction(own) if own else None

@@ -14,8 +14,8 @@ class Sample:
     """Samples of one latency, as logarithms.
 
     Attributes:
-        mean: of the logarithms of seconds.
-        variance: of them, unbiased; 0 for one sample, where it says nothing.
+        mean: mean of the logarithms of seconds.
+        variance: unbiased variance of the logarithms; 0 for one sample, where it says nothing.
         count: how many.
     """
 
@@ -25,7 +25,7 @@ class Sample:
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> Sample:
-        """Of one latency or more, each above 0."""
+        """Sample of one latency or more, each above 0."""
         logs = np.log(seconds)
         return cls(float(logs.mean()), float(logs.var(ddof=1)) if len(logs) > 1 else 0.0, len(logs))
 

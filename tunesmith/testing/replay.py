@@ -29,7 +29,7 @@ class Subset(Knob):
 
     Attributes:
         base: the knob; decisions, values and encoding are its own.
-        choices: of the base, ascending.
+        choices: choices of the base, ascending.
     """
 
     base: Knob
@@ -116,8 +116,8 @@ class Recording(Resolver):
     """All that was measured of a small space, by the points' numbers (``Space.at``).
 
     Attributes:
-        name: of the workload.
-        space: its points.
+        name: the workload's name.
+        space: the space that was recorded.
         alias: int64 [size], the number of the canonical point with the same program; itself for that one.
         seconds: float64 [size], median latency; infinity without one.
         spread: float64 [size], relative standard deviation of the samples.
@@ -125,7 +125,7 @@ class Recording(Resolver):
         cost: float64 [size], seconds that building and measuring took.
         untuned: latency of the default schedule.
         weight: how often a model would run it, for allocators.
-        facts: of the measurement, e.g. device and date.
+        facts: facts about the measurement, e.g. device and date.
     """
 
     name: str

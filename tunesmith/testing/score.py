@@ -81,7 +81,7 @@ def score(found: Floats, latency: Floats) -> Floats:
     Args:
         found: best latency so far of each run, float64 [runs, budget]; infinity before the first valid one, which
             counts as the slowest of the space.
-        latency: of every point of the space.
+        latency: latency of every point of the space.
 
     Returns:
         float64 [runs, budget]; 1 where random search is at the optimum itself.

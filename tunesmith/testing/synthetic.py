@@ -49,7 +49,7 @@ class SyntheticTask(Resolver):
 
     Attributes:
         space: where to search.
-        seed: of the hidden point and of validity.
+        seed: seed of the hidden point and of validity.
         base: the optimum's latency in seconds.
         invalid: share of invalid points, 0..1; at 1 even the optimum is.
         steepness: doublings of latency per unit of mean distance.
@@ -82,7 +82,7 @@ class SyntheticTask(Resolver):
 
     @property
     def best_latency(self) -> float:
-        """Its latency in seconds."""
+        """Latency of the best point, in seconds."""
         return self.base
 
     def resolve(self, batch: Batch) -> tuple[Batch, Bools]:

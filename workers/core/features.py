@@ -16,9 +16,9 @@ class BatchFeatures:
     """Features of some of a batch's candidates.
 
     Attributes:
-        features: of each program.
+        features: features of each program.
         index: int64 [programs], the candidates' indices in the batch.
-        version: of the extractor.
+        version: version of the extractor.
     """
 
     features: Features

@@ -44,7 +44,7 @@ def read(context: Context, kind: type[Report], body: Any) -> Claim[Report] | Non
     """The report that a message's body holds, with its author; None when it was refused.
 
     Args:
-        kind: whose task the message names.
+        kind: kind of the work that the message names.
         body: as it came off the wire: a :class:`SignedReport`.
     """
     author = None

@@ -32,7 +32,7 @@ class Loss(BaseModel):
     """What is passed on.
 
     Attributes:
-        url: of the database.
+        url: the database's URL.
         task: name of the message's task.
         body: the message.
         reason: what Celery says.

@@ -55,11 +55,11 @@ class Knowledge:
 
     Attributes:
         new_records: measured since the searcher was told last, oldest first.
-        last_record_id: of the newest of them.
+        last_record_id: id of the newest record among them.
         seeds: what other jobs measured of the workload, fastest first; for a fresh searcher with warm start.
         similar: candidates that were fast on workloads of the family, for one that has no seeds.
         pending: candidates out for measurement.
-        calibration: of the device of the class that was calibrated last.
+        calibration: calibration of the most recently calibrated device of the class.
     """
 
     new_records: Sequence[Measurement]
@@ -180,7 +180,7 @@ def _scorer(context: Context, lease: Lease, subject: RoundSubject, space: TraceS
 
 
 def _nests(size: int, timed: bool) -> int:
-    """Of a batch of ``size``, in a job that is ``timed`` or one of few trials."""
+    """Most nests for a batch of ``size``, in a job that is ``timed`` or one of few trials."""
     return min(NESTS, NESTS_IN_HASTE * size) if timed else max(NESTS, NESTS_PER_TRIAL * size)
 
 

@@ -82,7 +82,7 @@ class BatchMeasurement:
 
     Args:
         batch: the message.
-        tools: of the worker.
+        tools: the worker's tools.
         folder: an empty folder for the libraries.
     """
 

@@ -85,7 +85,7 @@ class PayloadCache:
             if digest.hexdigest() != expected:
                 raise MeasurementFailed(f"the blob {expected} came with another content")
             os.replace(name, path)
-        except httpx2.HTTPStatusError as error:  # its text holds the URL, which opens the blob without a key
+        except httpx2.HTTPStatusError as error:  # the error's text holds the URL, which opens the blob without a key
             status = error.response.status_code
             raise MeasurementFailed(f"the blob {expected} cannot be fetched: status {status}") from None
         except httpx2.HTTPError as error:

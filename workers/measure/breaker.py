@@ -24,7 +24,7 @@ class BreakerRules:
     Attributes:
         in_row: failures in a row after which it rests; ``inf``: never.
         window: pieces of work that the share below is of.
-        share: of failures among the last ``window`` at which it rests, too.
+        share: share of failures among the last ``window`` at which it rests, too.
         rest: seconds of the first rest; each that follows without a success in between is twice as long.
         longest: seconds that a rest takes at most.
     """

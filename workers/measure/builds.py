@@ -18,7 +18,7 @@ log = logging.getLogger("tunesmith.measure")
 DEFAULT = WireCandidate(index=-2, sketch=None)
 """The default schedule, beside those of the batch."""
 REFERENCE = "reference"
-"""Its program in a quicker order, kept."""
+"""Kept program in a quicker order."""
 SLOW = 5e8
 """FLOPs from which on a CPU's default schedule is not waited for: where its innermost loop goes through memory in large
 steps it has been seen to take six seconds for 2e9."""
@@ -33,7 +33,7 @@ class Builds:
         batch: the message.
         module: the workload, JSON.
         bodies: sketches by hash, JSON.
-        pool: of ``workers.tvm_backend.build.builder.Builder``.
+        pool: pool of ``workers.tvm_backend.build.builder.Builder``.
         libraries: where champions and default schedules stay between batches.
         folder: an empty folder for the libraries.
     """

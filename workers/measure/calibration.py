@@ -49,7 +49,7 @@ class _State:
 
     Attributes:
         kernel: the calibration kernel, built.
-        drifts: of the checks of this process since the reference was taken.
+        drifts: drifts that this process's checks found since the reference was taken.
         checked: when the device was looked at last, by the calibrator's clock.
         quarantined: since when.
     """

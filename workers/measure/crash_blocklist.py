@@ -67,7 +67,7 @@ class CrashBlocklist:
     costs the memory, not the measurement. Use it from one thread.
 
     Args:
-        folder: of one device: what hangs one may run on another.
+        folder: folder for one device: what hangs one may run on another.
         clock: seconds since the epoch.
     """
 

@@ -62,9 +62,9 @@ def conclude(
     nothing. A lost device says nothing of it.
 
     Args:
-        result: of the race.
+        result: result of the race.
         trace: the final trace's JSON.
-        args: of the workload, for the tolerance.
+        args: arguments of the workload, for the tolerance.
         champion: whom ``confirmed.champion_samples`` are of; None: of the default schedule, or there are none.
     """
     changed: dict[str, Any] = {

@@ -16,7 +16,7 @@ def check(outcome: RunOutcome, flops: float, args: Sequence[TensorSpec], calibra
 
     Args:
         flops: floating-point operations of one run, 0 when unknown.
-        calibration: of the device; None checks signs alone.
+        calibration: the device's calibration; None checks signs alone.
     """
     if outcome.failure is not None:
         return outcome

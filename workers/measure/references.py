@@ -18,8 +18,8 @@ class Stored(BaseModel):
     Attributes:
         about: device, target and version of the kernels, in words.
         peak_flops, bandwidth: FLOP/s and bytes/s.
-        reference_seconds: of the calibration kernel.
-        medians: of the calibration kernel, seconds, oldest first.
+        reference_seconds: time of the calibration kernel, in seconds.
+        medians: medians of the calibration kernel, in seconds, oldest first.
         looks: medians that were taken after the reference, those forgotten since included.
     """
 

@@ -45,7 +45,7 @@ class Place:
     """Where the device runs kernels: what the runner knows once it was open.
 
     Attributes:
-        threads: of a kernel.
+        threads: threads of a kernel.
         cores: that they are bound to; empty where that is not known.
         isolation: ``SHARED`` where that is not this host's CPU.
     """
@@ -74,11 +74,11 @@ class Rivals:
 
     Args:
         settings: limits of boxes, and which runtimes are allowed.
-        source: of the model, ``onnx`` or ``pt2``.
+        source: the model's source, ``onnx`` or ``pt2``.
         model: the file that the user sent.
-        inputs: of the model, in its order.
-        seed: of the random inputs, as the compiled model gets them.
-        place: of the device.
+        inputs: the model's inputs, in its order.
+        seed: seed of the random inputs, as the compiled model gets them.
+        place: place of the device.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ WAVE = 16
 LEAST_SECONDS = 1.0
 """What one may take in any case: cutting a run off costs as much."""
 SHORT = {"min_repeats": 1, "repeats": 1, "max_measure_seconds": 0.01, "min_repeat_seconds": 0.0}
-"""Of a batch's limits, for a figure that is right within some tenths."""
+"""Limits for a figure that is right within some tenths."""
 
 
 def latencies(batch: MeasureBatch, tools: Tools, folder: Path) -> list[DefaultLatency]:
@@ -53,7 +53,7 @@ def _timed(batch: MeasureBatch, tools: Tools, folder: Path, end: float) -> Itera
 def _built(
     wave: Sequence[DefaultSchedule], batch: MeasureBatch, tools: Tools, folder: Path
 ) -> list[tuple[DefaultSchedule, Built]]:
-    """Those whose build succeeded, kept."""
+    """Keep those whose build succeeded."""
     futures = []
     for number, schedule in enumerate(wave):
         place = folder / str(number)

@@ -68,7 +68,7 @@ class MeasureWorker:
     """Measures batches and evaluates models, one at a time; lives in one process and one long-lived thread.
 
     Args:
-        settings: of the worker.
+        settings: the worker's settings.
         send: publishes a message to the queue ``record``.
         runner: the device; by default what the settings say.
         builder: what the processes of the pool host; by default TVM's.

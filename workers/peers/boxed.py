@@ -17,7 +17,7 @@ class BoxedPeer:
     """Loads a model into one runtime, then times it. What the runtime needs is imported in the box.
 
     Args:
-        module: of ``workers.peers``.
+        module: module in ``workers.peers``.
     """
 
     def __init__(self, module: str) -> None:

@@ -50,7 +50,7 @@ class Result:
     """One peer: latency in seconds, or why there is none. ``error`` is against the reference's outputs.
 
     Attributes:
-        samples: of all passes.
+        samples: samples of all passes.
         medians: one of each pass, which was a process of its own.
         signal: part of themselves by which the reference's outputs of two inputs differ; None without an ``error``.
     """

@@ -15,10 +15,10 @@ class Runtime:
     """A runtime at one precision.
 
     Attributes:
-        name: of the runtime, which is also its package.
-        module: of ``workers.peers``, with ``prepare``.
+        name: name of the runtime, which is also its package.
+        module: module in ``workers.peers``, with ``prepare``.
         reads: source of a model, ``onnx`` or ``pt2``.
-        extra: of Tunesmith, that brings it.
+        extra: Tunesmith's extra that brings it.
         precision: ``model``: the model's own; ``default``: what the runtime takes unless it is told otherwise, where
             that may be another one.
     """
@@ -36,7 +36,7 @@ class Runtime:
 
     @property
     def version(self) -> str:
-        """Of the installed package."""
+        """Version of the installed package."""
         return importlib.metadata.version(self.name)
 
     @property
@@ -58,10 +58,10 @@ AT_MODEL_PRECISION: Mapping[str, Runtime] = {each.name: each for each in RUNTIME
 
 
 def readers(source: str, flags: frozenset[str] | None = None) -> list[Runtime]:
-    """Those that read models of a source; at their default precision only where this CPU has a shorter one.
+    """Runtimes that read models of a source; at their default precision only where this CPU has a shorter one.
 
     Args:
-        flags: of the CPU; None: this host's.
+        flags: flags of the CPU; None: this host's.
     """
     shorter = bool(SHORT_FLOATS & (cpu_flags() if flags is None else flags))
     return [each for each in RUNTIMES if each.reads == source and (each.precision == "model" or shorter)]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 WARM_UP = 2
 """Runs at least, before threads are told apart."""
 WARM_UP_SHARE = 0.1
-"""Of the time for samples: so long runs go on before, where they are short."""
+"""Share of the time for samples: warm-up runs go on for so long where runs are short."""
 MIN_SAMPLES, MAX_SAMPLES = 5, 2000
 TASKS = Path("/proc/self/task")
 """Linux's threads of this process."""
@@ -56,8 +56,8 @@ class Timing:
     """A model that was loaded and ran once, whose outputs are written; then it can be timed.
 
     Args:
-        job: its ``seconds`` do not matter here.
-        prepare: of the runtime.
+        job: job to time; its ``seconds`` do not matter here.
+        prepare: the runtime's ``prepare``.
     """
 
     def __init__(self, job: Job, prepare: Prepare) -> None:

@@ -88,7 +88,7 @@ class HostLease:
         """Cores that devices of this host have reserved."""
         found: set[int] = set()
         for path in self.path.parent.glob(f"{self.path.name}.cores-*"):
-            with suppress(OSError):  # its owner is just leaving
+            with suppress(OSError):  # the owner is just leaving
                 found |= _cores(path)
         return frozenset(found)
 

@@ -68,7 +68,7 @@ class ChildRaised(ChildError):
 
     Attributes:
         kind: the exception's qualified name.
-        detail: its text.
+        detail: text of the exception.
         trace: the last frames of the traceback.
     """
 

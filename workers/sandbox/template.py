@@ -41,10 +41,11 @@ class Ended(Exception):
 class Template:
     """One process at a time, started when it is needed. Any thread may use it, one after the other.
 
-    Its parent-death signal belongs to the thread that starts it, which must live as long as the template is used.
+    The parent-death signal belongs to the thread that starts the template. That thread must live as long as the
+    template is used.
 
     Args:
-        factory, arguments: of the object.
+        factory, arguments: what makes the object, and with what.
         env: added to what is left of the environment, see ``environment.scrubbed``.
         start_timeout: seconds that making the object may take.
         memory: bytes of data that a child may use; 0: as many as there are.

@@ -52,8 +52,8 @@ def warm(target_kind: str = "llvm", triple: str = "") -> None:
 def import_tvm() -> None:
     """Import TVM without PyTorch, and with CUDA where the system has a driver.
 
-    Its FFI imports PyTorch first wherever that is installed, and so do all of its processes: two and a half of three
-    seconds. Whoever needs PyTorch imports it afterwards, as ever.
+    TVM's FFI imports PyTorch first wherever that is installed, and so do all of its processes. That takes two and a
+    half of three seconds. Code that needs PyTorch imports it afterwards, as ever.
     """
     if "tvm" not in sys.modules:
         preload()

@@ -17,7 +17,7 @@ router = APIRouter(prefix="/v1/models", tags=["models"])
 _SHAPE = "[1-9][0-9]{0,8}(?:, ?[1-9][0-9]{0,8}){0,15}"
 _NAMED = rf'"[^"\\\u0000-\u001f]{{1,40}}": ?\[{_SHAPE}\]'
 SHAPES = rf"^\s*$|^[^\s={{\u0000][^\s=\u0000]{{0,39}}={_SHAPE}$|^\{{{_NAMED}(?:, ?{_NAMED})*\}}$"
-"""Of the form's ``inputs``; blanks elsewhere are taken, too."""
+"""Pattern of the form's ``inputs``; blanks elsewhere are taken, too."""
 FORM = {
     "requestBody": {
         "required": True,

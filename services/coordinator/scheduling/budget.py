@@ -5,7 +5,7 @@ from __future__ import annotations
 from services.coordinator.scheduling.snapshot import ROUND_SIZE, JobSnapshot
 
 REFERENCE_SECONDS = 4.0
-"""Of onnxruntime: two processes, each of which loads a model and times it for a second."""
+"""Seconds that onnxruntime takes: two processes, each of which loads a model and times it for a second."""
 GUESSED_TRIALS_PER_SECOND = 2.0
 """Used until the job's own pace is known."""
 

@@ -22,7 +22,7 @@ LAST_ROUNDS = 4
 """Finished rounds of both after which only the faster of a pair goes on."""
 
 STORED_SCORES = 256
-"""Of a decision, the largest: a round of a job with thousands of tasks would be a large row else."""
+"""Largest scores of a decision that are stored. A job with thousands of tasks would otherwise make large rows."""
 
 
 def open_tasks(job: JobSnapshot) -> Iterator[TaskSnapshot]:

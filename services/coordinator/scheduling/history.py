@@ -70,12 +70,12 @@ class Histories:
         self._lock = threading.Lock()
 
     def of(self, session: Session, job_id: str, done: int | None = None) -> History:
-        """Of a job with ``done`` finished rounds at least; they are counted when that is not known."""
+        """History of a job with ``done`` finished rounds at least; they are counted if that is not known."""
         if done is None:
             done = jobs.count_finished(session, job_id)
         with self._lock:
             known = self._known.pop(job_id, History())
-            self._known[job_id] = known  # the one looked at last is the last one
+            self._known[job_id] = known  # the job looked at last is at the end
         if len(known.rounds) >= done:
             return known
         found = _read(session, job_id, known)

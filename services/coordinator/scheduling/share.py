@@ -1,4 +1,4 @@
-"""Whose turn it is: devices are shared equally by users, and a user's share by the user's jobs. Pure."""
+"""Choose who is next: devices are shared equally by users, and a user's share by the user's jobs. Pure."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Limits:
 class Pace:
     """What rounds of a device class are like.
 
-    Of the time that a round is under way it waits for the others and then has a device for ``d`` seconds. By Little's
-    law a user with n rounds under way has ``n d / (wait + d)`` devices, so that is what a round counts for.
+    A round in flight waits for the others and then has a device for ``d`` seconds. By Little's law a user with n rounds
+    in flight has ``n d / (wait + d)`` devices, so that is what a round counts for.
 
     Attributes:
         usual: seconds that a candidate takes on average.
@@ -42,7 +42,7 @@ class Pace:
 
     @classmethod
     def of(cls, jobs: Sequence[JobSnapshot], slots: int, limits: Limits) -> Pace:
-        """Of the jobs of one class."""
+        """Pace of the jobs of one class."""
         trials, spent = 0, 0.0
         for job in jobs:
             for task in job.tasks:

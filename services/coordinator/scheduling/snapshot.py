@@ -20,7 +20,7 @@ class TaskSnapshot:
     """A task of a job.
 
     Attributes:
-        id: of the ``job_tasks`` row.
+        id: id of the ``job_tasks`` row.
         known: latency in seconds of the champion that an earlier job left; None without one.
         adopted: the same of one that another job found since; None where the best one is the job's own.
         history: best latency in seconds after each finished round, oldest first.
@@ -85,8 +85,8 @@ def learning_curve(history: tuple[float, ...], known: float | None, best: float 
 
     Args:
         history: after each of the job's own rounds.
-        known: of the champion with which the job began; None without one.
-        best: of the task's champion by now; None where the job's own rounds are to say.
+        known: latency of the champion with which the job began; None without one.
+        best: latency of the task's champion by now; None if the job's own rounds are to say.
     """
     curve = history if known is None else (known, *history)
     return curve if best is None or (curve and best >= curve[-1]) else (*curve, best)
@@ -113,7 +113,7 @@ class JobSnapshot:
         trials_in_flight: trials that open rounds may still add.
         last_round: id of the newest round, for serving jobs in turn.
         next_number: number of the next round.
-        compared: its check times other runtimes, too.
+        compared: true if its check times other runtimes, too.
         evaluation: state of the end-to-end check, None while there is none.
         evaluation_problem: why it failed.
     """

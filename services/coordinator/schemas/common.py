@@ -18,11 +18,11 @@ MAX_ID = 2**63 - 1
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Items of a page.")]
 _PAGE_BEFORE = "`next_cursor` of the page before."
 Cursor = Annotated[str | None, Query(pattern="^[0-9]{1,18}$", description=_PAGE_BEFORE)]
-"""Of a list in order of a number."""
+"""Cursor of a list in order of a number."""
 PlaceCursor = Annotated[str | None, Query(pattern="^[0-9]{1,16}~[0-9A-Za-z_-]{1,64}$", description=_PAGE_BEFORE)]
-"""Of a list in order of a time or a number, and of ids where that is equal."""
+"""Cursor of a list in order of a time or a number, and of ids where that is equal."""
 PairCursor = Annotated[str | None, Query(pattern="^[0-9]{1,9}~[0-9]{1,18}$", description=_PAGE_BEFORE)]
-"""Of a list in order of two numbers."""
+"""Cursor of a list in order of two numbers."""
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 

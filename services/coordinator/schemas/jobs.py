@@ -131,8 +131,8 @@ class ReferenceBody(BaseModel):
     precision: Literal["model", "default"]
     seconds: float | None = None
     ratio: float | None = None
-    interval: tuple[float, float] | None = Field(None, description="Of the ratio, right nineteen times of twenty.")
-    verdict: Verdict | None = Field(None, description="Of the tuned build; `no_difference` where it contains 1.")
+    interval: tuple[float, float] | None = Field(None, description="95 % confidence interval of the ratio.")
+    verdict: Verdict | None = Field(None, description="Verdict; `no_difference` where the interval contains 1.")
     failure: str = Field("", description="Why there are no figures.")
 
 
@@ -322,7 +322,7 @@ class TrialBody(BaseModel):
     message: str
     build_seconds: float
     run_seconds: float
-    device_seconds: float = Field(description="Of `run_seconds`: what the kernel itself ran.")
+    device_seconds: float = Field(description="Part of `run_seconds` in which the kernel itself ran.")
     stopped: StopReason | None
     duplicate: bool
     confirmation: Confirmation | None

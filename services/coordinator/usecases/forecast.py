@@ -28,7 +28,7 @@ from tunesmith.states import is_final
 
 
 def forecast(context: Context, caller: Caller, job_id: str) -> ForecastBody:
-    """Of a job as it stands; of one that is over, what it came to."""
+    """Forecast a running job. A finished job gets what it came to."""
     with context.reading() as session:
         now = clock.now(session)
         job = visible(session, caller, job_id)

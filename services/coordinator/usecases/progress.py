@@ -190,7 +190,7 @@ def rounds(context: Context, caller: Caller, job_id: str, limit: int, cursor: st
 
 
 def _visible_models(context: Context, caller: Caller, found: set[str]) -> set[str]:
-    """Those of the cost models that the caller may see: a first round may use one that another user's job left."""
+    """Cost models that the caller may see: a first round may use one that another user's job left."""
     if caller.filter is None or not found:
         return found
     with context.reading() as session:

@@ -36,7 +36,7 @@ class Confinement:
     """A box for one process.
 
     Attributes:
-        folder: its working folder, the only place where it can write; absolute, without symbolic links.
+        folder: working folder, the only place where it can write; absolute, without symbolic links.
         limits: what it may use up.
         walls: names of the mechanisms that keep the rest of the system out of its reach; empty: none do, because the
             owner of the service trusts all models.

@@ -142,7 +142,7 @@ def program(confinement: Confinement, machine: str, pid: int) -> Program:
         made += [(_AT_LEAST, 0, 1, _X32), _error(errno.EPERM)]
     for number in sorted(set(never)):
         made += [(_EQUAL, 0, 1, number), _error(errno.EPERM)]
-    made += [(_EQUAL, 0, 1, CLONE3), _error(errno.ENOSYS)]  # its flags are out of sight; the C library uses clone then
+    made += [(_EQUAL, 0, 1, CLONE3), _error(errno.ENOSYS)]  # flags are out of sight; the C library uses clone then
     if listening:
         made += _when(NEVER["socket"][side], _socket())
     made += _when(CLONE[side], _clone(confinement.limits.processes))

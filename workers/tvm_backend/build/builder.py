@@ -74,7 +74,7 @@ class Builder:
 
     Args:
         lease: path of the host lease, shared while a candidate is built.
-        kind: of the targets to expect; CUDA's tensor intrinsics take longer to load than a candidate may to build.
+        kind: kind of the targets to expect; CUDA's tensor intrinsics take longer to load than a candidate may to build.
 
     Children of a pool are copies of one object, so that whatever can be loaded beforehand is loaded here.
     """

@@ -39,7 +39,7 @@ class Kernel(Protocol):
     """A kernel to build and time.
 
     Attributes:
-        args: its arguments, output last.
+        args: arguments of the kernel, output last.
         work: FLOP, or bytes read, of one run.
     """
 

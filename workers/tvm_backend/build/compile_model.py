@@ -40,7 +40,7 @@ def compile_model(
     """Compile a prepared module.
 
     Args:
-        module: its JSON.
+        module: the module's JSON.
         params_path: the ``.npz`` of its parameters; needed to bind them.
         target: what to compile for.
         database_dir: a MetaSchedule database of this target; None compiles untuned.

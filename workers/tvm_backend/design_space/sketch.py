@@ -23,7 +23,7 @@ class SketchBody:
         trace: JSON text of the trace's instructions, without decisions.
         knobs: one per sampling instruction, in trace order.
         postprocs: class names of MetaSchedule's postprocessors, in the order in which they apply.
-        format: of this JSON; a reader refuses what it does not know.
+        format: format of this JSON; a reader refuses what it does not know.
     """
 
     trace: str

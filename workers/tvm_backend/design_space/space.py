@@ -130,7 +130,7 @@ class TraceSpace(Resolver):
     Args:
         module: JSON of the workload.
         target: what it is tuned for.
-        bodies: its sketches.
+        bodies: sketches of the space.
         threads: replays at a time; TVM releases the GIL.
 
     Attributes:

@@ -26,7 +26,7 @@ MOST = 255
 A_BLOCK = 65536
 """Registers that the threads of a block share, where the target does not say."""
 BYTES = 4
-"""Of a register."""
+"""Bytes of a register."""
 LEAST, HIGHEST = (f"meta_schedule.thread_extent_{end}_inclusive" for end in ("low", "high"))
 """How many threads TVM's rules allow a block that they tile."""
 SPATIAL = 0
@@ -41,8 +41,8 @@ class Bounds:
     """What a sketch's decisions say of the threads before they are replayed, which takes a thousand times as long.
 
     Attributes:
-        kept: of each block that keeps results in registers: how many, and registers of one.
-        threads: of each block whose threads are limited: how many, the least and the most.
+        kept: for each block that keeps results in registers: how many, and registers of one.
+        threads: for each block whose threads are limited: how many, the least and the most.
         shared: registers that the threads of a block share.
         whole: nothing is missing here because a loop had a single step, of which TVM leaves no trace in indices.
     """
@@ -60,7 +60,7 @@ class Bounds:
         threads: list[tuple[Product, int, int]] = []
         for realize, loops in _blocks(sch.mod["main"].body, ()):
             notes = realize.block.annotations
-            for _, each in _kept(realize):  # those of tensor cores are warps' together
+            for _, each in _kept(realize):  # registers of tensor cores belong to a whole warp
                 whole = whole and all(steps > 1 for _, steps, _ in loops)
                 kept += [(made, each) for made in _product(_results(realize, loops), tags, decisions)]
                 if LEAST in notes and HIGHEST in notes:
@@ -149,7 +149,7 @@ def _blocks(statement: Any, loops: tuple[Loop, ...]) -> Iterator[tuple[Any, tupl
 
 
 def _names(expression: Any) -> set[str]:
-    """Of the variables in an index."""
+    """Names of the variables in an index."""
     if type(expression).__name__ == "Var":
         return {str(expression.name)}
     return {name for part in ("a", "b", "value") for name in _operand(getattr(expression, part, None))}

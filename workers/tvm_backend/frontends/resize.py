@@ -29,7 +29,7 @@ BY_SIZE = frozenset({b"align_corners", b"tf_crop_and_resize"})
 ROUNDING = 1e-6
 """How far from a whole number a size may be, relatively, and count as one: scales are of single precision."""
 OPSET = 19
-"""Of the node that the reference evaluates; that of the model may lack attributes which are then not set."""
+"""Version of the node that the reference evaluates; the model's node may lack attributes, which are then not set."""
 KEPT = ("mode", "coordinate_transformation_mode", "nearest_mode", "cubic_coeff_a", "exclude_outside", "antialias")
 """Attributes that say how an axis is sampled."""
 OLD = {"coordinate_transformation_mode": b"asymmetric", "nearest_mode": b"floor"}
@@ -66,8 +66,8 @@ def by_products(
 
     Args:
         builder: emits what is needed on the way.
-        inputs: of the node, as TVM's importer has them.
-        attrs: of the node, likewise.
+        inputs: inputs of the node, as TVM's importer has them.
+        attrs: attributes of the node, likewise.
         params: what TVM's ``get_constant`` looks constants up in.
 
     Raises:
@@ -93,7 +93,7 @@ def stretched(
         builder: emits what is needed on the way.
         x: floating-point numbers.
         stretches: what becomes of the axes.
-        attrs: those of ``KEPT``, of ONNX's ``Resize``.
+        attrs: attributes in ``KEPT``, of ONNX's ``Resize``.
 
     Raises:
         UnsupportedOperator: for whole numbers.

@@ -227,6 +227,6 @@ def _parameters(function: relax.Function) -> list[relax.Var]:
 
 
 def _bytes(kind: Any) -> int:
-    """Of a tensor of static shape; 0 of anything else."""
+    """Bytes of a tensor of static shape; 0 for anything else."""
     dims: list[Any] = [getattr(dim, "value", None) for dim in getattr(kind, "shape", None) or ()]
     return 0 if None in dims else math.prod(map(int, dims)) * int(tvm.DataType(str(kind.dtype)).itemsize)

@@ -27,10 +27,10 @@ def group_norm(
     by 0.03 where the mean is a hundred times the deviation, and may be negative where it is thousands of times.
 
     Args:
-        x: of any rank; smaller floats are summed as float32.
+        x: tensor of any rank; smaller floats are summed as float32.
         gamma, beta: [C], C being the size of ``x`` along ``channel_axis``.
         groups: a divisor of C.
-        axes: those that are normalised over besides a group's channels; not ``channel_axis``.
+        axes: axes that are normalised over besides a group's channels; not ``channel_axis``.
 
     Returns:
         A tensor of the shape and type of ``x``.

@@ -23,8 +23,8 @@ ROUNDS = 10
 SLOW_ROUNDS = 3
 SAMPLES = 30
 WARM_SECONDS = 0.05
-"""Of runs that do not count, in each turn of a model that is quick enough: before them the other one let cores sleep
-and filled the caches."""
+"""Seconds of runs that do not count, in each turn of a quick model. Before them the other model let cores sleep and
+filled the caches."""
 SAMPLE_SECONDS = 0.001
 """A sample is the mean over as many runs as take this long: clocks and calls err by microseconds."""
 SLOW_SECONDS = 0.1
@@ -40,7 +40,7 @@ class Timed(Protocol):
     """A model that ran once.
 
     Attributes:
-        seconds: of that run.
+        seconds: seconds of that run.
     """
 
     seconds: float

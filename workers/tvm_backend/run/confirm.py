@@ -39,7 +39,7 @@ class Interrupted(Exception):
     """The session died; the cause is chained.
 
     Attributes:
-        part: whose code it died of.
+        part: part whose code it died of.
         done: outcomes of the finalists before that one.
     """
 
@@ -59,7 +59,7 @@ def confirm(
     """Compare outputs with the default schedule's, and time each finalist in turn with the champion.
 
     Args:
-        session, device: of a fresh RPC session, in which no other candidate ran.
+        session, device: fresh RPC session, in which no other candidate ran, and its device.
         window: one timing window on this host.
         arm: bounds the next call on the device in seconds; 0 takes it back.
         references: keeps the default schedule's outputs from batch to batch.

@@ -37,7 +37,7 @@ class DeviceArrays:
         return tensors
 
     def digests(self, tensors: Sequence[Any]) -> list[str]:
-        """Of the inputs, to compare with after a run; empty where the device tells none."""
+        """Digests of the inputs, to compare with after a run; empty if the device gives none."""
         return [] if self._digest is None else [str(self._digest(tensor)) for tensor in tensors[:-1]]
 
     def changed(self, tensors: Sequence[Any], before: Sequence[str]) -> Changed:

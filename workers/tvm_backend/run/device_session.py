@@ -31,7 +31,7 @@ MODEL_WINDOW_SECONDS = 2.5
 """A window for one run of a whole model, which cannot be cut."""
 RETRY_SECONDS = 0.1
 INPUT_SEED = 0
-"""Of the arguments that candidates are timed with, and of those that finalists are verified with."""
+"""Seed of the arguments that candidates are timed with and finalists are verified with."""
 EPITAPH_SECONDS = 3.0
 """How long the device may take to tell of a crash; somebody else may have it by then."""
 
@@ -41,7 +41,7 @@ class SessionFacts:
     """What the session found.
 
     Attributes:
-        threads: of its kernels.
+        threads: threads of its kernels.
         binding: cores that they are bound to.
         isolation: what may run on this host meanwhile.
         bounded: the device can bound a single call in time.
@@ -71,7 +71,7 @@ class DeviceSession:
         self._windows = Windows(HostLease(lease))
         self._session: Any = None
         self._device: Any = None
-        self._placing: DeviceArrays  # of the session
+        self._placing: DeviceArrays  # placement in the session
         self._alarm: Callable[[float], None] | None = None
         self._once: Callable[..., float] | None = None
         self._streaming: Callable[..., float] | None = None

@@ -36,7 +36,8 @@ LONG_DEFAULT_SECONDS = 0.03
 ABORT_SECONDS = 0.5
 """No first run is cut off earlier."""
 DEFAULT_SHARE = 1 / 3
-"""Of a candidate's kernel time, what a default schedule gets: mostly it is far behind, and its model is timed whole."""
+"""Share of a candidate's kernel time that a default schedule gets: mostly it is far behind, and its model is timed
+whole."""
 
 
 class Kernel:
@@ -44,7 +45,7 @@ class Kernel:
 
     Args:
         module: the library on the device.
-        name: of the function.
+        name: name of the function.
         arguments: on the device.
         device: TVM's.
         once: times one call (``device_functions.once``); None where the device does not offer it.
@@ -122,7 +123,7 @@ class Entry:
 
     @property
     def device_seconds(self) -> float:
-        """Of the kernel, in all sessions."""
+        """Seconds of the kernel, in all sessions."""
         earlier = self.before.device_seconds if self.before is not None else 0.0
         return earlier + (self.kernel.device_seconds if self.kernel is not None else 0.0)
 
@@ -269,7 +270,7 @@ class Race:
 
 
 def running(entries: Sequence[Entry]) -> list[Entry]:
-    """Those that are neither done nor failed."""
+    """Entries that are neither done nor failed."""
     return [entry for entry in entries if entry.stopped is None and entry.failed is None]
 
 

@@ -72,7 +72,7 @@ class DeviceServer:
         tracker: address of the tracker, which may come and go.
         key: the device's key at the tracker.
         address: the address that clients are told; None for the one that the tracker sees.
-        box: of each session; its folder is emptied at the start.
+        box: box of each session; its folder is emptied at the start.
     """
 
     def __init__(

@@ -50,7 +50,7 @@ class RpcRunner:
 
     @property
     def threads(self) -> int:
-        """Of the kernels; 0 before the device was opened."""
+        """Threads of the kernels; 0 before the device was opened."""
         return self._facts.threads
 
     @property

@@ -20,8 +20,8 @@ def isolation_of(kind: str, threads: int, host_cores: int, local: bool) -> Isola
     """What may run on this host while a device's kernels are timed.
 
     Args:
-        kind: of the target.
-        threads: of its kernels.
+        kind: kind of the target.
+        threads: threads of its kernels.
         host_cores: cores that this host's processes may use.
         local: the device is this host, or is attached to it.
     """
@@ -34,7 +34,7 @@ class Windows:
     """Hands out windows of one device.
 
     Args:
-        lease: of this host.
+        lease: this host's lease.
     """
 
     def __init__(self, lease: HostLease) -> None:

@@ -50,8 +50,8 @@ class Nests:
     """Nests of a workload's sketches, each made when it is asked for, up to ``MOST``. One thread at a time.
 
     Args:
-        replayer: of the workload.
-        bodies: its sketches.
+        replayer: replayer of the workload.
+        bodies: the workload's sketches.
     """
 
     def __init__(self, replayer: Replayer, bodies: Sequence[SketchBody]) -> None:

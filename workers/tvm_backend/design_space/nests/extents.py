@@ -24,7 +24,7 @@ def resolve(programs: Sequence[Program], tags: Tags, decisions: Sequence[Sequenc
     """Extents by the loops' numbers.
 
     Args:
-        programs: of some replays; the tags are those of the first.
+        programs: programs of some replays; the tags are those of the first.
 
     Raises:
         NotUnderstoodError: the programs are of different structure, or a loop is neither what the trace says of it,

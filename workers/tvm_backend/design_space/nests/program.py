@@ -81,7 +81,7 @@ class Program:
     """A scheduled function.
 
     Attributes:
-        places: its blocks, in order.
+        places: the program's blocks, in order.
         notes: the root's annotations that are numbers.
         buffers: that the blocks access.
     """

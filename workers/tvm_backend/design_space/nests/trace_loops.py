@@ -37,7 +37,7 @@ class Tags:
 
     Attributes:
         loops: by the key of the loop's variable.
-        tables: of the knobs that are categories.
+        tables: tables of the knobs that are categories.
         unroll: the category that says how much is unrolled.
     """
 

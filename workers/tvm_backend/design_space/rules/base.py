@@ -25,6 +25,6 @@ class Rule(ABC):
         """One for each sketch; none where the rule does not apply.
 
         Args:
-            sch: of the workload, to look at.
+            sch: schedule of the workload, to look at.
             machine: that it is for.
         """

@@ -57,9 +57,9 @@ class BlockedConv:
         block: name.
         batch, channel, height, width, lane: positions of Y's loops; a channel is a block of them.
         inputs: positions of the loops over blocks of input channels and over the channels of a block.
-        kernel: of the loops over the kernel's rows and columns.
-        extents: of all loops.
-        dtype: of Y.
+        kernel: extents of the loops over the kernel's rows and columns.
+        extents: extents of all loops.
+        dtype: data type of Y.
     """
 
     block: str
@@ -86,8 +86,8 @@ class Plan:
     Attributes:
         vector: floats of a register.
         tile: limits of its columns and of its vectors of channels.
-        rows: of a tile, at most.
-        bands: of rows outside, channels inside.
+        rows: rows of a tile, at most.
+        bands: bands of rows outside, channels inside.
     """
 
     found: BlockedConv

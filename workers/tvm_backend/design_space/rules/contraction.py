@@ -21,8 +21,8 @@ class Contraction:
         batch, rows, column, reduction: positions of the loops.
         packed, other: which of the block's reads B and A are; B is the operand with the columns.
         panel: columns of a panel where B is ``[n / panel, k, panel]`` already, 0 where it is not.
-        extents: of all loops.
-        dtype: of C.
+        extents: extents of all loops.
+        dtype: data type of C.
     """
 
     block: str

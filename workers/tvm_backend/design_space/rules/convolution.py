@@ -22,8 +22,8 @@ class Convolution:
         batch, channel, height, width: positions of Y's loops.
         inputs, kernel: positions of the reduction's loops: input channels, and the kernel's rows and columns.
         weights, source: which of the block's reads W and X are.
-        extents: of all loops.
-        dtype: of Y.
+        extents: extents of all loops.
+        dtype: data type of Y.
     """
 
     block: str
@@ -44,7 +44,7 @@ class Operands:
     """The block of a convolution, taken apart.
 
     Attributes:
-        variables: its axes.
+        variables: the block's axes.
         out: which of them Y's indices are.
         axes: which of them W's indices are, its output channel first.
         weights, source: the loads of W and X.
@@ -61,7 +61,7 @@ def operands(sch: Schedule, handle: Any, rank: int) -> Operands | None:
     """A block that may be a convolution; None for one that is none.
 
     Args:
-        rank: of Y and X. W has the reduction's axes beside those that it shares with Y, and no other axes are there.
+        rank: rank of Y and X. W has the reduction's axes and those that it shares with Y, and no others.
     """
     block = sch.get(handle)
     loads = factors_of(block)
@@ -116,7 +116,7 @@ class TiledLoops:
     """Loops of a tiled convolution.
 
     Attributes:
-        outer: those that threads share.
+        outer: loops that threads share.
         columns: the innermost around a tile.
         reduction: the first of the reduction.
         kernel: the unrolled one of the kernel.

@@ -52,7 +52,7 @@ class Plan:
         lanes: output channels of a vector.
         register: floats of a register.
         tile: limits of its columns and vectors.
-        rows: of a tile, at most.
+        rows: rows of a tile, at most.
     """
 
     found: Convolution

@@ -71,7 +71,7 @@ class Plan:
     Attributes:
         inlined: stages that go into their readers.
         length: trailing axes of the output that are one loop.
-        lanes: of a vector; 1 leaves the loop to the compiler.
+        lanes: lanes of a vector; 1 leaves the loop to the compiler.
         registers: vectors at a time.
     """
 
@@ -88,7 +88,7 @@ class Tile:
     Attributes:
         inlined: stages that go into their readers.
         vector, other: axes of the output: the vectorised one, and the one that a tile is long in.
-        lanes: of a vector; 1 leaves the loop to the compiler.
+        lanes: lanes of a vector; 1 leaves the loop to the compiler.
     """
 
     inlined: tuple[str, ...]

@@ -15,8 +15,8 @@ class Machine:
     """Vector registers of a CPU.
 
     Attributes:
-        vector_bytes: of one register.
-        registers: of them.
+        vector_bytes: width of one vector register in bytes.
+        registers: number of vector registers.
     """
 
     vector_bytes: int

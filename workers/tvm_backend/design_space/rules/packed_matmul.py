@@ -54,8 +54,8 @@ def _odd(panel: int, lanes: int) -> bool:
 
 
 def packings(sch: Schedule, found: Contraction, lanes: int) -> tuple[Packing, ...]:
-    """Those that are possible: only whole vectors of neighbours in memory can be read as they lie, and pieces of a
-    reduction are for one that is deep, and for more rows than a tile has."""
+    """Possible packings. Only whole vectors of neighbours in memory can be read as they lie. Pieces of a reduction
+    are for a deep one, and for more rows than a tile has."""
     if found.panel:
         return (Packing.GIVEN,)
     axes = _packed_axes(sch, sch.get_sblock(found.block), found)
@@ -127,7 +127,7 @@ def _write_back(sch: Schedule, block: Any, plan: Plan) -> Any:
 
 @dataclass(frozen=True)
 class _Axes:
-    """Of the packed operand: leading batch axes, the axis of the columns, all axes."""
+    """Axes of the packed operand: leading batch axes, the axis of the columns, all axes."""
 
     lead: int
     column: int

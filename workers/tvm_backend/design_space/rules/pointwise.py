@@ -56,7 +56,7 @@ class Image:
 
     @property
     def pixels(self) -> int:
-        """Of an image."""
+        """Number of pixels in an image."""
         return self.product.extents[2]
 
 

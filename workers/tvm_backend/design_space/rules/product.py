@@ -47,8 +47,8 @@ class Plan:
 
     Attributes:
         lanes: columns of a panel.
-        tile: its rows, of which the tiled row axis is padded to a multiple, and its panels at most.
-        packing: of the operand with the columns.
+        tile: rows of a tile, to a multiple of which the tiled row axis is padded, and its panels at most.
+        packing: packing of the operand with the columns.
     """
 
     found: Contraction

@@ -15,7 +15,7 @@ MOST_VECTORS = 8
 PAIR = 2
 """Vectors that are always offered together: a value that is loaded once is then used twice."""
 MOST_ROWS = 14
-"""Of a tile: with a pair of panels beside them they fill 32 registers."""
+"""Most rows of a tile: with a pair of panels they fill 32 registers."""
 LOAD_VALUE, LOAD_VECTOR = 0.25, 0.6
 """What a load costs beside a multiply-add: of a value that is used again soon, and of a vector from a farther cache."""
 IN_FLIGHT = 8
@@ -64,7 +64,7 @@ def product_tiles(machine: Machine, registers: int, rows: int, panels: int, whol
 
     Args:
         registers: that a panel is wide.
-        rows, panels: of the product.
+        rows, panels: rows and panels of the product.
         whole: only tiles that divide the rows.
     """
     tiles = [tile for tile in _fitting(machine, registers, rows) if not whole or rows % tile.scalars == 0]
@@ -77,7 +77,7 @@ class Box:
     """A tile of a product whose rows are a grid.
 
     Attributes:
-        rows, columns: of the grid, exactly.
+        rows, columns: rows and columns of the grid, exactly.
         vectors: panels at most.
     """
 
@@ -115,7 +115,7 @@ def _price(tile: Tile, rows: int, panels: int) -> float:
 
 
 def largest_divisor(extent: int, limit: int) -> int:
-    """Of ``extent``, up to ``limit``."""
+    """Largest divisor of ``extent``, up to ``limit``."""
     return next(factor for factor in range(min(extent, limit), 0, -1) if extent % factor == 0)
 
 

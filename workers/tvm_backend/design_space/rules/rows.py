@@ -79,8 +79,8 @@ class RowProgram:
     def inlined(self, keep: bool) -> tuple[str, ...]:
         """Names of the stages that go into their readers.
 
-        Those with several readers only if cheap, and not with ``keep``; always those over other axes than the rows,
-        such as a mask.
+        Stages to inline. Stages with several readers only if cheap, and not with ``keep``; always those over other axes
+        than the rows, such as a mask.
         """
         return tuple(stage.name for stage in self.stages if self._inlined(stage, keep))
 
@@ -98,8 +98,8 @@ class Plan:
     """What is fixed in a sketch.
 
     Attributes:
-        lanes: of a vector operation.
-        registers: of partial results, and vector operations that are unrolled.
+        lanes: lanes of a vector operation.
+        registers: registers of partial results, and vector operations that are unrolled.
         inlined: stages that go into their readers.
     """
 
@@ -198,7 +198,7 @@ def _partial_results(sch: Schedule, stage: Stage, plan: Plan) -> None:
 
 
 def _row_loops(sch: Schedule, block: Any, loops: list[Any], plan: Plan) -> None:
-    """Of a stage within a row: its own loops are its axes."""
+    """Arrange the loops of a stage within a row; each of these loops is one axis."""
     body = sch.get(block)
     reduced = [at for at, each in enumerate(body.iter_vars) if int(each.iter_type) == each.CommReduce]
     written = body.writes[0].region[-1].min
@@ -224,7 +224,7 @@ def _row_loops(sch: Schedule, block: Any, loops: list[Any], plan: Plan) -> None:
 
 
 def _vectors(sch: Schedule, loops: list[Any], plan: Plan) -> None:
-    """Of a stage with a value for each column; one with a value for the row has nothing to be vectorised."""
+    """Vectorise a stage with a value for each column; one with a value for the row has nothing to vectorise."""
     if not loops or not plan.vectors:
         return
     loop = fused(sch, loops)

@@ -23,7 +23,7 @@ class Stage:
     """One block under the root.
 
     Attributes:
-        name: of the block.
+        name: name of the block.
         spatial, reduction: extents of its axes, in order; the spatial ones come first.
         block: TVM's object.
         consumers: names of the blocks that read what it writes; none for an output.
@@ -37,7 +37,7 @@ class Stage:
 
     @property
     def variables(self) -> list[Any]:
-        """Of the axes, in order."""
+        """Variables of the axes, in order."""
         return [each.var for each in self.block.iter_vars]
 
     @property

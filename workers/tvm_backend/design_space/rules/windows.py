@@ -41,7 +41,7 @@ class Window:
         stage: the reduction.
         sources: names of the stages before it, in order.
         blocked: the contiguous axis is no part of the window: channels of a block.
-        stride: of the contiguous axis.
+        stride: stride of the contiguous axis.
         factors: tensors that are multiplied; one is a pooling.
         cut: what follows leaves out the end of each row, which fills up the last vector.
     """
@@ -107,7 +107,7 @@ class Plan:
     """What is fixed in a sketch.
 
     Attributes:
-        lanes: of a vector; 1 leaves the row to the compiler.
+        lanes: lanes of a vector; 1 leaves the row to the compiler.
         copied: a padded copy of the band is made first.
     """
 
@@ -117,7 +117,8 @@ class Plan:
 
 
 def variants(found: Window, machine: Machine) -> Iterator[Variant]:
-    """Of a window: vectors where the contiguous axis has them; a padded copy, or none where it can be avoided."""
+    """Variants of a window: vectors where the contiguous axis has them; a padded copy, or none where it can be
+    avoided."""
     extent = found.stage.spatial[-1]
     lanes = widest(extent, max(machine.lanes, extent if found.blocked and extent <= 64 else 0))
     choices = [lanes] if lanes >= LEAST_LANES and found.stride == 1 else []

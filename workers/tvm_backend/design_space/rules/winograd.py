@@ -59,9 +59,9 @@ class WinogradConv:
         result: [n, o, y, x, lane].
         rows, columns: tiles.
         outs: blocks of output channels.
-        size: of an output tile.
+        size: size of an output tile.
         lanes: channels of a block.
-        dtype: of the result.
+        dtype: data type of the result.
     """
 
     pad: str | None
@@ -174,7 +174,7 @@ def _schedule(sch: Schedule, plan: Plan) -> None:
 
 @dataclass(frozen=True)
 class _Loops:
-    """Of the transform back.
+    """Loops of the transform back.
 
     Attributes:
         threads: what they share.

@@ -89,7 +89,7 @@ def _of_three(
     mask: relax.Expr | None,
     added: relax.Expr | None,
 ) -> relax.Expr:
-    """Of queries, keys and values, each [batch, rows, width]; ``mask``: 1 where a key counts."""
+    """Attention over queries, keys and values, each [batch, rows, width]; ``mask``: 1 where a key counts."""
     low, heads = attrs.get("mask_filter_value", LOW), int(attrs["num_heads"])
     query, key, value = (_split(emit, part, heads) for part in parts)
     kept = _window(query, key, 0, -1, 0) if attrs.get("unidirectional") else None
@@ -178,7 +178,7 @@ def _attended(emit: Emit, query: relax.Expr, key: relax.Expr, value: relax.Expr,
 
 
 def _parts(emit: Emit, x: relax.Expr, sizes: Sequence[int]) -> list[relax.Expr]:
-    """Of the last axis."""
+    """Split the last axis into parts."""
     ends = np.cumsum(sizes).tolist()
     return [
         emit(relax.op.strided_slice(x, [x.ty.ndim - 1], [end - size], [end]))

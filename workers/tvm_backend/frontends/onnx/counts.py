@@ -26,7 +26,7 @@ class Size(NamedTuple):
     Attributes:
         nodes: operators, those of branches and called functions included.
         edges: inputs and outputs of them.
-        bytes: of called functions and of attributes that they take, as often as these are written.
+        bytes: bytes of called functions and of attributes that they take, as often as these are written.
         references: places where attributes of a call are written.
         depth: functions inside functions.
     """

@@ -28,7 +28,7 @@ def _transform(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> rel
 
 
 def _short(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.Expr:
-    """Of frames ``[batch, frames, length, parts]``."""
+    """Transform frames ``[batch, frames, length, parts]``."""
     signal, step, window, length = [*inputs, None, None][:4]
     emit, extents = importer.bb.emit, fixed_extents("STFT", signal)
     known = fixed_extents("STFT", window)[0] if window is not None else extents[1]

@@ -76,7 +76,7 @@ class _Writer:
         Args:
             node: the operator.
             at: the operand's place, behind which its scale and its zero point stand.
-            axis: of the operand, along which there may be a scale for each channel; -1 where there may be none.
+            axis: axis of the operand along which each channel may have a scale; -1 if there may be none.
         """
         x, *names = (node.input[place] if place < len(node.input) else "" for place in range(at, at + 3))
         scale, zero = (self.value(node, name) for name in names)
@@ -206,7 +206,7 @@ def _rank(writer: _Writer, node: onnx.NodeProto, weight: str) -> int:
 
 
 def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
-    """Those that ONNX's operator has as well."""
+    """Attributes that ONNX's operator has as well."""
     attrs = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     if attrs.pop("channels_last", 0):
         raise unsupported(node.op_type, "channels_last")

@@ -22,7 +22,7 @@ from workers.tvm_backend.passes import fold_constants
 Array = NDArray[Any]
 Emit = Callable[[relax.Expr], relax.Var]
 MOST_STEPS = 512
-"""Of a sequence: each is a few calls of the compiled model."""
+"""Most steps of a sequence: each is a few calls of the compiled model."""
 PARTS = 16
 """Operands of a concatenation and results of a split at most: more make functions that are slow to compile."""
 OPAQUE = 8
@@ -36,7 +36,7 @@ WAYS: Mapping[str, tuple[bool, ...]] = {"forward": (False,), "reverse": (True,),
 
 @dataclass(frozen=True)
 class Weights:
-    """Of one direction; the gates stand beside one another in the order of ONNX.
+    """Weights of one direction; the gates lie next to one another in the order of ONNX.
 
     Attributes:
         kernel: [inputs, gates * hidden].
@@ -183,8 +183,8 @@ def _gate(emit: Emit, gates: relax.Expr, at: int, width: int) -> relax.Var:
 def _stacked(builder: relax.BlockBuilder, outputs: Sequence[relax.Expr]) -> relax.Var:
     """Outputs of all steps, each [batch, hidden], as [steps, 1, batch, hidden].
 
-    Those of some steps each are put together by a function of their own: fused, it would have as many arguments as
-    there are steps, and look through all of them for each row.
+    A function of its own puts the outputs of some steps together. Fused, it would have as many arguments as steps, and
+    look through all of them for each row.
     """
     rows, width = (int(extent) for extent in outputs[0].ty.shape)
     parts: Sequence[relax.Expr] = outputs
@@ -232,7 +232,7 @@ def _firsts(emit: Emit, given: Any, ways: int, batch: int, width: int) -> list[r
 
 
 def _weights(name: str, given: Sequence[Any], cell: Cell, known: Any) -> list[Weights]:
-    """Of each direction."""
+    """Weights of each direction."""
     constants = [None if each is None else get_constant(each, known) for each in given]
     if not all(each is None or isinstance(each, tvm.ir.GenericConst) for each in constants):
         raise unsupported(name, "weights that are computed")
@@ -270,7 +270,7 @@ def _check(name: str, cell: Cell, rest: Sequence[Any], attrs: Mapping[str, Any],
 
 
 def _activations(attrs: Mapping[str, Any]) -> list[str]:
-    """Those that are given, all directions' behind one another."""
+    """Given activations, all directions' one after the other."""
     return [
         (each.decode() if isinstance(each, bytes) else str(each)).capitalize() for each in attrs.get("activations", ())
     ]

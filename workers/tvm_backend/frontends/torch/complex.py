@@ -18,7 +18,7 @@ from workers.tvm_backend.frontends import fourier
 from workers.tvm_backend.frontends.torch import constants
 
 NAME = "aten.fft"
-"""Of Fourier transforms, for refusals."""
+"""Name of Fourier transforms, for refusals."""
 BY_ROOT, BY_COUNT = 1, 2
 """How PyTorch numbers the ways to scale a Fourier transform; 0 is not at all."""
 
@@ -134,7 +134,7 @@ def _unsupported(what: str) -> UnsupportedOperator:
 
 
 def _parts(torch: Any, value: Any) -> Any:
-    """Of a complex or real tensor, or of a number."""
+    """Parts of a complex or real tensor, or of a number."""
     if isinstance(value, Pair):
         return value.parts
     if isinstance(value, complex):

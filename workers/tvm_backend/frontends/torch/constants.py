@@ -14,7 +14,7 @@ from typing import Any
 from workers.tvm_backend.frontends import sizes
 
 MOST_BYTES = 4 << 20
-"""Of a constant that is larger than all it is made of."""
+"""Most bytes of a constant that is larger than all it is made of."""
 MOVES = frozenset(
     {
         "alias",

@@ -67,7 +67,7 @@ def _adaptive_max(node: Any, importer: Any) -> relax.Var:
 
 
 def _maxima(emit: Callable[[relax.Expr], relax.Var], x: relax.Expr, axis: int, extent: int, count: int) -> relax.Call:
-    """Of ``count`` windows along an axis, which begin and end as PyTorch's do."""
+    """Maxima of ``count`` windows along an axis, which begin and end as PyTorch's do."""
     windows = [(at * extent // count, -(-(at + 1) * extent // count)) for at in range(count)]
     parts = [emit(relax.op.strided_slice(x, [axis], [begin], [end])) for begin, end in windows]
     return relax.op.concat([emit(relax.op.max(part, [axis], keepdims=True)) for part in parts], axis)
@@ -101,7 +101,7 @@ def _variance(node: Any, importer: Any) -> relax.Var:
 
 
 def _distances(node: Any, importer: Any) -> relax.Var:
-    """Of each row of one matrix to each of another, by the norm p."""
+    """Distances of each row of one matrix to each of another, by the norm p."""
     emit, power = importer.block_builder.emit, float(node.args[2])
     one, other = (importer.env[arg] for arg in node.args[:2])
     apart = emit(
@@ -152,7 +152,7 @@ def _members(
     """Which places belong to which bag: bool [bags, places].
 
     Args:
-        offsets: of each bag's first place, and with ``last`` behind the last bag's end.
+        offsets: first place of each bag, and with ``last`` the end of the last bag.
         padding: index that counts for nothing; -1 for none.
     """
     count, kind = int(indices.ty.shape[0]), str(offsets.ty.dtype)

@@ -20,7 +20,7 @@ from workers.tvm_backend.passes.fast_math import tables
 
 MANTISSA_BITS = 23
 BIAS = 127
-"""Of the exponent field of a float32."""
+"""Bias of a float32's exponent field."""
 SHIFTER = 1.5 * 2.0**MANTISSA_BITS + BIAS - 1
 """A float32 of this size has units in its last place, so adding it rounds; the lowest bits of the sum are n - 1 plus
 the bias, the exponent field of 2^(n-1)."""

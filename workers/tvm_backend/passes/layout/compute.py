@@ -24,7 +24,7 @@ def conv2d_blocked(
     Args:
         x: [N, CB, H, W, ci]; ci is LANES, or 1 where a plain map is read as it lies.
         w: [OB, CB, KH, KW, ci, co].
-        stride, dilation: of height and width.
+        stride, dilation: stride and dilation of height and width.
         padding: top, left, bottom, right.
 
     Returns:
@@ -119,7 +119,7 @@ def depthwise_conv2d_rows(
         w: [C, 1, KH, KW].
         down: stride of the height; that of the width is one.
         padding: top, left, bottom, right.
-        dilation: of height and width.
+        dilation: dilation of height and width.
 
     Returns:
         [N, C, Y, X].
@@ -222,7 +222,7 @@ def gathered_slices(
 
     Args:
         x: [N depth, C, H, W] or [N depth, CB, H, W, LANES].
-        size, stride, dilation: of the window, along the depth.
+        size, stride, dilation: size, stride and dilation of the window, along the depth.
         front, back: slices added.
 
     Returns:

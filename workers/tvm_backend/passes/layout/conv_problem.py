@@ -17,12 +17,12 @@ class Convolution:
     Attributes:
         weight: [O, C / groups, KH, KW], or [C, 1, KH, KW] of a depthwise one.
         source: [N, C, H, W] of its input.
-        stride, dilation: of height and width.
+        stride, dilation: stride and dilation of height and width.
         padding: top, left, bottom, right.
-        groups: of channels that are convolved by themselves.
+        groups: number of groups of channels; each is convolved by itself.
         joined: how many groups a kernel computes together, so that blocks are filled.
-        columns: of its result.
-        macs: its multiplications.
+        columns: columns of the result.
+        macs: number of multiplications.
     """
 
     weight: NDArray[Any]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 TAPS = 3
-"""Of the filter."""
+"""Taps of the filter."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ OPERATORS = ("relax.nn.group_norm", "relax.nn.instance_norm")
 def group_rows(values: Values, call: relax.Expr) -> relax.Expr | None:
     """A normalisation of groups, or of each channel, over all of their elements; None for anything else.
 
-    Its result has the shape ``[N, groups, channels of a group, elements of a channel]``.
+    The result has the shape ``[N, groups, channels of a group, elements of a channel]``.
     """
     if operator(call) not in OPERATORS or not isinstance(call.args[0], relax.Var):
         return None

@@ -31,9 +31,9 @@ class Outlook:
         """Go through the bindings from the last to the first.
 
         Args:
-            bindings: of a straight-line function, in order.
+            bindings: bindings of a straight-line function, in order.
             outputs: what the function returns.
-            role: of what a variable is bound to.
+            role: gives the role of what a variable is bound to.
         """
         self._leaving: dict[relax.Var, int] = {}
         self._sizes: dict[relax.Var, int] = {}

@@ -19,7 +19,7 @@ def simplified(module: tvm.IRModule, bindings: list[Binding], outputs: relax.Exp
 
     Args:
         module: has the functions that are called.
-        bindings: of a straight-line function, in order.
+        bindings: bindings of a straight-line function, in order.
         outputs: what it returns.
     """
     bound: dict[relax.Var, relax.Expr] = {}

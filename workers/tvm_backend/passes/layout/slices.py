@@ -64,7 +64,7 @@ class _Depth:
     """What an operator's window does along the depth.
 
     Attributes:
-        size, stride, dilation: of the window.
+        size, stride, dilation: size, stride and dilation of the window.
         front, back: slices added.
     """
 

@@ -21,13 +21,13 @@ from workers.tvm_backend.passes import fold_constants
 from workers.tvm_backend.passes.layout.expressions import Shape, map_shape, numbers, operator
 
 LAYOUTS = ("NCHW", "IOHW", "NCHW")
-"""Of input, weights and output."""
+"""Layouts of input, weights and output."""
 
 
 def phases(mod: tvm.IRModule) -> tvm.IRModule:
     """``main`` with transposed float32 convolutions of one group, without dilation, as convolutions.
 
-    Those of dynamic shape, and those whose weights are no constants, stay as they are.
+    Convolutions of dynamic shape, and those without constant weights, stay as they are.
     """
     made = tvm.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
     made["main"] = _Phases(mod).visit_expr(mod["main"])
@@ -55,7 +55,7 @@ class Axis:
 
     @classmethod
     def of(cls, size: int, out: int, kernel: int, stride: int, padding: int) -> Axis | None:
-        """Of an input and an output of these extents; None where some input has no output.
+        """Axis for an input and an output of these extents; None if some input has no output.
 
         Args:
             padding: outputs that are left out before the first one.

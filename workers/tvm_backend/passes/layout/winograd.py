@@ -154,7 +154,8 @@ def _source(x: te.Tensor, padding: tuple[int, int, int, int]) -> te.Tensor:
 
 
 def _products(v: te.Tensor, u: te.Tensor) -> te.Tensor:
-    """Of each element of a tile with its weights, summed over input channels: [N, OB, i, j, rows, columns, lane]."""
+    """Products of each element of a tile with its weights, summed over input channels: [N, OB, i, j, rows, columns,
+    lane]."""
     n, rows, size, _, blocks, cols, lanes = (int(d) for d in v.shape)
     c, ci = te.reduce_axis((0, blocks), "c"), te.reduce_axis((0, lanes), "ci")
     return te.compute(
@@ -218,7 +219,7 @@ def _select(row: Any, cases: dict[int, Any], otherwise: Any) -> Any:
 
 
 def _sum(terms: Sequence[tuple[Any, Any]]) -> Any:
-    """Of factors times values; a factor of 1 is left out."""
+    """Sum of factors times values; a factor of 1 is left out."""
     found = [value if isinstance(factor, float) and factor == 1.0 else value * factor for factor, value in terms]
     total = found[0]
     for each in found[1:]:
