@@ -42,6 +42,8 @@ def settings() -> str:
     known = {name for part in settings_classes.PARTS for name in settings_classes.variables(part)}
     for part in settings_classes.PARTS:
         for cls in settings_classes.classes(part):
+            if cls.__subclasses__():  # what they share is listed with each of them
+                continue
             prefix = str(cls.model_config.get("env_prefix", ""))
             rows = [
                 [f"`{(prefix + name).upper()}`", _default(field), field.description or ""]

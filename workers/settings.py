@@ -3,46 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 from pydantic import Field, SecretStr, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from tunesmith.data_folder import DATABASE, UMASK, UMASK_HELP, resolve
+from tunesmith.data_folder import DATABASE
 from tunesmith.host import default_lease_path
 from tunesmith.messages import CORE_QUEUES
+from tunesmith.settings import Names, SharedSettings
 
 MEASURE = "measure"
 
 
-class Settings(BaseSettings):
+class Settings(SharedSettings):
     """One per process; every field is the environment variable ``TUNESMITH_<FIELD>``."""
 
-    model_config = SettingsConfigDict(env_prefix="TUNESMITH_", extra="ignore")
-
-    data_dir: Path = Field(Path(".tunesmith"), description="Folder of the database, blobs and logs.")
-    database_url: str = Field("", description="SQLAlchemy URL; empty: an SQLite file in the data folder.")
-    broker_url: SecretStr = Field(
-        SecretStr("redis://127.0.0.1:6379/0"), description="Redis that carries the Celery messages."
-    )
     reports_url: SecretStr | None = Field(
         None, description="The same Redis as another user, as whom a measure worker reports; default: the broker URL."
     )
-    blob_dir: Path | None = Field(None, description="Folder of the blobs; default: `blobs` in the data folder.")
-    queues: Annotated[tuple[str, ...], NoDecode] = Field(
+    queues: Names = Field(
         CORE_QUEUES,
         description="Queues to serve, separated by commas: `ingest`, `search`, `train`, `record`, `measure` (every "
         "device class of the device) or `measure.<device class>`.",
     )
     concurrency: int = Field(1, ge=1, description="Tasks of the core queues that run at once.")
-    work_timeout: float = Field(
-        45.0, gt=0, description="Seconds without a heartbeat after which work is handed out again."
-    )
-    ingest_timeout: float = Field(300.0, gt=0, description="The same for imports and for preparing a job.")
-    max_attempts: int = Field(3, ge=1, description="Attempts before work counts as failed.")
-    device_timeout: float = Field(
-        15.0, gt=0, description="Seconds without a heartbeat after which a device counts as gone."
-    )
     lease_file: Path = Field(
         default_factory=default_lease_path,
         description="The host lease: nothing builds or searches while a kernel is timed. Default: one per user in "
@@ -50,7 +33,7 @@ class Settings(BaseSettings):
     )
     tracker: str = Field("127.0.0.1:9190", description="RPC tracker of the measure worker's device, host:port.")
     device_key: str = Field("", description="The device's key at the tracker; empty: the host's name and `-cpu`.")
-    device_classes: Annotated[tuple[str, ...], NoDecode] = Field(
+    device_classes: Names = Field(
         (), description="Device classes that the measure worker serves, separated by commas; empty: its device's."
     )
     memory_share: float = Field(
@@ -112,24 +95,12 @@ class Settings(BaseSettings):
     enrolment_key: SecretStr | None = Field(
         None, description="A key of scope `worker`, with which a measure worker enrols itself at its start."
     )
-    references: Annotated[tuple[str, ...], NoDecode] = Field(
+    references: Names = Field(
         ("onnxruntime", "openvino", "torch"),
         description="Runtimes, as far as they are installed, that a measure worker times a model with beside the tuned "
         "one, in boxes, separated by commas; empty: none.",
     )
     simulate: bool = Field(False, description="The measure worker invents latencies and needs no device.")
-    umask: str = Field(UMASK, pattern="^0?[0-7]{3}$", description=UMASK_HELP)
-    log_level: str = Field("info", description="Lowest level that is logged.")
-
-    @field_validator("data_dir")
-    @classmethod
-    def _filled_in(cls, value: Path) -> Path:
-        return resolve(value)
-
-    @field_validator("queues", "device_classes", "references", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
     @field_validator("queues")
     @classmethod
@@ -154,7 +125,3 @@ class Settings(BaseSettings):
         from db.engine import sqlite_url  # here, because a measure worker has no use for the database's library
 
         return self.database_url or sqlite_url(self.data_dir.absolute() / DATABASE)
-
-    def blobs(self) -> Path:
-        """The blobs' folder, default filled in."""
-        return self.blob_dir or self.data_dir / "blobs"

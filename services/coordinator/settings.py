@@ -6,32 +6,22 @@ import hashlib
 import ipaddress
 import os
 import secrets
-from pathlib import Path
-from typing import Annotated
 
 from pydantic import Field, SecretStr, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from db.engine import sqlite_url
 from services.coordinator.housekeeping import Retention
 from services.rates import Rate
-from tunesmith.data_folder import DATABASE, UMASK, UMASK_HELP, resolve
+from tunesmith.data_folder import DATABASE
 from tunesmith.errors import InvalidInput
+from tunesmith.settings import Names, SharedSettings
 
 GIB = 1 << 30
 
 
-class Settings(BaseSettings):
+class Settings(SharedSettings):
     """One per process; every field is the environment variable ``TUNESMITH_<FIELD>``."""
 
-    model_config = SettingsConfigDict(env_prefix="TUNESMITH_", extra="ignore")
-
-    data_dir: Path = Field(Path(".tunesmith"), description="Folder of the database, blobs, secret key and logs.")
-    database_url: str = Field("", description="SQLAlchemy URL; empty: an SQLite file in the data folder.")
-    broker_url: SecretStr = Field(
-        SecretStr("redis://127.0.0.1:6379/0"), description="Redis that carries the Celery messages."
-    )
-    blob_dir: Path | None = Field(None, description="Folder of the blobs; default: `blobs` in the data folder.")
     coordinator_url: str = Field(
         "http://127.0.0.1:8700", description="Address under which measure workers fetch blobs from the coordinator."
     )
@@ -52,10 +42,10 @@ class Settings(BaseSettings):
         description="Addresses or networks of proxies, comma-separated, whose `X-Forwarded-For` and "
         "`X-Forwarded-Proto` are believed.",
     )
-    worker_keys: Annotated[tuple[str, ...], NoDecode] = Field(
+    worker_keys: Names = Field(
         (), description="Public keys of measure workers that are enrolled at the start, separated by commas."
     )
-    unavailable: Annotated[tuple[str, ...], NoDecode] = Field(
+    unavailable: Names = Field(
         (),
         description="Searchers and cost models that no worker of this service can run, separated by commas: jobs "
         "that ask for them are refused. `tunesmith up` finds them out.",
@@ -94,16 +84,8 @@ class Settings(BaseSettings):
         description="Wrong keys from one address, or one IPv6 network, after which no further one is "
         "tried; the same for logins to the dashboard. Empty: no limit.",
     )
-    work_timeout: float = Field(
-        45.0, gt=0, description="Seconds without a heartbeat after which work is handed out again."
-    )
-    ingest_timeout: float = Field(300.0, gt=0, description="The same for imports and for preparing a job.")
     claim_timeout: float = Field(
         15.0, gt=0, description="Seconds after which a message that nobody took is sent again."
-    )
-    max_attempts: int = Field(3, ge=1, description="Attempts before work counts as failed.")
-    device_timeout: float = Field(
-        15.0, gt=0, description="Seconds without a heartbeat after which a device counts as gone."
     )
     blob_url_seconds: float = Field(6 * 3600.0, gt=0, description="Seconds for which a signed blob URL is valid.")
     write_timeout: float = Field(
@@ -131,15 +113,8 @@ class Settings(BaseSettings):
         24.0, gt=0, description="Hours until a blob that no row names is removed; at least as long as its URL is good."
     )
     dashboard: bool = Field(True, description="Serve the web dashboard at `/`.")
-    umask: str = Field(UMASK, pattern="^0?[0-7]{3}$", description=UMASK_HELP)
-    log_level: str = Field("info", description="Lowest level that is logged.")
 
-    @field_validator("data_dir")
-    @classmethod
-    def _filled_in(cls, value: Path) -> Path:
-        return resolve(value)
-
-    @field_validator("secret_key", "admin_key", "enrolment_key", "blob_dir", mode="before")
+    @field_validator("secret_key", "admin_key", "enrolment_key", mode="before")
     @classmethod
     def _empty_is_unset(cls, value: object) -> object:
         return None if value == "" else value
@@ -153,11 +128,6 @@ class Settings(BaseSettings):
     def dashboard_token(self) -> str:
         """By which the coordinator knows the dashboard's own client."""
         return hashlib.sha256(b"dashboard client" + self.signing_key()).hexdigest()
-
-    @field_validator("worker_keys", "unavailable", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
     def retention(
         self,
@@ -178,10 +148,6 @@ class Settings(BaseSettings):
     def url(self) -> str:
         """The database's URL, default filled in."""
         return self.database_url or sqlite_url(self.data_dir.absolute() / DATABASE)
-
-    def blobs(self) -> Path:
-        """The blobs' folder, default filled in."""
-        return self.blob_dir or self.data_dir / "blobs"
 
     def signing_key(self) -> bytes:
         """The key that signs blob URLs, made on first use and kept readable for this user only."""
