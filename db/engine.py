@@ -24,7 +24,7 @@ from db.revision import QUERY, check_not_later, known
 BUSY_TIMEOUT = 30.0
 """Seconds that a SQLite writer waits for another."""
 READ_ONLY = "tunesmith_read_only"
-PATIENCE = {"connect_timeout": 5, "keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
+CONNECT_OPTIONS = {"connect_timeout": 5, "keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
 """Seconds after which PostgreSQL counts as away where nothing answers; the URL's own parameters take precedence."""
 _MIGRATION_LOCK = 0x7475_6E65
 """Key of the PostgreSQL advisory lock that lets one process migrate at a time."""
@@ -54,7 +54,7 @@ def create_engine(
     parsed = sa.make_url(url)
     if parsed.get_backend_name() == "postgresql":
         parsed = parsed.set(drivername="postgresql+psycopg")
-        given = {name: value for name, value in PATIENCE.items() if name not in parsed.query}
+        given = {name: value for name, value in CONNECT_OPTIONS.items() if name not in parsed.query}
         return sa.create_engine(
             parsed,
             pool_size=pool_size,

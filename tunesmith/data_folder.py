@@ -10,7 +10,7 @@ from tunesmith.errors import InvalidInput
 from tunesmith.names import CONNECTION_FILE
 
 DATABASE = "tunesmith.db"
-LONGEST = 512 - len("/tunesmith.db-journal")
+MAX_PATH_BYTES = 512 - len("/tunesmith.db-journal")
 """Bytes of the folder's path: SQLite opens no file whose path is longer than 512."""
 UMASK = "077"
 UMASK_HELP = (
@@ -47,8 +47,8 @@ def resolve(path: Path) -> Path:
         found = path.expanduser().absolute()
     except RuntimeError as error:
         raise _refused(path, "there is no such user") from error
-    if len(os.fsencode(found)) > LONGEST:
-        raise _refused(path, f"its path is longer than {LONGEST} bytes, which SQLite does not open")
+    if len(os.fsencode(found)) > MAX_PATH_BYTES:
+        raise _refused(path, f"its path is longer than {MAX_PATH_BYTES} bytes, which SQLite does not open")
     try:
         os.fsencode(found).decode()
     except UnicodeDecodeError as error:

@@ -225,7 +225,7 @@ class SignedReport(BaseModel):
 
 
 class BatchReport(Message):
-    """Some or all results of a batch; without results it is a sign of life. Queue ``record``."""
+    """Some or all results of a batch; without results it is a heartbeat. Queue ``record``."""
 
     task: ClassVar[str] = "tunesmith.record_batch"
     batch_id: int
@@ -293,7 +293,7 @@ class ReferenceTiming(BaseModel):
 
 
 class EvaluationReport(Message):
-    """Outcome of an evaluation, or a sign of life when ``final`` is False. Queue ``record``."""
+    """Outcome of an evaluation, or a heartbeat when ``final`` is False. Queue ``record``."""
 
     task: ClassVar[str] = "tunesmith.record_evaluation"
     evaluation_id: int
@@ -353,7 +353,7 @@ class Unreadable(BaseModel):
 
 
 class DeviceReport(Message):
-    """A measure worker's sign of life, every few seconds. Queue ``record``."""
+    """A measure worker's heartbeat, every few seconds. Queue ``record``."""
 
     task: ClassVar[str] = "tunesmith.record_device"
     worker: Name

@@ -29,7 +29,7 @@ worker.command("broker-users")(broker_users)
 
 
 @worker.callback(invoke_without_command=True)
-def run(
+def run_worker(
     ctx: typer.Context,
     queues: Annotated[
         str | None,

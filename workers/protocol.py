@@ -83,7 +83,7 @@ class RunRequest:
     weights: ModelWeights | None = None
 
     @property
-    def yardstick(self) -> bool:
+    def is_reference(self) -> bool:
         """Others are compared with it: it does not race."""
         return self.default or self.champion
 

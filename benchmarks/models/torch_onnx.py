@@ -12,13 +12,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from workers.peers.timing import Run, serve
+from workers.peers.timing import RunModel, serve
 
 Attributes = Mapping[str, Any]
 Operator = Callable[..., Any]
 
 
-def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> Run:
+def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> RunModel:
     """The graph's nodes in order, as calls on PyTorch tensors."""
     import onnx
     import torch

@@ -76,8 +76,8 @@ class Created:
 class Leased:
     """Work that a worker does under a lease.
 
-    The row is its own outbox: it is due for publishing while ``dispatched < attempt``. A worker's sign of
-    life moves ``deadline``; the reconciler raises ``attempt`` of what is overdue, up to a limit.
+    The row is its own outbox: it is due for publishing while ``dispatched < attempt``. A worker's heartbeat
+    moves ``deadline``; the reconciler raises ``attempt`` of what is overdue, up to a limit.
     """
 
     attempt: Mapped[int] = mapped_column(default=1)
@@ -91,7 +91,7 @@ class Held:
     """Work that is handed to measure workers, which must prove that they hold it.
 
     ``secret`` makes the ticket of each attempt; ``holders`` names the enrolled worker of each attempt, from its first
-    report on; ``reported`` is the number of the last sign of life that moved the deadline.
+    report on; ``reported`` is the number of the last heartbeat that moved the deadline.
     """
 
     secret: Mapped[str] = mapped_column(String(32), default=lambda: secrets.token_hex(16))

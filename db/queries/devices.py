@@ -1,4 +1,4 @@
-"""Devices: who has shown a sign of life lately."""
+"""Devices: those with a recent heartbeat."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from db.models import Job, JobTask, WorkloadRow
 
-MOST = 128
+MAX_TASKS_PER_BATCH = 128
 """Tasks that one batch asks for. A worker keeps as many libraries."""
 
 
@@ -24,7 +24,7 @@ def wanted(session: Session, job: Job, besides: JobTask) -> Sequence[tuple[str, 
     found = session.execute(
         query.with_only_columns(WorkloadRow.hash, WorkloadRow.module_blob)
         .order_by(WorkloadRow.flops, JobTask.position)
-        .limit(MOST)
+        .limit(MAX_TASKS_PER_BATCH)
     )
     return [(workload, blob) for workload, blob in found]
 

@@ -25,7 +25,7 @@ def store(
     worker_id: str | None = None,
     sequence: int = 0,
 ) -> None:
-    """Store a sign of life; a device that was unknown, stopped or silent for ``timeout`` seconds is an event.
+    """Store a heartbeat; a device that was unknown, stopped or silent for ``timeout`` seconds is an event.
 
     So is a change of its health.
 

@@ -39,7 +39,7 @@ def hold(session: Session, row: Held, attempt: int, given: str, worker_id: str) 
 
 
 def newer(row: Held, attempt: int, sequence: int) -> bool:
-    """True for a sign of life of the present attempt that is newer than the last one.
+    """True for a heartbeat of the present attempt that is newer than the last one.
 
     An old one that somebody sends again keeps nothing alive.
     """

@@ -42,15 +42,17 @@ def open_round(
     return round_
 
 
-def keep_searcher(session: Session, task: JobTask, state: dict[str, Any] | None, told: int, *, exhausted: bool) -> None:
+def keep_searcher(
+    session: Session, task: JobTask, state: dict[str, Any] | None, last_record_id: int, *, exhausted: bool
+) -> None:
     """Store what a task's searcher knows.
 
     Args:
         task: locked.
-        told: id of the last record that the searcher was told.
+        last_record_id: the newest record that the searcher knows.
         exhausted: it has nothing left to propose.
     """
-    task.searcher_state, task.told_record_id = state, told
+    task.searcher_state, task.told_record_id = state, last_record_id
     if exhausted:
         task.exhausted = True
         events.append(session, TaskExhausted(task.id, task.name), task.job_id)

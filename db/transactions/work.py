@@ -26,7 +26,7 @@ from tunesmith.events import Retried, kind_of
 from tunesmith.states import WorkState
 
 
-def due(session: Session, kind: type[Row], limit: int = 100) -> Sequence[Row]:
+def due_for_dispatch(session: Session, kind: type[Row], limit: int = 100) -> Sequence[Row]:
     """Rows to publish, oldest first; on PostgreSQL they are locked and those that another locked are left out."""
     query = sa.select(kind).where(kind.state.in_(ACTIVE[kind]), kind.dispatched < kind.attempt)
     return session.scalars(
@@ -100,7 +100,7 @@ def extend(
 def overdue(
     session: Session, kind: type[Row], longest: float, now: dt.datetime | None = None, limit: int = 100
 ) -> Sequence[Row]:
-    """Published rows whose deadline has passed, locked like those of :func:`due`.
+    """Published rows whose deadline has passed, locked like those of :func:`due_for_dispatch`.
 
     Args:
         longest: seconds; a deadline further ahead was set by a clock that was put back since, and has passed, too.

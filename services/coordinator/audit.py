@@ -25,7 +25,7 @@ USES = "1/hour"
 """A key's reads from one address are told once in this time."""
 REFUSED = "60/minute"
 """Refusals of one address beyond this are not written: a flood must not fill the disk."""
-PATIENCE = 5.0
+WRITE_WAIT_SECONDS = 5.0
 """Seconds that an entry waits for others to write."""
 
 
@@ -89,7 +89,7 @@ class Audit:
 
     def _write(self, entry: AuditRow) -> None:
         try:
-            transact(self._context.sessions, lambda session: audit.write(session, entry), patience=PATIENCE)
+            transact(self._context.sessions, lambda session: audit.write(session, entry), patience=WRITE_WAIT_SECONDS)
         except Exception:  # what was done is done; the log of the process has it at least
             log.exception("audit: %s %s by %s was not written", entry.action, entry.target, entry.owner)
 

@@ -192,7 +192,7 @@ def archive(best: Best, blobs: BlobStore) -> Iterator[bytes]:
     module = model.module_blob
     sink = _Sink()
 
-    def run() -> Iterator[bytes]:
+    def chunks() -> Iterator[bytes]:
         with zipfile.ZipFile(cast("IO[bytes]", sink), "w", zipfile.ZIP_DEFLATED) as archive_:
             for name, text in _texts(best, blobs).items():
                 archive_.writestr(name, text)
@@ -203,7 +203,7 @@ def archive(best: Best, blobs: BlobStore) -> Iterator[bytes]:
                 yield from _member(archive_, sink, "params.npz", zipfile.ZIP_STORED, lambda: blobs.open(params))
         yield sink.take()
 
-    return run()
+    return chunks()
 
 
 def _texts(best: Best, blobs: BlobStore) -> dict[str, str]:

@@ -105,7 +105,7 @@ class CeleryPublisher:
             return dict.fromkeys(queues)
 
     def ping(self) -> bool:
-        """Ask the broker for a sign of life."""
+        """Ask the broker whether it answers."""
         return self.depths(CORE_QUEUES[:1])[CORE_QUEUES[0]] is not None
 
     def close(self) -> None:

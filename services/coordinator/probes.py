@@ -14,7 +14,7 @@ from db.engine import create_engine, probe
 BYTES = 16 * 1024
 EVERY_SECONDS = 1.0
 """A verdict serves everybody who asks within this time."""
-PATIENCE = 2.0
+PROBE_WAIT_SECONDS = 2.0
 """Seconds that the probe waits for a writer; who waits longer has no database that takes writes."""
 
 
@@ -53,7 +53,7 @@ class Probes:
     """
 
     def __init__(self, url: str, directory: Path) -> None:
-        self._engine = create_engine(url, pool_size=1, overflow=0, patience=PATIENCE)
+        self._engine = create_engine(url, pool_size=1, overflow=0, patience=PROBE_WAIT_SECONDS)
         self._directory = directory
         self.database = Verdict(lambda: probe(self._engine))
         self.blobs = Verdict(self._write)

@@ -14,7 +14,7 @@ from fastapi.concurrency import run_in_threadpool
 from sqlalchemy.exc import SQLAlchemyError
 
 log = logging.getLogger(__name__)
-KEPT = 1000
+MAX_FEED_EVENTS = 1000
 """Newest events that are kept for a feed's readers; who is further behind reads the table."""
 
 
@@ -85,7 +85,7 @@ class Feed:
         if found.events:
             self.latest = found.events[-1][0]
             self._events.extend(found.events)
-            while len(self._events) > KEPT:
+            while len(self._events) > MAX_FEED_EVENTS:
                 self.start = self._events.popleft()[0]
         if found.events or found.over:
             changed, self.changed = self.changed, asyncio.Event()

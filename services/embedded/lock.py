@@ -92,7 +92,7 @@ def look(data_dir: Path) -> Holder | None:
 
 
 def _has_open(pid: int, path: Path) -> bool:
-    """True when the process has the lock file open: then it has this id by right, and not as the heir of a dead one."""
+    """True when the process has the lock file open; otherwise its id belonged to a process that ended."""
     with contextlib.suppress(OSError):
         for entry in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):

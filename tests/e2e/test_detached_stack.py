@@ -34,7 +34,7 @@ from surroundings import (
     without_unicode,
 )
 
-from tunesmith.cli.main import run
+from tunesmith.cli.main import run_command_line
 from tunesmith.client import Client
 from tunesmith.errors import TunesmithError
 from tunesmith.states import JobState
@@ -80,10 +80,10 @@ def refusal(body: dict, code: str, field: str | None, *words: str) -> None:
 def tunesmith(capsys, status: int, *arguments) -> dict:
     """The problem that a command prints with ``--json``; without, people get one message and no traceback."""
     given = [str(argument) for argument in arguments]
-    assert run([*given, "--json"]) == status
+    assert run_command_line([*given, "--json"]) == status
     (line,) = capsys.readouterr().out.splitlines()
     problem = json.loads(line)
-    assert run(given) == status
+    assert run_command_line(given) == status
     out, err = capsys.readouterr()
     assert out == ""
     assert "Traceback" not in err
@@ -331,7 +331,7 @@ def test_jobs_that_are_not_there_or_over(stack, capsys, tmp_path):
 
 
 def failed(capsys, *arguments) -> str:
-    assert run([*map(str, arguments), "--json"]) == 1
+    assert run_command_line([*map(str, arguments), "--json"]) == 1
     return capsys.readouterr().out
 
 
@@ -340,7 +340,7 @@ def test_a_wrong_key(capsys, tmp_path):
         for key in (["--key", "open-barley"], []):
             for command in (["jobs", "list"], ["tune", GEMM]):
                 refusal(tunesmith(capsys, 1, *command, *key, "--server", url), "unauthorized", None, "Bearer KEY")
-        assert run(["jobs", "list", "--key", "open-sesame", "--server", url]) == 0
+        assert run_command_line(["jobs", "list", "--key", "open-sesame", "--server", url]) == 0
 
 
 def test_down_ends_all_of_a_detached_stack(stack: Detached) -> None:

@@ -28,7 +28,7 @@ from stack_probe import children, nothing_left, processes, wait_for
 
 from benchmarks.tuners import plan, service
 from services.embedded.lock import holder
-from tunesmith.cli.main import run
+from tunesmith.cli.main import run_command_line
 from tunesmith.client import Client, EmbeddedStack
 from tunesmith.errors import InvalidBudget, NotAModel, StackFailed, UnknownSearcher, UnknownTarget
 from tunesmith.states import JobState
@@ -95,11 +95,11 @@ def test_two_jobs_share_the_machine_and_cancelling_one_leaves_the_other(client):
 
 def test_a_job_of_the_cli_is_where_the_second_one_begins(stack, client, capsys, tmp_path):
     arguments = ["tune", PLAIN, "--trials", "8", "--server", stack.url, "--out", str(tmp_path), "--json"]
-    assert run(arguments) == 0
+    assert run_command_line(arguments) == 0
     first = json.loads(capsys.readouterr().out)["job"]
-    assert run(["jobs", "show", first, "--server", stack.url, "--json"]) == 0
+    assert run_command_line(["jobs", "show", first, "--server", stack.url, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["state"] == "succeeded"
-    assert run(["best", first, "--server", stack.url]) == 0
+    assert run_command_line(["best", first, "--server", stack.url]) == 0
     assert json.loads(capsys.readouterr().out)["schema"] == "tunesmith.schedule/1"
 
     second = end_of(client, client.submit(operator=PLAIN, target="cpu", trials=8, seed=2, **LIGHT).id)
@@ -117,7 +117,7 @@ def test_the_cli_says_why_a_job_failed(stack, capsys, tmp_path):
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy")
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "nothing to tune", [x], [y])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
-    assert run(["tune", str(tmp_path / "m.onnx"), "--trials", "4", "--server", stack.url, "--json"]) == 1
+    assert run_command_line(["tune", str(tmp_path / "m.onnx"), "--trials", "4", "--server", stack.url, "--json"]) == 1
     problem = json.loads(capsys.readouterr().out)
     assert problem["code"] == "nothing_to_tune"
     assert problem["job"]
@@ -288,7 +288,7 @@ def test_a_waiting_job_goes_on_when_a_simulated_device_joins(stack, client, stac
     archive = httpx2.get(f"{stack.url}/v1/jobs/{job.id}/best", params={"format": "metaschedule"}).content
     assert "simulated" in zipfile.ZipFile(BytesIO(archive)).read("README.md").decode().lower()
     assert httpx2.get(f"{stack.url}/v1/workloads/{trials[0]['workload']}/best").status_code == 404
-    assert run(["jobs", "show", job.id, "--server", stack.url]) == 0
+    assert run_command_line(["jobs", "show", job.id, "--server", stack.url]) == 0
     assert "invented" in capsys.readouterr().out
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import surroundings
-from pseudo_terminal import BAR, bar_faults, run
+from pseudo_terminal import BAR, bar_faults, run_in_terminal
 from stack_probe import children, nothing_left, processes, wait_for
 
 from services.embedded.lock import NAME, holder
@@ -89,7 +89,9 @@ def test_one_command_tunes_an_operator_without_a_compiler_and_leaves_no_process(
     stack_env = stack_env | {"PATH": str(tmp_path / "nothing")}  # neither compiler nor linker: the wheel's serve
     data_dir, out = tmp_path / "data", tmp_path / "out"
     command = [sys.executable, "-m", "tunesmith.cli", "tune", GEMM, "--embedded", "--trials", "8"]
-    session = run([*command, "--data-dir", "data", "--out", "out"], 80, stack_env, within=WAIT, cwd=tmp_path)
+    session = run_in_terminal(
+        [*command, "--data-dir", "data", "--out", "out"], 80, stack_env, within=WAIT, cwd=tmp_path
+    )
     *before, last = session.screens()
     assert session.status == 0, last
     assert bar_faults(session) == []

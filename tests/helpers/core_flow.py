@@ -100,9 +100,9 @@ def import_and_prepare(context: Context, job_id: str = "j1", model_id: str = "m1
         known = session.get(Model, model_id) is not None
     if not known:
         add_operator(context, model_id)
-        assert ingest.run(context, IngestModel(model_id=model_id, attempt=1))
+        assert ingest.import_model(context, IngestModel(model_id=model_id, attempt=1))
     add_job(context, job_id, model_id, **values)
-    assert prepare.run(context, PrepareJob(job_id=job_id, attempt=1))
+    assert prepare.prepare_job(context, PrepareJob(job_id=job_id, attempt=1))
 
 
 def open_round(context: Context, job_id: str = "j1", size: int = 16) -> int:
@@ -119,7 +119,7 @@ def open_round(context: Context, job_id: str = "j1", size: int = 16) -> int:
 def propose(context: Context, job_id: str = "j1", size: int = 16) -> Batch:
     """The batch of a new round."""
     round_id = open_round(context, job_id, size)
-    assert proposing.run(context, ProposeRound(round_id=round_id, attempt=1))
+    assert proposing.propose_round(context, ProposeRound(round_id=round_id, attempt=1))
     with context.readers() as session:
         return session.scalars(sa.select(Batch).where(Batch.round_id == round_id)).one()
 

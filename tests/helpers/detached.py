@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pseudo_terminal import Session, run
+from pseudo_terminal import Session, run_in_terminal
 from stack_probe import nothing_left
 from surroundings import STRANGE, TUNESMITH
 
@@ -42,7 +42,7 @@ class Detached:
     def start(self) -> None:
         """Bring it up."""
         command = [TUNESMITH, "up", "--detach", "--port", "0", "--data-dir", STRANGE]
-        self.terminal = run(command, COLUMNS, self.env, WAIT, self.folder)
+        self.terminal = run_in_terminal(command, COLUMNS, self.env, WAIT, self.folder)
         self.url = self.answer("status")[1].get("url", "")
 
     def answer(self, *arguments: str) -> tuple[int, dict[str, Any]]:

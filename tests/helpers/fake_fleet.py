@@ -53,8 +53,8 @@ class Sent:
     message: Message
 
 
-def _beat(session: Session) -> None:
-    """A sign of life of who measures: however slow this machine is, it is none that has gone."""
+def record_heartbeat(session: Session) -> None:
+    """A heartbeat of who measures: however slow this machine is, it is none that has gone."""
     session.execute(sa.update(Device).where(Device.worker == WORKER).values(seen_at=clock.now(session)))
 
 
@@ -138,7 +138,7 @@ class FakeFleet:
         handler = handlers[type(message)]
         again = type(message).model_validate(message.model_dump(mode="json"))  # as it comes off the wire
         if isinstance(again, MeasureBatch):
-            self._write(_beat)
+            self._write(record_heartbeat)
         self._write(lambda session: handler(session, again))
 
     def _write(self, work_: Callable[[Session], None]) -> None:

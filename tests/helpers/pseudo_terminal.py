@@ -64,7 +64,7 @@ class Session:
         return max((after - before for before, after in itertools.pairwise(times)), default=0.0)
 
 
-def run(
+def run_in_terminal(
     command: Sequence[str | Path], columns: int, env: Mapping[str, str], within: float, cwd: Path | None = None
 ) -> Session:
     """Run a command as the leader of a terminal and read until it ends; it is killed after ``within`` seconds."""

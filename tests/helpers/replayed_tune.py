@@ -128,4 +128,4 @@ def prepare() -> None:
 
 if __name__ == "__main__":
     prepare()
-    sys.exit(main.run(["tune", "gemm:64x64x64:float32", "--embedded", *sys.argv[1:]]))
+    sys.exit(main.run_command_line(["tune", "gemm:64x64x64:float32", "--embedded", *sys.argv[1:]]))

@@ -238,7 +238,7 @@ def scheduled(task: Extracted, target: Target, each: int, seed: int = 0) -> list
     return found
 
 
-def run(mod: Any, task: Extracted, target: Target) -> np.ndarray[Any, Any]:
+def run_schedule(mod: Any, task: Extracted, target: Target) -> np.ndarray[Any, Any]:
     """What a module computes from fixed arguments."""
     arrays = [tvm.runtime.tensor(random_array(spec, at)) for at, spec in enumerate(task.workload.args)]
     tvm.compile(mod, target=tvm.target.Target(quick(target.to_json())))["main"](*arrays)
@@ -248,10 +248,10 @@ def run(mod: Any, task: Extracted, target: Target) -> np.ndarray[Any, Any]:
 
 def check(task: Extracted, each: int = 2 if THOROUGH else 1, seed: int = 0) -> int:
     """Every sketch of ours gives right results, whatever is decided; returns how many candidates that were."""
-    expected = run(tir.load_module(task.module), task, here())
+    expected = run_schedule(tir.load_module(task.module), task, here())
     mods = scheduled(task, here(), each, seed)
     for mod in mods:
-        np.testing.assert_allclose(run(mod, task, here()), expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(run_schedule(mod, task, here()), expected, rtol=1e-4, atol=1e-4)
     return len(mods)
 
 

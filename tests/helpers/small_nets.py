@@ -119,7 +119,7 @@ def calls(module: bytes) -> collections.Counter[str]:
     return found
 
 
-def run(made: pipeline.Prepared, *inputs: Array) -> list[Array]:
+def run_network(made: pipeline.Prepared, *inputs: Array) -> list[Array]:
     """The outputs of a prepared model, compiled untuned."""
     library = tvm.compile(tir.load_module(made.module), target=tvm.target.Target(quick()))
     arrays = [tvm.runtime.tensor(x) for x in (*inputs, *made.params.values())]

@@ -21,7 +21,7 @@ from db.engine import create_engine, current_revision, head_revision, migrate, s
 from db.models import Base, Batch, Event, Job, JobTask, Record, TargetRow
 from db.queries import blob_references
 from services.embedded.lock import data_dir_lock
-from tunesmith.cli.main import run
+from tunesmith.cli.main import run_command_line
 from tunesmith.errors import Conflict, InvalidInput
 
 pytestmark = pytest.mark.parallel
@@ -241,7 +241,7 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     for name in [name for name in os.environ if name.startswith("TUNESMITH_")]:
         monkeypatch.delenv(name)
     data, copy, fresh = tmp_path / "data", tmp_path / "copy", tmp_path / "fresh"
-    assert run(["backup", str(copy), "--data-dir", str(data)]) == 1
+    assert run_command_line(["backup", str(copy), "--data-dir", str(data)]) == 1
     assert "there is no database" in capsys.readouterr().err
     data.mkdir()
     migrate(f"sqlite:///{data / 'tunesmith.db'}")
@@ -249,15 +249,15 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     service.write()
     service.close()
     with data_dir_lock(data, "http://127.0.0.1:1"):
-        assert run(["backup", str(copy), "--data-dir", str(data), "--json"]) == 0
+        assert run_command_line(["backup", str(copy), "--data-dir", str(data), "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["rows"]["records"] == 2
-        assert run(["restore", str(copy), "--data-dir", str(data), "--replace"]) == 1
+        assert run_command_line(["restore", str(copy), "--data-dir", str(data), "--replace"]) == 1
         assert "is in use" in capsys.readouterr().err
-    assert run(["restore", str(copy), "--data-dir", str(data)]) == 1
-    assert run(["restore", str(copy), "--data-dir", str(fresh), "--json"]) == 0
-    assert run(["restore", str(tmp_path / "none"), "--data-dir", str(fresh)]) == 2
+    assert run_command_line(["restore", str(copy), "--data-dir", str(data)]) == 1
+    assert run_command_line(["restore", str(copy), "--data-dir", str(fresh), "--json"]) == 0
+    assert run_command_line(["restore", str(tmp_path / "none"), "--data-dir", str(fresh)]) == 2
     capsys.readouterr()
-    assert run(["prune", "--data-dir", str(fresh), "--dry-run", "--json", "--blob-hours", "0"]) == 0
+    assert run_command_line(["prune", "--data-dir", str(fresh), "--dry-run", "--json", "--blob-hours", "0"]) == 0
     assert json.loads(capsys.readouterr().out) == {"jobs": 0, "records": 0, "events": 0, "blobs": 0, "bytes": 0}
 
 

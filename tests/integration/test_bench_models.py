@@ -34,7 +34,7 @@ from benchmarks.models.command import COLUMNS, build
 from benchmarks.models.contest import Entry, Outcome
 from benchmarks.peak import machine
 from benchmarks.peak.machine import Limits, Rates
-from tunesmith.cli.main import run
+from tunesmith.cli.main import run_command_line
 from tunesmith.errors import InvalidInput
 from tunesmith.metaschedule import read_database
 from tunesmith.preparation import PLAIN, Preparation
@@ -77,7 +77,7 @@ def test_a_model_side_by_side(capsys, monkeypatch, model, tmp_path):
     monkeypatch.setattr(machine, "measure", lambda threads: limits)
     monkeypatch.setattr(command, "QUICK_PASSES", 2)
     monkeypatch.setattr(command, "QUICK_SLICE", 0.05)
-    status = run(
+    status = run_command_line(
         [
             "bench",
             "models",
@@ -136,7 +136,7 @@ def test_an_architecture_that_is_not_there_is_named(tmp_path):
 
 @pytest.mark.parametrize("given", ["magic", "untuned,magic", ","])
 def test_runtimes_that_do_not_exist_are_usage(capsys, given):
-    assert run(["bench", "models", "--with", given]) == 2
+    assert run_command_line(["bench", "models", "--with", given]) == 2
     assert "there is no runtime" in capsys.readouterr().err
 
 

@@ -17,7 +17,7 @@ from benchmarks.peak import machine
 from benchmarks.peak.machine import Limits, Rates
 from benchmarks.tuners import metaschedule
 from benchmarks.tuners.outcome import Trial
-from tunesmith.cli.main import run
+from tunesmith.cli.main import run_command_line
 from tunesmith.errors import InvalidInput, InvalidOperator, MeasurementFailed
 from tunesmith.operators import parse_operator
 from tunesmith.preparation import PLAIN, Preparation, for_target
@@ -249,7 +249,7 @@ def test_operators_side_by_side(capsys, monkeypatch, tmp_path):
     page = tmp_path / "page.md"
     names = ("operators", "operators-ragged", "operators-equal-time", "operators-first-ten")
     page.write_text("".join(f"<!-- bench:{name} -->\nold {name}\n<!-- /bench:{name} -->\n" for name in names))
-    status = run(
+    status = run_command_line(
         [
             "bench",
             "operators",
@@ -286,7 +286,7 @@ def test_operators_side_by_side(capsys, monkeypatch, tmp_path):
 
 
 def test_runtimes_and_threads_that_are_not_there_are_usage(capsys):
-    assert run(["bench", "operators", "--with", "magic"]) == 2
+    assert run_command_line(["bench", "operators", "--with", "magic"]) == 2
     assert "there is no runtime" in capsys.readouterr().err
-    assert run(["bench", "operators", "--threads", "100000"]) == 2
+    assert run_command_line(["bench", "operators", "--threads", "100000"]) == 2
     assert "cores here" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from benchmarks.operators.lineup import Lineup
 from benchmarks.search import contest
 from benchmarks.search.contest import Chase, Course, Outcome, Rival
 from benchmarks.tuners.outcome import Trial
-from tunesmith.cli.main import run
+from tunesmith.cli.main import run_command_line
 from tunesmith.errors import MeasurementFailed
 from tunesmith.preparation import PLAIN, Preparation
 from workers.peers.comparison import Result
@@ -113,7 +113,7 @@ def test_search_side_by_side(capsys, tmp_path, monkeypatch):
 
     monkeypatch.setattr(contest, "hold", hold)
     page.write_text("".join(f"<!-- bench:{name} -->\nold\n<!-- /bench:{name} -->\n" for name in names))
-    status = run(
+    status = run_command_line(
         [
             "bench",
             "search",
@@ -140,5 +140,5 @@ def test_search_side_by_side(capsys, tmp_path, monkeypatch):
 
 
 def test_searchers_that_are_not_there_are_usage(capsys):
-    assert run(["bench", "search", "--search", "magic"]) == 2
+    assert run_command_line(["bench", "search", "--search", "magic"]) == 2
     assert "there is no searcher 'magic'" in capsys.readouterr().err

@@ -151,7 +151,7 @@ def test_a_lost_box_uses_up_an_attempt_and_the_model_is_due_at_once(
     context = dataclasses.replace(core_flow.core_context(tmp_path, sqlite_url), importing=hostile_importing)
     core_flow.add_operator(context, operator="killed")
     for attempt in (1, 2, 3):
-        assert ingest.run(context, IngestModel(model_id="m1", attempt=attempt))
+        assert ingest.import_model(context, IngestModel(model_id="m1", attempt=attempt))
         model = the_model(context)
         assert model.attempt == min(attempt + 1, 3)
     assert model.state is ModelState.REJECTED
@@ -163,7 +163,7 @@ def test_a_limit_ends_the_model_at_the_first_attempt(
 ) -> None:
     context = dataclasses.replace(core_flow.core_context(tmp_path, sqlite_url), importing=hostile_importing)
     core_flow.add_operator(context, operator="spin")
-    assert ingest.run(context, IngestModel(model_id="m1", attempt=1))
+    assert ingest.import_model(context, IngestModel(model_id="m1", attempt=1))
     model = the_model(context)
     assert (model.state, model.attempt, model.error["code"]) == (ModelState.REJECTED, 1, "model_rejected")
     context.sessions.kw["bind"].dispose()

@@ -1,4 +1,4 @@
-"""Deadlines, signs of life and budgets when the database's clock is put forward or back."""
+"""Deadlines, heartbeats and budgets when the database's clock is put forward or back."""
 
 from __future__ import annotations
 

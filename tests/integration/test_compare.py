@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from tunesmith.cli.main import run
+from tunesmith.cli.main import run_command_line
 from workers import commands_compare
 from workers.commands_compare import Result
 from workers.peers.runtimes import Runtime
@@ -39,7 +39,7 @@ def compared(model):
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
         patch.setattr(Runtime, "installed", property(lambda runtime: runtime.name != "openvino"))
         names = "untuned,onnxruntime,torch,openvino"
-        status = run(["compare", str(model), "--with", names, "--time", "0.1", "--json"])
+        status = run_command_line(["compare", str(model), "--with", names, "--time", "0.1", "--json"])
     return status, json.loads(out.getvalue())
 
 
@@ -69,7 +69,7 @@ def test_the_same_model_side_by_side(compared):
 )
 def test_the_table_and_what_counts_as_a_failure(capsys, monkeypatch, results, status, says):
     monkeypatch.setattr(commands_compare, "_compare", lambda *_: results)
-    assert run(["compare", "gemm:8x8x8:float32"]) == status
+    assert run_command_line(["compare", "gemm:8x8x8:float32"]) == status
     out, err = capsys.readouterr()
     assert says in out + err
     assert all(result.name in out for result in results)
@@ -81,11 +81,11 @@ def test_a_peer_that_is_not_installed_names_its_extra(capsys, compared, model, m
     openvino = answer["peers"][-1]
     assert openvino["failure"] == "openvino is not installed: pip install 'tunesmith[compare]'"
     monkeypatch.setattr(Runtime, "installed", property(lambda runtime: runtime.name != "openvino"))
-    assert run(["compare", str(model), "--with", "openvino"]) == 1
+    assert run_command_line(["compare", str(model), "--with", "openvino"]) == 1
     assert "tunesmith[compare]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("given", ["magic", "tuned", ","])
 def test_peers_that_do_not_exist_are_usage(capsys, given):
-    assert run(["compare", "gemm:8x8x8:float32", "--with", given, "--json"]) == 2
+    assert run_command_line(["compare", "gemm:8x8x8:float32", "--with", given, "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["code"] == "invalid_input"

@@ -55,7 +55,7 @@ def kinds(context: Context) -> list[str]:
 def train_now(context: Context, job_id: str = "j1") -> str:
     with context.sessions.begin() as session:
         model = training.enqueue(session, session.get_one(Job, job_id), FEATURES)
-    assert train.run(context, TrainCostModel(cost_model_id=model.id, attempt=1))
+    assert train.train_cost_model(context, TrainCostModel(cost_model_id=model.id, attempt=1))
     return model.id
 
 
@@ -127,17 +127,17 @@ def test_the_first_batch_is_what_the_static_model_thinks_good(sqlite_context: Co
 def test_every_message_twice_does_its_work_once(sqlite_context: Context) -> None:
     context = sqlite_context
     core_flow.import_and_prepare(context)
-    assert not ingest.run(context, IngestModel(model_id="m1", attempt=1))
-    assert not prepare.run(context, PrepareJob(job_id="j1", attempt=1))
+    assert not ingest.import_model(context, IngestModel(model_id="m1", attempt=1))
+    assert not prepare.prepare_job(context, PrepareJob(job_id="j1", attempt=1))
     batch = core_flow.propose(context)
-    assert not propose.run(context, ProposeRound(round_id=batch.round_id, attempt=1))
-    assert not propose.run(context, ProposeRound(round_id=batch.round_id, attempt=2))
+    assert not propose.propose_round(context, ProposeRound(round_id=batch.round_id, attempt=1))
+    assert not propose.propose_round(context, ProposeRound(round_id=batch.round_id, attempt=2))
     core_flow.report(context, batch)
     core_flow.report(context, batch)
     with context.sessions.begin() as session:
         model = training.enqueue(session, session.get_one(Job, "j1"), FEATURES)
-    assert train.run(context, TrainCostModel(cost_model_id=model.id, attempt=1))
-    assert not train.run(context, TrainCostModel(cost_model_id=model.id, attempt=1))
+    assert train.train_cost_model(context, TrainCostModel(cost_model_id=model.id, attempt=1))
+    assert not train.train_cost_model(context, TrainCostModel(cost_model_id=model.id, attempt=1))
     with context.readers() as session:
         assert session.scalar(sa.select(sa.func.count()).select_from(Record)) == 17
         assert session.scalar(sa.select(sa.func.count()).select_from(Batch)) == 1
@@ -219,7 +219,7 @@ def test_a_batch_whose_worker_gives_up_is_tried_again_and_then_abandoned(sqlite_
 
 def test_a_bad_operator_rejects_the_model(sqlite_context: Context) -> None:
     core_flow.add_operator(sqlite_context, operator="gemm:0x1x1:float32")
-    assert ingest.run(sqlite_context, IngestModel(model_id="m1", attempt=1))
+    assert ingest.import_model(sqlite_context, IngestModel(model_id="m1", attempt=1))
     model = row(sqlite_context, Model, "m1")
     assert model.state is ModelState.REJECTED
     assert model.error["code"] == "invalid_operator"
@@ -239,14 +239,14 @@ def test_an_import_prepares_as_the_row_says(
 
     monkeypatch.setattr(sqlite_context.importing, "run", run)
     core_flow.add_operator(sqlite_context, preparation=preparation.key)
-    assert ingest.run(sqlite_context, IngestModel(model_id="m1", attempt=1))
+    assert ingest.import_model(sqlite_context, IngestModel(model_id="m1", attempt=1))
     assert asked == [preparation]
     assert row(sqlite_context, Model, "m1").preparation == preparation.key
 
 
 def test_a_preparation_of_another_version_rejects_the_model_at_once(sqlite_context: Context) -> None:
     core_flow.add_operator(sqlite_context, preparation="tunesmith.prepare/0")
-    assert ingest.run(sqlite_context, IngestModel(model_id="m1", attempt=1))
+    assert ingest.import_model(sqlite_context, IngestModel(model_id="m1", attempt=1))
     model = row(sqlite_context, Model, "m1")
     assert (model.state, model.error["code"]) == (ModelState.REJECTED, "model_rejected")
     assert "'tunesmith.prepare/0'" in model.error["detail"]
@@ -254,9 +254,9 @@ def test_a_preparation_of_another_version_rejects_the_model_at_once(sqlite_conte
 
 def test_a_target_that_nobody_has_fails_the_job(sqlite_context: Context) -> None:
     core_flow.add_operator(sqlite_context)
-    ingest.run(sqlite_context, IngestModel(model_id="m1", attempt=1))
+    ingest.import_model(sqlite_context, IngestModel(model_id="m1", attempt=1))
     core_flow.add_job(sqlite_context, target="cpu:4000")
-    prepare.run(sqlite_context, PrepareJob(job_id="j1", attempt=1))
+    prepare.prepare_job(sqlite_context, PrepareJob(job_id="j1", attempt=1))
     job = row(sqlite_context, Job, "j1")
     assert (job.state, job.error["code"]) == (JobState.FAILED, "target_unavailable")
     with sqlite_context.readers() as session:
@@ -299,7 +299,7 @@ def test_a_round_cancelled_while_it_is_proposed_changes_nothing(
         return real(*args)
 
     monkeypatch.setattr(propose, "_describe", cancel_meanwhile)
-    assert propose.run(context, ProposeRound(round_id=round_id, attempt=1))
+    assert propose.propose_round(context, ProposeRound(round_id=round_id, attempt=1))
     assert row(context, Round).state is RoundState.CANCELLED
     assert row(context, JobTask).searcher_state is None
     with context.readers() as session:
@@ -329,12 +329,12 @@ def test_what_a_proposal_reads_is_plain_values_that_outlive_the_session(sqlite_c
 
 def test_a_small_space_is_exhausted_at_last(sqlite_context: Context) -> None:
     core_flow.add_operator(context := sqlite_context, operator="gemm:1x1x2:float32")
-    ingest.run(context, IngestModel(model_id="m1", attempt=1))
+    ingest.import_model(context, IngestModel(model_id="m1", attempt=1))
     core_flow.add_job(context, cost_model="none", search="random")
-    prepare.run(context, PrepareJob(job_id="j1", attempt=1))
+    prepare.prepare_job(context, PrepareJob(job_id="j1", attempt=1))
     for _ in range(6):
         asked = ProposeRound(round_id=core_flow.open_round(context, size=8), attempt=1)
-        if not propose.run(context, asked) or row(context, JobTask).exhausted:
+        if not propose.propose_round(context, asked) or row(context, JobTask).exhausted:
             break
         with context.readers() as session:
             core_flow.report(context, session.scalars(sa.select(Batch).where(Batch.round_id == asked.round_id)).one())

@@ -92,10 +92,10 @@ def test_of_many_transitions_at_once_one_wins(sessions: Sessions) -> None:
 def test_due_dispatch_claim_and_extend(sessions: Sessions, batch_id: int) -> None:
     now = utcnow()
     with sessions.begin() as session:
-        (batch,) = work.due(session, Batch)
+        (batch,) = work.due_for_dispatch(session, Batch)
         assert work.mark_dispatched(session, batch, 10, now)
         assert not work.mark_dispatched(session, batch, 10, now)
-        assert work.due(session, Batch) == []
+        assert work.due_for_dispatch(session, Batch) == []
     with sessions.begin() as session:
         assert work.claim(session, Batch, batch_id, attempt=2, worker="w", timeout=10) is None
         batch = work.claim(session, Batch, batch_id, attempt=1, worker="w", timeout=10, now=now)
@@ -123,7 +123,7 @@ def test_a_doubled_message_is_claimed_once(sessions: Sessions) -> None:
 def test_two_dispatchers_send_a_row_once(sessions: Sessions, batch_id: int) -> None:
     def dispatch(_: int) -> int:
         with sessions.begin() as session:
-            return sum(work.mark_dispatched(session, row, 10) for row in work.due(session, Batch))
+            return sum(work.mark_dispatched(session, row, 10) for row in work.due_for_dispatch(session, Batch))
 
     assert sorted(at_once(4, dispatch), key=str) == [0, 0, 0, 1]
 
@@ -134,7 +134,7 @@ def test_a_retry_is_due_again_and_the_old_attempt_is_over(sessions: Sessions, ba
     with sessions.begin() as session:
         assert work.retry_or_fail(session, session.get_one(Batch, batch_id), 3, PROBLEM)
     with sessions.begin() as session:
-        (batch,) = work.due(session, Batch)
+        (batch,) = work.due_for_dispatch(session, Batch)
         assert (batch.attempt, batch.state, batch.worker) == (2, WorkState.QUEUED, None)
         assert not work.extend(session, Batch, batch_id, 1, 10)
         assert work.claim(session, Batch, batch_id, 1, "w", 10) is None

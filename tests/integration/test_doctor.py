@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from tunesmith.cli.main import run
+from tunesmith.cli.main import run_command_line
 from workers import commands_doctor
 
 pytestmark = pytest.mark.pair
 
 
 def test_this_machine_passes(capsys):
-    assert run(["doctor", "--json"]) == 0
+    assert run_command_line(["doctor", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     checks = {check["name"]: check for check in answer["checks"]}
     assert answer["ok"]

@@ -236,7 +236,7 @@ def test_a_genuine_worker_cannot_report_what_another_one_holds(context: Context)
     claim(context, winner(1.0), signer=OTHER, ticket=handed(context, 2))
     claim(context, winner(1.0), signer=OTHER, ticket=handed(context, 2), attempt=2)
     assert reasons(context) == ["not_holder"] * 4
-    claim(context)  # the holder's sign of life
+    claim(context)  # the holder's heartbeat
     claim(context, winner(0.5), signer=OTHER)  # it was handed the same message, later
     assert reasons(context) == ["not_holder"] * 5
     assert stored(context) == 0

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from layout_nets import CASES, Outputs, causal, chains, groups_of_blocks, padded, residual, separable, shuffled
 from numpy.lib.stride_tricks import sliding_window_view
 from onnx import TensorProto, helper
-from small_nets import Array, Net, bare, by_onnxruntime, calls, run
+from small_nets import Array, Net, bare, by_onnxruntime, calls, run_network
 
 from tunesmith.operators import parse_operator
 from tunesmith.preparation import PLAIN, Preparation
@@ -70,7 +70,7 @@ def test_results_and_conversions(
     found = calls(made.module)
     assert sum(n for name, n in found.items() if "conv2d_blocked" in name or "matmul_packed" in name) == count, found
     assert conversions(made) == converted, found
-    close(run(made, x), by_onnxruntime(path, x))
+    close(run_network(made, x), by_onnxruntime(path, x))
 
 
 def test_groups_are_products_with_their_epilogues(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_bounds_of_an_old_operator_set(tmp_path: Path) -> None:
     path = net.save(tmp_path / "model.onnx", net.conv(net.depthwise(y), 16))
     made, x = prepared(path), net.rng.standard_normal((1, 16, 6, 6)).astype(np.float32)
     assert conversions(made) == (0, 1)
-    close(run(made, x), by_onnxruntime(path, x))
+    close(run_network(made, x), by_onnxruntime(path, x))
 
 
 @FEW
@@ -111,7 +111,7 @@ def test_random_networks(tmp_path_factory: pytest.TempPathFactory, chain: tuple[
     x = net.rng.standard_normal(net.shapes["x"]).astype(np.float32)
     theirs = by_onnxruntime(path, x)
     assert np.isfinite(theirs[0]).all()
-    close(run(prepared(path), x), theirs)
+    close(run_network(prepared(path), x), theirs)
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, LANES]))
@@ -255,7 +255,7 @@ def test_encoder_is_packed(tmp_path: Path) -> None:
     assert found["fused_matmul_packed_add_gelu"] == 1, "the reshapes that regroup tokens are gone"
     assert found["fused_matmul_packed_add_add"] == 2, found
     with torch.no_grad():
-        close(run(made, ids.numpy()), [encoder(ids).numpy()])
+        close(run_network(made, ids.numpy()), [encoder(ids).numpy()])
 
 
 class Tail(torch.nn.Module):
@@ -282,7 +282,7 @@ def test_a_model_of_torch(tmp_path: Path) -> None:
     assert found["adaptive_avg_pool2d"] == 1
     assert conversions(made) == (0, 2), found
     with torch.no_grad():
-        close(run(made, x.numpy()), [out.numpy() for out in net(x)])
+        close(run_network(made, x.numpy()), [out.numpy() for out in net(x)])
 
 
 NORMS = pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def normalised(
     save(net, (x,), folder / "net.pt2")
     made = pipeline.prepare(import_model.import_model(folder / "net.pt2", "pt2"), choice)
     with torch.no_grad():
-        return made, run(made, x.numpy()), [copy.deepcopy(net).double()(x.double()).numpy()]
+        return made, run_network(made, x.numpy()), [copy.deepcopy(net).double()(x.double()).numpy()]
 
 
 @NORMS
@@ -337,7 +337,7 @@ def test_a_chain_of_concatenations_is_stored_once(tmp_path: Path) -> None:
     made, x = prepared(path), net.rng.standard_normal((1, 16, 5, 4)).astype(np.float32)
     found = calls(made.module)
     assert not any("concatenate" in name and "relu" not in name for name in found), found
-    close(run(made, x), by_onnxruntime(path, x))
+    close(run_network(made, x), by_onnxruntime(path, x))
 
 
 def test_squeezenet_is_blocked_throughout() -> None:

@@ -65,7 +65,7 @@ def test_a_worker_that_another_replaces_at_once_costs_an_attempt_and_no_result(s
         results.record_heartbeat(session, session.get_one(Batch, batch_id), "dead-worker", 1)
     stack.fleet.register_device()  # under the same name, before anybody missed the other
     stack.loop.step()
-    stack.expire()  # the dead worker shows no sign of life any more
+    stack.expire()  # the dead worker shows no heartbeat any more
     stack.finish(job_id)
     stack.fleet.do(sent.message)  # its message comes late, and changes nothing
     (job,) = stack.rows(Job)

@@ -104,7 +104,7 @@ def test_batch_is_measured_and_the_winner_carries_its_trace(
 def test_a_first_finalist_stands_beside_a_default_schedule_that_is_not_far_slower(
     worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finals, "FAR", 1e9)
+    monkeypatch.setattr(finals, "FAR_RATIO", 1e9)
     worker.measure(gemm.batch(20, job_id="near", incumbent_seconds=1.0))
     confirmed = [r.confirmation for r in mailbox.results(20).values() if r.confirmation]
     assert confirmed

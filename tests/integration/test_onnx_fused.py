@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 from one_operator import Array, by_tvm
 from onnx import TensorProto, helper, numpy_helper
-from small_nets import Net, calls, run
+from small_nets import Net, calls, run_network
 
 from benchmarks.models import encoder
 from tunesmith.errors import UnsupportedOperator
@@ -207,5 +207,5 @@ def test_a_model_that_onnxruntime_optimised_is_the_model(tmp_path: Path, name: s
     theirs, elsewhere = numerics.references(original, one, other)
     made, plain = (pipeline.prepare(import_model.import_model(each, "onnx"), BLOCKED) for each in (path, original))
     assert calls(made.module).total() <= calls(plain.module).total()
-    (ours,) = run(made, *one.values())
+    (ours,) = run_network(made, *one.values())
     assert numerics.error(ours, theirs, elsewhere) < 1e-4

@@ -11,7 +11,7 @@ import pytest
 from one_operator import both, by_tvm, write
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
-from small_nets import calls, run
+from small_nets import calls, run_network
 
 from tunesmith.errors import UnsupportedOperator
 from tunesmith.preparation import Preparation
@@ -57,7 +57,7 @@ def test_normalisations_of_single_channels(tmp_path: Path, shape: tuple[int, ...
     (theirs,) = ReferenceEvaluator(str(path)).run(None, {"x": x})
     for blocked in (False, True):
         made = pipeline.prepare(import_model.import_model(path, "onnx"), Preparation(blocked))
-        np.testing.assert_allclose(run(made, x)[0], theirs, atol=1e-3)
+        np.testing.assert_allclose(run_network(made, x)[0], theirs, atol=1e-3)
     assert set(calls(made.module)) == {"group_norm", "reshape"}, "a function that has a rule"
 
 

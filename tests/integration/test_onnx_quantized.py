@@ -16,7 +16,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from small_nets import Array, calls, run
+from small_nets import Array, calls, run_network
 
 from tunesmith.errors import UnsupportedOperator
 from tunesmith.preparation import PLAIN, Preparation
@@ -81,7 +81,7 @@ def agree(path: Path, shape: Sequence[int], preparation: Preparation, step: floa
     x = np.random.default_rng(1).standard_normal(shape, np.float32)
     (theirs,) = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})
     made = pipeline.prepare(import_model.import_model(path, "onnx"), preparation)
-    (ours,) = run(made, x)
+    (ours,) = run_network(made, x)
     assert ours.shape == theirs.shape
     apart = np.abs(ours - theirs)
     assert apart.max() <= 1.01 * step
@@ -159,7 +159,7 @@ def test_products_of_eight_bits_are_exact(tmp_path: Path, preparation: Preparati
     path = quantised(tmp_path / "m.onnx", [node], ROWS, CAST)
     x = np.full(ROWS, 10, np.float32)  # beyond the range of q: 255 in the first row, 0 in the last
     x[1:] *= np.array([[1 / 7], [-1]], np.float32)
-    (ours,) = run(pipeline.prepare(import_model.import_model(path, "onnx"), preparation), x)
+    (ours,) = run_network(pipeline.prepare(import_model.import_model(path, "onnx"), preparation), x)
     q = np.clip(np.rint(x / CONSTANTS["xs"]) + 120, 0, 255).astype(np.int32)
     np.testing.assert_array_equal(ours, (q - 120) @ CONSTANTS["all"].astype(np.int32))
 
@@ -167,7 +167,7 @@ def test_products_of_eight_bits_are_exact(tmp_path: Path, preparation: Preparati
 def test_a_zero_point_for_each_row(tmp_path: Path) -> None:
     node, x = helper.make_node("MatMulInteger", ["q", "m", "xr"], ["r"]), np.zeros(ROWS, np.float32)
     path = quantised(tmp_path / "m.onnx", [node], ROWS, CAST)
-    (ours,) = run(pipeline.prepare(import_model.import_model(path, "onnx"), BLOCKED), x)
+    (ours,) = run_network(pipeline.prepare(import_model.import_model(path, "onnx"), BLOCKED), x)
     rows = np.int32(CONSTANTS["xz"]) - CONSTANTS["xr"].astype(np.int32)
     np.testing.assert_array_equal(ours, rows[:, None] * CONSTANTS["m"].astype(np.int32).sum(axis=0))
 
@@ -175,7 +175,9 @@ def test_a_zero_point_for_each_row(tmp_path: Path) -> None:
 def test_a_tensor_of_zeros_is_quantised(tmp_path: Path) -> None:
     node = helper.make_node("DynamicQuantizeMatMul", ["x", "m", "ws", "wz", "f"], ["r"], domain=OWN)
     path = quantised(tmp_path / "m.onnx", [node], ROWS, AS_IT_IS)
-    (ours,) = run(pipeline.prepare(import_model.import_model(path, "onnx"), BLOCKED), np.zeros(ROWS, np.float32))
+    (ours,) = run_network(
+        pipeline.prepare(import_model.import_model(path, "onnx"), BLOCKED), np.zeros(ROWS, np.float32)
+    )
     np.testing.assert_array_equal(ours, np.broadcast_to(CONSTANTS["f"], ours.shape))
 
 
@@ -217,7 +219,9 @@ def test_halves_are_rounded_to_even(tmp_path: Path) -> None:
     )
     onnx.save(helper.make_model(graph, opset_imports=OPSETS[:1], ir_version=8), tmp_path / "m.onnx")
     for preparation in (PLAIN, BLOCKED):
-        (ours,) = run(pipeline.prepare(import_model.import_model(tmp_path / "m.onnx", "onnx"), preparation), halves)
+        (ours,) = run_network(
+            pipeline.prepare(import_model.import_model(tmp_path / "m.onnx", "onnx"), preparation), halves
+        )
         np.testing.assert_array_equal(ours, np.tile(np.round(halves), 2))
 
 

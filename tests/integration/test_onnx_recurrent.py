@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 from effort import THOROUGH
 from onnx import TensorProto, helper, numpy_helper
-from small_nets import Array, run
+from small_nets import Array, run_network
 
 from tunesmith.errors import UnsupportedOperator
 from tunesmith.preparation import PLAIN, Preparation
@@ -70,7 +70,7 @@ def layer(
 def both(path: Path, steps: int, batch: int, preparation: Preparation) -> tuple[list[Array], list[Array]]:
     x = np.random.default_rng(1).standard_normal((steps, batch, WIDTH), np.float32)
     theirs = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})
-    return run(pipeline.prepare(import_model.import_model(path, "onnx"), preparation), x), theirs
+    return run_network(pipeline.prepare(import_model.import_model(path, "onnx"), preparation), x), theirs
 
 
 CASES: list[tuple[str, dict[str, Any]]] = [

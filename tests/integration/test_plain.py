@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tvm
-from rule_checks import dense, here, operator, run
+from rule_checks import dense, here, operator, run_schedule
 from tvm import te
 from tvm.s_tir import Schedule
 from tvm.tirx import ForKind
@@ -31,7 +31,9 @@ def test_outputs_are_those_of_the_plain_program(name: str) -> None:
     task = TASKS[name]()
     plain = tir.load_module(task.module)
     # A compiler may contract a product and a sum in one of the two alone.
-    np.testing.assert_allclose(run(quicker(plain), task, here()), run(plain, task, here()), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        run_schedule(quicker(plain), task, here()), run_schedule(plain, task, here()), rtol=1e-5, atol=1e-6
+    )
 
 
 def loops(mod: tvm.IRModule) -> list[tuple[int, bool]]:

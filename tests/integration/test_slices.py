@@ -14,7 +14,7 @@ from effort import examples, some
 from encoders import save
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small_nets import Array, calls, run
+from small_nets import Array, calls, run_network
 from torch import Tensor, nn
 
 from tunesmith.preparation import Preparation
@@ -102,7 +102,7 @@ def test_a_network_of_videos(tmp_path: Path, n: int, preparation: Preparation) -
     assert sum(count for name, count in found.items() if "conv2d_blocked" in name) == 8, found
     assert found["gathered_slices"] > 0, "maps in blocks are gathered in blocks"
     with torch.no_grad():
-        close(run(made, x.numpy()), [net(x)])
+        close(run_network(made, x.numpy()), [net(x)])
 
 
 @pytest.mark.parametrize("n", some([1, 2]))
@@ -112,7 +112,7 @@ def test_a_decoder_of_volumes(tmp_path: Path, n: int) -> None:
     made = prepared(net, x, tmp_path)
     functions(made)
     with torch.no_grad():
-        close(run(made, x.numpy()), net(x))
+        close(run_network(made, x.numpy()), net(x))
 
 
 @st.composite
@@ -139,7 +139,7 @@ def test_any_convolution(
     made = prepared(net, x, tmp_path_factory.mktemp("slices"))
     functions(made)
     with torch.no_grad():
-        close(run(made, x.numpy()), [net(x)])
+        close(run_network(made, x.numpy()), [net(x)])
 
 
 @settings(FEW, max_examples=examples(100))
@@ -201,7 +201,7 @@ def test_what_stands_behind(tmp_path: Path, names: list[str]) -> None:
     made = prepared(net, x, tmp_path)
     assert not [each for each in calls(made.module) if "conv3d" in each]
     with torch.no_grad():
-        close(run(made, x.numpy()), net(x))
+        close(run_network(made, x.numpy()), net(x))
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_what_stays(tmp_path: Path, net: nn.Module) -> None:
     made = prepared(net, x, tmp_path)
     assert [each for each in calls(made.module) if "conv3d" in each]
     with torch.no_grad():
-        close(run(made, x.numpy()), [net(x)])
+        close(run_network(made, x.numpy()), [net(x)])
 
 
 def test_groups_of_one_slice(tmp_path: Path) -> None:
@@ -225,4 +225,4 @@ def test_groups_of_one_slice(tmp_path: Path) -> None:
     made = prepared(net, x, tmp_path)
     assert [each for each in functions(made) if "depthwise" in each]
     with torch.no_grad():
-        close(run(made, x.numpy()), [net(x)])
+        close(run_network(made, x.numpy()), [net(x)])

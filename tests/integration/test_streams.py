@@ -84,7 +84,7 @@ def test_two_hundred_readers_cost_one_query_a_look(both: Api, monkeypatch: pytes
 
 
 def test_a_reader_that_falls_behind_misses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "KEPT", 10)
+    monkeypatch.setattr(streams, "MAX_FEED_EVENTS", 10)
     table = list(range(1, 101))
 
     def read(after: int) -> Look:

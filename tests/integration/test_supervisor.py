@@ -112,7 +112,7 @@ def test_a_second_stack_is_told_who_holds_the_directory(tmp_path):
 
 def command(capsys, *arguments):
     """Exit status and answer of a command."""
-    status = main.run([*arguments, "--json"])
+    status = main.run_command_line([*arguments, "--json"])
     return status, json.loads(capsys.readouterr().out)
 
 
@@ -141,7 +141,7 @@ def test_down_kills_a_stack_that_does_not_end_and_names_what_it_left(tmp_path, c
         assert (status, done["stopped"], done["killed"]) == (0, True, True)
         assert gone(child, 10.0)
     assert command(capsys, "status", *folder)[1]["state"] == "killed"
-    assert main.run(["down", *folder]) == 0
+    assert main.run_command_line(["down", *folder]) == 0
     assert "the last one was killed" in " ".join(capsys.readouterr().out.split())
     with data_dir_lock(tmp_path, "http://next") as killed:
         assert killed

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from small_nets import Array, run
+from small_nets import Array, run_network
 from torch import Tensor
 
 from tunesmith.preparation import PLAIN, Preparation
@@ -85,7 +85,7 @@ def both(
     theirs = model(x)
     return (
         tir.load_module(made.module).script(),
-        run(made, x.numpy()),
+        run_network(made, x.numpy()),
         [each.numpy() for each in ([theirs] if isinstance(theirs, Tensor) else theirs)],
     )
 

@@ -29,7 +29,7 @@ from db.models import Job, Record, Round
 from services.coordinator.auth import ANYBODY
 from services.coordinator.schemas.jobs import BudgetBody, JobChange
 from services.coordinator.usecases import jobs, progress
-from tunesmith.cli.main import run
+from tunesmith.cli.main import run_command_line
 from tunesmith.event_kinds import EventKind
 from tunesmith.states import JobState
 from workers.measure.worker import MeasureWorker
@@ -136,7 +136,7 @@ def test_what_an_earlier_schema_exported_is_compiled_with_its_schedules(
 ) -> None:
     library = left.folder / "net.so"
     given = [str(left.model), "--log", str(left.folder / "tuned" / log), "-o", str(library), "--json"]
-    assert run(["compile", *given]) == 0, capsys.readouterr().err
+    assert run_command_line(["compile", *given]) == 0, capsys.readouterr().err
     answer = capsys.readouterr().out
     assert '"missing": []' in answer
     import tvm

@@ -57,7 +57,7 @@ def test_a_workload_starts_from_what_was_fast_on_similar_ones(context: Context) 
     core_flow.import_and_prepare(context)
     core_flow.report(context, core_flow.propose(context))
     core_flow.add_operator(context, "m2", "gemm:128x64x96:float32")
-    assert ingest.run(context, IngestModel(model_id="m2", attempt=1))
+    assert ingest.import_model(context, IngestModel(model_id="m2", attempt=1))
     core_flow.import_and_prepare(context, "j2", "m2")
     round_id = core_flow.open_round(context, "j2")
     with context.readers() as session:

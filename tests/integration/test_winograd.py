@@ -241,12 +241,12 @@ def test_traces_replay_without_the_rules() -> None:
     task = conv_winograd((1, 2, 13, 13), 4, (1, 1, 1, 1), 4, plain=True)
     made = space.TraceSpace(task.module, here(), own(task, here()))
     points, valid = made.resolve(made.space.sample(np.random.default_rng(0), 3))
-    expected = rule_checks.run(tir.load_module(task.module), task, here())
+    expected = rule_checks.run_schedule(tir.load_module(task.module), task, here())
     assert valid.all()
     for candidate in made.space.candidates(points):
         sch = Schedule(tir.load_module(task.module))
         Trace.apply_json_to_schedule(json.loads(made.trace(candidate)), sch)
-        np.testing.assert_allclose(rule_checks.run(sch.mod, task, here()), expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(rule_checks.run_schedule(sch.mod, task, here()), expected, rtol=1e-4, atol=1e-4)
 
 
 TARGETS = [(AVX512, "zmm"), (AVX2, "ymm"), (NEON, ".4s")]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from effort import some
-from small_nets import Array, Net, by_onnxruntime, calls, run
+from small_nets import Array, Net, by_onnxruntime, calls, run_network
 
 from tunesmith import metaschedule
 from tunesmith.messages import Payload, Spec, TunedWorkload
@@ -139,7 +139,7 @@ def test_tasks_come_in_pairs(case: Case) -> None:
 
 
 def test_main_alone_is_right(case: Case) -> None:
-    case.check(run(case.made, case.x)[0])
+    case.check(run_network(case.made, case.x)[0])
 
 
 KNOWN = [

@@ -51,7 +51,7 @@ def run(capsys):
     """Runs a command line: its status, what it printed (with ``--json`` as objects), and standard error."""
 
     def command(*arguments):
-        status = main.run(arguments)
+        status = main.run_command_line(arguments)
         out, err = capsys.readouterr()
         return status, [json.loads(line) for line in out.splitlines()] if "--json" in arguments else out, err
 

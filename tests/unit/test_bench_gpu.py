@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.gpu import figures, machine
 from benchmarks.gpu.jobs import Tuned
-from tunesmith.cli.main import run
+from tunesmith.cli.main import run_command_line
 from tunesmith.errors import InvalidInput, MissingDependency, TargetUnavailable
 
 pytestmark = pytest.mark.parallel
@@ -75,7 +75,7 @@ def test_a_target_that_is_no_gpu_is_refused(target: str | None, simulate: bool) 
 
 def test_invented_figures_go_to_no_page(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["--simulate", "--target", "nvidia/nvidia-h100", "--docs", "docs/benchmarks.md"]
-    assert run(["bench", "gpu", *asked]) != 0
+    assert run_command_line(["bench", "gpu", *asked]) != 0
     assert "invented" in capsys.readouterr().err
 
 

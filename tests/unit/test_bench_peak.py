@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.peak.command import COLUMNS, build
 from benchmarks.peak.machine import Limits, Rates, measure, sweep, thread_counts
-from tunesmith.cli.main import run
+from tunesmith.cli.main import run_command_line
 
 
 def limits(threads):
@@ -65,5 +65,5 @@ def test_this_machine_has_limits():
 
 
 def test_more_threads_than_cores_are_refused(capsys):
-    assert run(["bench", "peak", "--threads", "100000"]) == 2
+    assert run_command_line(["bench", "peak", "--threads", "100000"]) == 2
     assert "cores here, not 100000" in capsys.readouterr().err

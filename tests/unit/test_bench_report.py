@@ -153,8 +153,8 @@ def test_the_processor_is_told_from_others_of_its_brand(tmp_path):
 
 
 def test_help_lists_the_benchmarks(capsys):
-    assert main.run(["bench", "--help"]) == 0
+    assert main.run_command_line(["bench", "--help"]) == 0
     out = capsys.readouterr().out
     here = [name for name in commands.BENCHMARKS if (commands.FOLDER / name / "command.py").is_file()]
     assert all(name in out for name in here)
-    assert main.run(["bench", "no-such-benchmark"]) == 2
+    assert main.run_command_line(["bench", "no-such-benchmark"]) == 2

@@ -288,7 +288,7 @@ def tuners(monkeypatch):
 
 
 def bench(capsys, out, *arguments):
-    status = main.run(["bench", "tuners", "--out", str(out), "--json", *arguments])
+    status = main.run_command_line(["bench", "tuners", "--out", str(out), "--json", *arguments])
     return status, json.loads(capsys.readouterr().out.splitlines()[-1])
 
 

@@ -145,7 +145,7 @@ def test_keys_are_made_listed_and_revoked(run, capsys, server):
     server["POST /v1/keys"] = {**made, "key": "tsm_k1_secret"}
     server["GET /v1/keys"] = {"items": [made], "next_cursor": None}
     server["DELETE /v1/keys/k1"] = httpx2.Response(204)
-    assert main.run(("keys", "create", "--owner", "ann", "--scope", "viewer")) == 0
+    assert main.run_command_line(("keys", "create", "--owner", "ann", "--scope", "viewer")) == 0
     assert capsys.readouterr().out.strip() == "tsm_k1_secret"
     assert json.loads(server["seen"][-1].content) == {"owner": "ann", "scopes": ["viewer"]}
     assert run("keys", "create", "--json")[1][0]["key"] == "tsm_k1_secret"
@@ -163,7 +163,7 @@ def test_models_are_listed_shown_and_deleted(run, capsys, server):
     server["DELETE /v1/models/m1"] = httpx2.Response(204)
     assert run("models", "list", "--json")[1][0]["items"][0]["tasks"] == 1
     assert run("models", "show", "m1", "--json")[1][0]["task_list"][0]["name"] == "conv"
-    assert main.run(("models", "show", "m1")) == 0
+    assert main.run_command_line(("models", "show", "m1")) == 0
     shown = capsys.readouterr().out
     assert all(text in shown for text in ("net", "ready", "conv"))
     assert run("models", "delete", "m1", "--json")[:2] == (0, [{"id": "m1", "deleted": True}])
@@ -218,7 +218,7 @@ def test_device_list_shows_what_devices_can_do_and_how_they_are(capsys, server):
     }
     sick = {"name": "sick", "device_classes": ["llvm-x-2"], "health": "quarantined", "calibration": figures}
     server["GET /v1/devices"] = {"items": [sick, {"name": "new", "health": "ok", "calibration": None}]}
-    assert main.run(("device", "list")) == 0
+    assert main.run_command_line(("device", "list")) == 0
     lines = capsys.readouterr().out.splitlines()
     (first,), (second,) = ([line for line in lines if name in line] for name in ("sick", "new"))
     for text in ("quarantined", "530 GFLOP/s", "38 GB/s", "2.1%", "1.62"):
@@ -286,7 +286,7 @@ def test_standard_output_on_a_full_disk_is_no_traceback(capsys, server, monkeypa
     server["GET /v1/jobs/j1"] = RUNNING
     with FULL.open("w") as out:
         monkeypatch.setattr("sys.stdout", out)
-        assert main.run(["jobs", "show", "j1"]) == 1
+        assert main.run_command_line(["jobs", "show", "j1"]) == 1
         with contextlib.suppress(OSError):
             out.close()
     err = capsys.readouterr().err
@@ -335,7 +335,7 @@ def test_the_light_wheel_names_the_extra(run, monkeypatch, command):
 
 
 def test_help_lists_every_command(capsys):
-    assert main.run(["--help"]) == 0
+    assert main.run_command_line(["--help"]) == 0
     out = capsys.readouterr().out
     for name in ("tune", "jobs", "best", "compile", "compare", "doctor", "worker", "device", "version", "up", "bench"):
         assert f" {name} " in out

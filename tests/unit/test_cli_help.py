@@ -17,7 +17,7 @@ COMMANDS = dict(reference._commands(reference._root(), "tunesmith"))
 
 
 def helped(capsys, *words):
-    assert main.run([*words, "--help"]) == 0
+    assert main.run_command_line([*words, "--help"]) == 0
     return capsys.readouterr().out
 
 
@@ -50,7 +50,7 @@ def test_lists_of_commands_cut_no_word(capsys, monkeypatch, words):
 
 
 def test_the_version_is_an_option_too(capsys):
-    assert main.run(["--version"]) == 0
+    assert main.run_command_line(["--version"]) == 0
     assert capsys.readouterr().out == f"{__version__}\n"
 
 
@@ -76,7 +76,7 @@ def test_a_missing_extra_is_marked_in_the_help_and_named_when_the_command_runs(c
     assert "Compile a model with its tuned schedules. (not installed: extra worker)" in shown
     assert "Run the benchmarks. (not installed: extra worker, bench)" in shown
     assert "Remove old jobs, events and unused blobs. (" not in shown
-    assert main.run(["up", "--port", "0"]) == 1
+    assert main.run_command_line(["up", "--port", "0"]) == 1
     error = capsys.readouterr().err
     assert "missing_dependency" in error
     assert "pip install -e .[server,worker]" in error

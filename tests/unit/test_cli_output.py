@@ -47,7 +47,7 @@ def commands(command, name="tunesmith"):
 def test_help_says_all_that_was_written(capsys, monkeypatch, name, command):
     monkeypatch.setenv("COLUMNS", "1000")  # rich and click wrap nothing then
     monkeypatch.setenv("TERMINAL_WIDTH", "1000")
-    assert main.run([*name.split()[1:], "--help"]) == 0
+    assert main.run_command_line([*name.split()[1:], "--help"]) == 0
     shown = re.sub(r"\s+", " ", capsys.readouterr().out)
     for parameter in command.params:
         written = getattr(parameter, "help", None)

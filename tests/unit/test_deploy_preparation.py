@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tunesmith.cli.main import run
+from tunesmith.cli.main import run_command_line
 from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.schedule_log import SCHEMA
 from tunesmith.targets import Target
@@ -46,7 +46,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert run([*arguments, "--json"]) == 1
+    assert run_command_line([*arguments, "--json"]) == 1
     return str(json.loads(capsys.readouterr().out)["detail"])
 
 
@@ -58,7 +58,7 @@ def test_compile_takes_the_preparation_of_the_log(
     out = tmp_path / "model.so"
     assert asked(capsys, "compile", OPERATOR, "--log", str(log), "-o", str(out)) == f"Asked: {EXACT}"
     log.write_text("")
-    assert run(["compile", OPERATOR, "--log", str(log), "-o", str(out)]) == 2, "an empty file is no log"
+    assert run_command_line(["compile", OPERATOR, "--log", str(log), "-o", str(out)]) == 2, "an empty file is no log"
 
 
 def test_compare_takes_the_preparation_of_the_log_else_the_default(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tunesmith.measuring.pairs import faster
 from tunesmith.messages import MeasureLimits, WireCandidate, WireResult
 from tunesmith.types import FailureKind, StopReason, TensorSpec
-from workers.measure.finals import NEAR, choose, conclude, lasting, settled, tolerance
+from workers.measure.finals import CLOSE_RATIO, choose, conclude, lasting, settled, tolerance
 from workers.protocol import Confirmed, RunOutcome
 from workers.tvm_backend.run.references import BLOCK, UNWRITTEN, References, difference, prefilled
 
@@ -43,8 +43,8 @@ def test_a_slower_finalist_is_measured_again_only_after_a_failure_or_a_near_tie(
     sound = concluded(Confirmed(TEN, (), 1e-6))
     wrong = concluded(Confirmed(TEN, (), 0.5))
     assert wrong.failure is FailureKind.WRONG_RESULT
-    assert settled(sound, 1.0, 1.001 * NEAR)
-    assert not settled(sound, 1.0, 0.999 * NEAR)
+    assert settled(sound, 1.0, 1.001 * CLOSE_RATIO)
+    assert not settled(sound, 1.0, 0.999 * CLOSE_RATIO)
     assert not settled(wrong, 1.0, 2.0)
 
 

@@ -12,7 +12,7 @@ from tunesmith.allocate.bandit import BanditAllocator
 from tunesmith.allocate.base import TaskView
 from tunesmith.allocate.firsts import DOUBT, first_gains
 from tunesmith.allocate.gradient import GradientAllocator
-from tunesmith.allocate.pairs import contenders, expected_improvement, of_place, places
+from tunesmith.allocate.pairs import contenders, expected_improvement, places, shared_first_gains
 from tunesmith.allocate.table import Table
 
 
@@ -40,11 +40,11 @@ def test_whom_a_task_contends_with() -> None:
 def test_the_first_program_of_a_place_replaces_the_default_one_whichever_it_is() -> None:
     tasks, waiting = [DIRECT, view(2, flops=4e8, alternative_of=1), OTHER], np.array([0, 1])
     gains, nobody = np.array([3.0, 1.0]), np.array([math.inf, math.inf, 1e-2])
-    assert of_place(places(tasks), waiting, gains, nobody).tolist() == [3.0, 3.0]
-    assert of_place(places(tasks), waiting, gains[::-1], nobody).tolist() == [3.0, 3.0]
+    assert shared_first_gains(places(tasks), waiting, gains, nobody).tolist() == [3.0, 3.0]
+    assert shared_first_gains(places(tasks), waiting, gains[::-1], nobody).tolist() == [3.0, 3.0]
     known = np.array([math.inf, 2e-3, 1e-2])
-    assert of_place(places(tasks), waiting[:1], gains[:1], known).tolist() == [3.0]
-    assert of_place(places([DIRECT, FAST]), waiting, gains, known[:2]).tolist() == [3.0, 1.0], "one is known"
+    assert shared_first_gains(places(tasks), waiting[:1], gains[:1], known).tolist() == [3.0]
+    assert shared_first_gains(places([DIRECT, FAST]), waiting, gains, known[:2]).tolist() == [3.0, 1.0], "one is known"
 
 
 def test_an_alternative_comes_as_soon_as_its_direct_task_would() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tunesmith.allocate.base import TaskView
-from tunesmith.allocate.forecast import LEVEL, MOST, _first, _greedy, forecast
+from tunesmith.allocate.forecast import LEVEL, MAX_ROUNDS_PER_TASK, _first, _greedy, forecast
 from tunesmith.allocate.jumps import Curves, JumpOptions, posterior_of
 from tunesmith.allocate.table import Table
 
@@ -32,7 +32,7 @@ def test_what_cannot_be_told_is_not_told() -> None:
 
 def test_more_rounds_promise_more_and_what_is_exhausted_promises_nothing() -> None:
     tasks = [task(1, (3.0, 2.0)), task(2, (4.0, 3.0))]
-    ends = [forecast(tasks, rounds) for rounds in (1, 4, 16, 10 * MOST)]
+    ends = [forecast(tasks, rounds) for rounds in (1, 4, 16, 10 * MAX_ROUNDS_PER_TASK)]
     expected = [end.expected for end in ends if end is not None]
     assert expected == sorted(expected, reverse=True)
     assert all(end is not None and end.low < end.expected < end.high for end in ends)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.coordinator.usecases.passing import MOST, rounds_to_pass
+from services.coordinator.usecases.passing import MAX_ROUNDS, rounds_to_pass
 
 
 @pytest.mark.parametrize("needed", [1, 2, 3, 7, 8, 40, 1000])
@@ -22,4 +22,4 @@ def test_the_fewest_rounds_within_an_eighth(needed: int) -> None:
 def test_what_is_never_reached_or_cannot_be_told() -> None:
     assert rounds_to_pass(lambda _: 1.0, 0.9) is None
     assert rounds_to_pass(lambda _: None, 0.9) is None
-    assert rounds_to_pass(lambda rounds: 1.0 / rounds, 0.5 / MOST) is None
+    assert rounds_to_pass(lambda rounds: 1.0 / rounds, 0.5 / MAX_ROUNDS) is None

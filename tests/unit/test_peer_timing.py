@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from workers.peers import timing
-from workers.peers.timing import Job, each_busy_thread_bound, measure
+from workers.peers.timing import PeerRun, each_busy_thread_bound, measure
 
 
 def spin(seconds: float) -> None:
@@ -54,7 +54,7 @@ def test_a_job_is_warmed_up_and_sampled(tmp_path: Path) -> None:
 
     before = os.sched_getaffinity(0)
     try:
-        found = measure(Job("m", str(tmp_path / "in.npz"), str(tmp_path / "out.npz"), 0.05, 1), prepare)
+        found = measure(PeerRun("m", str(tmp_path / "in.npz"), str(tmp_path / "out.npz"), 0.05, 1), prepare)
     finally:
         os.sched_setaffinity(0, before)
     samples = found["samples"]

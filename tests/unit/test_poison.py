@@ -11,7 +11,7 @@ from process_probe import CHILD_ENV
 
 from tunesmith.types import FailureKind
 from workers.measure import crash_blocklist
-from workers.measure.crash_blocklist import KEPT_SECONDS, CrashBlocklist
+from workers.measure.crash_blocklist import ENTRY_LIFE_SECONDS, CrashBlocklist
 from workers.protocol import RunOutcome
 
 CRASH = RunOutcome(failure=FailureKind.CRASH, message="the session's process died")
@@ -111,13 +111,13 @@ def test_device_that_is_lost_twice_with_one_candidate_on_it(tmp_path: Path) -> N
 
 
 def test_memory_is_bounded_and_fades(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crash_blocklist, "KEPT", 3)
+    monkeypatch.setattr(crash_blocklist, "MAX_ENTRIES", 3)
     now = 0.0
     book = CrashBlocklist(tmp_path, clock=lambda: now)
     for i in range(5):
         run(book, str(i), CRASH)
     assert [i for i in range(5) if book.outcome(str(i))] == [2, 3, 4]
-    now = KEPT_SECONDS + 1
+    now = ENTRY_LIFE_SECONDS + 1
     assert book.outcome("4") is None
     run(book, "new", CRASH)
     assert list(json.loads((tmp_path / "poison.json").read_text())["poison"]) == ["new"]

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pseudo_terminal import BAR, bar_faults, run, words_of
+from pseudo_terminal import BAR, bar_faults, run_in_terminal, words_of
 from replayed_tune import LONG_WAIT, PROCESSES
 
 HELPERS = Path(__file__).parents[1] / "helpers"
@@ -30,7 +30,7 @@ PHASES = [
 def test_a_run_fits_the_terminal_from_the_first_second_to_the_last(tmp_path, columns):
     path = os.pathsep.join([str(HELPERS), *(entry for entry in sys.path if entry)])
     command = [sys.executable, "-m", "replayed_tune", "--data-dir", "data"]
-    session = run(command, columns, {**os.environ, "PYTHONPATH": path}, within=60.0, cwd=tmp_path)
+    session = run_in_terminal(command, columns, {**os.environ, "PYTHONPATH": path}, within=60.0, cwd=tmp_path)
     last = session.screens()[-1]
     assert session.status == 0, last
     assert bar_faults(session) == []

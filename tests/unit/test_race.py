@@ -14,7 +14,7 @@ from tunesmith.messages import MeasureLimits
 from tunesmith.types import StopReason
 from workers.protocol import Begun, RunOutcome, RunRequest
 from workers.sandbox.lease import HostLease
-from workers.tvm_backend.run.race import Entry, Kernel, Race, running, yardsticks_first
+from workers.tvm_backend.run.race import Entry, Kernel, Race, references_first, running
 from workers.tvm_backend.run.timing_windows import Series, Windows
 
 LIMITS = MeasureLimits()
@@ -94,7 +94,7 @@ def run(entries: list[Entry], incumbent: float | None = None, fatal: bool = Fals
     """A race as a session runs it; a kernel that dies takes it with it when that is ``fatal``."""
     with Series(Windows(HostLease(Path("unused")))) as series:
         race = Race(series, lambda _: None, incumbent)
-        for each in yardsticks_first(entries):
+        for each in references_first(entries):
             race.heat(each)
         for each in race.turns(entries):
             try:

@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from tunesmith.search.codes import Codes
-from tunesmith.search.history import LIMIT, History
+from tunesmith.search.history import MAX_MEASUREMENTS, History
 from tunesmith.search.surrogate import from_history
 from tunesmith.space.space import Space
 from tunesmith.testing.synthetic import huge_space, tiny_space
@@ -40,10 +40,10 @@ def test_continues_from_its_state() -> None:
 def test_forgets_neither_the_fastest_nor_the_newest() -> None:
     space = huge_space()
     history = History(space)
-    candidates = _sampled(space, 2 * LIMIT)
+    candidates = _sampled(space, 2 * MAX_MEASUREMENTS)
     history.take([Measurement(c, (float(i + 1),)) for i, c in enumerate(candidates)])
     kept = space.candidates(history.points)
-    assert len(kept) == LIMIT
+    assert len(kept) == MAX_MEASUREMENTS
     assert (kept[0], kept[-1]) == (candidates[0], candidates[-1])
     assert len(json.dumps(history.state())) < 150_000
 

@@ -17,9 +17,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="seed of the changes")
     parser.add_argument("--import-only", action="store_true", help="do not lower what is imported")
     options = parser.parse_args()
-    outcomes: list[running.Outcome] = []
+    outcomes: list[running.ImportOutcome] = []
     with tempfile.TemporaryDirectory() as folder:
-        for each in running.run(Path(folder), options.count, options.seed, not options.import_only):
+        for each in running.run_mutants(Path(folder), options.count, options.seed, not options.import_only):
             outcomes.append(each)
             if each.kind in (running.UNTYPED, running.CRASH, running.TIMEOUT):
                 print(f"{each.model} {each.number}: {each.kind}: {each.detail[:300]}", file=sys.stderr, flush=True)

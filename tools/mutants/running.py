@@ -33,7 +33,7 @@ IMPORTED, UNTYPED, CRASH, TIMEOUT = "imported", "untyped", "crash", "timeout"
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class ImportOutcome:
     """What became of a mutant.
 
     Attributes:
@@ -75,7 +75,7 @@ def _make(folder: Path) -> None:
         make(folder / name)
 
 
-def run(folder: Path, count: int, seed: int, lowered: bool = True) -> Iterator[Outcome]:
+def run_mutants(folder: Path, count: int, seed: int, lowered: bool = True) -> Iterator[ImportOutcome]:
     """Import mutants one after another.
 
     Args:
@@ -99,7 +99,7 @@ def run(folder: Path, count: int, seed: int, lowered: bool = True) -> Iterator[O
         path = folder / f"mutant{Path(name).suffix}"
         path.write_bytes(content)
         kind, detail = outcome_of(path, name, lowered)
-        yield Outcome(name, number, kind, detail)
+        yield ImportOutcome(name, number, kind, detail)
 
 
 def outcome_of(path: Path, name: str, lowered: bool) -> tuple[str, str]:
@@ -158,7 +158,7 @@ def _import(path: Path, name: str, lowered: bool) -> None:
         extract_tasks.extract_tasks(pipeline.prepare(mod, PLAIN).module)
 
 
-def table(outcomes: list[Outcome]) -> str:
+def table(outcomes: list[ImportOutcome]) -> str:
     """Outcomes by model, as Markdown."""
     counts: Mapping[str, collections.Counter[str]] = {
         name: collections.Counter(each.kind for each in outcomes if each.model == name) for name in MODELS

@@ -16,8 +16,8 @@ import numpy as np
 from tunesmith.allocate.base import Allocator, Choice, TaskView
 from tunesmith.allocate.firsts import first_gains
 from tunesmith.allocate.jumps import Curves, JumpOptions, posterior_of
-from tunesmith.allocate.pairs import awaited, contenders, of_place, places
-from tunesmith.allocate.retries import due, hope
+from tunesmith.allocate.pairs import contenders, first_round_in_flight, places, shared_first_gains
+from tunesmith.allocate.retries import largest_gain, retry_due
 from tunesmith.allocate.table import Table
 from tunesmith.allocate.warmup import open_tasks, rounds
 from tunesmith.space.base import Bools, Floats
@@ -49,8 +49,8 @@ class Arms:
         seconds: that the round takes.
         tried: rounds that the task has had or is having.
         unknown: true where the task's place in the model has neither a latency nor a round in flight, bool [tasks].
-        hope: seconds of the model's latency that a task without any valid result may save for a second of tuning when
-            it is due to be tried again, 0 for all others; see ``tunesmith.allocate.retries``.
+        retry_gain: seconds of the model's latency that a task without any valid result may save for a second of tuning
+            when it is due to be tried again, 0 for all others; see ``tunesmith.allocate.retries``.
     """
 
     ids: tuple[int, ...]
@@ -62,7 +62,7 @@ class Arms:
     seconds: Floats
     tried: Floats
     unknown: Bools
-    hope: Floats
+    retry_gain: Floats
 
     @property
     def score(self) -> Floats:
@@ -94,8 +94,8 @@ class BanditAllocator(Allocator):
         if (eligible & arms.unknown).any():
             candidates = eligible & arms.unknown
         best = int(np.where(candidates, score, -np.inf).argmax())
-        again = int(np.where(eligible, arms.hope, 0.0).argmax())
-        if arms.hope[again] > max(score[best], 0.0) and eligible[again] and not arms.unknown[best]:
+        again = int(np.where(eligible, arms.retry_gain, 0.0).argmax())
+        if arms.retry_gain[again] > max(score[best], 0.0) and eligible[again] and not arms.unknown[best]:
             best = again
         there = eligible.tolist()
         scores = dict(itertools.compress(zip(arms.ids, score.tolist(), strict=True), there))
@@ -113,10 +113,10 @@ class BanditAllocator(Allocator):
         known, other = np.isfinite(curves.last), contenders(place, curves.last)
         latency = np.where(known, curves.last, 0.0)
         gain = table.weight * np.maximum(latency * mean - np.maximum(latency - other, 0.0), 0.0)
-        waits, rated = awaited(place, tasks, in_flight), known.copy()
+        waits, rated = first_round_in_flight(place, tasks, in_flight), known.copy()
         first, value = first_gains(table, curves.last, other)
         rated[first] = (flying[first] == 0) & ~waits[first]
-        gain[first] = of_place(place, first, value, curves.last)
+        gain[first] = shared_first_gains(place, first, value, curves.last)
         tried = np.maximum(curves.rounds + flying, 1)
         wide = self.options.exploration * np.sqrt(2.0 * np.log(tried.sum()) / tried)
         deviation = table.weight * latency * deviation
@@ -133,12 +133,12 @@ class BanditAllocator(Allocator):
             table.seconds,
             had + flying,
             unknown,
-            hope(table, due(had, flying.astype(np.float64), lacking)) / table.seconds,
+            largest_gain(table, retry_due(had, flying.astype(np.float64), lacking)) / table.seconds,
         )
 
     @staticmethod
     def _reason(arms: Arms, best: int) -> str:
-        if arms.hope[best]:
+        if arms.retry_gain[best]:
             return "none of its rounds had a valid result: another try"
         if not arms.rated[best]:
             return "no task left has a valid result yet"

@@ -22,7 +22,7 @@ LEVEL = 0.9
 DRAWS = 1000
 DRAWN = 128
 """Tasks whose futures are drawn: those that are least certain. What all others come to, together, is nearly normal."""
-MOST = 200
+MAX_ROUNDS_PER_TASK = 200
 """Rounds that one task is thought to get at most."""
 CONSIDERED = 200_000
 """Pairs of a task and a number of rounds that are weighed against each other; with many tasks, each may get fewer."""
@@ -81,7 +81,7 @@ def _shares(posterior: Posterior, done: Ints, worth: Floats, rounds: int) -> Int
 def _greedy(posterior: Posterior, done: Ints, worth: Floats, rounds: int) -> Ints:
     """Rounds of each task where every round goes to whom it is expected to save most, int64 [tasks]."""
     some = _promising(posterior, done, worth, rounds)
-    most = min(rounds, MOST, max(1, CONSIDERED // max(1, len(some))))
+    most = min(rounds, MAX_ROUNDS_PER_TASK, max(1, CONSIDERED // max(1, len(some))))
     found, task = _gains(posterior.of(some), done[some], worth[some], most, rounds)
     best = _first(-found, rounds)
     best = best[found[best] >= 0]

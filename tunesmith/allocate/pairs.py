@@ -42,7 +42,7 @@ def contenders(found: Places, latency: Floats) -> Floats:
     return other
 
 
-def awaited(found: Places, tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Bools:
+def first_round_in_flight(found: Places, tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Bools:
     """Whether another one at the task's place is having its first round, bool [tasks].
 
     Args:
@@ -57,7 +57,7 @@ def awaited(found: Places, tasks: Sequence[TaskView], in_flight: Mapping[int, in
     return out
 
 
-def of_place(found: Places, waiting: Ints, gains: Floats, latency: Floats) -> Floats:
+def shared_first_gains(found: Places, waiting: Ints, gains: Floats, latency: Floats) -> Floats:
     """What first rounds are expected to save, where no program of a place is known as much as the one that saves most:
     whichever is the first, it replaces the default schedule of the direct one.
 

@@ -57,7 +57,7 @@ def version(as_json: Json = False) -> None:
     emit({"version": __version__}, __version__, as_json)
 
 
-def run(arguments: Sequence[str]) -> int:
+def run_command_line(arguments: Sequence[str]) -> int:
     """Run one command line; returns the exit status."""
     as_json = "--json" in arguments
     try:
@@ -115,4 +115,4 @@ def main() -> NoReturn:
     """Entry point."""
     print_anything()
     signal.signal(signal.SIGTERM, _terminated)  # `timeout` and service managers stop us as orderly as Ctrl-C does
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(run_command_line(sys.argv[1:]))

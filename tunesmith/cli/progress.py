@@ -16,7 +16,7 @@ from rich.segment import ControlType
 from tunesmith.cli.line import Line, Piece
 from tunesmith.cli.output import duration, lay_out, seconds, speed_up, times
 from tunesmith.client import Client, Job
-from tunesmith.client.transport import PATIENCE
+from tunesmith.client.transport import RESTART_SECONDS
 from tunesmith.measuring.ratio import Verdict
 from tunesmith.states import JobState
 
@@ -53,7 +53,7 @@ class Display(Protocol):
 
 def follow(client: Client, job_id: str, display: Display) -> Job:
     """Show progress until the job has ended; returns how it did, for the caller to show."""
-    while not (job := client.job(job_id, PATIENCE)).done:
+    while not (job := client.job(job_id, RESTART_SECONDS)).done:
         display.job(job)
         time.sleep(POLL)
     return job

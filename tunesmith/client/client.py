@@ -29,7 +29,7 @@ from tunesmith.client.schemas import (
     ModelTask,
     Page,
 )
-from tunesmith.client.transport import PATIENCE, Transport
+from tunesmith.client.transport import RESTART_SECONDS, Transport
 from tunesmith.errors import InvalidInput, NotAModel, TunesmithError, from_problem
 from tunesmith.full_disk import writing
 from tunesmith.names import DEFAULT_URL
@@ -226,7 +226,7 @@ class Client:
             TunesmithError: when it takes longer than ``timeout`` seconds.
         """
         end = None if timeout is None else time.monotonic() + timeout
-        while not (job := self.job(job_id, PATIENCE)).done:
+        while not (job := self.job(job_id, RESTART_SECONDS)).done:
             if end is not None and time.monotonic() > end:
                 waits = "".join(f", and waits: {what} {name}" for what, name in (job.waiting_for or {}).items())
                 raise TunesmithError(
@@ -312,7 +312,7 @@ class Client:
             if event is not None:
                 after = event.id
                 yield event
-            elif self.job(job_id, PATIENCE).done:
+            elif self.job(job_id, RESTART_SECONDS).done:
                 yield from self.events(job_id, after)
                 return
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from tunesmith.client.schemas import Event
-from tunesmith.client.transport import PATIENCE, Transport
+from tunesmith.client.transport import RESTART_SECONDS, Transport
 from tunesmith.errors import ServerUnreachable
 
 SILENCE = 40.0
@@ -59,7 +59,7 @@ def follow(transport: Transport, job_id: str, after: int = 0, poll: float = 1.0)
                 pass  # the poll below tells a broken stream from a dead server
             except _NoStream:
                 streams = False
-        for event in page(transport, job_id, after, patience=PATIENCE):
+        for event in page(transport, job_id, after, patience=RESTART_SECONDS):
             after = event.id
             yield event
         yield None

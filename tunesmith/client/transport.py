@@ -26,7 +26,7 @@ ATTEMPTS = 4
 FIRST_PAUSE = 0.1
 RATE_PATIENCE = 60.0
 """Seconds of ``Retry-After`` that one request waits for in all."""
-PATIENCE = 30.0
+RESTART_SECONDS = 30.0
 """Seconds for which whoever follows a job puts up with a server that restarts."""
 _BY_STATUS = {401: Unauthorized, 403: Unauthorized, 404: NotFound, 413: PayloadTooLarge, 429: RateLimited}
 

@@ -237,7 +237,7 @@ def check_evaluation(report: EvaluationReport, work: ModelWork) -> None:
 
 
 def check_device(report: DeviceReport, first: tuple[float, float] | None) -> None:
-    """Refuse a sign of life that describes no such device.
+    """Refuse a heartbeat that describes no such device.
 
     Args:
         first: FLOP/s and bytes/s of the first calibration for the same class; None: there was none.

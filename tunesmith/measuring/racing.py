@@ -19,7 +19,7 @@ def clearly_slower(first: float, incumbent: float | None, cutoff: float) -> bool
     return incumbent is not None and incumbent > 0 and first > cutoff * incumbent
 
 
-def outrun(samples: Sequence[float], incumbent: float | None, margin: float) -> bool:
+def dominated(samples: Sequence[float], incumbent: float | None, margin: float) -> bool:
     """True when even the fastest sample of a contender is slower than ``margin`` times the incumbent.
 
     It will not be the new best, and its latency is known well enough to learn from.

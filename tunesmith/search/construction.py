@@ -16,7 +16,7 @@ from tunesmith.space.space import Space, concat, first_of_each
 
 DRAWN = 16384
 """Random points to start from; a space with fewer points is taken whole."""
-KEPT = 256
+IMPROVED_POINTS = 256
 """Points of each sketch that are improved."""
 STEPS = 4
 """How often each of them is moved to neighbours."""
@@ -71,7 +71,7 @@ def _certain(batch: Batch, cost: Floats, familiar: Bools) -> Floats:
 
 
 def _best(space: Space, batch: Batch, cost: Floats) -> tuple[Batch, Floats]:
-    """The best ``KEPT`` distinct points of each sketch that are not hopeless, best first, and their estimates."""
+    """The best ``IMPROVED_POINTS`` distinct points of each sketch, best first, and their estimates; all are finite."""
     order = np.argsort(ranks(cost), kind="stable")
     order = order[~np.isinf(cost[order])]
     order = order[first_of_each(space.keys(batch.take(order)))]
@@ -79,7 +79,7 @@ def _best(space: Space, batch: Batch, cost: Floats) -> tuple[Batch, Floats]:
     for s in np.unique(batch.sketch[order]):
         mine = batch.sketch[order] == s
         place[mine] = np.arange(mine.sum())
-    order = order[place < KEPT]
+    order = order[place < IMPROVED_POINTS]
     return batch.take(order), cost[order]
 
 

@@ -26,19 +26,19 @@ def diverse(
     value, sketches = _finite(value), len(share)
     tokens = _tokens(batch, sketches)
     bonus = novelty * float(value.std()) if len(value) else 0.0
-    news = np.ones(tokens.max(initial=-1) + 1)
+    untaken = np.ones(tokens.max(initial=-1) + 1)
     open_, taken = np.ones(len(batch), dtype=np.bool_), list[int]()
     count = np.zeros(sketches, dtype=np.int64)
     while len(taken) < min(n, len(batch)):
         allowed = open_
         if int(shared * (len(taken) + 1)) > int(shared * len(taken)):
             allowed = open_ & (batch.sketch == turn(share, count, _present(batch.sketch[open_], sketches), start))
-        gain = value + bonus * news[tokens].sum(axis=1)
+        gain = value + bonus * untaken[tokens].sum(axis=1)
         row = int(np.argmax(np.where(allowed, gain, -np.inf)))
         taken.append(row)
         open_[row] = False
         count[batch.sketch[row]] += 1
-        news[tokens[row]] = 0.0
+        untaken[tokens[row]] = 0.0
     return np.array(taken, dtype=np.int64)
 
 

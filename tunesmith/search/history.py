@@ -12,7 +12,7 @@ from tunesmith.space.base import Batch, Floats, Ints
 from tunesmith.space.space import Space, concat, first_of_each
 from tunesmith.types import Measurement
 
-LIMIT = 1024
+MAX_MEASUREMENTS = 1024
 """Measurements that are remembered; of more the fastest half and the newest."""
 
 
@@ -43,7 +43,7 @@ class History:
         seconds = np.concatenate([self.seconds, [m.latency for m in mine]])
         newest = np.flatnonzero(first_of_each(self.space.keys(points)[::-1])[::-1])
         self.points, self.seconds = points.take(newest), seconds[newest]
-        kept = self.telling(LIMIT)
+        kept = self.telling(MAX_MEASUREMENTS)
         self.points, self.seconds = self.points.take(kept), self.seconds[kept]
 
     @property

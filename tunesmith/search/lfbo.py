@@ -116,12 +116,12 @@ class LfboSearcher(ModelSearcher):
         most = max(2 * n, math.ceil(self.options.shortlist * len(order)))
         order = order[self._divide(points.sketch[order], most, self.options.shared)]
         leaves, left = self._forest.apply(codes[order]), utility[order].copy()
-        alike, picked = np.zeros(len(order)), list[int]()
+        likeness_sum, picked = np.zeros(len(order)), list[int]()
         while len(picked) < min(n, len(order)):
-            row = int(np.argmax(left - self.options.likeness * alike / max(1, len(picked))))
+            row = int(np.argmax(left - self.options.likeness * likeness_sum / max(1, len(picked))))
             picked.append(row)
             left[row] = -np.inf
-            alike += (leaves == leaves[row]).mean(axis=1)
+            likeness_sum += (leaves == leaves[row]).mean(axis=1)
         return order[np.array(picked, dtype=np.int64)]
 
     def _candidates(self, pool: CandidatePool) -> Batch:

@@ -23,7 +23,7 @@ SPARE = 3
 """Points constructed for each that is wanted, because some turn out invalid."""
 SUGGESTED = 0.25
 """Share of a batch that suggestions may have; one of them at least."""
-KEPT = 64
+MAX_SUGGESTIONS = 64
 """Suggestions that wait for their turn at most."""
 
 
@@ -74,7 +74,7 @@ class PointSearcher(Searcher):
         """Propose them soon, see :class:`tunesmith.search.base.Searcher`."""
         known = self.space.known(candidates)
         mine = [c for c, is_point in zip(candidates, known, strict=True) if is_point]
-        self._suggested = list(dict.fromkeys([*self._suggested, *mine]))[:KEPT]
+        self._suggested = list(dict.fromkeys([*self._suggested, *mine]))[:MAX_SUGGESTIONS]
 
     def _take_suggested(self, pool: CandidatePool, most: int) -> Ints:
         """Rows of up to ``most`` suggestions that may be proposed; the rest of the ask only has them as parents."""

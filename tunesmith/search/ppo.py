@@ -29,7 +29,7 @@ TYPICAL = 256
 """Random points whose mean and deviation scale what agents see."""
 CLUSTERS = 8
 """Clusters to begin with, and how many more are tried next."""
-FIRST = 2.0
+CENTROID_BONUS = 2.0
 """What the centroids of clusters are ahead of all other points, in ranges of the guesses."""
 
 
@@ -88,7 +88,7 @@ class AgentSearcher(GuessingSearcher):
         value = self._guess(prediction, visited)
         order = np.argsort(-value, kind="stable")[: round(self.options.planned * n)]
         centres = self._centres(pool, visited.take(order), n)
-        ahead = self._guess(prediction, centres) + FIRST * np.ptp(value)
+        ahead = self._guess(prediction, centres) + CENTROID_BONUS * np.ptp(value)
         return concat([centres, visited]), np.concatenate([ahead, value])
 
     def _explore(self, pool: CandidatePool, prediction: Prediction) -> Batch:

@@ -95,7 +95,7 @@ def evaluation(session: Session, row: Evaluation, claim: Claim[EvaluationReport]
 
 
 def device(session: Session, claim: Claim[DeviceReport], timeout: float) -> bool:
-    """False for a sign of life that is older than the last one, or the same: it says nothing.
+    """False for a heartbeat that is older than the last one, or the same: it says nothing.
 
     Args:
         timeout: seconds after which a device that is silent may be another worker's.

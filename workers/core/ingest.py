@@ -19,7 +19,7 @@ from workers.core.importing import Upload
 from workers.core.leased import Lease, run_leased
 
 
-def run(context: Context, message: IngestModel) -> bool:
+def import_model(context: Context, message: IngestModel) -> bool:
     """The task ``tunesmith.ingest``.
 
     An import does not hold the host lease: that of a large model would keep kernels waiting for too long.

@@ -28,7 +28,7 @@ class Lease:
     """A claim on a row. Within ``with`` a thread moves its deadline until the block ends.
 
     Attributes:
-        lost: set once a sign of life found the claim gone.
+        lost: set once a heartbeat found the claim gone.
     """
 
     def __init__(self, context: Context, kind: type[Work], row_id: str | int, attempt: int, timeout: float) -> None:
@@ -67,7 +67,7 @@ class Lease:
                 with self._context.sessions.begin() as session:
                     alive = work.extend(session, self.kind, self.row_id, self.attempt, self._timeout)
             except SQLAlchemyError as error:
-                log.warning("no sign of life", row=self.row_id, error=str(error))  # the next one may succeed
+                log.warning("no heartbeat", row=self.row_id, error=str(error))  # the next one may succeed
                 continue
             if not alive:
                 self.lost.set()

@@ -21,7 +21,7 @@ from workers.tvm_backend.design_space.replay import together
 from workers.tvm_backend.warm import warm
 
 
-def run(context: Context, message: PrepareJob) -> bool:
+def prepare_job(context: Context, message: PrepareJob) -> bool:
     """The task ``tunesmith.prepare``."""
 
     def work(lease: Lease) -> None:

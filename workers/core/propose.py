@@ -79,13 +79,13 @@ class Proposal:
     predictions: tuple[float | None, ...] | None
     features_blob: str | None
     searcher_state: dict[str, Any]
-    told: int
+    last_record_id: int
     exhausted: bool
     cost_model_id: str | None
     seconds: float
 
 
-def run(context: Context, message: ProposeRound) -> bool:
+def propose_round(context: Context, message: ProposeRound) -> bool:
     """The task ``tunesmith.search``."""
 
     def work(lease: Lease) -> None:
@@ -103,9 +103,9 @@ def run(context: Context, message: ProposeRound) -> bool:
 def propose(context: Context, lease: Lease, subject: RoundSubject, started: float) -> Proposal:
     """Tell the searcher what is new, ask it for a batch, and extract the batch's features."""
     space = _space(context, subject)
-    searcher, told = _restored(subject, space)
+    searcher, last_record_id = _restored(subject, space)
     with context.readers() as session:
-        known = _load(session, subject, space, told)
+        known = _load(session, subject, space, last_record_id)
     searcher.suggest(known.similar)
     searcher.tell([*known.seeds, *known.new_records])
     scorer = _scorer(context, lease, subject, space, known)
@@ -116,21 +116,21 @@ def propose(context: Context, lease: Lease, subject: RoundSubject, started: floa
         predictions=predictions,
         features_blob=blob,
         searcher_state=searcher.state(),
-        told=known.last_record_id,
+        last_record_id=known.last_record_id,
         exhausted=exhausted,
         cost_model_id=known.model.id if known.model else None,
         seconds=time.perf_counter() - started,
     )
 
 
-def _load(session: Session, subject: RoundSubject, space: TraceSpace, told: int) -> Knowledge:
-    """``told``: the last record that the searcher knows; 0 for a fresh one."""
-    rows = records.of_task_since(session, subject.task_id, told)
-    fresh = not told and subject.searcher_state is None and subject.options.warm_start
+def _load(session: Session, subject: RoundSubject, space: TraceSpace, last_record_id: int) -> Knowledge:
+    """``last_record_id``: the last record that the searcher knows; 0 for a fresh one."""
+    rows = records.of_task_since(session, subject.task_id, last_record_id)
+    fresh = not last_record_id and subject.searcher_state is None and subject.options.warm_start
     seeds = _seeds(session, subject, space) if fresh else []
     return Knowledge(
         new_records=[records.measurement(row) for row in rows],
-        last_record_id=max([told, *(row.id for row in rows)]),
+        last_record_id=max([last_record_id, *(row.id for row in rows)]),
         seeds=seeds,
         similar=siblings.suggestions(session, subject) if fresh and not seeds else [],
         pending=tasks.pending(session, subject.task_id),
@@ -145,10 +145,10 @@ def _ask(
     """The batch: default schedule, seeds that are measured again, the searcher's. True when that has no more."""
     first = [Candidate(None)] if subject.baseline else []
     # Every batch measures its task's champion anyway.
-    again = _fastest(known.seeds, subject.size) if subject.baseline and not subject.has_champion else []
-    wanted = subject.size - len(again)
+    seed_repeats = _fastest(known.seeds, subject.size) if subject.baseline and not subject.has_champion else []
+    wanted = subject.size - len(seed_repeats)
     asked = searcher.ask(wanted, known.pending, scorer, scorer.prior) if wanted else []
-    return (*first, *again, *asked), bool(wanted) and not asked
+    return (*first, *seed_repeats, *asked), bool(wanted) and not asked
 
 
 def _space(context: Context, subject: RoundSubject) -> TraceSpace:
@@ -252,7 +252,7 @@ def _store(session: Session, lease: Lease, subject: RoundSubject, proposal: Prop
     round_: Round = lease.hold(session)
     task = lock_row(session, JobTask, subject.task_id)
     assert task is not None, "a task goes with its job, and the round with it"
-    rounds.keep_searcher(session, task, proposal.searcher_state, proposal.told, exhausted=proposal.exhausted)
+    rounds.keep_searcher(session, task, proposal.searcher_state, proposal.last_record_id, exhausted=proposal.exhausted)
     values: dict[str, Any] = {
         "cost_model_id": proposal.cost_model_id,
         "best_before": task.best_seconds,

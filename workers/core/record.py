@@ -38,7 +38,7 @@ OVERTAKEN_SECONDS = 5.0
 
 
 def batch(context: Context, claim: Claim[BatchReport]) -> None:
-    """The task ``tunesmith.record_batch``: results of any attempt count once, signs of life only of the present one."""
+    """The task ``tunesmith.record_batch``: results of any attempt count once, heartbeats only of the present one."""
     report = claim.report
 
     def work_(session: Session) -> bool:

@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 class CoreTask(NamedTuple):
     """A message, the queue that it arrives on, and the function for it.
 
-    ``limit``: seconds after which Celery kills the child. Signs of life come from a thread, so they would go on for
+    ``limit``: seconds after which Celery kills the child. Heartbeats come from a thread, so they would go on for
     ever from a task that hangs; after the kill they stop, and the reconciler hands the work out anew.
     """
 
@@ -45,10 +45,10 @@ class CoreTask(NamedTuple):
 
 
 CORE_TASKS = (
-    CoreTask(IngestModel, INGEST, "workers.core.ingest", "run", 1800),
-    CoreTask(PrepareJob, INGEST, "workers.core.prepare", "run", 1800),
-    CoreTask(ProposeRound, SEARCH, "workers.core.propose", "run", 300),
-    CoreTask(TrainCostModel, TRAIN, "workers.core.train", "run", 600),
+    CoreTask(IngestModel, INGEST, "workers.core.ingest", "import_model", 1800),
+    CoreTask(PrepareJob, INGEST, "workers.core.prepare", "prepare_job", 1800),
+    CoreTask(ProposeRound, SEARCH, "workers.core.propose", "propose_round", 300),
+    CoreTask(TrainCostModel, TRAIN, "workers.core.train", "train_cost_model", 600),
     CoreTask(BatchReport, RECORD, "workers.core.record", "batch", 120),
     CoreTask(EvaluationReport, RECORD, "workers.core.record", "evaluation", 120),
     CoreTask(DeviceReport, RECORD, "workers.core.record", "device", 120),
@@ -68,7 +68,7 @@ def register(app: Celery, queues: Iterable[str], context: Callable[[], Any]) -> 
 
 
 def _register(app: Celery, task: CoreTask, context: Callable[[], Any]) -> None:
-    def run(body: dict[str, Any]) -> None:
+    def run_task(body: dict[str, Any]) -> None:
         try:
             message = read(task.message, body)
         except UnreadableError as error:
@@ -95,7 +95,7 @@ def _register(app: Celery, task: CoreTask, context: Callable[[], Any]) -> None:
             Request=WATCHFUL,
         )(take)
     else:
-        app.task(name=task.message.task, shared=False, time_limit=task.limit, Request=WATCHFUL)(run)
+        app.task(name=task.message.task, shared=False, time_limit=task.limit, Request=WATCHFUL)(run_task)
 
 
 def take_in(task: CoreTask, context: Any, body: Any) -> None:

@@ -26,11 +26,11 @@ from workers.core.features import BatchFeatures
 from workers.core.leased import Lease, run_leased
 from workers.core.trained import trained_model
 
-LIMIT = 4000
+MAX_TRAINING_RECORDS = 4000
 """Records that a model is trained on at most, the job's own first, then the newest of other jobs."""
 
 
-def run(context: Context, message: TrainCostModel) -> bool:
+def train_cost_model(context: Context, message: TrainCostModel) -> bool:
     """The task ``tunesmith.train``."""
 
     def work(lease: Lease) -> None:
@@ -67,8 +67,8 @@ def run(context: Context, message: TrainCostModel) -> bool:
 
 
 def _rows(session: Session, row: CostModelRow, job: Job) -> tuple[list[TrainingRow], list[TrainingRow]]:
-    own = records.training_rows(session, row.target_hash, LIMIT, job_id=job.id)
-    left = LIMIT - len(own)
+    own = records.training_rows(session, row.target_hash, MAX_TRAINING_RECORDS, job_id=job.id)
+    left = MAX_TRAINING_RECORDS - len(own)
     others = records.training_rows(session, row.target_hash, left, not_job=job.id, space=job.space) if left else []
     return own, others
 

@@ -91,7 +91,7 @@ class BatchMeasurement:
         bodies = {name: tools.load(body) for name, body in batch.sketches.items()}
         self._builds = Builds(batch, tools.load(batch.module), bodies, tools.builders, tools.libraries, folder)
         self._champion = tools.memory.champion(batch)
-        self._bar = self._best = self._champion.seconds
+        self._to_beat = self._best = self._champion.seconds
         self._held: dict[int, Item] = {}
         self._seen: dict[str, RunOutcome] = {}
         self._paced = False
@@ -182,7 +182,7 @@ class BatchMeasurement:
             tools.book.lost()
             raise
         if pace and found[0].samples:
-            self._bar = self._best = statistics.median(found[0].samples)
+            self._to_beat = self._best = statistics.median(found[0].samples)
         outcomes = []
         for item, raw in zip(items, found[len(pace) :], strict=True):
             tools.book.end(item.built.code_hash, raw)
@@ -224,14 +224,14 @@ class BatchMeasurement:
             self._held[item.candidate.index] = item
         else:
             yield self._leave(item)
-        if default and self._bar is None:
-            self._bar = item.latency
+        if default and self._to_beat is None:
+            self._to_beat = item.latency
         for index in set(self._held) - set(self._finalists()):
             yield self._leave(self._held.pop(index))
 
     def _finalists(self) -> list[int]:
         times = {index: item.latency for index, item in self._held.items() if item.latency is not None}
-        return finals.choose(times, self._bar, self._batch.limits)
+        return finals.choose(times, self._to_beat, self._batch.limits)
 
     def _leave(self, item: Item) -> WireResult:
         if item.candidate.sketch is None and item.built.path is not None:
@@ -281,7 +281,9 @@ class BatchMeasurement:
         """Whom a finalist has to beat in turn: the champion, or the default schedule where that is not far slower."""
         if self._champion.candidate is not None:
             return self._champion.candidate
-        near = self._bar is not None and item.latency is not None and self._bar < finals.FAR * item.latency
+        near = (
+            self._to_beat is not None and item.latency is not None and self._to_beat < finals.FAR_RATIO * item.latency
+        )
         return DEFAULT if near else None
 
     def _checked(self, found: Confirmed, built: Built) -> Confirmed:

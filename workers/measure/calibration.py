@@ -39,7 +39,7 @@ FIRST_MEDIANS = 3
 last of each row counts, because those taken in a row fall into one phase of the device."""
 CHECK = MeasureLimits(repeats=MeasureLimits().min_repeats, variation=0.0, run_timeout=30.0)
 """What most candidates get, no more: the noise floor is to say how much *their* medians differ."""
-LIMIT = CHECK.model_copy(update={"repeats": 30, "min_repeat_seconds": 0.001, "max_measure_seconds": 0.2})
+SHORT_SAMPLES = CHECK.model_copy(update={"repeats": 30, "min_repeat_seconds": 0.001, "max_measure_seconds": 0.2})
 """Short samples, many of them: the fastest shows what the device can do."""
 
 
@@ -217,7 +217,7 @@ class Calibrator:
             for kernel, library in zip(kernels, built, strict=True):
                 # Between the others, the medians are as far apart as they can be here.
                 medians += [statistics.median(self._time(own, CHECK)) for _ in range(FIRST_MEDIANS)]
-                rates.append(kernel.work / min(self._time(library, LIMIT)))
+                rates.append(kernel.work / min(self._time(library, SHORT_SAMPLES)))
         for library in built:
             if library.path is not None:
                 library.path.unlink(missing_ok=True)

@@ -22,8 +22,8 @@ log = logging.getLogger("tunesmith.measure")
 POISONOUS = frozenset({FailureKind.CRASH, FailureKind.RUN_TIMEOUT})
 STRIKES = 2
 """How often the worker may die, or lose its device, with a candidate on it before that candidate is blamed."""
-KEPT = 1024
-KEPT_SECONDS = 7 * 86400.0
+MAX_ENTRIES = 1024
+ENTRY_LIFE_SECONDS = 7 * 86400.0
 """After this a candidate is given another chance: its crash may have been the host's doing."""
 MESSAGE_LENGTH = 300
 
@@ -144,7 +144,7 @@ class CrashBlocklist:
         self._journal.close()
 
     def _fresh(self, at: float) -> bool:
-        return self._clock() - at < KEPT_SECONDS
+        return self._clock() - at < ENTRY_LIFE_SECONDS
 
     def _strike(self, memory: Memory, hashes: Iterable[str]) -> None:
         for code_hash in hashes:
@@ -172,7 +172,7 @@ class CrashBlocklist:
 
     def _kept(self, entries: dict[str, Entry]) -> dict[str, Entry]:
         fresh = [(code_hash, entry) for code_hash, entry in entries.items() if self._fresh(entry.at)]
-        return dict(fresh[-KEPT:])
+        return dict(fresh[-MAX_ENTRIES:])
 
 
 class Journal:

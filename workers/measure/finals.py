@@ -30,9 +30,9 @@ forgets one term of a thousand errs by some 1e-2 of the largest output.
 SHORT_FLOAT: Final = 0.3
 """The same for floating point of eight bits and less, and for types that are not in the table."""
 
-FAR: Final = 2.0
+FAR_RATIO: Final = 2.0
 """A default schedule that takes so many times as long needs no pairs with the first finalist of a task to be beaten."""
-NEAR: Final = 1.02
+CLOSE_RATIO: Final = 1.02
 """Finalists whose medians lie within this factor may have come in in either order."""
 
 
@@ -43,8 +43,8 @@ def choose(results: Mapping[int, float], incumbent: float | None, limits: Measur
         results: latencies in seconds by index.
         incumbent: latency to beat in seconds; None when there is none.
     """
-    bar = math.inf if incumbent is None else incumbent
-    contenders = [index for index, latency in results.items() if 0 < latency < bar]
+    to_beat = math.inf if incumbent is None else incumbent
+    contenders = [index for index, latency in results.items() if 0 < latency < to_beat]
     return sorted(contenders, key=lambda index: (results[index], index))[: limits.finalists]
 
 
@@ -105,7 +105,7 @@ def settled(last: WireResult, fastest: float | None, latency: float | None) -> b
         last: the finalist before, concluded.
         fastest, latency: medians of the race in seconds, of the first finalist and of the next.
     """
-    return last.failure is None and fastest is not None and latency is not None and latency > NEAR * fastest
+    return last.failure is None and fastest is not None and latency is not None and latency > CLOSE_RATIO * fastest
 
 
 def tolerance(args: Sequence[TensorSpec]) -> float:

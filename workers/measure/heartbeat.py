@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tunesmith.messages import DeviceReport
-from workers.measure.reporting import Send, Ticker
+from workers.measure.reporting import PeriodicThread, Send
 
 INTERVAL_SECONDS = 5.0
 
 
 class Heartbeat:
-    """Signs of life of a measure worker.
+    """Heartbeats of a measure worker.
 
     Args:
         send: publishes a message.
@@ -20,16 +20,16 @@ class Heartbeat:
 
     def __init__(self, send: Send, compose: Callable[[], DeviceReport], interval: float = INTERVAL_SECONDS) -> None:
         self._send, self._compose = send, compose
-        self._ticker = Ticker(interval, self.beat, "presence")
+        self._timer = PeriodicThread(interval, self.beat, "heartbeat")
 
     def start(self) -> None:
         """Report at once, then every few seconds."""
         self.beat()
-        self._ticker.start()
+        self._timer.start()
 
     def stop(self) -> None:
         """Report for the last time that the device is going."""
-        self._ticker.stop()
+        self._timer.stop()
         self._send(self._compose().model_copy(update={"stopping": True, "busy": False}))
 
     def beat(self) -> None:

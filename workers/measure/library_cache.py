@@ -12,7 +12,7 @@ from cachetools import LRUCache
 
 from workers.protocol import Built
 
-KEPT = 128
+BUILD_CACHE_ENTRIES = 128
 
 
 class _Libraries(LRUCache[Hashable, Built]):
@@ -33,7 +33,7 @@ class LibraryCache:
         folder: for the files; it belongs to this cache.
     """
 
-    def __init__(self, folder: Path, kept: int = KEPT) -> None:
+    def __init__(self, folder: Path, kept: int = BUILD_CACHE_ENTRIES) -> None:
         self._folder, self._built = folder, _Libraries(kept)
         self._names = itertools.count()
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Reports while work goes on: results in small batches, and signs of life in between."""
+"""Reports while work goes on: results in small batches, and heartbeats in between."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Send = Callable[[Message], bool]
 
 RESULTS_AT_ONCE = 8
 FLUSH_SECONDS = 1.0
-SIGN_SECONDS = 5.0
-LAST_WORD_SECONDS = 60.0
+HEARTBEAT_SECONDS = 5.0
+FINAL_REPORT_SECONDS = 60.0
 """How long a last report is tried again; after that the coordinator hands the work out anew."""
 
 
-class Ticker:
+class PeriodicThread:
     """A context in which ``action`` is called every ``interval`` seconds by a thread of its own."""
 
-    def __init__(self, interval: float, action: Callable[[], object], name: str = "ticker") -> None:
+    def __init__(self, interval: float, action: Callable[[], object], name: str = "periodic") -> None:
         self._interval, self._action = interval, action
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name=name, daemon=True)
@@ -39,7 +39,7 @@ class Ticker:
         if self._thread.ident is not None:
             self._thread.join(10.0)
 
-    def __enter__(self) -> Ticker:
+    def __enter__(self) -> PeriodicThread:
         self.start()
         return self
 
@@ -53,12 +53,12 @@ class Ticker:
             try:
                 self._action()
             except Exception:
-                # A sign of life that could not be sent must not end those that follow.
+                # A heartbeat that could not be sent must not end those that follow.
                 log.exception("the %s thread goes on after an error", self._thread.name)
 
 
 class Reporter:
-    """Collects results and sends them every second or every eight; an empty report is a sign of life.
+    """Collects results and sends them every second or every eight; an empty report is a heartbeat.
 
     Args:
         send: publishes a message.
@@ -70,16 +70,16 @@ class Reporter:
         self._guard = threading.Lock()
         self._pending: list[WireResult] = []
         self._sent_at = time.monotonic()
-        self._ticker = Ticker(FLUSH_SECONDS, self._tick, "report")
+        self._timer = PeriodicThread(FLUSH_SECONDS, self._tick, "report")
 
     def __enter__(self) -> Reporter:
-        self._ticker.start()
+        self._timer.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ticker.stop()
+        self._timer.stop()
 
     def add(self, *results: WireResult) -> None:
         """Queue results."""
@@ -90,13 +90,13 @@ class Reporter:
 
     def finish(self, error: str = "") -> bool:
         """Send what is left as the last report; ``error`` says why the work as a whole failed."""
-        self._ticker.stop()
+        self._timer.stop()
         with self._guard:
             return send_final_report(self._send, self._compose(self._pending, True, error))
 
     def _tick(self) -> None:
         with self._guard:
-            if self._pending or time.monotonic() - self._sent_at >= SIGN_SECONDS:
+            if self._pending or time.monotonic() - self._sent_at >= HEARTBEAT_SECONDS:
                 self._flush()
 
     def _flush(self) -> None:
@@ -107,7 +107,7 @@ class Reporter:
 
 def send_final_report(send: Send, message: Message) -> bool:
     """Send, and try again for a while when the broker is away."""
-    deadline = time.monotonic() + LAST_WORD_SECONDS
+    deadline = time.monotonic() + FINAL_REPORT_SECONDS
     while not send(message):
         if time.monotonic() >= deadline:
             log.error("the last report of %s was lost: the broker does not answer", message.task)

@@ -36,7 +36,7 @@ PASS_SECONDS = 0.8
 """Timing of one runtime in one pass; with what precedes it, it fits into a window."""
 CONTENDER = 1.5
 """A runtime that is slower than the fastest by more than this factor is not timed again."""
-KEPT = 200
+MAX_SAMPLES_PER_PASS = 200
 """Samples of one pass that are reported, evenly chosen."""
 
 
@@ -149,7 +149,7 @@ class Rivals:
             windows.end()
         if not isinstance(found, list) or not found or not all(_is_time(value) for value in found):
             raise _Nonsense("it answered no times")
-        step = max(1, math.ceil(len(found) / KEPT))
+        step = max(1, math.ceil(len(found) / MAX_SAMPLES_PER_PASS))
         return [float(value) for value in found[::step]]
 
     def _limits(self) -> Limits:

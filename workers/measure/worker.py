@@ -39,7 +39,7 @@ from workers.measure.device import DeviceIdentity, expected_kind, identify
 from workers.measure.evaluate import evaluate, lost
 from workers.measure.heartbeat import Heartbeat
 from workers.measure.library_cache import LibraryCache
-from workers.measure.reporting import SIGN_SECONDS, Reporter, Send, Ticker, send_final_report
+from workers.measure.reporting import HEARTBEAT_SECONDS, PeriodicThread, Reporter, Send, send_final_report
 from workers.measure.task_memory import TaskMemory
 from workers.protocol import Built, Runner, RunOutcome
 from workers.sandbox.limits import allowance
@@ -52,7 +52,7 @@ from workers.tvm_backend.warm import visible_cores
 log = logging.getLogger("tunesmith.measure")
 REMEMBERED = 64
 START_SECONDS = 120.0
-PATIENCE = 2.0
+QUARANTINE_WAITS = 2.0
 """A batch waits this many times as long as a quarantine lasts at most."""
 FOLDER = "tunesmith-measure-"
 QUARANTINE = "its calibration kernel runs far slower than at first"
@@ -97,7 +97,7 @@ class MeasureWorker:
             check=self._plausible,
         )
         self._calibrator = make_calibrator(settings, self.identity, self._host, self._builders, self._runner)
-        self._patience = PATIENCE * settings.quarantine_seconds
+        self._patience = QUARANTINE_WAITS * settings.quarantine_seconds
         self._batches: LRUCache[tuple[str, int], dict[int, WireResult]] = LRUCache(REMEMBERED)
         self._evaluations: LRUCache[tuple[str, int, int], EvaluationReport] = LRUCache(REMEMBERED)
         self._busy = False
@@ -123,7 +123,7 @@ class MeasureWorker:
         shutil.rmtree(self._kept, ignore_errors=True)
 
     def device_report(self) -> DeviceReport:
-        """The sign of life to send now."""
+        """The heartbeat to send now."""
         it = self.identity
         health, calibration = self._calibrator.current()
         reason, unsaid = self._cannot_read, self._unsaid
@@ -275,7 +275,7 @@ class MeasureWorker:
         )
         key = (message.job_id, message.evaluation_id, message.attempt)
         if key not in self._evaluations:
-            with self._work() as folder, Ticker(SIGN_SECONDS, lambda: self._send(report), "evaluation"):
+            with self._work() as folder, PeriodicThread(HEARTBEAT_SECONDS, lambda: self._send(report), "evaluation"):
                 self._evaluations[key] = self._evaluate(message, folder, report)
         done = self._evaluations[key]
         send_final_report(self._send, done.model_copy(update={"final": True, "environment": self.environment()}))

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from workers.peers.timing import Job, Timing
+from workers.peers.timing import PeerRun, Timing
 
 MODEL, INPUTS, OUTPUTS = "model", "inputs.npz", "outputs.npz"
 """Files of the box."""
@@ -32,7 +32,7 @@ class BoxedPeer:
         """
         here = sorted(cores or os.sched_getaffinity(0))
         os.sched_setaffinity(0, here[:threads])
-        job = Job(str(Path(MODEL).absolute()), INPUTS, OUTPUTS, 0.0, threads)
+        job = PeerRun(str(Path(MODEL).absolute()), INPUTS, OUTPUTS, 0.0, threads)
         self._timing = Timing(job, self._prepare)
 
     def time(self, seconds: float) -> list[float]:

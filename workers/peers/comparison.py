@@ -19,7 +19,7 @@ from tunesmith.measuring.agreement import dependence, signal_error
 from tunesmith.safe_path import python
 from tunesmith.types import TensorSpec
 from workers.peers.runtimes import AT_MODEL_PRECISION
-from workers.peers.timing import Job
+from workers.peers.timing import PeerRun
 
 PEER_TIMEOUT = 600.0
 SLOW_SECONDS = 0.25
@@ -36,7 +36,7 @@ class Peer:
 
     Attributes:
         name: unique, used in file names.
-        module: ``python -m`` of it takes a ``Job``.
+        module: ``python -m`` of it takes a ``PeerRun``.
         file: the model as the peer reads it.
     """
 
@@ -106,7 +106,7 @@ def check_outputs(results: Sequence[Result], folder: Path, trusted: Collection[s
 
 def _run(result: Result, peer: Peer, folder: Path, which: int, seconds: float, threads: int) -> None:
     outputs = folder / f"{peer.name}-{which}.npz"
-    job = Job(str(peer.file), str(folder / f"inputs{which}.npz"), str(outputs), seconds, threads)
+    job = PeerRun(str(peer.file), str(folder / f"inputs{which}.npz"), str(outputs), seconds, threads)
     env = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),

@@ -8,10 +8,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from workers.peers.timing import Run, serve
+from workers.peers.timing import RunModel, serve
 
 
-def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> Run:
+def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> RunModel:
     """A session with every optimisation and the given number of threads."""
     import onnxruntime
 

@@ -8,15 +8,15 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from workers.peers.timing import Run, serve
+from workers.peers.timing import RunModel, serve
 
 
-def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> Run:
+def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> RunModel:
     """A model compiled for latency in full precision."""
     return compiled(model, inputs, threads, {"INFERENCE_PRECISION_HINT": "f32"})
 
 
-def compiled(model: str, inputs: Mapping[str, NDArray[Any]], threads: int, precision: Mapping[str, str]) -> Run:
+def compiled(model: str, inputs: Mapping[str, NDArray[Any]], threads: int, precision: Mapping[str, str]) -> RunModel:
     """A model compiled for latency, its settings of precision given."""
     import openvino
 
@@ -27,11 +27,11 @@ def compiled(model: str, inputs: Mapping[str, NDArray[Any]], threads: int, preci
     network = core.compile_model(read, "CPU", settings)
     request = network.create_infer_request()
 
-    def run() -> list[Any]:
+    def run_model() -> list[Any]:
         results = request.infer(dict(inputs), share_inputs=True, share_outputs=True)
         return [results[output] for output in network.outputs]
 
-    return run
+    return run_model
 
 
 if __name__ == "__main__":

@@ -9,10 +9,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from workers.peers.openvino import compiled
-from workers.peers.timing import Run, serve
+from workers.peers.timing import RunModel, serve
 
 
-def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> Run:
+def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> RunModel:
     """A model compiled for latency, as it is without settings of precision."""
     return compiled(model, inputs, threads, {})
 

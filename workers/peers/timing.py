@@ -22,7 +22,7 @@ WARM_UP_SHARE = 0.1
 MIN_SAMPLES, MAX_SAMPLES = 5, 2000
 TASKS = Path("/proc/self/task")
 """Linux's threads of this process."""
-Run = Callable[[], Sequence[Any]]
+RunModel = Callable[[], Sequence[Any]]
 """Runs the model once on the prepared inputs; returns its outputs in order.
 
 They are arrays, or tensors of which ``numpy()`` makes arrays; that copy is not timed, for no other runtime makes one.
@@ -30,7 +30,7 @@ They are arrays, or tensors of which ``numpy()`` makes arrays; that copy is not 
 
 
 @dataclass(frozen=True)
-class Job:
+class PeerRun:
     """What a peer's process is asked to do; all paths are files.
 
     Attributes:
@@ -48,7 +48,7 @@ class Job:
     threads: int
 
 
-Prepare = Callable[[str, Mapping[str, NDArray[Any]], int], Run]
+Prepare = Callable[[str, Mapping[str, NDArray[Any]], int], RunModel]
 """Reads a model, takes inputs and a number of threads."""
 
 
@@ -60,7 +60,7 @@ class Timing:
         prepare: the runtime's ``prepare``.
     """
 
-    def __init__(self, job: Job, prepare: Prepare) -> None:
+    def __init__(self, job: PeerRun, prepare: Prepare) -> None:
         self._cores = sorted(os.sched_getaffinity(0))  # now: a runtime may leave this thread a single one
         with np.load(job.inputs) as file:
             inputs = {name: file[name] for name in file.files}
@@ -85,7 +85,7 @@ class Timing:
         return found
 
 
-def measure(job: Job, prepare: Prepare) -> dict[str, Any]:
+def measure(job: PeerRun, prepare: Prepare) -> dict[str, Any]:
     """Load, run once for the outputs, then time; returns ``{"samples": [seconds, …]}``."""
     return {"samples": Timing(job, prepare).samples(job.seconds)}
 
@@ -117,6 +117,6 @@ def _worked() -> dict[int, int]:
 
 def serve(argv: Sequence[str], prepare: Prepare) -> None:
     """The process of one peer: a job as JSON in, the answer as a file beside the outputs."""
-    job = Job(**json.loads(argv[0]))
+    job = PeerRun(**json.loads(argv[0]))
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job.threads])
     Path(f"{job.outputs}.json").write_text(json.dumps(measure(job, prepare)))

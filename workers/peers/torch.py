@@ -8,10 +8,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from workers.peers.timing import Run, serve
+from workers.peers.timing import RunModel, serve
 
 
-def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> Run:
+def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> RunModel:
     """An exported program, run as it is."""
     import torch
 
@@ -19,13 +19,13 @@ def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> Run
     module = torch.export.load(model).module()
     arguments = [torch.from_numpy(array) for array in inputs.values()]
 
-    def run() -> list[Any]:
+    def run_model() -> list[Any]:
         with torch.inference_mode():
             results = module(*arguments)
         flat = results if isinstance(results, (tuple, list)) else [results]
         return [value.numpy() for value in flat]
 
-    return run
+    return run_model
 
 
 if __name__ == "__main__":

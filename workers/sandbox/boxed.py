@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from workers.sandbox.box.base import Confinement, Limits
 from workers.sandbox.box.entering import STDERR
-from workers.sandbox.limits import LAST_WORDS_BYTES
+from workers.sandbox.limits import STDERR_TAIL_BYTES
 from workers.sandbox.pool import Actor
 from workers.sandbox.process import Child
 from workers.sandbox.template import Template
@@ -120,8 +120,8 @@ def captured_stderr(folder: Path) -> str:
         with os.fdopen(os.open(folder / STDERR, flags), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return ""
-            file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_WORDS_BYTES))
-            return file.read(LAST_WORDS_BYTES).decode(errors="replace")
+            file.seek(max(0, os.fstat(file.fileno()).st_size - STDERR_TAIL_BYTES))
+            return file.read(STDERR_TAIL_BYTES).decode(errors="replace")
     except OSError:
         return ""
 

@@ -15,7 +15,7 @@ EXHAUSTED_SHARE = 0.8
 """A process that died with this much of its memory in use died for want of more."""
 OOM_SCORE = 500
 """Added to its badness: should the host run out of memory all the same, the kernel ends such a process first."""
-LAST_WORDS_BYTES = 2000
+STDERR_TAIL_BYTES = 2000
 """How much of what a process said at its end is looked at."""
 SAYINGS = ("bad_alloc", "memoryerror", "out of memory", "cannot allocate memory", "std::length_error")
 

@@ -29,7 +29,7 @@ WINDOW_SECONDS = 1.0
 """Nobody of the service on this host builds or times anything meanwhile, but no longer than that."""
 
 
-def run() -> dict[str, Any]:
+def run_selfcheck() -> dict[str, Any]:
     """Compile, link, load, run and time.
 
     Raises:
@@ -89,4 +89,4 @@ def _right(kernel: calibration_kernels.Reference, built: Built) -> bool:
 
 if __name__ == "__main__":
     warm("llvm")
-    print(json.dumps(run()))
+    print(json.dumps(run_selfcheck()))

@@ -16,7 +16,7 @@ from tunesmith.allocate.registry import make_allocator
 
 FIRST_ROUNDS = 2
 """Finished rounds after which a task may lose against the other one of its pair."""
-HOPELESS = 1.3
+MAX_LATENCY_RATIO = 1.3
 """How much slower a task may be by then and still go on."""
 LAST_ROUNDS = 4
 """Finished rounds of both after which only the faster of a pair goes on."""
@@ -36,9 +36,10 @@ def dominated(job: JobSnapshot) -> set[int]:
 
     The model runs the faster of the two, so a round of the slower one gains nothing unless it overtakes. An allocator,
     which sees tasks one by one, would take every improvement of it for a gain. Early rounds improve a task most, and
-    may put it ahead: so each has ``FIRST_ROUNDS`` like any other task. Then the one that is ``HOPELESS`` times slower
-    stops, and after ``LAST_ROUNDS`` of both whichever is slower, by when a round improves either by a few per cent at
-    most. What is left over goes to the rest of the model. Whoever has nothing left to propose has had its rounds.
+    may put it ahead: so each has ``FIRST_ROUNDS`` like any other task. Then the one that is ``MAX_LATENCY_RATIO`` times
+    slower stops, and after ``LAST_ROUNDS`` of both whichever is slower, by when a round improves either by a few
+    per cent at most. What is left over goes to the rest of the model. A task with nothing left to propose has had its
+    rounds.
     """
     if not job.alternatives:
         return set()
@@ -57,7 +58,7 @@ def _dominated(slow: TaskSnapshot, fast: TaskSnapshot) -> bool:
     mine, other = (task.curve[-1] if task.curve else math.inf for task in (slow, fast))
     if rounds < FIRST_ROUNDS or math.isinf(other):
         return False
-    return mine > other * (1.0 if rounds >= LAST_ROUNDS else HOPELESS)
+    return mine > other * (1.0 if rounds >= LAST_ROUNDS else MAX_LATENCY_RATIO)
 
 
 def _rounds(task: TaskSnapshot) -> float:

@@ -47,7 +47,7 @@ class ClockWatch:
         self._last: Look | None = None
 
     def check(self) -> None:
-        """Look; where the clock jumped since the last look, move deadlines, signs of life and budgets along."""
+        """Look; where the clock jumped since the last look, move deadlines, heartbeats and budgets along."""
         last, self._last = self._last, self._look()
         if last is None:
             return

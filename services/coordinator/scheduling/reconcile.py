@@ -27,7 +27,7 @@ from tunesmith.states import WorkState
 log = logging.getLogger(__name__)
 KINDS: tuple[Any, ...] = (Model, Job, Round, Batch, Evaluation, CostModelRow)
 MAX_CLAIM_WAIT = 300.0
-BURST = 50
+MAX_MESSAGES_PER_PASS = 50
 """Messages sent in one look at most, so that a look stays short."""
 
 
@@ -64,9 +64,9 @@ class Dispatcher:
         """Mark everything that is due as sent."""
         locks.lock_scheduling(session)  # two loops at once would each give a user his share of the importers
         now = clock.now(session)
-        waiting: list[Work] = [*work.due_imports(session, self._settings.imports_per_user, limit=BURST)]
+        waiting: list[Work] = [*work.due_imports(session, self._settings.imports_per_user, limit=MAX_MESSAGES_PER_PASS)]
         for kind in (kind for kind in KINDS if kind not in import_queue.KINDS):
-            waiting += work.due(session, kind, limit=BURST)
+            waiting += work.due_for_dispatch(session, kind, limit=MAX_MESSAGES_PER_PASS)
         return [row for row in waiting if work.mark_dispatched(session, row, self.claim_wait(row, now), now)]
 
     def depths(self, queues: Sequence[str]) -> dict[str, int | None]:

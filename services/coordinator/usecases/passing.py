@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-MOST = 1 << 14
+MAX_ROUNDS = 1 << 14
 """Rounds that are looked ahead."""
 
 
@@ -15,7 +15,7 @@ def rounds_to_pass(expected: Callable[[int], float | None], goal: float) -> int 
         expected: seconds of the model after so many rounds, which never rise; None where that cannot be told.
 
     Returns:
-        None where ``MOST`` do not suffice.
+        None where ``MAX_ROUNDS`` do not suffice.
     """
 
     def passed(rounds: int) -> bool:
@@ -25,7 +25,7 @@ def rounds_to_pass(expected: Callable[[int], float | None], goal: float) -> int 
     high = 1
     while not passed(high):
         high *= 2
-        if high > MOST:
+        if high > MAX_ROUNDS:
             return None
     low = high // 2  # not enough
     while high - low > max(1, high // 8):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from workers.tvm_backend.frontends.refusals import unsupported
 
-LONGEST = 2048
+MAX_AXIS_ELEMENTS = 2048
 """Elements of an axis along which a transform may be a product: the matrix has four times their square."""
 
 
@@ -23,7 +23,7 @@ def to_complex(name: str, length: int, forward: bool, parts: int) -> NDArray[np.
         ``[length * parts, length * 2]``, not scaled.
 
     Raises:
-        UnsupportedOperator: the axis is longer than ``LONGEST``.
+        UnsupportedOperator: the axis is longer than ``MAX_AXIS_ELEMENTS``.
     """
     angle = _angles(name, length, length, forward)
     cosine, sine = np.cos(angle), np.sin(angle)
@@ -38,7 +38,7 @@ def to_real(name: str, length: int) -> NDArray[np.float64]:
         ``[(length // 2 + 1) * 2, length]``, not scaled.
 
     Raises:
-        UnsupportedOperator: the axis is longer than ``LONGEST``.
+        UnsupportedOperator: the axis is longer than ``MAX_AXIS_ELEMENTS``.
     """
     half = length // 2 + 1
     angle = _angles(name, half, length, False)
@@ -50,7 +50,7 @@ def to_real(name: str, length: int) -> NDArray[np.float64]:
 
 
 def _angles(name: str, rows: int, length: int, forward: bool) -> NDArray[np.float64]:
-    if length > LONGEST:
+    if length > MAX_AXIS_ELEMENTS:
         raise unsupported(name, f"{length} elements along an axis")
     turns = (np.outer(np.arange(rows), np.arange(length)) % length).astype(np.float64)
     return turns * ((-2 if forward else 2) * math.pi / length)

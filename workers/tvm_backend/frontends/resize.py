@@ -30,7 +30,14 @@ ROUNDING = 1e-6
 """How far from a whole number a size may be, relatively, and count as one: scales are of single precision."""
 OPSET = 19
 """Version of the node that the reference evaluates; the model's node may lack attributes, which are then not set."""
-KEPT = ("mode", "coordinate_transformation_mode", "nearest_mode", "cubic_coeff_a", "exclude_outside", "antialias")
+AXIS_ATTRIBUTES = (
+    "mode",
+    "coordinate_transformation_mode",
+    "nearest_mode",
+    "cubic_coeff_a",
+    "exclude_outside",
+    "antialias",
+)
 """Attributes that say how an axis is sampled."""
 OLD = {"coordinate_transformation_mode": b"asymmetric", "nearest_mode": b"floor"}
 """What ``Upsample``, and ``Resize`` before opset 11, do."""
@@ -93,7 +100,7 @@ def stretched(
         builder: emits what is needed on the way.
         x: floating-point numbers.
         stretches: what becomes of the axes.
-        attrs: attributes in ``KEPT``, of ONNX's ``Resize``.
+        attrs: attributes in ``AXIS_ATTRIBUTES``, of ONNX's ``Resize``.
 
     Raises:
         UnsupportedOperator: for whole numbers.
@@ -134,7 +141,7 @@ def _numbers(inputs: Sequence[Any], at: int, params: Any) -> list[float]:
 
 def _matrix(stretch: Stretch, attrs: Mapping[str, Any]) -> NDArray[np.float32]:
     """What a signal along the axis is multiplied with, float32 [before, after], by ONNX's reference."""
-    kept = {name: attrs[name] for name in KEPT if name in attrs}
+    kept = {name: attrs[name] for name in AXIS_ATTRIBUTES if name in attrs}
     n, floats = stretch.before, onnx.TensorProto.FLOAT
     sizes.Unfolding().add("a matrix of Resize", [n, max(n, stretch.after)], 32, 0)
     scale, size = ("", "size") if stretch.whole else ("scale", "")

@@ -21,7 +21,7 @@ from workers.sandbox.limits import about_memory
 from workers.tvm_backend.run.cold_weights import STREAM, stream_of
 from workers.tvm_backend.run.device_arrays import DeviceArrays
 from workers.tvm_backend.run.device_functions import host_identity, offered
-from workers.tvm_backend.run.race import Entry, Kernel, Race, running, yardsticks_first
+from workers.tvm_backend.run.race import Entry, Kernel, Race, references_first, running
 from workers.tvm_backend.run.references import References
 from workers.tvm_backend.run.timing_windows import Windows, isolation_of
 from workers.tvm_backend.run.tracker import prompt
@@ -148,7 +148,7 @@ class DeviceSession:
     def _steps(self, entries: Sequence[Entry], race: Race) -> Iterator[tuple[Callable[[Entry], None], Entry]]:
         """What a race consists of. A stage is asked for only when the one before is over, and so knows who failed."""
         yield from ((self._load, entry) for entry in entries)
-        yield from ((partial(self._heat, race), entry) for entry in yardsticks_first(running(entries)))
+        yield from ((partial(self._heat, race), entry) for entry in references_first(running(entries)))
         yield from ((race.sample, entry) for entry in race.turns(running(entries)))
 
     def _heat(self, race: Race, entry: Entry) -> None:

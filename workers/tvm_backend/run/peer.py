@@ -9,12 +9,12 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from workers.peers.timing import Run, serve
+from workers.peers.timing import RunModel, serve
 from workers.tvm_backend.run.device_functions import bind
 from workers.tvm_backend.warm import import_tvm
 
 
-def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> Run:
+def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> RunModel:
     """A library whose ``main`` takes the model's inputs, on the Relax VM."""
     os.environ["TVM_NUM_THREADS"] = str(threads)
     import_tvm()
@@ -25,11 +25,11 @@ def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> Run
     machine = relax.VirtualMachine(tvm.runtime.load_module(model), tvm.cpu())
     machine.set_input("main", *(tvm.runtime.tensor(array) for array in inputs.values()))
 
-    def run() -> list[Any]:
+    def run_model() -> list[Any]:
         machine.invoke_stateful("main")
         return flat(machine.get_outputs("main"))
 
-    return run
+    return run_model
 
 
 def flat(value: Any) -> list[Any]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tunesmith.measuring.racing import clearly_slower, outrun
+from tunesmith.measuring.racing import clearly_slower, dominated
 from tunesmith.measuring.stopping import stop
 from tunesmith.types import StopReason
 from workers.protocol import Begun, RunOutcome, RunRequest
@@ -186,7 +186,7 @@ class Race:
             self._keep_pace(entry)
             return
         limits, started = entry.request.limits, time.perf_counter()
-        racing = not entry.request.yardstick
+        racing = not entry.request.is_reference
         with_limit = limits.run_timeout
         if racing and self._pace is not None:
             with_limit = min(with_limit, max(ABORT_SECONDS, limits.abort * self._pace))
@@ -230,16 +230,16 @@ class Race:
         entry.seconds += time.perf_counter() - started
 
     def _judge(self, field: Sequence[Entry]) -> None:
-        """Who is done. All are held against the same bar, whoever was sampled first."""
-        bar, left = self._bar(field), running(field)
-        for entry, reason in [(entry, self._reason(entry, bar)) for entry in left]:
+        """Who is done. All are compared with the same latency, whoever was sampled first."""
+        to_beat, left = self._to_beat(field), running(field)
+        for entry, reason in [(entry, self._reason(entry, to_beat)) for entry in left]:
             entry.stopped = reason
             if reason is not None and not entry.samples:
                 entry.samples = [entry.first]
 
-    def _bar(self, field: Sequence[Entry]) -> float | None:
+    def _to_beat(self, field: Sequence[Entry]) -> float | None:
         """The latency to beat: the best in the field, those that are done included. With the champion in it, what
-        that takes now counts, and not what it took when it was crowned."""
+        that takes now counts, and not what it took when it became champion."""
         rivals = [entry for entry in field if not entry.request.default and entry.failed is None]
         known = [entry.latency for entry in rivals]
         if self._incumbent is not None and not any(entry.request.champion for entry in rivals):
@@ -247,17 +247,21 @@ class Race:
         return min((latency for latency in known if 0 < latency < math.inf), default=None)  # devices invent numbers
 
     @staticmethod
-    def _reason(entry: Entry, bar: float | None) -> StopReason | None:
+    def _reason(entry: Entry, to_beat: float | None) -> StopReason | None:
         """Why it gets no further sample, if so."""
         limits, samples = entry.request.limits, entry.samples
-        bar = None if entry.request.yardstick else bar
+        to_beat = None if entry.request.is_reference else to_beat
         if not samples:
-            if clearly_slower(entry.first, bar, limits.cutoff):
+            if clearly_slower(entry.first, to_beat, limits.cutoff):
                 return StopReason.RACED
             return None if entry.first < entry.allowance else StopReason.BUDGET
         reason = stop(samples, min_repeats=limits.min_repeats, repeats=limits.repeats, variation=limits.variation)
         spent = len(samples) >= entry.affordable
-        if reason is None and (spent or len(samples) >= limits.min_repeats) and outrun(samples, bar, limits.margin):
+        if (
+            reason is None
+            and (spent or len(samples) >= limits.min_repeats)
+            and dominated(samples, to_beat, limits.margin)
+        ):
             return StopReason.RACED
         return StopReason.BUDGET if reason is None and spent else reason
 
@@ -276,9 +280,9 @@ def running(entries: Sequence[Entry]) -> list[Entry]:
 
 def order(entries: Sequence[Entry]) -> list[Entry]:
     """The champion and the default schedule first, then the most promising."""
-    return sorted(entries, key=lambda entry: (not entry.request.yardstick, entry.first))
+    return sorted(entries, key=lambda entry: (not entry.request.is_reference, entry.first))
 
 
-def yardsticks_first(entries: Sequence[Entry]) -> list[Entry]:
+def references_first(entries: Sequence[Entry]) -> list[Entry]:
     """The default schedule and the champion first, then as they came."""
     return sorted(entries, key=lambda entry: (not entry.request.default, not entry.request.champion))

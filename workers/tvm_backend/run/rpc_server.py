@@ -47,7 +47,7 @@ HANDSHAKE_SECONDS = 5.0
 RETRY_SECONDS = 0.25
 GRACE_SECONDS = 0.5
 """Time that a session has to end by itself after its client hung up."""
-KEPT = ("TUNESMITH_MEMORY_SHARE", "TUNESMITH_TRUST_MODELS")
+DEVICE_SETTINGS = ("TUNESMITH_MEMORY_SHARE", "TUNESMITH_TRUST_MODELS")
 """Settings that a device needs; none of the others may be in a process that candidates are forked from."""
 THREADS_PER_CORE = 4
 KEPT_ENDS = 16
@@ -281,11 +281,11 @@ def serve(tracker: str, key: str, host: str = "127.0.0.1", port: int = 0, addres
     Raises:
         MissingDependency: there is nothing to box candidates in, and ``TUNESMITH_TRUST_MODELS`` is not set.
     """
-    if exposed(*KEPT):
+    if exposed(*DEVICE_SETTINGS):
         given = ["--tracker", tracker, "--key", key, "--host", host, "--port", str(port)]
         given += [] if address is None else ["--address", address]
         command = [sys.executable, "-m", "workers.tvm_backend.run.rpc_server", *given]
-        os.execve(sys.executable, command, scrubbed(os.environ, *KEPT))
+        os.execve(sys.executable, command, scrubbed(os.environ, *DEVICE_SETTINGS))
     walls = probe.choose(Settings().trust_models)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     os.environ["TVM_NUM_THREADS"] = str(visible_cores())

@@ -180,12 +180,12 @@ def _turned(torch: Any, size: Any, angle: Any) -> Pair:
 def _moved(method: str, more: int = 0) -> Callable[..., Pair]:
     """An operator whose first argument names axes, as a number or a list: the pairs' axis is none of them."""
 
-    def run(torch: Any, z: Pair, axes: Any = 0, *args: Any) -> Pair:
+    def apply(torch: Any, z: Pair, axes: Any = 0, *args: Any) -> Pair:
         rank = z.rank + more
         front = [axis % rank for axis in axes] if isinstance(axes, (list, tuple)) else axes % rank
         return Pair(getattr(torch.ops.aten, method)(z.parts, front, *args))
 
-    return run
+    return apply
 
 
 def _same(method: str) -> Callable[..., Pair]:
