@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.allocation.curves import ModelCurves, curves_of
+from benchmarks.harness.jobs import FROM_SCRATCH, IMPORT_LIMIT, service, warm_up
 from benchmarks.harness.report import setup
-from benchmarks.models.tuning import IMPORT_LIMIT, service
-from benchmarks.tuners.service import warm_up
 from tunesmith.client import Client
 from tunesmith.targets import Target
 
@@ -44,8 +43,7 @@ def _run(
         seconds=limit,
         seed=seed,
         allocator="round-robin",
-        verify=False,
-        warm_start=False,
+        **FROM_SCRATCH,
     )
     client.wait(job.id, timeout=limit + IMPORT_LIMIT)
     found = [task.model_dump(mode="json") for task in client.tasks(job.id)]

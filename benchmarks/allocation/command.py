@@ -41,7 +41,7 @@ def run(
     from benchmarks.harness.report import check, setup, write
     from tunesmith.allocate.registry import ALLOCATORS, check_allocator
 
-    names = dict.fromkeys([figures.RIVAL, *(check_allocator(name) for name in allocator or ALLOCATORS)])
+    names = dict.fromkeys([figures.BASELINE, *(check_allocator(name) for name in allocator or ALLOCATORS)])
     check(figures.NAME, docs)
     runs = load_all(data or DATA)
     courses = {
@@ -118,24 +118,24 @@ def live(
     docs: Annotated[Path | None, typer.Option(help="Markdown page whose section to replace.")] = None,
 ) -> None:
     """Tune models with several allocators for the same time and compare the results. Run nothing else."""
-    from benchmarks.allocation import live as contest
-    from benchmarks.allocation.figures import RIVAL
+    from benchmarks.allocation import live as comparison
+    from benchmarks.allocation.figures import BASELINE
     from benchmarks.harness.progress import progress_of
     from benchmarks.harness.report import check, setup, write
     from tunesmith.allocate.registry import check_allocator
     from workers.tvm_backend.build.local_model import local_target
 
-    names = tuple(dict.fromkeys([RIVAL, *(check_allocator(name) for name in allocator or LIVE)]))
-    check(contest.NAME, docs)
-    plan = contest.Plan(names, local_target(f"cpu:{len(os.sched_getaffinity(0))}"), seconds)
-    runs: list[contest.Run] = []
+    names = tuple(dict.fromkeys([BASELINE, *(check_allocator(name) for name in allocator or LIVE)]))
+    check(comparison.NAME, docs)
+    plan = comparison.Plan(names, local_target(f"cpu:{len(os.sched_getaffinity(0))}"), seconds)
+    runs: list[comparison.Run] = []
     paths: list[Path] = []
     for seed in range(seeds):
         for each in model or LIVE_MODELS:
             with tempfile.TemporaryDirectory(prefix="tunesmith-allocation-") as folder:
-                runs += contest.hold(each, seed, plan, Path(folder), progress_of(f"{each}, seed {seed}"))
+                runs += comparison.run(each, seed, plan, Path(folder), progress_of(f"{each}, seed {seed}"))
             # After each: all of them take an hour, and may not come to their end.
             facts = {**setup(), "seeds": str(seed + 1), "wall time of each job": f"{seconds:g} s"}
-            paths = write(contest.report(runs, facts), out, None, docs)
+            paths = write(comparison.report(runs, facts), out, None, docs)
     for path in paths:
         typer.echo(path)

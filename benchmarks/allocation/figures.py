@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.allocation.hindsight import NAME as HINDSIGHT
-from benchmarks.allocation.replay import Course
+from benchmarks.allocation.replay import ReplayedRun
 from benchmarks.harness.report import Report
 from services.coordinator.scheduling.snapshot import ROUND_SIZE
 from tunesmith.space.base import Floats
@@ -19,24 +19,24 @@ EQUAL = f"rounds of {ROUND_SIZE}"
 UNTUNED, FIRST = "untuned", "first rounds"
 MEASURES = tuple((start, share) for start in (UNTUNED, FIRST) for share in ((0.5,) if start == FIRST else ()) + SHARES)
 """From where, and how much of the gain."""
-RIVAL = "gradient"
+BASELINE = "gradient"
 DRAWS = 2000
-Courses = Mapping[tuple[str, str], Sequence[Course]]
+ReplayedRuns = Mapping[tuple[str, str], Sequence[ReplayedRun]]
 """By model and allocator, one for each seed."""
 
 
-def reached(course: Course, start: str, share: float) -> float:
+def reached(course: ReplayedRun, start: str, share: float) -> float:
     """Seconds until so much of what can be gained from ``start`` on was there."""
     before = course.untuned if start == UNTUNED else course.first
     return course.reached(before - share * (before - course.best))
 
 
-def ratios(courses: Courses, allocator: str, start: str, share: float) -> Floats:
-    """Logarithm of how many times as long the rival took, float64 [models, seeds]; positive: the allocator is ahead."""
+def ratios(courses: ReplayedRuns, allocator: str, start: str, share: float) -> Floats:
+    """Logarithm of the baseline's time over the allocator's, float64 [models, seeds]; positive: the allocator leads."""
     models = dict.fromkeys(model for model, _ in courses)
     mine, other = (
         np.array([[reached(course, start, share) for course in courses[model, name]] for model in models])
-        for name in (allocator, RIVAL)
+        for name in (allocator, BASELINE)
     )
     out: Floats = np.log(other / mine)
     return out
@@ -51,8 +51,8 @@ def band(values: Floats) -> tuple[float, float, float]:
     return float(values.mean()), float(low), float(high)
 
 
-def report(courses: Courses, setup: Mapping[str, str]) -> Report:
-    """One line per allocator and share: seconds, and how many times as fast as the rival."""
+def report(courses: ReplayedRuns, setup: Mapping[str, str]) -> Report:
+    """One line per allocator and share: seconds, and how many times as fast as the baseline."""
     models, names = (tuple(dict.fromkeys(key[i] for key in courses)) for i in (0, 1))
     rows: list[tuple[Any, ...]] = []
     for start, share in MEASURES:
@@ -81,14 +81,14 @@ def report(courses: Courses, setup: Mapping[str, str]) -> Report:
         f"over the model without schedules; a task without a round runs with its default schedule. `{FIRST}`: "
         "what is left to gain once every task had its first recorded round. `times as fast`: the geometric mean "
         "over models and seeds of the time that "
-        f"`{RIVAL}` took over its own, with a 95 % bootstrap over seeds. Then the median seconds by model. "
+        f"`{BASELINE}` took over its own, with a 95 % bootstrap over seeds. Then the median seconds by model. "
         f"`{HINDSIGHT}` is not an allocator: it knows every curve to its end, and is close to the best possible."
     )
     columns = ("gain", "allocator", "times as fast", "95 % from", "to", *(f"{model}, s" for model in models))
     return Report(NAME, "Allocators on the curves of whole models", summary, columns, rows, setup)
 
 
-def draw(courses: Courses, axes: Any) -> None:
+def draw(courses: ReplayedRuns, axes: Any) -> None:
     """What was gained after the first rounds, over the share of all time, mean over models and seeds."""
     where = np.linspace(0, 1, 100)
     for name in dict.fromkeys(name for _, name in courses):
@@ -98,7 +98,7 @@ def draw(courses: Courses, axes: Any) -> None:
     axes.legend()
 
 
-def _gain(course: Course, where: Floats) -> Floats:
+def _gain(course: ReplayedRun, where: Floats) -> Floats:
     at = np.searchsorted(course.seconds, where * course.seconds[-1], side="right") - 1
     gain = (course.first - course.latency) / (course.first - course.best)
     out: Floats = np.where(at >= 0, np.maximum(gain[np.maximum(at, 0)], 0.0), 0.0)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.allocation.curves import TaskCurve
-from benchmarks.allocation.replay import Course, course, latencies
+from benchmarks.allocation.replay import ReplayedRun, course, latencies
 from services.coordinator.scheduling.snapshot import ROUND_SIZE
 from tunesmith.alternatives import in_use
 from tunesmith.space.base import Floats
@@ -29,7 +29,7 @@ class _Segment(NamedTuple):
     seconds: float
 
 
-def hindsight(tasks: Sequence[TaskCurve]) -> Course:
+def hindsight(tasks: Sequence[TaskCurve]) -> ReplayedRun:
     """Always the candidates that save the model most for a second of tuning, as many at once as it takes to save that.
 
     That is the concave envelope of each curve, and the segments of all envelopes by their slopes. Of a pair of

@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.allocation.figures import RIVAL, SHARES
+from benchmarks.allocation.figures import BASELINE, SHARES
+from benchmarks.harness import jobs
+from benchmarks.harness.comparison import Comparison, Entry
+from benchmarks.harness.contenders import UNTUNED
+from benchmarks.harness.jobs import Point, Request, Tuned
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.report import Report
-from benchmarks.models import tuning, zoo
-from benchmarks.models.tuning import Point, Request, Tuned
+from benchmarks.models import zoo
 from tunesmith.errors import MeasurementFailed
-from tunesmith.preparation import PLAIN
 from tunesmith.targets import Target
-from workers.peers.comparison import TVM_PEER, Peer, take_turns, write_inputs
-from workers.tvm_backend.build.local_model import LocalModel
+from workers.peers.comparison import Peer
 
 NAME = "allocation-live"
-UNTUNED = "untuned"
 SLICE, PASSES = 1.0, 4
 COLUMNS = (
     "model",
@@ -31,7 +31,7 @@ COLUMNS = (
     "latency ms",
     "candidates",
     *(f"s to {share:.0%}" for share in SHARES),
-    f"s to {RIVAL}'s end",
+    f"s to {BASELINE}'s end",
 )
 
 
@@ -81,41 +81,35 @@ class Run:
         return min(next(there, self.seconds), self.seconds)
 
 
-def hold(model: str, seed: int, plan: Plan, folder: Path, progress: Progress) -> list[Run]:
+def run(model: str, seed: int, plan: Plan, folder: Path, progress: Progress) -> list[Run]:
     """Tune one model with every allocator, which one first depends on the seed, and time what came of it in turn.
 
     Raises:
-        TunesmithError: the model cannot be read, a job fails, or a compiled model does not run.
+        TunesmithError: the model cannot be read.
+        MeasurementFailed: a job fails, or a compiled model does not run.
     """
-    file = Path(model).absolute() if Path(model).is_file() else zoo.write_model(model, folder / "model.onnx", seed)
-    plain = LocalModel(str(file), {}, folder, PLAIN)
-    plain.compile(folder / f"{UNTUNED}.so", plan.target, None)
-    write_inputs(plain.inputs, folder)
+    comparison = Comparison(zoo.model_file(model, folder, seed), folder, plan.target, progress)
+    comparison.enter_as_it_is(UNTUNED)
     found = dict[str, Tuned]()
+
+    def tune(name: str) -> tuple[Entry, Peer]:
+        progress(f"tuning with {name} for {plan.seconds:g} s")
+        request = Request(plan.target, seed, None, plan.seconds, allocator=name)
+        found[name] = jobs.tune_warm(comparison.file, request, comparison.subfolder(name))
+        return comparison.of_tuned(name, found[name])
+
     turn = seed % len(plan.allocators)
     for name in (*plan.allocators[turn:], *plan.allocators[:turn]):
-        progress(f"tuning with {name} for {plan.seconds:g} s")
-        found[name] = _tune(name, file, seed, plan, folder / name)
-    progress("timing the compiled models in turn")
-    peers = [Peer(name, TVM_PEER, folder / f"{name}.so") for name in (UNTUNED, *found)]
-    results = {result.name: result for result in take_turns(peers, folder, SLICE, plan.target.num_cores, PASSES)}
-    bad = next((result for result in results.values() if result.latency is None), None)
+        comparison.enter(name, tune)
+    comparison.run(SLICE, PASSES)
+    latency = {name: entry.result.latency for name, entry in comparison.entries.items() if entry.result.latency}
+    bad = next((entry for name, entry in comparison.entries.items() if name not in latency), None)
     if bad:
-        raise MeasurementFailed(f"the model compiled with what {bad.name} found does not run: {bad.failure}")
-    latency = {name: result.latency or 0.0 for name, result in results.items()}
+        raise MeasurementFailed(f"there is no model of {bad.runtime} to time: {bad.result.failure}")
     return [
         Run(Path(model).stem, seed, name, latency[name], latency[UNTUNED], tuned.candidates, tuned.curve, plan.seconds)
         for name, tuned in found.items()
     ]
-
-
-def _tune(name: str, file: Path, seed: int, plan: Plan, folder: Path) -> Tuned:
-    folder.mkdir()
-    request = Request(plan.target, seed, None, plan.seconds, allocator=name)
-    tuned = tuning.tunesmith_warm(file, request, folder)
-    local = LocalModel(str(file), {}, folder, tuned.preparation)
-    local.compile(folder.parent / f"{name}.so", plan.target, tuned.records)
-    return tuned
 
 
 def report(runs: Sequence[Run], setup: Mapping[str, str]) -> Report:
@@ -131,11 +125,11 @@ def report(runs: Sequence[Run], setup: Mapping[str, str]) -> Report:
 
 
 def _times(run: Run, group: Sequence[Run]) -> tuple[float, ...]:
-    """Seconds to each share of the gain, and to what the rival had at its end."""
+    """Seconds to each share of the gain, and to what the baseline had at its end."""
     best = min(each.latency for each in group)
-    rival = next(each.latency for each in group if each.allocator == RIVAL)
+    baseline = next(each.latency for each in group if each.allocator == BASELINE)
     goals = [run.untuned - share * (run.untuned - best) for share in SHARES]
-    return tuple(run.reached(goal) for goal in (*goals, rival))
+    return tuple(run.reached(goal) for goal in (*goals, baseline))
 
 
 def _summary(together: Mapping[tuple[str, int], Sequence[Run]], times: Mapping[int, tuple[float, ...]]) -> str:
@@ -146,11 +140,11 @@ def _summary(together: Mapping[tuple[str, int], Sequence[Run]], times: Mapping[i
         "`s to 95%`: seconds from the job's submission until it had this share of the gain; the gain is that of "
         "the best of these jobs over the untuned model. The last column: until the model was as fast as at the "
         "end of the job with "
-        f"`{RIVAL}`. If that never happened, the whole time counts. Before the end a model is not compiled. Its "
+        f"`{BASELINE}`. If that never happened, the whole time counts. Before the end a model is not compiled. Its "
         "latency is the sum of its kernels, times the ratio of the compiled model to that sum at the end."
     ]
-    names = dict.fromkeys(run.allocator for group in together.values() for run in group if run.allocator != RIVAL)
-    for name, other in combinations((*names, RIVAL), 2):
+    names = dict.fromkeys(run.allocator for group in together.values() for run in group if run.allocator != BASELINE)
+    for name, other in combinations((*names, BASELINE), 2):
         pairs = [(_of(name, group), _of(other, group)) for group in together.values()]
         ratios = [_spread([theirs.latency / mine.latency for mine, theirs in pairs])]
         ratios += [
@@ -160,7 +154,7 @@ def _summary(together: Mapping[tuple[str, int], Sequence[Run]], times: Mapping[i
         lines.append(
             f"**{name}** compared with `{other}`, geometric mean of {len(pairs)} pairs (lowest to highest): models "
             f"{ratios[0]} times as fast; {', '.join(f'{share:.0%}' for share in SHARES)} of the gain, and "
-            f"the end of `{RIVAL}`, {', '.join(ratios[1:])} times sooner."
+            f"the end of `{BASELINE}`, {', '.join(ratios[1:])} times sooner."
         )
     return "\n\n".join(lines)
 

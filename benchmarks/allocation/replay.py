@@ -21,7 +21,7 @@ SLOTS = 1
 
 
 @dataclass(frozen=True)
-class Course:
+class ReplayedRun:
     """What a job came to.
 
     Attributes:
@@ -48,7 +48,7 @@ def mixed(runs: Sequence[ModelCurves], seed: int) -> tuple[TaskCurve, ...]:
     return tuple(runs[int(rng.integers(len(runs)))].tasks[i] for i in range(len(runs[0].tasks)))
 
 
-def replay(tasks: Sequence[TaskCurve], allocator: str, seed: int, equal: bool = False) -> Course:
+def replay(tasks: Sequence[TaskCurve], allocator: str, seed: int, equal: bool = False) -> ReplayedRun:
     """Give rounds away, one after the other, until every curve has come to its end.
 
     Args:
@@ -110,7 +110,7 @@ def _after(job: JobSnapshot, task: int, curve: TaskCurve, end: int, took: float)
     return replace(job, tasks=tasks, trials_in_flight=0, elapsed=job.elapsed + took)
 
 
-def course(tasks: Sequence[TaskCurve], order: Sequence[tuple[int, int]], ends: Sequence[float]) -> Course:
+def course(tasks: Sequence[TaskCurve], order: Sequence[tuple[int, int]], ends: Sequence[float]) -> ReplayedRun:
     """What rounds bring.
 
     Args:
@@ -121,7 +121,9 @@ def course(tasks: Sequence[TaskCurve], order: Sequence[tuple[int, int]], ends: S
     steps = [(task, tasks[task].bests[had - 1]) for task, had in order]
     standing = Places.of(final)
     latency = np.array(list(best_so_far(standing, steps)))
-    return Course(np.array(ends), latency, float(standing.total), _tuned(latencies(tasks, first=True)), _tuned(final))
+    return ReplayedRun(
+        np.array(ends), latency, float(standing.total), _tuned(latencies(tasks, first=True)), _tuned(final)
+    )
 
 
 def latencies(tasks: Sequence[TaskCurve], first: bool = False) -> dict[int, TaskLatency[int]]:

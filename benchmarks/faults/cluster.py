@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.faults.servers import Postgres
-from benchmarks.harness.processes import Tree
+from benchmarks.harness.processes import Tree, environment
 from db.engine import migrate
 from services.embedded.net import free_port, get_json
 from tunesmith.client import Client
@@ -81,9 +80,8 @@ class Cluster:
         return self._trees[key]
 
     def _environment(self, number: int) -> dict[str, str]:
-        given = {name: value for name, value in os.environ.items() if not name.startswith("TUNESMITH_")}
         url = f"http://127.0.0.1:{self._ports[number]}"
-        return given | {
+        return environment() | {
             "TUNESMITH_DATA_DIR": str(self.folder),
             "TUNESMITH_DATABASE_URL": self.postgres.url(),
             "TUNESMITH_BROKER_URL": self.broker,

@@ -24,8 +24,7 @@ def run(
 
     And whether each candidate has one result.
     """
-    from benchmarks.faults import figures
-    from benchmarks.faults.contest import Plan, contest
+    from benchmarks.faults import comparison, figures
     from benchmarks.faults.scenarios import SCENARIOS
     from benchmarks.harness.progress import progress_of
     from benchmarks.harness.report import check, markdown, setup, write
@@ -40,8 +39,8 @@ def run(
         )
     if docs:
         check(figures.NAME, docs)
-    plan = Plan(tuple(scenario or SCENARIOS), seconds, runs, load, min(CAPACITY_SECONDS, seconds))
-    found, facts = contest(plan, progress_of("faults"))
+    plan = comparison.Plan(tuple(scenario or SCENARIOS), seconds, runs, load, min(CAPACITY_SECONDS, seconds))
+    found, facts = comparison.run(plan, progress_of("faults"))
     report = figures.faults(found, {**setup("sqlalchemy", "celery", "redis", "psycopg"), **facts})
     typer.echo(markdown(report))
     for path in write(report, out, docs=docs):

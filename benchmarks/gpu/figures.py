@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from benchmarks.gpu.jobs import Tuned
+from benchmarks.harness.means import micros, ratio
 from benchmarks.harness.report import Report
 
 NAME = "gpu"
@@ -40,9 +41,9 @@ def gpu(found: Sequence[Tuned], facts: Mapping[str, str], simulate: bool) -> Rep
     rows = [
         (
             tuned.operator,
-            _micro(tuned.untuned),
-            _micro(tuned.best),
-            _ratio(tuned),
+            micros(tuned.untuned),
+            micros(tuned.best),
+            ratio(tuned.untuned, tuned.best),
             None if tuned.best is None else tuned.flops / tuned.best / 1e12,
             tuned.candidates,
             ", ".join(f"{count} {kind}" for kind, count in tuned.failures.items()) or "0",
@@ -59,11 +60,3 @@ def gpu(found: Sequence[Tuned], facts: Mapping[str, str], simulate: bool) -> Rep
     if simulate:
         summary = f"**Invented**: there was no GPU, and these latencies are drawn from hashes. {summary}"
     return Report(NAME, "Products on a GPU", summary, COLUMNS, rows, facts)
-
-
-def _micro(seconds: float | None) -> float | None:
-    return None if seconds is None else seconds * 1e6
-
-
-def _ratio(tuned: Tuned) -> float | None:
-    return None if tuned.untuned is None or tuned.best is None else tuned.untuned / tuned.best

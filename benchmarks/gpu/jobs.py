@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.gpu.machine import Machine
+from benchmarks.harness.processes import Tree, environment
 from benchmarks.harness.progress import Progress
 from tunesmith.client import Client, EmbeddedStack
 from tunesmith.errors import StackFailed
@@ -23,7 +23,7 @@ from tunesmith.safe_path import python
 from tunesmith.states import JobState
 
 KEY = "bench-gpu"
-START_SECONDS, STOP_SECONDS = 120.0, 30.0
+START_SECONDS = 120.0
 END_SECONDS = 180.0
 """After its budget a job's last round is measured, and its best schedule once more."""
 PAUSE = 0.5
@@ -87,7 +87,7 @@ def tune(machine: Machine, plan: Plan, out: Path, progress: Progress) -> list[Tu
 def _rig(machine: Machine, out: Path) -> Iterator[Client]:
     """A stack, a device and a worker that serves the GPU's class."""
     data = (out / f"gpu-stack-{os.getpid()}").resolve()
-    env = {name: value for name, value in os.environ.items() if not name.startswith("TUNESMITH_")}
+    env = environment()
     target = machine.target.target
     assert target is not None
     with ExitStack() as stack:
@@ -96,39 +96,21 @@ def _rig(machine: Machine, out: Path) -> Iterator[Client]:
         if not machine.simulate:
             tracker = json.loads((data / CONNECTION_FILE).read_text())["tracker"]
             device = python("tunesmith.cli", "device", "serve", "--key", KEY, "--tracker", tracker)
-            stack.enter_context(_process(device, log, env))
+            stack.enter_context(Tree(device, log=log, folder=data, env=env))
         own = {"TUNESMITH_DEVICE_CLASSES": target.device_class, "TUNESMITH_DEVICE_KEY": KEY}
         own |= {"TUNESMITH_SIMULATE": "1"} if machine.simulate else {}
         command = python("tunesmith.cli", "worker", "--queues", "measure", "--join", str(data))
-        worker = stack.enter_context(_process(command, log, {**env, **own}))
+        worker = stack.enter_context(Tree(command, log=log, folder=data, env={**env, **own}))
         client = stack.enter_context(Client(running.url))
-        _await(client, target.device_class, worker, log)
+        _await(client, target.device_class, worker)
         yield client
 
 
-@contextmanager
-def _process(command: Sequence[str], log: Path, env: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that is told to end with the block, and ends with this process at the latest."""
-    guarded = [*python("workers.sandbox.parent_death", "--parent", str(os.getpid()), "--"), *command]
-    with log.open("ab") as output:
-        process = subprocess.Popen(guarded, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=env)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _await(client: Client, device_class: str, worker: subprocess.Popen[bytes], log: Path) -> None:
+def _await(client: Client, device_class: str, worker: Tree) -> None:
     end = time.monotonic() + START_SECONDS
     while not any(device.alive and device_class in device.device_classes for device in client.devices()):
         if worker.poll() is not None or time.monotonic() > end:
-            last = " | ".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
-            raise StackFailed(f"no worker for {device_class} came up; {log} ends with: {last}")
+            raise StackFailed(f"no worker for {device_class} came up: {worker.tail(LOG_LINES)}")
         time.sleep(PAUSE)
 
 

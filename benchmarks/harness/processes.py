@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -10,15 +11,58 @@ import sys
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
-from tunesmith.errors import StackFailed
+from tunesmith.errors import MeasurementFailed, StackFailed
 from tunesmith.safe_path import python
 
 MARK = "TUNESMITH_BENCH_TREE"
 ROOT = Path(__file__).resolve().parents[2]
 PAUSE = 0.02
+LEASE_SETTING = "TUNESMITH_LEASE_FILE"
+STEERING = ("TUNESMITH_", "TVM_")
+"""Beginnings of settings of another stack, and of the compiler in this process."""
+THREADS = frozenset({"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"})
+"""Set in this process for the compiler's sake, and nothing that a child should see."""
+
+
+def environment(**settings: str) -> dict[str, str]:
+    """This process's environment without what steers it, and with some settings, for a child to start with.
+
+    The host lease stays: other stacks of this host must still stand back while a kernel is timed.
+    """
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name == LEASE_SETTING or not (name.startswith(STEERING) or name in THREADS)
+    }
+    return kept | settings
+
+
+def ask(module: str, job: Any, folder: Path, limit: float, what: str) -> Any:
+    """What a module answers to a job, in a process of its own; see :func:`benchmarks.harness.child.answer`.
+
+    Args:
+        module: of this repository.
+        job: a dataclass of plain values.
+        folder: for the answer and a log.
+        limit: seconds.
+        what: could not be done when it gives no answer, for the error.
+
+    Raises:
+        MeasurementFailed: it gives none.
+    """
+    answer = folder / "answer.json"
+    command = python(module, json.dumps(asdict(job)), str(answer))
+    with Tree(command, log=folder / "log", folder=folder) as tree:
+        status = tree.wait(limit)
+        if status != 0:
+            reason = f"no answer within {limit:g} s" if status is None else tree.tail()
+            raise MeasurementFailed(f"{what}: {reason}")
+    return json.loads(answer.read_text("utf-8"))
 
 
 class Tree:

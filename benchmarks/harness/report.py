@@ -7,7 +7,7 @@ import importlib.metadata
 import os
 import platform
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,8 +89,7 @@ def write(report: Report, out: Path, draw: Draw | None = None, docs: Path | None
     """
     out.mkdir(parents=True, exist_ok=True)
     paths = [out / f"{report.name}{suffix}" for suffix in (".csv", ".md")]
-    with paths[0].open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows([report.columns, *report.rows])
+    write_rows(paths[0], [report.columns, *report.rows])
     plot = out / f"{report.name}.svg" if draw else None
     paths[1].write_text(markdown(report, plot.name if plot else None), encoding="utf-8")
     if plot and draw:
@@ -123,6 +122,14 @@ def markdown(report: Report, plot: str | None = None) -> str:
     if report.setup:
         parts.append("*" + "; ".join(f"{key}: {value}" for key, value in report.setup.items()) + "*")
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def write_rows(path: Path, rows: Iterable[Sequence[Any]]) -> Path:
+    """Write a CSV file; its folder is made when missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
+    return path
 
 
 def table(columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,8 @@ from benchmarks.harness.progress import progress_of
 from benchmarks.harness.report import Report, setup, table, write
 
 if TYPE_CHECKING:
-    from benchmarks.models.contest import Entry, Outcome
+    from benchmarks.harness.comparison import Entry
+    from benchmarks.models.comparison import Outcome
 
 COLUMNS = (
     "model",
@@ -55,13 +57,14 @@ def run(
     docs: Annotated[Path | None, typer.Option(help="Markdown page whose section to replace.")] = None,
 ) -> None:
     """Compare whole models: untuned, tuned by Tunesmith and MetaSchedule for the same time, and on other runtimes."""
-    from benchmarks.models.contest import PEERS, Plan, chosen_names, hold
+    from benchmarks.harness.contenders import chosen_names
+    from benchmarks.models import comparison
     from benchmarks.peak.machine import measure
     from workers.tvm_backend.build.local_model import local_target
 
-    names = chosen_names(with_, PEERS)
+    names = chosen_names(with_)
     cores = threads or len(os.sched_getaffinity(0))
-    plan = Plan(
+    plan = comparison.Plan(
         names,
         local_target(f"cpu:{cores}"),
         seconds or (QUICK_SECONDS if quick else SECONDS),
@@ -73,9 +76,9 @@ def run(
     peak, outcomes, paths = measure(cores).peak, [], []
     for each in model or (QUICK_MODELS if quick else MODELS):
         with tempfile.TemporaryDirectory(prefix="tunesmith-models-") as folder:
-            outcome = hold(each, plan, Path(folder), progress_of(each))
+            outcome = comparison.run(each, plan, Path(folder), progress_of(each))
         peak = peak.at_best(measure(cores).peak)
-        outcomes.append(outcome.with_shares(peak))
+        outcomes.append(replace(outcome, peak=peak))
         # After each model: the next takes an hour, and may not come to its end.
         report = build(outcomes, setup("onnxruntime", "openvino", "torch") | details)
         paths = write(report, out, lambda axes: draw(axes, outcomes), docs)
@@ -109,21 +112,18 @@ def draw(axes: Any, outcomes: Sequence[Outcome]) -> None:
 
 
 def _row(outcome: Outcome, entry: Entry) -> tuple[Any, ...]:
-    from tunesmith.measuring.agreement import TOLERANCE
-
     result, base = entry.result, outcome.entry("untuned")
-    latency = result.latency
+    latency, share = result.latency, outcome.share(result.latency)
     speedup = base.result.latency / latency if base and base.result.latency and latency else None
     passes = f"{min(result.medians) * 1e3:.3g} … {max(result.medians) * 1e3:.3g}" if result.medians else None
-    wrong = result.error is not None and not result.error <= TOLERANCE
-    note = result.failure or ("other outputs than the reference" if wrong else "")
+    note = result.failure or ("other outputs than the reference" if entry.wrong else "")
     return (
         outcome.model,
         result.name,
         latency and latency * 1e3,
         passes,
         speedup,
-        entry.share and 100 * entry.share,
+        share and 100 * share,
         entry.candidates,
         entry.tuned_seconds,
         entry.missing,
@@ -149,21 +149,21 @@ def _summary(outcomes: Sequence[Outcome]) -> str:
 
 
 def _verdict(outcome: Outcome) -> str:
-    from benchmarks.models.contest import TUNERS, better
+    from benchmarks.harness.contenders import METASCHEDULE
     from workers.peers.comparison import FOREIGN
 
     ours = outcome.entry("tunesmith")
-    rivals = [
+    baselines = [
         ("untuned", outcome.entry("untuned")),
-        ("the better MetaSchedule", better(outcome, TUNERS[1:])),
-        ("the fastest other runtime", better(outcome, tuple(FOREIGN))),
+        ("the better MetaSchedule", outcome.fastest(METASCHEDULE)),
+        ("the fastest other runtime", outcome.fastest(FOREIGN)),
     ]
     if ours is None or not ours.result.latency:
         return ""
     times = [
-        f"{rival.result.latency / ours.result.latency:.3g} times as fast as {name}"
-        + (f" ({rival.result.name})" if rival.result.name != name else "")
-        for name, rival in rivals
-        if rival and rival.result.latency
+        f"{baseline.result.latency / ours.result.latency:.3g} times as fast as {name}"
+        + (f" ({baseline.result.name})" if baseline.result.name != name else "")
+        for name, baseline in baselines
+        if baseline and baseline.result.latency
     ]
     return f"**{outcome.model}**: tuned by Tunesmith it is {', '.join(times)}." if times else ""

@@ -62,6 +62,12 @@ def write_model(name: str, path: Path, seed: int = 0) -> Path:
     return path
 
 
+def model_file(model: str, folder: Path, seed: int) -> Path:
+    """The file that is named, or one in ``folder`` of the model called so; raises like :func:`write_model`."""
+    file = Path(model)
+    return file.absolute() if file.is_file() else write_model(model, folder / "model.onnx", seed)
+
+
 def _shipped(source: Path, seed: int) -> onnx.ModelProto:
     import onnx
 

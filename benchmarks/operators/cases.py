@@ -28,13 +28,13 @@ class Case:
     Attributes:
         operator: its spec, written out.
         threads: cores of the target.
-        rivals: MetaSchedule is run where there is no recording; else it takes part where there is one.
+        record_missing: MetaSchedule is run where there is no recording; else it takes part where there is one.
         table: ``MAIN`` or ``RAGGED``.
     """
 
     operator: str
     threads: int
-    rivals: bool = False
+    record_missing: bool = False
     table: str = MAIN
 
     @property
@@ -62,7 +62,7 @@ def chosen(operators: Sequence[str] | None, quick: bool, threads: int | None, co
         return [Case(text, count) for text in QUICK_OPERATORS]
     alone = [Case(ONE_THREAD, 1)] if threads is None and cores > 1 else []
     return [
-        *(Case(text, count, rivals=True) for text in OPERATORS),
+        *(Case(text, count, record_missing=True) for text in OPERATORS),
         *(Case(text, count) for text in FURTHER),
         *alone,
         *(Case(text, count, table=RAGGED) for text in RAGGED_OPERATORS),
@@ -70,4 +70,4 @@ def chosen(operators: Sequence[str] | None, quick: bool, threads: int | None, co
 
 
 def _asked(operator: str, threads: int) -> Case:
-    return Case(operator, threads, rivals=True, table=RAGGED if operator in RAGGED_OPERATORS else MAIN)
+    return Case(operator, threads, record_missing=True, table=RAGGED if operator in RAGGED_OPERATORS else MAIN)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import tempfile
 from pathlib import Path
@@ -11,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from benchmarks.harness.progress import progress_of
-from benchmarks.harness.report import check, setup, table, write
+from benchmarks.harness.report import check, setup, table, write, write_rows
 from tunesmith.errors import InvalidInput
 
 if TYPE_CHECKING:
     from benchmarks.harness.limits import Peak
     from benchmarks.operators.cases import Case
-    from benchmarks.operators.contest import Outcome, Plan
+    from benchmarks.operators.comparison import Outcome, Plan
 
 SECONDS, QUICK_SECONDS = 120.0, 90.0
 SLICE, QUICK_SLICE = 1.0, 0.5
@@ -51,9 +50,9 @@ def run(
     Tunesmith has the wall time of MetaSchedule's sooner run. Those runs take minutes each and are recorded; with
     --quick only those that are there take part.
     """
-    from benchmarks.models.contest import PEERS, chosen_names
+    from benchmarks.harness.contenders import chosen_names
     from benchmarks.operators import cases, figures
-    from benchmarks.operators.contest import Plan
+    from benchmarks.operators.comparison import Plan
 
     cores = len(os.sched_getaffinity(0))
     threads_of(threads, cores)
@@ -61,7 +60,7 @@ def run(
     for name in figures.NAMES:
         check(name, docs)
     plan = Plan(
-        chosen_names(with_, PEERS),
+        chosen_names(with_),
         tuple(range(seeds or (QUICK_SEEDS if quick else SEEDS))),
         seconds,
         QUICK_SECONDS if quick else SECONDS,
@@ -73,7 +72,7 @@ def run(
     peaks: dict[int, Peak] = {}
     paths: list[Path] = []
     for case in todo:
-        outcomes.append(_hold(case, plan, peaks))
+        outcomes.append(_run(case, plan, peaks))
         # After each operator: all of them take hours, and may not come to their end.
         paths = _write(outcomes, peaks, out, docs)
     for report in figures.reports(outcomes, {}):
@@ -84,14 +83,14 @@ def run(
         print(f"wrote {path}")
 
 
-def _hold(case: Case, plan: Plan, peaks: dict[int, Peak]) -> Outcome:
+def _run(case: Case, plan: Plan, peaks: dict[int, Peak]) -> Outcome:
     """One case; the machine's limits are looked at before and after it."""
-    from benchmarks.operators.contest import hold
+    from benchmarks.operators import comparison
     from benchmarks.peak.machine import measure
 
     before = measure(case.threads).peak
     with tempfile.TemporaryDirectory(prefix="tunesmith-operators-") as folder:
-        outcome = hold(case, plan, Path(folder), progress_of(case.name))
+        outcome = comparison.run(case, plan, Path(folder), progress_of(case.name))
     best = before.at_best(measure(case.threads).peak)
     peaks[case.threads] = peaks[case.threads].at_best(best) if case.threads in peaks else best
     return outcome
@@ -113,10 +112,7 @@ def _write(outcomes: list[Outcome], peaks: dict[int, Peak], out: Path, docs: Pat
     for report in figures.reports(outcomes, details):
         draw = (lambda axes: figures.draw(axes, outcomes)) if report.name == figures.NAMES[0] else None
         paths += write(report, out, draw, docs)
-    paths.append(out / "operators-latencies.csv")
-    with paths[-1].open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows(figures.latencies(outcomes))
-    return paths
+    return [*paths, write_rows(out / "operators-latencies.csv", figures.latencies(outcomes))]
 
 
 def threads_of(given: int | None, cores: int) -> int:

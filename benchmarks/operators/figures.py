@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.harness.limits import binding, least_seconds, share_of_peak
+from benchmarks.harness.comparison import Entry
+from benchmarks.harness.contenders import METASCHEDULE, TUNESMITH, UNTUNED
+from benchmarks.harness.limits import binding
+from benchmarks.harness.means import micros, ratio, with_means
 from benchmarks.harness.report import Report, cell
 from benchmarks.operators.cases import MAIN, RAGGED
-from benchmarks.operators.contest import FIRST_TEN, TUNESMITH, UNTUNED, Outcome
-from benchmarks.operators.lineup import RIVALS, Entry
-from benchmarks.operators.recordings import TRIALS
-from benchmarks.tuners.figures import geometric_mean
+from benchmarks.operators.comparison import FIRST_TEN, Outcome
+from benchmarks.operators.recordings import TRIALS, versions_of
 from workers.peers.comparison import FOREIGN
 
 GOAL_SHARE = 0.93
@@ -109,15 +110,10 @@ def reports(outcomes: Sequence[Outcome], details: Mapping[str, str]) -> list[Rep
         outcomes: each with its ``peak``.
         details: machine, versions and settings.
     """
-    recorded = {
-        f"MetaSchedule's runs recorded with {name}": text
-        for outcome in outcomes
-        for name, text in outcome.versions.items()
-    }
-    setup = {**details, **recorded}
+    setup = {**details, **versions_of(outcome.versions for outcome in outcomes)}
     shares = {table: [row for o in outcomes if o.case.table == table for row in _shares(o)] for table in (MAIN, RAGGED)}
-    times = with_means([row for outcome in outcomes for row in _times(outcome)], TIMES)
-    firsts = with_means([row for outcome in outcomes for row in _firsts(outcome)], FIRSTS)
+    times = with_means([row for outcome in outcomes for row in _times(outcome)], TIMES, RATIOS)
+    firsts = with_means([row for outcome in outcomes for row in _firsts(outcome)], FIRSTS, RATIOS)
     found = [
         Report(MAIN, "Single operators", SHARES_TEXT, SHARES, shares[MAIN], setup),
         Report(RAGGED, "Operators of ragged shapes", "As above.", SHARES, shares[RAGGED], setup),
@@ -144,8 +140,8 @@ def _latency(outcome: Outcome, entry: Entry) -> tuple[Any, ...]:
         *passes,
         inside and inside.main,
         inside and inside.others,
-        _limit(outcome),
-        _share(outcome, result.latency),
+        outcome.limit,
+        outcome.share(result.latency),
         entry.candidates,
         entry.tuned_seconds,
         result.error,
@@ -153,33 +149,24 @@ def _latency(outcome: Outcome, entry: Entry) -> tuple[Any, ...]:
     )
 
 
-def _limit(outcome: Outcome) -> float | None:
-    """The least seconds that the machine needs."""
-    return None if outcome.peak is None else least_seconds(outcome.flops, outcome.bytes_, outcome.peak)
-
-
-def _share(outcome: Outcome, seconds: float | None) -> float | None:
-    return share_of_peak(outcome.flops, outcome.bytes_, seconds, outcome.peak) if seconds and outcome.peak else None
-
-
 def _shares(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
     """A row for each seed; what has no seed stands in the first."""
-    limit = _limit(outcome)
+    limit = outcome.limit
     seeds: list[int | None] = [*dict.fromkeys(entry.seed for entry in outcome.entries if entry.seed is not None)]
     others = [_seconds(outcome.entry(name)) for name in (*FOREIGN, UNTUNED)]
-    rival = outcome.rival()
+    baseline = outcome.fastest(METASCHEDULE)
     for number, seed in enumerate(seeds or [None]):
         ours = outcome.entry(TUNESMITH, seed)
-        beside = [_seconds(rival), _kernel(rival), *others] if number == 0 else [None] * (2 + len(others))
+        beside = [_seconds(baseline), _kernel(baseline), *others] if number == 0 else [None] * (2 + len(others))
         inside = ours.kernels if ours else None
         yield (
             outcome.case.name,
-            _micro(limit),
+            micros(limit),
             outcome.peak and binding(outcome.flops, outcome.bytes_, outcome.peak),
             seed,
             _with_share(outcome, _seconds(ours)),
             _with_share(outcome, _kernel(ours)),
-            _micro(inside.others) if inside else None,
+            micros(inside.others) if inside else None,
             *(_with_share(outcome, value) for value in beside),
             _note(outcome, seed, number == 0),
         )
@@ -197,13 +184,9 @@ def _total(entry: Entry | None) -> float | None:
     return entry.kernels.total if entry and entry.kernels else None
 
 
-def _micro(seconds: float | None) -> float | None:
-    return None if seconds is None else seconds * 1e6
-
-
 def _with_share(outcome: Outcome, seconds: float | None) -> str | None:
     """``812 (64.2)``: µs, and the share of the limit in %."""
-    share = _share(outcome, seconds)
+    share = outcome.share(seconds)
     if seconds is None:
         return None
     return cell(seconds * 1e6) + (f" ({cell(100.0 * share)})" if share is not None else "")
@@ -224,22 +207,22 @@ def _pairs(outcome: Outcome, runtime: str) -> Iterator[tuple[int, Entry, Entry]]
     """The seeds for which there are both MetaSchedule's winner and the runtime's, with these two."""
     for entry in outcome.entries:
         if entry.runtime == runtime and entry.seed is not None and entry.latency:
-            rival = outcome.rival(entry.seed)
-            if rival is not None:
-                yield entry.seed, rival, entry
+            baseline = outcome.fastest(METASCHEDULE, entry.seed)
+            if baseline is not None:
+                yield entry.seed, baseline, entry
 
 
 def _times(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
-    for seed, rival, ours in _pairs(outcome, TUNESMITH):
-        sooner = [e.tuned_seconds for e in outcome.entries if e.seed == seed and e.runtime in RIVALS]
+    for seed, baseline, ours in _pairs(outcome, TUNESMITH):
+        sooner = [e.tuned_seconds for e in outcome.entries if e.seed == seed and e.runtime in METASCHEDULE]
         yield (
             outcome.case.name,
             seed,
             min((s for s in sooner if s), default=None),
             ours.tuned_seconds,
             ours.candidates,
-            *_against(_seconds(rival), _seconds(ours), _limit(outcome)),
-            *(_against(_total(rival), _total(ours), _limit(outcome), goal=False)),
+            *_against(_seconds(baseline), _seconds(ours), outcome.limit),
+            *(_against(_total(baseline), _total(ours), outcome.limit, goal=False)),
         )
 
 
@@ -256,40 +239,29 @@ def _against(theirs: float | None, ours: float | None, limit: float | None, goal
     """Both latencies in µs, their ratio, the goal in µs (with ``goal``) and how much of it is reached."""
     aim = max(theirs / 2.0, limit / GOAL_SHARE) if theirs and limit else None
     return (
-        _micro(theirs),
-        _micro(ours),
-        theirs / ours if theirs and ours else None,
-        *([_micro(aim)] if goal else []),
-        aim / ours if aim and ours else None,
+        micros(theirs),
+        micros(ours),
+        ratio(theirs, ours),
+        *([micros(aim)] if goal else []),
+        ratio(aim, ours),
     )
 
 
 def _firsts(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
-    for seed, rival, ours in _pairs(outcome, FIRST_TEN):
+    for seed, baseline, ours in _pairs(outcome, FIRST_TEN):
         yield (
             outcome.case.name,
             seed,
-            *_against(_seconds(rival), _seconds(ours), None, goal=False)[:3],
-            *_against(_total(rival), _total(ours), None, goal=False)[:3],
+            *_against(_seconds(baseline), _seconds(ours), None, goal=False)[:3],
+            *_against(_total(baseline), _total(ours), None, goal=False)[:3],
         )
-
-
-def with_means(rows: list[tuple[Any, ...]], columns: Sequence[str]) -> list[tuple[Any, ...]]:
-    """The rows, and one of geometric means of the ratios; nothing where there are no rows."""
-    if not rows:
-        return []
-    means: list[Any] = ["geometric mean"]
-    for at, column in list(enumerate(columns))[1:]:
-        known = [row[at] for row in rows if row[at] is not None]
-        means.append(geometric_mean(known) if column in RATIOS else None)
-    return [*rows, tuple(means)]
 
 
 def verdict(outcomes: Sequence[Outcome]) -> str:
     """The geometric means in a line, for the terminal."""
     found = []
     for name, rows, columns in (("as long as MetaSchedule", _times, TIMES), ("after ten candidates", _firsts, FIRSTS)):
-        means = with_means([row for outcome in outcomes for row in rows(outcome)], columns)[-1:]
+        means = with_means([row for outcome in outcomes for row in rows(outcome)], columns, RATIOS)[-1:]
         found += [f"{name} {cell(row[columns.index('ratio')])} times as fast" for row in means]
     return "geometric means: " + ", ".join(found) if found else ""
 
@@ -299,7 +271,7 @@ def draw(axes: Any, outcomes: Sequence[Outcome]) -> None:
     runtimes = (TUNESMITH, "metaschedule", *FOREIGN)
     height = 0.8 / len(runtimes)
     for place, runtime in enumerate(runtimes):
-        shares = [100.0 * (_share(outcome, _best(outcome, runtime)) or 0.0) for outcome in outcomes]
+        shares = [100.0 * (outcome.share(_best(outcome, runtime)) or 0.0) for outcome in outcomes]
         axes.barh(
             [at + (place - len(runtimes) / 2) * height for at in range(len(outcomes))],
             shares,
@@ -316,5 +288,5 @@ def draw(axes: Any, outcomes: Sequence[Outcome]) -> None:
 
 def _best(outcome: Outcome, runtime: str) -> float | None:
     if runtime == "metaschedule":
-        return _seconds(outcome.rival())
+        return _seconds(outcome.fastest(METASCHEDULE))
     return min((e.latency for e in outcome.entries if e.runtime == runtime and e.latency), default=None)

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 
-from benchmarks.models.tuning import Crown, Measured
+from benchmarks.harness.jobs import Confirmation, Measured
 from tunesmith.metaschedule import DatabaseRecord
 from tunesmith.names import SPACES
 from tunesmith.targets import Target
@@ -47,17 +47,17 @@ def champions_of_first(measured: Sequence[Measured], count: int) -> dict[str, tu
     """
     found = best_of_first(measured, count)
     seen: collections.Counter[str] = collections.Counter()
-    crowned: dict[str, list[tuple[Candidate, Crown]]] = {}
+    confirmed: dict[str, list[tuple[Candidate, Confirmation]]] = {}
     for one in measured:
         seen[one.workload] += one.candidate.sketch is not None
-        if one.crown is not None:
+        if one.confirmation is not None:
             found.pop(one.workload, None)
             if seen[one.workload] <= count:
-                crowned.setdefault(one.workload, []).append((one.candidate, one.crown))
-    for workload, champions in crowned.items():
-        former = {crown.beside for _, crown in champions}
-        *_, (candidate, crown) = [each for each in champions if each[0] not in former] or champions
-        found[workload] = candidate, crown.latency
+                confirmed.setdefault(one.workload, []).append((one.candidate, one.confirmation))
+    for workload, champions in confirmed.items():
+        former = {each.beside for _, each in champions}
+        *_, (candidate, last) = [each for each in champions if each[0] not in former] or champions
+        found[workload] = candidate, last.latency
     return found
 
 

@@ -7,7 +7,7 @@ the best trace, and the versions. Times are in seconds.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,11 @@ class Recording:
             ),
             body["versions"],
         )
+
+
+def versions_of(recorded: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """What MetaSchedule's runs were recorded with, for the setup of a report."""
+    return {f"MetaSchedule's runs recorded with {name}": text for one in recorded for name, text in one.items()}
 
 
 def _row(trial: Trial) -> list[Any]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import http.client
-import os
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.harness.processes import Tree
+from benchmarks.harness.processes import Tree, environment
 from benchmarks.pages.rows import LargeJob
 from db.engine import create_engine, migrate
 from services.embedded.net import free_port, get_json
@@ -83,7 +81,7 @@ def look_at(url: str, folder: Path, tasks: int, rounds: int, looks: int, *, anal
         LargeJob(job.key, tasks, rounds, job.state, job.known).write(engine, analyze=analyze or not found)
         engine.dispose()
         port = free_port()
-        env = {
+        env = environment() | {
             "TUNESMITH_DATA_DIR": str(folder),
             "TUNESMITH_DATABASE_URL": url,
             "TUNESMITH_PORT": str(port),
@@ -92,14 +90,10 @@ def look_at(url: str, folder: Path, tasks: int, rounds: int, looks: int, *, anal
             "TUNESMITH_BROKER_URL": f"redis://127.0.0.1:{free_port()}/0",
         }
         log = folder / "coordinator.log"
-        with Tree([sys.executable, "-m", "services.coordinator"], log=log, folder=folder, env=_with(env)) as tree:
+        with Tree([sys.executable, "-m", "services.coordinator"], log=log, folder=folder, env=env) as tree:
             _wait(tree, f"http://127.0.0.1:{port}/livez")
             found += [_page(port, route, state, job.key, looks) for route in ROUTES]
     return found
-
-
-def _with(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("TUNESMITH_")} | dict(env)
 
 
 def _wait(tree: Tree, url: str) -> None:

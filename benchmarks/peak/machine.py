@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import statistics
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks.harness.limits import Level, Peak
+from benchmarks.harness.processes import ask
 from benchmarks.peak.probe import Job
-from tunesmith.errors import MeasurementFailed
-from tunesmith.safe_path import python
 from workers.tvm_backend.build import calibration_kernels
 
+PROBE = "benchmarks.peak.probe"
 TIMEOUT = 300.0
 MIB = 1 << 20
 SMALLEST = 8192
@@ -85,7 +83,9 @@ def measure(threads: int, *, curve: bool = False, repeats: int = 10) -> Limits:
     caches = cores_caches(threads)
     memory = int(calibration_kernels.uncached_read(threads).work)
     sizes = sorted({*(size // 2 for size in caches.values()), *(sweep(threads, memory) if curve else ()), memory})
-    found = _ask(Job(threads, tuple(sizes), repeats))
+    with tempfile.TemporaryDirectory(prefix="tunesmith-peak-") as folder:
+        job, what = Job(threads, tuple(sizes), repeats), f"the limits of {threads} threads could not be measured"
+        found = ask(PROBE, job, Path(folder), TIMEOUT, what)
     flops = max((Rates(tuple(samples)) for samples in found["flops"]), key=lambda rates: rates.best)
     reads = {int(size): Rates(tuple(samples)) for size, samples in found["reads"]}
     return Limits(threads, flops, caches, dict(sorted(reads.items())))
@@ -105,22 +105,3 @@ def cores_caches(threads: int) -> dict[int, int]:
 def thread_counts(cores: int) -> list[int]:
     """Powers of two below ``cores``, and ``cores``."""
     return [1 << step for step in range(cores.bit_length()) if 1 << step < cores] + [cores]
-
-
-def _ask(job: Job) -> dict[str, Any]:
-    command: Sequence[str] = (
-        *python("workers.sandbox.parent_death", "--"),
-        *python("benchmarks.peak.probe", json.dumps(asdict(job))),
-    )
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=TIMEOUT, stdin=subprocess.DEVNULL, env=env
-        )
-    except subprocess.TimeoutExpired as error:
-        raise MeasurementFailed(f"the probe of {job.threads} threads took longer than {TIMEOUT:g} s") from error
-    if done.returncode != 0:
-        reason = (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1]
-        raise MeasurementFailed(f"the probe of {job.threads} threads failed: {reason}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found

@@ -1,14 +1,13 @@
-"""Times the limits of this machine for one number of threads: ``python -m benchmarks.peak.probe JOB``."""
+"""Times the limits of this machine for one number of threads: ``python -m benchmarks.peak.probe JOB ANSWER``."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from benchmarks.harness.child import answer, use_cores
 
 
 @dataclass(frozen=True)
@@ -32,13 +31,8 @@ def probe(job: Job) -> dict[str, Any]:
     from workers.sandbox.lease import HostLease
     from workers.tvm_backend.build import calibration_kernels
     from workers.tvm_backend.build.local_model import local_target
-    from workers.tvm_backend.run.device_functions import bind
-    from workers.tvm_backend.warm import warm
 
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job.threads])
-    os.environ["TVM_NUM_THREADS"] = str(job.threads)
-    warm("llvm")
-    bind(job.threads)  # TVM's main thread would wander to where another one waits
+    use_cores(job.threads)
     target, lease = local_target(f"cpu:{job.threads}").to_json(), HostLease(default_lease_path())
 
     def rates(kernel: calibration_kernels.Kernel, folder: str) -> list[float]:
@@ -62,4 +56,4 @@ def probe(job: Job) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(probe(Job(**json.loads(sys.argv[1])))))
+    answer(Job, probe)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import tempfile
 from collections.abc import Mapping
@@ -12,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from benchmarks.harness.progress import progress_of
-from benchmarks.harness.report import sections, setup, table, write
+from benchmarks.harness.report import sections, setup, table, write, write_rows
 from benchmarks.operators.command import RUNS, threads_of
 from tunesmith.names import DEFAULT_SEARCHER
 
 if TYPE_CHECKING:
-    from benchmarks.search.contest import Outcome
+    from benchmarks.search.comparison import Outcome
 
 SLICE, QUICK_SLICE = 0.5, 0.3
 PASSES = 2
@@ -54,8 +53,7 @@ def run(
     also compared with the first of them; that, with --seconds, needs no run of MetaSchedule.
     """
     from benchmarks.operators.cases import Case
-    from benchmarks.search import figures
-    from benchmarks.search.contest import Plan, hold
+    from benchmarks.search import comparison, figures
     from benchmarks.tuners.plan import OPERATORS, QUICK_OPERATORS
     from tunesmith.operators import parse_operator
     from tunesmith.search.registry import check_searcher
@@ -64,9 +62,9 @@ def run(
     cores = threads_of(threads, len(os.sched_getaffinity(0)))
     wanted = operators or (QUICK_OPERATORS if quick else OPERATORS)
     made = not quick if record is None else record
-    cases = [Case(parse_operator(text).canonical, cores, rivals=made) for text in wanted]
+    cases = [Case(parse_operator(text).canonical, cores, record_missing=made) for text in wanted]
     pages = dict.fromkeys(sections(figures.NAMES, docs), docs) if docs else {}
-    plan = Plan(searchers, seconds, QUICK_SLICE if quick else SLICE, PASSES, runs)
+    plan = comparison.Plan(searchers, seconds, QUICK_SLICE if quick else SLICE, PASSES, runs)
     details = {"threads": str(cores), "searchers": ", ".join(searchers)}
     if seconds is not None:
         details["seconds with everything on"] = f"{seconds:g}"
@@ -75,7 +73,7 @@ def run(
     for seed in range(seeds or (QUICK_SEEDS if quick else SEEDS)):
         for case in cases:
             with tempfile.TemporaryDirectory(prefix="tunesmith-search-") as folder:
-                outcomes.append(hold(case, seed, plan, Path(folder), progress_of(case.name)))
+                outcomes.append(comparison.run(case, seed, plan, Path(folder), progress_of(case.name)))
             # After each operator: all of them take an hour for each seed, and may not come to their end.
             paths = _write(outcomes, details, out, pages)
     found = figures.reports(outcomes, {})
@@ -97,8 +95,4 @@ def _write(
     for report in figures.reports(outcomes, {**setup(), **details, "seeds": seeds}):
         draw = (lambda axes: figures.draw(axes, outcomes)) if report.name == figures.SEARCH else None
         paths += write(report, out, draw, pages.get(report.name))
-    out.mkdir(parents=True, exist_ok=True)
-    paths.append(out / "search-latencies.csv")
-    with paths[-1].open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows(figures.latencies(outcomes))
-    return paths
+    return [*paths, write_rows(out / "search-latencies.csv", figures.latencies(outcomes))]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from benchmarks.harness.kernels import PROCESSES
+from benchmarks.harness.means import MEAN, geometric_mean, with_means
 from benchmarks.harness.report import Report, cell
-from benchmarks.operators.kernels import PROCESSES
-from benchmarks.operators.recordings import TRIALS
-from benchmarks.search.contest import COUNTS, Course, Outcome
-from benchmarks.tuners.figures import geometric_mean
+from benchmarks.operators.recordings import TRIALS, versions_of
+from benchmarks.search.comparison import COUNTS, Outcome, TrialRun
 
 SEARCH, TIME, BESIDE = "search", "search-time", "search-beside"
 NAMES = (SEARCH, TIME, BESIDE)
@@ -53,7 +53,7 @@ the start of its process, its imports and making the program. `{OF_TIME}` is one
 the goal was not reached in time; it counts as 1 in the mean. `ratio`: Tunesmith's latency at the end of that time,
 conversions of layouts included, over MetaSchedule's."""
 
-NO_COURSE = Course((), {})
+NO_RUN = TrialRun((), {})
 BESIDE_TEXT = f"""\
 Tunesmith's searchers compared with the one that was named first, without MetaSchedule. `after N`: latency over that
 one's with `--space tvm` after N candidates. `{OWN_SPACE}`: in Tunesmith's own space, after the same wall time. Below
@@ -68,15 +68,12 @@ def reports(outcomes: Sequence[Outcome], details: Mapping[str, str]) -> list[Rep
         outcomes: of all operators and seeds.
         details: machine, versions and settings.
     """
-    recorded = {
-        f"MetaSchedule's runs recorded with {name}": text
-        for outcome in outcomes
-        for name, text in outcome.versions.items()
-    }
-    setup = {**details, **recorded}
-    tried = with_means([row for outcome in outcomes for row in _tried(outcome)], TRIED)
-    times = with_means([row for outcome in outcomes for row in _times(outcome)], TIMES)
-    paired = with_means([row for outcome in outcomes for row in _paired(outcome)], PAIRED)
+    setup = {**details, **versions_of(outcome.versions for outcome in outcomes)}
+    tried = _rows(outcomes, _tried, TRIED)
+    times = _rows(outcomes, _times, TIMES)
+    paired = with_means(
+        [row for outcome in outcomes for row in _paired(outcome)], PAIRED, RATIOS, shares=SHARES, group=1
+    )
     found = [
         Report(SEARCH, "The search alone", TRIED_TEXT, TRIED, tried, setup),
         Report(TIME, "How soon it is as fast as MetaSchedule", TIME_TEXT, TIMES, times, setup),
@@ -85,20 +82,28 @@ def reports(outcomes: Sequence[Outcome], details: Mapping[str, str]) -> list[Rep
     return [report for report in found if report.rows]
 
 
+def _rows(
+    outcomes: Sequence[Outcome], rows: Callable[[Outcome], Iterator[tuple[Any, ...]]], columns: Sequence[str]
+) -> list[tuple[Any, ...]]:
+    """A table's rows, and for each searcher one of geometric means."""
+    found = [row for outcome in outcomes for row in rows(outcome)]
+    return with_means(found, columns, RATIOS, shares=SHARES, group=columns.index("searcher"))
+
+
 def _tried(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
-    rival = outcome.rival
-    for searcher, course in outcome.courses.items():
-        if rival is not None:
-            needed = course.needed(rival.timed)
-            ours = course.timed.get(TRIALS)
+    baseline = outcome.baseline
+    for searcher, trial_run in outcome.trial_runs.items():
+        if baseline is not None:
+            needed = trial_run.needed(baseline.timed)
+            ours = trial_run.timed.get(TRIALS)
             yield (
                 outcome.case.name,
                 searcher,
                 outcome.seed,
-                rival.timed * 1e6,
+                baseline.timed * 1e6,
                 ours and ours * 1e6,
                 *(
-                    _over(course.timed.get(count), min(each.after(count) for each in outcome.rivals))
+                    _over(trial_run.timed.get(count), min(each.after(count) for each in outcome.baselines))
                     for count in COUNTS
                 ),
                 needed and needed / TRIALS,
@@ -106,30 +111,30 @@ def _tried(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
 
 
 def _times(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
-    rival = outcome.rival
-    for searcher, chase in outcome.chases.items():
-        if rival is not None:
-            reached = chase.reached(rival.timed)
+    baseline = outcome.baseline
+    for searcher, timed_run in outcome.timed_runs.items():
+        if baseline is not None:
+            reached = timed_run.reached(baseline.timed)
             yield (
                 outcome.case.name,
                 searcher,
                 outcome.seed,
-                rival.wall,
+                baseline.wall,
                 reached,
-                _over(reached, rival.wall),
-                rival.timed * 1e6,
-                chase.timed * 1e6,
-                chase.timed / rival.timed,
+                _over(reached, baseline.wall),
+                baseline.timed * 1e6,
+                timed_run.timed * 1e6,
+                timed_run.timed / baseline.timed,
             )
 
 
 def _paired(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
     """Every searcher but the first beside that one."""
     first = next(iter(outcome.searchers), "")
-    base, start = outcome.courses.get(first, NO_COURSE), outcome.chases.get(first)
+    base, start = outcome.trial_runs.get(first, NO_RUN), outcome.timed_runs.get(first)
     for searcher in outcome.searchers[1:]:
-        course, chase = outcome.courses.get(searcher, NO_COURSE), outcome.chases.get(searcher)
-        theirs, ours = base.timed.get(TRIALS), course.timed.get(TRIALS)
+        trial_run, timed_run = outcome.trial_runs.get(searcher, NO_RUN), outcome.timed_runs.get(searcher)
+        theirs, ours = base.timed.get(TRIALS), trial_run.timed.get(TRIALS)
         yield (
             outcome.case.name,
             searcher,
@@ -137,34 +142,13 @@ def _paired(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
             first,
             theirs and theirs * 1e6,
             ours and ours * 1e6,
-            *(_over(course.timed.get(count), base.timed.get(count, math.inf)) for count in COUNTS),
-            chase and start and chase.timed / start.timed,
+            *(_over(trial_run.timed.get(count), base.timed.get(count, math.inf)) for count in COUNTS),
+            timed_run and start and timed_run.timed / start.timed,
         )
 
 
 def _over(ours: float | None, theirs: float) -> float | None:
     return None if ours is None or not math.isfinite(theirs) else ours / theirs
-
-
-def with_means(rows: list[tuple[Any, ...]], columns: Sequence[str]) -> list[tuple[Any, ...]]:
-    """The rows, and for each searcher one of geometric means; a share that is missing counts as 1."""
-    means = []
-    for searcher in dict.fromkeys(row[1] for row in rows):
-        own = [row for row in rows if row[1] == searcher]
-        means.append(
-            (
-                "geometric mean",
-                searcher,
-                *(_mean([row[at] for row in own], column) for at, column in list(enumerate(columns))[2:]),
-            )
-        )
-    return [*rows, *means]
-
-
-def _mean(values: Sequence[Any], column: str) -> float | None:
-    if column in SHARES:
-        return geometric_mean([1.0 if value is None else value for value in values])
-    return geometric_mean([value for value in values if value is not None]) if column in RATIOS else None
 
 
 def latencies(outcomes: Sequence[Outcome]) -> list[tuple[Any, ...]]:
@@ -194,21 +178,21 @@ def verdict(found: Sequence[Report]) -> str:
         )
         for report in found
         for row in report.rows
-        if row[0] == "geometric mean"
+        if row[0] == MEAN
     )
 
 
 def draw(axes: Any, outcomes: Sequence[Outcome]) -> None:
     """The best so far over MetaSchedule's best of all trials, by trial: geometric means over operators and seeds."""
-    known = [outcome for outcome in outcomes if outcome.rival is not None]
-    for searcher in dict.fromkeys(name for outcome in known for name in outcome.courses):
+    known = [outcome for outcome in outcomes if outcome.baseline is not None]
+    for searcher in dict.fromkeys(name for outcome in known for name in outcome.trial_runs):
         lines = [_relative(outcome, searcher) for outcome in known]
         means = _means_by_trial([line for line in lines if line])
         axes.plot(range(1, TRIALS + 1), means, label=f"tunesmith, {searcher}")
     theirs = [
-        [min(each.after(count) for each in outcome.rivals) / outcome.rival.timed for count in COUNTS]
+        [min(each.after(count) for each in outcome.baselines) / outcome.baseline.timed for count in COUNTS]
         for outcome in known
-        if outcome.rival
+        if outcome.baseline
     ]
     axes.plot(
         COUNTS,
@@ -223,11 +207,11 @@ def draw(axes: Any, outcomes: Sequence[Outcome]) -> None:
 
 def _relative(outcome: Outcome, searcher: str) -> list[float]:
     """Latency after each trial over MetaSchedule's winner; the last one goes on where the space was used up before."""
-    course, rival = outcome.courses.get(searcher), outcome.rival
-    if course is None or rival is None or TRIALS not in course.timed:
+    trial_run, baseline = outcome.trial_runs.get(searcher), outcome.baseline
+    if trial_run is None or baseline is None or TRIALS not in trial_run.timed:
         return []
-    scale = course.timed[TRIALS] / course.bests[-1] / rival.timed
-    return [best * scale for best in (*course.bests, *[course.bests[-1]] * (TRIALS - len(course.bests)))]
+    scale = trial_run.timed[TRIALS] / trial_run.bests[-1] / baseline.timed
+    return [best * scale for best in (*trial_run.bests, *[trial_run.bests[-1]] * (TRIALS - len(trial_run.bests)))]
 
 
 def _means_by_trial(lines: Sequence[Sequence[float]]) -> list[float]:

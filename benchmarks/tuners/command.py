@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks.harness.limits import Peak
-from benchmarks.harness.report import Report, check, render, setup, write
+from benchmarks.harness.report import Report, check, render, setup, write, write_rows
 from benchmarks.tuners import plan
 from benchmarks.tuners.outcome import Outcome
 from tunesmith.cli.output import emit
@@ -164,8 +163,7 @@ def _peak(threads: int) -> Peak | None:
 def _write(report: Report, ledger: plan.Ledger, operators: Sequence[str], out: Path, docs: Path | None) -> None:
     from benchmarks.tuners import figures
 
-    with (out / "tuners-curves.csv").open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows(figures.curves(ledger))
+    write_rows(out / "tuners-curves.csv", figures.curves(ledger))
     write(report, out, figures.draw(ledger, operators), docs)
     for axis in ("device seconds", "trials"):
         render(figures.draw(ledger, operators, axis), out / f"tuners-{axis.replace(' ', '-')}.svg")

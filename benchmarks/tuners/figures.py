@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.harness.limits import Peak, share_of_peak
+from benchmarks.harness.means import geometric_mean, ratio
 from benchmarks.harness.report import Report, cell, table
 from benchmarks.tuners.outcome import UNTUNED, Final, Outcome
 from benchmarks.tuners.plan import PER_ROUND, RANDOM, TUNERS, TUNESMITH, Ledger
@@ -112,13 +113,6 @@ def _percent(share: float | None) -> float | None:
     return None if share is None else 100.0 * share
 
 
-def geometric_mean(values: Sequence[float]) -> float | None:
-    """None without values; 0 when one of them is."""
-    if not values:
-        return None
-    return math.exp(statistics.fmean(map(math.log, values))) if min(values) > 0 else 0.0
-
-
 def ratios(ledger: Ledger, operator: str) -> dict[str, float | None]:
     """Tunesmith over the others for one operator; above 1 is better throughout.
 
@@ -127,21 +121,17 @@ def ratios(ledger: Ledger, operator: str) -> dict[str, float | None]:
     """
     ours = _of(ledger, operator, TUNESMITH)
     rates = {name: _mean(_of(ledger, operator, name), lambda o: o.rate()) for name in (TUNESMITH, *ROUNDS)}
-    found = {f"rate-{PER_ROUND[name]}": _ratio(rates[TUNESMITH], rates[name]) for name in ROUNDS}
+    found = {f"rate-{PER_ROUND[name]}": ratio(rates[TUNESMITH], rates[name]) for name in ROUNDS}
     best = {name: _latency(ledger, operator, name) for name in (TUNESMITH, RANDOM, *ROUNDS)}
     theirs = min((value for name in ROUNDS if (value := best[name]) is not None), default=None)
     busy = [value for name in ROUNDS if (value := _mean(_of(ledger, operator, name), lambda o: o.busy)) is not None]
     return {
         **found,
-        "rate": _ratio(rates[TUNESMITH], max((rates[name] or 0.0 for name in ROUNDS), default=None)),
-        "latency": _ratio(theirs, best[TUNESMITH]),
-        "random": _ratio(best[RANDOM], best[TUNESMITH]),
-        "busy": _ratio(_mean(ours, lambda o: o.busy), max(busy, default=None)),
+        "rate": ratio(rates[TUNESMITH], max((rates[name] or 0.0 for name in ROUNDS), default=None)),
+        "latency": ratio(theirs, best[TUNESMITH]),
+        "random": ratio(best[RANDOM], best[TUNESMITH]),
+        "busy": ratio(_mean(ours, lambda o: o.busy), max(busy, default=None)),
     }
-
-
-def _ratio(first: float | None, second: float | None) -> float | None:
-    return first / second if first is not None and second else None
 
 
 RATIOS = {

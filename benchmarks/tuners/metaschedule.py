@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.processes import Tree
+from benchmarks.harness.processes import Tree, environment
 from benchmarks.tuners.evaluator import LOG
 from benchmarks.tuners.metaschedule_child import MANY, Job
 from benchmarks.tuners.outcome import Outcome, Trial
@@ -50,12 +49,8 @@ def run(
         str(events),
         trials,
     )
-    env = {
-        **_plain_environment(),
-        "TVM_NUM_THREADS": str(ask.target.num_cores),
-        LOG: str(evaluations),
-        "TMPDIR": str(scratch),
-    }
+    settings = {LOG: str(evaluations), "TMPDIR": str(scratch)}
+    env = environment(TVM_NUM_THREADS=str(ask.target.num_cores), **settings)
     started = time.monotonic()
     command = [*child, json.dumps(asdict(job))]
     with Tree(command, log=folder / "log", folder=folder, env=env) as tree:
@@ -69,11 +64,6 @@ def run(
         return outcome
     ended = "ran no candidate in its time" if status is None else f"ended with {status}: {said}"
     return ask.outcome(startup=outcome.startup, failure=f"MetaSchedule {ended}")
-
-
-def _plain_environment() -> dict[str, str]:
-    """This process's environment without what steers TVM: MetaSchedule runs as it is."""
-    return {key: value for key, value in os.environ.items() if not key.startswith("TVM_")}
 
 
 def _watch(tree: Tree, events: Path, budget: float, deadline: Deadline) -> None:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.harness.processes import Tree
+from benchmarks.harness.processes import ask
 from benchmarks.tuners.outcome import Final, Outcome
 from benchmarks.tuners.plan import Deadline
 from benchmarks.tuners.remeasure_child import Job
-from tunesmith.errors import MeasurementFailed
-from tunesmith.safe_path import python
 from tunesmith.targets import Target
 
 LIMIT = 240.0
@@ -34,13 +29,8 @@ def run(outcomes: Sequence[Outcome], target: Target, folder: Path, deadline: Dea
     Raises:
         MeasurementFailed: a schedule does not build or run, or the time is over.
     """
-    first, answer = outcomes[0], folder / "answer.json"
+    first = outcomes[0]
     traces = {outcome.tuner: outcome.trace for outcome in outcomes if outcome.trace is not None}
-    job = Job(first.operator, target.to_json(), traces, repeats, str(folder), str(answer))
-    env = {**os.environ, "TVM_NUM_THREADS": str(target.num_cores)}
-    command = python(CHILD, json.dumps(asdict(job)))
-    with Tree(command, log=folder / "log", folder=folder, env=env) as tree:
-        status = tree.wait(deadline.left(LIMIT))
-        if status != 0:
-            raise MeasurementFailed(f"the best schedules of {first.operator} could not be compared: {tree.tail()}")
-    return Final(first.operator, first.seed, **json.loads(answer.read_text("utf-8")))
+    job = Job(first.operator, target.to_json(), traces, repeats, str(folder))
+    what = f"the best schedules of {first.operator} could not be compared"
+    return Final(first.operator, first.seed, **ask(CHILD, job, folder, deadline.left(LIMIT), what))

@@ -1,9 +1,8 @@
-"""The best schedules of several tuners, timed in turn: ``python -m benchmarks.tuners.remeasure_child JOB``."""
+"""The best schedules of several tuners, timed in turn: ``python -m benchmarks.tuners.remeasure_child JOB ANSWER``."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.harness.child import answer, there_and_back, use_cores
 from benchmarks.tuners.outcome import UNTUNED
+from tunesmith.targets import Target
 
 SAMPLE_SECONDS = 0.03
 SLOW = 20.0
@@ -28,7 +29,6 @@ class Job:
         traces: MetaSchedule traces, JSON text, by tuner.
         repeats: samples of each.
         folder: for the libraries.
-        answer: the file to write.
     """
 
     operator: str
@@ -36,22 +36,17 @@ class Job:
     traces: Mapping[str, str]
     repeats: int
     folder: str
-    answer: str
 
 
 def measure(job: Job) -> dict[str, Any]:
     """Samples in seconds and errors by tuner, and what one run computes and touches."""
-    from workers.tvm_backend.warm import warm
-
-    warm("llvm")
+    target = Target(job.target)
+    use_cores(target.num_cores)  # as on the device that they were tuned on
     import tvm
 
     from benchmarks.harness.operators import program
-    from tunesmith.targets import Target
     from workers.tvm_backend.arguments import random_array
-    from workers.tvm_backend.run.device_functions import bind
 
-    bind(Target(job.target).num_cores)  # as on the device that they were tuned on
     task = program(job.operator)
     arrays = [random_array(spec, number) for number, spec in enumerate(task.workload.args)]
     functions = _built(job, tvm.ir.load_json(task.module.decode()))
@@ -89,7 +84,7 @@ def _built(job: Job, mod: Any) -> dict[str, Any]:
 
 
 def _timed(functions: Mapping[str, Any], arguments: Mapping[str, list[Any]], repeats: int) -> dict[str, list[float]]:
-    """One sample of each in turn, there and back again: what slows the machine down meets all of them."""
+    """Samples of each, taken in turn."""
     import tvm
 
     def once(name: str, number: int) -> float:
@@ -100,11 +95,9 @@ def _timed(functions: Mapping[str, Any], arguments: Mapping[str, list[Any]], rep
     numbers = {name: max(1, int(SAMPLE_SECONDS / max(seconds, 1e-9))) for name, seconds in first.items()}
     fastest = min(first.values())
     samples: dict[str, list[float]] = {name: [] for name in functions}
-    for turn in range(repeats):
-        names = list(functions)[:: 1 if turn % 2 == 0 else -1]
-        for name in names:
-            if first[name] <= SLOW * fastest or turn < 3:
-                samples[name].append(once(name, numbers[name]))
+    for turn, name in there_and_back(list(functions), repeats):
+        if first[name] <= SLOW * fastest or turn < 3:
+            samples[name].append(once(name, numbers[name]))
     return samples
 
 
@@ -113,5 +106,4 @@ def _error(found: Any, expected: Any) -> float:
 
 
 if __name__ == "__main__":
-    asked = Job(**json.loads(sys.argv[1]))
-    Path(asked.answer).write_text(json.dumps(measure(asked)), encoding="utf-8")
+    answer(Job, measure)

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness.jobs import FROM_SCRATCH, START_LIMIT, WARM_UP_LIMIT, service, warm_up
 from benchmarks.tuners.outcome import Outcome, Trial
 from benchmarks.tuners.plan import RANDOM, Ask, Deadline
-from tunesmith.client import Client, EmbeddedStack
+from tunesmith.client import Client
 from tunesmith.errors import TunesmithError
 from tunesmith.names import NO_COST_MODEL
-from tunesmith.targets import Target
 
-START_LIMIT = 120.0
-WARM_UP = "gemm:16x16x16:float32"
-WARM_UP_LIMIT = 120.0
 END_LIMIT = 120.0
 """Seconds after the budget in which the last round must be over."""
 OPTIONS: Mapping[str, Mapping[str, Any]] = {RANDOM: {"search": "random", "cost_model": NO_COST_MODEL}}
@@ -31,48 +27,20 @@ SAME_TASK: Mapping[str, Any] = {"fast_math": False}
 def run(ask: Ask, folder: Path, deadline: Deadline) -> Outcome:
     """Tune with a stack of its own, started for this run, in an empty data directory.
 
-    A tiny job goes before: the first one of a stack imports TVM in each worker and calibrates the device, which a
-    service does once. It belongs to the start-up, as MetaSchedule's imports do.
+    A tiny job goes before, which a service does once. It belongs to the start-up, as MetaSchedule's imports do.
 
     Args:
         ask: what to run.
         folder: an empty folder.
         deadline: of everything.
     """
-    stack = EmbeddedStack(folder / "data", env=_environment())
     started = time.monotonic()
     try:
-        stack.start(max(1.0, deadline.left(START_LIMIT)))
-        with Client(stack.url) as client:
+        with service(folder, max(1.0, deadline.left(START_LIMIT))) as client:
             warm_up(client, ask.target, deadline.left(WARM_UP_LIMIT), **SAME_TASK, **OPTIONS.get(ask.tuner, {}))
             return _tune(client, ask, time.monotonic() - started, deadline)
     except TunesmithError as error:
         return ask.outcome(failure=f"{error.code}: {error.detail}")
-    finally:
-        stack.stop()
-
-
-def _environment() -> dict[str, str]:
-    """Without settings of another stack: what is compared is the product as it comes."""
-    kept = {"TUNESMITH_LEASE_FILE"}  # other stacks of this host must still stand back while a kernel is timed
-    steering = ("TUNESMITH_", "TVM_")
-    return {key: value for key, value in os.environ.items() if key in kept or not key.startswith(steering)}
-
-
-def warm_up(client: Client, target: Target, limit: float = WARM_UP_LIMIT, **options: Any) -> None:
-    """Run the tiny job.
-
-    Args:
-        client: of a stack that was just started.
-        target: of the job that will follow.
-        limit: seconds.
-        **options: what that has beside the defaults.
-
-    Raises:
-        TunesmithError: it does not end in time.
-    """
-    job = client.submit(operator=WARM_UP, target=target.to_json(), trials=2, warm_start=False, verify=False, **options)
-    client.wait(job.id, timeout=limit, poll=0.1)
 
 
 def _tune(client: Client, ask: Ask, startup: float, deadline: Deadline) -> Outcome:
@@ -82,8 +50,7 @@ def _tune(client: Client, ask: Ask, startup: float, deadline: Deadline) -> Outco
         target=ask.target.to_json(),
         seconds=ask.budget,
         seed=ask.seed,
-        warm_start=False,
-        verify=False,
+        **FROM_SCRATCH,
         **SAME_TASK,
         **OPTIONS.get(ask.tuner, {}),
     )

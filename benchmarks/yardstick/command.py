@@ -18,12 +18,12 @@ def run(
     import tempfile
 
     from benchmarks.harness.report import check, setup, write
-    from benchmarks.yardstick.figures import NAME, yardstick
+    from benchmarks.yardstick.figures import NAME, report
     from benchmarks.yardstick.measure import tune
 
     if docs:
         check(NAME, docs)
     with tempfile.TemporaryDirectory(prefix="tunesmith-yardstick-") as folder:
         found = tune(Path(folder), runs, trials, lambda line: typer.echo(line, err=True))
-    for path in write(yardstick(found, {**setup(), "trials": str(trials)}), out, docs=docs):
+    for path in write(report(found, {**setup(), "trials": str(trials)}), out, docs=docs):
         typer.echo(path)

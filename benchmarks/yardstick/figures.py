@@ -21,7 +21,7 @@ COLUMNS = (
 )
 
 
-def yardstick(found: Sequence[Outcome], facts: Mapping[str, str]) -> Report:
+def report(found: Sequence[Outcome], facts: Mapping[str, str]) -> Report:
     """A line for each model and shape."""
     ordered = sorted(found, key=lambda one: (one.model, one.shape, one.seed))
     rows = [

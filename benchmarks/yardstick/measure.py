@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness.jobs import service
 from benchmarks.harness.progress import Progress
-from tunesmith.client import Client, EmbeddedStack
 from tunesmith.client.schemas import Job
 from tunesmith.errors import MeasurementFailed
 from tunesmith.states import JobState
@@ -41,7 +41,7 @@ def tune(folder: Path, runs: int, trials: int, progress: Progress) -> list[Outco
         MeasurementFailed: a job does not succeed.
     """
     found = []
-    with EmbeddedStack(folder / "data") as stack, Client(stack.url) as client:
+    with service(folder) as client:
         for seed in range(1, runs + 1):
             for shape in SHAPES:
                 for model in MODELS:

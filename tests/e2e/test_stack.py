@@ -26,6 +26,7 @@ from onnx import TensorProto, helper
 from small_nets import Net, by_onnxruntime
 from stack_probe import children, nothing_left, processes, wait_for
 
+from benchmarks.harness import jobs
 from benchmarks.tuners import plan, service
 from services.embedded.lock import holder
 from tunesmith.cli.main import run_command_line
@@ -203,7 +204,7 @@ def own_stacks(stack, stack_env, monkeypatch):
             super().stop()
             stopped.append(self.data_dir)
 
-    monkeypatch.setattr(service, "EmbeddedStack", Shared)
+    monkeypatch.setattr(jobs, "EmbeddedStack", Shared)
     monkeypatch.setenv("TUNESMITH_LEASE_FILE", stack_env["TUNESMITH_LEASE_FILE"])
     monkeypatch.setenv("TUNESMITH_PORT", "not a port")  # settings of another stack are not this one's
     return started, stopped
@@ -218,9 +219,9 @@ def test_tunesmith_is_a_tuner_like_the_others(own_stacks, stack_env, tmp_path):
     assert 0 < found.elapsed <= 4.0
     assert found.trials
     assert found.workload.isdigit()
-    assert processes(tmp_path / "data") == {}
+    assert processes(tmp_path / "stack") == {}
     ((folder, env),), stopped = own_stacks
-    assert stopped == [folder] == [tmp_path / "data"]
+    assert stopped == [folder] == [tmp_path / "stack"]
     steering = {name: value for name, value in env.items() if name.startswith(("TUNESMITH_", "TVM_"))}
     assert steering == {"TUNESMITH_LEASE_FILE": stack_env["TUNESMITH_LEASE_FILE"]}
 

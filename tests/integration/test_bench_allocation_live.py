@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from benchmarks.allocation import live
 from benchmarks.allocation.live import Run
 from benchmarks.commands import app
-from benchmarks.models import tuning
-from benchmarks.models.tuning import Point, Tuned
+from benchmarks.harness import jobs
+from benchmarks.harness.jobs import Point, Tuned
 from tunesmith.preparation import PLAIN
 
 pytestmark = pytest.mark.pair
@@ -43,9 +43,9 @@ def test_every_allocator_has_a_job_and_its_model_is_timed(monkeypatch, model, tm
         asked.append((request.seed, request.allocator, request.seconds))
         return Tuned([], PLAIN, 16, 10.0, (), (Point(4.0, 2e-3), Point(8.0, 1e-3)))
 
-    monkeypatch.setattr(tuning, "tunesmith_warm", tune)
+    monkeypatch.setattr(jobs, "tune_warm", tune)
     monkeypatch.setattr(live, "SLICE", 0.05)
-    monkeypatch.setattr(live, "PASSES", 1)
+    monkeypatch.setattr(live, "PASSES", 2)
     done = CliRunner().invoke(
         app,
         [

@@ -14,11 +14,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from benchmarks.harness import comparison as compared
+from benchmarks.harness import contenders, jobs
+from benchmarks.harness.comparison import Comparison, Entry
 from benchmarks.harness.limits import Peak
 from benchmarks.harness.processes import Tree
 from benchmarks.models import (
     command,
-    contest,
+    comparison,
     efficientnet,
     encoder,
     metaschedule,
@@ -26,12 +29,12 @@ from benchmarks.models import (
     r3d,
     resnext,
     torch_onnx,
-    tuning,
+    tune_relax,
     unet,
     zoo,
 )
 from benchmarks.models.command import COLUMNS, build
-from benchmarks.models.contest import Entry, Outcome
+from benchmarks.models.comparison import Outcome
 from benchmarks.peak import machine
 from benchmarks.peak.machine import Limits, Rates
 from tunesmith.cli.main import run_command_line
@@ -141,9 +144,9 @@ def test_runtimes_that_do_not_exist_are_usage(capsys, given):
 
 
 def test_a_runtime_does_not_read_every_kind_of_file(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(contest, "source_of", lambda _: "pt2")
-    plan = contest.Plan(("onnxruntime",), local_target("cpu:1"), 1.0, 0.1, 2, 0)
-    (entry,) = contest.hold(str(model), plan, tmp_path, print).entries
+    monkeypatch.setattr(contenders, "source_of", lambda _: "pt2")
+    plan = comparison.Plan(("onnxruntime",), local_target("cpu:1"), 1.0, 0.1, 2, 0)
+    (entry,) = comparison.run(str(model), plan, tmp_path, print).entries
     assert entry.result.failure == "onnxruntime does not read .pt2 files"
 
 
@@ -160,12 +163,13 @@ def test_each_tuners_schedules_meet_the_module_that_they_were_found_for(tmp_path
             compiled.append((out.stem, self.preparation, records))
             return []
 
-    monkeypatch.setattr(contest, "LocalModel", Local)
-    monkeypatch.setattr(tuning, "tunesmith", lambda *_: tuning.Tuned(["ours"], blocked, 1, 1.0))
-    monkeypatch.setattr(tuning, "metaschedule", lambda *_: tuning.Tuned(["theirs"], PLAIN, 1, 1.0))
-    plan = contest.Plan(("untuned", "tunesmith", "metaschedule-64"), local_target("cpu:1"), 1.0, 0.1, 2, 0)
+    monkeypatch.setattr(compared, "LocalModel", Local)
+    monkeypatch.setattr(jobs, "tune", lambda *_: jobs.Tuned(["ours"], blocked, 1, 1.0))
+    monkeypatch.setattr(tune_relax, "tune", lambda *_: jobs.Tuned(["theirs"], PLAIN, 1, 1.0))
+    plan = comparison.Plan(("untuned", "tunesmith", "metaschedule-64"), local_target("cpu:1"), 1.0, 0.1, 2, 0)
+    entered = Comparison(tmp_path / "net.onnx", tmp_path, plan.target, print)
     for name in plan.names:
-        contest._enter(name, tmp_path / "net.onnx", Local("", {}, tmp_path, PLAIN), plan, tmp_path, print)
+        comparison.enter(entered, name, plan)
     assert compiled == [
         ("untuned", PLAIN, None),
         ("tunesmith", blocked, ["ours"]),
@@ -175,13 +179,13 @@ def test_each_tuners_schedules_meet_the_module_that_they_were_found_for(tmp_path
 
 def test_the_table_tells_shares_speed_ups_and_what_failed():
     entries = [
-        Entry(Result("untuned", [8e-3, 9e-3, 8e-3], medians=[8e-3, 9e-3])),
-        Entry(Result("tunesmith", [1e-3], medians=[1e-3], error=1e-6), 100, 60.0, 0),
-        Entry(Result("metaschedule-64", [4e-3], medians=[4e-3]), 10, 61.0, 5),
-        Entry(Result("metaschedule-16", [2e-3], medians=[2e-3], error=0.5), 20, 60.0, 3),
-        Entry(Result("openvino", failure="not installed")),
+        Entry("untuned", None, Result("untuned", [8e-3, 9e-3, 8e-3], medians=[8e-3, 9e-3])),
+        Entry("tunesmith", None, Result("tunesmith", [1e-3], medians=[1e-3], error=1e-6), 100, 60.0, 0),
+        Entry("metaschedule-64", None, Result("metaschedule-64", [4e-3], medians=[4e-3]), 10, 61.0, 5),
+        Entry("metaschedule-16", None, Result("metaschedule-16", [2e-3], medians=[2e-3], error=0.5), 20, 60.0, 3),
+        Entry("openvino", None, Result("openvino", failure="not installed")),
     ]
-    outcome = Outcome("net", 1e6, 1e3, entries).with_shares(Peak.of_memory(2e9, 1e9))
+    outcome = Outcome(1e6, 1e3, entries, Peak.of_memory(2e9, 1e9), model="net")
     report = build([outcome], {})
     rows = {row[1]: dict(zip(COLUMNS, row, strict=True)) for row in report.rows}
     assert rows["tunesmith"]["share of peak %"] == pytest.approx(50.0)
@@ -190,7 +194,7 @@ def test_the_table_tells_shares_speed_ups_and_what_failed():
     assert rows["metaschedule-16"]["note"] == "other outputs than the reference"
     assert rows["openvino"]["note"] == "not installed"
     assert rows["openvino"]["latency ms"] is None
-    assert "2 times as fast as the better MetaSchedule (metaschedule-16)" in report.summary
+    assert "4 times as fast as the better MetaSchedule (metaschedule-64)" in report.summary, "the other one is wrong"
     assert "8 times as fast as untuned" in report.summary
 
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from operator_runs import recorded_run, sampled
 
-from benchmarks.models import torch_onnx, tuning
-from benchmarks.models.tuning import Measured, Tuned
-from benchmarks.operators import command, contest, first, kernels, onnx_models, recordings
+from benchmarks.harness import contenders, jobs, kernels
+from benchmarks.harness.jobs import Measured, Tuned
+from benchmarks.models import torch_onnx
+from benchmarks.operators import command, comparison, first, onnx_models, recordings
 from benchmarks.operators.cases import Case
 from benchmarks.operators.recordings import Recording
 from benchmarks.peak import machine
@@ -94,7 +95,7 @@ def test_kernels_of_something_that_is_no_library_are_a_failure(tmp_path):
         kernels.measure({"x": tmp_path / "no.so"}, {"x": {"main"}}, tmp_path / "inputs.npz", 1, tmp_path, processes=1)
 
 
-# The contest
+# The comparison
 
 
 @pytest.fixture(scope="module")
@@ -106,17 +107,17 @@ def recorded(tmp_path_factory):
 
 
 def plan_for(folder, *names, seeds=(0,)):
-    return contest.Plan(names, seeds, None, 5.0, 0.05, 2, folder / "runs")
+    return comparison.Plan(names, seeds, None, 5.0, 0.05, 2, folder / "runs")
 
 
 @pytest.fixture(scope="module")
 def held(tmp_path_factory, recorded):
-    """A contest of two seeds, and the times that Tunesmith was given; it is without its stack.
+    """A comparison of two seeds, and the times that Tunesmith was given; it is without its stack.
 
     The first seed has a recording that applies and a longer one of another program. The second has none, none can be
     made, and Tunesmith finds nothing.
     """
-    folder, budgets = tmp_path_factory.mktemp("contest"), []
+    folder, budgets = tmp_path_factory.mktemp("comparison"), []
     ask, recording = recorded
     recordings.keep(recording, ask, folder / "runs")
     other = recordings.ask_for(CONVOLUTION, ask.target, "metaschedule-64", 0)
@@ -126,19 +127,19 @@ def held(tmp_path_factory, recorded):
     def make(ask, folder, scratch):
         raise MeasurementFailed("no luck")
 
-    def tunesmith(model, target, seconds, seed, folder):
-        budgets.append(seconds)
-        if seed:
+    def tunesmith(model, request, folder):
+        budgets.append(request.seconds)
+        if request.seed:
             raise MeasurementFailed("found nothing")
-        return Tuned([], BLOCKED, 3, seconds, (Measured("1", Candidate(None), 1e-3),))
+        return Tuned([], BLOCKED, 3, request.seconds, (Measured("1", Candidate(None), 1e-3),))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recordings, "make", make)
-        patch.setattr(tuning, "tunesmith", tunesmith)
+        patch.setattr(jobs, "tune", tunesmith)
         patch.setattr(kernels, "PROCESSES", 2)
         patch.setattr(kernels, "measure", functools.partial(kernels.measure, repeats=2))
         plan = plan_for(folder, "tunesmith", "metaschedule-64", "metaschedule-16", "onnxruntime", seeds=(0, 1))
-        return contest.hold(Case(CONVOLUTION, 1, rivals=True), plan, folder, print), budgets
+        return comparison.run(Case(CONVOLUTION, 1, record_missing=True), plan, folder, print), budgets
 
 
 def test_a_recorded_winner_is_built_and_timed_beside_the_others(held):
@@ -153,8 +154,8 @@ def test_a_recorded_winner_is_built_and_timed_beside_the_others(held):
     assert all(entry.result.latency > 0 for entry in timed)
     assert [entry.result.error is None for entry in timed] == [True, False, False, False]
     assert all(entry.result.error < 1e-4 for entry in timed[1:])
-    rival = outcome.rival(0)
-    assert (rival.runtime, rival.tuned_seconds, rival.candidates) == ("metaschedule-16", 32.0, 1)
+    baseline = outcome.fastest(contenders.METASCHEDULE, 0)
+    assert (baseline.runtime, baseline.tuned_seconds, baseline.candidates) == ("metaschedule-16", 32.0, 1)
     assert outcome.flops >= 2 * 16 * 16 * 9 * 64
     assert outcome.bytes_ == 4 * (16 * 64 + 16 * 16 * 9 + 16 * 64)
     assert outcome.versions == {"apache-tvm": "0"}
@@ -172,16 +173,16 @@ def test_kernels_are_timed_one_by_one_and_the_operator_is_told_from_the_rest(hel
 
 def test_tunesmith_has_the_time_of_the_sooner_recording_or_the_default(held):
     _, budgets = held
-    assert budgets == [32.0 - contest.MARGIN, 5.0]
+    assert budgets == [32.0 - comparison.MARGIN, 5.0]
 
 
 def test_a_run_that_is_missing_is_made_where_it_is_wanted_and_failures_are_told(tmp_path, held):
     outcome, _ = held
     failures = {entry.runtime: entry.result.failure for entry in outcome.entries if entry.seed == 1}
     assert failures == {"metaschedule-64": "no luck", "metaschedule-16": "no luck", "tunesmith": "found nothing"}
-    assert outcome.rival(1) is None
+    assert outcome.fastest(contenders.METASCHEDULE, 1) is None
     assert outcome.entry("tunesmith", 1) is None
-    unwanted = contest.hold(Case(CONVOLUTION, 1), plan_for(tmp_path, "metaschedule-64"), tmp_path, print)
+    unwanted = comparison.run(Case(CONVOLUTION, 1), plan_for(tmp_path, "metaschedule-64"), tmp_path, print)
     assert unwanted.entries == []
 
 

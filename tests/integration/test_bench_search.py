@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 from operator_runs import recorded_run
 
-from benchmarks.models import tuning
-from benchmarks.models.tuning import Measured, Point, Tuned
+from benchmarks.harness import jobs
+from benchmarks.harness.jobs import Measured, Point, Tuned
+from benchmarks.harness.kernels import Kernels
 from benchmarks.operators import recordings
 from benchmarks.operators.cases import Case
-from benchmarks.operators.kernels import Kernels
-from benchmarks.operators.lineup import Lineup
-from benchmarks.search import contest
-from benchmarks.search.contest import Chase, Course, Outcome, Rival
+from benchmarks.operators.contenders import OperatorComparison
+from benchmarks.search import comparison
+from benchmarks.search.comparison import Baseline, Outcome, TimedRun, TrialRun
 from benchmarks.tuners.outcome import Trial
 from tunesmith.cli.main import run_command_line
 from tunesmith.errors import MeasurementFailed
@@ -41,7 +41,7 @@ def asked(tmp_path, monkeypatch):
         slow = [Measured(workload, second, 3e-3)] * 40
         return Tuned([], PLAIN, 42, 9.0, (Measured(workload, first, None), *slow, Measured(workload, third, 1e-3)))
 
-    monkeypatch.setattr(tuning, "tunesmith_warm", tunesmith)
+    monkeypatch.setattr(jobs, "tune_warm", tunesmith)
     return found
 
 
@@ -49,22 +49,22 @@ def asked(tmp_path, monkeypatch):
 def timed(monkeypatch):
     """Timing without processes: every library that was built takes as many milliseconds as entries came before it."""
 
-    def time(lineup, slice_, passes):
-        for number, (name, entry) in enumerate(lineup.entries.items(), start=1):
-            if (lineup.folder / f"{name}.so").exists():
+    def time(compared, slice_, passes):
+        for number, (name, entry) in enumerate(compared.entries.items(), start=1):
+            if (compared.folder / f"{name}.so").exists():
                 result = Result(name, [1e-3 * number], error=1e-6)
-                lineup.entries[name] = replace(entry, result=result, kernels=Kernels(1e-3 * number, 0.0))
+                compared.entries[name] = replace(entry, result=result, kernels=Kernels(1e-3 * number, 0.0))
 
-    monkeypatch.setattr(Lineup, "time", time)
+    monkeypatch.setattr(OperatorComparison, "run", time)
 
 
 def test_the_best_after_some_trials_are_timed_beside_the_recorded_winner(tmp_path, asked, timed):
-    plan = contest.Plan(("genetic", "random"), None, 0.02, 2, tmp_path / "runs")
+    plan = comparison.Plan(("genetic", "random"), None, 0.02, 2, tmp_path / "runs")
     (tmp_path / "work").mkdir()
-    outcome = contest.hold(Case(OPERATOR, 1), 0, plan, tmp_path / "work", print)
+    outcome = comparison.run(Case(OPERATOR, 1), 0, plan, tmp_path / "work", print)
     assert [(request.search, request.space, request.trials, request.seconds) for request in asked] == [
-        ("genetic", "tvm", 128, contest.LIMIT),
-        ("random", "tvm", 128, contest.LIMIT),
+        ("genetic", "tvm", 128, comparison.LIMIT),
+        ("random", "tvm", 128, comparison.LIMIT),
         ("genetic", "all", None, 60.0),
         ("random", "all", None, 60.0),
     ]
@@ -76,21 +76,21 @@ def test_the_best_after_some_trials_are_timed_beside_the_recorded_winner(tmp_pat
         ("genetic-all", ""),
         ("random-all", "no luck"),
     ]
-    (rival,) = outcome.rivals
-    assert (rival.recorded, rival.timed, rival.wall) == ({32: 1e-3, 64: 1e-3, 128: 1e-3}, 1e-3, 60.0)
-    (course,), (chase,) = outcome.courses.values(), outcome.chases.values()
-    assert course.timed == {32: 3e-3, 64: 2e-3, 128: 2e-3}, "what is the best after 64 is built and timed once"
-    assert chase.timed == 5e-3
-    assert (course.bests[0], course.bests[-2:], len(course.bests)) == (float("inf"), (3e-3, 1e-3), 42)
-    assert course.needed(course.timed[128]) == 42
-    assert chase.reached(chase.timed) == 5.0
+    (baseline,) = outcome.baselines
+    assert (baseline.recorded, baseline.timed, baseline.wall) == ({32: 1e-3, 64: 1e-3, 128: 1e-3}, 1e-3, 60.0)
+    (trial_run,), (timed_run,) = outcome.trial_runs.values(), outcome.timed_runs.values()
+    assert trial_run.timed == {32: 3e-3, 64: 2e-3, 128: 2e-3}, "what is the best after 64 is built and timed once"
+    assert timed_run.timed == 5e-3
+    assert (trial_run.bests[0], trial_run.bests[-2:], len(trial_run.bests)) == (float("inf"), (3e-3, 1e-3), 42)
+    assert trial_run.needed(trial_run.timed[128]) == 42
+    assert timed_run.reached(timed_run.timed) == 5.0
     asked.clear()
     (tmp_path / "again").mkdir()
-    without = contest.hold(Case(OPERATOR, 1), 1, plan, tmp_path / "again", print)
+    without = comparison.run(Case(OPERATOR, 1), 1, plan, tmp_path / "again", print)
     assert (without.entries, asked) == ([], []), "nothing is tuned without a time, or with nothing to compare with"
     for number, (searchers, runs) in enumerate([(("genetic",), 0), (("genetic", "random"), 4)]):
         (tmp_path / f"more{number}").mkdir()
-        contest.hold(
+        comparison.run(
             Case(OPERATOR, 1), 1, replace(plan, searchers=searchers, seconds=20.0), tmp_path / f"more{number}", print
         )
         assert len(asked) == runs
@@ -99,19 +99,19 @@ def test_the_best_after_some_trials_are_timed_beside_the_recorded_winner(tmp_pat
 def test_search_side_by_side(capsys, tmp_path, monkeypatch):
     asked, page, names = [], tmp_path / "page.md", ("search", "search-time")
 
-    def hold(case, seed, plan, folder, tell):
+    def compare(case, seed, plan, folder, tell):
         asked.append((case, seed, plan.searchers))
-        course, chase = Course((2e-3,) * 128, {128: 2e-3}), Chase((Point(5.0, 1e-3),), 1e-3, 60.0)
+        trial_run, timed_run = TrialRun((2e-3,) * 128, {128: 2e-3}), TimedRun((Point(5.0, 1e-3),), 1e-3, 60.0)
         return Outcome(
             case,
             seed,
-            [Rival("metaschedule-64", {32: 4e-3, 64: 4e-3, 128: 4e-3}, 4e-3, 50.0)],
-            {"genetic": course},
-            {"genetic": chase},
+            [Baseline("metaschedule-64", {32: 4e-3, 64: 4e-3, 128: 4e-3}, 4e-3, 50.0)],
+            {"genetic": trial_run},
+            {"genetic": timed_run},
             [],
         )
 
-    monkeypatch.setattr(contest, "hold", hold)
+    monkeypatch.setattr(comparison, "run", compare)
     page.write_text("".join(f"<!-- bench:{name} -->\nold\n<!-- /bench:{name} -->\n" for name in names))
     status = run_command_line(
         [

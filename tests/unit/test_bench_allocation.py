@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from benchmarks.allocation import figures
 from benchmarks.allocation.curves import ModelCurves, TaskCurve, curves_of, load_all
 from benchmarks.allocation.hindsight import hindsight
-from benchmarks.allocation.replay import Course, mixed, replay
+from benchmarks.allocation.replay import ReplayedRun, mixed, replay
 from benchmarks.commands import app
 from tunesmith.errors import InvalidInput
 
@@ -176,8 +176,8 @@ def test_a_job_becomes_curves() -> None:
 
 
 def test_how_many_times_as_fast() -> None:
-    def course(at: float, last: float = 100.0) -> Course:
-        return Course(np.array([at, last]), np.array([1.2, 1.0]), 101.0, 2.0, 1.0)
+    def course(at: float, last: float = 100.0) -> ReplayedRun:
+        return ReplayedRun(np.array([at, last]), np.array([1.2, 1.0]), 101.0, 2.0, 1.0)
 
     courses = {("m", "gradient"): [course(4.0), course(8.0)], ("m", "bandit"): [course(2.0, 50.0), course(2.0, 50.0)]}
     rows = {(row[0], row[1]): row for row in figures.report(courses, {}).rows}

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.harness.comparison import Entry
+from benchmarks.harness.jobs import Measured, measured_of
+from benchmarks.harness.kernels import Kernels, summed
 from benchmarks.harness.limits import Peak, binding
-from benchmarks.models.tuning import Measured, measured_of
 from benchmarks.operators import cases, figures, first
 from benchmarks.operators.cases import RAGGED, Case, chosen
-from benchmarks.operators.contest import Outcome
-from benchmarks.operators.kernels import Kernels, summed
-from benchmarks.operators.lineup import Entry
+from benchmarks.operators.comparison import Outcome
 from benchmarks.tuners.plan import OPERATORS
 from tunesmith.errors import InvalidOperator, MeasurementFailed
 from tunesmith.types import Candidate
@@ -18,7 +18,7 @@ from workers.peers.comparison import Result
 
 PEAK = Peak.of_memory(1e9, 1e9)
 """A million operations, or a million bytes, take a millisecond."""
-CASE = Case("gemm:100x100x50:float32", 2, rivals=True)
+CASE = Case("gemm:100x100x50:float32", 2, record_missing=True)
 
 
 def entry(runtime, seed, milliseconds, kernel=None, others=0.0, **values):
@@ -28,7 +28,7 @@ def entry(runtime, seed, milliseconds, kernel=None, others=0.0, **values):
 
 
 def outcome(*entries, flops=1e6, bytes_=1e3, case=CASE):
-    return Outcome(case, flops, bytes_, list(entries), {"apache-tvm": "1.2"}, PEAK)
+    return Outcome(flops, bytes_, list(entries), PEAK, case=case, versions={"apache-tvm": "1.2"})
 
 
 def tables(*outcomes):
@@ -163,7 +163,7 @@ def test_shares_are_drawn():
 
 def test_by_default_all_operators_run_and_one_of_them_on_one_thread_too():
     found = chosen(None, False, None, 2)
-    assert [case.operator for case in found if case.rivals] == list(OPERATORS)
+    assert [case.operator for case in found if case.record_missing] == list(OPERATORS)
     assert [(case.operator, case.threads) for case in found if case.threads == 1] == [(OPERATORS[0], 1)]
     assert [case.operator for case in found if case.table == RAGGED] == list(cases.RAGGED_OPERATORS)
     assert all(case.threads == 1 for case in chosen(None, False, 1, 2))
@@ -171,12 +171,12 @@ def test_by_default_all_operators_run_and_one_of_them_on_one_thread_too():
 
 
 def test_what_is_asked_for_meets_metaschedule_and_quick_meets_recordings_alone():
-    assert chosen(["gemm:8x8x8"], False, None, 4) == [Case("gemm:8x8x8:float32", 4, rivals=True)]
+    assert chosen(["gemm:8x8x8"], False, None, 4) == [Case("gemm:8x8x8:float32", 4, record_missing=True)]
     ragged = cases.RAGGED_OPERATORS[1]
-    assert chosen([ragged], False, 2, 4) == [Case(ragged, 2, rivals=True, table=RAGGED)]
+    assert chosen([ragged], False, 2, 4) == [Case(ragged, 2, record_missing=True, table=RAGGED)]
     quick = chosen(None, True, None, 4)
     assert len(quick) == 2
-    assert not any(case.rivals for case in quick)
+    assert not any(case.record_missing for case in quick)
     with pytest.raises(InvalidOperator):
         chosen(["gemm:8"], False, None, 4)
 

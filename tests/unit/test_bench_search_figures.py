@@ -4,12 +4,12 @@ import math
 
 import pytest
 
-from benchmarks.models.tuning import Measured, Point, curve_of
+from benchmarks.harness.comparison import Entry
+from benchmarks.harness.jobs import Measured, Point, curve_of
 from benchmarks.operators.cases import Case
-from benchmarks.operators.lineup import Entry
 from benchmarks.operators.recordings import TRIALS, Recording, ask_for
 from benchmarks.search import figures
-from benchmarks.search.contest import Chase, Course, Outcome, Rival, bests_of, rival_of
+from benchmarks.search.comparison import Baseline, Outcome, TimedRun, TrialRun, baseline_of, bests_of
 from benchmarks.tuners.outcome import Trial
 from tunesmith.client import Job
 from tunesmith.targets import Target
@@ -17,16 +17,16 @@ from tunesmith.types import Candidate
 from workers.peers.comparison import Result
 
 CASE = Case("gemm:100x100x50:float32", 2)
-SLOW = Rival("metaschedule-64", {32: 8.0, 64: 6.0, 128: 5.0}, 10.0, 100.0)
-FAST = Rival("metaschedule-16", {32: 10.0, 64: 4.0, 128: 4.0}, 4.0, 200.0)
+SLOW = Baseline("metaschedule-64", {32: 8.0, 64: 6.0, 128: 5.0}, 10.0, 100.0)
+FAST = Baseline("metaschedule-16", {32: 10.0, 64: 4.0, 128: 4.0}, 4.0, 200.0)
 BESTS = (math.inf, 9.0, *[3.0] * 60, *[1.0] * 66)
 """As the tuner measured, which is half of what is timed: 6 from the third trial on, 2 from the sixty-third."""
-COURSE = Course(BESTS, {32: 6.0, 64: 2.0, 128: 2.0})
-CHASE = Chase((Point(1.0, 16.0), Point(30.0, 8.0), Point(50.0, 7.0)), 3.5, 200.0)
+TRIAL_RUN = TrialRun(BESTS, {32: 6.0, 64: 2.0, 128: 2.0})
+TIMED_RUN = TimedRun((Point(1.0, 16.0), Point(30.0, 8.0), Point(50.0, 7.0)), 3.5, 200.0)
 
 
-def outcome(*rivals, course=COURSE, chase=CHASE, seed=0, searcher="genetic"):
-    return Outcome(CASE, seed, list(rivals), {searcher: course}, {searcher: chase}, [], {"apache-tvm": "1.2"})
+def outcome(*baselines, trial_run=TRIAL_RUN, timed_run=TIMED_RUN, seed=0, searcher="genetic"):
+    return Outcome(CASE, seed, list(baselines), {searcher: trial_run}, {searcher: timed_run}, [], {"apache-tvm": "1.2"})
 
 
 def tables(*outcomes):
@@ -38,12 +38,12 @@ def tables(*outcomes):
 
 def test_a_recorded_curve_is_scaled_by_what_its_winner_takes_now():
     assert [SLOW.after(count) for count in (32, 64, 128)] == [16.0, 12.0, 10.0]
-    assert outcome(SLOW, FAST).rival is FAST
+    assert outcome(SLOW, FAST).baseline is FAST
     trials = tuple(Trial(1.0 * at, None if at < 40 else 100.0 - at) for at in range(TRIALS))
     run = ask_for(CASE.operator, Target({"kind": "llvm", "num-cores": 2}), "metaschedule-16", 0)
     recording = Recording(run.outcome(elapsed=127.0, trials=trials), {})
-    assert rival_of(recording, 5.0) == Rival("metaschedule-16", {32: math.inf, 64: 37.0, 128: -27.0}, 5.0, 127.0)
-    assert rival_of(recording, None) is None
+    assert baseline_of(recording, 5.0) == Baseline("metaschedule-16", {32: math.inf, 64: 37.0, 128: -27.0}, 5.0, 127.0)
+    assert baseline_of(recording, None) is None
 
 
 def test_latencies_stand_over_those_of_the_better_metaschedule_after_as_many_trials():
@@ -62,7 +62,9 @@ def test_time_counts_until_metaschedules_winner_is_met():
 
 
 def test_a_goal_that_was_not_reached_counts_as_all_trials_and_all_time():
-    never = outcome(FAST, course=Course((2.0,) * 128, {128: 8.0}), chase=Chase(CHASE.curve, 9.0, 200.0), seed=1)
+    never = outcome(
+        FAST, trial_run=TrialRun((2.0,) * 128, {128: 8.0}), timed_run=TimedRun(TIMED_RUN.curve, 9.0, 200.0), seed=1
+    )
     found = tables(outcome(FAST), never)
     assert [row["share of trials"] for row in found["search"]] == [63 / 128, None, pytest.approx((63 / 128) ** 0.5)]
     assert [row["after 32"] for row in found["search"]][:2] == [0.6, None]
@@ -70,7 +72,7 @@ def test_a_goal_that_was_not_reached_counts_as_all_trials_and_all_time():
 
 
 def test_searchers_have_means_of_their_own():
-    found = tables(outcome(FAST), outcome(FAST, course=Course(BESTS, {128: 8.0}), searcher="random"))["search"]
+    found = tables(outcome(FAST), outcome(FAST, trial_run=TrialRun(BESTS, {128: 8.0}), searcher="random"))["search"]
     assert [(row["searcher"], row["after 128"]) for row in found if row["operator"] == "geometric mean"] == [
         ("genetic", pytest.approx(0.5)),
         ("random", pytest.approx(2.0)),
@@ -108,7 +110,7 @@ def test_curves_are_drawn():
     from matplotlib.figure import Figure
 
     axes = Figure().subplots()
-    figures.draw(axes, [outcome(FAST), outcome(SLOW, course=Course((1.0,) * 40, {128: 5.0}), seed=1)])
+    figures.draw(axes, [outcome(FAST), outcome(SLOW, trial_run=TrialRun((1.0,) * 40, {128: 5.0}), seed=1)])
     ours, theirs, _ = axes.get_lines()
     assert ours.get_ydata()[-1] == pytest.approx((0.5 * 0.5) ** 0.5)
     assert math.isnan(ours.get_ydata()[0])
@@ -117,9 +119,9 @@ def test_curves_are_drawn():
 
 
 def test_searchers_are_held_beside_the_first_without_metaschedule():
-    better = Course(BESTS, {32: 3.0, 128: 1.0})
+    better = TrialRun(BESTS, {32: 3.0, 128: 1.0})
     both = Outcome(
-        CASE, 3, [], {"genetic": COURSE, "droplet": better}, {"droplet": CHASE}, [], {}, ("genetic", "droplet")
+        CASE, 3, [], {"genetic": TRIAL_RUN, "droplet": better}, {"droplet": TIMED_RUN}, [], {}, ("genetic", "droplet")
     )
     found = tables(both)
     assert list(found) == ["search-beside"]
@@ -133,7 +135,7 @@ def test_searchers_are_held_beside_the_first_without_metaschedule():
         0,
         [],
         {"droplet": better},
-        {"genetic": CHASE, "droplet": Chase((), 7.0, 9.0)},
+        {"genetic": TIMED_RUN, "droplet": TimedRun((), 7.0, 9.0)},
         [],
         {},
         ("genetic", "droplet"),

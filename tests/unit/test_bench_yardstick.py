@@ -5,7 +5,7 @@ import math
 import onnx
 import pytest
 
-from benchmarks.yardstick.figures import SAME, yardstick
+from benchmarks.yardstick.figures import SAME, report
 from benchmarks.yardstick.measure import MODELS, SHAPES, Outcome, onnx_of
 from tunesmith.client.schemas import Job, Latency, Reference
 
@@ -30,6 +30,6 @@ def outcome(seed: int, verdict: str, speedup: float, schedules: int, ratio: floa
 
 def test_a_table_counts_verdicts_and_keeps_the_order_of_seeds() -> None:
     found = [outcome(2, "faster", 1.25, 1, None), outcome(1, SAME, 1.0, 0, 0.5)]
-    report = yardstick(found, {})
-    assert report.rows == [("Relu", "2×3", "1 of 2", "0, 1", "1.00, 1.25", "0.50, –")]
-    assert "1 of 2 jobs say so" in report.summary
+    made = report(found, {})
+    assert made.rows == [("Relu", "2×3", "1 of 2", "0, 1", "1.00, 1.25", "0.50, –")]
+    assert "1 of 2 jobs say so" in made.summary

@@ -39,6 +39,15 @@ RETIRED = {
     "teller": "progress_of",
     "Tell": "Progress",
     "Say": "Progress",
+    "contest": "comparison",
+    "Lineup": "Comparison",
+    "lineup": "contenders",
+    "PEERS": "CONTENDERS",
+    "Crown": "Confirmation",
+    "Rival": "Baseline",
+    "RIVALS": "METASCHEDULE",
+    "Course": "TrialRun",
+    "Chase": "TimedRun",
 }
 
 

@@ -1,42 +1,38 @@
-"""A model tuned by Tunesmith and by MetaSchedule for the same wall time, each alone on the machine."""
+"""Jobs of an embedded stack, driven through the REST API as a user would, and what came of them."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import statistics
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.processes import Tree
-from benchmarks.models.metaschedule import DONE, Job
-from benchmarks.tuners.service import warm_up
+from benchmarks.harness.processes import environment
 from tunesmith.client import Client, EmbeddedStack
 from tunesmith.client import Job as JobView
-from tunesmith.errors import MeasurementFailed, TunesmithError, from_problem
-from tunesmith.metaschedule import DatabaseRecord, read_database
+from tunesmith.errors import TunesmithError, from_problem
+from tunesmith.metaschedule import DatabaseRecord
 from tunesmith.names import DEFAULT_ALLOCATOR, DEFAULT_SEARCHER, DEFAULT_SPACE
-from tunesmith.preparation import PLAIN, Preparation
-from tunesmith.safe_path import python
+from tunesmith.preparation import Preparation
 from tunesmith.schedule_log import read_log
 from tunesmith.targets import Target
 from tunesmith.types import Candidate
 
+START_LIMIT = 120.0
 GRACE = 120.0
-"""Seconds beyond the budget after which a tuner is given up."""
+"""Seconds beyond the budget after which a job is given up."""
 IMPORT_LIMIT = 300.0
-THREADS = ("TVM_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-"""Set in this process for the compiler's sake, and nothing that a tuner should see."""
-FAILED_SECONDS = 1e9
-"""MetaSchedule records what failed with a latency beyond this."""
+WARM_UP = "gemm:16x16x16:float32"
+WARM_UP_LIMIT = 120.0
+FROM_SCRATCH: Mapping[str, Any] = {"verify": False, "warm_start": False}
+"""A job that tunes alone: it takes nothing over from others, and compares no outputs."""
 
 
 @dataclass(frozen=True)
-class Crown:
+class Confirmation:
     """How a candidate became the champion of its function.
 
     Attributes:
@@ -56,13 +52,13 @@ class Measured:
         workload: structural hash of the function that it is a schedule of.
         candidate: the schedule; without a sketch it is the default one, which no searcher proposed.
         latency: seconds as the tuner measured it; None when it failed.
-        crown: of one that became champion.
+        confirmation: of one that became champion.
     """
 
     workload: str
     candidate: Candidate
     latency: float | None
-    crown: Crown | None = None
+    confirmation: Confirmation | None = None
 
 
 @dataclass(frozen=True)
@@ -122,7 +118,7 @@ class Tuned:
     curve: tuple[Point, ...] = ()
 
 
-def tunesmith(model: Path, target: Target, seconds: float, seed: int, folder: Path) -> Tuned:
+def tune(model: Path, request: Request, folder: Path) -> Tuned:
     """Tune through an embedded stack of its own, and take what it has when the time is over.
 
     The stack's start and the model's import count.
@@ -132,17 +128,15 @@ def tunesmith(model: Path, target: Target, seconds: float, seed: int, folder: Pa
     """
     started = time.monotonic()
     with service(folder) as client:
-        uploaded = client.wait_model(client.upload_model(model).id, timeout=seconds)
-        left = max(1.0, seconds - (time.monotonic() - started))
-        job = client.submit(
-            model_id=uploaded.id, target=target.to_json(), seconds=left, seed=seed, verify=False, warm_start=False
-        )
+        uploaded = client.wait_model(client.upload_model(model).id, timeout=request.seconds)
+        left = max(1.0, request.seconds - (time.monotonic() - started))
+        job = _submit(client, uploaded.id, request, left)
         with contextlib.suppress(TunesmithError):  # rounds that are under way when the time is over do not count
             client.wait(job.id, timeout=left)
         return _found(client, job.id, started, folder)
 
 
-def tunesmith_warm(model: Path, request: Request, folder: Path) -> Tuned:
+def tune_warm(model: Path, request: Request, folder: Path) -> Tuned:
     """Tune through an embedded stack of its own that has run a tiny job and imported the model before.
 
     Time counts from the submission of the job.
@@ -154,27 +148,54 @@ def tunesmith_warm(model: Path, request: Request, folder: Path) -> Tuned:
         warm_up(client, request.target)
         uploaded = client.wait_model(client.upload_model(model).id, timeout=IMPORT_LIMIT)
         started = time.monotonic()
-        job = client.submit(
-            model_id=uploaded.id,
-            target=request.target.to_json(),
-            trials=request.trials,
-            seconds=request.seconds,
-            seed=request.seed,
-            space=request.space,
-            search=request.search,
-            allocator=request.allocator,
-            verify=False,
-            warm_start=False,
-        )
+        job = _submit(client, uploaded.id, request, request.seconds)
         client.wait(job.id, timeout=request.seconds + GRACE)
         return _found(client, job.id, started, folder)
 
 
+def _submit(client: Client, model_id: str, request: Request, seconds: float) -> JobView:
+    return client.submit(
+        model_id=model_id,
+        target=request.target.to_json(),
+        trials=request.trials,
+        seconds=seconds,
+        seed=request.seed,
+        space=request.space,
+        search=request.search,
+        allocator=request.allocator,
+        **FROM_SCRATCH,
+    )
+
+
 @contextlib.contextmanager
-def service(folder: Path) -> Iterator[Client]:
-    """A client of an embedded stack that runs as long as the ``with`` statement; its data are below ``folder``."""
-    with EmbeddedStack(folder / "stack", env=_environment()) as stack, Client(stack.url) as client:
-        yield client
+def service(folder: Path, start_limit: float = START_LIMIT) -> Iterator[Client]:
+    """A client of an embedded stack that runs as long as the ``with`` statement; its data are below ``folder``.
+
+    Settings of another stack do not reach it: what is compared is the product as it comes.
+    """
+    stack = EmbeddedStack(folder / "stack", env=environment())
+    try:
+        stack.start(start_limit)
+        with Client(stack.url) as client:
+            yield client
+    finally:
+        stack.stop()
+
+
+def warm_up(client: Client, target: Target, limit: float = WARM_UP_LIMIT, **options: Any) -> None:
+    """Run a tiny job: the first one of a stack imports TVM in each worker and calibrates the device.
+
+    Args:
+        client: of a stack that was just started.
+        target: of the job that will follow.
+        limit: seconds.
+        **options: what that has beside the defaults.
+
+    Raises:
+        TunesmithError: it does not end in time.
+    """
+    job = client.submit(operator=WARM_UP, target=target.to_json(), trials=2, **FROM_SCRATCH, **options)
+    client.wait(job.id, timeout=limit, poll=0.1)
 
 
 def _found(client: Client, job_id: str, started: float, folder: Path) -> Tuned:
@@ -209,7 +230,7 @@ def curve_of(job: JobView, points: Iterable[Mapping[str, Any]]) -> tuple[Point, 
 def measured_of(trials: Iterable[Mapping[str, Any]]) -> tuple[Measured, ...]:
     """A job's trials as the API has them."""
     return tuple(
-        Measured(str(trial["workload"]), _candidate(trial), trial["latency"], _crown(trial.get("confirmation")))
+        Measured(str(trial["workload"]), _candidate(trial), trial["latency"], _confirmation(trial.get("confirmation")))
         for trial in trials
     )
 
@@ -218,38 +239,8 @@ def _candidate(found: Mapping[str, Any]) -> Candidate:
     return Candidate.from_json([found["sketch"], found["decisions"]])
 
 
-def _crown(confirmation: Mapping[str, Any] | None) -> Crown | None:
+def _confirmation(confirmation: Mapping[str, Any] | None) -> Confirmation | None:
     if confirmation is None or not confirmation["won"] or not confirmation["samples"]:
         return None
     beside = confirmation["champion"]
-    return Crown(statistics.median(confirmation["samples"]), beside and _candidate(beside))
-
-
-def metaschedule(module: bytes, target: Target, seconds: float, per_round: int, seed: int, folder: Path) -> Tuned:
-    """Tune with ``tune_relax`` in processes of its own; TVM's start counts, the model's import does not.
-
-    Args:
-        module: JSON of the module, prepared plainly.
-        per_round: candidates a round; TVM's default is 64.
-
-    Raises:
-        MeasurementFailed: TVM ended early.
-    """
-    file, database = folder / "module.json", folder / "database"
-    database.mkdir(parents=True)
-    file.write_bytes(module)
-    job = Job(str(file), target.to_json(), str(database), seconds, per_round, seed)
-    command = python("benchmarks.models.metaschedule", json.dumps(asdict(job)))
-    env = _environment() | {"TVM_NUM_THREADS": str(target.num_cores)}
-    with Tree(command, log=folder / "log.txt", folder=folder, env=env) as tree:
-        tree.wait(seconds + GRACE)
-        if not (database / DONE).exists():
-            raise MeasurementFailed(f"MetaSchedule ended early: {tree.tail()}")
-    taken = float(json.loads((database / DONE).read_text())["seconds"])
-    records = read_database(database)
-    good = [record for record in records if min(record.run_seconds, default=FAILED_SECONDS) < FAILED_SECONDS]
-    return Tuned(good, PLAIN, len(good), taken)
-
-
-def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name not in THREADS}
+    return Confirmation(statistics.median(confirmation["samples"]), beside and _candidate(beside))

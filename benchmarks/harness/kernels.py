@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
 import statistics
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.harness.processes import Tree
-from benchmarks.operators.kernels_child import Job
+from benchmarks.harness.kernels_child import Job
+from benchmarks.harness.processes import ask
 from tunesmith.errors import MeasurementFailed
-from tunesmith.safe_path import python
 
-CHILD = "benchmarks.operators.kernels_child"
+CHILD = "benchmarks.harness.kernels_child"
 LIMIT = 300.0
 REPEATS = 20
 PROCESSES = 4
@@ -62,15 +59,10 @@ def measure(
     Raises:
         MeasurementFailed: a library does not run.
     """
-    answer = folder / "kernels.json"
-    job = Job({name: str(path) for name, path in libraries.items()}, str(inputs), threads, repeats, str(answer))
-    command = python(CHILD, json.dumps(asdict(job)))
+    job = Job({name: str(path) for name, path in libraries.items()}, str(inputs), threads, repeats)
     found: dict[str, list[tuple[str, list[float]]]] = {}
     for _ in range(processes):
-        with Tree(command, log=folder / "kernels.log", folder=folder, env=os.environ) as tree:
-            if tree.wait(LIMIT) != 0:
-                raise MeasurementFailed(f"the kernels could not be timed: {tree.tail()}")
-        for name, calls in json.loads(answer.read_text("utf-8")).items():
+        for name, calls in ask(CHILD, job, folder, LIMIT, "the kernels could not be timed").items():
             known = found.setdefault(name, [(kernel, []) for kernel, _ in calls])
             for (_, samples), (_, more) in zip(known, calls, strict=True):
                 samples += more

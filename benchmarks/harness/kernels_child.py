@@ -1,19 +1,17 @@
-"""The kernels of compiled models, timed one by one: ``python -m benchmarks.operators.kernels_child JOB``."""
+"""The kernels of compiled models, timed one by one: ``python -m benchmarks.harness.kernels_child JOB ANSWER``."""
 
 from __future__ import annotations
 
-import json
-import os
 import statistics
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from benchmarks.harness.child import answer, there_and_back, use_cores
 
 SAMPLE_SECONDS = 0.01
 BUILTIN = "vm."
@@ -29,14 +27,12 @@ class Job:
         inputs: ``.npz`` of the inputs in order.
         threads: to run on.
         repeats: samples of each kernel.
-        answer: the file to write.
     """
 
     libraries: Mapping[str, str]
     inputs: str
     threads: int
     repeats: int
-    answer: str
 
 
 @dataclass(frozen=True)
@@ -59,26 +55,16 @@ class Call:
 
 
 def measure(job: Job) -> dict[str, list[tuple[str, list[float]]]]:
-    """By library, each kernel of one run with its samples in seconds.
-
-    One sample of each in turn, there and back again: what slows the machine down meets all of them.
-    """
-    os.environ["TVM_NUM_THREADS"] = str(job.threads)
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job.threads])
-    from workers.tvm_backend.run.device_functions import bind
-    from workers.tvm_backend.warm import import_tvm
-
-    import_tvm()  # brings the function that binds threads
-    bind(job.threads)
+    """By library, each kernel of one run with its samples in seconds, taken in turn."""
+    use_cores(job.threads)
     with np.load(job.inputs) as file:
         inputs = [file[name] for name in file.files]
     calls = {name: calls_of(path, inputs) for name, path in job.libraries.items()}
     every = [call for found in calls.values() for call in found]
     numbers = [max(1, int(SAMPLE_SECONDS / max(call.sample(3), 1e-9))) for call in every]
     samples: list[list[float]] = [[] for _ in every]
-    for turn in range(job.repeats):
-        for at in range(len(every))[:: 1 if turn % 2 == 0 else -1]:
-            samples[at].append(every[at].sample(numbers[at]))
+    for _, at in there_and_back(range(len(every)), job.repeats):
+        samples[at].append(every[at].sample(numbers[at]))
     rows = iter(samples)
     return {name: [(call.kernel, next(rows)) for call in found] for name, found in calls.items()}
 
@@ -102,5 +88,4 @@ def calls_of(library: str, inputs: list[NDArray[Any]]) -> list[Call]:
 
 
 if __name__ == "__main__":
-    asked = Job(**json.loads(sys.argv[1]))
-    Path(asked.answer).write_text(json.dumps(measure(asked)), encoding="utf-8")
+    answer(Job, measure)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from benchmarks.harness import jobs
+from benchmarks.harness.comparison import Entry
+from benchmarks.harness.contenders import METASCHEDULE
+from benchmarks.harness.jobs import Measured, Point, Request, Tuned
 from benchmarks.harness.progress import Progress
-from benchmarks.models import tuning
-from benchmarks.models.tuning import Measured, Point, Request, Tuned
 from benchmarks.operators import first
 from benchmarks.operators.cases import Case
-from benchmarks.operators.lineup import RIVALS, Entry, Lineup
+from benchmarks.operators.contenders import OperatorComparison
 from benchmarks.operators.recordings import TRIALS, Recording
 from tunesmith.names import ALL_SPACE, TVM_SPACE
 from workers.peers.comparison import Peer
@@ -32,8 +34,8 @@ class Plan:
         searchers: names of Tunesmith's.
         seconds: wall time of a run in the own space; None: that of MetaSchedule's longest run, without which nothing
             is done.
-        slice: seconds of timing per peer and pass.
-        passes: processes of each peer, 2 at least.
+        slice: seconds of timing per contender and pass.
+        passes: processes of each contender, 2 at least.
         runs: folder of MetaSchedule's recordings.
     """
 
@@ -45,7 +47,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Rival:
+class Baseline:
     """One of MetaSchedule's runs.
 
     Attributes:
@@ -69,7 +71,7 @@ class Rival:
 
 
 @dataclass(frozen=True)
-class Course:
+class TrialRun:
     """One of Tunesmith's runs in TVM's space.
 
     Attributes:
@@ -89,7 +91,7 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Chase:
+class TimedRun:
     """One of Tunesmith's runs in its own space.
 
     Attributes:
@@ -115,8 +117,8 @@ class Outcome:
     """What became of an operator and a seed.
 
     Attributes:
-        rivals: those whose winner was timed.
-        courses, chases: by searcher; what failed is missing.
+        baselines: those whose winner was timed.
+        trial_runs, timed_runs: by searcher; what failed is missing.
         entries: everything that was timed, or why not.
         versions: those of the recordings.
         searchers: all that were asked, in order.
@@ -124,20 +126,20 @@ class Outcome:
 
     case: Case
     seed: int
-    rivals: list[Rival]
-    courses: Mapping[str, Course]
-    chases: Mapping[str, Chase]
+    baselines: list[Baseline]
+    trial_runs: Mapping[str, TrialRun]
+    timed_runs: Mapping[str, TimedRun]
     entries: list[Entry]
     versions: Mapping[str, str] = field(default_factory=dict)
     searchers: tuple[str, ...] = ()
 
     @property
-    def rival(self) -> Rival | None:
+    def baseline(self) -> Baseline | None:
         """The run whose winner is the fastest."""
-        return min(self.rivals, key=lambda rival: rival.timed, default=None)
+        return min(self.baselines, key=lambda each: each.timed, default=None)
 
 
-def hold(case: Case, seed: int, plan: Plan, folder: Path, progress: Progress) -> Outcome:
+def run(case: Case, seed: int, plan: Plan, folder: Path, progress: Progress) -> Outcome:
     """Tune and time one operator; nothing is done where there is nothing to compare with: no run of MetaSchedule, and
     no other searcher.
 
@@ -151,80 +153,71 @@ def hold(case: Case, seed: int, plan: Plan, folder: Path, progress: Progress) ->
     Raises:
         TunesmithError: the operator cannot be read. A run that fails is an entry that says why.
     """
-    return _Contest(case, seed, plan, folder, progress).hold()
+    comparison = OperatorComparison(case, folder, progress)
+    known = comparison.enter_recorded(METASCHEDULE, seed, plan.runs)
+    wall = plan.seconds or max((each.outcome.elapsed for each in known.values()), default=0.0)
+    if not wall or (not known and len(plan.searchers) == 1):
+        progress(f"there is no run of MetaSchedule to compare with, seed {seed}")
+        return Outcome(case, seed, [], {}, {}, list(comparison.entries.values()))
+    trial_runs = dict(_each(comparison, plan, Request(comparison.target, seed, TRIALS, LIMIT, TVM_SPACE)))
+    timed_runs = dict(_each(comparison, plan, Request(comparison.target, seed, None, wall, ALL_SPACE)))
+    comparison.run(plan.slice, plan.passes)
+    timed = {entry.runtime: _seconds(entry) for entry in comparison.entries.values()}
+    baselines = [found for name, run in known.items() if (found := baseline_of(run, timed[name]))]
+    return Outcome(
+        case,
+        seed,
+        baselines,
+        {name: _trial_run(name, tuned, timed) for name, tuned in trial_runs.items()},
+        {
+            name: TimedRun(tuned.curve, seconds, wall)
+            for name, tuned in timed_runs.items()
+            if (seconds := timed[_name(name, ALL_SPACE)])
+        },
+        list(comparison.entries.values()),
+        comparison.versions,
+        plan.searchers,
+    )
 
 
-class _Contest:
-    def __init__(self, case: Case, seed: int, plan: Plan, folder: Path, progress: Progress) -> None:
-        self.case, self.seed, self.plan, self.folder, self.progress = case, seed, plan, folder, progress
-        self.lineup = Lineup(case, folder, progress)
-
-    def hold(self) -> Outcome:
-        """Everything."""
-        known = self.lineup.enter_recorded(RIVALS, self.seed, self.plan.runs)
-        wall = self.plan.seconds or max((each.outcome.elapsed for each in known.values()), default=0.0)
-        if not wall or (not known and len(self.plan.searchers) == 1):
-            self.progress(f"there is no run of MetaSchedule to compare with, seed {self.seed}")
-            return Outcome(self.case, self.seed, [], {}, {}, list(self.lineup.entries.values()))
-        courses = dict(self._each(TVM_SPACE, TRIALS, LIMIT))
-        chases = dict(self._each(ALL_SPACE, None, wall))
-        self.lineup.time(self.plan.slice, self.plan.passes)
-        timed = {(entry.runtime, entry.seed): _seconds(entry) for entry in self.lineup.entries.values()}
-        rivals = [found for name, run in known.items() if (found := rival_of(run, timed[name, self.seed]))]
-        return Outcome(
-            self.case,
-            self.seed,
-            rivals,
-            {name: self._course(name, tuned, timed) for name, tuned in courses.items()},
-            {
-                name: Chase(tuned.curve, seconds, wall)
-                for name, tuned in chases.items()
-                if (seconds := timed[_name(name, ALL_SPACE), self.seed])
-            },
-            list(self.lineup.entries.values()),
-            self.lineup.versions,
-            self.plan.searchers,
-        )
-
-    def _each(self, space: str, trials: int | None, seconds: float) -> Iterator[tuple[str, Tuned]]:
-        """A run of every searcher, and entries of what it found."""
-        for search in self.plan.searchers:
-            self.progress(f"tuning with {search} in the space {space}, seed {self.seed}")
-            request = Request(self.lineup.target, self.seed, trials, seconds, space, search)
-            found: list[Tuned] = []
-            self.lineup.enter(_name(search, space), self.seed, partial(self._run, request=request, found=found))
-            for tuned in found:
-                for count, name in _names(search, tuned.measured).items() if trials else ():
-                    if count < TRIALS and name == _name(search, space, count):
-                        best = first.champions_of_first(tuned.measured, count)
-                        make = partial(self.lineup.of_best, tuned=tuned, best=best)
-                        self.lineup.enter(name, self.seed, make)
-                yield search, tuned
-
-    def _run(self, name: str, request: Request, found: list[Tuned]) -> tuple[Entry, Peer]:
-        folder = self.folder / name
-        folder.mkdir()
-        tuned = tuning.tunesmith_warm(self.lineup.file, request, folder)
-        made = (
-            self.lineup.of_best(name, tuned, first.champions_of_first(tuned.measured, TRIALS))
-            if request.trials
-            else self.lineup.of_tuned(name, tuned)
-        )
-        found.append(tuned)
-        return made
-
-    def _course(self, search: str, tuned: Tuned, timed: Mapping[tuple[str, int | None], float | None]) -> Course:
-        found = {count: timed[name, self.seed] for count, name in _names(search, tuned.measured).items()}
-        return Course(bests_of(tuned.measured), {count: value for count, value in found.items() if value})
+def _each(comparison: OperatorComparison, plan: Plan, request: Request) -> Iterator[tuple[str, Tuned]]:
+    """A run of every searcher, and entries of what it found."""
+    for search in plan.searchers:
+        comparison.progress(f"tuning with {search} in the space {request.space}, seed {request.seed}")
+        found: list[Tuned] = []
+        make = partial(_tune, comparison=comparison, request=replace(request, search=search), found=found)
+        comparison.enter(_name(search, request.space), make, request.seed)
+        for tuned in found:
+            for count, name in _names(search, tuned.measured).items() if request.trials else ():
+                if count < TRIALS and name == _name(search, request.space, count):
+                    best = first.champions_of_first(tuned.measured, count)
+                    comparison.enter(name, partial(comparison.of_best, tuned=tuned, best=best), request.seed)
+            yield search, tuned
 
 
-def rival_of(recording: Recording, timed: float | None) -> Rival | None:
+def _tune(name: str, comparison: OperatorComparison, request: Request, found: list[Tuned]) -> tuple[Entry, Peer]:
+    tuned = jobs.tune_warm(comparison.file, request, comparison.subfolder(name))
+    made = (
+        comparison.of_best(name, tuned, first.champions_of_first(tuned.measured, TRIALS))
+        if request.trials
+        else comparison.of_tuned(name, tuned)
+    )
+    found.append(tuned)
+    return made
+
+
+def _trial_run(search: str, tuned: Tuned, timed: Mapping[str, float | None]) -> TrialRun:
+    found = {count: timed[name] for count, name in _names(search, tuned.measured).items()}
+    return TrialRun(bests_of(tuned.measured), {count: value for count, value in found.items() if value})
+
+
+def baseline_of(recording: Recording, timed: float | None) -> Baseline | None:
     """A recorded run, where its winner could be timed; ``timed``: seconds."""
     if timed is None:
         return None
     latencies = [trial.latency for trial in recording.outcome.trials]
     bests = {count: _best(latencies[:count]) for count in COUNTS}
-    return Rival(recording.outcome.tuner, bests, timed, recording.outcome.elapsed)
+    return Baseline(recording.outcome.tuner, bests, timed, recording.outcome.elapsed)
 
 
 def bests_of(measured: Sequence[Measured]) -> tuple[float, ...]:

@@ -47,7 +47,7 @@ class Plan:
     capacity_seconds: float
 
 
-def contest(plan: Plan, progress: Progress) -> tuple[dict[str, list[Trial]], dict[str, str]]:
+def run(plan: Plan, progress: Progress) -> tuple[dict[str, list[Trial]], dict[str, str]]:
     """Every run of every scenario, and what else the report should name.
 
     Raises:

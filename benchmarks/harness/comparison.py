@@ -1,0 +1,183 @@
+"""Contenders on one model: made one after the other, each alone on the machine, then all timed in turn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchmarks.harness.contenders import UNTUNED, foreign
+from benchmarks.harness.jobs import Tuned
+from benchmarks.harness.kernels import Kernels
+from benchmarks.harness.limits import Peak, least_seconds, share_of_peak
+from benchmarks.harness.progress import Progress
+from tunesmith.errors import TunesmithError
+from tunesmith.measuring.agreement import TOLERANCE
+from tunesmith.metaschedule import DatabaseRecord
+from tunesmith.preparation import PLAIN
+from tunesmith.targets import Target
+from workers.peers.comparison import TVM_PEER, Peer, Result, check_outputs, take_turns, write_inputs
+from workers.tvm_backend.build.local_model import LocalModel
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What came of one contender, of one seed where it is a tuner.
+
+    Attributes:
+        runtime: what ran, or whose schedule.
+        candidates: measured while tuning; None when nothing was tuned.
+        tuned_seconds: wall time of tuning.
+        missing: functions with a choice that got no schedule.
+        kernels: of the compiled operator; None where they are not told apart.
+    """
+
+    runtime: str
+    seed: int | None
+    result: Result
+    candidates: int | None = None
+    tuned_seconds: float | None = None
+    missing: int | None = None
+    kernels: Kernels | None = None
+
+    @property
+    def wrong(self) -> bool:
+        """True where the outputs are not those of the other runtimes."""
+        return self.result.error is not None and not self.result.error <= TOLERANCE
+
+    @property
+    def latency(self) -> float | None:
+        """Median seconds; None where it failed or is wrong."""
+        return None if self.wrong else self.result.latency
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What came of a comparison.
+
+    Attributes:
+        flops: operations of one run.
+        bytes_: distinct bytes that one run reads or writes.
+        entries: in the order in which the contenders were made.
+        peak: the machine's limits for the threads that were used, once they are known.
+    """
+
+    flops: float
+    bytes_: float
+    entries: list[Entry]
+    peak: Peak | None = None
+
+    def entry(self, runtime: str, seed: int | None = None) -> Entry | None:
+        """The entry of that name and seed, when it has a latency."""
+        return next((e for e in self.entries if (e.runtime, e.seed) == (runtime, seed) and e.latency), None)
+
+    def fastest(self, runtimes: Collection[str], seed: int | None = None) -> Entry | None:
+        """The fastest of the entries of these names, of that seed or of all."""
+        found = [e for e in self.entries if e.runtime in runtimes and e.latency and seed in (None, e.seed)]
+        return min(found, key=lambda entry: entry.latency or math.inf, default=None)
+
+    @property
+    def limit(self) -> float | None:
+        """The least seconds that the machine needs."""
+        return None if self.peak is None else least_seconds(self.flops, self.bytes_, self.peak)
+
+    def share(self, seconds: float | None) -> float | None:
+        """The share of the machine's limit that a latency reaches."""
+        return share_of_peak(self.flops, self.bytes_, seconds, self.peak) if seconds and self.peak else None
+
+
+class Comparison:
+    """Contenders on one model.
+
+    Args:
+        file: the model.
+        folder: empty; everything made on the way goes there.
+        target: what to tune and compile for.
+        progress: is told what is going on.
+
+    Attributes:
+        local: the model, prepared plainly.
+        entries: by name, in the order in which they came.
+
+    Raises:
+        TunesmithError: the model cannot be read.
+    """
+
+    def __init__(self, file: Path, folder: Path, target: Target, progress: Progress) -> None:
+        self.file, self.folder, self.target, self.progress = file, folder, target, progress
+        self.local = LocalModel(str(file), {}, folder, PLAIN)
+        self.entries: dict[str, Entry] = {}
+        self._peers: list[Peer] = []
+
+    def enter(self, runtime: str, make: Callable[[str], tuple[Entry, Peer]], seed: int | None = None) -> None:
+        """Add what ``make`` makes under a name, or why it could not."""
+        name = name_of(runtime, seed)
+        self.entries[name] = Entry(runtime, seed, Result(name))
+        try:
+            self.entries[name], peer = make(name)
+            self._peers.append(peer)
+        except TunesmithError as error:
+            self.progress(f"{name}: {error.detail}")
+            self.entries[name] = replace(self.entries[name], result=Result(name, failure=error.detail))
+
+    def enter_as_it_is(self, runtime: str) -> None:
+        """Add a contender that is not tuned."""
+        self.enter(runtime, self._untuned if runtime == UNTUNED else self._foreign)
+
+    def _untuned(self, name: str) -> tuple[Entry, Peer]:
+        peer, _ = self.compile(name, self.local, None)
+        return self.entries[name], peer
+
+    def _foreign(self, name: str) -> tuple[Entry, Peer]:
+        return self.entries[name], foreign(name, self.file)
+
+    def of_tuned(self, name: str, tuned: Tuned) -> tuple[Entry, Peer]:
+        """What a tuner found."""
+        peer, missing = self.compile(name, self.prepared(name, tuned), tuned.records)
+        entry = self.entries[name]
+        return replace(entry, candidates=tuned.candidates, tuned_seconds=tuned.seconds, missing=len(missing)), peer
+
+    def prepared(self, name: str, tuned: Tuned) -> LocalModel:
+        """The model, prepared as it was for the tuner."""
+        if tuned.preparation == PLAIN:
+            return self.local
+        return LocalModel(str(self.file), {}, self.subfolder(name), tuned.preparation)
+
+    def subfolder(self, name: str) -> Path:
+        """A contender's own folder."""
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def compile(self, name: str, local: LocalModel, records: list[DatabaseRecord] | None) -> tuple[Peer, list[str]]:
+        """A peer, and the functions that found no schedule; untuned without records."""
+        library = self.folder / f"{name}.so"
+        return Peer(name, TVM_PEER, library), local.compile(library, self.target, records)
+
+    def run(self, slice_: float, passes: int) -> list[Result]:
+        """Time every contender in turn, and check the outputs.
+
+        Args:
+            slice_: seconds of each contender and pass.
+            passes: processes of each contender, 2 at least.
+        """
+        self.progress(f"timing {', '.join(peer.name for peer in self._peers)} in turn")
+        write_inputs(self.local.inputs, self.folder)
+        results = take_turns(self._peers, self.folder, slice_, self.target.num_cores, passes)
+        check_outputs(results, self.folder)
+        for result in results:
+            self.entries[result.name] = replace(self.entries[result.name], result=result)
+        return results
+
+    @property
+    def flops(self) -> float:
+        """Operations of one run, of the plain algorithms."""
+        from workers.tvm_backend.passes.extract_tasks import extract_tasks
+
+        return sum(task.workload.flops * task.weight for task in extract_tasks(self.local.module))
+
+
+def name_of(runtime: str, seed: int | None) -> str:
+    """A contender's name in a comparison."""
+    return runtime if seed is None else f"{runtime}-seed{seed}"

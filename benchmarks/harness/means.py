@@ -1,0 +1,61 @@
+"""Figures that tables of several benchmarks have: ratios, their geometric means, and microseconds."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Collection, Sequence
+from typing import Any
+
+MEAN = "geometric mean"
+"""Begins a row of means."""
+
+
+def micros(seconds: float | None) -> float | None:
+    """Microseconds."""
+    return None if seconds is None else seconds * 1e6
+
+
+def ratio(over: float | None, under: float | None) -> float | None:
+    """One over the other; None where one of them is not known or the divisor is 0."""
+    return over / under if over is not None and under else None
+
+
+def geometric_mean(values: Sequence[float]) -> float | None:
+    """None without values; 0 when one of them is."""
+    if not values:
+        return None
+    return math.exp(statistics.fmean(map(math.log, values))) if min(values) > 0 else 0.0
+
+
+def with_means(
+    rows: list[tuple[Any, ...]],
+    columns: Sequence[str],
+    ratios: Collection[str],
+    *,
+    shares: Collection[str] = (),
+    group: int | None = None,
+) -> list[tuple[Any, ...]]:
+    """The rows, and for each group of them one of geometric means.
+
+    Args:
+        rows: of one table.
+        columns: its heads.
+        ratios: columns that have a mean, of what is known.
+        shares: columns in whose mean a missing value counts as 1.
+        group: place of the column that tells the groups apart; None: all rows are one.
+    """
+
+    def mean(values: Sequence[Any], column: str) -> float | None:
+        if column in shares:
+            return geometric_mean([1.0 if value is None else value for value in values])
+        return geometric_mean([value for value in values if value is not None]) if column in ratios else None
+
+    def means(own: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+        found = [mean([row[at] for row in own], column) for at, column in enumerate(columns)]
+        return (MEAN, *(own[0][at] if at == group else found[at] for at in range(1, len(columns))))
+
+    groups: dict[Any, list[tuple[Any, ...]]] = {}
+    for row in rows:
+        groups.setdefault(None if group is None else row[group], []).append(row)
+    return [*rows, *map(means, groups.values())]
