@@ -81,10 +81,10 @@ class CostModelConformance:
     def test_saves_and_loads(self) -> None:
         """The loaded model predicts the same to the bit."""
         features, model = self._data(7).features, self._fitted()
-        again = type(model).load(model.save())
-        for left, right in zip(model.predict(features), again.predict(features), strict=True):
+        repeated = type(model).load(model.save())
+        for left, right in zip(model.predict(features), repeated.predict(features), strict=True):
             assert (left == right).all()
-        assert again.save() == model.save()
+        assert repeated.save() == model.save()
 
     def test_refuses_what_is_no_model(self) -> None:
         """ValueError for junk and for another format."""

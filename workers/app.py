@@ -17,7 +17,7 @@ from tunesmith.errors import SchemaMismatch
 from tunesmith.messages import CORE_QUEUES, INGEST, SEARCH, measure_queue
 from workers import logs, refusing
 from workers.broker import GuardedTransport, restrict_remote_control
-from workers.core import lost, tasks
+from workers.core import lost_work, tasks
 from workers.core.ending import Ending
 from workers.sandbox.parent_death import die_with_parent
 from workers.settings import MEASURE, Settings
@@ -88,7 +88,7 @@ def create_app(settings: Settings) -> Celery:
     _follow_children(settings, context)
     tasks.register(app, settings.core_queues, context)
     if settings.core_queues:
-        lost.watch(settings)
+        lost_work.watch(settings)
     if settings.measures:
         from workers.measure.tasks import register
 
@@ -136,9 +136,9 @@ def _context_factory(settings: Settings, ending: Ending) -> Any:
     @functools.lru_cache(maxsize=1)
     def context() -> Any:
         from workers.core.context import make_context
-        from workers.core.patience import Patience
+        from workers.core.database_retry import DatabaseRetry
 
-        return make_context(settings, Patience(ending))
+        return make_context(settings, DatabaseRetry(ending))
 
     return context
 

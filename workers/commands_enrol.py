@@ -68,5 +68,5 @@ def broker_users(
     reads, reports = measuring(name, device_class or ())
     urls = {"TUNESMITH_BROKER_URL": reads.url(broker), "TUNESMITH_REPORTS_URL": reports.url(broker)}
     lines = [reads.line, reports.line]
-    told = "\n".join(f"{key}={url}" for key, url in urls.items())
-    emit({"acl": lines, "settings": urls}, "\n".join(lines) + f"\n{told}", as_json)
+    settings_text = "\n".join(f"{key}={url}" for key, url in urls.items())
+    emit({"acl": lines, "settings": urls}, "\n".join(lines) + f"\n{settings_text}", as_json)

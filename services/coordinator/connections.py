@@ -24,7 +24,7 @@ MIN_BODY_RATE = 1000.0
 
 
 @dataclass(frozen=True)
-class Patience:
+class ClientLimits:
     """How long a client may take, in seconds, and how many connections there may be.
 
     Attributes:
@@ -46,7 +46,7 @@ class Patience:
 class Watch:
     """The connections of a server, and who has how many."""
 
-    patience: Patience
+    patience: ClientLimits
     connections: set[PatientProtocol] = field(default_factory=set)
     addresses: Counter[str] = field(default_factory=Counter)
 
@@ -150,7 +150,7 @@ class PatientProtocol(HttpToolsProtocol):
         """What is no HTTP at all is refused as anything else is."""
         self.refuse(400, msg)
 
-    def look(self, now: float, patience: Patience) -> None:
+    def look(self, now: float, patience: ClientLimits) -> None:
         """Let the client go if it has had its time."""
         if self.transport.is_closing():
             self._unread_since = self._unread_since or now
@@ -165,7 +165,7 @@ class PatientProtocol(HttpToolsProtocol):
         elif self._idle and now - max(self._since, self._answered) > patience.head:
             self.transport.close()
 
-    def _look_at_body(self, now: float, patience: Patience) -> None:
+    def _look_at_body(self, now: float, patience: ClientLimits) -> None:
         if self.flow.read_paused:  # we are the slow ones
             self._since, self._heard, self._bytes = now, now, 0
             return
@@ -208,6 +208,6 @@ class PatientProtocol(HttpToolsProtocol):
         self._part, self._since, self._heard, self._bytes = part, self.loop.time(), self.loop.time(), 0
 
 
-def patient(patience: Patience) -> type[PatientProtocol]:
+def patient(patience: ClientLimits) -> type[PatientProtocol]:
     """The protocol for one server; its connections are counted together."""
     return type("Patient", (PatientProtocol,), {"watch": Watch(patience)})

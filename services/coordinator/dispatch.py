@@ -15,7 +15,7 @@ from db.models.work import Work
 from db.queries import champions as champion_rows
 from db.queries import models, records, rough_latencies, sketches, work_parts
 from db.queries import tasks as task_rows
-from db.transactions import holding
+from db.transactions import ownership
 from services.coordinator import champions
 from services.coordinator.urls import BlobUrls
 from tunesmith.errors import NotFound
@@ -127,7 +127,7 @@ class Composer:
         return MeasureBatch(
             batch_id=batch.id,
             attempt=batch.attempt,
-            ticket=holding.ticket(batch, batch.attempt),
+            ticket=ownership.ticket(batch, batch.attempt),
             job_id=job.id,
             target=target,
             limits=_limits(job, target),
@@ -148,7 +148,7 @@ class Composer:
         return EvaluateModel(
             evaluation_id=evaluation.id,
             attempt=evaluation.attempt,
-            ticket=holding.ticket(evaluation, evaluation.attempt),
+            ticket=ownership.ticket(evaluation, evaluation.attempt),
             job_id=job.id,
             target=_target(session, job),
             module=pack.blob(model.module_blob),

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from pydantic import ValidationError
 
 from services.coordinator.app import create_app
-from services.coordinator.connections import Patience, patient
+from services.coordinator.connections import ClientLimits, patient
 from services.coordinator.lazy import LazyApp
 from services.coordinator.rates import DASHBOARD_HEADER
 from services.coordinator.settings import Settings
@@ -51,7 +51,7 @@ def main() -> int:
         print(f"error: {error.detail}", file=sys.stderr, flush=True)
         return error.exit_code
     settle()
-    patience = Patience(
+    patience = ClientLimits(
         head=settings.header_timeout,
         body=settings.body_timeout,
         read=settings.read_timeout,

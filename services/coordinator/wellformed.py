@@ -73,7 +73,7 @@ async def _checked(receive: Receive) -> Receive:
 
 
 def _replay(messages: list[Message], receive: Receive) -> Receive:
-    async def again() -> Message:
+    async def repeated() -> Message:
         return messages.pop(0) if messages else await receive()
 
-    return again
+    return repeated

@@ -64,8 +64,8 @@ def _rejected(data: dict[str, Any]) -> str:
 
 
 def _plain(name: str, value: Any) -> bool:
-    told = name in ("id", "from", "to", "problem")
-    return not told and value not in (None, "") and not isinstance(value, (dict, list))
+    shown_elsewhere = name in ("id", "from", "to", "problem")
+    return not shown_elsewhere and value not in (None, "") and not isinstance(value, (dict, list))
 
 
 def _value(name: str, value: Any) -> str:

@@ -63,8 +63,8 @@ def pasted(text: str, folder: Path, env: dict[str, str], *shell: str) -> str:
 def test_what_is_pasted_works(folder: Path, env: dict[str, str]) -> None:
     (_, install), (_, commands) = blocks("command line")
     pasted(install, ROOT, env)
-    told = pasted(commands, folder, env)
-    assert "onnxruntime" in told
+    printed = pasted(commands, folder, env)
+    assert "onnxruntime" in printed
     assert json.loads((folder / "tuned" / "summary.json").read_text())["tuned_seconds"] > 0
     (line,) = (folder / "best.jsonl").read_text().splitlines()
     assert json.loads(line)["schema"] == "tunesmith.schedule/1"

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from db.models import Batch, Evaluation, Job, JobTask, Model, Round
 from db.queries import sketches
 from db.transactions import enrolment
-from db.transactions.holding import ticket
+from db.transactions.ownership import ticket
 from db.transactions.transitions import transition
 from tunesmith.messages import (
     BatchReport,

@@ -136,10 +136,10 @@ class FakeFleet:
             TrainCostModel: self._train,
         }
         handler = handlers[type(message)]
-        again = type(message).model_validate(message.model_dump(mode="json"))  # as it comes off the wire
-        if isinstance(again, MeasureBatch):
+        repeated = type(message).model_validate(message.model_dump(mode="json"))  # as it comes off the wire
+        if isinstance(repeated, MeasureBatch):
             self._write(record_heartbeat)
-        self._write(lambda session: handler(session, again))
+        self._write(lambda session: handler(session, repeated))
 
     def _write(self, work_: Callable[[Session], None]) -> None:
         with self.context.sessions.begin() as session:

@@ -225,8 +225,8 @@ def _reader(path: str) -> Callable[[], object]:
 
 
 def _own_environ() -> None:
-    told = [*os.environ, *Path("/proc/self/environ").read_text(errors="replace").split("\0")]
-    if not any("TUNESMITH" in each for each in told):
+    environment = [*os.environ, *Path("/proc/self/environ").read_text(errors="replace").split("\0")]
+    if not any("TUNESMITH" in each for each in environment):
         raise OSError("nothing there")
 
 

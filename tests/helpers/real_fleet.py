@@ -36,13 +36,13 @@ class RealFleet:
 
     def do(self, message: Message) -> None:
         """What the worker behind the message's queue would do."""
-        again = type(message).model_validate(message.model_dump(mode="json"))  # as it comes off the wire
-        if isinstance(again, MeasureBatch):
-            self._worker.measure(self._tame(again))
-        elif isinstance(again, EvaluateModel):
-            self._worker.evaluate(again)
+        repeated = type(message).model_validate(message.model_dump(mode="json"))  # as it comes off the wire
+        if isinstance(repeated, MeasureBatch):
+            self._worker.measure(self._tame(repeated))
+        elif isinstance(repeated, EvaluateModel):
+            self._worker.evaluate(repeated)
         else:
-            self._core(again)
+            self._core(repeated)
 
     @property
     def _worker(self) -> MeasureWorker:

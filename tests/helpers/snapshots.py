@@ -19,7 +19,7 @@ PLAIN = JobOptions(allocator="gradient", cost_model="none")
 """Of jobs that say nothing else: no training is due between their rounds."""
 
 
-def told(values: dict[str, Any]) -> dict[str, Any]:
+def with_options(values: dict[str, Any]) -> dict[str, Any]:
     """``values`` of a job's snapshot, those among them that are options put together."""
     options = {name: value for name, value in values.items() if name in JobOptions.model_fields}
     others = {name: value for name, value in values.items() if name not in options}
@@ -34,4 +34,4 @@ def job(key: str = "a", tasks: int = 3, **values: Any) -> JobSnapshot:
         "budget_trials": 100,
         "tasks": tuple(task(i + 1) for i in range(tasks)),
     }
-    return JobSnapshot(**{**base, **told(values)})
+    return JobSnapshot(**{**base, **with_options(values)})

@@ -219,8 +219,8 @@ def test_an_operators_job_is_not_named_to_the_owner_of_its_model(api: Api, owner
     assert job.status_code == 202, job.text
     refusal = problem(api.client.delete(f"/v1/models/{it.model}", headers=owner["user"]), 409, "conflict")
     assert job.json()["id"] not in str(refusal)
-    told = problem(api.client.delete(f"/v1/models/{it.model}", headers=bearer(ADMIN)), 409, "conflict")
-    assert told["jobs"] == [job.json()["id"]]
+    found_ = problem(api.client.delete(f"/v1/models/{it.model}", headers=bearer(ADMIN)), 409, "conflict")
+    assert found_["jobs"] == [job.json()["id"]]
 
 
 def test_the_last_key_of_an_operator_stays(tmp_path: Path, sqlite_url: str) -> None:
@@ -242,10 +242,10 @@ def test_a_revoked_admin_key_stays_revoked_after_a_restart(
     second = api.client.post("/v1/keys", json={"scopes": ["operator"]}, headers=bearer(ADMIN)).json()
     assert api.client.delete(f"/v1/keys/{ADMIN_ID}", headers=bearer(second["key"])).status_code == 204
     api.close()
-    again = Api(Folder(tmp_path, sqlite_url), admin_key=ADMIN)
-    problem(again.client.get("/v1/keys", headers=bearer(ADMIN)), 401, "unauthorized")
+    repeated = Api(Folder(tmp_path, sqlite_url), admin_key=ADMIN)
+    problem(repeated.client.get("/v1/keys", headers=bearer(ADMIN)), 401, "unauthorized")
     assert "was revoked and stays so" in caplog.text
-    again.close()
+    repeated.close()
     renewed = Api(Folder(tmp_path, sqlite_url), admin_key="another-key")
     assert renewed.client.get("/v1/keys", headers=bearer("another-key")).status_code == 200
     assert "is valid again" in caplog.text
@@ -260,8 +260,8 @@ def test_what_came_from_a_strangers_job_is_not_named(api: Api, stranger: dict[st
         round_ = session.query(Round).filter_by(job_id=mine.job).one()
         round_.cost_model_id = finder.cost_model
     url = f"/v1/jobs/{mine.job}"
-    told = api.client.get(f"{url}/events", headers=stranger["user"]).json()["items"]
-    adopted = [(e["data"]["found_by"], e["data"]["record"]) for e in told if e["kind"] == "champion_adopted"]
+    found_ = api.client.get(f"{url}/events", headers=stranger["user"]).json()["items"]
+    adopted = [(e["data"]["found_by"], e["data"]["record"]) for e in found_ if e["kind"] == "champion_adopted"]
     assert adopted == [(None, None), (mine.finished, 8)]
     rounds = api.client.get(f"{url}/rounds", headers=stranger["user"]).json()["items"]
     assert [row["cost_model_id"] for row in rounds] == [None]

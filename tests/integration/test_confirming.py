@@ -217,8 +217,8 @@ def test_the_references_outputs_are_kept(device: RpcDevice, kernels: dict[str, R
     first = ask(device, wanted, kept)
     assert kept.size == BYTES  # the inputs are as they were
     reference = RunRequest(Path("/gone.so"), "main", ARGS, LIMITS, code_hash="copy")
-    again = ask(device, ConfirmRequest(wanted.finalists, None, reference, LIMITS), kept)
-    assert first[0].error == again[0].error
+    repeated = ask(device, ConfirmRequest(wanted.finalists, None, reference, LIMITS), kept)
+    assert first[0].error == repeated[0].error
     other = ConfirmRequest(wanted.finalists, None, reference, LIMITS, seed=1)
     assert ask(device, other, kept)[0].error is None  # other inputs, other outputs
 

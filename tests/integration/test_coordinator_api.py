@@ -171,10 +171,10 @@ def test_jobs_are_paged_filtered_and_sorted(both: Api) -> None:
 def test_idempotency(both: Api) -> None:
     headers = {"Idempotency-Key": "one"}
     first = both.client.post("/v1/jobs", json=GEMM, headers=headers)
-    again = both.client.post("/v1/jobs", json=GEMM, headers=headers)
-    assert first.status_code == again.status_code == 202
-    assert first.json()["id"] == again.json()["id"]
-    assert again.headers["location"] == f"/v1/jobs/{first.json()['id']}"
+    repeated = both.client.post("/v1/jobs", json=GEMM, headers=headers)
+    assert first.status_code == repeated.status_code == 202
+    assert first.json()["id"] == repeated.json()["id"]
+    assert repeated.headers["location"] == f"/v1/jobs/{first.json()['id']}"
     other = both.client.post("/v1/jobs", json={**GEMM, "seed": 1}, headers=headers)
     problem(other, 422, "idempotency_mismatch")
     assert both.client.post("/v1/jobs", json=GEMM).json()["id"] != first.json()["id"]

@@ -53,8 +53,8 @@ def test_a_rejected_model_is_named_at_submission(api: Api) -> None:
     assert problem(response, 422, "unsupported_operator")["operators"] == {"Foo": 2}
     assert api.count(Job) == 0
     api.fleet.problem = None  # a worker that knows the operator
-    again = api.client.post("/v1/models", files={"file": ("a.onnx", b"bytes")})
-    assert (again.status_code, again.json()["id"], again.json()["state"]) == (200, model["id"], "importing")
+    repeated = api.client.post("/v1/models", files={"file": ("a.onnx", b"bytes")})
+    assert (repeated.status_code, repeated.json()["id"], repeated.json()["state"]) == (200, model["id"], "importing")
     api.work(lambda: api.client.get(f"/v1/models/{model['id']}").json()["state"] == "ready")
 
 

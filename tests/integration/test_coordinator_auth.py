@@ -64,22 +64,22 @@ def test_keys_have_scopes_and_owners(tmp_path: Path, sqlite_url: str) -> None:
     assert api.client.delete(f"/v1/keys/{ben_id}", headers=admin).status_code == 204
     problem(api.client.get("/v1/jobs", headers=ben), 401, "unauthorized")
     api.close()
-    again = Api(Folder(tmp_path, sqlite_url), admin_key="second-key")
-    problem(again.client.get("/v1/jobs", headers=admin), 401, "unauthorized")
-    assert again.client.get("/v1/jobs", headers={"authorization": "Bearer second-key"}).status_code == 200
-    again.close()
+    repeated = Api(Folder(tmp_path, sqlite_url), admin_key="second-key")
+    problem(repeated.client.get("/v1/jobs", headers=admin), 401, "unauthorized")
+    assert repeated.client.get("/v1/jobs", headers={"authorization": "Bearer second-key"}).status_code == 200
+    repeated.close()
 
 
 def test_strangers_learn_of_readiness_only_which_parts_work(tmp_path: Path, sqlite_url: str) -> None:
     api = Api(Folder(tmp_path, sqlite_url), admin_key="first-key")
     admin = {"authorization": "Bearer first-key"}
     api.broker.alive = False
-    told = api.client.get("/readyz")
-    assert told.status_code == 503
-    checks = told.json()["checks"]
+    answer = api.client.get("/readyz")
+    assert answer.status_code == 503
+    checks = answer.json()["checks"]
     assert {name: check["ok"] for name, check in checks.items()}["broker"] is False
     assert {(check["detail"], check["ms"]) for check in checks.values()} == {("", 0.0)}
-    assert told.json()["version"] == ""
+    assert answer.json()["version"] == ""
     key = api.client.post("/v1/keys", json={"scopes": ["monitor"]}, headers=admin).json()["key"]
     monitor = {"authorization": f"Bearer {key}"}
     for headers in (admin, monitor):

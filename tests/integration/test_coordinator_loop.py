@@ -160,8 +160,8 @@ def test_only_missing_candidates_go_out_again(ready: Stack) -> None:
     ready.expire()
     first = seen[0]
     ready.run(lambda: any(m.batch_id == first.batch_id and m.attempt == 2 for m in seen), half)
-    again = next(m for m in seen if m.batch_id == first.batch_id and m.attempt == 2)
-    assert [c.index for c in again.candidates] == [c.index for c in first.candidates[3:]]
+    repeated = next(m for m in seen if m.batch_id == first.batch_id and m.attempt == 2)
+    assert [c.index for c in repeated.candidates] == [c.index for c in first.candidates[3:]]
 
 
 def test_after_the_last_attempt_the_rest_is_abandoned(both: Stack) -> None:

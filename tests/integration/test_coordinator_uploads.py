@@ -64,8 +64,10 @@ def test_a_model_is_stored_by_its_content(app: Any, client: TestClient) -> None:
     assert body["input_shapes"] == {"x": [1, 3]}
     assert body["sha256"] == hashlib.sha256(data).hexdigest()
     assert app.state.context.blobs.get_bytes(body["sha256"]) == data
-    again = client.post("/v1/models", files={"file": ("other.onnx", data)}, data={"inputs": json.dumps({"x": [1, 3]})})
-    assert (again.status_code, again.json()["id"]) == (200, body["id"])
+    repeated = client.post(
+        "/v1/models", files={"file": ("other.onnx", data)}, data={"inputs": json.dumps({"x": [1, 3]})}
+    )
+    assert (repeated.status_code, repeated.json()["id"]) == (200, body["id"])
     shaped = client.post("/v1/models", files={"file": ("net.onnx", data)}, data={"inputs": ["x=2,3", "y=4"]})
     assert shaped.status_code == 201
     assert shaped.json()["id"] != body["id"]

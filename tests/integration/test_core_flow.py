@@ -203,8 +203,8 @@ def test_a_batch_whose_worker_gives_up_is_tried_again_and_then_abandoned(sqlite_
     batch = core_flow.propose(context, size=4)
     partial = core_flow.results_of(batch)[:2]
     core_flow.report(context, batch, partial, error="no device answers")
-    again = row(context, Batch)
-    assert (again.state, again.attempt) == (WorkState.QUEUED, 2)
+    repeated = row(context, Batch)
+    assert (repeated.state, repeated.attempt) == (WorkState.QUEUED, 2)
     core_flow.report(context, batch, [], error="a late complaint of the first attempt")
     assert row(context, Batch).attempt == 2
     for attempt in (2, 3):

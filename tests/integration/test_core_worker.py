@@ -22,7 +22,7 @@ from worker_process import worker_process
 
 from db.models import Batch, CostModelRow, Job, JobTask, Model, Round
 from db.transactions import training
-from db.transactions.holding import ticket
+from db.transactions.ownership import ticket
 from services.coordinator.broker import CeleryPublisher
 from tunesmith import broker_users
 from tunesmith.messages import (

@@ -22,13 +22,13 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from db.engine import Sessions, create_engine, session_factory, transact
 from db.models import Batch, Job, Model
 from db.outages import is_away
-from db.transactions import enrolment, holding
+from db.transactions import enrolment, ownership
 from services.coordinator.broker import CeleryPublisher
 from tunesmith.messages import RECORD, BatchReport, WireResult
 from tunesmith.signing import Signer
 from tunesmith.states import WorkState
+from workers.core.database_retry import DatabaseRetry
 from workers.core.ending import Ending
-from workers.core.patience import Patience
 
 pytestmark = pytest.mark.pair
 WITHIN = 60.0
@@ -123,9 +123,9 @@ def test_a_worker_that_is_to_end_waits_no_longer() -> None:
         raise OperationalError("select 1", None, Exception(), connection_invalidated=True)
 
     with pytest.raises(OperationalError):
-        Patience(ending).wait(work)
+        DatabaseRetry(ending).wait(work)
     with pytest.raises(OperationalError):
-        Patience().wait(work, limit=0.0)
+        DatabaseRetry().wait(work, limit=0.0)
     assert len(tries) in (3, 4)
 
 
@@ -195,7 +195,7 @@ def test_a_report_waits_for_its_database_and_goes_back_when_the_worker_ends(
         add_job(session)
         task = add_task(session)
         rows = [add_batch(session, task, number) for number in (1, 2)]
-        batches = [(row.id, holding.ticket(row, 1)) for row in rows]
+        batches = [(row.id, ownership.ticket(row, 1)) for row in rows]
         signer = Signer.fresh()
         enrolment.enrol(session, signer.worker, signer.public_key, "w", (), "test")
     reports = [

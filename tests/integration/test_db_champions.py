@@ -74,7 +74,7 @@ def state(sessions: Sessions) -> tuple[float | None, list[Any] | None, float | N
         return task.best_seconds, record.decisions if record else None, latency
 
 
-def told(sessions: Sessions, kind: str = "challenger_rejected") -> list[dict[str, Any]]:
+def events_of_kind(sessions: Sessions, kind: str = "challenger_rejected") -> list[dict[str, Any]]:
     with sessions() as session:
         return [event.data for event in event_log.page(session) if event.kind == kind]
 
@@ -82,17 +82,17 @@ def told(sessions: Sessions, kind: str = "challenger_rejected") -> list[dict[str
 def test_the_fastest_of_a_race_is_no_champion_yet(sessions: Sessions, batch_ids: list[int]) -> None:
     apply(sessions, batch_ids[0], raced(0, 9.0), raced(1, 1.0, trace=TRACE), raced(2, 2.0))
     assert state(sessions) == (None, None, None)
-    assert told(sessions) == told(sessions, "new_best") == []
+    assert events_of_kind(sessions) == events_of_kind(sessions, "new_best") == []
     apply(sessions, batch_ids[0], finalist(3, 4.0))
     assert state(sessions) == (4.0, [1, 3], 4.0)  # as confirmed, not as raced
-    assert [event["seconds"] for event in told(sessions, "new_best")] == [4.0]
+    assert [event["seconds"] for event in events_of_kind(sessions, "new_best")] == [4.0]
 
 
 def test_who_does_not_win_is_refused_with_the_figures(sessions: Sessions, batch_ids: list[int]) -> None:
     apply(sessions, batch_ids[0], finalist(1, 4.0))
     apply(sessions, batch_ids[1], finalist(0, 3.9, 4.0, (1, 1), won=False))
     assert state(sessions) == (4.0, [1, 1], 4.0)
-    (event,) = told(sessions)
+    (event,) = events_of_kind(sessions)
     assert (event["reason"], event["seconds"], event["champion_seconds"]) == ("not_faster", 3.9, 4.0)
     assert (event["p_value"], event["error"], event["tolerance"], event["name"]) == (0.01, 1e-6, 1e-4, "w1")
 
@@ -103,7 +103,7 @@ def test_wrong_numbers_are_kept_as_a_failure(sessions: Sessions, batch_ids: list
     )
     apply(sessions, batch_ids[0], wrong)
     assert state(sessions) == (None, None, None)
-    assert [event["reason"] for event in told(sessions)] == ["wrong_result"]
+    assert [event["reason"] for event in events_of_kind(sessions)] == ["wrong_result"]
     with sessions() as session:
         (row,) = records.of_batch(session, batch_ids[0])
         assert (row.failure, row.latency, row.samples) == ("wrong_result", None, [])
@@ -130,7 +130,7 @@ def test_who_beat_an_outdated_champion_is_compared_by_medians(sessions: Sessions
     apply(sessions, batch_ids[0], finalist(2, 2.0, 4.0, (1, 1)))
     apply(sessions, batch_ids[1], finalist(0, 2.5, 4.0, (1, 1)))
     assert state(sessions) == (2.0, [1, 2], 2.0)
-    assert [(event["reason"], event["seconds"]) for event in told(sessions)] == [("overtaken", 2.5)]
+    assert [(event["reason"], event["seconds"]) for event in events_of_kind(sessions)] == [("overtaken", 2.5)]
     apply(sessions, batch_ids[1], finalist(1, 1.5, 4.0, (1, 1)))
     assert state(sessions) == (1.5, [2, 1], 1.5)
 
@@ -138,7 +138,7 @@ def test_who_beat_an_outdated_champion_is_compared_by_medians(sessions: Sessions
 def test_two_winners_of_one_batch_leave_the_faster(sessions: Sessions, batch_ids: list[int]) -> None:
     apply(sessions, batch_ids[0], finalist(1, 3.0), finalist(2, 2.0), finalist(3, 4.0))
     assert state(sessions) == (2.0, [1, 2], 2.0)
-    assert len(told(sessions, "new_best")) == 1
+    assert len(events_of_kind(sessions, "new_best")) == 1
 
 
 def test_how_a_record_was_measured_is_kept(sessions: Sessions, batch_ids: list[int]) -> None:
@@ -166,7 +166,7 @@ def test_a_champion_keeps_the_best_that_it_was_measured_with(sessions: Sessions,
     apply(sessions, batch_ids[0], finalist(1, 4.0))
     apply(sessions, batch_ids[0], finalist(2, 3.0, 2.0, (1, 1), won=False))  # it was confirmed in a slow phase
     assert state(sessions) == (2.0, [1, 1], 2.0)
-    assert [event["seconds"] for event in told(sessions, "new_best")] == [4.0, 2.0]
+    assert [event["seconds"] for event in events_of_kind(sessions, "new_best")] == [4.0, 2.0]
     apply(sessions, batch_ids[0], finalist(3, 3.5, 3.0, (1, 1), won=False))
     apply(sessions, batch_ids[1], finalist(0, 3.0, 1.0, (9, 9), won=False))  # another one than the champion
     assert state(sessions) == (2.0, [1, 1], 2.0)

@@ -112,9 +112,9 @@ def test_generation_is_deterministic_and_survives_json() -> None:
     assert [b.hash for b in bodies] == [b.hash for b in space.generate(found.module, CPU)]
     assert space.tunable(bodies)
     for body in bodies:
-        again = space.SketchBody.from_json(body.to_json())
-        assert again == body
-        assert again.hash == body.hash
+        repeated = space.SketchBody.from_json(body.to_json())
+        assert repeated == body
+        assert repeated.hash == body.hash
         assert space.SketchBody.from_json(json.loads(body.to_json())) == body
 
 
@@ -149,10 +149,10 @@ def test_canonical_form_is_stable_and_valid(spec: str) -> None:
     resolved, valid = traces.resolve(batch)
     assert valid.all()
     assert (resolved.choice != batch.choice).any(), "compute locations are clamped"
-    again, still = traces.resolve(resolved)
+    repeated, still = traces.resolve(resolved)
     assert still.all()
-    assert (again.choice == resolved.choice).all()
-    assert (again.sketch == batch.sketch).all()
+    assert (repeated.choice == resolved.choice).all()
+    assert (repeated.sketch == batch.sketch).all()
 
 
 def test_features_agree_with_a_fresh_space_and_with_threads() -> None:

@@ -246,8 +246,8 @@ def test_a_value_may_be_copied_to_where_it_is_read(place: str, loops: str) -> No
     transform(schedule, "y", loops)
     values = np.random.default_rng(0).normal(0, 2, (65, 65)).astype(np.float32)
     gate = logistic(values.astype(np.float64))
-    again = {"here": gate, "there": np.roll(gate, (-1, -1), (0, 1)), "across": gate.T}[place]
-    exact = (gate * values + again)[:64, :64]
+    repeated = {"here": gate, "there": np.roll(gate, (-1, -1), (0, 1)), "across": gate.T}[place]
+    exact = (gate * values + repeated)[:64, :64]
     np.testing.assert_allclose(run(schedule.mod, values, (64, 64)), exact, rtol=1e-5, atol=1e-6)
 
 

@@ -133,8 +133,8 @@ def test_what_the_choice_changes_in_a_module() -> None:
         mod = network(build, (6, 40))
         plain, fast = (tir.load_module(pipeline.prepare(mod, choice).module) for choice in (PLAIN, FAST))
         assert (tvm_ffi.structural_hash(plain) == tvm_ffi.structural_hash(fast)) is same
-        again = tir.load_module(pipeline.prepare(network(build, (6, 40)), FAST).module)
-        assert tvm_ffi.structural_hash(again) == tvm_ffi.structural_hash(fast)
+        repeated = tir.load_module(pipeline.prepare(network(build, (6, 40)), FAST).module)
+        assert tvm_ffi.structural_hash(repeated) == tvm_ffi.structural_hash(fast)
         assert set(map(str, plain.functions)) == set(map(str, fast.functions))
 
 
@@ -171,15 +171,15 @@ def run(mod: tvm.IRModule, task: Extracted) -> Array:
 def test_scheduled_formulas_survive_their_trace_and_json(name: str) -> None:
     mod = network(NETWORKS[name], (32, 32))
     plain, task = (extract_tasks.extract_tasks(pipeline.prepare(mod, choice).module)[-1] for choice in (PLAIN, FAST))
-    again = tir.load_module(task.module)
-    assert tvm_ffi.structural_hash(tir.load_module(tir.dump_module(again))) == tvm_ffi.structural_hash(again)
-    assert tvm_ffi.structural_equal(tvm.script.from_source(again.script()), again)
+    repeated = tir.load_module(task.module)
+    assert tvm_ffi.structural_hash(tir.load_module(tir.dump_module(repeated))) == tvm_ffi.structural_hash(repeated)
+    assert tvm_ffi.structural_equal(tvm.script.from_source(repeated.script()), repeated)
     want, replayer = run(tir.load_module(plain.module), plain), Replayer(task.module, here())
     for body in space.generate(task.module, here()):
         found = space.TraceSpace(task.module, here(), [body])
         batch, valid = found.resolve(found.space.sample(np.random.default_rng(0), 2))
         for candidate in [c for c, good in zip(found.space.candidates(batch), valid, strict=True) if good]:
-            schedule = s_tir.Schedule(again)
+            schedule = s_tir.Schedule(repeated)
             s_tir.Trace.apply_json_to_schedule(json.loads(found.trace(candidate)), schedule)
             assert tvm_ffi.structural_equal(schedule.mod, replayer.replay(body, candidate.decisions).mod)
             np.testing.assert_allclose(run(schedule.mod, task), want, rtol=1e-5, atol=1e-6)

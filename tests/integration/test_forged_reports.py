@@ -15,7 +15,7 @@ from rows import TARGET, add_batch, add_job, add_task
 
 from db.models import Batch, Device, Evaluation, Event, JobTask, Record, Schedule
 from db.queries import champions, fleet
-from db.transactions import enrolment, holding, refusals, revocations
+from db.transactions import enrolment, ownership, refusals, revocations
 from db.transactions.transitions import transition
 from tunesmith.messages import BatchReport, Calibration, Confirmation, DeviceReport, EvaluationReport, WireResult
 from tunesmith.signing import Signer
@@ -72,7 +72,7 @@ def deliver(context: Context, kind: type[Any], body: Any, signer: Signer = GENUI
 def handed(context: Context, attempt: int = 1, kind: type[Any] = Batch) -> str:
     """The ticket that the message of an attempt carries."""
     with context.readers() as session:
-        return holding.ticket(session.get_one(kind, 1), attempt)
+        return ownership.ticket(session.get_one(kind, 1), attempt)
 
 
 def claim(context: Context, *results: dict[str, Any], signer: Signer = GENUINE, **values: Any) -> None:

@@ -49,7 +49,7 @@ def test_a_second_job_begins_at_the_first_ones_quality(both: Api) -> None:
     for mine, theirs in zip(tasks(both, second), tasks(both, first), strict=True):
         assert mine["known_latency"] == mine["best_latency"] == theirs["best_latency"]
         assert mine["untuned_latency"] == theirs["untuned_latency"]
-    assert [told["known"] for told in events(both, second, "job_running")] == [3]
+    assert [event_["known"] for event_ in events(both, second, "job_running")] == [3]
 
 
 def test_it_goes_on_from_there(api: Api) -> None:

@@ -19,7 +19,7 @@ from db.transactions import work
 from tunesmith.errors import UnsupportedOperator
 from tunesmith.messages import DeviceReport, IngestModel
 from tunesmith.states import ModelState
-from workers.core import lost
+from workers.core import lost_work
 from workers.core.context import Context
 from workers.core.leased import Lease, LeaseLost, run_leased
 from workers.core.tasks import CoreTask, perform
@@ -59,20 +59,20 @@ def test_work_moves_its_deadline_while_it_goes_on(context: Context) -> None:
 
 
 def test_work_that_was_taken_away_learns_it_and_writes_nothing(context: Context) -> None:
-    told = threading.Event()
+    signalled = threading.Event()
 
     def task(lease: Lease) -> None:
         with context.sessions.begin() as session:
             work.retry(session, session.get_one(Model, "m1"), 3, "fell silent")
         if lease.lost.wait(20):
-            told.set()
+            signalled.set()
         with pytest.raises(LeaseLost):
             lease.check()
         with context.sessions.begin() as session:
             lease.hold(session)
 
     assert run_leased(context, Model, "m1", 1, TIMEOUT, task)
-    assert told.is_set()
+    assert signalled.is_set()
     assert (model(context).state, model(context).attempt, model(context).error) == (ModelState.IMPORTING, 2, None)
 
 
@@ -128,9 +128,11 @@ class Named(NamedTuple):
     name: str
 
 
-def loss(context: Context, attempt: int = 1) -> lost.Loss:
+def loss(context: Context, attempt: int = 1) -> lost_work.Loss:
     body = IngestModel(model_id="m1", attempt=attempt).model_dump(mode="json")
-    return lost.Loss(url=context.settings.url(), max_attempts=3, task=IngestModel.task, body=body, reason="SIGKILL")
+    return lost_work.Loss(
+        url=context.settings.url(), max_attempts=3, task=IngestModel.task, body=body, reason="SIGKILL"
+    )
 
 
 def claimed_by(context: Context, worker: str | None, attempt: int = 1) -> None:
@@ -147,15 +149,15 @@ def ended_process() -> str:
 
 def test_work_of_a_process_that_ended_is_due_again(context: Context) -> None:
     claimed_by(context, ended_process())
-    assert lost.give_back(loss(context))
+    assert lost_work.give_back(loss(context))
     row = model(context)
     assert (row.attempt, row.dispatched, row.worker) == (2, 1, None)
-    assert not lost.give_back(loss(context)), "it is another attempt's now"
+    assert not lost_work.give_back(loss(context)), "it is another attempt's now"
 
 
 def test_attempts_are_counted_when_processes_are_lost(context: Context) -> None:
     claimed_by(context, ended_process(), attempt=3)
-    assert lost.give_back(loss(context, attempt=3))
+    assert lost_work.give_back(loss(context, attempt=3))
     row = model(context)
     assert row.state is ModelState.REJECTED
     assert "SIGKILL" in row.error["detail"]
@@ -168,14 +170,14 @@ def test_attempts_are_counted_when_processes_are_lost(context: Context) -> None:
 )
 def test_work_that_somebody_else_does_is_left_to_them(context: Context, worker: str) -> None:
     claimed_by(context, worker)
-    assert not lost.give_back(loss(context))
+    assert not lost_work.give_back(loss(context))
     assert model(context).attempt == 1
 
 
 def test_only_lost_processes_are_told_of(context: Context) -> None:
-    told: list[lost.Loss] = []
-    lost.watch(context.settings)  # as another worker of this process would
-    lost.watch(context.settings, told.append)
+    signalled: list[lost_work.Loss] = []
+    lost_work.watch(context.settings)  # as another worker of this process would
+    lost_work.watch(context.settings, signalled.append)
     try:
         sender = Named(IngestModel.task)
         for error in (WorkerLostError("exited: SIGKILL"), TimeLimitExceeded(5), ValueError("an ordinary failure")):
@@ -183,6 +185,6 @@ def test_only_lost_processes_are_told_of(context: Context) -> None:
         report = Named(DeviceReport.task)
         signals.task_failure.send(sender=report, exception=WorkerLostError("x"), args=[{}])
     finally:
-        signals.task_failure.disconnect(dispatch_uid=lost.RECEIVER)
-    assert [each.task for each in told] == [IngestModel.task] * 2
-    assert told[0].url == context.settings.url()
+        signals.task_failure.disconnect(dispatch_uid=lost_work.RECEIVER)
+    assert [each.task for each in signalled] == [IngestModel.task] * 2
+    assert signalled[0].url == context.settings.url()

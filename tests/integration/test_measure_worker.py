@@ -387,8 +387,8 @@ def test_the_same_number_in_another_database_is_another_batch(
         reports = [m for m in mailbox.messages[before:] if isinstance(m, BatchReport) and m.batch_id == 909]
         return {result.model_dump_json() for report in reports for result in report.results}
 
-    (first,), (again,), (other,) = results(), results(), results(job_id="another")
-    assert first == again
+    (first,), (repeated,), (other,) = results(), results(), results(job_id="another")
+    assert first == repeated
     assert first != other
 
 

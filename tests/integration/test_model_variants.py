@@ -101,8 +101,8 @@ def test_what_happens_to_a_variant_is_told_of_its_model(api: Api) -> None:
     model_id = upload(api)
     submit(api, operator=None, model_id=model_id, fast_math=False)
     api.work(lambda: all(row.state.value == "ready" for row in rows(api, Model)))
-    told = [event.data for event in rows(api, Event) if event.kind in ("model_importing", "model_ready")]
-    assert [(data["id"], data["preparation"]) for data in told] == [
+    import_events = [event.data for event in rows(api, Event) if event.kind in ("model_importing", "model_ready")]
+    assert [(data["id"], data["preparation"]) for data in import_events] == [
         (model_id, CPU_MODEL),
         (model_id, EXACT),
         (model_id, CPU_MODEL),
@@ -164,13 +164,13 @@ def test_a_rejected_variant_fails_its_job_and_is_imported_again_with_its_model(a
     api.work(lambda: api.client.get(f"/v1/jobs/{job_id}").json()["state"] == "failed")
     assert api.client.get(f"/v1/jobs/{job_id}").json()["error"]["code"] == "unsupported_operator"
     assert api.client.get(f"/v1/models/{model_id}").json()["state"] == "ready"
-    again = {"model_id": model_id, "fast_math": False}
-    problem(api.client.post("/v1/jobs", json=again), 422, "unsupported_operator")
+    repeated = {"model_id": model_id, "fast_math": False}
+    problem(api.client.post("/v1/jobs", json=repeated), 422, "unsupported_operator")
     assert api.client.post("/v1/jobs", json={"model_id": model_id}).status_code == 202
     api.fleet.problem = None
     assert upload(api) == model_id
     assert [row.state.value for row in rows(api, Model)] == ["ready", "importing"]
-    assert api.client.post("/v1/jobs", json=again).status_code == 202
+    assert api.client.post("/v1/jobs", json=repeated).status_code == 202
     assert api.count(Model) == 2
 
 
@@ -211,8 +211,8 @@ def test_a_rejected_model_leaves_its_variants_their_preparation(api: Api) -> Non
 def test_the_choice_is_part_of_what_an_idempotency_key_stands_for(api: Api) -> None:
     headers = {"Idempotency-Key": "one"}
     first = api.client.post("/v1/jobs", json={**GEMM, "fast_math": False}, headers=headers).json()["id"]
-    again = api.client.post("/v1/jobs", json={**GEMM, "fast_math": False}, headers=headers).json()["id"]
-    assert first == again
+    repeated = api.client.post("/v1/jobs", json={**GEMM, "fast_math": False}, headers=headers).json()["id"]
+    assert first == repeated
     problem(api.client.post("/v1/jobs", json=GEMM, headers=headers), 422, "idempotency_mismatch")
     assert [row.preparation for row in rows(api, Model)] == [
         CPU_OPERATOR,

@@ -86,9 +86,9 @@ def test_changes_refusals_and_uses_are_written_down(keyed: Api) -> None:
     keyed.client.get("/v1/keys", headers=ann)
     keyed.client.get("/v1/jobs", headers=bearer("a-wrong-key"))
     keyed.client.delete(f"/v1/keys/{made['id']}", headers=bearer(ADMIN))
-    told = [(row["action"], row["target"], row["owner"], row["key_id"], row["status"]) for row in entries(keyed)]
+    entries_ = [(row["action"], row["target"], row["owner"], row["key_id"], row["status"]) for row in entries(keyed)]
     key, used = made["id"], f"/v1/jobs/{job}"
-    assert told == [
+    assert entries_ == [
         ("DELETE /v1/keys/{key_id}", f"/v1/keys/{key}", "local", "admin", 204),
         ("GET /v1/jobs", "/v1/jobs", None, None, 401),
         ("GET /v1/keys", "/v1/keys", "ann", key, 403),

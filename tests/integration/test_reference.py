@@ -13,8 +13,8 @@ from onnx import TensorProto, helper
 from process_probe import CHILD_ENV
 
 from tunesmith.types import Isolation, TensorSpec
-from workers.measure import rivals
-from workers.measure.rivals import Place, Rivals
+from workers.measure import reference_runtimes
+from workers.measure.reference_runtimes import Place, Rivals
 from workers.peers import runtimes
 from workers.peers.runtimes import Runtime
 from workers.settings import Settings
@@ -27,7 +27,7 @@ PLACE = Place(1, frozenset({min(os.sched_getaffinity(0))}), Isolation.EXCLUSIVE)
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rivals, "PASS_SECONDS", 0.02)
+    monkeypatch.setattr(reference_runtimes, "PASS_SECONDS", 0.02)
     monkeypatch.setenv("PYTHONPATH", CHILD_ENV["PYTHONPATH"])
 
 
@@ -97,7 +97,7 @@ def test_a_runtime_that_a_model_takes_over_gets_nowhere(
 ) -> None:
     hostile = Runtime("onnxruntime", "hostile_runtime", "onnx", "worker")
     monkeypatch.setattr(runtimes, "RUNTIMES", (hostile,))
-    monkeypatch.setattr(rivals, "LOAD_SECONDS", 1.0)
+    monkeypatch.setattr(reference_runtimes, "LOAD_SECONDS", 1.0)
     (tmp_path / "m.onnx").write_text(act)
     found = Rivals(settings, "onnx", tmp_path / "m.onnx", INPUTS, 0, PLACE)
     found.time()

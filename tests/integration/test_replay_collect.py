@@ -60,9 +60,9 @@ def test_a_complete_recording_is_left_alone(measurer: LocalMeasurer, complete: R
     path = file_of(SPEC, tmp_path)
     complete.save(path)
     before = path.read_bytes()
-    again = collect(measurer, tmp_path)
-    assert again is not None
-    assert again.optimum == pytest.approx(complete.optimum, rel=1e-6)
+    repeated = collect(measurer, tmp_path)
+    assert repeated is not None
+    assert repeated.optimum == pytest.approx(complete.optimum, rel=1e-6)
     assert path.read_bytes() == before
 
 

@@ -90,9 +90,9 @@ def test_old_opsets(tmp_path: Path, scales: tuple[float, float], mode: str) -> N
         ours, theirs = both(path, shape)
         np.testing.assert_allclose(ours, theirs, atol=2e-5)
     attrs = {"mode": mode, "scales": [1.0, 1.0, *scales]}
-    ours, again = both(write(tmp_path / "oldest.onnx", "Upsample", shape, 7, attrs, {}, []), shape)
+    ours, repeated = both(write(tmp_path / "oldest.onnx", "Upsample", shape, 7, attrs, {}, []), shape)
     np.testing.assert_allclose(ours, theirs, atol=2e-5)
-    np.testing.assert_allclose(again, theirs, atol=2e-5)
+    np.testing.assert_allclose(repeated, theirs, atol=2e-5)
 
 
 def test_whole_scales_stay_tvms_operator(tmp_path: Path) -> None:

@@ -131,14 +131,14 @@ def test_a_real_device_is_calibrated_and_its_calibration_kept(device: RpcDevice,
             later.refresh(target)
         finally:
             runner.close()
-    found, again = first.calibration(target), later.calibration(target)
+    found, repeated = first.calibration(target), later.calibration(target)
     assert found is not None
-    assert again is not None
+    assert repeated is not None
     assert 1e8 < found.peak_flops < 1e12
     assert 1e7 < found.bandwidth < 1e12
     assert found.noise_floor > 0
     assert found.peak_flops > Reference().work / found.reference_seconds * 0.9  # nothing is faster than the peak
-    assert (again.peak_flops, again.reference_seconds) == (found.peak_flops, found.reference_seconds)
-    assert again.latest_seconds != found.latest_seconds
+    assert (repeated.peak_flops, repeated.reference_seconds) == (found.peak_flops, found.reference_seconds)
+    assert repeated.latest_seconds != found.latest_seconds
     assert later.health(target) is not DeviceHealth.QUARANTINED
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".so"]

@@ -114,8 +114,8 @@ def test_a_reader_of_events_that_does_not_read_is_let_go(served: tuple[psutil.Pr
     process, url, folder = served
     job_id = httpx2.post(f"{url}/v1/jobs", json={"operator": "gemm:8x8x8:float32"}, timeout=WITHIN).json()["id"]
     with sqlite3.connect(folder / "tunesmith.db", timeout=WITHIN) as database:
-        told = database.execute("SELECT kind, data, created_at FROM events WHERE job_id = ?", (job_id,)).fetchone()
-        rows = [(job_id, told[0], json.dumps({"x": "y" * 50_000}), told[2])] * 200
+        stored = database.execute("SELECT kind, data, created_at FROM events WHERE job_id = ?", (job_id,)).fetchone()
+        rows = [(job_id, stored[0], json.dumps({"x": "y" * 50_000}), stored[2])] * 200
         database.executemany("INSERT INTO events (job_id, kind, data, created_at) VALUES (?, ?, ?, ?)", rows)
     database.close()
     ask = f"GET /v1/jobs/{job_id}/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"

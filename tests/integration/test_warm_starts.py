@@ -48,9 +48,9 @@ def test_a_task_that_another_job_tuned_says_so(context: Context) -> None:
     with context.readers() as session:
         first, second, cold = session.scalars(sa.select(JobTask).order_by(JobTask.id)).all()
         fastest = min(row.latency for row in session.scalars(sa.select(Record)) if row.latency and row.sketch_hash)
-        told = {e.job_id: e.data for e in session.scalars(sa.select(Event).where(Event.kind == "job_running"))}
+        data_of = {e.job_id: e.data for e in session.scalars(sa.select(Event).where(Event.kind == "job_running"))}
     assert (first.known_seconds, second.known_seconds, cold.known_seconds) == (None, fastest, None)
-    assert [told[job]["known"] for job in ("j1", "j2", "j3")] == [0, 1, 0]
+    assert [data_of[job]["known"] for job in ("j1", "j2", "j3")] == [0, 1, 0]
 
 
 def test_a_workload_starts_from_what_was_fast_on_similar_ones(context: Context) -> None:

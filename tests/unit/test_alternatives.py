@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from snapshots import PLAIN, told
+from snapshots import PLAIN, with_options
 
 from services.coordinator.curve import Places, best_so_far
 from services.coordinator.scheduling.budget import evaluation_reserve
@@ -137,7 +137,7 @@ def test_an_earlier_jobs_rounds_count_between_the_two_of_a_pair() -> None:
 def test_no_allocator_gives_rounds_to_who_is_outrun(allocator: str) -> None:
     tasks = (*pair((9.0,) * 4, (1.0,) * 4), task(3, (1.0,)))
     job = JobSnapshot(
-        id="a", state=JobState.RUNNING, tasks=tasks, budget_trials=10_000, **told({"allocator": allocator})
+        id="a", state=JobState.RUNNING, tasks=tasks, budget_trials=10_000, **with_options({"allocator": allocator})
     )
     assert [each.id for each in open_tasks(job)] == [2, 3]
     chosen = set()
@@ -153,7 +153,12 @@ def test_no_allocator_gives_rounds_to_who_is_outrun(allocator: str) -> None:
 def test_a_job_ends_when_only_the_outrun_could_go_on() -> None:
     tasks = pair((9.0,) * 4, (1.0,) * 4, exhausted=True)
     job = JobSnapshot(
-        id="a", state=JobState.RUNNING, device_class="c", tasks=tasks, budget_trials=10_000, **told({"verify": False})
+        id="a",
+        state=JobState.RUNNING,
+        device_class="c",
+        tasks=tasks,
+        budget_trials=10_000,
+        **with_options({"verify": False}),
     )
     (moved,) = plan(Snapshot((job,), {"c": 1}))
     assert (moved.new, moved.stop_reason) == (JobState.FINISHING, "exhausted")  # type: ignore[union-attr]

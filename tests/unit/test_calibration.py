@@ -185,9 +185,9 @@ def test_the_noise_floor_is_not_low_before_the_device_was_watched_for_a_while(tm
         "more than that is believed at once"
     )
     assert stated[-1] == LEAST_NOISE
-    again = calibrator(device, tmp_path)
-    again.refresh(TARGET)
-    found = again.calibration(TARGET)
+    repeated = calibrator(device, tmp_path)
+    repeated.refresh(TARGET)
+    found = repeated.calibration(TARGET)
     assert found is not None
     assert found.noise_floor == LEAST_NOISE, "a worker that starts anew knows the device"
 

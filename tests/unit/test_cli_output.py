@@ -56,9 +56,9 @@ def test_help_says_all_that_was_written(capsys, monkeypatch, name, command):
 
 
 def test_a_model_has_no_latency_before_each_task_was_measured():
-    assert progress.standing(job(tunable=0)) == ""
-    assert progress.standing(job(measured=12)) == "tasks 12/23"
-    assert progress.standing(job(measured=23, current=0.011)).split() == ["model", "11", "ms", "speed-up", "18.2x"]
+    assert progress.model_latency(job(tunable=0)) == ""
+    assert progress.model_latency(job(measured=12)) == "tasks 12/23"
+    assert progress.model_latency(job(measured=23, current=0.011)).split() == ["model", "11", "ms", "speed-up", "18.2x"]
 
 
 def test_lines_come_when_something_changes_and_not_too_often(capsys):
@@ -122,7 +122,7 @@ SUMMARY = {
 
 def test_the_result_names_latencies_check_log_and_dashboard(tmp_path):
     text = summary.report(SUMMARY, tmp_path, tmp_path / "data", "http://127.0.0.1:1")
-    latency, outputs, schedules, effort, log, database, again, dashboard = text.splitlines()
+    latency, outputs, schedules, effort, log, database, repeated, dashboard = text.splitlines()
     assert latency == "latency    5 ms: 40x faster than untuned, 200 ms (38x to 42.1x)"
     assert "2.0e-06" in outputs
     assert "1 better than the default ones, each with the same outputs: error 2.4e-07" in schedules
@@ -135,7 +135,7 @@ def test_the_result_names_latencies_check_log_and_dashboard(tmp_path):
     assert "DIFFER" in summary.report(rounding | {"output_tolerance": 0.01}, None, None, "http://h")
     assert str(tmp_path / "best.jsonl") in log
     assert database.split() == ["database", str(tmp_path / "metaschedule")]
-    assert again.split(maxsplit=1) == ["again", f"tunesmith up --data-dir {tmp_path / 'data'}"]
+    assert repeated.split(maxsplit=1) == ["again", f"tunesmith up --data-dir {tmp_path / 'data'}"]
     assert ":1/" not in dashboard  # that stack has ended
     spaced = summary.report(SUMMARY, tmp_path, tmp_path / "my data", "http://h")
     assert f"tunesmith up --data-dir '{tmp_path / 'my data'}'" in spaced

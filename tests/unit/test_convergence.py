@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from snapshots import told
+from snapshots import with_options
 
 from services.coordinator.scheduling import actions as act
 from services.coordinator.scheduling.plan import plan
@@ -45,7 +45,7 @@ def job(*tasks: TaskSnapshot, **values: Any) -> JobSnapshot:
             "budget_trials": 10_000,
             "tasks": tasks,
             "stop_when_converged": True,
-            **told(values),
+            **with_options(values),
         }
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from snapshots import CLASS, job, task, told
+from snapshots import CLASS, job, task, with_options
 
 from services.coordinator.scheduling import actions as act
 from services.coordinator.scheduling.budget import REFERENCE_SECONDS, evaluation_reserve
@@ -40,8 +40,8 @@ def test_first_rounds_visit_the_largest_tasks_with_a_baseline() -> None:
     assert all(r.baseline for r in rounds)
     assert [r.number for r in rounds] == [1, 2, 3]
     later = job(tasks=1).tasks[0]
-    again = opened(plan(snap(replace(job(), tasks=(replace(later, rounds=1),)))))
-    assert [r.baseline for r in again] == [False]
+    repeated = opened(plan(snap(replace(job(), tasks=(replace(later, rounds=1),)))))
+    assert [r.baseline for r in repeated] == [False]
 
 
 def test_an_alternative_has_its_first_round_before_its_direct_task() -> None:
@@ -54,12 +54,12 @@ def test_an_alternative_has_its_first_round_before_its_direct_task() -> None:
 
 
 def test_jobs_do_not_try_the_same_for_the_first_time() -> None:
-    alike = replace(job("a"), tasks=tuple(task(i, shared=("t", f"w{i}")) for i in (1, 2, 3)))
-    rounds = opened(plan(snap(alike, replace(alike, id="b"))))
+    equal = replace(job("a"), tasks=tuple(task(i, shared=("t", f"w{i}")) for i in (1, 2, 3)))
+    rounds = opened(plan(snap(equal, replace(equal, id="b"))))
     assert sorted(r.task for r in rounds) == [1, 2, 3]
     assert {r.job for r in rounds} == {"a", "b"}
-    busy = replace(alike, id="c", tasks=tuple(replace(task, in_flight=task.id == 1) for task in alike.tasks))
-    assert next(iter(opened(plan(snap(replace(alike, **told({"priority": 9})), busy)), "a"))).task == 2
+    busy = replace(equal, id="c", tasks=tuple(replace(task, in_flight=task.id == 1) for task in equal.tasks))
+    assert next(iter(opened(plan(snap(replace(equal, **with_options({"priority": 9})), busy)), "a"))).task == 2
 
 
 def test_a_task_has_one_proposal_at_a_time() -> None:
@@ -164,7 +164,7 @@ def test_a_budget_of_seconds_keeps_time_for_the_check() -> None:
     timed = job(budget_trials=None, budget_seconds=600.0)
     assert 5 < evaluation_reserve(timed) < 60
     assert evaluation_reserve(replace(timed, compared=True)) == evaluation_reserve(timed) + REFERENCE_SECONDS
-    assert evaluation_reserve(replace(timed, **told({"verify": False}))) == 0
+    assert evaluation_reserve(replace(timed, **with_options({"verify": False}))) == 0
     slow = replace(timed, tasks=(task(1, untuned=1e3),))
     assert evaluation_reserve(slow) == 300
 
@@ -187,7 +187,7 @@ def test_finishing_follows_the_check() -> None:
     assert plan(snap(replace(finishing, evaluation=WorkState.RUNNING))) == []
     assert moves(plan(snap(replace(finishing, evaluation=WorkState.DONE)))) == [("a", JobState.SUCCEEDED)]
     assert moves(plan(snap(replace(finishing, evaluation=WorkState.FAILED)))) == [("a", JobState.FAILED)]
-    assert moves(plan(snap(replace(finishing, **told({"verify": False}))))) == [("a", JobState.SUCCEEDED)]
+    assert moves(plan(snap(replace(finishing, **with_options({"verify": False}))))) == [("a", JobState.SUCCEEDED)]
 
 
 def test_training_follows_the_records() -> None:

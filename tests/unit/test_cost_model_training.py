@@ -31,9 +31,9 @@ def test_features_take_concat_and_bytes(features: Features, data: st.DataObject)
         taken = features.take(index)
         assert taken.counts.tolist() == features.counts[index].tolist()
         assert taken.rows[taken.offsets[:-1], 0].tolist() == index.tolist()
-    again = Features.from_bytes(features.to_bytes())
-    assert (again.rows == features.rows).all()
-    assert (again.offsets == features.offsets).all()
+    repeated = Features.from_bytes(features.to_bytes())
+    assert (repeated.rows == features.rows).all()
+    assert (repeated.offsets == features.offsets).all()
     double = Features.concat([features, features])
     assert double.counts.tolist() == [*features.counts, *features.counts]
     if len(features):

@@ -289,8 +289,8 @@ def test_clients_are_reused_by_key_and_bounded() -> None:
     assert clients("a").jobs(5) == {"items": [], "next_cursor": None}
     with clients.borrow("a") as first:
         pass
-    with clients.borrow("a") as again:
-        assert again is first
+    with clients.borrow("a") as repeated:
+        assert repeated is first
     with clients.borrow("b") as other:
         assert other is not first
     clients("a").jobs(5)

@@ -185,8 +185,8 @@ def test_the_readme_has_the_figures_of_the_tables() -> None:
     assert [model for model, _ in rows] == list(pages[0])
     assert len(rows) >= 6
     for model, cells in rows:
-        told = cells.split(" | ")
-        for page, (other, ours) in zip(pages, zip(told[::2], told[1::2], strict=True), strict=True):
+        columns = cells.split(" | ")
+        for page, (other, ours) in zip(pages, zip(columns[::2], columns[1::2], strict=True), strict=True):
             latency, best = other.rstrip(")").split(" (")
             others = [float(value) for key, value in page[model].items() if key not in ("untuned", "tunesmith")]
             assert (latency, float(latency), ours) == (page[model][best], min(others), page[model]["tunesmith"])

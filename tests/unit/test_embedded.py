@@ -148,9 +148,9 @@ def test_what_a_killed_stack_left_is_removed_by_the_next(tmp_path, monkeypatch):
         assert folder.parent == tmp_path
         assert folder.stat().st_mode & 0o777 == 0o700
         (folder / "left").write_text("by a process that was killed")
-        with scratch(tmp_path / "data") as again:
-            assert again == folder
-            assert list(again.iterdir()) == []
+        with scratch(tmp_path / "data") as repeated:
+            assert repeated == folder
+            assert list(repeated.iterdir()) == []
         with scratch(tmp_path / "other") as other:
             assert other != folder
     assert list(tmp_path.iterdir()) == []

@@ -63,9 +63,9 @@ def test_a_winner_keeps_its_trace_and_says_whom_it_beat() -> None:
 
 def test_one_that_was_merely_lucky_does_not_win() -> None:
     rng = random.Random(0)
-    again = [rng.gauss(1.0, 0.02) for _ in range(10)]
+    repeated = [rng.gauss(1.0, 0.02) for _ in range(10)]
     champion = [rng.gauss(1.0, 0.02) for _ in range(10)]
-    found = concluded(Confirmed(tuple(again), tuple(champion), 0.0))
+    found = concluded(Confirmed(tuple(repeated), tuple(champion), 0.0))
     assert found.confirmation is not None
     assert not found.confirmation.won
     assert (found.trace, found.failure, found.samples) == (None, None, RACED.samples)
@@ -120,9 +120,9 @@ def test_a_lost_device_says_nothing_of_the_finalist() -> None:
 def test_equal_code_shares_the_verdict() -> None:
     raced = RunOutcome((1.0, 1.1), device_seconds=0.4)
     assert lasting(raced, concluded(Confirmed(TEN, (), 0.0))) is raced
-    told = lasting(raced, concluded(Confirmed(TEN, (), 0.5)))
-    assert told is not None
-    assert (told.failure, told.samples, told.device_seconds) == (FailureKind.WRONG_RESULT, (), 0.0)
+    outcome = lasting(raced, concluded(Confirmed(TEN, (), 0.5)))
+    assert outcome is not None
+    assert (outcome.failure, outcome.samples, outcome.device_seconds) == (FailureKind.WRONG_RESULT, (), 0.0)
     assert lasting(None, RACED) is None
 
 

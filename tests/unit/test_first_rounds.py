@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tunesmith.allocate.alternatives import contenders, expected_improvement, places, shared_first_gains
 from tunesmith.allocate.bandit import BanditAllocator
 from tunesmith.allocate.base import TaskView
-from tunesmith.allocate.firsts import DOUBT, first_gains
+from tunesmith.allocate.first_rounds import DOUBT, first_gains
 from tunesmith.allocate.gradient import GradientAllocator
-from tunesmith.allocate.pairs import contenders, expected_improvement, places, shared_first_gains
 from tunesmith.allocate.table import Table
 
 

@@ -159,12 +159,14 @@ def recording() -> Recording:
 
 def test_a_record_is_read_back(tmp_path: Path) -> None:
     recording().save(tmp_path / "record.json")
-    again = Recording.load(tmp_path / "record.json")
-    assert again.noise_floor == FLOOR
-    assert again.setup == {"CPU": "made up"}
-    assert [t.latency for t in again.streams[0].timed] == pytest.approx([t.latency for t in search().timed], rel=1e-5)
-    assert again.repeats[3].medians == pytest.approx(repeats()[3].medians, rel=1e-5)
-    again.save(tmp_path / "again.json")
+    repeated = Recording.load(tmp_path / "record.json")
+    assert repeated.noise_floor == FLOOR
+    assert repeated.setup == {"CPU": "made up"}
+    assert [t.latency for t in repeated.streams[0].timed] == pytest.approx(
+        [t.latency for t in search().timed], rel=1e-5
+    )
+    assert repeated.repeats[3].medians == pytest.approx(repeats()[3].medians, rel=1e-5)
+    repeated.save(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "record.json").read_bytes()
 
 

@@ -155,7 +155,7 @@ def test_it_covers_the_next_median_as_often_as_it_says(count: int, noise: str) -
         scatter = rng.normal(0, 0.02, (rounds, count)) if noise == "normal" else rng.exponential(0.02, (rounds, count))
         return offset * (1 + scatter)
 
-    first, again = measured(), np.median(measured(), axis=1)
+    first, repeated = measured(), np.median(measured(), axis=1)
     bounds = np.array([interval.median_interval(list(row), floor) for row in first])
-    covered = float(np.mean((bounds[:, 0] <= again) & (again <= bounds[:, 1])))
+    covered = float(np.mean((bounds[:, 0] <= repeated) & (repeated <= bounds[:, 1])))
     assert 0.93 <= covered <= 0.995, covered

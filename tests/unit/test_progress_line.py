@@ -126,4 +126,4 @@ def test_a_checked_job_is_held_against_the_fastest_runtime():
     found = job(**TUNING)
     same = found.model_copy(update={"latency": found.latency.model_copy(update={"verdict": "no_difference"})})
     assert [piece.text for piece in progress.against(same)] == ["as fast as untuned"]
-    assert "speed-up    ~1x" in progress.standing(same)
+    assert "speed-up    ~1x" in progress.model_latency(same)

@@ -60,12 +60,12 @@ def placed(median: float, between: float, each: int) -> list[float]:
 
 def test_equal_programs_whose_buffers_lie_elsewhere_are_hardly_ever_told_apart() -> None:
     pairs = [(placed(1.0, 0.06, 6), placed(1.0, 0.06, 6)) for _ in range(400)]
-    told = [
+    verdicts_ = [
         sum(ratio(*pair, placements=count).verdict is not Verdict.NO_DIFFERENCE for pair in pairs) / len(pairs)
         for count in (1, PLACEMENTS)
     ]
-    assert told[0] > 0.15, "without placements they were"
-    assert told[1] < 0.07
+    assert verdicts_[0] > 0.15, "without placements they were"
+    assert verdicts_[1] < 0.07
 
 
 def test_placements_hide_no_difference_that_each_of_them_shows() -> None:

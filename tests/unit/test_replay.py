@@ -170,13 +170,13 @@ def test_reach_counts_evaluations() -> None:
 def test_a_recording_survives_its_file(tmp_path: Path) -> None:
     made = recording(spread=0.25)
     made.save(tmp_path / "toy.npz")
-    again = Recording.load(tmp_path / "toy.npz")
-    assert again.space.fingerprint == made.space.fingerprint
-    assert again.seconds == pytest.approx(made.seconds, rel=1e-6)
-    assert (again.failure == made.failure).all()
-    assert (again.alias == made.alias).all()
-    assert (again.points == made.points).all()
-    assert (again.name, again.untuned, again.weight, again.facts) == ("toy", 0.5, 2.0, {"device": "none"})
+    repeated = Recording.load(tmp_path / "toy.npz")
+    assert repeated.space.fingerprint == made.space.fingerprint
+    assert repeated.seconds == pytest.approx(made.seconds, rel=1e-6)
+    assert (repeated.failure == made.failure).all()
+    assert (repeated.alias == made.alias).all()
+    assert (repeated.points == made.points).all()
+    assert (repeated.name, repeated.untuned, repeated.weight, repeated.facts) == ("toy", 0.5, 2.0, {"device": "none"})
     assert [p.name for p in tmp_path.iterdir()] == ["toy.npz"]
 
 

@@ -39,10 +39,10 @@ def test_every_searcher_is_replayed() -> None:
 @pytest.mark.parametrize("method", searchers.methods(), ids=lambda m: m.name)
 def test_replays_repeat_and_find_the_optimum(method: Method) -> None:
     toy = synthetic("small", 3, points=24)
-    runs, again = (searchers.run(toy, method, (0,), len(toy.points), BATCH) for _ in range(2))
+    runs, repeated = (searchers.run(toy, method, (0,), len(toy.points), BATCH) for _ in range(2))
     assert runs.curves.shape == (1, len(toy.points))
     assert (runs.curves[:, -1] == toy.optimum).all()
-    assert (runs.curves == again.curves).all()
+    assert (runs.curves == repeated.curves).all()
     assert (runs.thinking > 0).all()
     assert (runs.scored >= 1).all()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from snapshots import told
+from snapshots import with_options
 
 from services.coordinator.scheduling.rounds import NextRound, round_size
 from services.coordinator.scheduling.snapshot import JobSnapshot, TaskSnapshot
@@ -23,7 +23,7 @@ def job(tasks: int = 3, **values: object) -> JobSnapshot:
         "budget_trials": 100,
         "tasks": tuple(task(i + 1) for i in range(tasks)),
     }
-    return JobSnapshot(**{**base, **told(values)})
+    return JobSnapshot(**{**base, **with_options(values)})
 
 
 def test_rounds_are_large_where_each_task_gets_many() -> None:

@@ -41,9 +41,9 @@ def test_a_function_that_stays_behind_is_dropped_and_one_is_left() -> None:
     for _ in range(40):  # certain values: all functions choose the best mean
         portfolio.choose(np.arange(8.0), np.zeros((8, 8)), 0.0, 0.1, 3)
     assert len(portfolio.active) == 1
-    again = Portfolio(0.95, 0.1, 5)
-    again.restore(portfolio.state())
-    assert again.state() == portfolio.state()
+    repeated = Portfolio(0.95, 0.1, 5)
+    repeated.restore(portfolio.state())
+    assert repeated.state() == portfolio.state()
 
 
 def test_scores_count_as_measurements() -> None:

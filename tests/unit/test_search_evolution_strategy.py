@@ -53,8 +53,8 @@ def test_generations_climb_and_a_strategy_that_has_converged_starts_anew() -> No
             return found
 
     searcher = Watched(task.space, 0, EvolutionOptions(evaluations=4000))
-    told = searcher.ask(32)
-    searcher.tell(measure(task, told))
+    measured = searcher.ask(32)
+    searcher.tell(measure(task, measured))
     searcher.ask(8)
     assert populations[:2] == [20, 40]
     assert climbed[1] > 0.5, "from anywhere towards what the draft promises"

@@ -33,7 +33,7 @@ def test_it_moves_the_knobs_that_matter() -> None:
     space = one_sketch()
     points = space.sample(np.random.default_rng(0), 128)
     inner = space.sketches[0].knobs[1].values(points.choice[:, 1])[:, -1]
-    told = [Measurement(c, (1e-3 / n,)) for c, n in zip(space.candidates(points), inner.tolist(), strict=True)]
+    measured = [Measurement(c, (1e-3 / n,)) for c, n in zip(space.candidates(points), inner.tolist(), strict=True)]
     asked = list[Floats]()
 
     class Watched(LfboSearcher):
@@ -42,7 +42,7 @@ def test_it_moves_the_knobs_that_matter() -> None:
             return asked[-1]
 
     searcher = Watched(space, 0, QUICK)
-    searcher.tell(told)
+    searcher.tell(measured)
     searcher.ask(8)
     assert (asked[0].argmax(axis=1) == 1).mean() > 0.8
 
@@ -60,12 +60,12 @@ def test_odds_say_which_knob_moves() -> None:
 
 def test_a_batch_shares_few_leaves() -> None:
     task = SyntheticTask(one_sketch(), seed=1)
-    told = measure(task, task.space.candidates(task.space.sample(np.random.default_rng(0), 96)))
-    alike = []
+    measured = measure(task, task.space.candidates(task.space.sample(np.random.default_rng(0), 96)))
+    similar = []
     for likeness in (0.0, 4.0):
         searcher = LfboSearcher(task.space, 0, LfboOptions(trees=24, likeness=likeness, epsilon=0.0))
-        searcher.tell(told)
+        searcher.tell(measured)
         batch = searcher.space.batch(searcher.ask(12))
         leaves = searcher._forest.apply(searcher._codes.of(batch))
-        alike.append(float((leaves[:, None] == leaves[None]).mean()))
-    assert alike[1] < 0.8 * alike[0]
+        similar.append(float((leaves[:, None] == leaves[None]).mean()))
+    assert similar[1] < 0.8 * similar[0]

@@ -44,9 +44,9 @@ def test_the_leader_has_every_trial_until_it_stalls() -> None:
         asked = searcher.ask(4)
         assert asked == alone.ask(4)
         speed /= 2
-        told = [Measurement(asked[0], (speed,)), *(Measurement(c, (2.0,)) for c in asked[1:])]
-        searcher.tell(told)
-        alone.tell(told)
+        measured_before = [Measurement(asked[0], (speed,)), *(Measurement(c, (2.0,)) for c in asked[1:])]
+        searcher.tell(measured_before)
+        alone.tell(measured_before)
     for small_step in (0.999, 0.998):
         assert shares(searcher).tolist() == [1.0, 0.0, 0.0]
         searcher.tell([Measurement(c, (small_step * speed,)) for c in searcher.ask(4)])

@@ -92,8 +92,8 @@ def test_the_best_of_an_ask_that_were_not_proposed_are_not_lost() -> None:
     fresh.clear()
     second = searcher.ask(16, score=score)
     assert sum(fresh) < new + 10, "what the first ask examined is not drawn anew"
-    best, again = (task.latency(task.space.batch(c)).min() for c in (first, second))
-    assert again < 1.5 * best
+    best, repeated = (task.latency(task.space.batch(c)).min() for c in (first, second))
+    assert repeated < 1.5 * best
 
 
 def test_a_draft_ranks_points_and_evolves_towards_better_ones() -> None:
@@ -188,10 +188,10 @@ def test_memory_keeps_the_best_and_the_first_sign_of_death() -> None:
     assert memory.invalid[0] == 5
     memory.mark_invalid(np.array([DEAD_LIMIT]))
     assert len(memory.invalid) == DEAD_LIMIT
-    again = Memory(space, 4)
-    again.restore(json.loads(json.dumps(memory.state())))
-    assert again.state() == memory.state()
-    assert len(again.elite_batch(2)) == 2
+    repeated = Memory(space, 4)
+    repeated.restore(json.loads(json.dumps(memory.state())))
+    assert repeated.state() == memory.state()
+    assert len(repeated.elite_batch(2)) == 2
 
 
 def test_nan_scores_rank_last() -> None:

@@ -91,12 +91,12 @@ def test_a_memory_tells_sketches_apart_and_is_restored() -> None:
     )
     assert memory.tally.tried.tolist() == [2, 1]
     assert memory.tally.best[:, 0].tolist() == [2.0, float("inf")]
-    again = Memory(space, 4)
-    again.restore(json.loads(json.dumps(memory.state())))
-    assert again.tally.shares().tolist() == memory.tally.shares().tolist()
+    repeated = Memory(space, 4)
+    repeated.restore(json.loads(json.dumps(memory.state())))
+    assert repeated.tally.shares().tolist() == memory.tally.shares().tolist()
     old = {**memory.state(), "version": 1}
     with pytest.raises(ValueError, match="version"):
-        again.restore(old)
+        repeated.restore(old)
 
 
 def unequal() -> tuple[SyntheticTask, Space]:
@@ -189,9 +189,9 @@ def test_what_was_constructed_and_not_proposed_is_proposed_next() -> None:
     first = searcher.ask(16, prior=prior)
     constructed = sum(asked)
     asked.clear()
-    again = GeneticSearcher(task.space, seed=1)
-    again.restore(json.loads(json.dumps(searcher.state())))
-    second = again.ask(16, first, prior=prior)
+    repeated = GeneticSearcher(task.space, seed=1)
+    repeated.restore(json.loads(json.dumps(searcher.state())))
+    second = repeated.ask(16, first, prior=prior)
     assert sum(asked) < constructed / 10
     assert not set(first) & set(second)
     assert task.latency(task.space.batch(second[:14])).max() < 2 * task.best_latency * 1.5

@@ -27,9 +27,9 @@ spaces = st.lists(st.lists(a_knob, max_size=4), min_size=1, max_size=3).map(
 @settings(deadline=None, max_examples=100)
 def test_points_survive_every_spelling(space: Space, seed: int) -> None:
     batch = space.sample(np.random.default_rng(seed), 30)
-    for again in (space.at(space.keys(batch)), space.batch(space.candidates(batch))):
-        assert (again.sketch == batch.sketch).all()
-        assert (again.choice == batch.choice).all()
+    for repeated in (space.at(space.keys(batch)), space.batch(space.candidates(batch))):
+        assert (repeated.sketch == batch.sketch).all()
+        assert (repeated.choice == batch.choice).all()
 
 
 @given(spaces)
@@ -99,8 +99,8 @@ def test_synthetic_optimum_is_known_and_resolution_is_idempotent() -> None:
         task = SyntheticTask(tiny_space(), seed=seed, invalid=0.4)
         everything = task.space.at(np.arange(task.space.size))
         canonical, valid = task.resolve(everything)
-        again, still = task.resolve(canonical)
-        assert (again.choice == canonical.choice).all()
+        repeated, still = task.resolve(canonical)
+        assert (repeated.choice == canonical.choice).all()
         assert (still == valid).all()
         latency = task.latency(canonical.take(valid))
         assert latency.min() == pytest.approx(task.best_latency)

@@ -29,15 +29,17 @@ def test_what_was_suggested_is_a_parent_of_the_same_ask() -> None:
     task = SyntheticTask(matmul_space(), seed=3)
     searcher, blind = (GeneticSearcher(task.space, seed=0) for _ in range(2))
     searcher.suggest([task.best])
-    told, untold = (task.latency(task.space.batch(each.ask(16, score=task.score)[1:])) for each in (searcher, blind))
-    assert np.median(told) < np.median(untold)
+    measured, untold = (
+        task.latency(task.space.batch(each.ask(16, score=task.score)[1:])) for each in (searcher, blind)
+    )
+    assert np.median(measured) < np.median(untold)
 
 
 def test_a_baseline_takes_no_suggestions() -> None:
     task = SyntheticTask(matmul_space())
-    told, untold = (RandomSearcher(task.space, seed=0) for _ in range(2))
-    told.suggest([task.best])
-    assert told.ask(16) == untold.ask(16)
+    measured, untold = (RandomSearcher(task.space, seed=0) for _ in range(2))
+    measured.suggest([task.best])
+    assert measured.ask(16) == untold.ask(16)
 
 
 def test_decisions_are_rescaled_to_the_nearest_ones() -> None:

@@ -115,11 +115,11 @@ def test_json_and_text_say_the_same(body: dict[str, object]) -> None:
     assert spec.target is not None
     assert spec.target.to_json() == body
     backwards = dict(reversed(list(body.items())))
-    for again in (parse_target(json.dumps(body)), parse_target(backwards), parse_target(spec.name)):
-        assert again.target == spec.target
-        assert again.target is not None
-        assert again.target.hash == spec.target.hash
-        assert hash(again.target) == hash(spec.target)
+    for repeated in (parse_target(json.dumps(body)), parse_target(backwards), parse_target(spec.name)):
+        assert repeated.target == spec.target
+        assert repeated.target is not None
+        assert repeated.target.hash == spec.target.hash
+        assert hash(repeated.target) == hash(spec.target)
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tunesmith.allocate.alternatives import contenders, first_round_in_flight, places, shared_first_gains
 from tunesmith.allocate.base import Allocator, Choice, TaskView
-from tunesmith.allocate.firsts import first_gains
+from tunesmith.allocate.first_rounds import first_gains
 from tunesmith.allocate.jumps import Curves, JumpOptions, posterior_of
-from tunesmith.allocate.pairs import contenders, first_round_in_flight, places, shared_first_gains
 from tunesmith.allocate.retries import largest_gain, retry_due
 from tunesmith.allocate.table import Table
 from tunesmith.allocate.warmup import open_tasks, rounds
@@ -94,9 +94,9 @@ class BanditAllocator(Allocator):
         if (eligible & arms.unknown).any():
             candidates = eligible & arms.unknown
         best = int(np.where(candidates, score, -np.inf).argmax())
-        again = int(np.where(eligible, arms.retry_gain, 0.0).argmax())
-        if arms.retry_gain[again] > max(score[best], 0.0) and eligible[again] and not arms.unknown[best]:
-            best = again
+        repeated = int(np.where(eligible, arms.retry_gain, 0.0).argmax())
+        if arms.retry_gain[repeated] > max(score[best], 0.0) and eligible[repeated] and not arms.unknown[best]:
+            best = repeated
         there = eligible.tolist()
         scores = dict(itertools.compress(zip(arms.ids, score.tolist(), strict=True), there))
         return Choice(arms.ids[best], scores, self._reason(arms, best), float(arms.gain[best]))

@@ -117,13 +117,13 @@ class _LiveLine:
 
     def job(self, job: Job) -> None:
         """Bar, trials, latency and the time left."""
-        phase, told = phase_of(job), self._clock()
+        phase, started = phase_of(job), self._clock()
         reason = waits_for(job.waiting_for) if job.waiting_for and phase == "waiting" else ""
         if reason not in ("", self._said):
             self.say(f"the job waits {reason}")
         self._said = reason
         done = share(job)
-        self._draw(phase, lambda now: Line(phase, pieces(job, 0.0 if job.done else now - told), done))
+        self._draw(phase, lambda now: Line(phase, pieces(job, 0.0 if job.done else now - started), done))
 
     def say(self, text: str) -> None:
         """A line above the live one; words that do not fit go to the next line."""
@@ -238,10 +238,10 @@ def _text(job: Job) -> str:
 
 def _news(job: Job) -> str:
     """What changes because the job gets on, in columns."""
-    return f"{_trials(job)} trials  {standing(job):35}"
+    return f"{_trials(job)} trials  {model_latency(job):35}"
 
 
-def standing(job: Job) -> str:
+def model_latency(job: Job) -> str:
     """The model's latency and speed-up; until each task was measured, how many of them were."""
     if job.latency.current is None:
         return _tasks(job)

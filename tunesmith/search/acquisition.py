@@ -77,11 +77,11 @@ class Portfolio:
         """
         variance = np.maximum(np.diag(covariance).copy(), 0.0)
         factor, chosen, owners = np.zeros((n, len(mean))), list[int](), list[str]()
-        alike = dict.fromkeys(itertools.combinations(self.active, 2), 0)
+        agreements = dict.fromkeys(itertools.combinations(self.active, 2), 0)
         for turn in range(min(n, len(mean))):
             tops = {name: self._top(name, mean, variance, best, xi, chosen) for name in self.active}
-            for pair in alike:
-                alike[pair] += tops[pair[0]] == tops[pair[1]]
+            for pair in agreements:
+                agreements[pair] += tops[pair[0]] == tops[pair[1]]
             owners.append(self.active[turn % len(self.active)])
             row = tops[owners[-1]]
             column = covariance[row] - factor[:turn, row] @ factor[:turn]
@@ -89,7 +89,7 @@ class Portfolio:
             variance = np.maximum(variance - factor[turn] ** 2, 0.0)
             best = max(best, float(mean[row]))
             chosen.append(row)
-        for pair, count in alike.items():
+        for pair, count in agreements.items():
             self._strike("+".join(pair), count / max(1, len(chosen)), pair)
         return np.array(chosen, dtype=np.int64), owners
 

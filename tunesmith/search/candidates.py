@@ -72,6 +72,6 @@ def around(
     points = pool.space.neighbours(rng, parents.take(rows), wanted)
     moved = np.arange(n)
     while len(moved := moved[rng.random(len(moved)) < onward]):
-        again = pool.space.neighbours(rng, points.take(moved), None if wanted is None else wanted[moved])
-        points.choice[moved] = again.choice
+        repeated = pool.space.neighbours(rng, points.take(moved), None if wanted is None else wanted[moved])
+        points.choice[moved] = repeated.choice
     return points

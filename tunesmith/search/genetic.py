@@ -182,8 +182,8 @@ class GeneticSearcher(PointSearcher):
         children = self.space.crossover(self._rng, a.take(start[0]), b.take(start[0]))
         mutants = self.space.neighbours(self._rng, a.take(start[1]))
         both = concat([children, mutants])
-        again = self._rng.random(n) < self.options.second_mutation
-        return concat([both.take(~again), self.space.neighbours(self._rng, both.take(again))])
+        repeated = self._rng.random(n) < self.options.second_mutation
+        return concat([both.take(~repeated), self.space.neighbours(self._rng, both.take(repeated))])
 
     def _parents(self, count: int, n: int) -> Ints:
         odds = np.exp(-self.options.pressure * np.arange(count) / count)

@@ -43,9 +43,9 @@ class SearcherConformance:
         for score in self._modes(task):
             searcher, other = self.make(task.space), self.make(task.space)
             pending = other.ask(BATCH, score=score)
-            told = other.ask(BATCH, score=score)
-            searcher.tell(measure(task, told))
-            seen = set(pending) | set(told)
+            asked_ = other.ask(BATCH, score=score)
+            searcher.tell(measure(task, asked_))
+            seen = set(pending) | set(asked_)
             for _ in range(2):
                 proposed = searcher.ask(BATCH, pending, score)
                 assert len(proposed) == BATCH

@@ -37,18 +37,18 @@ class SpaceConformance:
         """Same seed, same points."""
         space, batch = self._batch()
         self._assert_inside(space, batch)
-        again = space.sample(np.random.default_rng(0), COUNT)
-        assert (batch.choice == again.choice).all()
-        assert (batch.sketch == again.sketch).all()
+        repeated = space.sample(np.random.default_rng(0), COUNT)
+        assert (batch.choice == repeated.choice).all()
+        assert (batch.sketch == repeated.sketch).all()
 
     def test_candidates_and_back(self) -> None:
         """Candidates, their JSON and batches say the same."""
         space, batch = self._batch()
         candidates = space.candidates(batch)
         assert [Candidate.from_json(c.to_json()) for c in candidates] == candidates
-        again = space.batch(candidates)
-        assert (again.sketch == batch.sketch).all()
-        assert (again.choice == batch.choice).all()
+        repeated = space.batch(candidates)
+        assert (repeated.sketch == batch.sketch).all()
+        assert (repeated.choice == batch.choice).all()
         assert all(space.known(candidates))
 
     def test_unknown_candidates_are_refused(self) -> None:
@@ -118,9 +118,9 @@ class SpaceConformance:
         assert (space.keys(space.batch(space.candidates(batch))) == keys).all()
         if space.size <= LINEAR_LIMIT:
             assert ((keys >= 0) & (keys < space.size)).all()
-            again = space.at(keys)
-            assert (again.choice == batch.choice).all()
-            assert (again.sketch == batch.sketch).all()
+            repeated = space.at(keys)
+            assert (repeated.choice == batch.choice).all()
+            assert (repeated.sketch == batch.sketch).all()
 
     def test_empty_batches(self) -> None:
         """Nothing in, nothing out."""

@@ -15,8 +15,8 @@ from db import revision
 from db.blobs import BlobStore
 from db.engine import Sessions, create_engine, session_factory, transact
 from tunesmith.resources import process_name
+from workers.core.database_retry import DatabaseRetry
 from workers.core.importing import Importing
-from workers.core.patience import Patience
 from workers.sandbox.lease import HostLease
 from workers.settings import Settings
 
@@ -51,7 +51,7 @@ class Context:
     spaces: LRUCache[Hashable, Any] = field(default_factory=lambda: LRUCache(64))
     cost_models: LRUCache[str, Any] = field(default_factory=lambda: LRUCache(4))
     features: LRUCache[str, Any] = field(default_factory=lambda: LRUCache(2048))
-    patience: Patience = field(default_factory=Patience)
+    patience: DatabaseRetry = field(default_factory=DatabaseRetry)
     schema_checked: float = field(default_factory=time.monotonic)
 
     def check_schema(self) -> None:
@@ -75,7 +75,7 @@ class Context:
         return self.patience.wait(lambda: transact(self.sessions, work, repeatable=True), limit)
 
 
-def make_context(settings: Settings, patience: Patience | None = None) -> Context:
+def make_context(settings: Settings, patience: DatabaseRetry | None = None) -> Context:
     """The context of this process; opens no connection yet."""
     engine = create_engine(settings.url())
     return Context(
@@ -86,5 +86,5 @@ def make_context(settings: Settings, patience: Patience | None = None) -> Contex
         lease=HostLease(settings.lease_file),
         importing=Importing(settings),
         worker=process_name(socket.gethostname()),
-        patience=patience or Patience(),
+        patience=patience or DatabaseRetry(),
     )

@@ -92,14 +92,14 @@ def run_leased(
         return False
     lease = Lease(context, kind, row_id, attempt, timeout)
 
-    def again() -> None:
+    def repeated() -> None:
         """The work from its beginning, where the database went away in the middle of it."""
         lease.check()
         task(lease)
 
     try:
         with lease:
-            context.patience.wait(again)
+            context.patience.wait(repeated)
     except (LeaseLost, IllegalTransition) as error:
         logger.info("work given up by others", error=str(error))
     except TunesmithError as error:

@@ -13,7 +13,7 @@ from costmodels.metrics import evaluate
 from db import clock
 from db.models import Batch, Evaluation
 from db.queries import records
-from db.transactions import device_reports, holding, outcomes, results, unreadable, work
+from db.transactions import device_reports, outcomes, ownership, results, unreadable, work
 from db.transactions.evaluations import store_measured
 from db.transactions.locks import lock_job, lock_row
 from db.transactions.rounds import store_ranking
@@ -46,9 +46,9 @@ def batch(context: Context, claim: Claim[BatchReport]) -> None:
         if row is None:
             log.info("report of an unknown batch", batch=report.batch_id)
             return False
-        holding.hold(session, row, report.attempt, report.ticket, claim.worker.id)
+        ownership.hold(session, row, report.attempt, report.ticket, claim.worker.id)
         believed = acceptance.batch(session, row, claim)
-        if holding.newer(row, report.attempt, claim.sequence):
+        if ownership.newer(row, report.attempt, claim.sequence):
             results.record_heartbeat(session, row, report.worker, report.attempt)
             work.extend(session, Batch, row.id, report.attempt, context.settings.work_timeout)
         if report.defaults:
@@ -98,10 +98,10 @@ def evaluation(context: Context, claim: Claim[EvaluationReport]) -> None:
         if row is None or is_final(row.state):
             log.info("report of an unknown or finished evaluation", evaluation=report.evaluation_id)
             return
-        holding.hold(session, row, report.attempt, report.ticket, claim.worker.id)
+        ownership.hold(session, row, report.attempt, report.ticket, claim.worker.id)
         acceptance.evaluation(session, row, claim)
         if not report.final:
-            if holding.newer(row, report.attempt, claim.sequence):
+            if ownership.newer(row, report.attempt, claim.sequence):
                 _record_heartbeat(context, session, row, report)
         elif report.failure is None:
             _finish(session, row, report)

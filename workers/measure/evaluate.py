@@ -10,7 +10,7 @@ from tunesmith.errors import MeasurementFailed
 from tunesmith.messages import EvaluateModel, EvaluationReport, Payload, TunedWorkload
 from tunesmith.types import FailureKind, Isolation, TensorSpec
 from workers.measure.blobs import PayloadCache
-from workers.measure.rivals import Place, Rivals
+from workers.measure.reference_runtimes import Place, Rivals
 from workers.protocol import ModelOutcome, ModelRequest, Runner
 from workers.sandbox.pool import ChildCrashed, ChildRaised, ChildTimeout, Pool
 from workers.settings import Settings

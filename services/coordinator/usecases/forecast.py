@@ -19,7 +19,7 @@ from services.coordinator.scheduling.snapshot import learning_curve
 from services.coordinator.schemas.jobs import ForecastBody
 from services.coordinator.usecases.describe import elapsed, eta
 from services.coordinator.usecases.jobs import visible
-from services.coordinator.usecases.passing import rounds_to_pass
+from services.coordinator.usecases.reference_forecast import rounds_to_pass
 from tunesmith.allocate import forecast as belief
 from tunesmith.allocate.table import Table
 from tunesmith.measuring.ratio import Verdict

@@ -91,8 +91,8 @@ def _quantised(node: Any, importer: Any) -> relax.Var:
 def _dequantised(node: Any, importer: Any) -> relax.Var:
     emit, steps = importer.block_builder.emit, _steps(node, importer)
     source = node.args[0]
-    alike = getattr(source.target, "__name__", "") in QUANTISING and source.args[1:] == node.args[1:]
-    found = _whole(source, importer) if alike else _single(emit, importer.env[source])
+    same_scale = getattr(source.target, "__name__", "") in QUANTISING and source.args[1:] == node.args[1:]
+    found = _whole(source, importer) if same_scale else _single(emit, importer.env[source])
     if steps.zero is not None:
         found = emit(relax.op.subtract(found, steps.zero))
     made = emit(relax.op.multiply(found, steps.scale))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tunesmith.allocate.alternatives import expected_improvement
 from tunesmith.allocate.jumps import quantiles
-from tunesmith.allocate.pairs import expected_improvement
 from tunesmith.allocate.table import Table
 from tunesmith.space.base import Bools, Floats, Ints
 
@@ -28,7 +28,7 @@ def first_gains(tasks: Table, latency: Floats, other: Floats) -> tuple[Ints, Flo
 
     Args:
         latency: present, in seconds, float64 [tasks], infinite without a valid one.
-        other: the best of the others at each task's place, see :func:`tunesmith.allocate.pairs.contenders`.
+        other: the best of the others at each task's place, see :func:`tunesmith.allocate.alternatives.contenders`.
 
     Returns:
         Numbers of the tasks, int64 [waiting], and seconds, float64 [waiting].

@@ -21,7 +21,7 @@ def _never() -> bool:
     return False
 
 
-class Patience:
+class DatabaseRetry:
     """Tries again until the database is back.
 
     Args:

@@ -72,7 +72,7 @@ def report(loss: Loss) -> None:
     """Start the process that makes the work due again; it ends by itself."""
     log.warning("a process was lost", task=loss.task, reason=loss.reason)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    process = subprocess.Popen([sys.executable, "-m", "workers.core.lost"], stdin=subprocess.PIPE, env=env)
+    process = subprocess.Popen([sys.executable, "-m", "workers.core.lost_work"], stdin=subprocess.PIPE, env=env)
     assert process.stdin is not None
     with process.stdin as stdin:
         stdin.write(loss.model_dump_json().encode())  # far less than a pipe holds: nobody waits
@@ -121,8 +121,8 @@ def _ended(worker: str | None) -> bool:
 def main() -> None:
     """Read a loss from standard input and do what is to be done."""
     loss = Loss.model_validate(json.load(sys.stdin))
-    again = give_back(loss)
-    log.info("lost work given back" if again else "lost work is somebody else's", task=loss.task)
+    repeated = give_back(loss)
+    log.info("lost work given back" if repeated else "lost work is somebody else's", task=loss.task)
 
 
 if __name__ == "__main__":
