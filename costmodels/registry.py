@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
 
 from costmodels.base import CostModel
 from tunesmith.errors import UnknownCostModel
+from tunesmith.registry import Registry
 
-COST_MODELS: Mapping[str, str] = {
-    "xgboost": "costmodels.xgboost_model:XGBoostModel",
-    "lightgbm": "costmodels.lightgbm_model:LightGBMModel",
-}
+COST_MODELS: Registry[str] = Registry(
+    "cost_model",
+    UnknownCostModel,
+    {
+        "xgboost": "costmodels.xgboost_model:XGBoostModel",
+        "lightgbm": "costmodels.lightgbm_model:LightGBMModel",
+    },
+)
 """Name to module and class."""
 
 
@@ -21,10 +25,6 @@ def cost_model_class(name: str) -> type[CostModel]:
     Raises:
         UnknownCostModel: naming those that there are.
     """
-    if name not in COST_MODELS:
-        raise UnknownCostModel(
-            f"there is no cost model {name!r}; accepted are {', '.join(COST_MODELS)}", field="cost_model", value=name
-        )
     module, attribute = COST_MODELS[name].split(":")
     found: type[CostModel] = getattr(importlib.import_module(module), attribute)
     return found

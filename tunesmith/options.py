@@ -17,6 +17,7 @@ from tunesmith.names import (
     DEFAULT_SPACE,
     SPACES,
 )
+from tunesmith.registry import check_name
 
 MIN_PRIORITY, MAX_PRIORITY = -10, 10
 
@@ -87,7 +88,4 @@ class JobOptions(BaseModel):
             UnknownSearcher, UnknownCostModel, UnknownAllocator, UnknownSpace: naming what there is.
         """
         for field, (_, error) in CHOICES.items():
-            name = getattr(self, field)
-            if name not in choices(field):
-                what, known = field.replace("_", " "), ", ".join(choices(field))
-                raise error(f"there is no {what} {name!r}; there are {known}", field=field, value=name)
+            check_name(field, getattr(self, field), choices(field), error)

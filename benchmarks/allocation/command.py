@@ -39,9 +39,9 @@ def run(
     from benchmarks.allocation.hindsight import hindsight
     from benchmarks.allocation.replay import mixed, replay
     from benchmarks.harness.report import check, setup, write
-    from tunesmith.allocate.registry import ALLOCATORS, check_allocator
+    from tunesmith.allocate.registry import ALLOCATORS
 
-    names = dict.fromkeys([figures.BASELINE, *(check_allocator(name) for name in allocator or ALLOCATORS)])
+    names = ALLOCATORS.check(figures.BASELINE, *(allocator or ALLOCATORS))
     check(figures.NAME, docs)
     runs = load_all(data or DATA)
     courses = {
@@ -122,10 +122,10 @@ def live(
     from benchmarks.allocation.figures import BASELINE
     from benchmarks.harness.progress import progress_of
     from benchmarks.harness.report import check, setup, write
-    from tunesmith.allocate.registry import check_allocator
+    from tunesmith.allocate.registry import ALLOCATORS
     from workers.tvm_backend.build.local_model import local_target
 
-    names = tuple(dict.fromkeys([BASELINE, *(check_allocator(name) for name in allocator or LIVE)]))
+    names = ALLOCATORS.check(BASELINE, *(allocator or LIVE))
     check(comparison.NAME, docs)
     plan = comparison.Plan(names, local_target(f"cpu:{len(os.sched_getaffinity(0))}"), seconds)
     runs: list[comparison.Run] = []

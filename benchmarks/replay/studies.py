@@ -16,7 +16,7 @@ from benchmarks.harness.report import Draw, Report, setup
 from benchmarks.replay import allocators, best, forecasts, models, searchers
 from benchmarks.replay.searchers import Method, Runs
 from benchmarks.replay.workloads import load_all
-from tunesmith.search.registry import check_searcher
+from tunesmith.search.registry import SEARCHERS
 from tunesmith.testing.replay import Recording
 
 ALLOCATED = Method("genetic", True)
@@ -56,8 +56,7 @@ def study(plan: Plan) -> list[Study]:
         InvalidInput: no complete recording.
         UnknownSearcher: a named one is not there.
     """
-    for name in plan.searchers:
-        check_searcher(name)
+    SEARCHERS.check(*plan.searchers)
     recordings, methods = load_all(plan.folder), searchers.methods(plan.searchers)
     with workers(plan.jobs) as pool:
         runs = _runs(pool, plan, recordings, methods)

@@ -56,9 +56,9 @@ def run(
     from benchmarks.search import comparison, figures
     from benchmarks.tuners.plan import OPERATORS, QUICK_OPERATORS
     from tunesmith.operators import parse_operator
-    from tunesmith.search.registry import check_searcher
+    from tunesmith.search.registry import SEARCHERS
 
-    searchers = tuple(dict.fromkeys(check_searcher(name) for name in search or (DEFAULT_SEARCHER,)))
+    searchers = SEARCHERS.check(*(search or (DEFAULT_SEARCHER,)))
     cores = threads_of(threads, len(os.sched_getaffinity(0)))
     wanted = operators or (QUICK_OPERATORS if quick else OPERATORS)
     made = not quick if record is None else record

@@ -7,7 +7,7 @@ from tunesmith.allocate.base import TaskView
 from tunesmith.allocate.familyseer import FamilySeerAllocator
 from tunesmith.allocate.gradient import NO_RESULT, GradientAllocator, GradientOptions
 from tunesmith.allocate.random import RandomAllocator
-from tunesmith.allocate.registry import ALLOCATORS, check_allocator, make_allocator
+from tunesmith.allocate.registry import ALLOCATORS, make_allocator
 from tunesmith.allocate.round_robin import RoundRobinAllocator
 from tunesmith.allocate.static import StaticAllocator
 from tunesmith.errors import UnknownAllocator
@@ -124,10 +124,10 @@ def test_round_robin_counts_rounds_in_flight() -> None:
 
 def test_names() -> None:
     assert set(ALLOCATORS) == {"round-robin", "gradient", "bandit", "familyseer", "static", "random"}
-    assert check_allocator("gradient") == "gradient"
+    assert ALLOCATORS.check("gradient", "static", "gradient") == ("gradient", "static")
     with pytest.raises(UnknownAllocator) as caught:
         make_allocator("no-such", 0)
-    assert "round-robin, gradient, bandit" in caught.value.detail
+    assert "bandit, familyseer, gradient" in caught.value.detail
     assert caught.value.field == "allocator"
 
 

@@ -13,7 +13,7 @@ from tunesmith.search.genetic import GeneticOptions, GeneticSearcher
 from tunesmith.search.kernel_ridge import KernelRidgeSurrogate
 from tunesmith.search.memory import DEAD_LIMIT, Memory, restore_rng, rng_state
 from tunesmith.search.random import RandomOptions, RandomSearcher
-from tunesmith.search.registry import SEARCHERS, check_searcher, make_searcher
+from tunesmith.search.registry import SEARCHERS, make_searcher
 from tunesmith.space.base import Batch, Scores, Sketch
 from tunesmith.space.knobs import PerfectTile
 from tunesmith.space.space import Space
@@ -218,10 +218,10 @@ def test_generator_state_is_json_without_large_numbers() -> None:
 
 def test_names() -> None:
     assert {"random", "genetic", "portfolio"} <= set(SEARCHERS)
-    assert check_searcher("genetic") == "genetic"
+    assert SEARCHERS.check("genetic", "random", "genetic") == ("genetic", "random")
     with pytest.raises(UnknownSearcher) as caught:
         make_searcher("no-such", tiny_space(), 0)
-    assert "random, genetic" in caught.value.detail
+    assert "genetic, lfbo, mcts" in caught.value.detail
     assert caught.value.field == "search"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from tunesmith.allocate.bandit import BanditAllocator
 from tunesmith.allocate.base import Allocator
@@ -12,34 +12,26 @@ from tunesmith.allocate.random import RandomAllocator
 from tunesmith.allocate.round_robin import RoundRobinAllocator
 from tunesmith.allocate.static import StaticAllocator
 from tunesmith.errors import UnknownAllocator
+from tunesmith.registry import Registry
 
-ALLOCATORS: Mapping[str, Callable[..., Allocator]] = {
-    "round-robin": RoundRobinAllocator,
-    "gradient": GradientAllocator,
-    "bandit": BanditAllocator,
-    "familyseer": FamilySeerAllocator,
-    "static": StaticAllocator,
-    "random": RandomAllocator,
-}
-
-
-def check_allocator(name: str) -> str:
-    """``name``, when there is such an allocator.
-
-    Raises:
-        UnknownAllocator: naming those that there are.
-    """
-    if name not in ALLOCATORS:
-        raise UnknownAllocator(
-            f"there is no allocator {name!r}; accepted are {', '.join(ALLOCATORS)}", field="allocator", value=name
-        )
-    return name
+ALLOCATORS: Registry[Callable[..., Allocator]] = Registry(
+    "allocator",
+    UnknownAllocator,
+    {
+        "round-robin": RoundRobinAllocator,
+        "gradient": GradientAllocator,
+        "bandit": BanditAllocator,
+        "familyseer": FamilySeerAllocator,
+        "static": StaticAllocator,
+        "random": RandomAllocator,
+    },
+)
 
 
 def make_allocator(name: str, seed: int) -> Allocator:
     """A fresh allocator.
 
     Raises:
-        UnknownAllocator: see :func:`check_allocator`.
+        UnknownAllocator: naming those that there are.
     """
-    return ALLOCATORS[check_allocator(name)](seed=seed)
+    return ALLOCATORS[name](seed=seed)
