@@ -102,7 +102,7 @@ class Metrics:
 
 
 def evaluate(scores: Floats, latency: Floats, group: Ints) -> Metrics:
-    """All metrics of programs of several workloads, told apart by ``group``."""
+    """All metrics of programs of several workloads, separated by ``group``."""
     parts = [np.flatnonzero(group == g) for g in np.unique(group)]
 
     def mean(metric: str, k: int | None = None) -> float:

@@ -110,7 +110,7 @@ def _use_wal(connection: Any) -> None:
     """Switch to WAL, which the file remembers.
 
     A new file is switched under an exclusive lock, and there SQLite does not wait for the busy timeout: whoever opens
-    the file beside another is told at once that it is locked.
+    the file next to another is refused at once, because it is locked.
 
     Raises:
         sqlite3.OperationalError: the file was locked for ``BUSY_TIMEOUT`` seconds, or cannot be written.
@@ -219,7 +219,7 @@ def _revision_of(connection: Connection) -> str | None:
 
 
 def probe(engine: Engine) -> None:
-    """Write next to nothing and commit it, to see whether the database takes writes.
+    """Write almost nothing and commit it, to see whether the database takes writes.
 
     Raises:
         sqlalchemy.exc.SQLAlchemyError: it does not.

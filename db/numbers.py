@@ -32,7 +32,8 @@ class Numbers(NamedTuple):
 def read(
     session: Session, key: Any, columns: Sequence[Numbers], where: sa.ColumnElement[bool]
 ) -> Iterator[tuple[Any, list[NDArray[Any]]]]:
-    """The columns of a table's rows as arrays [rows], for each value of ``key``; rows in no order, but one for all."""
+    """The columns of a table's rows as arrays [rows], for each value of ``key``; rows in no order, but the same one for
+    all."""
     if session.get_bind().dialect.name == "postgresql":
         return _packed(session, key, columns, where)
     return _rows(session, key, columns, where)

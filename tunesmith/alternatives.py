@@ -1,9 +1,9 @@
 """What a model's tasks contribute to its latency, where two programs contend for one place. Pure.
 
 A task may have an *alternative*: another program that computes the same at the same places of the model, such as
-Winograd's algorithm beside a direct convolution. Both are tuned, and the model runs the faster one. An alternative is
-run with a schedule that was found for it and beats its own default one, or not at all: nothing replaces its direct
-task for the sake of a default schedule, or of what is worse than that.
+Winograd's algorithm next to a direct convolution. Both are tuned, and the model runs the faster one. An alternative is
+run with a schedule that was found for it and beats its own default one, or not at all: nothing replaces its direct task
+for the sake of a default schedule, or of what is worse than that.
 """
 
 from __future__ import annotations

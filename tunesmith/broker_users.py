@@ -17,7 +17,7 @@ from tunesmith.errors import InvalidInput
 from tunesmith.messages import RECORD, measure_queue
 
 KEY_PREFIX: Final = "tunesmith:"
-"""What the names of all keys of ours begin with."""
+"""Prefix of the names of all Tunesmith's keys."""
 CONTROL: Final = f"{KEY_PREFIX}/0.celery.pidbox"
 """The channel of remote control, where workers listen for revocations. Who listens needs exactly this name."""
 READS: Final = "-@all +ping +brpop +psubscribe +punsubscribe"

@@ -20,7 +20,7 @@ class LatencyColumns:
 
     Attributes:
         ids: task ids, int64 [tasks].
-        direct: id of the direct task that an alternative may stand in for, 0 for a direct task, -1 where it is missing,
+        direct: id of the direct task that an alternative may replace, 0 for a direct task, -1 where it is missing,
             int64 [tasks].
         weight: how often the model runs the task, float64 [tasks].
         untuned: with the default schedule, in seconds, NaN while unknown, float64 [tasks].

@@ -94,7 +94,7 @@ def _tighten(path: Path, mask: int) -> None:
         if stat.S_ISDIR(found.st_mode):
             for entry in path.iterdir():
                 _tighten(entry, mask)
-    except (FileNotFoundError, PermissionError):  # just removed, or another user's: not ours to change
+    except (FileNotFoundError, PermissionError):  # just removed, or another user's: not to be changed
         return
     _close(path, mask)
 

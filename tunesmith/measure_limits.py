@@ -27,7 +27,7 @@ class MeasureLimits(BaseModel):
     abort: float = 30.0
     """A first run that takes longer than ``abort`` times the incumbent (half a second at least) is cut off."""
     finalists: int = 2
-    """Fastest candidates of a batch, faster than the champion, that are measured again beside it."""
+    """Fastest candidates of a batch, faster than the champion, that are measured again next to it."""
     confirm_repeats: int = 10
     """Samples of each in that confirmation, taken in turn."""
     significance: float = 0.05

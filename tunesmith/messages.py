@@ -182,7 +182,7 @@ class Confirmation(BaseModel):
     samples: Samples
     champion_samples: Samples = []
     champion: WireCandidate | None = None
-    """Whom the samples stand beside; None: the default schedule, or nothing."""
+    """Whose samples were taken in turn with these; None: the default schedule, or nothing."""
     p_value: float | None = None
     """One-sided Wilcoxon signed-rank test of the pairs."""
     error: float | None = None
@@ -287,7 +287,7 @@ class ReferenceTiming(BaseModel):
     runtime: Name
     version: Name = ""
     precision: Literal["model", "default"] = "model"
-    """``default``: what the runtime takes unless it is told otherwise, where that may be less than the model's own."""
+    """``default``: the runtime's default, where that may be less than the model's own."""
     samples: Samples = []
     failure: Annotated[str, StringConstraints(max_length=500)] = ""
 

@@ -11,7 +11,7 @@ COST_MODELS: Final = ("xgboost", "lightgbm", NO_COST_MODEL)
 """Every value of a job's ``cost_model``; ``costmodels.registry`` is tested to agree."""
 
 ALL_SPACE: Final = "all"
-"""Every sketch that is known of: TVM's and ours, of a model prepared as its target wants it."""
+"""Every sketch that is known of: TVM's and Tunesmith's functions, in a model prepared as its target wants it."""
 TVM_SPACE: Final = "tvm"
 """What TVM's own generator makes of the model as TVM prepares it: the design space of MetaSchedule."""
 SPACES: Final = (ALL_SPACE, TVM_SPACE)
@@ -27,7 +27,7 @@ DEFAULT_URL: Final = "http://127.0.0.1:8700"
 
 CONNECTION_FILE: Final = "connection.json"
 MEASURING: Final = "measuring"
-"""Where the settings of measure workers stand in it."""
+"""Where the settings of measure workers are in it."""
 """In the data directory of a running ``tunesmith up``: the settings with which another worker joins it."""
 
 FEATURES: Final = "tvm.per_store+static/1"

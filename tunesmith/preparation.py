@@ -48,7 +48,7 @@ class Preparation:
 
 
 PLAIN = Preparation()
-"""Nothing but what TVM itself would do."""
+"""Only what TVM itself would do."""
 
 
 def for_target(kind: str, operator: bool, options: JobOptions = JobOptions()) -> Preparation:

@@ -1,6 +1,6 @@
 """Targets without TVM: short names, TVM's tags, target JSON, and the device class that can run them.
 
-``tags.json`` beside this file is TVM's own table of tags, kinds and options (``tools/generate_tags.py``).
+``tags.json`` next to this file is TVM's own table of tags, kinds and options (``tools/generate_tags.py``).
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def queue_names(settings: Settings) -> tuple[str, ...]:
 
 
 def _ending() -> Ending:
-    """Set when this worker is told to end; its pool's processes, which are told nothing, see it."""
+    """Set when this worker is to end; its pool's processes, which get no message, see it."""
     ending = Ending()
     signals.worker_shutting_down.connect(lambda **_: ending.set(), weak=False, dispatch_uid="tunesmith.ending")
     return ending

@@ -1,4 +1,4 @@
-"""Redis as the workers read it: what is no message of ours is logged and dropped, and ends nobody.
+"""Redis as the workers read it: a message that Tunesmith did not send is logged and dropped, and ends nobody.
 
 kombu parses what it pops within Celery's event loop, where an exception ends the worker. Whatever may be in a list, so
 two places are guarded: a popped item that is no message at all, and a message that Celery's handler cannot deal with.
@@ -22,7 +22,7 @@ from workers.core.tasks import CORE_TASKS
 
 log = logging.getLogger("tunesmith.broker")
 MAX_MESSAGE_BYTES: Final = 64_000_000
-"""Encoded length above which a message is dropped unread; ours have some megabytes at most."""
+"""Encoded length above which a message is dropped unread; Tunesmith's messages have some megabytes at most."""
 SHOWN = 200
 MAX_NAME = 255
 TEXTS = ("content-type", "content-encoding")

@@ -57,8 +57,8 @@ def compare(
 
 
 def _judge(results: list[Result]) -> None:
-    """A peer that is not installed is a line of the table; a library of ours that does not run, or runs to other
-    outputs, is a failure.
+    """A peer that is not installed is a line of the table; a library built by Tunesmith that does not run, or runs to
+    other outputs, is a failure.
 
     Raises:
         MeasurementFailed: naming it.

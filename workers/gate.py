@@ -15,7 +15,7 @@ from celery.worker.strategy import default
 from tunesmith.measuring.claims import REPORT_BYTES
 
 NOTE = "tunesmith_message_bytes"
-"""Key of the note that stands in for a message's body."""
+"""Key of the note that replaces a message's body."""
 
 
 def bounded(task: Any, app: Any, consumer: Any, **options: Any) -> Callable[..., Any]:

@@ -124,11 +124,11 @@ class Begun:
 
 @dataclass(frozen=True)
 class ConfirmRequest:
-    """Built finalists to measure again beside the champion, and to verify.
+    """Built finalists to measure again next to the champion, and to verify.
 
     Attributes:
         finalists: most promising first.
-        champion: None when there is none but the default schedule.
+        champion: None while only the default schedule exists.
         reference: the default schedule, or one that rounds like it, whose outputs count as right; None: outputs are not
             compared.
         seed: seed of the random inputs.

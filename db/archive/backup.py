@@ -67,7 +67,7 @@ class Manifest:
     format: int = FORMAT
 
     def to_json(self) -> bytes:
-        """As it stands in the archive."""
+        """As it is in the archive."""
         return json.dumps(asdict(self), indent=1).encode()
 
     @classmethod

@@ -38,7 +38,7 @@ class Job(Base, Created, Leased):
     seed: Mapped[int] = mapped_column(default=0)
     warm_start: Mapped[bool] = mapped_column(default=True)
     verify: Mapped[bool] = mapped_column(default=True)
-    fast_math: Mapped[bool] = mapped_column(default=True)  # allowed; its model's preparation says what came of it
+    fast_math: Mapped[bool] = mapped_column(default=True)  # allowed; the model's preparation records the result
     winograd: Mapped[bool] = mapped_column(default=True)  # the same
     space: Mapped[str] = mapped_column(String(60), default=DEFAULT_SPACE)  # which sketches its tasks have
     simulated: Mapped[bool] = mapped_column(default=False)  # a simulated device took part: its figures are invented

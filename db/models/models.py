@@ -55,7 +55,7 @@ class WorkloadRow(Base, Created):
 
 
 class ModelTask(Base):
-    """How often a model runs a workload, and which one that may stand in for."""
+    """How often a model runs a workload, and which one that may replace."""
 
     __tablename__ = "model_tasks"
     model_id: Mapped[str] = mapped_column(ForeignKey("models.id", ondelete="CASCADE"), primary_key=True)

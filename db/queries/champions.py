@@ -18,7 +18,7 @@ from tunesmith.types import CacheState, Candidate
 
 @dataclass(frozen=True)
 class Champion:
-    """A task's champion and its latency in seconds; None both while there is none but the default schedule."""
+    """A task's champion and its latency in seconds; None both while only the default schedule exists."""
 
     candidate: Candidate | None
     seconds: float | None
@@ -32,7 +32,7 @@ def of_task(session: Session, task: JobTask) -> Champion:
 
 
 def record_of(session: Session, task: JobTask) -> Record | None:
-    """The record of a task's champion; None while there is none but the default schedule."""
+    """The record of a task's champion; None while only the default schedule exists."""
     return session.get(Record, task.best_record_id) if task.best_record_id is not None else None
 
 

@@ -1,4 +1,4 @@
-"""Who leads a task: a finalist that won its confirmation becomes the champion, and nobody else."""
+"""Who leads a task: only a finalist that won its confirmation becomes the champion."""
 
 from __future__ import annotations
 

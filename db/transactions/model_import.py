@@ -25,7 +25,7 @@ class ImportedTask:
     """A workload of a model: how often it runs, and the blobs of its module and of MetaSchedule's form of it.
 
     Attributes:
-        alternative_of: the workload for which it may stand in; None for a direct task.
+        alternative_of: the workload that it may replace; None for a direct task.
         weights: which of its arguments are weights of the model.
     """
 

@@ -21,7 +21,8 @@ def delete_jobs(session: Session, jobs: Collection[str], *, records: bool) -> in
     """Remove jobs with their tasks, rounds, batches and events; the number of records that went with them.
 
     Args:
-        records: whether to remove their records, too, but for champions'. Otherwise those belong to no job from now on.
+        records: whether to remove their records, too, except for champions'. Otherwise those belong to no job from now
+            on.
     """
     removed = 0
     if records:

@@ -1,8 +1,8 @@
 """Who may call what: one table of every route. The check of keys reads it, and so do the reference page and its test.
 
 Shared among users: hashes of workloads, their schedules and latencies, targets, device classes, devices and queues.
-Private: models, jobs, names, weights, owners, records by job, cost models by job. A stranger is told 404, the same as
-for what does not exist.
+Private: models, jobs, names, weights, owners, records by job, cost models by job. A stranger gets 404, the same as for
+what does not exist.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ REFUSALS = (401, 403, 429)
 PATHS = ("/v1/", "/metrics", "/readyz")
 READS = ("GET", "HEAD", "OPTIONS")
 USES = "1/hour"
-"""A key's reads from one address are told once in this time."""
+"""A key's reads from one address are logged once in this time."""
 REFUSED = "60/minute"
 """Refusals of one address beyond this are not written: a flood must not fill the disk."""
 WRITE_WAIT_SECONDS = 5.0

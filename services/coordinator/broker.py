@@ -1,4 +1,4 @@
-"""Sends messages to workers by name. A dead broker delays nothing but the messages themselves."""
+"""Sends messages to workers by name. A dead broker delays only the messages themselves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Publisher(Protocol):
         """Send; False when the broker is away (the work's deadline brings the message back)."""
 
     def revoke(self, task_ids: Sequence[str]) -> None:
-        """Hint that tasks need not start any more."""
+        """Hint that tasks need not start."""
 
     def depths(self, queues: Sequence[str]) -> dict[str, int | None]:
         """Waiting messages by queue, None when unknown."""

@@ -182,7 +182,7 @@ class PatientProtocol(HttpToolsProtocol):
             if status in RETRY_SECONDS:
                 headers.append(f"retry-after: {RETRY_SECONDS[status]}")
             self.transport.write(STATUS_LINE[status] + "\r\n".join([*headers, "", ""]).encode() + body)
-        if self.cycle is not None and not self.cycle.response_complete:  # whoever reads the body is told at once
+        if self.cycle is not None and not self.cycle.response_complete:  # whoever reads the body gets an error at once
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         self.transport.close()

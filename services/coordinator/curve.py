@@ -19,7 +19,7 @@ MAX_POINTS = 500
 
 @dataclass(frozen=True)
 class Places:
-    """Where schedules stand in a model, by the direct task that belongs there.
+    """Where schedules are used in a model, by the direct task that belongs there.
 
     Attributes:
         weight: how often the model runs it.

@@ -74,7 +74,7 @@ def prune(sessions: Sessions, readers: Sessions, blobs: BlobStore, keep: Retenti
 
 
 def free(readers: Sessions, blobs: BlobStore, some: set[str]) -> None:
-    """Remove those of some blobs that no row names any more, at once if they are not quite new."""
+    """Remove those of some blobs that no row names, at once if they are not quite new."""
 
     def named(old: set[str]) -> set[str]:
         with readers() as session:

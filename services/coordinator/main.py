@@ -24,7 +24,7 @@ from tunesmith.terminal import print_anything
 
 SHUTDOWN_SECONDS = 5
 OTHER_FILES = 200
-"""Files that are open beside connections and uploads: the database's, the broker's, libraries."""
+"""Files that are open besides connections and uploads: the database's, the broker's, libraries."""
 COLLECT_AFTER = 20_000
 """New objects, less those that are gone, after which Python looks for cycles; its own figure is 700."""
 

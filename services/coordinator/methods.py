@@ -62,7 +62,7 @@ class Methods:
             await self._head(scope, receive, send)
 
     async def _head(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The answer's head; whoever would go on with its body, a file or a stream without end, is stopped."""
+        """The answer's head; a client that would continue its body, a file or a stream without end, is stopped."""
         with anyio.CancelScope() as rest:
 
             async def head(message: Message) -> None:

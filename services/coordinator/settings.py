@@ -137,7 +137,7 @@ class Settings(SharedSettings):
         blob_hours: float | None = None,
         records: bool = False,
     ) -> Retention:
-        """How long things are kept: as set, but for what is given."""
+        """How long things are kept: as set, except for what is given."""
         return Retention(
             self.keep_job_days if job_days is None else job_days,
             self.keep_event_days if event_days is None else event_days,

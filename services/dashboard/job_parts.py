@@ -115,7 +115,7 @@ def decision_row(decision: dict[str, Any]) -> dict[str, Any]:
 
 
 class Decisions:
-    """Why the latest rounds went where they did, what was expected of them and what came of it."""
+    """Why the latest rounds went where they did, what was expected of them and what they gained."""
 
     NEWEST = 50
 

@@ -25,7 +25,7 @@ SHARED = (
 """What every worker of a stack must agree on, as far as it is set; the data directory is the file's own."""
 
 URLS = ("BROKER_URL", "REPORTS_URL")
-"""What a measure worker is told instead of the broker's URL."""
+"""What a measure worker gets instead of the broker's URL."""
 
 
 @contextlib.contextmanager

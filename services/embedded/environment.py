@@ -68,7 +68,7 @@ def for_service(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def for_coordinator(env: Mapping[str, str]) -> dict[str, str]:
-    """For the coordinator: the only one that is told the admin key and the key that signs."""
+    """For the coordinator: the only one that gets the admin key and the key that signs."""
     return _pick(env, _SYSTEM, _SYSTEM_PREFIXES + _COMPUTE_PREFIXES, Settings.model_fields)
 
 

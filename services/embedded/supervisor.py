@@ -1,4 +1,4 @@
-"""Keeps the children running until it is told to stop; then leaves nothing behind."""
+"""Keeps the children running until it is stopped; then leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The future is drawn from the belief about the tasks' learning curves (``tunesmith.allocate.jumps``): how a task's gains
 fade and how large they are by their probabilities, jumps from the process. Who gets how many of the rounds is taken for
-certain: half of them goes to all alike, the others to those who are expected to save most with them.
+certain: half of them is shared equally, the others go to those that are expected to save most with them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def forecast_table(table: Table, rounds: int, options: JumpOptions = OPTIONS) ->
 
 
 def _shares(posterior: Posterior, done: Ints, worth: Floats, rounds: int) -> Ints:
-    """Rounds of each task, int64 [tasks]: half of them to all alike, the others as they are expected to save most."""
+    """Rounds of each task, int64 [tasks]: half of them equally, the others as they are expected to save most."""
     count = int((worth > 0).sum())
     if not count:
         return np.zeros_like(done)

@@ -27,7 +27,7 @@ class JumpOptions:
     Attributes:
         size: typical size of a jump, in the logarithm of latency.
         gain: expected of a task's second round where nothing is known, likewise.
-        catch_up: part of what its relatives are ahead of a task, likewise, that is expected beside it.
+        catch_up: part of what its relatives are ahead of a task, likewise, that is expected in addition.
         ahead: quantile of the relatives' speeds that a task is measured by.
         evidence: jumps that this expectation counts for.
         shared: part of its relatives' jumps and rounds that counts as a task's own.

@@ -8,7 +8,7 @@ from tunesmith.allocate.table import Table
 from tunesmith.space.base import Bools, Floats
 
 MAX_DOUBLINGS = 60.0
-"""Doublings that are told apart."""
+"""Doublings that are distinguished."""
 
 
 def retry_due(had: Floats, flying: Floats, lacking: Bools) -> Bools:

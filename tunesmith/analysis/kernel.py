@@ -31,7 +31,7 @@ GATHER = 2.0
 UNEVEN = 4.0
 """How much slower accumulators are whose vectors fill registers and are no power of two long (measured, LLVM 22)."""
 SPILLED = 1.6
-"""How much slower a kernel is that lacks registers, beside the loads and stores of them (measured, LLVM 22)."""
+"""How much slower a kernel is that lacks registers, without its extra loads and stores (measured, LLVM 22)."""
 COMPILED = 20.0
 """Steps of a loop's body up to which compilers vectorise the loop well (LLVM 22, measured)."""
 WINDOW = 256.0
@@ -120,7 +120,7 @@ def kernel(shape: Shape, run: Running, device: DeviceDescription) -> Kernel:
     cycles = cycles * np.where(large, CODE_PENALTY, 1.0) * np.where(uneven, UNEVEN, 1.0)
     if block.update:
         cycles = cycles * np.where(needed > device.registers, SPILLED, 1.0)
-        # What compilers make of a loop of many statements is hardly vectors any more.
+        # Compilers hardly vectorise a loop of many statements.
         body = inside / vector.length
         cycles = cycles * np.where(run.compiled, np.clip(body / COMPILED, 1.0, lanes), 1.0)
     code = (operations + loads + stores) / pieces

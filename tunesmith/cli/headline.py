@@ -12,7 +12,7 @@ from tunesmith.measuring.ratio import Verdict
 WIDTH = 69
 """Columns of a line, which stands right of a name in eleven."""
 APART = 1.2
-"""An estimate that differs from the measurement by more than this factor is told, and why."""
+"""An estimate that differs from the measurement by more than this factor is shown, with the reason."""
 Line = tuple[str, str]
 """Name and text; a line that goes on has no name."""
 
@@ -134,7 +134,7 @@ def _faster(speedup: float | None) -> str:
 
 
 def _estimate(estimate: float | None, measured: float) -> list[Line]:
-    """Where the tasks alone do not sum up to what was measured, both are told."""
+    """If the tasks alone do not sum up to what was measured, both are shown."""
     if not estimate or 1 / APART <= measured / estimate <= APART:
         return []
     why = "the rest is calls and colder caches" if estimate < measured else "they were timed apart, at other moments"

@@ -99,7 +99,7 @@ class _Silence:
 
 
 class _LiveLine:
-    """The line, with the time that has gone by since something was told; ``redraw`` shows a new phase at once."""
+    """The line, with the time that has passed since the last message; ``redraw`` shows a new phase at once."""
 
     def __init__(self, console: Console, phase: str, clock: Clock = time.monotonic) -> None:
         self._console, self._clock = console, clock

@@ -181,7 +181,7 @@ class AuditEntry(Answer):
 
 
 class ModelTask(Answer):
-    """A task of a model. ``alternative_of``: the ``workload`` of the task that it may stand in for."""
+    """A task of a model. ``alternative_of``: the ``workload`` of the task that it may replace."""
 
     name: str
     weight: int
@@ -203,7 +203,7 @@ class JobTask(Answer):
 
     ``verified`` is of the best schedule; None while that is the default one, or where nothing was compared.
     ``known_latency``: of the champion that earlier jobs left, with which it began.
-    ``alternative_of``: the ``workload`` of the task that this one may stand in for. The model runs the faster of the
+    ``alternative_of``: the ``workload`` of the task that this one may replace. The model runs the faster of the
     two, which is ``in_use``.
     """
 

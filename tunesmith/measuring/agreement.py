@@ -18,7 +18,7 @@ LEAST_SIGNAL = 1e-3
 def signal_error(found: Array, expected: Array, elsewhere: Array) -> float:
     """``max|found - expected|`` as a part of the signal ``max|expected - elsewhere|``; finite numbers count.
 
-    Against the outputs' size a large constant would hide an error. But a model may do next to nothing with its inputs,
+    Against the outputs' size a large constant would hide an error. But a model may do almost nothing with its inputs,
     as networks with random weights do; then the signal is taken to be a part of that size.
 
     Args:

@@ -136,7 +136,7 @@ def impossible_calibration(
 
 
 def told_latency(latest: float, reference: float) -> float:
-    """Seconds to tell of a calibration kernel: a machine that stood still for a while is slow, and no liar.
+    """Seconds for which a calibration kernel runs: a machine that stood still for a while is slow, and no liar.
 
     Args:
         latest: what it took now.

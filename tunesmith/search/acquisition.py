@@ -54,7 +54,7 @@ class Portfolio:
     Args:
         discount: weight of a function's earlier results when there is a newer one.
         behind: how much worse than the others, in logarithms of latency, a function's results may be.
-        patience: how often functions may choose alike, or one may be behind, before one is dropped.
+        patience: how often functions may choose the same point, or one may be behind, before one is dropped.
 
     Attributes:
         active: names of the functions that are left, one at least.

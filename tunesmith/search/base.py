@@ -23,7 +23,7 @@ class Searcher(ABC):
     Contract, checked by ``tunesmith.testing.searchers.SearcherConformance``:
 
     - built as ``cls(space, seed=int)``; deterministic under a seed; no I/O, no clock;
-    - never proposes what it proposed or was told before, nor what is ``pending``;
+    - never proposes what it proposed or learned before, nor what is ``pending``;
     - returns fewer than ``n`` candidates, at last none, when the space is exhausted;
     - ``restore(state())`` on a fresh searcher of the same space gives identical further proposals;
     - ``state()`` is plain JSON.

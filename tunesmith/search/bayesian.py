@@ -50,7 +50,7 @@ class BayesianOptions(LearningOptions, CandidateOptions):
         exploration: multiplies the contextual variance.
         discount: weight of an acquisition function's earlier results when there is a newer one.
         behind: how much worse than the others' its results may be, in logarithms of latency.
-        patience: how often two functions may choose alike, or one may be behind, before one is dropped.
+        patience: how often two functions may choose the same point, or one may be behind, before one is dropped.
         distrust: multiplies the error of scores, because the model knows the points that it is judged by.
         scored: scores that count as measurements at most, the newest.
     """

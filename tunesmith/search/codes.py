@@ -13,7 +13,7 @@ TYPICAL = 64
 
 
 class Codes:
-    """Numbers of a space's points in which alike points of different sketches are close.
+    """Numbers of a space's points in which similar points of different sketches are close.
 
     Equal knobs of two sketches share their columns, in order of appearance. A tile has the logarithms of its factors
     and of what its inner loops span, which is what decides whether they fit a register file or a cache. A sketch

@@ -48,7 +48,7 @@ def construct(space: Space, prior: Prior, rng: np.random.Generator, n: int) -> B
 
 
 def ranks(found: Floats) -> Floats:
-    """Estimates to sort by: what is unknown stands in the middle, what is hopeless last."""
+    """Estimates to sort by: unknown points are in the middle, hopeless ones last."""
     known = found[np.isfinite(found)]
     return np.where(np.isnan(found), float(np.median(known)) if len(known) else 0.0, found)
 

@@ -150,7 +150,7 @@ class GuessingOptions(LearningOptions):
     """Settings of searchers whose model is a guess of scores.
 
     Attributes:
-        own: weight of a guess from the searcher's measurements beside the scores, if it were right everywhere.
+        own: weight of a guess from the searcher's measurements next to the scores, if it were right everywhere.
         novelty: what a knob's choice is worth that no other proposal has, in deviations of the guesses.
     """
 

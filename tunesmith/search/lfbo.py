@@ -6,7 +6,7 @@ expected improvement does, and no latency has to be predicted. A random forest (
 
 It ranks neighbours of the best measured points, some of which move the knobs that the trees ask about on the way to
 those points' leaves. A batch is picked one by one: a point loses as much as it shares leaves with those picked before.
-Where there are scores of a cost model, they count beside the forest's probability.
+Where there are scores of a cost model, they count together with the forest's probability.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class LfboOptions(LearningOptions, CandidateOptions):
         guided: neighbours along knobs that the trees ask about.
         shortlist: share of the candidates, by their utility alone, from which a batch is picked.
         likeness: what a point loses that shares all its leaves with those picked before it.
-        trust: weight of scores beside the forest's probability, 0 to 1.
+        trust: weight of scores compared with the forest's probability, 0 to 1.
     """
 
     measured: int = 32

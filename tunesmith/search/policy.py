@@ -167,7 +167,8 @@ class Policy:
         return error - gain - options.entropy * entropy.mean()
 
     def _advantages(self, reward: Floats, value: Floats) -> Floats:
-        """Generalised estimates, float64 [steps, agents]: value is [steps + 1, agents]; no end but the last step."""
+        """Generalised estimates, float64 [steps, agents]: value is [steps + 1, agents]; only the last step is an
+        end."""
         found = np.zeros_like(reward)
         error = reward + self.options.discount * value[1:] - value[:-1]
         ahead = np.zeros(reward.shape[1])

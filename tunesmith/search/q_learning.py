@@ -4,7 +4,7 @@ Zheng et al., "FlexTensor", ASPLOS 2020. Walks start at measured points with the
 the speed. At each step an agent picks the best direction by its Q-values, with odds that fall while more is measured a
 random one. A direction is a knob and which of its neighbouring choices it moves to; its reward is what the step gains
 in the logarithm of latency, measured where both ends were, else guessed. The Q-function is a perceptron of the point's
-numbers and their change, so what is learnt of a direction holds wherever a knob stands and for sketches alike. It
+numbers and their change. What is learned of a direction holds at every value of a knob, and for similar sketches. It
 learns from remembered steps (Mnih et al., "Human-level control through deep reinforcement learning", 2015).
 """
 

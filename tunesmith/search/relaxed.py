@@ -15,8 +15,8 @@ LISTED = 2048
 class Relaxed:
     """Coordinates from 0 to 1 of one sketch's points, and the point nearest to given ones.
 
-    A tile has one coordinate for each factor but the outermost, which follows from the others: its logarithm. Any other
-    knob has the number of its choice. What cannot vary has none.
+    A tile has one coordinate for each factor except the outermost, which follows from the others: its logarithm. Any
+    other knob has the number of its choice. What cannot vary has none.
 
     Attributes:
         dims: coordinates.

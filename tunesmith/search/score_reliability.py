@@ -23,7 +23,7 @@ PAIR = 2
 
 
 class ScoreReliability:
-    """Scores of what was proposed, and what came of it.
+    """Scores of what was proposed, and what was measured then.
 
     Scores of two asks do not compare, because the model was fitted anew in between, so ranks are taken within each ask.
 

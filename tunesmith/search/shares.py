@@ -3,7 +3,7 @@
 Only a sketch's best points count, not its mean: the max k-armed bandit (Cicirello and Smith, "The Max K-Armed Bandit",
 AAAI 2005). The odds of a sketch fall with how far its best is behind the best of all, measured by how far it may still
 come: by the spacing of its best latencies, which tells how fast they grow rarer (Hill, "A Simple General Approach to
-Inference About the Tail of a Distribution", 1975), and by how little was tried. A small share goes to all alike.
+Inference About the Tail of a Distribution", 1975), and by how little was tried. A small share is equal for all.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOISE = 0.1
 UNKNOWN = float(np.log(2.0))
 """How far it may come where too little was tried to know."""
 EXPLORED = 0.04
-"""Share that goes to all sketches alike."""
+"""Share that all sketches get equally."""
 HALF = 0.5
 
 

@@ -26,7 +26,7 @@ def from_history(codes: Codes, history: History) -> KernelRidgeSurrogate | None:
 
 @dataclass(frozen=True)
 class Prediction:
-    """A guess of scores, and beside it what the searcher measured itself.
+    """A guess of scores, and next to it what the searcher measured itself.
 
     Attributes:
         main: guess of scores; of latencies where there are no scores.

@@ -13,9 +13,9 @@ from tunesmith.space.space import Space
 class Walk:
     """Gives every knob slots, in each of which a point moves by -1, 0 or 1.
 
-    A tile has a slot for each loop but the outermost: 1 moves the smallest prime of the outermost loop there, -1 moves
-    that loop's smallest prime out. Any other knob has one slot, its choices in order, and stops at both ends. Equal
-    knobs of two sketches share their slots, in order of appearance.
+    A tile has a slot for each loop except the outermost: 1 moves the smallest prime of the outermost loop there, -1
+    moves that loop's smallest prime out. Any other knob has one slot, its choices in order, and stops at both ends.
+    Equal knobs of two sketches share their slots, in order of appearance.
 
     Attributes:
         slots: how many there are.

@@ -41,7 +41,7 @@ class Knob(ABC):
 
     @abstractmethod
     def values(self, index: Ints) -> Ints:
-        """What each choice stands for: int64 [n, columns], one column but for tiles."""
+        """What each choice stands for: int64 [n, columns], one column except for tiles."""
 
     @abstractmethod
     def index(self, values: Ints) -> Ints:

@@ -14,7 +14,7 @@ LISTED = 2**16
 
 
 def rescaled(decisions: Sequence[Decision], old: Sequence[Knob], new: Sequence[Knob]) -> tuple[Decision, ...] | None:
-    """The decisions on ``new`` knobs that are most like those on ``old`` ones; None where the knobs are not alike.
+    """The decisions on ``new`` knobs that are most like those on ``old`` ones; None where the knobs differ.
 
     Inner loops, which fill registers and caches, keep their extents as far as divisors allow and the outermost loop
     takes up the difference: the factorisation that is nearest to that in the logarithms of its factors. Locations are

@@ -259,7 +259,7 @@ def _parallel(function: Any, cores: int) -> Any:
 
 
 def _divide(schedule: Any, loops: Sequence[Any], cores: int) -> None:
-    """Put all loops but the last in parallel, or parts of that one where they are too few."""
+    """Put all loops except the last in parallel, or parts of that one where they are too few."""
     *rows, last = [int(schedule.get(loop).extent) for loop in loops]
     if math.prod(rows) * last < cores * SHARE:
         return
@@ -291,7 +291,7 @@ def _apply_gpu_default(mod: Any, target: Any) -> Any:
 
 
 def bind_params(mod: Any, path: Path) -> Any:
-    """The module with the weights that ``main`` uses as constants of it; the others are no parameters any more."""
+    """The module with the weights that ``main`` uses as constants of it; the others are no longer parameters."""
     from tvm import relax
 
     main, names = mod["main"], set(np.load(path).files)

@@ -261,7 +261,7 @@ def replay(
 ) -> Floats:
     """Best recorded latency after each of ``budget`` evaluations, in seconds: float64 [budget].
 
-    The searcher, and ``learn``, are told noisy samples; the curve holds the recorded medians. A searcher that has
+    The searcher, and ``learn``, get noisy samples; the curve holds the recorded medians. A searcher that has
     nothing left to propose keeps its last value, and infinity stands for no valid result.
     """
     found: list[float] = []

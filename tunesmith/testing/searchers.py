@@ -164,7 +164,7 @@ class SearcherConformance:
             assert task.resolve(task.space.batch(proposed))[1].all()
 
     def test_foreign_and_failed_measurements(self) -> None:
-        """The default schedule, another space's candidate and failures are told without harm."""
+        """The default schedule, another space's candidate and failures do no harm as measurements."""
         task = SyntheticTask(tiny_space())
         searcher = self.make(task.space)
         failed = searcher.ask(3, score=task.validity)

@@ -79,7 +79,7 @@ def evaluation(session: Session, row: Evaluation, claim: Claim[EvaluationReport]
     device = _device(session, row, claim)
     kind, cores = _target(session, row)
     tasks = task_rows.evaluated(session, row.job_id)
-    # Where one task may stand in for another, neither need have run.
+    # Where one task may replace another, neither need have run.
     optional = {task.alternative_of for task in tasks if task.alternative_of is not None}
     sure = [t for t in tasks if t.alternative_of is None and t.workload_hash not in optional]
     claims.check_evaluation(

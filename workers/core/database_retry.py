@@ -14,7 +14,7 @@ from db.outages import is_away
 Result = TypeVar("Result")
 log = structlog.get_logger(__name__)
 FIRST_PAUSE, LAST_PAUSE = 0.1, 0.5
-"""Seconds between two tries: a connection that is refused costs next to nothing."""
+"""Seconds between two tries: a connection that is refused costs almost nothing."""
 
 
 def _never() -> bool:

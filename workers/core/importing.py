@@ -77,7 +77,7 @@ class Importing:
             self._boxes.popitem()[1].close()
 
     def run(self, upload: Upload, blobs: BlobStore) -> Imported:
-        """Import, and store what came of it.
+        """Import, and store the result.
 
         Raises:
             ModelRejected, InvalidInput: the model's fault, its limits among them.

@@ -1,4 +1,4 @@
-"""What comes off the queue of reports: read with suspicion, and refused without a trace but an event and a count."""
+"""What comes off the queue of reports: read with suspicion, and refused with only an event and a count."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _parsed(parse: Callable[[Any], Result], value: Any) -> Result:
 def believing(
     context: Context, claim: Claim[Report], row: int | str, work: Callable[[Session], Result]
 ) -> Result | None:
-    """Do ``work`` in one transaction; what cannot be true leaves nothing but the word that it was refused.
+    """Do ``work`` in one transaction; of what cannot be true, only the note that it was refused remains.
 
     Args:
         row: what the report is about: the id of a batch or of an evaluation, or a device's name.

@@ -46,7 +46,7 @@ class Loss(BaseModel):
 
 
 def watch(settings: Settings, start: Callable[[Loss], None] | None = None) -> None:
-    """Have this worker's parent tell of work whose process died or was killed for its time limit.
+    """Have this worker's parent report work whose process died or was killed for its time limit.
 
     Args:
         start: does what is to be done; :func:`report` where it is left out.

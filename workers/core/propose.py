@@ -38,7 +38,7 @@ from workers.tvm_backend.design_space.static_model import prior_of
 from workers.tvm_backend.warm import warm
 
 SEEDS = 64
-"""Earlier records of a workload that a fresh searcher is told."""
+"""Earlier records of a workload that a fresh searcher learns."""
 CHAMPIONS = 3
 """The fastest of them that the first batch of a task without a champion measures again."""
 
@@ -54,7 +54,7 @@ class Knowledge:
     """What the database knows of a round's task.
 
     Attributes:
-        new_records: measured since the searcher was told last, oldest first.
+        new_records: measured since the searcher last learned records, oldest first.
         last_record_id: id of the newest record among them.
         seeds: what other jobs measured of the workload, fastest first; for a fresh searcher with warm start.
         similar: candidates that were fast on workloads of the family, for one that has no seeds.

@@ -247,7 +247,7 @@ class BatchMeasurement:
             self._tools.memory.remember(self._batch, item.built.code_hash, item.outcome)
 
     def _confirm(self) -> Iterator[WireResult]:
-        """Measure finalists again beside the champion, fastest first, until one of them settles it."""
+        """Measure finalists again next to the champion, fastest first, until one of them settles it."""
         items = [self._held[index] for index in self._finalists()]
         results: list[WireResult] = []
         for item in items:

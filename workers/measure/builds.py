@@ -1,4 +1,4 @@
-"""Builds of one batch in the pool: requests, outcomes, and the champions and default schedules beside them."""
+"""Builds of one batch in the pool: requests, outcomes, and the champions and default schedules next to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workers.sandbox.pool import ChildCrashed, ChildError, ChildTimeout, Pool
 
 log = logging.getLogger("tunesmith.measure")
 DEFAULT = WireCandidate(index=-2, sketch=None)
-"""The default schedule, beside those of the batch."""
+"""The default schedule, next to those of the batch."""
 REFERENCE = "reference"
 """Kept program in a quicker order."""
 SLOW = 5e8
@@ -53,7 +53,7 @@ class Builds:
     def submit(self, candidate: WireCandidate, timeout: float | None = None, *, quicker: bool = False) -> Future[Built]:
         """Begin a build, which may take ``timeout`` seconds, by default what the batch's limits say.
 
-        :func:`outcome_of` tells what came of it. ``quicker``: see ``BuildRequest``. A default schedule that is in the
+        :func:`outcome_of` gives the outcome. ``quicker``: see ``BuildRequest``. A default schedule that is in the
         cache is there at once.
         """
         found = self._libraries.get(self._key(candidate)) if candidate.sketch is None and not quicker else None

@@ -83,7 +83,7 @@ class Calibrator:
         device: what the device is; a reference of another is not taken over.
 
     Attributes:
-        trouble: why the newest look could not be taken, a kernel of ours that did not run; empty when it was.
+        trouble: why the newest look could not be taken, a calibration kernel that did not run; empty when it was.
     """
 
     def __init__(
@@ -124,8 +124,8 @@ class Calibrator:
     def wait_until_healthy(self, limit: float) -> bool:
         """Look again every few seconds until the device of the last :meth:`refresh` left quarantine.
 
-        Whoever leaves earlier ends the quarantine as others see it: nobody looks at the device any more, and only new
-        work makes somebody look.
+        Whoever leaves earlier ends the quarantine as others see it: nobody looks at the device, and only new work makes
+        somebody look.
 
         Args:
             limit: seconds to wait; 0 looks at what is known.

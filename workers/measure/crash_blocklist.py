@@ -58,9 +58,9 @@ class Memory(BaseModel):
 class CrashBlocklist:
     """What a device does not run again, in a folder that outlives the worker.
 
-    A candidate is blocked once its outcome was a crash or a hang. What is on the device stands in a journal; whoever
-    was on it when a worker died or the device was lost gets a strike, a good end takes the strikes back, and with
-    ``STRIKES`` of them the candidate counts as crashed. Several are struck together when they were on the device
+    A candidate is blocked once its outcome was a crash or a hang. What is on the device is written in a journal;
+    whoever was on it when a worker died or the device was lost gets a strike, a good end takes the strikes back, and
+    with ``STRIKES`` of them the candidate counts as crashed. Several are struck together when they were on the device
     together, so run the ``suspected`` ones alone.
 
     Several workers may share the folder. An unreadable file counts as empty, and a folder that cannot be written

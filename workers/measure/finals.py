@@ -1,4 +1,4 @@
-"""Who of a batch is measured again beside the champion, and what follows from it. Pure."""
+"""Which candidates of a batch are measured again next to the champion, and what follows from it. Pure."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def conclude(
 
 
 def lasting(outcome: RunOutcome | None, result: WireResult) -> RunOutcome | None:
-    """What a later candidate with the same code is told: the race's outcome, unless the confirmation found it wrong."""
+    """What a later candidate with the same code gets: the race's outcome, unless the confirmation found it wrong."""
     if outcome is None or result.failure is None:
         return outcome
     return RunOutcome(failure=result.failure, message=result.message)

@@ -94,10 +94,10 @@ class Rivals:
         for entry in self._entries:
             if not entry.failure and (not entry.samples or entry.latency <= CONTENDER * fastest):
                 self._pass(entry)
-        self._entries.reverse()  # there and back again: a machine that gets busy treats all of them alike
+        self._entries.reverse()  # there and back again: a machine that gets busy affects all of them equally
 
     def timings(self) -> list[ReferenceTiming]:
-        """What came of it, for the report."""
+        """Result, for the report."""
         return [
             ReferenceTiming(
                 runtime=entry.runtime.name,

@@ -80,7 +80,7 @@ def write_inputs(specs: Sequence[TensorSpec], folder: Path) -> None:
 def take_turns(peers: Sequence[Peer], folder: Path, seconds: float, threads: int, passes: int = 2) -> list[Result]:
     """Time every peer ``passes`` times for about ``seconds``, on the inputs that :func:`write_inputs` left.
 
-    There and back again: a machine that warms up or gets busy treats the first and the last alike.
+    There and back again: a machine that warms up or gets busy affects the first and the last equally.
     """
     results = {peer.name: Result(peer.name) for peer in peers}
     for which in range(passes):

@@ -19,8 +19,7 @@ class Runtime:
         module: module in ``workers.peers``, with ``prepare``.
         reads: source of a model, ``onnx`` or ``pt2``.
         extra: Tunesmith's extra that brings it.
-        precision: ``model``: the model's own; ``default``: what the runtime takes unless it is told otherwise, where
-            that may be another one.
+        precision: ``model``: the model's own; ``default``: the runtime's default, where that may be another one.
     """
 
     name: str

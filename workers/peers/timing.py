@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 WARM_UP = 2
-"""Runs at least, before threads are told apart."""
+"""Fewest runs before numbers of threads are distinguished."""
 WARM_UP_SHARE = 0.1
 """Share of the time for samples: warm-up runs go on for so long where runs are short."""
 MIN_SAMPLES, MAX_SAMPLES = 5, 2000
@@ -116,7 +116,7 @@ def _worked() -> dict[int, int]:
 
 
 def serve(argv: Sequence[str], prepare: Prepare) -> None:
-    """The process of one peer: a job as JSON in, the answer as a file beside the outputs."""
+    """The process of one peer: a job as JSON in, the answer as a file next to the outputs."""
     job = PeerRun(**json.loads(argv[0]))
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job.threads])
     Path(f"{job.outputs}.json").write_text(json.dumps(measure(job, prepare)))

@@ -1,4 +1,5 @@
-"""What of the service's environment a process gets that runs other people's code: no setting of ours, no secret."""
+"""What of the service's environment a process gets that runs other people's code: no setting of Tunesmith, no
+secret."""
 
 from __future__ import annotations
 

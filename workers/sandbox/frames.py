@@ -1,6 +1,6 @@
 """Length-prefixed values over a pair of pipes or over a socket, between a process and its own children.
 
-They are pickles, but for what a boxed child says: a pickle runs code where it is read.
+They are pickles, except for what a boxed child says: a pickle runs code where it is read.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Channel:
         """Write one value.
 
         Raises:
-            Closed: when nobody reads any more.
+            Closed: when the reader has gone.
         """
         data = self._writes.encode(value)
         view = memoryview(_HEADER.pack(len(data)) + data)

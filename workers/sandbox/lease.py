@@ -100,7 +100,7 @@ class HostLease:
 
 
 def _cores(path: Path) -> set[int]:
-    """Cores of a reservation; none, and no file any more, when its owner has died."""
+    """Cores of a reservation; none, and no file, when its owner has died."""
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)

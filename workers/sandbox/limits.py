@@ -1,4 +1,4 @@
-"""What a process that builds or runs candidates may use of the host's memory, and how its end is told (Linux)."""
+"""What a process that builds or runs candidates may use of the host's memory, and how its end is recognised (Linux)."""
 
 from __future__ import annotations
 

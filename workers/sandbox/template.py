@@ -127,7 +127,7 @@ class Template:
             return code, peak, cpu
 
     def kill(self) -> None:
-        """Kill the process, and with it its children; whoever waits for it is told."""
+        """Kill the process, and with it its children; whoever waits for it learns that."""
         process = self._process
         if process is not None and process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
@@ -181,7 +181,7 @@ class Template:
 
 @contextlib.contextmanager
 def _closed_link() -> Any:
-    """A socket that nobody reads any more is a closed one."""
+    """A socket without a reader is a closed one."""
     try:
         yield
     except OSError as error:

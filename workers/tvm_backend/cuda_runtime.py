@@ -60,7 +60,7 @@ def preload() -> None:
     """
     path = next((found for root in packages() if (found := root / "lib" / LIBRARY).is_file()), None)
     if path is not None:
-        with contextlib.suppress(OSError):  # `tunesmith doctor` tells of it
+        with contextlib.suppress(OSError):  # `tunesmith doctor` reports it
             ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
 
 

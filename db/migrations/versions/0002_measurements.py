@@ -15,7 +15,7 @@ JSON = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
 
 
 def upgrade() -> None:
-    """Add the columns; rows of before get what was true of them."""
+    """Add the columns; existing rows get what was true of them."""
     op.add_column("records", sa.Column("device_seconds", sa.Double(), nullable=False, server_default=sa.text("0")))
     op.add_column("records", sa.Column("stopped", sa.String(length=20), nullable=True))
     op.add_column("records", sa.Column("duplicate", sa.Boolean(), nullable=False, server_default=sa.false()))

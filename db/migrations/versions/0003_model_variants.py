@@ -23,7 +23,7 @@ TASKS_OF_VARIANTS = """
 
 
 def upgrade() -> None:
-    """Replace ``pipeline``, which told the same once a model was imported; jobs of before had no fast math."""
+    """Replace ``pipeline``, which told the same once a model was imported; existing jobs had no fast math."""
     with op.batch_alter_table("models") as batch:
         batch.drop_constraint("uq_models_sha256", type_="unique")
         batch.drop_column("pipeline")

@@ -14,7 +14,7 @@ TABLES = ("model_tasks", "job_tasks")
 
 
 def upgrade() -> None:
-    """Add the columns; no task of before is an alternative, and jobs of before had no Winograd."""
+    """Add the columns; no existing task is an alternative, and existing jobs had no Winograd."""
     for table in TABLES:
         op.add_column(table, sa.Column("alternative_of", sa.String(length=64), nullable=True))
     op.add_column("jobs", sa.Column("winograd", sa.Boolean(), nullable=False, server_default=sa.false()))

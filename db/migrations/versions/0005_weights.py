@@ -16,7 +16,7 @@ KEY = ["workload_hash", "target_hash", "simulated"]
 
 
 def upgrade() -> None:
-    """Add the columns; models of before have no weights that anybody knows of, and champions were measured warm."""
+    """Add the columns; existing models have no known weights, and champions were measured warm."""
     op.add_column("models", sa.Column("params_size", sa.BigInteger(), nullable=False, server_default=sa.text("0")))
     op.add_column("model_tasks", sa.Column("weights", JSON, nullable=False, server_default="[]"))
     with op.batch_alter_table("schedules") as batch:

@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the column; jobs of before had every sketch."""
+    """Add the column; existing jobs had every sketch."""
     op.add_column("jobs", sa.Column("space", sa.String(length=60), nullable=False, server_default="all"))
 
 

@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the column; of jobs of before it is not known any more."""
+    """Add the column; existing jobs keep NULL."""
     op.add_column("job_tasks", sa.Column("known_seconds", sa.Double(), nullable=True))
 
 

@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the column; evaluations of before it had 0.01."""
+    """Add the column; existing evaluations had 0.01."""
     op.add_column("evaluations", sa.Column("output_tolerance", sa.Double(), nullable=True))
 
 

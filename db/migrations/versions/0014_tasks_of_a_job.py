@@ -1,6 +1,6 @@
 """Tasks of a job are found by the unique index of job and workload alone.
 
-Beside an index of the job only, PostgreSQL without statistics looks through all tasks of the job for each workload.
+With an index of the job only, PostgreSQL without statistics looks through all tasks of the job for each workload.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ async def livez() -> Health:
     openapi_extra={"security": [{}, {"HTTPBearer": []}]},
 )
 def readyz(context: InContext, visitor: InVisitor, response: Response) -> Health:
-    """Everything that work needs is there; 503 when not. What is wrong is told to operators and monitors."""
+    """Everything that work needs is there; 503 when not. Operators and monitors learn what is wrong."""
     found = health.ready(context)
     if visitor is None or not visitor.scopes.intersection(MONITOR):
         found = health.without_details(found)

@@ -83,5 +83,5 @@ def job_decisions(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Page[DecisionBody]:
-    """Why the allocator chose each round, what it expected, and what came of it."""
+    """Why the allocator chose each round, what it expected, and what the round gained."""
     return progress.decisions(context, caller, job_id, newest_first=sort.startswith("-"), limit=limit, cursor=cursor)

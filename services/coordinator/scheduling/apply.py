@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 def apply(session: Session, actions: Iterable[act.Action], features: str) -> list[str]:
-    """Do everything that is asked for; ids of Celery tasks that need not start any more.
+    """Do everything that is asked for; ids of Celery tasks that need not start.
 
     Args:
         features: the extractor, and its version, that cost models are trained on.

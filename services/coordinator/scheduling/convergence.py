@@ -17,7 +17,7 @@ ROUNDS_PER_TASK = 2
 
 
 def converged(job: JobSnapshot) -> bool:
-    """True when the next rounds are expected to save next to nothing, whichever task has them.
+    """True when the next rounds are expected to save almost nothing, whichever task has them.
 
     That is less than ``CONVERGED_GAIN`` of the model's latency, were ``ROUNDS_PER_TASK`` rounds for each task, and
     ``LEAST_ROUNDS`` at least, each as good as the best one that can be had now. What a round is expected to save is

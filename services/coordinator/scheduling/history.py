@@ -87,7 +87,7 @@ class Histories:
         return found
 
     def keep(self, job_ids: set[str]) -> None:
-        """Forget jobs other than these, but for the few that were looked at last."""
+        """Forget jobs other than these, except for the few that were looked at last."""
         with self._lock:
             for job_id in [key for key in self._known if key not in job_ids][:-OTHERS]:
                 del self._known[job_id]

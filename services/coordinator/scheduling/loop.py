@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 FULL_LOOK_SECONDS = 1.0
 """A look at everything this often, unless looks take long; in between only when something has happened."""
 LOOKS_SHARE = 0.2
-"""Share of the time for looks for which nothing has happened: pages of a large job are made beside them."""
+"""Share of the time for looks for which nothing has happened: pages of a large job are made at the same time."""
 LONGEST_WAIT_SECONDS = 5.0
 """Deadlines and budgets wait no longer than that for a look, however long looks take."""
 HOUSEKEEPING_SECONDS = 3600.0
@@ -42,7 +42,7 @@ AWAY_SECONDS = 0.25
 
 
 class SchedulingLoop:
-    """Runs :meth:`step` in a thread until it is told to stop.
+    """Runs :meth:`step` in a thread until it is stopped.
 
     Kernels are timed on the same cores, so an idle look costs one query: every state change leaves an event, so a
     look at everything is due when the newest event's id has changed, or after a second (deadlines, budgets),

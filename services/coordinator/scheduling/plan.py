@@ -136,7 +136,7 @@ def _train(job: JobSnapshot) -> Iterator[act.Action]:
 
 
 def _first_pass(job: JobSnapshot) -> bool:
-    """True while nothing but first batches is proposed, and for a while to come. These are constructed without a cost
+    """True while only first batches are proposed, and for a while to come. These are constructed without a cost
     model, and a fit would take processor time from them."""
     if any(task.rounds > 1 for task in job.tasks):
         return False

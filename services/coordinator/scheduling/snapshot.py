@@ -28,7 +28,7 @@ class TaskSnapshot:
         in_flight: rounds under way, proposals included.
         proposing: True while one of them is being proposed.
         rounds: rounds ever opened.
-        alternative_of: id of the direct task that this one may stand in for; None for a direct one.
+        alternative_of: id of the direct task that this one may replace; None for a direct one.
         shared: target and workload, which jobs may tune in common; None where this job keeps to itself.
     """
 
@@ -147,7 +147,7 @@ class JobSnapshot:
 
     @cached_property
     def alternatives(self) -> tuple[TaskSnapshot, ...]:
-        """The tasks that may stand in for a direct one."""
+        """The tasks that may replace a direct one."""
         return tuple(task for task in self.tasks if task.alternative_of is not None)
 
     @cached_property

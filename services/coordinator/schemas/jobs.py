@@ -123,7 +123,7 @@ class ReferenceBody(BaseModel):
     """The model on another runtime, timed on the same device before and after the tuned build, in a box of its own.
 
     ``ratio`` is the tuned build's latency over the runtime's: below 1 the tuned build is faster. ``precision`` is
-    ``model``, the model's own, or ``default``: what the runtime takes unless it is told otherwise, which may be less.
+    ``model``, the model's own, or ``default``: the runtime's default, which may be less.
     """
 
     runtime: str
@@ -216,7 +216,7 @@ class TaskBody(BaseModel):
     ``known_latency``: of the champion that earlier jobs left of this very task, with which it began.
     ``rough_latency``: of the default schedule, timed once at the job's start or scaled from others; ``untuned_latency``
     is what its first round measured.
-    ``alternative_of``: the workload of the direct task that this one may stand in for; of the two the model runs the
+    ``alternative_of``: the workload of the direct task that this one may replace; of the two the model runs the
     faster one, which is ``in_use``. An alternative's ``best_latency`` is null until a schedule beats its own default.
     """
 
@@ -305,7 +305,7 @@ class TrialBody(BaseModel):
     """One measured candidate; ``index`` counts within its batch, ``sketch`` is null for the default schedule.
 
     ``stopped`` says why no further sample was taken; a ``duplicate`` has the samples of a candidate with equal code. A
-    finalist has a ``confirmation``: what came of measuring it again beside the champion.
+    finalist has a ``confirmation``: result of measuring it again next to the champion.
     """
 
     id: int

@@ -39,7 +39,7 @@ class ModelBody(BaseModel):
 class ModelTaskBody(BaseModel):
     """How often a model runs a workload; ``args`` has the output last.
 
-    ``alternative_of``: the workload of the direct task that this one may stand in for.
+    ``alternative_of``: the workload of the direct task that this one may replace.
     """
 
     name: str

@@ -204,7 +204,7 @@ def keys(context: Context, caller: Caller) -> Page[KeyBody]:
 
 
 def revoke_key(context: Context, caller: Caller, key_id: str) -> None:
-    """A revoked key opens nothing any more. Raises Forbidden, NotFound, Conflict for the last key of an operator."""
+    """A revoked key opens nothing. Raises Forbidden, NotFound, Conflict for the last key of an operator."""
     caller.require("operator")
 
     def work(session: Session) -> None:

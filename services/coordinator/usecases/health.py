@@ -25,7 +25,7 @@ def ready(context: Context) -> Health:
 
 
 def without_details(found: Health) -> Health:
-    """What strangers are told: which parts work, no reasons, which name hosts and versions, and no durations."""
+    """What strangers see: which parts work, no reasons, which name hosts and versions, and no durations."""
     checks = {name: Check(ok=check.ok, ms=0.0) for name, check in found.checks.items()}
     return found.model_copy(update={"checks": checks, "version": ""})
 

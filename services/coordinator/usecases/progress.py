@@ -200,7 +200,7 @@ def _visible_models(context: Context, caller: Caller, found: set[str]) -> set[st
 def decisions(
     context: Context, caller: Caller, job_id: str, *, newest_first: bool, limit: int, cursor: str | None
 ) -> Page[DecisionBody]:
-    """Why the allocator chose each round, what it expected, and what came of it."""
+    """Why the allocator chose each round, what it expected, and what the round gained."""
     found, more = _rounds(context, caller, job_id, limit, cursor, newest_first)
     items = [
         DecisionBody(

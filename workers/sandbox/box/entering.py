@@ -19,7 +19,7 @@ STDERR = ".stderr"
 
 
 def enter(confinement: Confinement, keep: tuple[int, ...]) -> None:
-    """Give up everything but what the confinement leaves, for good. Call it in a fork that has one thread.
+    """Give up everything except what the confinement leaves, for good. Call it in a fork that has one thread.
 
     Standard output and error go to a file in the folder, other descriptors than ``keep`` are closed. The
     parent-death signal is lost where the process takes another user id: ask for it afterwards.

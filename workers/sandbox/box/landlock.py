@@ -68,7 +68,7 @@ def _rights(confinement: Confinement) -> dict[Path, int]:
 def _allow(ruleset: int, path: Path, rights: int) -> None:
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:  # not there, or not ours to see: then it stays out of reach
+    except OSError:  # not there, or not visible to this process: then it stays out of reach
         return
     try:
         if not stat.S_ISDIR(os.fstat(place).st_mode):

@@ -59,7 +59,7 @@ def _map(user: int, group: int) -> None:
 
 
 def _change_root(confinement: Confinement) -> None:
-    """Make a root that holds nothing but the installation, the folder and a few devices."""
+    """Make a root that holds only the installation, the folder and a few devices."""
     root = confinement.folder / ".root"
     os.umask(0o022)  # the new user passes through folders that are made here
     root.mkdir()
@@ -87,7 +87,8 @@ def _change_root(confinement: Confinement) -> None:
 
 
 def _bind(path: Path, root: Path, attributes: int, *, recursive: bool = True) -> None:
-    """Show ``path`` at the same place below ``root``; what is not there, or not ours to see, stays out of sight."""
+    """Show ``path`` at the same place below ``root``; what is not there, or not visible to this process, stays out of
+    sight."""
     target = root / path.relative_to("/")
     if not os.path.exists(path):
         return

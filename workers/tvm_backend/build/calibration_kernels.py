@@ -19,7 +19,7 @@ from workers.protocol import Built
 from workers.tvm_backend.build import linking
 
 VERSION = 1
-"""Raised when a kernel changes: latencies of before are no reference any more."""
+"""Raised when a kernel changes: earlier latencies are no longer a reference."""
 FUNCTION = "main"
 CHAINS = 12
 """Independent chains of multiply-adds: latency times throughput is 8 on x86 and 8 to 16 on Arm."""

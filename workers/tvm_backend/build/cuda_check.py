@@ -33,7 +33,7 @@ def main() -> None:
 def runtime() -> Runtime:
     """What a candidate finds: the runtime works in the box of a device's sessions, too."""
     walls = probe.choose(trust=True) if installation.gpus() else ()
-    inside = _boxed(walls) if walls else None  # before this process has used the driver: a fork could not any more
+    inside = _boxed(walls) if walls else None  # before this process has used the driver: a fork could no longer do that
     found = cuda_runtime.load()
     if not found.ok or inside is None or inside.ok:
         return found

@@ -88,7 +88,7 @@ class LocalModel:
 
 
 def default_preparation(model: str, target: Target) -> Preparation:
-    """How a job for ``target`` prepares a file or an operator spec unless it is told otherwise."""
+    """How a job for ``target`` prepares a file or an operator spec by default."""
     return for_target(target.kind, operator=looks_like_operator(model))
 
 

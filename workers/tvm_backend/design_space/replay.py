@@ -146,7 +146,7 @@ def _invalid(detail: str) -> InvalidCandidate:
 
 
 def decisions_of(sch: Schedule, count: int) -> tuple[Decision, ...]:
-    """The first ``count`` decisions as TVM took them: it clamps compute locations and mends tiles silently."""
+    """The first ``count`` decisions as TVM took them: it clamps compute locations and repairs tiles silently."""
     trace = sch.trace
     taken = [trace.decisions[i] for i in trace.insts if tir.is_knob(i)]
     return tuple(tir.plain_decision(d) for d in taken[:count])

@@ -39,9 +39,9 @@ BOUNDS = 16
 
 
 def generate(module: bytes, target: Target, space: str = DEFAULT_SPACE) -> list[SketchBody]:
-    """The sketches that TVM's rules for the target's kind, and ours beside them, make of a workload.
+    """The sketches that TVM's rules for the target's kind, and Tunesmith's rules next to them, make of a workload.
 
-    With the ``space`` that is TVM's there are none of ours, and TVM's are as it makes them.
+    TVM's ``space`` has none of Tunesmith's sketches, and TVM's are as TVM makes them.
 
     Deterministic. A workload without anything to decide has one sketch without knobs.
     """

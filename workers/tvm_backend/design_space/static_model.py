@@ -13,9 +13,9 @@ from workers.tvm_backend.design_space.rules.machine import machine_of
 from workers.tvm_backend.design_space.space import TraceSpace
 
 GENERATED = 1.6
-"""How much longer than ours, for the same estimate, what is picked of TVM's sketches takes: these have hundreds of
-structures, and the lowest of so many estimates is the most mistaken. Measured on convolutions of two models, of which
-TVM's took 1.36 times their estimate in the median and ours 0.8 to 1.04 times."""
+"""How much longer picked sketches of TVM take than Tunesmith's, for the same estimate. TVM's have hundreds of
+structures, and the lowest of so many estimates is the most mistaken. Measured on convolutions of two models: TVM's took
+1.36 times their estimate in the median, Tunesmith's 0.8 to 1.04 times."""
 
 
 def device_of(target: Target, found: Calibration | None) -> DeviceDescription:
@@ -45,7 +45,7 @@ def prior_of(
     Args:
         found: limits of a device of the kind; None: typical ones.
         unit: is entered for each small piece of work.
-        nests: made for it at most, beside those that there are; points of others it does not know.
+        nests: made for it at most, next to those that there are; points of others it does not know.
     """
     if target.kind != "llvm":
         return None

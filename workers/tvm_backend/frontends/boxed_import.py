@@ -1,4 +1,4 @@
-"""Imports models, in a box: what reads a user's file, and what reads the module that came of it."""
+"""Imports models, in a box: what reads a user's file, and what reads the module that was made of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workers.sandbox.limits import about_memory
 from workers.tvm_backend.warm import warm
 
 MODEL, MODULE, PARAMS = "model", "module.json", "params.npz"
-"""Files in the box's folder: the user's, and what came of it."""
+"""Files in the box's folder: the user's, and what was made of it."""
 PARTS = ("frontends.import_model", "passes.pipeline", "passes.extract_tasks", "tir")
 TORCH_PARTS = (
     "torch",
@@ -64,7 +64,7 @@ class Importer:
 
 
 def _told(work: Callable[[], Any]) -> dict[str, Any]:
-    """What came of it; an error that says why the model cannot be had is an answer, too."""
+    """What was made of it; an error that says why the model cannot be had is an answer, too."""
     try:
         return {"done": work()}
     except MemoryError as error:

@@ -1,7 +1,7 @@
 """Two programs of one model in one module: ``main``, and ``winograd``, which computes the same call for call.
 
 Both take the same parameters and share whatever functions are equal. A place is a call of ``main`` and the call of
-``winograd`` of the same number; where the two call different functions, that of ``winograd`` may stand in for that of
+``winograd`` of the same number; where the two call different functions, that of ``winograd`` may replace that of
 ``main``, alone or with others. The exported script puts a model together from the places that were tuned.
 """
 
@@ -48,7 +48,7 @@ def join(direct: tvm.IRModule, other: tvm.IRModule) -> tvm.IRModule:
 def pairs(mod: tvm.IRModule) -> dict[str, str]:
     """Functions of ``winograd`` by those of ``main`` in whose place they may stand, by name.
 
-    Only what stands in for one function, everywhere where that is called, counts: what a task and its alternative take
+    Only what replaces one function, everywhere where that is called, counts: what a task and its alternative take
     can be compared only if the model runs both equally often.
     """
     if not has_alternatives(mod):

@@ -64,7 +64,7 @@ BLOCKED = (
     ("conv2d_winograd", "conv2d"),
     ("matmul_packed", "matmul"),
 )
-"""The families of the functions that blocked layouts bring, by what stands in their names."""
+"""The families of the functions that blocked layouts bring, by parts of their names."""
 FAMILY_NAME = 100
 """Characters of a family's name that the database keeps."""
 SMALL_BYTES = 16 << 10

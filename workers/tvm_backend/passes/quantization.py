@@ -1,4 +1,5 @@
-"""Values that are quantised and dequantised alike, as float32 that is rounded: what follows needs no whole numbers."""
+"""Values that are quantised and dequantised equally, as float32 that is rounded: what follows needs no
+whole numbers."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ class _Floats(PyExprMutator):  # type: ignore[misc]
 
 
 def rounded(mod: tvm.IRModule) -> tvm.IRModule:
-    """Put rounded float32 in the place of what is quantised and dequantised alike.
+    """Put rounded float32 in the place of what is quantised and dequantised equally.
 
     ``clip(round(x / s) + z, a, b)`` less ``z`` is ``clip(round(x / s), a - z, b - z)``: both are exact, so that the
     result is the same number. A max pool or a change of shape in between comes behind.

@@ -166,9 +166,9 @@ def output_error(found: list[NDArray[Any]], expected: list[NDArray[Any]], elsewh
 def interleave(untuned: Timed, tuned: Timed, seconds: float, window: Window) -> list[list[float]]:
     """Seconds of runs of both models in turn; ``seconds`` is what all of them together may take, about.
 
-    Both are treated alike as far as that allows: a model that is warm seems faster than one that is not. Those that are
-    quick are set up ``PLACEMENTS`` times, each of them first in turn, with equal numbers of samples: where its buffers
-    lie makes one build faster than an equal one by a tenth and more.
+    Both are treated equally as far as that allows: a model that is warm seems faster than one that is not. Those that
+    are quick are set up ``PLACEMENTS`` times, each of them first in turn, with equal numbers of samples: where its
+    buffers lie makes one build faster than an equal one by a tenth and more.
     """
     fit = int(seconds / 2 / max(untuned.seconds, 1e-6))
     rounds = max(SLOW_ROUNDS, min(ROUNDS, fit))

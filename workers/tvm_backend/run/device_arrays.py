@@ -1,7 +1,7 @@
 """Arguments of kernels on the device: made there where it can, and looked at there for what a run has changed.
 
-Weights may have hundreds of megabytes. A device of ours fills tensors itself and tells of their contents by a digest;
-one that is not gets them over the wire, and gives them back the same way.
+Weights may have hundreds of megabytes. A device server of Tunesmith fills tensors itself and describes their contents
+by a digest; any other server gets them over the wire, and gives them back the same way.
 """
 
 from __future__ import annotations

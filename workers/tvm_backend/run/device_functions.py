@@ -1,4 +1,4 @@
-"""What a session on a device of ours offers beside TVM's functions, as ``tunesmith.rpc.<name>``."""
+"""What a session on a device server of Tunesmith offers besides TVM's functions, as ``tunesmith.rpc.<name>``."""
 
 from __future__ import annotations
 

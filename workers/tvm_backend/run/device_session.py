@@ -33,7 +33,7 @@ RETRY_SECONDS = 0.1
 INPUT_SEED = 0
 """Seed of the arguments that candidates are timed with and finalists are verified with."""
 EPITAPH_SECONDS = 3.0
-"""How long the device may take to tell of a crash; somebody else may have it by then."""
+"""How long the device may take to report a crash; somebody else may have it by then."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class DeviceSession:
         self._pristine = self._pristine and request.default
 
     def confirm(self, request: ConfirmRequest) -> tuple[list[Confirmed], ConfirmRequest | None]:
-        """Measure finalists beside the champion and compare their outputs with the reference's.
+        """Measure finalists next to the champion and compare their outputs with the reference's.
 
         Returns:
             Outcomes of the first finalists, and what is left to ask of a new session when one took this one with it.
@@ -266,7 +266,7 @@ class DeviceSession:
         return True
 
     def _bind(self, count: int) -> str:
-        """Set the number of threads, and on a device of ours the cores; returns those."""
+        """Set the number of threads, and on a device server of Tunesmith the cores; returns those."""
         bind = offered(self._session, "tunesmith.rpc.bind")
         if bind is not None:
             return str(bind(count))

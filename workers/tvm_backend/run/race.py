@@ -1,7 +1,7 @@
 """A wave of candidates: one short run of each, then samples, in turn, of those that may be the fastest.
 
 A device has slow phases of a tenth of a second and more. Samples taken at one go fall into one of them, agree with each
-other, and say nothing of the next phase; taken in turn they lie apart, and each phase hits all contenders alike.
+other, and say nothing of the next phase; taken in turn they lie apart, and each phase hits all contenders equally.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Entry:
         return max(1, int(self.allowance / (max(self.first, 1e-9) * self.number)))
 
     def outcome(self) -> RunOutcome | Begun | None:
-        """What came of it: a failure, its samples; or, when its session ended too early, what is known of it, if
+        """Result: a failure, its samples; or, when its session ended too early, what is known of it, if
         anything."""
         if self.failed is not None:
             return self.failed

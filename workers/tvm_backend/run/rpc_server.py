@@ -1,10 +1,10 @@
 """A device behind an RPC tracker: ``python -m workers.tvm_backend.run.rpc_server --tracker H:P --key K``.
 
 TVM's server ends its listen thread with the first candidate that crashes. This one serves each session in a forked
-child, watches it, kills it when the client hangs up or the session's time is over, and never stops listening. A
-client can also bound a single call: ``tunesmith.rpc.alarm(seconds)`` has the kernel kill the session's process. A
-session's memory is limited; how it ended is told by ``tunesmith.rpc.ended(number)`` of a later one, its number by
-``tunesmith.rpc.session()``.
+child, watches it, kills it when the client hangs up or the session's time is over, and never stops listening. A client
+can also bound a single call: ``tunesmith.rpc.alarm(seconds)`` has the kernel kill the session's process. A session's
+memory is limited; ``tunesmith.rpc.ended(number)`` of a later one says how it ended, and ``tunesmith.rpc.session()`` its
+number.
 
 A client runs arbitrary code in a session, which is in a box (``workers.sandbox.box``) and has no secret of the service.
 It can still keep this host busy: bind to loopback or to a trusted network only.
@@ -71,7 +71,7 @@ class DeviceServer:
         sock: the listening socket.
         tracker: address of the tracker, which may come and go.
         key: the device's key at the tracker.
-        address: the address that clients are told; None for the one that the tracker sees.
+        address: the address that clients use; None for the one that the tracker sees.
         box: box of each session; its folder is emptied at the start.
     """
 
@@ -148,7 +148,7 @@ class DeviceServer:
         return match
 
     def _handshake(self, match: str) -> Connection | None:
-        """Accept a client; None for one that is not ours, is too slow or has an old key."""
+        """Accept a client; None for one that is not Tunesmith's, is too slow or has an old key."""
         from tvm.rpc import base
 
         sock, peer = self._sock.accept()
@@ -267,7 +267,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--key", required=True, help="the device's key at the tracker")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=0, help="0 takes any free port")
-    parser.add_argument("--address", help="address that clients are told, when it is not the one the tracker sees")
+    parser.add_argument("--address", help="address that clients use, when it is not the one the tracker sees")
     options = parser.parse_args(argv)
     serve(options.tracker, options.key, options.host, options.port, options.address)
 

@@ -128,7 +128,7 @@ class _Reader:
 
 
 def _quotient(whole: Tag, parts: Sequence[Product]) -> Tag:
-    """What is left of a loop beside some parts, where that is a product."""
+    """What is left of a loop without some parts, where that is a product."""
     left, scale = list(whole.product.factors), whole.product.scale
     for part in parts:
         for factor in part.factors:

@@ -1,4 +1,4 @@
-"""Design-space rules of our own, beside TVM's: structures that its generator does not make.
+"""Tunesmith's design-space rules, next to TVM's: structures that its generator does not make.
 
 A rule schedules a workload with TVM's primitives and sampling instructions alone, so that each of its traces is a
 sketch like any other and replays in plain TVM.

@@ -14,7 +14,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Contraction:
-    """``C[b, m, n] += A[b, m, k] * B[b, k, n]``: any number of axes of each kind, but one column axis, C's last.
+    """``C[b, m, n] += A[b, m, k] * B[b, k, n]``: any number of axes of each kind, except for one column axis, C's last.
 
     Attributes:
         block: name.

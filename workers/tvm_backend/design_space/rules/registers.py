@@ -17,7 +17,8 @@ PAIR = 2
 MOST_ROWS = 14
 """Most rows of a tile: with a pair of panels they fill 32 registers."""
 LOAD_VALUE, LOAD_VECTOR = 0.25, 0.6
-"""What a load costs beside a multiply-add: of a value that is used again soon, and of a vector from a farther cache."""
+"""What a load costs compared with a multiply-add: of a value that is used again soon, and of a vector from a farther
+cache."""
 IN_FLIGHT = 8
 """Multiply-adds that a core has under way at a time: two in a cycle, of four cycles each."""
 PADDING = 1.05

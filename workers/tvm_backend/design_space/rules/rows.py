@@ -110,7 +110,7 @@ class Plan:
 
     @property
     def partials(self) -> tuple[int, ...]:
-        """How many partial results a reduction has after each of its steps but the last."""
+        """How many partial results a reduction has after each of its steps except the last."""
         steps = (self.lanes * self.registers, self.lanes, LAST_LANES)
         return tuple(
             step

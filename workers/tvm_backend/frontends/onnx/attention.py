@@ -42,7 +42,7 @@ class _Scores:
 
     Attributes:
         scale: they are multiplied by; None: 1 over the root of a key's width.
-        added: to them, as wide as they are but for axes of 1.
+        added: to them, as wide as they are except for axes of 1.
         kept: which of them count, bool, likewise; None: all.
         low: in the place of those that do not.
         empty: a row may have none that counts, and is zeros then.
@@ -148,7 +148,7 @@ def _window(query: relax.Expr, key: relax.Expr, before: int, left: int, right: i
 
     Args:
         before: keys in front of the first row's own.
-        left, right: how many keys a row sees beside its own; -1 for all.
+        left, right: how many keys a row sees besides its own; -1 for all.
     """
     rows, keys = (int(each.ty.shape[2]) for each in (query, key))
     sizes.Unfolding().add("a mask of attention", [rows, keys], 64, 0)

@@ -1,4 +1,4 @@
-"""TVM's ONNX importer, but for operators that it would import as something else than ONNX says."""
+"""TVM's ONNX importer, except for operators that it would import as something else than ONNX says."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workers.tvm_backend.frontends.refusals import unsupported
 
 SAME = (b"SAME_UPPER", b"SAME_LOWER")
 CONSTANTS = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}
-"""What TVM's importer does not take beside a whole tensor, by the attribute."""
+"""What TVM's importer does not take besides a whole tensor, by the attribute."""
 OUTPUT_HALF = b"output_half_pixel"
 
 

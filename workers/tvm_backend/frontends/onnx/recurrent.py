@@ -250,7 +250,7 @@ def _weights(name: str, given: Sequence[Any], cell: Cell, known: Any) -> list[We
 
 
 def _check(name: str, cell: Cell, rest: Sequence[Any], attrs: Mapping[str, Any], known: Any, steps: int) -> None:
-    """What stands beside weights and state must say nothing special."""
+    """Attributes besides weights and state must say nothing special."""
     lengths = None if rest[3] is None else get_constant(rest[3], known)
     if lengths is not None and not (
         isinstance(lengths, tvm.ir.GenericConst) and (fold_constants.constant_array(lengths) == steps).all()

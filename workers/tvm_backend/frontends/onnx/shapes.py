@@ -21,7 +21,7 @@ from workers.tvm_backend.frontends import sizes
 from workers.tvm_backend.frontends.onnx import tensors
 
 LARGEST = 1 << 16
-"""Elements of what is computed here, operands and result alike: weights are folded later."""
+"""Elements of what is computed here, operands and result together: weights are folded later."""
 BOUNDED = frozenset({"Compress", "NonZero", "NonMaxSuppression", "Unique", "Slice", "Reshape", "Squeeze", "Unsqueeze"})
 """Operators whose results are no larger than their operands, and not inferred where they depend on data."""
 DRAWN = frozenset({"Bernoulli", "Dropout", "Multinomial", "RandomNormalLike", "RandomUniformLike"})

@@ -1,7 +1,7 @@
 """The description of an exported PyTorch program, checked before PyTorch makes a program of it.
 
 PyTorch makes Python code of names in it, evaluates expressions, looks functions up by their dotted path, and imports
-modules that tree specifications name. So each text is compared with what may stand in its place.
+modules that tree specifications name. So each text is compared with what is allowed in its place.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ HIGHER = frozenset(
 """Operators that take programs."""
 NAMESPACES = frozenset({"aten", "prims", "quantized_decomposed"})
 FORBIDDEN = frozenset({"from_file", "save", "warn", "_print", "_test_string_default", "_test_ambiguous_defaults"})
-"""Operators that read or write something beside tensors."""
+"""Operators that read or write something besides tensors."""
 CALL = re.compile(r"torch\.ops\.([a-z_][a-z0-9_]*)\.([A-Za-z_][A-Za-z0-9_]*)(?:\.([A-Za-z_][A-Za-z0-9_]*))?")
 
 
@@ -210,7 +210,7 @@ def _is_expression(text: str) -> bool:
 
 
 def _is_tree(text: str) -> bool:
-    """Whether a tree specification has nothing but plain containers with plain keys."""
+    """Whether a tree specification has only plain containers with plain keys."""
     try:
         version, root = json.loads(text)
         waiting = [root]

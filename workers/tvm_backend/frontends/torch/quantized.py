@@ -1,6 +1,7 @@
 """PyTorch's operators on quantised tensors (``quantized_decomposed``, as its PT2E quantisation writes them) in float32.
 
-A value that is quantised and dequantised alike never becomes a whole number: what follows has the same float32.
+A value that is quantised and dequantised equally never becomes a whole number: what follows has the same
+float32.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def _with_extents(program: Any, names: list[str], shapes: dict[str, tuple[int, .
 
 
 def _traced(program: Any, inputs: Mapping[str, Any]) -> Any:
-    """The program traced anew, as one that takes nothing but tensors."""
+    """The program traced anew, as one that takes only tensors."""
     torch = importlib.import_module("torch")
     given = [spec.arg for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
     module, tree = program.module(check_guards=False), torch.utils._pytree

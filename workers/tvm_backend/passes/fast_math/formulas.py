@@ -1,9 +1,9 @@
 """Functions of a real number as TIR expressions of arithmetic, square roots, minima, casts and shifts alone.
 
 Everything is float32. What appears several times is bound to a variable (``Let``): without it the argument of ``exp``
-would stand in its formula twenty times over, and kernels took twice as long to build.
+would occur in its formula twenty times, and kernels took twice as long to build.
 
-Operands of minima and maxima stand in an order that lets NaN through: TVM lowers ``min(a, b)`` to ``a < b ? a : b``.
+Operands of minima and maxima are in an order that lets NaN through: TVM lowers ``min(a, b)`` to ``a < b ? a : b``.
 """
 
 from __future__ import annotations

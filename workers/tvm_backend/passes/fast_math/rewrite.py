@@ -71,7 +71,7 @@ class _Rewriter:
         return value
 
     def block(self, block: SBlock) -> SBlock:
-        """The block, marked if an exponential stands in it and not in a block within."""
+        """The block, marked if an exponential is in it and not in a block within."""
         marked, self._exponential_met = self._exponential_met and self._keep_exponentials, False
         if not marked:
             return block

@@ -218,7 +218,7 @@ def group_norm(x: te.Tensor, gamma: te.Tensor, beta: te.Tensor, epsilon: float) 
 def gathered_slices(
     x: te.Tensor, depth: int, size: int, stride: int, dilation: int, front: int, back: int
 ) -> te.Tensor:
-    """The slices that a window covers, beside one another as channels; zeros where it covers none.
+    """The slices that a window covers, next to one another as channels; zeros where it covers none.
 
     Args:
         x: [N depth, C, H, W] or [N depth, CB, H, W, LANES].

@@ -1,9 +1,9 @@
 """Matrices of Winograd's minimal filtering F(m, 3), by interpolation at small integers.
 
 A filter's product with m + 2 neighbours is the transpose of a product of polynomials, which is evaluated at m + 1
-points and at infinity, multiplied there, and interpolated (Toom, 1963; Cook, 1966; Winograd, "Arithmetic complexity
-of computations", 1980). Lavin and Gray, "Fast algorithms for convolutional neural networks" (2016), have the same
-matrices but for signs.
+points and at infinity, multiplied there, and interpolated (Toom, 1963; Cook, 1966; Winograd, "Arithmetic complexity of
+computations", 1980). Lavin and Gray, "Fast algorithms for convolutional neural networks" (2016), have the same matrices
+except for signs.
 """
 
 from __future__ import annotations

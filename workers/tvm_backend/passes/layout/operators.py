@@ -24,7 +24,7 @@ than the variable's where the result is a feature map; None when the call stays 
 
 
 def _unary(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:
-    """An elementwise operator that is finite wherever its operand is: what stands in added channels does no harm."""
+    """An elementwise operator that is finite wherever its operand is: values in added channels do no harm."""
     if not values.is_blocked(call.args[0]):
         return None
     return relax.Call(call.op, [values.blocked(call.args[0]), *call.args[1:]], call.attrs, call.ty_args)
@@ -175,7 +175,7 @@ def _reduce(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | No
 
 
 def _concat(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:
-    """Channels behind one another: every map but the last must fill its blocks.
+    """Channels behind one another: every map except the last must fill its blocks.
 
     What was concatenated before is taken apart again, so that a chain as in a DenseNet (Huang et al., "Densely
     connected convolutional networks", 2017) does not have to store each of its links.

@@ -2,7 +2,7 @@
 
 A kernel of several slices becomes one of a single slice with as many times the channels: those of all slices that it
 covers (the depth of im2col alone). What is gathered for it is a copy of the map for each slice of the kernel, little
-beside the products with a whole plane of the kernel and all outputs.
+compared with the products with a whole plane of the kernel and all outputs.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ def _products(v: te.Tensor, u: te.Tensor) -> te.Tensor:
 def _evaluated(i: Any, d: Sequence[Any]) -> Any:
     """Row i of ``Filtering.data`` times d.
 
-    The rows of opposite points p and -p are the same but for the signs of odd columns, so that compilers share both
+    The rows of opposite points p and -p are the same except for the signs of odd columns, so that compilers share both
     halves.
     """
     found = filtering(len(d) - TAPS + 1)
