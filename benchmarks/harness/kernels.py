@@ -15,7 +15,7 @@ CHILD = "benchmarks.harness.kernels_child"
 LIMIT = 300.0
 REPEATS = 20
 PROCESSES = 4
-"""Where the arrays of a kernel lie, and how near to each other the host puts a guest's cores, is luck of a process."""
+"""Where the arrays of a kernel lie, and how near to each other the host puts a guest's cores, differs by process."""
 
 
 @dataclass(frozen=True)

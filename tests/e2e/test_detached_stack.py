@@ -41,7 +41,7 @@ from tunesmith.states import JobState
 
 pytestmark = pytest.mark.stack
 GEMM = "gemm:64x64x64:float32"
-LIMIT = 200_000
+MAX_UPLOAD_BYTES = 200_000
 NOWHERE = "http://127.0.0.1:9"
 WAIT = 120.0
 ALWAYS_MOVING = {"audit", "devices", "events", "sqlite_sequence"}
@@ -50,7 +50,7 @@ ALWAYS_MOVING = {"audit", "devices", "events", "sqlite_sequence"}
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory, stack_env: dict[str, str]) -> Iterator[Detached]:
     """A stack that takes small models only."""
-    env = without_unicode(stack_env) | {"TUNESMITH_MAX_UPLOAD_BYTES": str(LIMIT)}
+    env = without_unicode(stack_env) | {"TUNESMITH_MAX_UPLOAD_BYTES": str(MAX_UPLOAD_BYTES)}
     with detached.stack(hostile(tmp_path_factory.mktemp("stack")), env) as running:
         yield running
 
@@ -302,8 +302,8 @@ def test_an_upload_over_the_limit(stack, capsys, tmp_path):
     for data in (path.read_bytes(), path.read_bytes() + bytes(20_000_000)):
         answer = httpx2.post(f"{stack.url}/v1/models", files={"file": ("m.onnx", data)})
         assert answer.status_code == 413
-        refusal(answer.json(), "payload_too_large", "file", str(LIMIT), "TUNESMITH_MAX_UPLOAD_BYTES")
-        assert answer.json()["errors"][0]["value"] > LIMIT
+        refusal(answer.json(), "payload_too_large", "file", str(MAX_UPLOAD_BYTES), "TUNESMITH_MAX_UPLOAD_BYTES")
+        assert answer.json()["errors"][0]["value"] > MAX_UPLOAD_BYTES
         assert rows(stack) == before
     problem = tunesmith(capsys, 1, "tune", path, "--server", stack.url)
     refusal(problem, "payload_too_large", "file", "TUNESMITH_MAX_UPLOAD_BYTES")

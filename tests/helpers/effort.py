@@ -28,12 +28,12 @@ def quick(target: Mapping[str, Any] | None = None) -> dict[str, Any]:
     return {"kind": "llvm", **(target or {}), **({} if THOROUGH else {"opt-level": 0})}
 
 
-def alike(_: object) -> None:
+def one_kind(_: object) -> None:
     """The kind of each where all are of one kind."""
 
 
 def some(
-    cases: Iterable[Case], kind: Callable[[Case], Hashable] = alike, each: int = 1, thorough: bool = THOROUGH
+    cases: Iterable[Case], kind: Callable[[Case], Hashable] = one_kind, each: int = 1, thorough: bool = THOROUGH
 ) -> list[Case]:
     """A sample of a sweep, in its order, the same at every run; all of it with ``TUNESMITH_TESTS=thorough``.
 

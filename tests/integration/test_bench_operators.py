@@ -125,7 +125,7 @@ def held(tmp_path_factory, recorded):
     recordings.keep(Recording(other.outcome(**strange), {}), other, folder / "runs")
 
     def make(ask, folder, scratch):
-        raise MeasurementFailed("no luck")
+        raise MeasurementFailed("gave up")
 
     def tunesmith(model, request, folder):
         budgets.append(request.seconds)
@@ -179,7 +179,7 @@ def test_tunesmith_has_the_time_of_the_sooner_recording_or_the_default(held):
 def test_a_run_that_is_missing_is_made_where_it_is_wanted_and_failures_are_told(tmp_path, held):
     outcome, _ = held
     failures = {entry.runtime: entry.result.failure for entry in outcome.entries if entry.seed == 1}
-    assert failures == {"metaschedule-64": "no luck", "metaschedule-16": "no luck", "tunesmith": "found nothing"}
+    assert failures == {"metaschedule-64": "gave up", "metaschedule-16": "gave up", "tunesmith": "found nothing"}
     assert outcome.fastest(contenders.METASCHEDULE, 1) is None
     assert outcome.entry("tunesmith", 1) is None
     unwanted = comparison.run(Case(CONVOLUTION, 1), plan_for(tmp_path, "metaschedule-64"), tmp_path, print)

@@ -20,14 +20,14 @@ from services.coordinator.context import Context
 
 pytestmark = pytest.mark.parallel
 
-LIMIT = 300_000
+MAX_UPLOAD_BYTES = 300_000
 BOUNDARY = b"b0undary"
 
 
 @pytest.fixture
 def app(tmp_path: Path, sqlite_url: str) -> Iterator[Any]:
     made = create_app(
-        Folder(tmp_path, sqlite_url).settings(max_upload_bytes=LIMIT), publisher=Recorder(), run_loop=False
+        Folder(tmp_path, sqlite_url).settings(max_upload_bytes=MAX_UPLOAD_BYTES), publisher=Recorder(), run_loop=False
     )
     yield made
     made.state.context.dispose()
@@ -78,11 +78,11 @@ def test_a_model_is_stored_by_its_content(app: Any, client: TestClient) -> None:
 
 
 def test_too_large_is_refused_before_and_while_it_comes(app: Any, client: TestClient) -> None:
-    declared = client.post("/v1/models", files={"file": ("a.onnx", b"x" * (LIMIT + 10_000_000))})
+    declared = client.post("/v1/models", files={"file": ("a.onnx", b"x" * (MAX_UPLOAD_BYTES + 10_000_000))})
     refused(app, declared, 413, "payload_too_large")
-    slightly = client.post("/v1/models", files={"file": ("a.onnx", b"x" * (LIMIT + 1))})
+    slightly = client.post("/v1/models", files={"file": ("a.onnx", b"x" * (MAX_UPLOAD_BYTES + 1))})
     refused(app, slightly, 413, "payload_too_large")
-    assert client.post("/v1/models", files={"file": ("a.onnx", b"x" * LIMIT)}).status_code == 201
+    assert client.post("/v1/models", files={"file": ("a.onnx", b"x" * MAX_UPLOAD_BYTES)}).status_code == 201
 
 
 @pytest.mark.parametrize(

@@ -188,5 +188,5 @@ def test_a_job_succeeds_although_every_third_candidate_is_a_hazard(
         kind = planted[record.id]
         if kind is None:
             assert record.failure is None, record.message
-        elif kind not in hazards.WRONG:  # wrong numbers show only when they would be crowned
+        elif kind not in hazards.WRONG:  # wrong numbers show only when they would become champion
             assert record.failure == hazards.ALL[kind][0].value, (kind, record.message)

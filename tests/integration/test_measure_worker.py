@@ -176,7 +176,7 @@ def test_candidates_that_cannot_win_are_not_confirmed(worker: MeasureWorker, mai
     results = mailbox.results(12)
     assert all(r.confirmation is None and r.trace is None for r in results.values())
     assert {r.stopped for i, r in results.items() if i} == {StopReason.RACED}
-    assert results[0].stopped is not StopReason.RACED, "the default schedule is the yardstick"
+    assert results[0].stopped is not StopReason.RACED, "others are compared with the default schedule"
 
 
 def test_equal_code_runs_once(worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm) -> None:

@@ -122,11 +122,11 @@ def test_ragged_shapes_have_a_table_of_their_own_and_tables_without_rows_are_lef
 
 def test_what_failed_or_is_wrong_is_noted_and_does_not_win():
     wrong = replace(entry("tunesmith", 0, 2.0).result, error=0.5)
-    failed = Entry("metaschedule-64", 0, Result("metaschedule-64", failure="no luck"))
+    failed = Entry("metaschedule-64", 0, Result("metaschedule-64", failure="gave up"))
     found = tables(outcome(Entry("tunesmith", 0, wrong), failed, entry("metaschedule-16", 0, 1.0)))
     (row,) = found["operators"]
     assert row["tunesmith"] is None
-    assert row["note"] == "tunesmith: other outputs (5.0e-01); metaschedule-64: no luck"
+    assert row["note"] == "tunesmith: other outputs (5.0e-01); metaschedule-64: gave up"
     assert "operators-equal-time" not in found
 
 

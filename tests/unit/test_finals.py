@@ -74,7 +74,7 @@ def test_one_that_was_merely_lucky_does_not_win() -> None:
 def test_the_test_keeps_its_level() -> None:
     rng = np.random.default_rng(0)
     values = [faster(*rng.normal(1, 0.05, (2, 10)).tolist()) for _ in range(1000)]
-    # Of a thousand candidates that are no faster than the champion, fifty are expected to be crowned.
+    # Of a thousand candidates that are no faster than the champion, fifty are expected to become champion.
     assert sum(value is not None and value < 0.05 for value in values) < 80
 
 

@@ -288,37 +288,37 @@ def batch(incumbent: float | None = None, champion: WireCandidate | None = None,
 
 
 def test_the_better_champion_is_the_one_to_beat() -> None:
-    standing = TaskMemory()
+    memory = TaskMemory()
     said = WireCandidate(index=-1, sketch="s", decisions=[1])
-    assert standing.champion(batch(2.0)) == Champion(None, 2.0)
-    standing.promote(batch(2.0), WireCandidate(index=5, sketch="s", decisions=[7]), 1.0)
-    mine = standing.champion(batch(2.0, said))  # composed before the winner was known
+    assert memory.champion(batch(2.0)) == Champion(None, 2.0)
+    memory.promote(batch(2.0), WireCandidate(index=5, sketch="s", decisions=[7]), 1.0)
+    mine = memory.champion(batch(2.0, said))  # composed before the winner was known
     assert mine == Champion(WireCandidate(index=-1, sketch="s", decisions=[7]), 1.0)
-    assert standing.champion(batch(0.5, said)) == Champion(said, 0.5)
-    assert standing.champion(batch(2.0, said, job="another")) == Champion(said, 2.0)
+    assert memory.champion(batch(0.5, said)) == Champion(said, 0.5)
+    assert memory.champion(batch(2.0, said, job="another")) == Champion(said, 2.0)
 
 
 def test_a_build_may_take_some_times_what_builds_usually_take() -> None:
-    standing, limit = TaskMemory(), batch().limits.build_timeout
-    assert standing.build_timeout(batch()) == limit
+    memory, limit = TaskMemory(), batch().limits.build_timeout
+    assert memory.build_timeout(batch()) == limit
     for _ in range(FEW_BUILDS):
-        standing.built(batch(), 0.5)
-    assert standing.build_timeout(batch()) == BUILD_ABORT * 0.5
+        memory.built(batch(), 0.5)
+    assert memory.build_timeout(batch()) == BUILD_ABORT * 0.5
     for _ in range(100):
-        standing.built(batch(), 0.01)
-    assert standing.build_timeout(batch()) == BUILD_ABORT_SECONDS
+        memory.built(batch(), 0.01)
+    assert memory.build_timeout(batch()) == BUILD_ABORT_SECONDS
     for _ in range(100):
-        standing.built(batch(), 60.0)
-    assert standing.build_timeout(batch()) == limit
+        memory.built(batch(), 60.0)
+    assert memory.build_timeout(batch()) == limit
 
 
 def test_equal_code_is_known_within_a_task() -> None:
-    standing, outcome = TaskMemory(), RunOutcome((1.0,))
-    standing.remember(batch(), "code", outcome)
-    assert standing.measured(batch(), "code") == outcome
-    assert standing.measured(batch(), "other") is None
-    assert standing.measured(batch(job="another"), "code") is None
-    assert standing.measured(batch(), "") is None
+    memory, outcome = TaskMemory(), RunOutcome((1.0,))
+    memory.remember(batch(), "code", outcome)
+    assert memory.measured(batch(), "code") == outcome
+    assert memory.measured(batch(), "other") is None
+    assert memory.measured(batch(job="another"), "code") is None
+    assert memory.measured(batch(), "") is None
 
 
 @pytest.mark.parametrize(

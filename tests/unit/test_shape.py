@@ -27,7 +27,7 @@ def tracked() -> list[Path]:
 
 
 FILES = tracked()
-TEXTS = [path for path in FILES if path.suffix not in {".png", ".onnx", ".gz", ".npz"}]
+TEXTS = [path for path in FILES if path.suffix not in {".png", ".onnx", ".gz", ".npz", ".xz"}]
 
 
 def named(path: Path) -> str:

@@ -29,10 +29,10 @@ def test_decisions_alone_refuse_nothing_that_a_replay_takes(products: dict[str, 
     count = DRAWN if dtype == "float32" else DRAWN // 6
     drawn = traces.space.candidates(traces.space.sample(np.random.default_rng(0), count))
     replayed = [traces._replay(each) is not None for each in drawn]
-    hopeless = [traces._hopeless(each) for each in drawn]
+    refused = [traces._surely_refused(each) for each in drawn]
     assert any(replayed)
-    assert not any(one and other for one, other in zip(replayed, hopeless, strict=True))
-    assert sum(hopeless) > 0.7 * count if dtype == "float32" else not any(hopeless)
+    assert not any(one and other for one, other in zip(replayed, refused, strict=True))
+    assert sum(refused) > 0.7 * count if dtype == "float32" else not any(refused)
 
 
 @pytest.mark.parametrize(

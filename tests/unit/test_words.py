@@ -48,6 +48,29 @@ RETIRED = {
     "RIVALS": "METASCHEDULE",
     "Course": "TrialRun",
     "Chase": "TimedRun",
+    "crown": "champion",
+    "crowned": "confirmed",
+    "reign": "champion",
+    "heir": "champion",
+    "yardsticks_first": "references_first",
+    "pacemaker": "champion",
+    "Offer": "Champion",
+    "Ticker": "PeriodicThread",
+    "_beat": "record_heartbeat",
+    "LAST_WORDS": "STDERR_FILE",
+    "OwnPages": "OriginGuard",
+    "glance": "RoundPolicy",
+    "sparing": "trial_limited",
+    "_roomy": "trial_limited",
+    "_hopeless": "out_of_time",
+    "_yielding": "dominated",
+    "outrun": "dominated",
+    "hope": "largest_gain",
+    "awaited": "first_round_in_flight",
+    "of_place": "shared_first_gains",
+    "news": "new_records",
+    "NEAR": "a noun and a unit",
+    "BURST": "MAX_MESSAGES_PER_PASS",
 }
 
 
@@ -101,3 +124,41 @@ def test_docstrings_and_comments_name_what_they_are_about(package: str) -> None:
 def test_it_reads_docstrings_their_fields_and_comments() -> None:
     source = '"""Bounds.\n\nAttributes:\n    rows: of a tile.\n    size: bytes\n        of a tile.\n"""\n'
     assert nameless(source + "x = 1  # its size\n# a part\n# of a comment\n") == ["rows: of a tile.", "its size"]
+
+
+WHIMSICAL = re.compile(
+    r"\b(?:crown(?:s|ed)?|reign(?:s|ed)?|heirs?|yardsticks?|pacemakers?|epitaphs?|luck|bury|buried)\b", re.I
+)
+BENCH_COMMAND = re.compile(r"(?:bench[ :]|benchmarks[./]|tunesmith-|\")yardstick\b")
+"""The public command ``tunesmith bench yardstick``, its folder and its section."""
+HISTORY = {ROOT / "CHANGELOG.md", *(ROOT / "docs" / "decisions").iterdir(), Path(__file__).resolve()}
+
+
+def prose(path: Path) -> str:
+    """A page, or the comments and strings of a module."""
+    text = path.read_text("utf-8")
+    if path.suffix != ".py":
+        return text
+    found = tokenize.generate_tokens(io.StringIO(text).readline)
+    return "\n".join(each.string for each in found if each.type in (token.COMMENT, token.STRING))
+
+
+def whimsical(text: str) -> list[str]:
+    return WHIMSICAL.findall(BENCH_COMMAND.sub("", text))
+
+
+@pytest.mark.parametrize("folder", [*PACKAGES, "docs", "."])
+def test_prose_uses_the_fields_words(folder: str) -> None:
+    root = ROOT / folder
+    paths = root.glob("*.md") if root == ROOT else (p for p in root.rglob("*") if p.suffix in (".py", ".md"))
+    found = {path: whimsical(prose(path)) for path in sorted(paths) if path not in HISTORY}
+    assert {str(path.relative_to(ROOT)): words for path, words in found.items() if words} == {}
+
+
+def test_it_reads_comments_and_strings_and_no_identifiers() -> None:
+    assert whimsical("Crowned by luck; run tunesmith bench yardstick, which is no yardstick") == [
+        "Crowned",
+        "luck",
+        "yardstick",
+    ]
+    assert whimsical("the luckiest, crown_refused and a crowning") == []

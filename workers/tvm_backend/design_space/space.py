@@ -205,7 +205,7 @@ class TraceSpace(Resolver):
         point = self._points.get(candidate)
         if point is not None:
             return point
-        sch = None if self._hopeless(candidate) else self._replay(candidate)
+        sch = None if self._surely_refused(candidate) else self._replay(candidate)
         if sch is None:
             return _Point(None)
         taken = decisions_of(sch, len(candidate.decisions))
@@ -232,7 +232,7 @@ class TraceSpace(Resolver):
             return None
         return sch if not self._gpu or thread_registers.fits(sch, self._target) else None
 
-    def _hopeless(self, candidate: Candidate) -> bool:
+    def _surely_refused(self, candidate: Candidate) -> bool:
         """True for a GPU's candidate whose decisions alone say that a replay would refuse it."""
         if not self._gpu:
             return False

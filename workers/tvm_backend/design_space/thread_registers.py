@@ -21,13 +21,13 @@ from tunesmith.types import Decision
 from workers.tvm_backend.design_space.nests.program import key
 from workers.tvm_backend.design_space.nests.trace_loops import UNKNOWN, Tag, Tags
 
-MOST = 255
+MAX_REGISTERS_PER_THREAD = 255
 """Registers that a thread can name, on every GPU since 2014."""
 A_BLOCK = 65536
 """Registers that the threads of a block share, where the target does not say."""
 BYTES = 4
 """Bytes of a register."""
-LEAST, HIGHEST = (f"meta_schedule.thread_extent_{end}_inclusive" for end in ("low", "high"))
+LOW_EXTENT, HIGH_EXTENT = (f"meta_schedule.thread_extent_{end}_inclusive" for end in ("low", "high"))
 """How many threads TVM's rules allow a block that they tile."""
 SPATIAL = 0
 """TVM's number of an axis that is not summed over."""
@@ -63,8 +63,8 @@ class Bounds:
             for _, each in _kept(realize):  # registers of tensor cores belong to a whole warp
                 whole = whole and all(steps > 1 for _, steps, _ in loops)
                 kept += [(made, each) for made in _product(_results(realize, loops), tags, decisions)]
-                if LEAST in notes and HIGHEST in notes:
-                    limits = int(notes[LEAST]), int(notes[HIGHEST])
+                if LOW_EXTENT in notes and HIGH_EXTENT in notes:
+                    limits = int(notes[LOW_EXTENT]), int(notes[HIGH_EXTENT])
                     indices = [loop for loop in loops if loop[-1].startswith("threadIdx")]
                     threads += [(made, *limits) for made in _product(indices, tags, decisions)]
         return cls(tuple(kept), tuple(threads), _shared(target), whole)
@@ -74,7 +74,11 @@ class Bounds:
         numbers = [(_value(count, decisions), least, most) for count, least, most in self.threads]
         if any(not least <= number <= most for number, least, most in numbers):
             return False
-        room = min(MOST, self.shared // max(1, *(number for number, *_ in numbers))) if numbers else MOST
+        room = (
+            min(MAX_REGISTERS_PER_THREAD, self.shared // max(1, *(number for number, *_ in numbers)))
+            if numbers
+            else MAX_REGISTERS_PER_THREAD
+        )
         return all(_value(count, decisions) * each <= room for count, each in self.kept)
 
 
@@ -89,7 +93,7 @@ def fits(sch: Schedule, target: Target) -> bool:
         threads |= {tag: steps for _, steps, tag in loops if tag.startswith("threadIdx")}
         for name, each in _kept(realize):
             kept[name] = max(kept.get(name, 0), each * math.prod(steps for _, steps, _ in _results(realize, loops)))
-    return sum(kept.values()) <= min(MOST, _shared(target) // math.prod(threads.values()))
+    return sum(kept.values()) <= min(MAX_REGISTERS_PER_THREAD, _shared(target) // math.prod(threads.values()))
 
 
 def _shared(target: Target) -> int:
