@@ -322,6 +322,35 @@ def events() -> str:
     )
 
 
+def cpu_model() -> str:
+    """``cpu-model.md``: what is assumed of a CPU."""
+    from tunesmith.analysis.cpu_model import CpuModel
+
+    rows = [
+        [f"`{each.name}`", _figures(each.default), *(each.metadata[about] for about in ("unit", "source", "meaning"))]
+        for each in fields(CpuModel)
+    ]
+    return "\n".join(
+        [
+            "# CPU model\n",
+            MARK,
+            "What the [static model](../explanation/static-model.md), the design-space rules and the passes assume of "
+            "a CPU. The defaults describe two cores of a Zen 5, for which models are prepared. *Zen 5* and *Xeon* are "
+            "the processors of the [main benchmarks](../benchmarks.md) and of "
+            "[those on a Xeon](../other-machines/xeon.md).\n",
+            table(["field", "default", "unit", "source", "meaning"], rows),
+        ]
+    )
+
+
+def _figures(default: Any) -> str:
+    from tunesmith.analysis.cpu_model import Cache
+
+    if isinstance(default, Cache):
+        return f"{default.size} at {default.bandwidth:.3g}"
+    return ", ".join(map(_figures, default)) if isinstance(default, tuple) else f"{default:.6g}"
+
+
 PAGES = {
     "settings.md": settings,
     "errors.md": errors,
@@ -331,6 +360,7 @@ PAGES = {
     "metrics.md": metrics,
     "events.md": events,
     "access.md": access,
+    "cpu-model.md": cpu_model,
 }
 
 

@@ -20,8 +20,8 @@ from tunesmith.search.construction import construct
 from tunesmith.space.base import Floats
 from tunesmith.targets import Target
 from tunesmith.testing.replay import Recording
+from workers.tvm_backend.design_space.rules.machine import cpu_model_of
 from workers.tvm_backend.design_space.space import TraceSpace
-from workers.tvm_backend.design_space.static_model import device_of
 
 FIRST = 10
 """Measurements after which the construction is judged."""
@@ -59,7 +59,7 @@ def judge(recording: Recording) -> Judged | None:
     if not {sketch.hash for sketch in recording.space.sketches} <= operator.bodies.keys():
         return None
     traces = TraceSpace(operator.task.module, target, list(operator.bodies.values()))
-    prior = StaticPrior(recording.space, traces.nests, device_of(target, None))
+    prior = StaticPrior(recording.space, traces.nests, cpu_model_of(target))
     points = recording.points
     guess, seconds = prior(recording.space.at(points)), recording.seconds[points]
     both = np.isfinite(guess) & np.isfinite(seconds)

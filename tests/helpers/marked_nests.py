@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tunesmith.analysis.device import describe_cpu
+from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.analysis.nest import (
     Access,
     Block,
@@ -16,9 +16,20 @@ from tunesmith.analysis.nest import (
     Nest,
     Product,
 )
+from tunesmith.messages import Calibration
 from tunesmith.space.knobs import Categorical, PerfectTile
 
-AVX512 = describe_cpu(2, 64, 32, peak_flops=5e11, bandwidth=4e10, cache_sizes=(32768, 1 << 20, 1 << 24))
+MEASURED = Calibration(
+    peak_flops=5e11,
+    bandwidth=4e10,
+    noise_floor=0.02,
+    reference_seconds=1e-3,
+    latest_seconds=1e-3,
+    measured_at="",
+    drift=1.0,
+    cache_sizes=(32768, 1 << 20, 1 << 24),
+)
+AVX512 = CpuModel.of(2, 64, 32, MEASURED)
 
 
 F = 4

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from effort import THOROUGH, quick
 
+from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.operators import parse_operator
 from tunesmith.targets import Target
 from workers.tvm_backend.arguments import random_array
@@ -24,13 +25,13 @@ from workers.tvm_backend import tir  # noqa: E402
 from workers.tvm_backend.design_space import space  # noqa: E402
 from workers.tvm_backend.design_space.replay import Replayer  # noqa: E402
 from workers.tvm_backend.design_space.rules.base import Rule  # noqa: E402
-from workers.tvm_backend.design_space.rules.machine import machine_of  # noqa: E402
+from workers.tvm_backend.design_space.rules.machine import cpu_model_of  # noqa: E402
 from workers.tvm_backend.frontends import import_model  # noqa: E402
 from workers.tvm_backend.host import describe  # noqa: E402
 from workers.tvm_backend.passes import extract_tasks, pipeline  # noqa: E402
 from workers.tvm_backend.passes.extract_tasks import Extracted  # noqa: E402
 from workers.tvm_backend.passes.layout.compute import LANES, conv2d_blocked, group_conv2d_blocked, matmul_packed  # noqa: E402
-from workers.tvm_backend.passes.layout.winograd import conv2d_winograd  # noqa: E402
+from workers.tvm_backend.passes.layout.winograd import columns, conv2d_winograd  # noqa: E402
 
 AVX512 = Target({"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2})
 AVX2 = Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2})
@@ -178,10 +179,13 @@ def conv_winograd(
     high, wide = (
         size + before + after - 2 for size, before, after in zip((height, width), padding[:2], padding[2:], strict=True)
     )
+    cols = columns(wide, m, CpuModel())
     source = (n, blocks * LANES, height, width, 1) if plain else (n, blocks, height, width, LANES)
     return fused(
         [source, (outs, m + 2, m + 2, blocks, LANES, LANES)],
-        lambda b, x, u: b.emit(b.call_te(conv2d_winograd, x, u, padding, m, primfunc_name_hint="conv2d_winograd")),
+        lambda b, x, u: b.emit(
+            b.call_te(conv2d_winograd, x, u, padding, m, cols, primfunc_name_hint="conv2d_winograd")
+        ),
         (1, outs, 1, 1, LANES),
         activation,
         (n, outs, high, wide, LANES) if residual else None,
@@ -218,7 +222,7 @@ def product_followed_by(statement: str) -> Extracted:
 
 def fits(rule: Rule, task: Extracted, target: Target) -> int:
     """How many sketches the rule makes of a task."""
-    return len(list(rule.variants(Replayer(task.module, target).fresh(), machine_of(target))))
+    return len(list(rule.variants(Replayer(task.module, target).fresh(), cpu_model_of(target))))
 
 
 def own(task: Extracted, target: Target) -> list[space.SketchBody]:

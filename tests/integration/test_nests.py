@@ -8,6 +8,7 @@ import pytest
 from effort import examples
 from small_nets import Net
 
+from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.analysis.nest import Kind
 from tunesmith.analysis.running import running
 from tunesmith.analysis.shape import Shape, values_of
@@ -100,7 +101,7 @@ def test_marks_mean_what_the_postprocessing_makes_of_them(spec: str) -> None:
             if not names or not block.loops:
                 continue
             shape = Shape.make(nest, block, values, 1)
-            run = running(shape, nest.marks, values, 16)
+            run = running(shape, nest.marks, values, CpuModel())
             for flags, kind in ((run.parallel, Kind.PARALLEL), (run.vector, Kind.VECTOR)):
                 made = np.prod([loop.extent for loop in real[names[-1]].loops if loop.kind is kind])
                 if kind is Kind.VECTOR and run.compiled[0]:

@@ -26,7 +26,7 @@ from workers.tvm_backend.design_space.replay import Replayer  # noqa: E402
 from workers.tvm_backend.design_space.rules.base import Rule  # noqa: E402
 from workers.tvm_backend.design_space.rules.depthwise import Depthwise  # noqa: E402
 from workers.tvm_backend.design_space.rules.elementwise import Elementwise  # noqa: E402
-from workers.tvm_backend.design_space.rules.machine import machine_of  # noqa: E402
+from workers.tvm_backend.design_space.rules.machine import cpu_model_of  # noqa: E402
 from workers.tvm_backend.design_space.rules.pooling import Pooling  # noqa: E402
 from workers.tvm_backend.design_space.rules.rows import Rows  # noqa: E402
 from workers.tvm_backend.frontends import import_model  # noqa: E402
@@ -70,7 +70,7 @@ def operator(spec: str) -> Extracted:
 
 def sketches(task: Extracted, rule: Rule, target: Target) -> list[space.SketchBody]:
     replayer, found = Replayer(task.module, target), {}
-    for variant in rule.variants(replayer.fresh(), machine_of(target)):
+    for variant in rule.variants(replayer.fresh(), cpu_model_of(target)):
         sch = replayer.fresh()
         variant(sch)
         body = space._body(sch, replayer, ())

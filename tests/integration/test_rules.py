@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import rule_checks
@@ -9,13 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rule_checks import AVX2, AVX512, NEON, check, conv_blocked, dense, dense_packed, fits, here, operator, own
 
+from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.targets import Target
 from workers.tvm_backend.design_space import rules
 from workers.tvm_backend.design_space.replay import Replayer
-from workers.tvm_backend.design_space.rules import packed_matmul
 from workers.tvm_backend.design_space.rules.blocked_conv import BlockedConvolution
 from workers.tvm_backend.design_space.rules.direct_conv import DirectConvolution
-from workers.tvm_backend.design_space.rules.machine import Machine, machine_of
+from workers.tvm_backend.design_space.rules.machine import cpu_model_of
 from workers.tvm_backend.design_space.rules.packed_matmul import PackedMatmul
 from workers.tvm_backend.design_space.rules.pointwise import PointwiseConvolution
 from workers.tvm_backend.design_space.rules.registers import accumulators, largest_divisor, product_tiles, tile
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.parallel
 
 FEW = settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 CONTRACTIONS = (PackedMatmul(), DirectConvolution(), PointwiseConvolution(), BlockedConvolution())
+CPUS = [CpuModel.of(1, *registers) for registers in ((64, 32), (32, 16), (16, 32))]
 small = st.integers(1, 40)
 rows = st.lists(small, min_size=1, max_size=2).map(tuple)
 activations = st.sampled_from(["relu", "gelu", "silu"])
@@ -66,8 +68,9 @@ def test_products_of_any_shape(form: str, b: int, m: int, n: int, k: int) -> Non
 
 
 def test_a_deep_reduction_may_go_in_pieces() -> None:
-    deep = dense((23,), 48, packed_matmul.DEEP, residual=True)
-    tiles = len(product_tiles(machine_of(here()), 1, 23, -(-48 // machine_of(here()).lanes)))
+    deep = dense((23,), 48, CpuModel().deep_steps, residual=True)
+    cpu = cpu_model_of(here())
+    tiles = len(product_tiles(cpu, 1, 23, -(-48 // cpu.lanes())))
     assert fits(PackedMatmul(), deep, here()) - fits(PackedMatmul(), dense((23,), 48, 32), here()) == tiles
     assert check(deep, each=1) == fits(PackedMatmul(), deep, here())
 
@@ -210,14 +213,14 @@ def test_packed_weights_are_not_packed_again() -> None:
 
 
 @given(
-    st.sampled_from([Machine(64, 32), Machine(32, 16), Machine(16, 32)]),
+    st.sampled_from(CPUS),
     st.integers(1, 300),
     st.integers(1, 300),
     st.integers(1, 32),
 )
-def test_a_tile_stays_near_the_registers(machine: Machine, scalars: int, vectors: int, most: int) -> None:
-    budget = accumulators(machine)
-    limits = tile(budget, scalars, vectors, most)
+def test_a_tile_stays_near_the_registers(cpu: CpuModel, scalars: int, vectors: int, most: int) -> None:
+    budget = accumulators(cpu)
+    limits = tile(replace(cpu, max_pixels=most), scalars, vectors)
     assert 1 <= limits.scalars <= most
     assert scalars % limits.scalars == 0
     assert limits.vectors >= 1
@@ -225,17 +228,17 @@ def test_a_tile_stays_near_the_registers(machine: Machine, scalars: int, vectors
 
 
 @given(
-    st.sampled_from([Machine(64, 32), Machine(32, 16), Machine(16, 32)]),
+    st.sampled_from(CPUS),
     st.sampled_from([1, 2, 4]),
     st.integers(28, 2000),
     st.integers(1, 300),
 )
-def test_a_tile_of_a_product_is_in_registers(machine: Machine, registers: int, rows: int, panels: int) -> None:
-    tiles = product_tiles(machine, registers, rows, panels)
+def test_a_tile_of_a_product_is_in_registers(cpu: CpuModel, registers: int, rows: int, panels: int) -> None:
+    tiles = product_tiles(cpu, registers, rows, panels)
     assert 1 <= len(tiles) <= 2
     for found in tiles:
         assert 1 <= found.scalars <= rows
-        assert registers * (found.scalars + 1) * found.vectors < machine.registers
+        assert registers * (found.scalars + 1) * found.vectors < cpu.registers
         padded = -(-rows // found.scalars) * found.scalars
         assert padded <= 1.25 * rows
 

@@ -5,11 +5,11 @@ import functools
 import numpy as np
 import pytest
 from effort import THOROUGH, some
+from marked_nests import MEASURED
 
 from benchmarks.replay.workloads import load_all
 from tunesmith.analysis.nest import Kind
 from tunesmith.analysis.shape import Shape, values_of
-from tunesmith.messages import Calibration
 from tunesmith.operators import parse_operator
 from tunesmith.search.construction import construct
 from tunesmith.targets import Target
@@ -20,7 +20,8 @@ warm("llvm")
 
 from benchmarks.replay.static import Judged, judge, learned, report, report_learned, spearman  # noqa: E402
 from workers.tvm_backend.design_space import space  # noqa: E402
-from workers.tvm_backend.design_space.static_model import device_of, prior_of  # noqa: E402
+from workers.tvm_backend.design_space.rules.machine import cpu_model_of  # noqa: E402
+from workers.tvm_backend.design_space.static_model import prior_of  # noqa: E402
 from workers.tvm_backend.frontends import import_model  # noqa: E402
 from workers.tvm_backend.passes import extract_tasks, pipeline  # noqa: E402
 
@@ -124,22 +125,12 @@ def test_ten_constructed_products_are_full_kernels_of_a_packed_sketch_too() -> N
 
 
 def test_the_device_is_described_by_its_target_and_its_calibration() -> None:
-    figures = Calibration(
-        peak_flops=5e11,
-        bandwidth=4e10,
-        noise_floor=0.02,
-        reference_seconds=1e-3,
-        latest_seconds=1e-3,
-        measured_at="",
-        drift=1.0,
-        cache_sizes=(49152, 1 << 20),
-    )
-    known, guessed = device_of(CPU, figures), device_of(CPU, None)
+    known, guessed = cpu_model_of(CPU, MEASURED), cpu_model_of(CPU)
     assert (
         (known.cores, known.vector_bytes, known.registers)
         == (2, 64, 32)
         == (guessed.cores, guessed.vector_bytes, guessed.registers)
     )
     assert known.peak_flops == 5e11
-    assert [cache.size for cache in known.caches] == [49152, 1 << 20]
+    assert [cache.size for cache in known.caches] == list(MEASURED.cache_sizes)
     assert prior_of(None, Target({"kind": "cuda", "arch": "sm_80"}), None) is None  # type: ignore[arg-type]

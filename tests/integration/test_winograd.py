@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from rule_checks import AVX2, AVX512, NEON, check, conv_blocked, conv_winograd, fits, here, operator, own
 
+from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.search.construction import construct
 from tunesmith.targets import Target
 from workers.tvm_backend.warm import warm
@@ -26,7 +27,6 @@ from tvm.s_tir.schedule import Trace  # noqa: E402
 
 from workers.tvm_backend import tir  # noqa: E402
 from workers.tvm_backend.design_space import space  # noqa: E402
-from workers.tvm_backend.design_space.rules.machine import Machine  # noqa: E402
 from workers.tvm_backend.design_space.rules.registers import boxes  # noqa: E402
 from workers.tvm_backend.design_space.rules.winograd import Winograd  # noqa: E402
 from workers.tvm_backend.design_space.static_model import prior_of  # noqa: E402
@@ -87,7 +87,7 @@ def test_the_matrices_filter(m: int) -> None:
     ],
 )
 def test_where_it_may_pay(source: tuple[int, int, int, int], outs: int, m: int | None) -> None:
-    assert winograd.fits(convolution(source, outs), blocked=True) == m
+    assert winograd.fits(convolution(source, outs), blocked=True, cpu=CpuModel()) == m
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def test_where_it_may_pay(source: tuple[int, int, int, int], outs: int, m: int |
 def test_where_it_may_pay_to_put_a_plain_map_into_blocks(
     source: tuple[int, int, int, int], outs: int, m: int | None
 ) -> None:
-    assert winograd.fits(convolution(source, outs), blocked=False) == m
-    assert winograd.fits(convolution(source, outs), blocked=True) is not None
+    assert winograd.fits(convolution(source, outs), blocked=False, cpu=CpuModel()) == m
+    assert winograd.fits(convolution(source, outs), blocked=True, cpu=CpuModel()) is not None
 
 
 @pytest.mark.parametrize(
@@ -118,28 +118,28 @@ def test_where_it_may_pay_to_put_a_plain_map_into_blocks(
     ],
 )
 def test_what_it_cannot_do(other: dict[str, int | bool | str]) -> None:
-    assert winograd.fits(convolution((1, 64, 56, 56), 64, **other), blocked=True) is None  # type: ignore[arg-type]
+    assert winograd.fits(convolution((1, 64, 56, 56), 64, **other), blocked=True, cpu=CpuModel()) is None  # type: ignore[arg-type]
 
 
 @given(st.integers(1, 1000), st.sampled_from([2, 4]))
 def test_tiles_cover_the_output_and_fill_registers(extent: int, m: int) -> None:
-    found = columns(extent, m)
+    found = columns(extent, m, CpuModel())
     assert extent <= tiles(extent, m) * m <= found * m
     assert found <= max(14, 1.2 * tiles(extent, m))
     assert found <= 14 or any(found % group == 0 for group in range(4, 15))
 
 
 @given(
-    st.sampled_from([Machine(64, 32), Machine(32, 16), Machine(16, 32)]),
+    st.sampled_from([CpuModel.of(1, *registers) for registers in ((64, 32), (32, 16), (16, 32))]),
     st.integers(1, 30),
     st.integers(1, 30),
     st.integers(1, 64),
 )
-def test_boxes_divide_the_grid_and_fit_registers(machine: Machine, rows: int, cols: int, panels: int) -> None:
-    registers = 16 // machine.lanes
-    for box in boxes(machine, registers, rows, cols, panels):
+def test_boxes_divide_the_grid_and_fit_registers(cpu: CpuModel, rows: int, cols: int, panels: int) -> None:
+    registers = 16 // cpu.lanes()
+    for box in boxes(cpu, registers, rows, cols, panels):
         assert rows % box.rows == cols % box.columns == 0
-        assert registers * (box.rows * box.columns + 1) * box.vectors < machine.registers
+        assert registers * (box.rows * box.columns + 1) * box.vectors < cpu.registers
 
 
 def exact(x: Array, w: Array, padding: tuple[int, int, int, int]) -> Array:
@@ -176,7 +176,7 @@ def test_the_error_is_bounded(
         te.placeholder([tvm.tirx.IntImm("int64", side) for side in each.shape], "float32", name)
         for each, name in ((data, "x"), (u, "u"))
     ]
-    out = conv2d_winograd(*args, padding, m)
+    out = conv2d_winograd(*args, padding, m, columns(expected.shape[3], m, CpuModel()))
     assert [int(side) for side in out.shape] == list(expected.shape)
     mod = tvm.IRModule({"main": te.create_prim_func([*args, out])})
     built = tvm.compile(mod, target=tvm.target.Target(quick(here().to_json())))

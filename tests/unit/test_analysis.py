@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from marked_nests import AVX512, F, Source, fixed, marked
 
+from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.analysis.kernel import Kernel, kernel
 from tunesmith.analysis.model import constraints, estimate
 from tunesmith.analysis.nest import (
@@ -28,7 +29,7 @@ from tunesmith.analysis.nest import (
 )
 from tunesmith.analysis.prior import PIECE, StaticPrior
 from tunesmith.analysis.running import running
-from tunesmith.analysis.shape import LINE, Shape, extent, values_of
+from tunesmith.analysis.shape import Shape, extent, values_of
 from tunesmith.space.base import Sketch
 from tunesmith.space.knobs import ComputeLocation
 from tunesmith.space.space import Space
@@ -100,7 +101,8 @@ def test_footprints_are_what_counting_finds(made: tuple[Block, Buffer]) -> None:
 @given(st.integers(1, 5), st.integers(1, 4), st.integers(1, 64), st.integers(1, 3))
 def test_lines_of_rows(rows: int, wide: int, part: int, more: int) -> None:
     """Rows that begin at a line: whole rows lie one after the other, parts of rows do not."""
-    width = LINE // F * wide
+    line = CpuModel().line_bytes
+    width = line // F * wide
     part = min(part, width)
     block = Block(
         "b",
@@ -111,8 +113,8 @@ def test_lines_of_rows(rows: int, wide: int, part: int, more: int) -> None:
         1.0,
     )
     shape = shape_of(block, (Buffer("x", (rows * more, width), F),))
-    lines = {(r * width + c) * F // LINE for r in range(rows) for c in range(part)}
-    assert shape.footprint(block.write, shape.nested[0]).bytes[0] == LINE * len(lines)
+    lines = {(r * width + c) * F // line for r in range(rows) for c in range(part)}
+    assert shape.footprint(block.write, shape.nested[0]).bytes[0] == line * len(lines)
 
 
 def product_block(m: int, n: int, k: int, tile: tuple[int, int], unrolled: int = 1) -> tuple[Block, tuple[Buffer, ...]]:
@@ -134,7 +136,7 @@ def product_block(m: int, n: int, k: int, tile: tuple[int, int], unrolled: int =
 def test_the_kernel_of_a_product_in_registers() -> None:
     block, buffers = product_block(64, 64, 128, (8, 32))
     shape = shape_of(block, buffers)
-    inner = kernel(shape, running(shape, None, {}, 16), AVX512)
+    inner = kernel(shape, running(shape, None, {}, AVX512), AVX512)
     assert inner.operations[0] == 16  # 8 rows of two registers
     assert inner.accumulators[0] == 16
     assert inner.needed[0] <= 32
@@ -149,7 +151,7 @@ def test_too_many_and_too_few_accumulators_cost(tile: tuple[int, int], slower: b
     def cycles(tile: tuple[int, int]) -> float:
         block, buffers = product_block(192, 192, 128, tile)
         shape = shape_of(block, buffers)
-        inner = kernel(shape, running(shape, None, {}, 16), AVX512)
+        inner = kernel(shape, running(shape, None, {}, AVX512), AVX512)
         return float((inner.cycles * inner.times)[0])
 
     assert (cycles(tile) > 1.3 * cycles((8, 32))) == slower
@@ -161,7 +163,7 @@ def test_vectors_that_are_put_together_of_pieces_cost_more() -> None:
     def inner(columns: int) -> Kernel:
         block, buffers = product_block(64, 4 * columns, 1, (8, columns))
         shape = shape_of(block, buffers)
-        return kernel(shape, running(shape, None, {}, 16), AVX512)
+        return kernel(shape, running(shape, None, {}, AVX512), AVX512)
 
     whole, odd = inner(16), inner(14)
     assert whole.code[0] == whole.operations[0] + whole.loads[0] + whole.stores[0]
@@ -177,7 +179,7 @@ def test_a_window_is_read_across_lines() -> None:
         index = Index(((0, 1), (1, 1))) if moved else Index(((0, 1),))
         block = Block("C", (16, 4), loops, Access(0, (Index(((0, 1),)),)), (Access(1, (index,)),), 1.0, update=True)
         shape = shape_of(block, (Buffer("C", (16,), F), Buffer("X", (32,), F)))
-        return float(kernel(shape, running(shape, Marks(), {}, 16), AVX512).loads[0])
+        return float(kernel(shape, running(shape, Marks(), {}, AVX512), AVX512).loads[0])
 
     assert loads(True) > 1.5 * loads(False)
 
@@ -188,7 +190,7 @@ def test_a_vector_that_runs_into_the_next_panel_is_fetched_element_by_element(co
     panels = Access(2, (Index(((1, 1),), divide=16), Index(((2, 1),)), Index(((1, 1),), modulo=16)))
     packed = replace(block, reads=(block.reads[0], panels))
     shapes = shape_of(block, buffers), shape_of(packed, (*buffers[:2], Buffer("B", (12, 128, 16), F)))
-    plain, apart = (kernel(shape, running(shape, None, {}, 16), AVX512) for shape in shapes)
+    plain, apart = (kernel(shape, running(shape, None, {}, AVX512), AVX512) for shape in shapes)
     assert (apart.cycles[0] > 1.5 * plain.cycles[0]) == bool(elements)
     assert (apart.code[0] > 1.5 * plain.code[0]) == bool(elements)
     assert apart.loads[0] > 4 + 2 * elements if elements else apart.loads[0] == plain.loads[0]
@@ -241,7 +243,7 @@ def test_marks() -> None:
     choice = np.array([[knobs[0].find([a])[0], knobs[1].find([b])[0], 1] for a, b in tiles])
     values = values_of(nest, knobs, choice)
     shape = Shape.make(nest, nest.blocks[0], values, len(tiles))
-    run = running(shape, nest.marks, values, 16)
+    run = running(shape, nest.marks, values, AVX512)
     assert np.where(run.parallel, shape.extents, 1).prod(axis=0).tolist() == [16, 16, 8, 128]
     assert np.where(run.vector, shape.extents, 1).prod(axis=0).tolist() == [16, 16, 8, 64]
     assert np.where(run.kernel & ~run.vector, shape.extents, 1).prod(axis=0).tolist() == [16, 16, 64, 32]
@@ -257,7 +259,7 @@ def test_what_is_unrolled(told: int, steps: int) -> None:
     block = Block("C", (1024, 16, 16), loops, Access(0, (i, j)), reads, 1.0, update=True)
     buffers = (Buffer("C", (1024, 16), F), Buffer("A", (1024, 16), F), Buffer("B", (16, 16), F))
     shape = shape_of(block, buffers)
-    run = running(shape, Marks(0, 64, Product(told)), {}, 16)
+    run = running(shape, Marks(0, 64, Product(told)), {}, AVX512)
     assert np.where(run.kernel & ~run.vector, shape.extents, 1).prod() == steps
 
 
@@ -269,7 +271,7 @@ def test_compilers_vectorise_what_nobody_marked() -> None:
     block = Block("C", (64, 64, 2048), loops, Access(0, (i, j)), reads, 1.0, update=True)
     buffers = (Buffer("C", (64, 64), F), Buffer("A", (64, 2048), F), Buffer("B", (2048, 64), F))
     shape = shape_of(block, buffers)
-    run = running(shape, None, {}, 16)
+    run = running(shape, None, {}, AVX512)
     assert run.vector[:, 0].tolist() == [False, False, True, False]
     assert run.kernel[:, 0].tolist() == [False, False, True, True]
     assert run.memory[0]
@@ -286,7 +288,7 @@ def test_a_loop_that_a_compiler_vectorised_is_as_much_code_as_one_vector() -> No
     block = Block("s", (4096, 32), loops, Access(0, (row,)), (Access(1, (row, column)),), 1.0, update=True)
     buffers = (Buffer("s", (4096,), F), Buffer("x", (4096, 32), F))
     shape = shape_of(block, buffers)
-    run = running(shape, None, {}, 16)
+    run = running(shape, None, {}, AVX512)
     assert run.memory[0]
     assert kernel(shape, run, AVX512).code[0] < 32 * 16 * 4
     assert constraints(Nest((block,), buffers), (), np.zeros((1, 0), dtype=np.int64), AVX512)[0]

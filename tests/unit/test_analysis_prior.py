@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from marked_nests import AVX512, Source, marked
 
-from tunesmith.analysis.device import Cache, DeviceDescription
+from tunesmith.analysis.cpu_model import Cache, CpuModel
 from tunesmith.analysis.model import constraints
 from tunesmith.analysis.nest import (
     Nest,
@@ -57,7 +57,7 @@ def test_constraints_that_refuse_everything_are_passed_over() -> None:
         def nest(self, sketch: str, decided: tuple[int, ...]) -> Nest | None:
             return nest
 
-    small = DeviceDescription(1, 4, 0, 1e9, 1e9, (Cache(1024, 1e9),))
+    small = CpuModel(1, 4, 0, 1e9, 1e9, (Cache(1024, 1e9),))
     batch: Batch = space.sample(np.random.default_rng(0), 64)
     assert not constraints(nest, knobs, batch.choice, small).any()
     assert np.isfinite(StaticPrior(space, Always(), small)(batch)).all()

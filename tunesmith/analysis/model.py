@@ -10,22 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tunesmith.analysis.device import DeviceDescription
+from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.analysis.kernel import Kernel, kernel
 from tunesmith.analysis.nest import Block, Nest
 from tunesmith.analysis.running import Running, running
 from tunesmith.analysis.shape import Shape, Values, values_of
 from tunesmith.space.base import Bools, Floats, Ints
 from tunesmith.space.knobs import Knob
-
-SHARE = 0.75
-"""Share of a cache that one working set can have. Conflicts and other reads take the rest."""
-OVERLAP = 0.35
-"""Part of the shorter times that the longest one does not hide."""
-MOST_INSTRUCTIONS = 4000.0
-"""Largest number of straight-line instructions. LLVM takes about a millisecond for each, or somewhat more."""
-MOST_SPILLED = 1.5
-"""Registers that a kernel may want, in registers that there are."""
 
 
 class Costs:
@@ -36,25 +27,24 @@ class Costs:
         choice: int64 [n, at least len(knobs)].
     """
 
-    def __init__(self, nest: Nest, knobs: Sequence[Knob], choice: Ints, device: DeviceDescription) -> None:
-        self._nest, self._device, self._n = nest, device, len(choice)
+    def __init__(self, nest: Nest, knobs: Sequence[Knob], choice: Ints, cpu: CpuModel) -> None:
+        self._nest, self._cpu, self._n = nest, cpu, len(choice)
         values = values_of(nest, knobs, choice)
         self._parts = [self._part(block, values) for block in nest.blocks]
         self._resident = float(sum(np.prod(b.shape, dtype=np.float64) * b.element_bytes for b in nest.buffers))
 
     def _part(self, block: Block, values: Values) -> tuple[Shape, Running, Kernel]:
-        shape = Shape.make(self._nest, block, values, self._n)
-        written = self._nest.buffers[block.write.buffer]
-        run = running(shape, self._nest.marks, values, self._device.lanes(written.element_bytes))
-        return shape, run, kernel(shape, run, self._device)
+        shape = Shape.make(self._nest, block, values, self._n, self._cpu)
+        run = running(shape, self._nest.marks, values, self._cpu)
+        return shape, run, kernel(shape, run, self._cpu)
 
     def feasible(self) -> Bools:
         """False for what need not be built: code that takes compilers long, accumulators far beyond the registers."""
         out = np.ones(self._n, dtype=np.bool_)
         for shape, _, inner in self._parts:
-            out &= inner.code <= MOST_INSTRUCTIONS
+            out &= inner.code <= self._cpu.max_instructions
             if shape.block.update:
-                out &= inner.needed <= MOST_SPILLED * self._device.registers
+                out &= inner.needed <= self._cpu.max_spill * self._cpu.registers
         return out
 
     def seconds(self) -> Floats:
@@ -64,19 +54,19 @@ class Costs:
 
     def _block(self, part: tuple[Shape, Running, Kernel], started: set[int]) -> Floats:
         shape, run, inner = part
-        device = self._device
+        cpu = self._cpu
         tasks = np.where(run.parallel, shape.extents, 1.0).prod(axis=0)
-        speedup = tasks / np.ceil(tasks / device.cores)
-        times = [inner.times * inner.cycles / device.clock / speedup]
-        for level, cache in enumerate(device.caches):
-            if self._resident <= SHARE * cache.size:  # runs follow each other: what fits is there already
+        speedup = tasks / np.ceil(tasks / cpu.cores)
+        times = [inner.times * inner.cycles / cpu.clock / speedup]
+        for level, cache in enumerate(cpu.caches):
+            if self._resident <= cpu.cache_share * cache.size:  # runs follow each other: what fits is there already
                 break
-            outer = device.caches[level + 1] if level + 1 < len(device.caches) else None
-            rate = device.bandwidth if outer is None else outer.bandwidth * speedup
-            times.append(shape.traffic(SHARE * cache.size) / rate)
+            outer = cpu.caches[level + 1] if level + 1 < len(cpu.caches) else None
+            rate = cpu.bandwidth if outer is None else outer.bandwidth * speedup
+            times.append(shape.traffic(cpu.cache_share * cache.size) / rate)
         longest = np.maximum.reduce(times)
         rest: Floats = sum(times, -longest)
-        return np.asarray(longest + OVERLAP * rest + self._forks(shape, run, started))
+        return np.asarray(longest + cpu.exposed_share * rest + self._forks(shape, run, started))
 
     def _forks(self, shape: Shape, run: Running, started: set[int]) -> Floats:
         """Starts of the block's parallel loop, unless an earlier block had it."""
@@ -84,14 +74,14 @@ class Costs:
         if first is None or shape.block.loops[first].number in started:
             return np.zeros(self._n)
         started.add(shape.block.loops[first].number)
-        return np.asarray(shape.before[first] * self._device.fork_seconds)
+        return np.asarray(shape.before[first] * self._cpu.fork_seconds)
 
 
-def constraints(nest: Nest, knobs: Sequence[Knob], choice: Ints, device: DeviceDescription) -> Bools:
+def constraints(nest: Nest, knobs: Sequence[Knob], choice: Ints, cpu: CpuModel) -> Bools:
     """Which candidates are worth building, bool [n]."""
-    return Costs(nest, knobs, choice, device).feasible()
+    return Costs(nest, knobs, choice, cpu).feasible()
 
 
-def estimate(nest: Nest, knobs: Sequence[Knob], choice: Ints, device: DeviceDescription) -> Floats:
+def estimate(nest: Nest, knobs: Sequence[Knob], choice: Ints, cpu: CpuModel) -> Floats:
     """Estimated seconds, float64 [n]."""
-    return Costs(nest, knobs, choice, device).seconds()
+    return Costs(nest, knobs, choice, cpu).seconds()

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tunesmith.analysis.device import DeviceDescription
+from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.analysis.model import Costs
 from tunesmith.analysis.nest import Nest
 from tunesmith.space.base import Batch, Bools, Floats, Ints, Sketch
@@ -42,7 +42,7 @@ class StaticPrior:
     Args:
         space: the space whose points are estimated.
         source: source of the nests, which it makes when needed and keeps.
-        device: that they are for.
+        cpu: CPU that estimates are for.
         unit: is entered for each small unit of work, some 50 ms at most, so that others can have the processor between.
         handicap: by the hash of a sketch, what its estimates are multiplied by; 1 for others.
     """
@@ -51,11 +51,11 @@ class StaticPrior:
         self,
         space: Space,
         source: NestSource,
-        device: DeviceDescription,
+        cpu: CpuModel,
         unit: Unit = contextlib.nullcontext,
         handicap: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
-        self._space, self._source, self._device, self._unit = space, source, device, unit
+        self._space, self._source, self._cpu, self._unit = space, source, cpu, unit
         self._handicap = handicap
 
     def __call__(self, batch: Batch) -> Floats:
@@ -97,7 +97,7 @@ class StaticPrior:
                 for piece in np.array_split(rows, -(-len(rows) // PIECE)) if nest is not None else ():
                     assert nest is not None
                     with self._unit():
-                        costs = Costs(nest, body.knobs, batch.choice[piece], self._device)
+                        costs = Costs(nest, body.knobs, batch.choice[piece], self._cpu)
                         out[piece] = self._handicap.get(body.hash, 1.0) * costs.seconds()
                         refused[piece] = ~costs.feasible()
         return out, refused

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.analysis.nest import Access, Kind, Marks
 from tunesmith.analysis.shape import Shape, Values, product
 from tunesmith.space.base import Bools, Floats
 
-UNROLLED = 300.0
-"""Instructions up to which a compiler unrolls a loop without being told (LLVM's threshold at -O3)."""
 MOST_DEPTH = 8
 """Loops that TVM's unrolling takes at most."""
 
@@ -37,15 +36,16 @@ class Running:
     memory: Bools
 
 
-def running(shape: Shape, marks: Marks | None, values: Values, lanes: int) -> Running:
-    """From the loops' kinds, or, where TVM is to choose them, by its rules; ``lanes`` elements fill a register."""
+def running(shape: Shape, marks: Marks | None, values: Values, cpu: CpuModel) -> Running:
+    """From the loops' kinds, or, where TVM is to choose them, by its rules."""
+    lanes = cpu.lanes(shape.buffers[shape.block.write.buffer].element_bytes)
     if marks is None:
         parallel, vector, unrolled = (_of_kind(shape, kind) for kind in (Kind.PARALLEL, Kind.VECTOR, Kind.UNROLLED))
         told = np.zeros(shape.n)
     else:
         parallel, vector = _parallel(shape, marks), _vector(shape, marks)
         unrolled, told = np.zeros_like(vector), product(values, marks.unroll, shape.n)
-    steps = np.maximum(told, UNROLLED / _instructions(shape, vector, lanes))
+    steps = np.maximum(told, cpu.unrolled_instructions / _instructions(shape, vector, lanes))
     kernel = _kernel(shape, parallel, vector, unrolled, steps)
     helped = _compiled(shape, vector, kernel)
     compiled: Bools = np.logical_or.reduce(helped, axis=0)

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.analysis.nest import Access, Block, Buffer, Extent, Factor, Index, Nest, Product
 from tunesmith.space.base import Bools, Floats, Ints
 from tunesmith.space.knobs import Knob
-
-LINE = 64
-"""Bytes that a cache moves at a time."""
 
 Values = Mapping[Factor, Floats]
 
@@ -79,22 +77,23 @@ class Shape:
     Args:
         buffers: the nest's buffers.
         extents: float64 [loops, n].
+        cpu: CPU whose cache lines count.
 
     Attributes:
         n: candidates.
         before: float64 [loops + 1, n], the product of the extents of all loops outside of each place.
     """
 
-    def __init__(self, block: Block, buffers: Sequence[Buffer], extents: Floats) -> None:
-        self.block, self.buffers, self.extents = block, buffers, extents
+    def __init__(self, block: Block, buffers: Sequence[Buffer], extents: Floats, cpu: CpuModel) -> None:
+        self.block, self.buffers, self.extents, self._line = block, buffers, extents, cpu.line_bytes
         self.n = extents.shape[1]
         self.before = np.concatenate([np.ones((1, self.n)), np.cumprod(extents, axis=0)])
 
     @classmethod
-    def make(cls, nest: Nest, block: Block, values: Values, n: int) -> Shape:
+    def make(cls, nest: Nest, block: Block, values: Values, n: int, cpu: CpuModel = CpuModel()) -> Shape:
         """From what the knobs decide."""
         rows = [extent(values, loop.extent, n) for loop in block.loops]
-        return cls(block, nest.buffers, np.stack(rows) if rows else np.ones((0, n)))
+        return cls(block, nest.buffers, np.stack(rows) if rows else np.ones((0, n)), cpu)
 
     @property
     def iterations(self) -> Floats:
@@ -149,8 +148,8 @@ class Shape:
             run = np.where(whole, run * distance, run)
             outer = np.where(whole, outer, outer * count)
             whole = whole & (distance >= (size or np.inf))
-        lines = np.ceil(run * buffer.element_bytes / LINE)
-        return Footprint(elements, outer * lines * LINE)
+        lines = np.ceil(run * buffer.element_bytes / self._line)
+        return Footprint(elements, outer * lines * self._line)
 
     def moves(self, access: Access) -> Bools:
         """Which loops change what an access touches, bool [loops, 1]."""

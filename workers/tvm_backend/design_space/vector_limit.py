@@ -14,7 +14,7 @@ import tvm
 
 from tunesmith.targets import Target
 from tunesmith.types import TensorSpec
-from workers.tvm_backend.design_space.rules.machine import machine_of
+from workers.tvm_backend.design_space.rules.machine import cpu_model_of
 
 VECTORIZE = "meta_schedule.vectorize"
 CPU = "llvm"
@@ -24,7 +24,7 @@ def widest(output: TensorSpec, target: Target) -> int | None:
     """Steps of the innermost axis of a CPU's kernel where they fill registers of its vectors; else None."""
     if target.kind != CPU or not output.shape:
         return None
-    lanes = max(1, machine_of(target).vector_bytes // int(tvm.DataType(output.dtype).itemsize))
+    lanes = cpu_model_of(target).lanes(int(tvm.DataType(output.dtype).itemsize))
     return output.shape[-1] if output.shape[-1] % lanes == 0 else None
 
 

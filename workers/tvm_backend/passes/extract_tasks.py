@@ -15,6 +15,7 @@ from tvm.relax.expr_functor import PyExprVisitor, visitor
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.analysis import estimate_tir_flops
 
+from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.types import TensorSpec, Workload
 from workers.tvm_backend import tir
 from workers.tvm_backend.passes import alternatives
@@ -67,8 +68,6 @@ BLOCKED = (
 """The families of the functions that blocked layouts bring, by parts of their names."""
 FAMILY_NAME = 100
 """Characters of a family's name that the database keeps."""
-SMALL_BYTES = 16 << 10
-"""Parameters below this take no time to read, wherever they are."""
 
 
 @dataclass(frozen=True)
@@ -92,16 +91,16 @@ class Extracted:
     weights: tuple[int, ...] = ()
 
 
-def extract_tasks(module: bytes) -> list[Extracted]:
+def extract_tasks(module: bytes, cpu: CpuModel = CpuModel()) -> list[Extracted]:
     """The tasks of a prepared module in the order in which the model first runs them, each before its alternative.
 
     Functions of dynamic shape are left out: nothing here can tune them.
     """
     mod = tir.load_module(module)
-    direct = _of_function(mod, "main")
+    direct = _of_function(mod, "main", cpu)
     found = [(order, False, task) for order, task in direct.values()]
     if alternatives.has_alternatives(mod):
-        others = _of_function(mod, alternatives.FUNCTION)
+        others = _of_function(mod, alternatives.FUNCTION, cpu)
         for name, alternative in alternatives.pairs(mod).items():
             if name in direct and alternative in others:
                 order, task = direct[name]
@@ -125,13 +124,13 @@ def parameter_bytes(module: bytes) -> int:
     return sum(_bytes(var.ty) for var in set(_parameters(main)) & set(relax.analysis.free_vars(main.body)))
 
 
-def _of_function(mod: tvm.IRModule, name: str) -> dict[str, tuple[int, Extracted]]:
+def _of_function(mod: tvm.IRModule, name: str, cpu: CpuModel) -> dict[str, tuple[int, Extracted]]:
     """The tasks of one of the module's functions by name, each with its place in the order of first calls."""
     other = {"main", alternatives.FUNCTION} - {name}
     alone = {var: function for var, function in mod.functions.items() if str(var.name_hint) not in other}
     mod = tvm.IRModule(alone, attrs=mod.attrs)
     found = ms.relax_integration.extract_tasks(mod, tvm.target.Target("llvm"), module_equality="structural")
-    calls = _calls(mod[name])
+    calls = _calls(mod[name], cpu.small_bytes)
     tasks: dict[str, tuple[int, Extracted]] = {}
     for task in found:
         body = task.dispatched[0]
@@ -194,12 +193,12 @@ class _Calls(PyExprVisitor):  # type: ignore[misc]
     """The calls of a function: the order of the first ones, and which arguments are parameters in all of them.
 
     Args:
-        parameters: the model's.
+        parameters: the model's, without small ones.
     """
 
     def __init__(self, parameters: Sequence[relax.Var]) -> None:
         super().__init__()
-        self._parameters = [var for var in parameters if _bytes(var.ty) >= SMALL_BYTES]
+        self._parameters = parameters
         self.order: dict[str, int] = {}
         self.weights: dict[str, set[int]] = {}
 
@@ -215,8 +214,8 @@ class _Calls(PyExprVisitor):  # type: ignore[misc]
         return any(given.same_as(var) for var in self._parameters)
 
 
-def _calls(function: relax.Function) -> _Calls:
-    calls = _Calls(_parameters(function))
+def _calls(function: relax.Function, small: int) -> _Calls:
+    calls = _Calls([var for var in _parameters(function) if _bytes(var.ty) >= small])
     calls.visit_expr(function)
     return calls
 

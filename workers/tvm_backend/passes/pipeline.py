@@ -18,6 +18,7 @@ from tvm import relax
 from tvm.relax import transform
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.errors import ModelRejected, first_line
 from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.types import TensorSpec
@@ -53,19 +54,22 @@ class Prepared:
     preparation: Preparation
 
 
-def prepare(mod: tvm.IRModule, preparation: Preparation = PLAIN) -> Prepared:
+def prepare(mod: tvm.IRModule, preparation: Preparation = PLAIN, cpu: CpuModel = CpuModel()) -> Prepared:
     """Fold constants, legalise, fuse, and lift weights.
 
     Everything that depends on constants alone is evaluated here, so that the parameters are final and compiling
     never computes a weight again. A model that blocked layouts break is prepared without them, and the log says so.
     With Winograd convolutions the module has a second function, see ``workers.tvm_backend.passes.alternatives``.
 
+    Args:
+        cpu: CPU that layouts and algorithms are for. A stored module serves every CPU, so services keep the default.
+
     Raises:
         ModelRejected: TVM cannot lower the model.
     """
     mod = _with_numbered_inputs(mod)
     try:
-        mod = _blocked(mod, preparation) if preparation.blocked else _lower(_simplified(mod), preparation)
+        mod = _blocked(mod, preparation, cpu) if preparation.blocked else _lower(_simplified(mod), preparation)
     except Exception as error:
         # Legalisation raises whatever the operator's lowering raises.
         raise ModelRejected(f"TVM cannot lower the model: {first_line(error)}", field="file") from error
@@ -84,29 +88,29 @@ def _with_numbered_inputs(mod: tvm.IRModule) -> tvm.IRModule:
     return made
 
 
-def _blocked(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
+def _blocked(mod: tvm.IRModule, preparation: Preparation, cpu: CpuModel) -> tvm.IRModule:
     packed = layout.Packed()
     try:
         simple = _simplified(
             mod, (quantization.rounded, layout.absorb_pads, layout.widen, layout.slice_maps, layout.phases)
         )
-        made = _lower(_laid_out(simple, False, packed), preparation)
+        made = _lower(_laid_out(simple, False, packed, cpu), preparation)
     except Exception:
         # Nobody should lose a model to what is meant to make it faster.
         log.warning("blocked layouts do not fit the model, it is prepared without them", exc_info=True)
         return _lower(_simplified(mod), dataclasses.replace(preparation, blocked=False))
-    return _with_winograd(made, simple, preparation, packed) if preparation.winograd else made
+    return _with_winograd(made, simple, preparation, packed, cpu) if preparation.winograd else made
 
 
 def _with_winograd(
-    mod: tvm.IRModule, simple: tvm.IRModule, preparation: Preparation, packed: layout.Packed
+    mod: tvm.IRModule, simple: tvm.IRModule, preparation: Preparation, packed: layout.Packed, cpu: CpuModel
 ) -> tvm.IRModule:
     """``mod`` with Winograd convolutions as alternatives; as it is where there are none or they fit in nowhere."""
     bindings = (binding for block in simple["main"].body.blocks for binding in block.bindings)
     if not any(operator(binding.value) == "relax.nn.conv2d" for binding in bindings):
         return mod
     try:
-        other = _laid_out(simple, True, packed)
+        other = _laid_out(simple, True, packed, cpu)
         if not any(conv2d_winograd.__name__ in str(var.name_hint) for var in other.functions):
             return mod
         return alternatives.join(mod, _lower(other, preparation))
@@ -116,11 +120,11 @@ def _with_winograd(
         return mod
 
 
-def _laid_out(simple: tvm.IRModule, winograd: bool, packed: layout.Packed) -> tvm.IRModule:
+def _laid_out(simple: tvm.IRModule, winograd: bool, packed: layout.Packed, cpu: CpuModel) -> tvm.IRModule:
     """With feature maps in blocks of channels."""
 
     def block(module: tvm.IRModule, _: Any) -> tvm.IRModule:
-        return layout.block(module, winograd, packed)
+        return layout.block(module, winograd, packed, cpu)
 
     passes = [
         tvm.transform.module_pass(block, opt_level=0, name="tunesmith.block"),

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from tvm.s_tir import Schedule
 
-from tunesmith.analysis.device import describe_cpu
+from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.analysis.model import estimate
 from tunesmith.analysis.nest import Kind, Marks, Nest, Product
 from tunesmith.analysis.shape import extent, values_of
@@ -42,7 +42,6 @@ TRIALS, PATIENCE = 6, 8
 """Vectors that are tried for each that is wanted, and how many before a place counts as one that does not exist."""
 MANY = 4096
 """Choices of a knob that are looked at."""
-ANY_CPU = describe_cpu(1, 64, 32)
 log = logging.getLogger("tunesmith.search")
 
 
@@ -205,5 +204,5 @@ def _check(nest: Nest, body: SketchBody, decisions: Sequence[Sequence[Decision]]
             real = [program.places[number].loops[depth].extent for program in programs]
             if extent(values, loop.extent, n).tolist() != real:
                 raise NotUnderstoodError(f"a loop of {block.name} has {real} steps, not what {loop.extent} says")
-    if not np.isfinite(estimate(nest, body.knobs, choice, ANY_CPU)).all():
+    if not np.isfinite(estimate(nest, body.knobs, choice, CpuModel())).all():
         raise NotUnderstoodError("no estimate is possible")

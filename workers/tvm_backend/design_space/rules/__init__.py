@@ -18,7 +18,7 @@ from workers.tvm_backend.design_space.rules.blocked_conv import BlockedConvoluti
 from workers.tvm_backend.design_space.rules.depthwise import Depthwise
 from workers.tvm_backend.design_space.rules.direct_conv import DirectConvolution
 from workers.tvm_backend.design_space.rules.elementwise import Elementwise
-from workers.tvm_backend.design_space.rules.machine import machine_of
+from workers.tvm_backend.design_space.rules.machine import cpu_model_of
 from workers.tvm_backend.design_space.rules.packed_matmul import PackedMatmul
 from workers.tvm_backend.design_space.rules.pointwise import PointwiseConvolution
 from workers.tvm_backend.design_space.rules.pooling import Pooling
@@ -49,9 +49,9 @@ def schedules(fresh: Callable[[], Schedule], target: Target) -> Iterator[Schedul
     """
     if target.kind != "llvm":
         return
-    machine = machine_of(target)
+    cpu = cpu_model_of(target)
     for rule in RULES:
-        for variant in rule.variants(fresh(), machine):
+        for variant in rule.variants(fresh(), cpu):
             sch = fresh()
             try:
                 variant(sch)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from tvm.s_tir import Schedule
 
-from workers.tvm_backend.design_space.rules.machine import Machine
+from tunesmith.analysis.cpu_model import CpuModel
 
 Variant = Callable[[Schedule], None]
 """Schedules a workload; what it samples becomes a sketch's knobs, what it does not is fixed in that sketch."""
@@ -21,10 +21,10 @@ class Rule(ABC):
     """
 
     @abstractmethod
-    def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:
+    def variants(self, sch: Schedule, cpu: CpuModel) -> Iterator[Variant]:
         """One for each sketch; none where the rule does not apply.
 
         Args:
             sch: schedule of the workload, to look at.
-            machine: that it is for.
+            cpu: CPU that the sketches are for.
         """

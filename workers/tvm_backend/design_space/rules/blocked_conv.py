@@ -14,12 +14,12 @@ from typing import Any
 
 from tvm.s_tir import Schedule
 
+from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules import padding
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
 from workers.tvm_backend.design_space.rules.contraction import axes_of, only
-from workers.tvm_backend.design_space.rules.convolution import MOST_COLUMNS, TiledLoops, in_threads, operands
+from workers.tvm_backend.design_space.rules.convolution import TiledLoops, in_threads, operands
 from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
-from workers.tvm_backend.design_space.rules.machine import Machine
 from workers.tvm_backend.design_space.rules.registers import Tile, accumulators, innermost, largest_divisor, tile
 from workers.tvm_backend.design_space.rules.stages import variables_of
 
@@ -32,19 +32,18 @@ class BlockedConvolution(Rule):
     unrolled.
     """
 
-    def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:
+    def variants(self, sch: Schedule, cpu: CpuModel) -> Iterator[Variant]:
         """See ``Rule``."""
         found = find(sch)
-        if found is None or found.dtype != "float32" or found.lanes % machine.lanes:
+        if found is None or found.dtype != "float32" or found.lanes % cpu.lanes():
             return
         if not foldable(sch, sch.get_sblock(found.block)):
             return
-        budget = accumulators(machine)
-        vectors = found.extents[found.channel] * found.lanes // machine.lanes
-        limits = tile(budget, found.extents[found.width], vectors, MOST_COLUMNS)
-        rows = max(1, budget // (limits.scalars * largest_divisor(vectors, limits.vectors)))
+        vectors = found.extents[found.channel] * found.lanes // cpu.lanes()
+        limits = tile(cpu, found.extents[found.width], vectors)
+        rows = max(1, accumulators(cpu) // (limits.scalars * largest_divisor(vectors, limits.vectors)))
         for bands in (False, True):
-            yield partial(_schedule, plan=Plan(found, machine.lanes, limits, rows, bands))
+            yield partial(_schedule, plan=Plan(found, cpu.lanes(), limits, rows, bands))
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,6 @@ from tvm.s_tir import Schedule
 
 from workers.tvm_backend.design_space.rules.contraction import axes_of, factors_of, only, place_of
 
-MOST_COLUMNS = 20
-"""Pixels of a tile in a row at most."""
-
 
 @dataclass(frozen=True)
 class Convolution:

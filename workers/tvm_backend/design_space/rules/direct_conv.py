@@ -14,11 +14,11 @@ from typing import Any
 
 from tvm.s_tir import Schedule
 
+from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules import padding
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
-from workers.tvm_backend.design_space.rules.convolution import MOST_COLUMNS, Convolution, TiledLoops, find, in_threads
+from workers.tvm_backend.design_space.rules.convolution import Convolution, TiledLoops, find, in_threads
 from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
-from workers.tvm_backend.design_space.rules.machine import Machine
 from workers.tvm_backend.design_space.rules.registers import Tile, accumulators, innermost, largest_divisor, tile
 
 
@@ -28,20 +28,19 @@ class DirectConvolution(Rule):
     One sketch. Knobs: rows, columns and registers of channels of a tile, the kernel's columns that are unrolled.
     """
 
-    def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:
+    def variants(self, sch: Schedule, cpu: CpuModel) -> Iterator[Variant]:
         """See ``Rule``."""
         found = find(sch)
         if found is None or found.dtype != "float32" or not foldable(sch, sch.get_sblock(found.block)):
             return
         channels = found.extents[found.channel]
-        lanes = next((n for n in (machine.lanes, machine.lanes // 2, machine.lanes // 4) if channels % n == 0), 1)
+        lanes = next((n for n in (cpu.lanes(), cpu.lanes() // 2, cpu.lanes() // 4) if channels % n == 0), 1)
         if lanes == 1:
             return
-        budget = accumulators(machine)
-        limits = tile(budget, found.extents[found.width], channels // lanes, MOST_COLUMNS)
+        limits = tile(cpu, found.extents[found.width], channels // lanes)
         vectors = largest_divisor(channels // lanes, limits.vectors)
-        rows = max(1, budget // (limits.scalars * vectors))
-        yield partial(_schedule, plan=Plan(found, lanes, machine.lanes, limits, rows))
+        rows = max(1, accumulators(cpu) // (limits.scalars * vectors))
+        yield partial(_schedule, plan=Plan(found, lanes, cpu.lanes(), limits, rows))
 
 
 @dataclass(frozen=True)

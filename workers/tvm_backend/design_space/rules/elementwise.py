@@ -14,10 +14,9 @@ from typing import Any
 
 from tvm.s_tir import Schedule
 
+from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
-from workers.tvm_backend.design_space.rules.machine import Machine
 from workers.tvm_backend.design_space.rules.stages import (
-    LEAST_LANES,
     Stage,
     find,
     fused,
@@ -28,10 +27,6 @@ from workers.tvm_backend.design_space.rules.stages import (
     widest,
 )
 
-REGISTERS = (1, 2, 4)
-MOST_DUPLICATED = 60
-"""Nodes of an expression that is written out for each of its uses; a larger one is computed before."""
-
 
 class Elementwise(Rule):
     """Applies where every stage is spatial.
@@ -41,25 +36,25 @@ class Elementwise(Rule):
     of a transposing copy the length of a tile.
     """
 
-    def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:
+    def variants(self, sch: Schedule, cpu: CpuModel) -> Iterator[Variant]:
         """See ``Rule``."""
         stages = find(sch)
         if stages is None or any(stage.reduction for stage in stages) or not stages[-1].spatial:
             return
-        inlined = _inlined(stages)
+        inlined = _inlined(stages, cpu)
         inline(sch, inlined)
         stages = find(sch)
         if stages is None:
             return
         last = stages[-1]
-        length, most = common_axes(last), machine.lanes if all(stage.float32 for stage in stages) else 1
+        length, most = common_axes(last), cpu.lanes() if all(stage.float32 for stage in stages) else 1
         if length == 0:
-            yield from _transposing(last, inlined, most)
+            yield from _transposing(last, inlined, most, cpu)
             return
         extent = math.prod(last.spatial[-length:])
         lanes = widest(extent, most)
-        lanes = lanes if lanes >= LEAST_LANES else 1
-        for registers in REGISTERS:
+        lanes = lanes if lanes >= cpu.min_lanes else 1
+        for registers in cpu.row_registers:
             if registers == 1 or (lanes > 1 and extent % (registers * lanes) == 0):
                 yield partial(_schedule, plan=Plan(inlined, length, lanes, registers))
 
@@ -97,7 +92,7 @@ class Tile:
     lanes: int
 
 
-def _inlined(stages: list[Stage]) -> tuple[str, ...]:
+def _inlined(stages: list[Stage], cpu: CpuModel) -> tuple[str, ...]:
     """Names of the stages that go into their readers: all, but those that would make a large expression larger."""
     sizes: dict[str, int] = {}
     kept = set()
@@ -106,7 +101,7 @@ def _inlined(stages: list[Stage]) -> tuple[str, ...]:
         read = [name for load in stage.loads() for name, made in written.items() if load.source.same_as(made)]
         sizes[stage.name] = size(stage.block.body.value) + sum(sizes[name] for name in read if name not in kept)
         uses = sum(load.source.same_as(written[stage.name]) for other in stages for load in other.loads())
-        if uses > 1 and sizes[stage.name] > MOST_DUPLICATED:
+        if uses > 1 and sizes[stage.name] > cpu.copied_nodes:
             kept.add(stage.name)
     return tuple(stage.name for stage in stages if stage.consumers and stage.name not in kept)
 
@@ -144,13 +139,13 @@ def _runs_along(stage: Stage, load: Any, length: int, axes: set[int]) -> bool:
     return all(plain) and shape == list(stage.spatial[-length:])
 
 
-def _transposing(stage: Stage, inlined: tuple[str, ...], most: int) -> Iterator[Variant]:
+def _transposing(stage: Stage, inlined: tuple[str, ...], most: int, cpu: CpuModel) -> Iterator[Variant]:
     last = len(stage.spatial) - 1
     ends = [stage.axes_of(load.indices[-1]) - {last} for load in stage.loads() if len(load.indices)]
     others = sorted(set().union(*ends)) if ends else []
     pairs = [(last, other) for other in others[-1:]] + [(other, last) for other in others[-1:]]
     found = [Tile(inlined, vector, other, widest(stage.spatial[vector], most)) for vector, other in pairs]
-    wide = [tile for tile in found if tile.lanes >= LEAST_LANES]
+    wide = [tile for tile in found if tile.lanes >= cpu.min_lanes]
     for tile in wide or [Tile(inlined, each.vector, each.other, 1) for each in found]:
         yield partial(_schedule_tile, plan=tile)
     if not pairs:

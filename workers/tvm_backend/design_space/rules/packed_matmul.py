@@ -14,15 +14,12 @@ from typing import Any
 
 from tvm.s_tir import Schedule
 
+from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
 from workers.tvm_backend.design_space.rules.contraction import Contraction, find
 from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
-from workers.tvm_backend.design_space.rules.machine import Machine
 from workers.tvm_backend.design_space.rules.product import Pack, Packing, Plan, arrange, tiled_axis
-from workers.tvm_backend.design_space.rules.registers import MOST_ROWS, product_tiles
-
-DEEP = 1024
-"""Steps of a reduction from which a tile's columns, read as they lie, may not stay in a core's own caches."""
+from workers.tvm_backend.design_space.rules.registers import product_tiles
 
 
 class PackedMatmul(Rule):
@@ -34,18 +31,18 @@ class PackedMatmul(Rule):
     tile, three of panels, unrolling of the reduction, its pieces. A panel that is made here is one register wide.
     """
 
-    def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:
+    def variants(self, sch: Schedule, cpu: CpuModel) -> Iterator[Variant]:
         """See ``Rule``."""
         found = find(sch)
-        if found is None or found.dtype != "float32" or _odd(found.panel, machine.lanes):
+        if found is None or found.dtype != "float32" or _odd(found.panel, cpu.lanes()):
             return
         if not foldable(sch, sch.get_sblock(found.block)):
             return
-        lanes = found.panel or machine.lanes
+        lanes = found.panel or cpu.lanes()
         shape = found.extents[tiled_axis(found)], -(-found.extents[found.column] // lanes)
-        for tile in product_tiles(machine, max(1, lanes // machine.lanes), *shape):
-            for packing in packings(sch, found, lanes):
-                yield partial(_schedule, plan=Plan(found, lanes, tile, packing))
+        for tile in product_tiles(cpu, max(1, lanes // cpu.lanes()), *shape):
+            for packing in packings(sch, found, lanes, cpu):
+                yield partial(_schedule, plan=Plan(found, lanes, tile, packing, cpu))
 
 
 def _odd(panel: int, lanes: int) -> bool:
@@ -53,7 +50,7 @@ def _odd(panel: int, lanes: int) -> bool:
     return panel > 0 and panel % lanes > 0 and lanes % panel > 0
 
 
-def packings(sch: Schedule, found: Contraction, lanes: int) -> tuple[Packing, ...]:
+def packings(sch: Schedule, found: Contraction, lanes: int, cpu: CpuModel) -> tuple[Packing, ...]:
     """Possible packings. Only whole vectors of neighbours in memory can be read as they lie. Pieces of a reduction
     are for a deep one, and for more rows than a tile has."""
     if found.panel:
@@ -61,7 +58,7 @@ def packings(sch: Schedule, found: Contraction, lanes: int) -> tuple[Packing, ..
     axes = _packed_axes(sch, sch.get_sblock(found.block), found)
     if axes.column != axes.rank - 1 or found.extents[found.column] % lanes:
         return Packing.BEFORE, Packing.INSIDE
-    deep = found.size(found.reduction) >= DEEP and found.extents[tiled_axis(found)] > MOST_ROWS
+    deep = found.size(found.reduction) >= cpu.deep_steps and found.extents[tiled_axis(found)] > cpu.max_tile_rows
     return Packing.BEFORE, Packing.INSIDE, Packing.NONE, *((Packing.PIECES,) if deep else ())
 
 

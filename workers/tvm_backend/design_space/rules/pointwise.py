@@ -12,12 +12,12 @@ from typing import Any
 
 from tvm.s_tir import Schedule
 
+from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules import padding
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
 from workers.tvm_backend.design_space.rules.contraction import Contraction
 from workers.tvm_backend.design_space.rules.convolution import Convolution, find
 from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
-from workers.tvm_backend.design_space.rules.machine import Machine
 from workers.tvm_backend.design_space.rules.product import Packing, Plan, arrange
 from workers.tvm_backend.design_space.rules.registers import product_tiles
 
@@ -29,17 +29,17 @@ class PointwiseConvolution(Rule):
     Nothing is packed: an image is long enough to be read as it lies.
     """
 
-    def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:
+    def variants(self, sch: Schedule, cpu: CpuModel) -> Iterator[Variant]:
         """See ``Rule``."""
         found = find(sch)
         if found is None or found.dtype != "float32" or not foldable(sch, sch.get_sblock(found.block)):
             return
         image = _image(sch, found)
-        if image is None or image.pixels % machine.lanes:
+        if image is None or image.pixels % cpu.lanes():
             return
         channels = image.product.extents[1]
-        for tile in product_tiles(machine, 1, channels, image.pixels // machine.lanes, whole=True):
-            yield partial(_schedule, image=image, plan=Plan(image.product, machine.lanes, tile, Packing.NONE))
+        for tile in product_tiles(cpu, 1, channels, image.pixels // cpu.lanes(), whole=True):
+            yield partial(_schedule, image=image, plan=Plan(image.product, cpu.lanes(), tile, Packing.NONE, cpu))
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from tvm.s_tir import Schedule
 
+from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules import windows
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
-from workers.tvm_backend.design_space.rules.machine import Machine
 
 
 class Pooling(Rule):
@@ -18,8 +18,8 @@ class Pooling(Rule):
     of a band and of a tile, columns of a tile. What follows, as the division of a mean, is computed on the tile.
     """
 
-    def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:
+    def variants(self, sch: Schedule, cpu: CpuModel) -> Iterator[Variant]:
         """See ``Rule``."""
         found = windows.match(sch)
         if found is not None and found.factors == 1:
-            yield from windows.variants(found, machine)
+            yield from windows.variants(found, cpu)

@@ -12,14 +12,10 @@ from typing import Any
 
 from tvm.s_tir import Schedule
 
+from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules.contraction import Contraction
 from workers.tvm_backend.design_space.rules.registers import Tile, innermost, largest_divisor
-from workers.tvm_backend.design_space.rules.stages import LEAST_LANES, fused, widest
-
-UNROLLED = 8
-"""Steps of the reduction that are unrolled at most."""
-PACKED_TOGETHER = 4
-"""Panels that are packed beforehand at a time, at most: a row of them is a few cache lines that lie together."""
+from workers.tvm_backend.design_space.rules.stages import fused, widest
 
 
 class Packing(Enum):
@@ -49,12 +45,14 @@ class Plan:
         lanes: columns of a panel.
         tile: rows of a tile, to a multiple of which the tiled row axis is padded, and its panels at most.
         packing: packing of the operand with the columns.
+        cpu: CPU that the sketch is for.
     """
 
     found: Contraction
     lanes: int
     tile: Tile
     packing: Packing
+    cpu: CpuModel
 
     @property
     def ragged(self) -> bool:
@@ -76,7 +74,7 @@ class Plan:
     def piece(self) -> int:
         """Lanes that are copied at a time: where columns pad the last panel, so few that one test does for all."""
         found = widest(self.found.extents[self.found.column], self.lanes)
-        return found if found >= LEAST_LANES else 1
+        return found if found >= self.cpu.min_lanes else 1
 
 
 def tiled_axis(found: Contraction) -> int:
@@ -144,7 +142,7 @@ def _tile(sch: Schedule, block: Any, plan: Plan) -> _Loops:
     i0, i1 = sch.split(tiles, sch.sample_perfect_tile(tiles, 2, count), preserve_unit_iters=True)
     panel, lane = sch.split(column, [None, plan.lanes], preserve_unit_iters=True)
     j0, j1, j2 = sch.split(panel, sch.sample_perfect_tile(panel, 3, plan.tile.vectors), preserve_unit_iters=True)
-    factors = sch.sample_perfect_tile(r, 3 if plan.in_pieces else 2, UNROLLED)
+    factors = sch.sample_perfect_tile(r, 3 if plan.in_pieces else 2, plan.cpu.unrolled_steps)
     *pieces, r0, r1 = sch.split(r, factors, preserve_unit_iters=True)
     sch.reorder(i0, j0, j1, *pieces, i1, r0, r1, i2, j2, lane)
     return _Loops((*outer, i0, j0), j1, i1, [*pieces, r0][0], r1)
@@ -175,7 +173,7 @@ def _pack_loops(sch: Schedule, pack: Pack, plan: Plan, around: Any | None) -> No
     panel, lane = sch.split(own[pack.column], [None, plan.lanes], preserve_unit_iters=True)
     rest = [loop for at, loop in enumerate(own) if at >= pack.lead and at != pack.column]
     if around is None:
-        together = largest_divisor(int(sch.get(panel).extent), PACKED_TOGETHER)
+        together = largest_divisor(int(sch.get(panel).extent), plan.cpu.packed_panels)
         outer, panel = sch.split(panel, [None, together], preserve_unit_iters=True)
         sch.reorder(*own[: pack.lead], outer, *rest, panel, lane)
         sch.parallel(fused(sch, [*own[: pack.lead], outer]))

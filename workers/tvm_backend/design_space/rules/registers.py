@@ -7,29 +7,12 @@ from typing import Any
 
 from tvm.s_tir import Schedule
 
-from workers.tvm_backend.design_space.rules.machine import Machine
-
-SLACK = 1.2
-"""A tile this much beyond the registers is still offered: operands can stay in memory."""
-MOST_VECTORS = 8
-PAIR = 2
-"""Vectors that are always offered together: a value that is loaded once is then used twice."""
-MOST_ROWS = 14
-"""Most rows of a tile: with a pair of panels they fill 32 registers."""
-LOAD_VALUE, LOAD_VECTOR = 0.25, 0.6
-"""What a load costs compared with a multiply-add: of a value that is used again soon, and of a vector from a farther
-cache."""
-IN_FLIGHT = 8
-"""Multiply-adds that a core has under way at a time: two in a cycle, of four cycles each."""
-PADDING = 1.05
-"""What padding the rows costs."""
-WORTH = 1.25
-"""A tile is offered up to this multiple of the best price."""
+from tunesmith.analysis.cpu_model import CpuModel
 
 
-def accumulators(machine: Machine) -> int:
+def accumulators(cpu: CpuModel) -> int:
     """Registers of accumulators that a tile may have."""
-    return int(SLACK * machine.registers)
+    return int(cpu.tile_slack * cpu.registers)
 
 
 @dataclass(frozen=True, order=True)
@@ -45,19 +28,18 @@ class Tile:
     vectors: int
 
 
-def tile(budget: int, scalars: int, vectors: int, most: int) -> Tile:
-    """Limits of a tile's sides.
+def tile(cpu: CpuModel, scalars: int, vectors: int) -> Tile:
+    """Limits of the sides of a convolution's tile.
 
     Args:
-        budget: accumulators.
         scalars, vectors: the extents that the sides divide.
-        most: scalars at most.
     """
-    limit = largest_divisor(scalars, min(most, budget))
-    return Tile(limit, max(min(PAIR, vectors), min(MOST_VECTORS, budget // limit)))
+    budget = accumulators(cpu)
+    limit = largest_divisor(scalars, min(cpu.max_pixels, budget))
+    return Tile(limit, max(min(cpu.paired_vectors, vectors), min(cpu.max_vectors, budget // limit)))
 
 
-def product_tiles(machine: Machine, registers: int, rows: int, panels: int, whole: bool = False) -> list[Tile]:
+def product_tiles(cpu: CpuModel, registers: int, rows: int, panels: int, whole: bool = False) -> list[Tile]:
     """The tiles of a product that promise most, two at most, the best first; ``scalars`` is then exact.
 
     A step of the reduction multiplies ``rows x panels`` vectors and loads ``rows`` values and ``panels`` vectors; rows
@@ -68,9 +50,9 @@ def product_tiles(machine: Machine, registers: int, rows: int, panels: int, whol
         rows, panels: rows and panels of the product.
         whole: only tiles that divide the rows.
     """
-    tiles = [tile for tile in _fitting(machine, registers, rows) if not whole or rows % tile.scalars == 0]
-    priced = sorted((_price(tile, rows, panels), tile) for tile in tiles)
-    return [tile for price, tile in priced[:2] if price <= WORTH * priced[0][0]]
+    tiles = [tile for tile in _fitting(cpu, registers, rows) if not whole or rows % tile.scalars == 0]
+    priced = sorted((_price(cpu, tile, rows, panels), tile) for tile in tiles)
+    return [tile for price, tile in priced[:2] if price <= cpu.offer_margin * priced[0][0]]
 
 
 @dataclass(frozen=True, order=True)
@@ -87,32 +69,33 @@ class Box:
     vectors: int
 
 
-def boxes(machine: Machine, registers: int, rows: int, columns: int, panels: int) -> list[Box]:
+def boxes(cpu: CpuModel, registers: int, rows: int, columns: int, panels: int) -> list[Box]:
     """Like ``product_tiles``, of those that divide a grid of ``rows x columns`` into boxes, wide ones first."""
     priced = []
-    for tile in _fitting(machine, registers, rows * columns):
+    for tile in _fitting(cpu, registers, rows * columns):
         shapes = [(tile.scalars // wide, wide) for wide in range(1, tile.scalars + 1) if tile.scalars % wide == 0]
         fits = [(high, wide) for high, wide in shapes if rows % high == 0 and columns % wide == 0]
         if fits:
-            priced.append((_price(tile, rows * columns, panels), Box(*fits[-1], tile.vectors)))
+            priced.append((_price(cpu, tile, rows * columns, panels), Box(*fits[-1], tile.vectors)))
     priced.sort()
-    return [box for price, box in priced[:2] if price <= WORTH * priced[0][0]]
+    return [box for price, box in priced[:2] if price <= cpu.offer_margin * priced[0][0]]
 
 
-def _fitting(machine: Machine, registers: int, rows: int) -> list[Tile]:
+def _fitting(cpu: CpuModel, registers: int, rows: int) -> list[Tile]:
     """Tiles whose accumulators and operands are in registers; a single row where nothing fits."""
-    free = (machine.registers - 1) // registers
-    found = [Tile(n, min(MOST_VECTORS, free // (n + 1))) for n in range(1, min(rows, MOST_ROWS, free - 1) + 1)]
+    free = (cpu.registers - 1) // registers
+    most = min(rows, cpu.max_tile_rows, free - 1)
+    found = [Tile(n, min(cpu.max_vectors, free // (n + 1))) for n in range(1, most + 1)]
     return found or [Tile(1, 1)]
 
 
-def _price(tile: Tile, rows: int, panels: int) -> float:
+def _price(cpu: CpuModel, tile: Tile, rows: int, panels: int) -> float:
     """Time, in multiply-adds for each panel and step."""
     vectors = largest_divisor(panels, tile.vectors)
     padded = -(-rows // tile.scalars) * tile.scalars
-    idle = max(1.0, IN_FLIGHT / (tile.scalars * vectors))
-    loads = LOAD_VECTOR / tile.scalars + LOAD_VALUE / vectors
-    return padded * (idle + loads) * (1 if padded == rows else PADDING)
+    idle = max(1.0, cpu.pipes * cpu.latency / (tile.scalars * vectors))
+    loads = cpu.load_vector / tile.scalars + cpu.load_value / vectors
+    return padded * (idle + loads) * (1 if padded == rows else cpu.row_padding)
 
 
 def largest_divisor(extent: int, limit: int) -> int:

@@ -15,11 +15,9 @@ from typing import Any
 
 from tvm.s_tir import Schedule
 
+from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
-from workers.tvm_backend.design_space.rules.machine import FLOAT_BYTES, Machine
 from workers.tvm_backend.design_space.rules.stages import (
-    LEAST_LANES,
-    STACK_BYTES,
     Stage,
     chunked,
     find,
@@ -30,12 +28,6 @@ from workers.tvm_backend.design_space.rules.stages import (
     widest,
 )
 
-REGISTERS = (1, 2, 4)
-LAST_LANES = 4
-"""Partial results that are combined one by one; more of them are first combined in vectors."""
-CHEAP = 12
-"""Nodes of an expression that is rather computed twice than kept."""
-
 
 class Rows(Rule):
     """Applies where every stage runs over the same rows and some reduce the columns, which are contiguous.
@@ -44,15 +36,15 @@ class Rows(Rule):
     that is cheap. Knob: rows of a chunk; a single chunk is a program without threads.
     """
 
-    def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:
+    def variants(self, sch: Schedule, cpu: CpuModel) -> Iterator[Variant]:
         """See ``Rule``."""
         found = match(find(sch))
         if found is None:
             return
         plans = (
-            Plan(found, lanes, registers, inlined)
-            for lanes, registers in widths(found.columns, machine)
-            for inlined in dict.fromkeys((found.inlined(keep=True), found.inlined(keep=False)))
+            Plan(found, lanes, registers, inlined, cpu)
+            for lanes, registers in widths(found.columns, cpu)
+            for inlined in dict.fromkeys(found.inlined(nodes) for nodes in (0, cpu.cheap_nodes))
         )
         for plan in plans:
             yield partial(_schedule, plan=plan)
@@ -76,21 +68,20 @@ class RowProgram:
         """The stage has a value for each column, not one for the row."""
         return not stage.reduction and math.prod(stage.spatial[self.rank :]) > 1
 
-    def inlined(self, keep: bool) -> tuple[str, ...]:
+    def inlined(self, cheap: int) -> tuple[str, ...]:
         """Names of the stages that go into their readers.
 
-        Stages to inline. Stages with several readers only if cheap, and not with ``keep``; always those over other axes
-        than the rows, such as a mask.
+        Stages with several readers only up to ``cheap`` nodes; always those over other axes than the rows, such as a
+        mask.
         """
-        return tuple(stage.name for stage in self.stages if self._inlined(stage, keep))
+        return tuple(stage.name for stage in self.stages if self._inlined(stage, cheap))
 
-    def _inlined(self, stage: Stage, keep: bool) -> bool:
+    def _inlined(self, stage: Stage, cheap: int) -> bool:
         if not stage.consumers or stage.reduction:
             return False
         if stage.spatial[: self.rank] != self.stages[-1].spatial[: self.rank]:
             return True
-        cheap = not keep and size(stage.block.body.value) <= CHEAP
-        return self.full(stage) and (len(stage.consumers) == 1 or cheap)
+        return self.full(stage) and (len(stage.consumers) == 1 or size(stage.block.body.value) <= cheap)
 
 
 @dataclass(frozen=True)
@@ -101,17 +92,19 @@ class Plan:
         lanes: lanes of a vector operation.
         registers: registers of partial results, and vector operations that are unrolled.
         inlined: stages that go into their readers.
+        cpu: CPU that the sketch is for.
     """
 
     found: RowProgram
     lanes: int
     registers: int
     inlined: tuple[str, ...]
+    cpu: CpuModel
 
     @property
     def partials(self) -> tuple[int, ...]:
         """How many partial results a reduction has after each of its steps except the last."""
-        steps = (self.lanes * self.registers, self.lanes, LAST_LANES)
+        steps = (self.lanes * self.registers, self.lanes, self.cpu.scalar_partials)
         return tuple(
             step
             for at, step in enumerate(steps)
@@ -124,14 +117,14 @@ class Plan:
         return self.lanes > 1
 
 
-def widths(columns: int, machine: Machine) -> list[tuple[int, int]]:
+def widths(columns: int, cpu: CpuModel) -> list[tuple[int, int]]:
     """Lanes and registers that divide a row; fewer lanes where not even one register does, of any number if need be."""
-    found = [(machine.lanes, many) for many in REGISTERS if columns % (many * machine.lanes) == 0]
+    found = [(cpu.lanes(), many) for many in cpu.row_registers if columns % (many * cpu.lanes()) == 0]
     if found:
         return found
-    lanes = widest(columns, machine.lanes)
-    if lanes < LEAST_LANES:
-        lanes = max(lanes for lanes in range(1, machine.lanes + 1) if columns % lanes == 0)
+    lanes = widest(columns, cpu.lanes())
+    if lanes < cpu.min_lanes:
+        lanes = max(lanes for lanes in range(1, cpu.lanes() + 1) if columns % lanes == 0)
     return [(lanes, 1)]
 
 
@@ -175,7 +168,7 @@ def _schedule(sch: Schedule, plan: Plan) -> None:
         if stage.reduction:
             _partial_results(sch, stage, plan)
     *stages, last = sch.get_child_blocks(sch.get_sblock("root"))
-    if found.columns * FLOAT_BYTES <= STACK_BYTES:
+    if plan.cpu.on_stack(found.columns):
         for block in stages:
             sch.set_scope(block, 0, "local")
     chunks, row = chunked(sch, sch.get_loops(last)[: found.rank])

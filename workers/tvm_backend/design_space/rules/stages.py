@@ -12,11 +12,6 @@ from tvm.ir import TensorLoad, Var
 from tvm.s_tir import Schedule
 from tvm.tirx import BufferStore, IntImm, IterVar
 
-LEAST_LANES = 4
-"""A narrower vector is not worth its instructions."""
-STACK_BYTES = 1 << 15
-"""What one stage makes for the next lies on the stack up to this size."""
-
 
 @dataclass(frozen=True)
 class Stage:

@@ -14,11 +14,10 @@ from typing import Any
 
 from tvm.s_tir import Schedule
 
+from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules.base import Variant
 from workers.tvm_backend.design_space.rules.epilogue import fold
-from workers.tvm_backend.design_space.rules.machine import Machine
 from workers.tvm_backend.design_space.rules.stages import (
-    LEAST_LANES,
     Stage,
     chunked,
     find,
@@ -26,11 +25,6 @@ from workers.tvm_backend.design_space.rules.stages import (
     unroll_and_vectorize,
     widest,
 )
-
-MOST_COLUMNS = 16
-MOST_ROWS = 4
-MOST_UNROLLED = 49
-"""Steps of a window that are unrolled at most."""
 
 
 @dataclass(frozen=True)
@@ -109,26 +103,28 @@ class Plan:
     Attributes:
         lanes: lanes of a vector; 1 leaves the row to the compiler.
         copied: a padded copy of the band is made first.
+        cpu: CPU that the sketch is for.
     """
 
     found: Window
     lanes: int
     copied: bool
+    cpu: CpuModel
 
 
-def variants(found: Window, machine: Machine) -> Iterator[Variant]:
+def variants(found: Window, cpu: CpuModel) -> Iterator[Variant]:
     """Variants of a window: vectors where the contiguous axis has them; a padded copy, or none where it can be
     avoided."""
     extent = found.stage.spatial[-1]
-    lanes = widest(extent, max(machine.lanes, extent if found.blocked and extent <= 64 else 0))
-    choices = [lanes] if lanes >= LEAST_LANES and found.stride == 1 else []
+    lanes = widest(extent, max(cpu.lanes(), extent if found.blocked and extent <= 64 else 0))
+    choices = [lanes] if lanes >= cpu.min_lanes and found.stride == 1 else []
     if found.cut and not choices:
         return
     if not found.blocked and not found.cut:
         choices.append(1)
     for each in choices or [1]:
         for copied in (True,) if found.cut else (True, False) if found.sources else (False,):
-            yield partial(_schedule, plan=Plan(found, each, copied))
+            yield partial(_schedule, plan=Plan(found, each, copied, cpu))
 
 
 def _schedule(sch: Schedule, plan: Plan) -> None:
@@ -153,7 +149,7 @@ def _schedule(sch: Schedule, plan: Plan) -> None:
         # A plane is not read right after it was written, in narrower pieces: loads would wait for the stores.
         sch.compute_at(copy, threads if plan.found.cut else nest.plane, preserve_unit_loops=True)
         _copy_loops(sch, copy, plan)
-    if math.prod(stage.reduction) <= MOST_UNROLLED:
+    if math.prod(stage.reduction) <= plan.cpu.unrolled_window:
         for loop in nest.window:
             sch.unroll(loop)
     count = len(nest.inner)
@@ -188,11 +184,12 @@ def _tile(sch: Schedule, block: Any, plan: Plan) -> _Nest:
     p0, p1 = _planes(sch, planes)
     if plan.found.cut:
         # Whole planes and rows: a part of them would have bounds in each of its loops.
-        factors = sch.sample_perfect_tile(row, 2, MOST_ROWS)
+        factors = sch.sample_perfect_tile(row, 2, plan.cpu.window_rows)
         x0, x1 = sch.split(column, [1, None], preserve_unit_iters=True)
     else:
-        factors = sch.sample_perfect_tile(row, 3, MOST_ROWS)
-        x0, x1 = sch.split(column, sch.sample_perfect_tile(column, 2, MOST_COLUMNS), preserve_unit_iters=True)
+        factors = sch.sample_perfect_tile(row, 3, plan.cpu.window_rows)
+        columns = sch.sample_perfect_tile(column, 2, plan.cpu.window_columns)
+        x0, x1 = sch.split(column, columns, preserve_unit_iters=True)
     *bands, y0, y1 = sch.split(row, factors, preserve_unit_iters=True)
     sch.reorder(*p0, *bands, *p1, y0, x0, *window, y1, x1, lane)
     return _Nest([*p0, *bands], [*p0, *bands, *p1][-1], x0, window, [y1, x1, lane])

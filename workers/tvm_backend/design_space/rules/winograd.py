@@ -16,13 +16,12 @@ from typing import Any
 
 from tvm.s_tir import Schedule
 
+from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
 from workers.tvm_backend.design_space.rules.contraction import axes_of, factors_of, only
 from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
-from workers.tvm_backend.design_space.rules.machine import FLOAT_BYTES, Machine
-from workers.tvm_backend.design_space.rules.product import UNROLLED
 from workers.tvm_backend.design_space.rules.registers import Box, boxes, innermost
-from workers.tvm_backend.design_space.rules.stages import STACK_BYTES, fused
+from workers.tvm_backend.design_space.rules.stages import fused
 
 
 class Winograd(Rule):
@@ -33,16 +32,16 @@ class Winograd(Rule):
     boxes of tiles in registers. Knobs: rows of a band, channels of a group and of a box, unrolling of the reduction.
     """
 
-    def variants(self, sch: Schedule, machine: Machine) -> Iterator[Variant]:
+    def variants(self, sch: Schedule, cpu: CpuModel) -> Iterator[Variant]:
         """See ``Rule``."""
         found = find(sch)
-        if found is None or found.dtype != "float32" or found.lanes % machine.lanes:
+        if found is None or found.dtype != "float32" or found.lanes % cpu.lanes():
             return
         if not foldable(sch, sch.get_sblock(found.result)):
             return
-        for box in boxes(machine, found.lanes // machine.lanes, found.rows, found.columns, found.outs):
+        for box in boxes(cpu, found.lanes // cpu.lanes(), found.rows, found.columns, found.outs):
             for ahead in (False, True):
-                yield partial(_schedule, plan=Plan(found, machine.lanes, box, ahead))
+                yield partial(_schedule, plan=Plan(found, cpu.lanes(), box, ahead, cpu))
 
 
 @dataclass(frozen=True)
@@ -87,12 +86,14 @@ class Plan:
         vector: floats of a register.
         box: tiles and blocks of output channels, the latter at most, whose products are in registers.
         ahead: all inputs are transformed before the first product.
+        cpu: CPU that the sketch is for.
     """
 
     found: WinogradConv
     vector: int
     box: Box
     ahead: bool
+    cpu: CpuModel
 
 
 def find(sch: Schedule) -> WinogradConv | None:
@@ -204,7 +205,7 @@ def _output_loops(sch: Schedule, plan: Plan) -> _Loops:
     sch.set_scope(part, 0, "local")
     innermost(sch, outputs, 3)
     innermost(sch, part, 3)
-    _near(sch, outputs, plan.found.columns * plan.found.size**2 * plan.found.lanes)
+    _near(sch, plan, outputs, plan.found.columns * plan.found.size**2 * plan.found.lanes)
     return _Loops(outer if plan.ahead else outer[:2], outer[2], row, vectors)
 
 
@@ -221,7 +222,7 @@ def _product_loops(sch: Schedule, plan: Plan, loops: _Loops) -> Any:
     sch.reorder(i, j, o1, y1, x0, y2, x1, o2, register, lane)
     sch.compute_at(products, x0, preserve_unit_loops=True)
     o, i, j, y, x, lane, c, k = sch.get_loops(products)[-8:]
-    k0, k1 = sch.split(k, sch.sample_perfect_tile(k, 2, UNROLLED), preserve_unit_iters=True)
+    k0, k1 = sch.split(k, sch.sample_perfect_tile(k, 2, plan.cpu.unrolled_steps), preserve_unit_iters=True)
     register, lane = sch.split(lane, [None, plan.vector], preserve_unit_iters=True)
     sch.reorder(i, j, c, k0, k1, y, x, o, register, lane)
     sch.unroll(k1)
@@ -252,15 +253,15 @@ def _input_loops(sch: Schedule, plan: Plan, threads: Any | None) -> None:
     innermost(sch, inputs, 2)
     innermost(sch, half, 2)
     width = (found.columns * found.size + 2) * (found.size + 2) * found.lanes
-    _near(sch, half, width)
+    _near(sch, plan, half, width)
     if found.pad is not None:
         pad = sch.get_sblock(found.pad)
         sch.compute_at(pad, c, preserve_unit_loops=True)
         sch.vectorize(sch.get_loops(pad)[-1])
-        _near(sch, pad, width)
+        _near(sch, plan, pad, width)
 
 
-def _near(sch: Schedule, block: Any, floats: int) -> None:
+def _near(sch: Schedule, plan: Plan, block: Any, floats: int) -> None:
     """What a stage makes for the next one lies on the stack where it is small."""
-    if floats * FLOAT_BYTES <= STACK_BYTES:
+    if plan.cpu.on_stack(floats):
         sch.set_scope(block, 0, "local")

@@ -8,6 +8,7 @@ import tvm
 from numpy.typing import NDArray
 from tvm import relax
 
+from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.passes import fold_constants
 from workers.tvm_backend.passes.layout import compute, packing, winograd
 from workers.tvm_backend.passes.layout.compute import LANES
@@ -17,19 +18,12 @@ from workers.tvm_backend.passes.layout.values import Values
 
 PLAIN = ("NCHW", "OIHW", "NCHW")
 """Layouts of input, weights and output."""
-FEWEST_OUTPUTS = LANES // 2
-"""With fewer output channels more than half of each block would be zeros."""
-MOST_JOINED = 4
-"""Groups that a kernel computes together at most: this many times as many multiplications, most of them with zeros."""
-CONVERSION_MACS = 32
-"""Multiplications whose saved time pays for the conversion of one element, in orders of magnitude: a kernel at 45 %
-of a core's 130 G a second rather than at 90 % loses 8 ps for each, and a conversion moves 8 bytes at 20 to 40 GB/s."""
 
 
-def match(call: relax.Expr) -> Convolution | None:
+def match(call: relax.Expr, cpu: CpuModel) -> Convolution | None:
     """A call as a convolution with a blocked kernel; None when it has none, or is something else.
 
-    These have: constant float32 weights, static shapes, and either one group and at least FEWEST_OUTPUTS outputs, or as
+    These have: constant float32 weights, static shapes, and either one group and ``min_outputs`` outputs, or as
     many groups as inputs and outputs, or groups of which a few fill blocks.
     """
     if (
@@ -42,8 +36,8 @@ def match(call: relax.Expr) -> Convolution | None:
     if source is None or out is None or shape(call.args[1]) is None or _layouts(attrs) != PLAIN:
         return None
     weight, groups = fold_constants.constant_array(call.args[1]), int(attrs.groups)
-    joined = 1 if groups == 1 or groups == source[1] == out[1] else _joined(weight, groups)
-    if joined is None or (groups == 1 and out[1] < FEWEST_OUTPUTS):
+    joined = 1 if groups == 1 or groups == source[1] == out[1] else _joined(weight, groups, cpu.max_joined)
+    if joined is None or (groups == 1 and out[1] < cpu.min_outputs):
         return None
     top, left, bottom, right = (int(v) for v in attrs.padding)
     return Convolution(
@@ -59,8 +53,8 @@ def match(call: relax.Expr) -> Convolution | None:
     )
 
 
-def _joined(weight: NDArray[Any], groups: int) -> int | None:
-    """The fewest groups that fill blocks of inputs and outputs together; None for too many, and for 1×1 kernels.
+def _joined(weight: NDArray[Any], groups: int, most: int) -> int | None:
+    """The fewest groups that fill blocks of inputs and outputs together; None beyond ``most``, and for 1×1 kernels.
 
     The weights between different groups of them are zeros, and multiplied as any others. See ``group_product``.
     """
@@ -70,7 +64,7 @@ def _joined(weight: NDArray[Any], groups: int) -> int | None:
     return next(
         (
             count
-            for count in range(1, MOST_JOINED + 1)
+            for count in range(1, most + 1)
             if groups % count == count * outs % LANES == count * channels % LANES == 0
         ),
         None,
@@ -79,7 +73,7 @@ def _joined(weight: NDArray[Any], groups: int) -> int | None:
 
 def block(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:
     """The blocked convolution of ``var``; None when it stays plain."""
-    found = match(call)
+    found = match(call, values.cpu)
     if found is None or not _pays(values, found, var, call.args[0]):
         return None
     data = call.args[0]
@@ -95,17 +89,18 @@ def block(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None
         source, inner = values.blocked(data), LANES
     else:  # a kernel that takes one value for all its outputs does not mind how far the next channel lies away
         source, inner = values.in_shape(data, (*found.source, 1)), 1
-    tile = winograd.fits(found, inner == LANES) if values.winograd else None
+    tile = winograd.fits(found, inner == LANES, values.cpu) if values.winograd else None
     if tile is not None:
         transformed = values.packed.of(call.args[1], packing.winograd_weight, tile)
-        return values.call(winograd.conv2d_winograd, source, transformed, found.padding, tile)
+        columns = winograd.columns(found.columns, tile, values.cpu)
+        return values.call(winograd.conv2d_winograd, source, transformed, found.padding, tile, columns)
     weight = values.packed.of(call.args[1], packing.conv2d_weight, inner)
     return values.call(compute.conv2d_blocked, source, weight, *options)
 
 
 def depthwise_rows(values: Values, call: relax.Expr) -> relax.Expr | None:
     """A depthwise convolution that stays plain, and whose rows do not fill vectors; None for anything else."""
-    found = match(call)
+    found = match(call, values.cpu)
     if found is None or not found.depthwise or found.stride[1] != 1 or found.columns % LANES == 0:
         return None
     return values.call(
@@ -125,7 +120,7 @@ def pack_matmul(values: Values, call: relax.Expr) -> relax.Expr | None:
     data, weight, out = shape(call.args[0]), shape(call.args[1]), shape(call)
     if data is None or out is None or weight is None or len(weight) != 2 or len(data) < 2:
         return None
-    lanes = packing.panel_lanes(weight[1])
+    lanes = packing.panel_lanes(weight[1], values.cpu.min_lanes)
     if lanes is None:
         return None
     packed = values.packed.of(call.args[1], packing.panels, lanes)
@@ -155,7 +150,7 @@ def _pays(values: Values, found: Convolution, var: relax.Var, data: relax.Var) -
     """Whether the faster kernel is worth the conversions that it causes, less those that a plain one would."""
     into = size(data) if found.takes_blocks and not values.is_blocked(data) else 0
     back = 0 if values.is_plain(data) else size(data)
-    return found.macs >= CONVERSION_MACS * (into + values.outlook.leaving(var) - back)
+    return found.macs >= values.cpu.conversion_macs * (into + values.outlook.leaving(var) - back)
 
 
 def _layouts(attrs: Any) -> tuple[str, str, str]:

@@ -15,8 +15,6 @@ from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.cook_toom import filtering
 
 Array = NDArray[Any]
-FEWEST_COLUMNS = 4
-"""Narrower panels than this fill no vector register of any CPU."""
 
 
 class Packed:
@@ -86,10 +84,10 @@ def panels(weight: Array, lanes: int) -> Array:
     return np.transpose(weight.reshape(depth, columns // lanes, lanes), (1, 0, 2))
 
 
-def panel_lanes(columns: int) -> int | None:
-    """Columns of a panel: the largest power of two up to LANES that divides ``columns``; None when it is too small."""
+def panel_lanes(columns: int, least: int) -> int | None:
+    """Columns of a panel: the largest power of two up to LANES that divides ``columns``; None below ``least``."""
     lanes = math.gcd(columns, LANES)
-    return lanes if lanes >= FEWEST_COLUMNS else None
+    return lanes if lanes >= least else None
 
 
 def _filled(array: Array, axis: int, multiple: int, fill: float) -> Array:

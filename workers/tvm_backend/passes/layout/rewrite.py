@@ -5,6 +5,7 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
+from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.passes.layout import convolution, norms, operators, reshapes, slices
 from workers.tvm_backend.passes.layout.expressions import Binding, operator
 from workers.tvm_backend.passes.layout.outlook import Outlook, Role
@@ -22,7 +23,9 @@ PLAIN_FORMS = (
 """Better forms of operators whose results stay plain."""
 
 
-def block(mod: tvm.IRModule, winograd: bool = False, packed: Packed | None = None) -> tvm.IRModule:
+def block(
+    mod: tvm.IRModule, winograd: bool = False, packed: Packed | None = None, cpu: CpuModel = CpuModel()
+) -> tvm.IRModule:
     """Rewrite ``main`` so that feature maps stay in blocks of channels from one convolution to the next.
 
     ``main`` takes and returns what it did. A value is converted where an operator needs the other layout, once in each
@@ -33,6 +36,7 @@ def block(mod: tvm.IRModule, winograd: bool = False, packed: Packed | None = Non
         mod: imported and folded, its operators not yet legalised.
         winograd: take Winograd's algorithm for convolutions where it fits; nothing else changes by that.
         packed: constants that another layout of the model has packed already.
+        cpu: CPU that the layouts are for.
     """
     bindings = _straight(mod)
     if bindings is None:
@@ -42,8 +46,8 @@ def block(mod: tvm.IRModule, winograd: bool = False, packed: Packed | None = Non
     builder = relax.BlockBuilder(tvm.IRModule(rest, attrs=mod.attrs))
     with builder.function("main", list(main.params)):
         with builder.dataflow():
-            outlook = Outlook(bindings, main.body.body, _role)
-            values = Values(builder, main.params, outlook, winograd, packed or Packed())
+            outlook = Outlook(bindings, main.body.body, lambda value: _role(value, cpu))
+            values = Values(builder, main.params, outlook, winograd, packed or Packed(), cpu)
             _rebuild(values, bindings)
             result = builder.emit_output(values.plain(main.body.body))
         builder.emit_func_output(result)
@@ -85,8 +89,8 @@ def _plain(values: Values, value: relax.Expr) -> relax.Expr:
     return relax.Call(value.op, [values.plain(arg) for arg in value.args], value.attrs, value.ty_args)
 
 
-def _role(value: relax.Expr) -> Role:
-    found = convolution.match(value)
+def _role(value: relax.Expr, cpu: CpuModel) -> Role:
+    found = convolution.match(value, cpu)
     if found is not None and not found.takes_blocks:
         return Role.EITHER
     same = found is not None or not operator(value) or operator(value) in operators.RULES or slices.gathers(value)

@@ -9,6 +9,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.passes import fold_constants
 from workers.tvm_backend.passes.layout import compute, packing
 from workers.tvm_backend.passes.layout.compute import LANES
@@ -39,6 +40,7 @@ class Values:
         outlook: what follows each variable.
         winograd: whether convolutions are computed by Winograd's algorithm where it fits.
         packed: constants in other shapes.
+        cpu: CPU that the function is laid out for.
     """
 
     def __init__(
@@ -48,8 +50,9 @@ class Values:
         outlook: Outlook,
         winograd: bool,
         packed: packing.Packed,
+        cpu: CpuModel,
     ) -> None:
-        self.builder, self.outlook, self.winograd, self.packed = builder, outlook, winograd, packed
+        self.builder, self.outlook, self.winograd, self.packed, self.cpu = builder, outlook, winograd, packed, cpu
         self._values: dict[relax.Var, _Value] = {param: _Value(plain=param) for param in params}
         self._tuples: dict[relax.Var, relax.Tuple] = {}
         self._parts: dict[relax.Var, list[relax.Expr]] = {}

@@ -15,29 +15,18 @@ from typing import Any
 
 from tvm import te, tirx
 
+from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.passes.layout.compute import LANES, padded
 from workers.tvm_backend.passes.layout.conv_problem import Convolution
 from workers.tvm_backend.passes.layout.cook_toom import TAPS, filtering
 
 TILES = (2, 4)
 """Sizes of an output tile that are considered; rounding errors grow fast beyond them."""
-WIDE = 14
-"""Tiles of a row up to which any number of them fits in vector registers at once."""
-NARROW = 4
-"""Fewer tiles than these in registers are not worth it."""
 OWN = {"schedule_rule": "None"}
 """Keeps TVM's generator off a stage: of six in a row it makes sketches that take a quarter of a second to replay."""
-BYTE = 7.0
-"""Multiply-adds in the time in which memory brings a byte of weights: 268 G/s over 38 GB/s (two cores of a Zen 5)."""
-TRANSFORM = 6.0
-"""Multiply-adds in the time in which a value is transformed, written and read again, whatever side of the products."""
-GATHER = 12.0
-"""Multiply-adds in the time in which a value of a plain map is put into its block: one load each, no whole vectors."""
-GAIN = 0.9
-"""Part of a direct convolution's time that an estimate must be below, to be worth a try."""
 
 
-def fits(conv: Convolution, blocked: bool) -> int | None:
+def fits(conv: Convolution, blocked: bool, cpu: CpuModel) -> int | None:
     """The size m of the output tile with which Winograd's algorithm may pay; None where it cannot.
 
     It takes 3×3 kernels of one group with stride and dilation 1. An estimate decides, in multiply-adds: those of the
@@ -60,14 +49,15 @@ def fits(conv: Convolution, blocked: bool) -> int | None:
         return None
     inputs, outputs = (-(-count // LANES) * LANES for count in (channels, outs))
     high, wide = (size + sum(conv.padding[at::2]) - TAPS + 1 for at, size in enumerate(conv.source[2:]))
-    direct = inputs * outputs * TAPS**2 * (conv.source[0] * high * wide + 4 * BYTE)
-    gathered = 0.0 if blocked else GATHER * inputs * conv.source[0] * high * wide
-    costs = {m: gathered + _cost(m, conv.source[0] * tiles(high, m) * columns(wide, m), inputs, outputs) for m in TILES}
+    direct = inputs * outputs * TAPS**2 * (conv.source[0] * high * wide + 4 * cpu.byte_macs)
+    gathered = 0.0 if blocked else cpu.gather_macs * inputs * conv.source[0] * high * wide
+    counts = {m: conv.source[0] * tiles(high, m) * columns(wide, m, cpu) for m in TILES}
+    costs = {m: gathered + _cost(m, count, inputs, outputs, cpu) for m, count in counts.items()}
     best = min(costs, key=costs.__getitem__)
-    return best if costs[best] < GAIN * direct else None
+    return best if costs[best] < cpu.winograd_gain * direct else None
 
 
-def conv2d_winograd(x: te.Tensor, u: te.Tensor, padding: tuple[int, int, int, int], m: int) -> te.Tensor:
+def conv2d_winograd(x: te.Tensor, u: te.Tensor, padding: tuple[int, int, int, int], m: int, cols: int) -> te.Tensor:
     """Convolution of 3×3, stride 1, one group.
 
     Args:
@@ -75,6 +65,7 @@ def conv2d_winograd(x: te.Tensor, u: te.Tensor, padding: tuple[int, int, int, in
         u: [OB, m + 2, m + 2, CB, LANES, LANES], from ``packing.winograd_weight``.
         padding: top, left, bottom, right.
         m: size of an output tile, 2 or 4.
+        cols: tiles of a row, see ``columns``.
 
     Returns:
         [N, OB, Y, X, LANES].
@@ -83,7 +74,7 @@ def conv2d_winograd(x: te.Tensor, u: te.Tensor, padding: tuple[int, int, int, in
     outs, _, _, blocks, lanes, _ = (int(d) for d in u.shape)
     size, top, left = m + TAPS - 1, padding[0], padding[1]
     out_h, out_w = height + top + padding[2] - TAPS + 1, width + left + padding[3] - TAPS + 1
-    rows, cols = tiles(out_h, m), columns(out_w, m)
+    rows = tiles(out_h, m)
     high, wide = rows * m + TAPS - 1, cols * m + TAPS - 1
     d = _source(x, (top, left, high - top - height, wide - left - width))
     half = te.compute(
@@ -124,17 +115,17 @@ def tiles(extent: int, m: int) -> int:
     return -(-extent // m)
 
 
-def columns(extent: int, m: int) -> int:
+def columns(extent: int, m: int, cpu: CpuModel) -> int:
     """Tiles of a row: as many as cover it, or a few more that make groups for the registers."""
-    count = tiles(extent, m)
-    while count > WIDE and not any(count % group == 0 for group in range(NARROW, WIDE + 1)):
+    count, most = tiles(extent, m), cpu.max_winograd_tiles
+    while count > most and not any(count % group == 0 for group in range(cpu.min_winograd_tiles, most + 1)):
         count += 1
     return count
 
 
-def _cost(m: int, count: int, inputs: int, outputs: int) -> float:
+def _cost(m: int, count: int, inputs: int, outputs: int, cpu: CpuModel) -> float:
     """Multiply-adds of ``count`` tiles, or what takes as long; inputs and outputs are channels."""
-    each = inputs * outputs * (count + 4 * BYTE) + TRANSFORM * count * (inputs + outputs)
+    each = inputs * outputs * (count + 4 * cpu.byte_macs) + cpu.transform_macs * count * (inputs + outputs)
     return each * (m + TAPS - 1) ** 2
 
 
