@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -56,21 +54,6 @@ class Features:
         """With one more column: ``values``, float64 [programs], in every row of a program."""
         column = np.repeat(values, self.counts).astype(np.float32)
         return Features(np.column_stack([self.rows, column]), self.offsets)
-
-    def to_bytes(self) -> bytes:
-        """NumPy's compressed archive of both arrays."""
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, rows=self.rows, offsets=self.offsets)
-        return buffer.getvalue()
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Features:
-        """Inverse of :meth:`to_bytes`. Raises ValueError for anything else."""
-        try:
-            with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-                return cls(archive["rows"].astype(np.float32), archive["offsets"].astype(np.int64))
-        except (OSError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            raise ValueError(f"these are not features: {error}") from error
 
     @classmethod
     def pack(cls, programs: Sequence[Floats32]) -> Features:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.base import CostModel, Features, Floats, Guard, Ints, TrainingSet
+from costmodels.base import CostModel, Features, Floats, Guard, TrainingSet
 from costmodels.metrics import Metrics, evaluate
 from costmodels.registry import make_cost_model
 
@@ -75,13 +75,6 @@ def split(data: TrainingSet, share: float, seed: int) -> tuple[TrainingSet, Trai
     for g in np.unique(data.group):
         rows = rng.permutation(np.flatnonzero(data.group == g))
         held[rows[: round(len(rows) * share)]] = True
-    return data.take(np.flatnonzero(~held)), data.take(np.flatnonzero(held))
-
-
-def split_by_workload(data: TrainingSet, share: float, seed: int) -> tuple[TrainingSet, TrainingSet]:
-    """Training and held-out programs of different workloads (TenSet's by-task split)."""
-    groups: Ints = np.random.default_rng(seed).permutation(np.unique(data.group))
-    held = np.isin(data.group, groups[: round(len(groups) * share)])
     return data.take(np.flatnonzero(~held)), data.take(np.flatnonzero(held))
 
 

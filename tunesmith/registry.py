@@ -18,13 +18,7 @@ def check_name(field: str, name: str, known: Collection[str], error: type[Invali
 
 
 class Registry(dict[str, Value]):
-    """What an option of a job names: ``registry[name]`` raises ``error`` for a name that is not there.
-
-    Args:
-        field: the option.
-        error: for an unknown name.
-        entries: by name.
-    """
+    """What the option ``field`` of a job names; ``registry[name]`` raises ``error`` for a name that is not there."""
 
     def __init__(self, field: str, error: type[InvalidInput], entries: Mapping[str, Value]) -> None:
         super().__init__(entries)

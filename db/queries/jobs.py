@@ -14,8 +14,6 @@ from db.models import Evaluation, Event, Job, JobTask, Model, Record, Round, Tar
 from tunesmith.event_kinds import EventKind
 from tunesmith.states import OPEN_ROUNDS, JobState, RoundState
 
-SORTS = ("created_at", "priority")
-
 
 @dataclass(frozen=True)
 class JobParts:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeVar
 
 import numpy as np
 
@@ -13,7 +12,6 @@ from tunesmith.alternatives import TaskLatency, places
 from tunesmith.columns import LatencyColumns
 from tunesmith.space.base import Bools
 
-Point = TypeVar("Point")
 MAX_POINTS = 500
 
 
@@ -92,13 +90,8 @@ def without_round(initial: Places, before: Collection[int], rounds: Iterable[int
         yield len(left)
 
 
-def down_sample(points: Sequence[Point], limit: int = MAX_POINTS) -> list[Point]:
-    """At most ``limit`` points, evenly by position, first and last among them."""
-    return [points[index] for index in sampled(len(points), limit)]
-
-
 def sampled(count: int, limit: int = MAX_POINTS) -> Sequence[int]:
-    """Which of ``count`` points to keep, see :func:`down_sample`."""
+    """Which of ``count`` points to keep: at most ``limit``, evenly by position, first and last among them."""
     if count <= limit:
         return range(count)
     last = count - 1

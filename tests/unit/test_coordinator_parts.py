@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from services.coordinator.curve import Places, TaskLatency, best_so_far, down_sample
+from services.coordinator.curve import Places, TaskLatency, best_so_far, sampled
 from services.coordinator.problems import HTTP_CODES, http_problem
 from services.coordinator.schemas.common import decode_number, decode_place, decode_time, encode_place
 from services.coordinator.schemas.jobs import BudgetBody, JobRequest
@@ -32,8 +32,8 @@ def test_curve_starts_untuned_and_only_falls() -> None:
 
 
 def test_down_sampling_keeps_both_ends() -> None:
-    assert down_sample([1, 2, 3], 5) == [1, 2, 3]
-    points = down_sample(list(range(10_000)), 500)
+    assert list(sampled(3, 5)) == [0, 1, 2]
+    points = sampled(10_000, 500)
     assert len(points) == 500
     assert (points[0], points[-1]) == (0, 9999)
     assert points == sorted(set(points))
