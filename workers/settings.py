@@ -97,8 +97,8 @@ class Settings(SharedSettings):
     )
     references: Names = Field(
         ("onnxruntime", "openvino", "torch"),
-        description="Runtimes, as far as they are installed, that a measure worker times a model with beside the tuned "
-        "one, in boxes, separated by commas; empty: none.",
+        description="Installed runtimes with which a measure worker times a model, in boxes, next to the tuned build, "
+        "separated by commas; empty: none.",
     )
     simulate: bool = Field(False, description="The measure worker invents latencies and needs no device.")
 
