@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from tunesmith.search.base import Prior, Score, Searcher
-from tunesmith.space.base import Batch, Scores
+from tunesmith.space.base import PointBatch, Scores
 from tunesmith.space.space import Space
 from tunesmith.types import Candidate, Measurement
 
@@ -31,7 +31,7 @@ class Clocked(Searcher):
     ) -> list[Candidate]:
         """As the other's."""
 
-        def scored(batch: Batch) -> Scores:
+        def scored(batch: PointBatch) -> Scores:
             assert score is not None
             started = time.process_time()
             found = score(batch)

@@ -20,7 +20,7 @@ from benchmarks.replay.reduce import reduce
 from benchmarks.replay.timing import LIMITS, REPEATS, Timing
 from benchmarks.replay.workloads import file_of
 from tunesmith.messages import MeasureLimits
-from tunesmith.space.base import Batch, Bools, Floats, Ints
+from tunesmith.space.base import Bools, Floats, Ints, PointBatch
 from tunesmith.space.space import Space
 from tunesmith.testing.replay import Recording
 from tunesmith.types import Candidate, FailureKind
@@ -165,7 +165,7 @@ class Collector:
         )
 
     def _reduced(
-        self, subject: Subject, pilot: Batch, seconds: Floats, rng: np.random.Generator
+        self, subject: Subject, pilot: PointBatch, seconds: Floats, rng: np.random.Generator
     ) -> tuple[Space, Ints, Bools]:
         """A small space, and :func:`canonical` of it; more points where many of them are the same programs."""
         for scale in SCALES:

@@ -9,7 +9,7 @@ import numpy as np
 from costmodels.base import Features, TrainingSet
 from costmodels.boosting import BoostingOptions
 from costmodels.lightgbm_model import LightGBMModel
-from tunesmith.space.base import Batch, Floats, Ints, Scores
+from tunesmith.space.base import Floats, Ints, PointBatch, Scores
 from tunesmith.testing.replay import Recording
 from tunesmith.types import Measurement
 
@@ -43,7 +43,7 @@ class Ranker:
         self._known.update(zip(keys.tolist(), (m.latency for m in measurements), strict=True))
         self._new = True
 
-    def score(self, batch: Batch) -> Scores:
+    def score(self, batch: PointBatch) -> Scores:
         """The score function of a search."""
         if self._new and len(self._known) >= FEWEST:
             self._fit()

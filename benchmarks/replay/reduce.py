@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tunesmith.space.base import Batch, Floats, Ints, Sketch
+from tunesmith.space.base import Floats, Ints, PointBatch, Sketch
 from tunesmith.space.knobs import Knob
 from tunesmith.space.space import Space
 from tunesmith.testing.replay import Subset
@@ -16,7 +16,7 @@ SKETCHES = 3
 NEIGHBOUR_DRAWS = 32
 
 
-def reduce(space: Space, pilot: Batch, seconds: Floats, points: int, rng: np.random.Generator) -> Space:
+def reduce(space: Space, pilot: PointBatch, seconds: Floats, points: int, rng: np.random.Generator) -> Space:
     """A space of at most ``points`` points around the fastest ones of a pilot and at random elsewhere.
 
     The sketches with the fastest pilot points are kept. Of each knob the pilot's best choice is kept, half of the
@@ -44,7 +44,7 @@ def reduce(space: Space, pilot: Batch, seconds: Floats, points: int, rng: np.ran
     return Space(sketches)
 
 
-def best_rows(pilot: Batch, seconds: Floats) -> Ints:
+def best_rows(pilot: PointBatch, seconds: Floats) -> Ints:
     """The fastest valid row of each sketch, fastest sketch first."""
     order = np.argsort(seconds, kind="stable")
     order = order[np.isfinite(seconds[order])]

@@ -15,7 +15,7 @@ from tunesmith.analysis.shape import Shape, values_of
 from tunesmith.operators import parse_operator
 from tunesmith.preparation import Preparation
 from tunesmith.search.genetic import GeneticSearcher
-from tunesmith.space.base import Batch
+from tunesmith.space.base import PointBatch
 from tunesmith.targets import Target
 from workers.tvm_backend.warm import warm
 
@@ -51,7 +51,7 @@ def traces(spec: str) -> tuple[space.TraceSpace, list[space.SketchBody], Replaye
     return space.TraceSpace(task.module, TARGET, bodies), bodies, Replayer(task.module, TARGET)
 
 
-def points(spec: str, n: int) -> Batch:
+def points(spec: str, n: int) -> PointBatch:
     """Valid canonical points of an operator's space."""
     found, _, _ = traces(spec)
     batch, valid = found.resolve(found.space.sample(np.random.default_rng(3), n))

@@ -11,7 +11,7 @@ from tunesmith.analysis.nest import (
     Nest,
 )
 from tunesmith.analysis.prior import StaticPrior
-from tunesmith.space.base import Batch, Sketch
+from tunesmith.space.base import PointBatch, Sketch
 from tunesmith.space.knobs import ComputeLocation
 from tunesmith.space.space import Space
 
@@ -58,6 +58,6 @@ def test_constraints_that_refuse_everything_are_passed_over() -> None:
             return nest
 
     small = CpuModel(1, 4, 0, 1e9, 1e9, (Cache(1024, 1e9),))
-    batch: Batch = space.sample(np.random.default_rng(0), 64)
+    batch: PointBatch = space.sample(np.random.default_rng(0), 64)
     assert not constraints(nest, knobs, batch.choice, small).any()
     assert np.isfinite(StaticPrior(space, Always(), small)(batch)).all()

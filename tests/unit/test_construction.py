@@ -8,13 +8,13 @@ import pytest
 from tunesmith.search.construction import APART, construct, ranks, sift
 from tunesmith.search.genetic import GeneticSearcher
 from tunesmith.search.random import RandomSearcher
-from tunesmith.space.base import Batch, Floats
+from tunesmith.space.base import Floats, PointBatch
 from tunesmith.testing.simulated import measure
 from tunesmith.testing.synthetic import SyntheticTask, matmul_space, tiny_space
 
 
 def exact(task: SyntheticTask):
-    def prior(batch: Batch) -> Floats:
+    def prior(batch: PointBatch) -> Floats:
         return task.latency(task.resolve(batch)[0])
 
     return prior
@@ -37,14 +37,14 @@ def test_every_sketch_has_a_turn_before_any_has_two() -> None:
     task = SyntheticTask(matmul_space(), seed=2)
     count = len(task.space.sketches)
 
-    def unfair(batch: Batch) -> Floats:
+    def unfair(batch: PointBatch) -> Floats:
         return exact(task)(batch) * np.where(batch.sketch == 0, 1.0, 2.5)
 
     made = construct(task.space, unfair, np.random.default_rng(0), 10)
     assert sorted(made.sketch[:count]) == list(range(count))
     assert (made.sketch[count:] == 0).any(), "then the best come first again"
 
-    def hopeless(batch: Batch) -> Floats:
+    def hopeless(batch: PointBatch) -> Floats:
         return exact(task)(batch) * np.where(batch.sketch == 0, 1.0, 1000.0)
 
     made = construct(task.space, hopeless, np.random.default_rng(0), 6)
@@ -54,7 +54,7 @@ def test_every_sketch_has_a_turn_before_any_has_two() -> None:
 def test_where_little_is_known_of_a_sketch_the_unknown_does_not_stand_before_it() -> None:
     task = SyntheticTask(matmul_space(), seed=2)
 
-    def little(batch: Batch) -> Floats:
+    def little(batch: PointBatch) -> Floats:
         rare = task.space.keys(batch) % 20 == 0
         return np.where((batch.sketch == 0) | rare, exact(task)(batch) * np.where(batch.sketch == 0, 1.0, 3.0), np.nan)
 
@@ -68,7 +68,7 @@ def test_a_sketch_of_which_nothing_is_known_has_its_turn_after_the_best_one() ->
     task = SyntheticTask(matmul_space(), seed=2)
     strange = len(task.space.sketches) - 1
 
-    def prior(batch: Batch) -> Floats:
+    def prior(batch: PointBatch) -> Floats:
         return np.where(batch.sketch == 0, np.nan, exact(task)(batch) * np.where(batch.sketch == strange, 1.0, 10.0))
 
     made = construct(task.space, prior, np.random.default_rng(0), 8)
@@ -112,12 +112,12 @@ def test_the_first_batch_follows_the_prior_and_later_ones_the_measurements() -> 
 
 def test_hopeless_points_are_never_examined() -> None:
     task = SyntheticTask(matmul_space(), seed=4)
-    looked: list[Batch] = []
+    looked: list[PointBatch] = []
 
-    def odd(batch: Batch) -> Floats:
+    def odd(batch: PointBatch) -> Floats:
         return np.where(batch.choice[:, 0] % 2 == 1, np.inf, task.latency(task.resolve(batch)[0]))
 
-    def score(batch: Batch):
+    def score(batch: PointBatch):
         looked.append(batch)
         return task.score(batch)
 

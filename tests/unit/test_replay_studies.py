@@ -20,7 +20,7 @@ from tunesmith.allocate.registry import ALLOCATORS
 from tunesmith.errors import InvalidInput, UnknownSearcher
 from tunesmith.operators import parse_operator
 from tunesmith.search.registry import SEARCHERS, make_searcher
-from tunesmith.space.base import Batch, Scores
+from tunesmith.space.base import PointBatch, Scores
 from tunesmith.testing.replay import Recording
 
 BATCH = 8
@@ -198,7 +198,7 @@ def test_without_a_portfolio_nothing_is_behind(toys: list[Recording]) -> None:
 def test_the_clock_of_a_searcher_leaves_the_scores_out(toys: list[Recording]) -> None:
     toy, slow = toys[0], 0.0
 
-    def score(batch: Batch) -> Scores:
+    def score(batch: PointBatch) -> Scores:
         nonlocal slow
         started = time.process_time()
         while time.process_time() - started < 0.05:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from costmodels.base import Features
-from tunesmith.space.base import Batch, Bools
+from tunesmith.space.base import Bools, PointBatch
 from tunesmith.testing.synthetic import SyntheticTask, matmul_space
 from workers.core.scoring import CHUNK, Scorer
 from workers.sandbox.lease import HostLease
@@ -18,7 +18,7 @@ from workers.sandbox.lease import HostLease
 class Points(SyntheticTask):
     """A synthetic task whose features are a point's latency; notes how many points were looked at in one go."""
 
-    def features(self, batch: Batch) -> tuple[Batch, Features | None, Bools]:
+    def features(self, batch: PointBatch) -> tuple[PointBatch, Features | None, Bools]:
         self.sizes = [*getattr(self, "sizes", []), len(batch)]
         canonical, valid = self.resolve(batch)
         rows = self.latency(canonical)[valid].astype(np.float32).reshape(-1, 1)
@@ -69,7 +69,7 @@ def test_few_points_under_one_hold_of_the_lease_and_one_question_to_the_model(tm
 class Sketchy:
     """A static model that only looks at the sketch."""
 
-    def promise(self, batch: Batch) -> np.ndarray:
+    def promise(self, batch: PointBatch) -> np.ndarray:
         return batch.sketch + 0.5
 
 

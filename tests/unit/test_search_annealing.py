@@ -5,7 +5,7 @@ import numpy as np
 from tunesmith.search.annealing import AnnealingOptions, AnnealingSearcher
 from tunesmith.search.diverse import diverse
 from tunesmith.search.random import RandomSearcher
-from tunesmith.space.base import Batch, Floats
+from tunesmith.space.base import Floats, PointBatch
 from tunesmith.space.space import Space
 from tunesmith.testing.simulated import tune
 from tunesmith.testing.synthetic import SyntheticTask, matmul_space
@@ -21,7 +21,7 @@ class Known:
     def __init__(self, task: SyntheticTask) -> None:
         self._task = task
 
-    def guess(self, prediction: object, batch: Batch) -> Floats:
+    def guess(self, prediction: object, batch: PointBatch) -> Floats:
         return -np.log(self._task.latency(batch))
 
 
@@ -65,7 +65,7 @@ def test_walkers_go_on_where_they_ended() -> None:
 
 
 def test_points_that_differ_are_worth_more() -> None:
-    points = Batch(np.zeros(4, dtype=np.int64), np.array([[0, 0], [0, 0], [0, 1], [2, 2]]))
+    points = PointBatch(np.zeros(4, dtype=np.int64), np.array([[0, 0], [0, 0], [0, 1], [2, 2]]))
     value, share, start = np.array([1.0, 0.99, 0.98, 0.5]), np.ones(1), np.ones(1)
 
     def chosen(novelty: float) -> list[int]:
@@ -73,5 +73,5 @@ def test_points_that_differ_are_worth_more() -> None:
 
     assert chosen(0.0) == [0, 1, 2]
     assert chosen(3.0) == [0, 3, 2]
-    sketches = Batch(np.array([0, 0, 0, 1]), points.choice)
+    sketches = PointBatch(np.array([0, 0, 0, 1]), points.choice)
     assert diverse(sketches, value, 2, np.array([0.5, 0.5]), novelty=0.0, shared=0.5, start=start).tolist() == [0, 3]

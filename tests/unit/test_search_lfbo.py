@@ -4,7 +4,7 @@ import numpy as np
 
 from tunesmith.search.lfbo import LfboOptions, LfboSearcher
 from tunesmith.search.random import RandomSearcher
-from tunesmith.space.base import Batch, Floats
+from tunesmith.space.base import Floats, PointBatch
 from tunesmith.space.space import Space
 from tunesmith.testing.simulated import measure, tune
 from tunesmith.testing.synthetic import SyntheticTask, matmul_space
@@ -37,7 +37,7 @@ def test_it_moves_the_knobs_that_matter() -> None:
     asked = list[Floats]()
 
     class Watched(LfboSearcher):
-        def _asked(self, points: Batch) -> Floats:
+        def _asked(self, points: PointBatch) -> Floats:
             asked.append(super()._asked(points))
             return asked[-1]
 

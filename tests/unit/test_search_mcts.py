@@ -5,7 +5,7 @@ from search_runs import one_sketch, reached
 
 from tunesmith.search.mcts import Tree, TreeOptions, TreeSearcher
 from tunesmith.search.random import RandomSearcher
-from tunesmith.space.base import Batch
+from tunesmith.space.base import PointBatch
 from tunesmith.testing.synthetic import SyntheticTask
 
 
@@ -15,7 +15,7 @@ def test_beats_random_search_with_and_without_scores() -> None:
     assert reached(TreeSearcher, "validity") < 0.7 * chance
 
 
-def grown(task: SyntheticTask, options: TreeOptions, waves: int) -> tuple[Tree, Batch]:
+def grown(task: SyntheticTask, options: TreeOptions, waves: int) -> tuple[Tree, PointBatch]:
     """A standard tree, its roll-outs valued by the task itself."""
     tree = Tree(task.space, np.random.default_rng(0), options, greedy=False)
     for _ in range(waves):

@@ -8,7 +8,7 @@ import pytest
 from tunesmith.search.construction import construct
 from tunesmith.search.portfolio import PortfolioOptions, PortfolioSearcher, area
 from tunesmith.search.registry import make_searcher
-from tunesmith.space.base import Batch, Floats
+from tunesmith.space.base import Floats, PointBatch
 from tunesmith.space.space import Space
 from tunesmith.testing.simulated import measure
 from tunesmith.testing.synthetic import SyntheticTask, matmul_space, tiny_space
@@ -82,7 +82,7 @@ def test_the_first_batch_is_constructed_once_and_is_no_members_merit() -> None:
     task = SyntheticTask(matmul_space(), seed=2)
     looked: list[int] = []
 
-    def prior(batch: Batch) -> Floats:
+    def prior(batch: PointBatch) -> Floats:
         looked.append(len(batch))
         return task.latency(task.resolve(batch)[0])
 

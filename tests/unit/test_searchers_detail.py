@@ -14,7 +14,7 @@ from tunesmith.search.kernel_ridge import KernelRidgeSurrogate
 from tunesmith.search.memory import DEAD_LIMIT, Memory, restore_rng, rng_state
 from tunesmith.search.random import RandomOptions, RandomSearcher
 from tunesmith.search.registry import SEARCHERS, make_searcher
-from tunesmith.space.base import Batch, Scores, Sketch
+from tunesmith.space.base import PointBatch, Scores, Sketch
 from tunesmith.space.knobs import PerfectTile
 from tunesmith.space.space import Space
 from tunesmith.testing.simulated import measure, tune
@@ -80,7 +80,7 @@ def test_the_best_of_an_ask_that_were_not_proposed_are_not_lost() -> None:
     task = SyntheticTask(matmul_space())
     seen: set[int] = set()
 
-    def score(batch: Batch) -> Scores:
+    def score(batch: PointBatch) -> Scores:
         fresh.append(len(set(task.space.keys(batch).tolist()) - seen))
         seen.update(task.space.keys(batch).tolist())
         return task.score(batch)
@@ -116,10 +116,10 @@ def test_equal_knobs_of_two_sketches_share_their_numbers() -> None:
     one, other = (space.sample(np.random.default_rng(0), 50).take(slice(0, 1)) for _ in range(2))
     choice = one.choice.copy()
     choice[0, 4] = -1
-    plain = Batch(np.array([0]), choice)
+    plain = PointBatch(np.array([0]), choice)
     choice = choice.copy()
     choice[0, 4] = 2
-    cached = Batch(np.array([1]), choice)
+    cached = PointBatch(np.array([1]), choice)
     codes = Codes(space)
     assert (codes.of(one) == codes.of(other)).all()
     assert (codes.of(plain) != codes.of(cached)).sum() == 3  # the sketch, and the location that only one has
@@ -197,7 +197,7 @@ def test_memory_keeps_the_best_and_the_first_sign_of_death() -> None:
 def test_nan_scores_rank_last() -> None:
     space = matmul_space()
 
-    def score(batch: Batch) -> Scores:
+    def score(batch: PointBatch) -> Scores:
         mean = np.where(np.arange(len(batch)) % 2 == 0, np.nan, 1.0 + np.arange(len(batch)))
         return Scores(batch, mean, np.zeros(len(batch)), np.ones(len(batch), dtype=np.bool_))
 

@@ -10,7 +10,7 @@ import pytest
 from tunesmith.search.genetic import GeneticSearcher
 from tunesmith.search.score_reliability import WATCHED, ScoreReliability
 from tunesmith.search.selection import Mix, select, uncertain, unlike
-from tunesmith.space.base import Batch, Scores
+from tunesmith.space.base import PointBatch, Scores
 from tunesmith.testing.simulated import measure
 from tunesmith.testing.synthetic import SyntheticTask, matmul_space
 
@@ -88,7 +88,7 @@ def test_genetic_search_finds_out_what_its_scores_are_worth() -> None:
         task = SyntheticTask(matmul_space(), seed=1)
         searcher, rng = GeneticSearcher(task.space, seed=0), np.random.default_rng(0)
 
-        def score(batch: Batch, task: SyntheticTask = task, noise: float = noise, rng: Any = rng) -> Scores:
+        def score(batch: PointBatch, task: SyntheticTask = task, noise: float = noise, rng: Any = rng) -> Scores:
             exact = task.score(batch)
             return replace(exact, mean=exact.mean + noise * rng.random(len(batch)))
 

@@ -10,7 +10,7 @@ from tunesmith.search.construction import construct, sift
 from tunesmith.search.genetic import GeneticSearcher
 from tunesmith.search.memory import Memory
 from tunesmith.search.shares import EXPLORED, Tally, divide, turns
-from tunesmith.space.base import Batch, Floats, Sketch
+from tunesmith.space.base import Floats, PointBatch, Sketch
 from tunesmith.space.knobs import PerfectTile
 from tunesmith.space.space import Space
 from tunesmith.testing.simulated import measure
@@ -140,7 +140,7 @@ def test_what_a_prior_prefers_is_taken_sketch_by_sketch() -> None:
     space = matmul_space()
     batch = space.sample(np.random.default_rng(0), 100)
 
-    def partial(batch: Batch) -> Floats:
+    def partial(batch: PointBatch) -> Floats:
         return np.where(batch.sketch == 0, 1.0, 2.0)
 
     assert (sift(partial, batch, 10).sketch == 0).all()
@@ -150,14 +150,14 @@ def test_what_a_prior_prefers_is_taken_sketch_by_sketch() -> None:
 def test_a_construction_takes_sketches_by_what_the_prior_expects_of_them() -> None:
     space = Space([Sketch(name, (PerfectTile(512, 3), PerfectTile(512, 3))) for name in "abc"])
 
-    def prior(batch: Batch) -> Floats:
+    def prior(batch: PointBatch) -> Floats:
         return np.array([1.0, 1.2, 60.0])[batch.sketch] * (1.0 + 0.01 * batch.choice.sum(axis=1))
 
     counts = np.bincount(construct(space, prior, np.random.default_rng(0), 16).sketch, minlength=3)
     assert min(counts[:2]) >= 5
     assert counts[2] <= 3
 
-    def silent(batch: Batch) -> Floats:
+    def silent(batch: PointBatch) -> Floats:
         return np.where(batch.sketch == 2, np.nan, prior(batch))
 
     counts = np.bincount(construct(space, silent, np.random.default_rng(0), 16).sketch, minlength=3)
@@ -181,7 +181,7 @@ def test_what_was_constructed_and_not_proposed_is_proposed_next() -> None:
     task = SyntheticTask(matmul_space(), seed=2)
     asked: list[int] = []
 
-    def prior(batch: Batch) -> Floats:
+    def prior(batch: PointBatch) -> Floats:
         asked.append(len(batch))
         return task.latency(task.resolve(batch)[0])
 

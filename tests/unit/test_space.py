@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tunesmith.space.base import Batch, Sketch
+from tunesmith.space.base import PointBatch, Sketch
 from tunesmith.space.knobs import Categorical, ComputeLocation, PerfectTile
 from tunesmith.space.space import LINEAR_LIMIT, Space, concat, first_of_each
 from tunesmith.testing.synthetic import SyntheticTask, huge_space, matmul_space, tiny_space
@@ -53,7 +53,7 @@ def test_sizes_beyond_64_bits() -> None:
 
 def test_keys_are_the_same_in_every_process() -> None:
     batch = huge_space().sample(np.random.default_rng(0), 3)
-    fixed = Batch(np.zeros(1, dtype=np.int64), np.arange(10, dtype=np.int64).reshape(1, -1))
+    fixed = PointBatch(np.zeros(1, dtype=np.int64), np.arange(10, dtype=np.int64).reshape(1, -1))
     assert huge_space().keys(batch).tolist() == huge_space().keys(batch).tolist()
     assert huge_space().keys(fixed).tolist() == [5329902856950382936]
 

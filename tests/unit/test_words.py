@@ -74,7 +74,12 @@ RETIRED = {
 }
 
 
+ANY_RETIRED = re.compile(rf"\b(?:{'|'.join(RETIRED)})\b")
+
+
 def retired(source: str) -> set[str]:
+    if not ANY_RETIRED.search(source):  # reading the tokens of every module takes seconds
+        return set()
     names = {
         found.string for found in tokenize.generate_tokens(io.StringIO(source).readline) if found.type == token.NAME
     }
@@ -137,7 +142,7 @@ HISTORY = {ROOT / "CHANGELOG.md", *(ROOT / "docs" / "decisions").iterdir(), Path
 def prose(path: Path) -> str:
     """A page, or the comments and strings of a module."""
     text = path.read_text("utf-8")
-    if path.suffix != ".py":
+    if path.suffix != ".py" or not WHIMSICAL.search(text):
         return text
     found = tokenize.generate_tokens(io.StringIO(text).readline)
     return "\n".join(each.string for each in found if each.type in (token.COMMENT, token.STRING))

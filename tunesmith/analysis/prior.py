@@ -13,7 +13,7 @@ import numpy as np
 from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.analysis.model import Costs
 from tunesmith.analysis.nest import Nest
-from tunesmith.space.base import Batch, Bools, Floats, Ints, Sketch
+from tunesmith.space.base import Bools, Floats, Ints, PointBatch, Sketch
 from tunesmith.space.space import Space
 
 TRUSTED = 0.98
@@ -58,14 +58,14 @@ class StaticPrior:
         self._space, self._source, self._cpu, self._unit = space, source, cpu, unit
         self._handicap = handicap
 
-    def __call__(self, batch: Batch) -> Floats:
+    def __call__(self, batch: PointBatch) -> Floats:
         """Estimated seconds, float64 [n]: infinity for points that are not worth a try, NaN where nothing is known."""
         out, refused = self._judge(batch)
         if refused.any() and self._trusted:
             out[refused] = np.inf
         return out
 
-    def promise(self, batch: Batch) -> Floats:
+    def promise(self, batch: PointBatch) -> Floats:
         """How good points are by their estimates: the best one of some random points over each, float64 [n].
 
         About 1 is as good as those get, whatever the workload; 0 is not worth a try, NaN stands where nothing is known.
@@ -86,7 +86,7 @@ class StaticPrior:
     def _sampled(self) -> tuple[Floats, Bools]:
         return self._judge(self._space.sample(np.random.default_rng(0), COMPARED))
 
-    def _judge(self, batch: Batch) -> tuple[Floats, Bools]:
+    def _judge(self, batch: PointBatch) -> tuple[Floats, Bools]:
         """Estimates, and which points the constraints refuse."""
         out, refused = np.full(len(batch), np.nan), np.zeros(len(batch), dtype=np.bool_)
         for s in np.unique(batch.sketch):

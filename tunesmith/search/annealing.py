@@ -16,7 +16,7 @@ import numpy as np
 from tunesmith.search.candidate_pool import CandidatePool
 from tunesmith.search.learning import GuessingOptions, GuessingSearcher
 from tunesmith.search.surrogate import Prediction
-from tunesmith.space.base import Batch, Floats
+from tunesmith.space.base import Floats, PointBatch
 from tunesmith.space.space import Space, concat
 from tunesmith.types import Candidate
 
@@ -47,7 +47,7 @@ class AnnealingSearcher(GuessingSearcher):
     def __init__(self, space: Space, seed: int = 0, options: AnnealingOptions = AnnealingOptions()) -> None:
         super().__init__(space, seed, options)
         self.options = options
-        self._walkers: Batch = space.batch([])
+        self._walkers: PointBatch = space.batch([])
 
     def state(self) -> dict[str, Any]:
         """As every searcher's, and where the walkers are."""
@@ -58,7 +58,7 @@ class AnnealingSearcher(GuessingSearcher):
         super().restore(state)
         self._walkers = self.space.batch([Candidate.from_json(c) for c in state["walkers"]])
 
-    def _visit(self, pool: CandidatePool, prediction: Prediction, n: int, done: float) -> tuple[Batch, Floats]:
+    def _visit(self, pool: CandidatePool, prediction: Prediction, n: int, done: float) -> tuple[PointBatch, Floats]:
         looks = self._looks(pool)
         if not done:
             self._renew(pool, prediction)
@@ -75,7 +75,7 @@ class AnnealingSearcher(GuessingSearcher):
         drawn = self.space.sample(self._rng, new - len(fast), pool.share)
         self._walkers = concat([self._walkers.take(kept), self._history.points.take(fast), drawn])
 
-    def _anneal(self, prediction: Prediction, begin: float, end: float, steps: int) -> tuple[Batch, Floats]:
+    def _anneal(self, prediction: Prediction, begin: float, end: float, steps: int) -> tuple[PointBatch, Floats]:
         """Everything visited while the ask goes from the part ``begin`` to ``end``, and the guess for each."""
         at, value = self._walkers, self._guess(prediction, self._walkers)
         deviation = float(value.std()) or 1.0
@@ -88,7 +88,7 @@ class AnnealingSearcher(GuessingSearcher):
             values.append(found)
             draw = self._rng.exponential(size=len(found))
             accepted = found - value > -temperature * draw
-            at = Batch(at.sketch, np.where(accepted[:, None], moved.choice, at.choice))
+            at = PointBatch(at.sketch, np.where(accepted[:, None], moved.choice, at.choice))
             value = np.where(accepted, found, value)
         self._walkers = at
         return concat(visited), np.concatenate(values)

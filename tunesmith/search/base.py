@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from tunesmith.space.base import Batch, Floats, Scores
+from tunesmith.space.base import Floats, PointBatch, Scores
 from tunesmith.types import Candidate, Measurement
 
-Score = Callable[[Batch], Scores]
+Score = Callable[[PointBatch], Scores]
 """Canonicalises, validates and ranks a batch (higher mean is better; all means equal: valid or not is all it knows)."""
 
-Prior = Callable[[Batch], Floats]
+Prior = Callable[[PointBatch], Floats]
 """Estimates the latency of points before anything is measured, cheaply: seconds, float64 [n]; infinity for points that
 are not worth a try, NaN where nothing is known. Its figures rank; they need not be right."""
 

@@ -27,7 +27,7 @@ from tunesmith.search.candidates import CandidateOptions, candidates, observed
 from tunesmith.search.extras import extra
 from tunesmith.search.learning import LearningOptions, ModelSearcher
 from tunesmith.search.process import Process, likeliest
-from tunesmith.space.base import Batch, Bools, Floats, Ints
+from tunesmith.space.base import Bools, Floats, Ints, PointBatch
 from tunesmith.space.space import Space, concat
 from tunesmith.types import Measurement
 
@@ -113,7 +113,7 @@ class BayesianSearcher(ModelSearcher):
         self._owners = dict(state["owners"])
         self._first = None if state["first"] is None else (float(state["first"][0]), float(state["first"][1]))
 
-    def _numbers(self, points: Batch) -> Floats:
+    def _numbers(self, points: PointBatch) -> Floats:
         """Codes in which two random points are about the square root of two apart: float64 [n, dims]."""
         return self._codes.of(points) * self._scale
 
@@ -142,7 +142,7 @@ class BayesianSearcher(ModelSearcher):
             noise = np.concatenate([noise, np.full(len(scored), self._noise + self.options.distrust * error)])
         return Process(self._numbers(points), values, noise, self._length)
 
-    def _scored(self, pool: CandidatePool) -> tuple[Batch, Floats, float]:
+    def _scored(self, pool: CandidatePool) -> tuple[PointBatch, Floats, float]:
         """Points that have only a score, what it says of their values, and the variance of its error."""
         place = {key: i for i, key in enumerate(self.space.keys(self._points).tolist())}
         known: Bools = np.array([key in place for key in pool.keys.tolist()], dtype=np.bool_)
@@ -169,7 +169,7 @@ class BayesianSearcher(ModelSearcher):
         gained = float(np.exp(max(0.0, float(goodness.max()) - self._first[1])))
         return self.options.exploration * variance / max(self._first[0], 1e-12) / gained
 
-    def _promising(self, pool: CandidatePool, n: int, done: float) -> Batch:
+    def _promising(self, pool: CandidatePool, n: int, done: float) -> PointBatch:
         points = candidates(self._history, pool, self._rng, self.options)
         if len(points) > n:
             points = points.take(self._shortlist(points, n))
@@ -185,7 +185,7 @@ class BayesianSearcher(ModelSearcher):
         self._owners = dict(list(self._owners.items())[-OWNED:])
         return rows[picked]
 
-    def _shortlist(self, points: Batch, n: int) -> Ints:
+    def _shortlist(self, points: PointBatch, n: int) -> Ints:
         """Rows that some acquisition function ranks high by themselves."""
         mean, deviation = self._process.each(self._numbers(points))
         most = max(self.options.shortlist, n)

@@ -20,7 +20,7 @@ from tunesmith.search.kernel_ridge import KernelRidgeSurrogate
 from tunesmith.search.learning import GuessingOptions, GuessingSearcher
 from tunesmith.search.shares import turns
 from tunesmith.search.surrogate import Prediction
-from tunesmith.space.base import Batch, Floats, Ints
+from tunesmith.space.base import Floats, Ints, PointBatch
 from tunesmith.space.knobs import Knob
 from tunesmith.space.space import Space, concat
 
@@ -60,7 +60,7 @@ class BeamSearcher(GuessingSearcher):
         super().__init__(space, seed, options)
         self.options = options
 
-    def _visit(self, pool: CandidatePool, prediction: Prediction, n: int, done: float) -> tuple[Batch, Floats]:
+    def _visit(self, pool: CandidatePool, prediction: Prediction, n: int, done: float) -> tuple[PointBatch, Floats]:
         points = self._valued(pool, prediction)[0].take(slice(0, self.options.learned))
         share = self._memory.tally.shares()
         room = np.full(len(share), self.options.width)
@@ -74,13 +74,13 @@ class BeamSearcher(GuessingSearcher):
         ends = concat(found)
         return ends, self._guess(prediction, ends)
 
-    def _random(self, sketch: int, n: int) -> Batch:
+    def _random(self, sketch: int, n: int) -> PointBatch:
         only = np.zeros(len(self.space.sketches))
         only[sketch] = 1.0
         return self.space.sample(self._rng, n, only)
 
     def _values(
-        self, guess: KernelRidgeSurrogate | Prediction, points: Batch
+        self, guess: KernelRidgeSurrogate | Prediction, points: PointBatch
     ) -> list[KernelRidgeSurrogate | Prediction]:
         """The value of prefixes of each length from 1, learned from the prefixes of points of one sketch."""
         knobs = self.space.sketches[points.sketch[0]].knobs
@@ -96,7 +96,7 @@ class BeamSearcher(GuessingSearcher):
             values.insert(0, KernelRidgeSurrogate(code, best, (self.options.length,), (self.options.ridge,)))
         return values
 
-    def _beam(self, values: list[KernelRidgeSurrogate | Prediction], points: Batch, width: int) -> Batch:
+    def _beam(self, values: list[KernelRidgeSurrogate | Prediction], points: PointBatch, width: int) -> PointBatch:
         """Points of one sketch that a beam of a width ends with: all continuations of its last prefixes."""
         knobs = self.space.sketches[points.sketch[0]].knobs
         beam = points.take(slice(0, 1))
@@ -109,7 +109,7 @@ class BeamSearcher(GuessingSearcher):
             beam = _distinct(beam, depth + 1)
         return beam
 
-    def _continued(self, prefixes: Batch, depth: int, times: int, good: Ints) -> Batch:
+    def _continued(self, prefixes: PointBatch, depth: int, times: int, good: Ints) -> PointBatch:
         """Every prefix as often as there are choices of its next knob, ``times`` at most, each with one of them.
 
         Row i continues prefix i modulo their number. What stands right of that knob has no meaning.
@@ -118,7 +118,7 @@ class BeamSearcher(GuessingSearcher):
         times = min(times, knob.size)
         choice = np.tile(prefixes.choice, (times, 1))
         choice[:, depth] = self._choices(knob, len(prefixes), times, good).T.ravel()
-        return Batch(np.tile(prefixes.sketch, times), choice)
+        return PointBatch(np.tile(prefixes.sketch, times), choice)
 
     def _choices(self, knob: Knob, rows: int, times: int, good: Ints) -> Ints:
         """Choices of a knob to try, int64 [rows, times]: all of them, else those of ``good`` points, the best of which
@@ -134,6 +134,6 @@ class BeamSearcher(GuessingSearcher):
         return np.asarray(np.concatenate([taken, drawn]).reshape(times, rows).T)
 
 
-def _distinct(points: Batch, depth: int) -> Batch:
+def _distinct(points: PointBatch, depth: int) -> PointBatch:
     """The first of the points that share a prefix, in order."""
     return points.take(np.sort(np.unique(points.choice[:, :depth], axis=0, return_index=True)[1]))

@@ -7,7 +7,7 @@ import numpy as np
 from tunesmith.search.base import Prior, Score
 from tunesmith.search.construction import sift
 from tunesmith.search.memory import ENUMERATE_LIMIT, Memory
-from tunesmith.space.base import Batch, Bools, Floats, Ints, Scores
+from tunesmith.space.base import Bools, Floats, Ints, PointBatch, Scores
 from tunesmith.space.space import concat, first_of_each
 
 CHUNK = 16
@@ -59,7 +59,7 @@ class CandidatePool:
         self.fresh: Bools = np.zeros(0, dtype=np.bool_)
         self.drawn: Bools = np.zeros(0, dtype=np.bool_)
 
-    def examine(self, batch: Batch, *, parents: bool = False, drawn: bool = False) -> int:
+    def examine(self, batch: PointBatch, *, parents: bool = False, drawn: bool = False) -> int:
         """Pool what is valid among the points not examined before; with ``parents`` blocked ones too.
 
         Returns:
@@ -79,7 +79,7 @@ class CandidatePool:
             self._admit(keys, scores, drawn)
         return len(rows)
 
-    def unknown(self, batch: Batch, *, parents: bool = False) -> Ints:
+    def unknown(self, batch: PointBatch, *, parents: bool = False) -> Ints:
         """Rows of ``batch`` that deserve a first look, each point once; with ``parents`` blocked ones too."""
         keys = self.space.keys(batch)
         new = first_of_each(keys) & ~np.isin(keys, self._examined) & ~np.isin(keys, self.memory.invalid)
@@ -87,7 +87,7 @@ class CandidatePool:
             new &= ~np.isin(keys, self.blocked)
         return np.flatnonzero(new)
 
-    def draw(self, rng: np.random.Generator, n: int) -> Batch:
+    def draw(self, rng: np.random.Generator, n: int) -> PointBatch:
         """``n`` random points; where there is a prior, the best unknown ones of ``SIFTED`` times as many, sketch by
         sketch where there are shares."""
         if self.prior is None:
@@ -96,13 +96,13 @@ class CandidatePool:
         points, start = points.take(self.unknown(points)), 1.0 - rng.random(len(self.space.sketches))
         return sift(self.prior, points, n, self.share, start)
 
-    def _promising(self, batch: Batch) -> Bools:
+    def _promising(self, batch: PointBatch) -> Bools:
         """False for what the prior calls hopeless."""
         if self.prior is None or not len(batch):
             return np.ones(len(batch), dtype=np.bool_)
         return ~np.isinf(self.prior(batch))
 
-    def _scores(self, batch: Batch) -> Scores:
+    def _scores(self, batch: PointBatch) -> Scores:
         if self._score is None:
             zero = np.zeros(len(batch))
             return Scores(batch, zero, zero, np.ones(len(batch), dtype=np.bool_))

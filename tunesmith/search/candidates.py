@@ -9,7 +9,7 @@ import numpy as np
 from tunesmith.search.candidate_pool import CandidatePool
 from tunesmith.search.history import History
 from tunesmith.search.memory import ENUMERATE_LIMIT
-from tunesmith.space.base import Batch, Floats
+from tunesmith.space.base import Floats, PointBatch
 from tunesmith.space.space import concat
 
 
@@ -32,7 +32,7 @@ class CandidateOptions:
     onward: float = 0.5
 
 
-def observed(history: History, pool: CandidatePool, options: CandidateOptions) -> tuple[Batch, Floats]:
+def observed(history: History, pool: CandidatePool, options: CandidateOptions) -> tuple[PointBatch, Floats]:
     """Points to learn from and how good they are: what was measured; before anything ran, what has a score."""
     if len(history.fastest(1)):
         rows = history.telling(options.learnt)
@@ -41,7 +41,9 @@ def observed(history: History, pool: CandidatePool, options: CandidateOptions) -
     return pool.points.take(finite), pool.mean[finite]
 
 
-def candidates(history: History, pool: CandidatePool, rng: np.random.Generator, options: CandidateOptions) -> Batch:
+def candidates(
+    history: History, pool: CandidatePool, rng: np.random.Generator, options: CandidateOptions
+) -> PointBatch:
     """Unknown points to choose from: all of a small space, else random ones and neighbours of the best."""
     space = pool.space
     if space.size <= ENUMERATE_LIMIT:
@@ -52,15 +54,20 @@ def candidates(history: History, pool: CandidatePool, rng: np.random.Generator, 
     return points.take(pool.unknown(points))
 
 
-def incumbents(history: History, pool: CandidatePool, options: CandidateOptions) -> Batch:
+def incumbents(history: History, pool: CandidatePool, options: CandidateOptions) -> PointBatch:
     """The best measured points; before anything ran, those with the best scores."""
     fast = history.fastest(options.incumbents)
     return history.points.take(fast) if len(fast) else pool.points.take(pool.ranked()[: options.incumbents])
 
 
 def around(
-    parents: Batch, n: int, pool: CandidatePool, rng: np.random.Generator, onward: float, odds: Floats | None = None
-) -> Batch:
+    parents: PointBatch,
+    n: int,
+    pool: CandidatePool,
+    rng: np.random.Generator,
+    onward: float,
+    odds: Floats | None = None,
+) -> PointBatch:
     """``n`` points one or a few moves away from ``parents``.
 
     Args:

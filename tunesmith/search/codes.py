@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tunesmith.space.base import Batch, Floats, Ints
+from tunesmith.space.base import Floats, Ints, PointBatch
 from tunesmith.space.knobs import Knob, PerfectTile
 from tunesmith.space.space import Space
 
@@ -45,7 +45,7 @@ class Codes:
         """Where each knob of a sketch has its numbers: the first column and the one after the last."""
         return self._columns[sketch]
 
-    def of(self, batch: Batch, decided: int | None = None) -> Floats:
+    def of(self, batch: PointBatch, decided: int | None = None) -> Floats:
         """float64 [n, dims].
 
         Args:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tunesmith.search.base import Prior
 from tunesmith.search.shares import HALF, divide, shares, turn
-from tunesmith.space.base import Batch, Bools, Floats, Ints
+from tunesmith.space.base import Bools, Floats, Ints, PointBatch
 from tunesmith.space.space import Space, concat, first_of_each
 
 DRAWN = 16384
@@ -28,7 +28,7 @@ APART = 2
 """Knobs in which two proposed points of a sketch differ at least, where it has so many."""
 
 
-def construct(space: Space, prior: Prior, rng: np.random.Generator, n: int) -> Batch:
+def construct(space: Space, prior: Prior, rng: np.random.Generator, n: int) -> PointBatch:
     """Up to ``n`` distinct points that the prior thinks best, unlike each other; none where it knows none.
 
     First each sketch that is worth it has a turn, by the best that the prior expects of it, then every other one is the
@@ -53,7 +53,9 @@ def ranks(found: Floats) -> Floats:
     return np.where(np.isnan(found), float(np.median(known)) if len(known) else 0.0, found)
 
 
-def sift(prior: Prior, batch: Batch, n: int, share: Floats | None = None, start: Floats | float = HALF) -> Batch:
+def sift(
+    prior: Prior, batch: PointBatch, n: int, share: Floats | None = None, start: Floats | float = HALF
+) -> PointBatch:
     """The ``n`` points of a batch that a prior thinks best, best first.
 
     Args:
@@ -64,13 +66,13 @@ def sift(prior: Prior, batch: Batch, n: int, share: Floats | None = None, start:
     return batch.take(slice(0, n) if share is None else divide(share, batch.sketch, n, start))
 
 
-def _certain(batch: Batch, cost: Floats, familiar: Bools) -> Floats:
+def _certain(batch: PointBatch, cost: Floats, familiar: Bools) -> Floats:
     """Estimates, of which the unknown ones of a sketch with known ones count as hopeless: where those are few, the
     unknown would stand before them."""
     return np.where(np.isnan(cost) & familiar[batch.sketch], np.inf, cost)
 
 
-def _best(space: Space, batch: Batch, cost: Floats) -> tuple[Batch, Floats]:
+def _best(space: Space, batch: PointBatch, cost: Floats) -> tuple[PointBatch, Floats]:
     """The best ``IMPROVED_POINTS`` distinct points of each sketch, best first, and their estimates; all are finite."""
     order = np.argsort(ranks(cost), kind="stable")
     order = order[~np.isinf(cost[order])]
@@ -83,7 +85,7 @@ def _best(space: Space, batch: Batch, cost: Floats) -> tuple[Batch, Floats]:
     return batch.take(order), cost[order]
 
 
-def _expected(space: Space, pool: Batch, cost: Floats) -> Floats:
+def _expected(space: Space, pool: PointBatch, cost: Floats) -> Floats:
     """The share of each sketch; one that the prior does not know has that of one ``STRANGE`` times slower than the
     best."""
     best, known = np.full(len(space.sketches), np.inf), np.flatnonzero(~np.isnan(cost))
@@ -92,7 +94,7 @@ def _expected(space: Space, pool: Batch, cost: Floats) -> Floats:
     return shares(np.where(np.isfinite(best), best, STRANGE * leader), DOUBT)
 
 
-def _unlike(space: Space, pool: Batch, share: Floats, n: int) -> Ints:
+def _unlike(space: Space, pool: PointBatch, share: Floats, n: int) -> Ints:
     """Rows of a sorted pool, each not too near to one that was taken before; then whatever is left.
 
     They are the best of the sketch whose turn it is, and once each sketch that is worth a turn had one, every other row

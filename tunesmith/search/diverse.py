@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tunesmith.search.shares import turn
-from tunesmith.space.base import Batch, Bools, Floats, Ints
+from tunesmith.space.base import Bools, Floats, Ints, PointBatch
 
 
 def diverse(
-    batch: Batch, value: Floats, n: int, share: Floats, *, novelty: float, shared: float, start: Floats
+    batch: PointBatch, value: Floats, n: int, share: Floats, *, novelty: float, shared: float, start: Floats
 ) -> Ints:
     """Positions of up to ``n`` points, in the order of choice.
 
@@ -52,7 +52,7 @@ def _present(sketch: Ints, sketches: int) -> Bools:
     return np.bincount(sketch, minlength=sketches) > 0
 
 
-def _tokens(batch: Batch, sketches: int) -> Ints:
+def _tokens(batch: PointBatch, sketches: int) -> Ints:
     """A number for each choice of each knob of each sketch: int64 [n, knobs]."""
     out, offset = np.zeros(batch.choice.shape, dtype=np.int64), 0
     for j, column in enumerate(batch.choice.T):

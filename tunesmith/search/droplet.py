@@ -21,7 +21,7 @@ from tunesmith.search.learning import LearningOptions, LearningSearcher
 from tunesmith.search.packed import pack_keys, unpack_keys
 from tunesmith.search.surrogate import from_history
 from tunesmith.search.welch import Sample, p_value
-from tunesmith.space.base import Batch, Ints
+from tunesmith.space.base import Ints, PointBatch
 from tunesmith.space.knobs import Floats32, Knob
 from tunesmith.space.space import Space, concat
 from tunesmith.types import Candidate, Measurement
@@ -176,7 +176,7 @@ class DropletSearcher(LearningSearcher):
             if not self._look_at(pool, around.take(np.argsort(-value, kind="stable")), most):
                 self._spent = np.union1d(self._spent, self.space.keys(place))
 
-    def _look_at(self, pool: CandidatePool, batch: Batch, most: int) -> int:
+    def _look_at(self, pool: CandidatePool, batch: PointBatch, most: int) -> int:
         """Examine points, in order, until ``most`` are pooled; returns how many it did."""
         examined = start = 0
         while start < len(batch) and pool.count < most and pool.effort:
@@ -185,7 +185,7 @@ class DropletSearcher(LearningSearcher):
             start += step
         return examined
 
-    def _ahead(self) -> Batch:
+    def _ahead(self) -> PointBatch:
         """Points beyond the centre, in the direction in which it was reached, as far as steps have grown."""
         changed = self._changed(self._origin, self._centre)
         if not changed:
@@ -198,7 +198,7 @@ class DropletSearcher(LearningSearcher):
             choice = ahead[-1].choice.copy()
             for j, direction in codes.items():
                 choice[0, j] = _onward(knobs[j], int(choice[0, j]), direction)
-            ahead.append(Batch(at.sketch, choice))
+            ahead.append(PointBatch(at.sketch, choice))
         return concat(ahead)
 
 

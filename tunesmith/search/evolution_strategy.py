@@ -22,7 +22,7 @@ from tunesmith.search.extras import extra
 from tunesmith.search.learning import GuessingOptions, GuessingSearcher
 from tunesmith.search.relaxed import Relaxed
 from tunesmith.search.surrogate import Prediction
-from tunesmith.space.base import Batch, Floats
+from tunesmith.space.base import Floats, PointBatch
 from tunesmith.space.space import Space, concat
 
 NAME = "evolution-strategy"
@@ -64,14 +64,14 @@ class EvolutionStrategySearcher(GuessingSearcher):
         self.options = options
         self._boxes = [Relaxed(space, s) for s in range(len(space.sketches))]
 
-    def _visit(self, pool: CandidatePool, prediction: Prediction, n: int, done: float) -> tuple[Batch, Floats]:
+    def _visit(self, pool: CandidatePool, prediction: Prediction, n: int, done: float) -> tuple[PointBatch, Floats]:
         share = self._memory.tally.shares() * self._memory.left(pool.blocked)
         counts = (self.options.evaluations * share / (share.sum() or 1.0)).astype(np.int64)
         runs = [self._run(prediction, s, int(counts[s])) for s in np.flatnonzero(share).tolist()]
         points = concat([self.space.batch([]), *(batch for batch, _ in runs)])
         return points, np.concatenate([np.zeros(0), *(found for _, found in runs)])
 
-    def _run(self, prediction: Prediction, sketch: int, evaluations: int) -> tuple[Batch, Floats]:
+    def _run(self, prediction: Prediction, sketch: int, evaluations: int) -> tuple[PointBatch, Floats]:
         """What the strategies of one sketch visit, one after the other, and its fitness."""
         box, population, first = self._boxes[sketch], self.options.population, True
         visited, fitness = [self.space.batch([])], [np.zeros(0)]
@@ -89,9 +89,9 @@ class EvolutionStrategySearcher(GuessingSearcher):
 
     def _generations(
         self, prediction: Prediction, box: Relaxed, strategy: Any, most: int
-    ) -> list[tuple[Batch, Floats]]:
+    ) -> list[tuple[PointBatch, Floats]]:
         """Points and fitness of each generation until the strategy has converged."""
-        out = list[tuple[Batch, Floats]]()
+        out = list[tuple[PointBatch, Floats]]()
         seen, stale = np.zeros(0, dtype=np.int64), 0
         while len(out) < most and stale < self.options.stale and not (out and strategy.should_stop()):
             asked = [strategy.ask() for _ in range(strategy.population_size)]

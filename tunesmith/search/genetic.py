@@ -27,7 +27,7 @@ from tunesmith.search.points import PointSearcher
 from tunesmith.search.score_reliability import ScoreReliability
 from tunesmith.search.selection import Mix, select
 from tunesmith.search.surrogate import of_scores
-from tunesmith.space.base import Batch, Floats, Ints
+from tunesmith.space.base import Floats, Ints, PointBatch
 from tunesmith.space.space import Space, concat
 from tunesmith.types import Measurement
 
@@ -163,7 +163,7 @@ class GeneticSearcher(PointSearcher):
         children = children.take(np.argsort(-guess - jitter, kind="stable"))
         return pool.examine(children.take(self._divide(children.sketch, most, self.options.shared)))
 
-    def _offspring(self, pool: CandidatePool) -> Batch:
+    def _offspring(self, pool: CandidatePool) -> PointBatch:
         """Children of the pool's best points: a part of them shared by the sketches, the others of the best of all."""
         rows = pool.ranked()
         sketch = pool.points.sketch[rows]
@@ -174,7 +174,7 @@ class GeneticSearcher(PointSearcher):
         families.append((rows[: self.options.parents], self.options.population - shared))
         return concat([self._children(pool.points.take(mine), count) for mine, count in families])
 
-    def _children(self, parents: Batch, n: int) -> Batch:
+    def _children(self, parents: PointBatch, n: int) -> PointBatch:
         """``n`` children of parents sorted best first: crossed, or mutated, or both."""
         a, b = parents.take(self._parents(len(parents), n)), parents.take(self._parents(len(parents), n))
         crossed = self._rng.random(n) < self.options.crossover
@@ -209,7 +209,7 @@ class GeneticSearcher(PointSearcher):
         rest = rest[np.argsort(~pool.drawn[rest], kind="stable")]
         return np.concatenate([best, rest[: n - len(best)]])
 
-    def _uninformed(self, pool: CandidatePool, elites: Batch, n: int) -> Ints:
+    def _uninformed(self, pool: CandidatePool, elites: PointBatch, n: int) -> Ints:
         """Half mutations of the best measured points, half random points; random ones make up for what is missing."""
         if len(elites):
             parents = elites.take(self._parents(len(elites), n))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tunesmith.search.packed import pack, pack_points, unpack, unpack_points
-from tunesmith.space.base import Batch, Floats, Ints
+from tunesmith.space.base import Floats, Ints, PointBatch
 from tunesmith.space.space import Space, concat, first_of_each
 from tunesmith.types import Measurement
 
@@ -26,7 +26,7 @@ class History:
 
     def __init__(self, space: Space) -> None:
         self.space = space
-        self.points: Batch = space.batch([])
+        self.points: PointBatch = space.batch([])
         self.seconds: Floats = np.zeros(0)
 
     def __len__(self) -> int:

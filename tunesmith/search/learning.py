@@ -21,7 +21,7 @@ from tunesmith.search.diverse import diverse
 from tunesmith.search.history import History
 from tunesmith.search.points import PointSearcher
 from tunesmith.search.surrogate import Prediction, from_history, predict
-from tunesmith.space.base import Batch, Floats, Ints
+from tunesmith.space.base import Floats, Ints, PointBatch
 from tunesmith.space.space import Space
 from tunesmith.types import Measurement
 
@@ -120,7 +120,7 @@ class ModelSearcher(LearningSearcher):
     """A searcher whose looks follow a model of its own, which each look makes better."""
 
     @abstractmethod
-    def _promising(self, pool: CandidatePool, n: int, done: float) -> Batch:
+    def _promising(self, pool: CandidatePool, n: int, done: float) -> PointBatch:
         """Up to ``n`` points to examine, none of them known to the pool; ``done``: part of the ask's looks, 0 to 1."""
 
     def _revise(self, pool: CandidatePool) -> None:
@@ -166,7 +166,7 @@ class GuessingSearcher(ModelSearcher):
         self._guessing = options
 
     @abstractmethod
-    def _visit(self, pool: CandidatePool, prediction: Prediction, n: int, done: float) -> tuple[Batch, Floats]:
+    def _visit(self, pool: CandidatePool, prediction: Prediction, n: int, done: float) -> tuple[PointBatch, Floats]:
         """Roam the space on a guess, for ``n`` looks.
 
         Returns:
@@ -183,7 +183,7 @@ class GuessingSearcher(ModelSearcher):
     def _revise(self, pool: CandidatePool) -> None:
         self._prediction = predict(self._codes, pool, self._own, self._guessing.own) or self._prediction
 
-    def _promising(self, pool: CandidatePool, n: int, done: float) -> Batch:
+    def _promising(self, pool: CandidatePool, n: int, done: float) -> PointBatch:
         visited, value = self._visit(pool, self._prediction, n, done)
         rows = pool.unknown(visited)
         return visited.take(rows[self._diverse(visited.take(rows), value[rows], n)])
@@ -195,11 +195,11 @@ class GuessingSearcher(ModelSearcher):
             value = pool.mean[rows] + self._prediction.beside(self._codes.of(points))
         return rows[self._diverse(points, value, n)]
 
-    def _guess(self, prediction: Prediction, points: Batch) -> Floats:
+    def _guess(self, prediction: Prediction, points: PointBatch) -> Floats:
         """Value of each point, float64 [n]."""
         return prediction.predict(self._codes.of(points))
 
-    def _valued(self, pool: CandidatePool, prediction: Prediction) -> tuple[Batch, Floats]:
+    def _valued(self, pool: CandidatePool, prediction: Prediction) -> tuple[PointBatch, Floats]:
         """Points that are known exactly and their values on the guess's scale, the best first."""
         points, value = self._history.points, self._history.goodness
         if pool.is_informative:
@@ -209,7 +209,7 @@ class GuessingSearcher(ModelSearcher):
         order = np.argsort(-value, kind="stable")
         return points.take(order), value[order]
 
-    def _diverse(self, batch: Batch, value: Floats, n: int) -> Ints:
+    def _diverse(self, batch: PointBatch, value: Floats, n: int) -> Ints:
         start = 1.0 - self._rng.random(len(self.space.sketches))
         return diverse(
             batch, value, n, self._shares(), novelty=self._guessing.novelty, shared=self._common.shared, start=start

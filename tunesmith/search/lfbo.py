@@ -23,7 +23,7 @@ from tunesmith.search.extras import extra
 from tunesmith.search.learning import LearningOptions, ModelSearcher
 from tunesmith.search.memory import ENUMERATE_LIMIT
 from tunesmith.search.surrogate import of_scores
-from tunesmith.space.base import Batch, Floats, Ints
+from tunesmith.space.base import Floats, Ints, PointBatch
 from tunesmith.space.space import Space, concat
 
 
@@ -87,7 +87,7 @@ class LfboSearcher(ModelSearcher):
         ).fit(self._codes.of(points), good, weight)
         return True
 
-    def _promising(self, pool: CandidatePool, n: int, done: float) -> Batch:
+    def _promising(self, pool: CandidatePool, n: int, done: float) -> PointBatch:
         points = self._candidates(pool)
         if len(points) <= n:
             return points
@@ -110,7 +110,7 @@ class LfboSearcher(ModelSearcher):
         said = np.exp((scores - scores.max()) / (float(scores.std()) or 1.0))
         return np.asarray((1.0 - self.options.trust) * chance + self.options.trust * said)
 
-    def _picked(self, points: Batch, codes: Floats, utility: Floats, n: int) -> Ints:
+    def _picked(self, points: PointBatch, codes: Floats, utility: Floats, n: int) -> Ints:
         """Up to ``n`` rows of much utility, unlike each other by the forest's leaves."""
         order = np.argsort(-utility, kind="stable")
         most = max(2 * n, math.ceil(self.options.shortlist * len(order)))
@@ -124,7 +124,7 @@ class LfboSearcher(ModelSearcher):
             likeness_sum += (leaves == leaves[row]).mean(axis=1)
         return order[np.array(picked, dtype=np.int64)]
 
-    def _candidates(self, pool: CandidatePool) -> Batch:
+    def _candidates(self, pool: CandidatePool) -> PointBatch:
         """With neighbours along the knobs that matter."""
         points = candidates(self._history, pool, self._rng, self.options)
         if self.space.size > ENUMERATE_LIMIT:
@@ -134,7 +134,7 @@ class LfboSearcher(ModelSearcher):
             )
         return points.take(pool.unknown(points))
 
-    def _asked(self, points: Batch) -> Floats:
+    def _asked(self, points: PointBatch) -> Floats:
         """How often the trees ask about each knob on the way to each point's leaves: float64 [n, width]."""
         path, _ = self._forest.decision_path(self._codes.of(points))
         column = np.concatenate([tree.tree_.feature for tree in self._forest.estimators_])

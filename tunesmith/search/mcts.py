@@ -20,7 +20,7 @@ import numpy as np
 from tunesmith.search.candidate_pool import CandidatePool
 from tunesmith.search.learning import GuessingOptions, GuessingSearcher
 from tunesmith.search.surrogate import Prediction
-from tunesmith.space.base import Batch, Floats, Ints
+from tunesmith.space.base import Floats, Ints, PointBatch
 from tunesmith.space.space import Space, concat
 
 
@@ -99,7 +99,7 @@ class Tree:
         self._root = Node()
         self.points = space.batch([])
 
-    def plant(self, points: Batch, value: Floats) -> None:
+    def plant(self, points: PointBatch, value: Floats) -> None:
         """Grow the whole paths of known points."""
         start, self.points = len(self.points), concat([self.points, points])
         for row, path in enumerate(self._paths(points)):
@@ -111,7 +111,7 @@ class Tree:
             node.visits += 1
             node.take(float(value[row]), start + row)
 
-    def descend(self, count: int) -> tuple[Batch, list[list[Node]]]:
+    def descend(self, count: int) -> tuple[PointBatch, list[list[Node]]]:
         """Roll out ``count`` times: complete points, and of each the nodes that lie on its way.
 
         A node counts as visited at once, which sends the roll-outs of a wave different ways.
@@ -128,9 +128,9 @@ class Tree:
         choice[rows] = self._altered(self.points.take(like[rows]), depth[rows])
         for row, (path, _) in enumerate(begun):
             choice[row, : depth[row]] = path[1:]
-        return Batch(sketch, choice), [nodes for _, nodes in begun]
+        return PointBatch(sketch, choice), [nodes for _, nodes in begun]
 
-    def back_up(self, points: Batch, value: Floats, ways: list[list[Node]]) -> None:
+    def back_up(self, points: PointBatch, value: Floats, ways: list[list[Node]]) -> None:
         """Tell every node on a roll-out's way what it is worth."""
         start, self.points = len(self.points), concat([self.points, points])
         for row, nodes in enumerate(ways):
@@ -170,16 +170,16 @@ class Tree:
             return int(knob.neighbours(self._rng, np.array([node.best()], dtype=np.int64))[0])
         return int(knob.sample(self._rng, 1)[0])
 
-    def _uniform(self, sketch: Ints) -> Batch:
+    def _uniform(self, sketch: Ints) -> PointBatch:
         """A random point of each sketch."""
-        batch = Batch(sketch, np.full((len(sketch), self._space.width), -1, dtype=np.int64))
+        batch = PointBatch(sketch, np.full((len(sketch), self._space.width), -1, dtype=np.int64))
         for s in np.unique(sketch):
             rows = np.flatnonzero(sketch == s)
             for j, knob in enumerate(self._space.sketches[s].knobs):
                 batch.choice[rows, j] = knob.sample(self._rng, len(rows))
         return batch
 
-    def _altered(self, points: Batch, depth: Ints) -> Ints:
+    def _altered(self, points: PointBatch, depth: Ints) -> Ints:
         """Choices of points, some of those from ``depth`` on moved to neighbours: int64 [n, width]."""
         choice: Ints = points.choice.copy()
         moved = self._rng.random(choice.shape) < self._options.changed
@@ -191,7 +191,7 @@ class Tree:
                     choice[rows, j] = knob.neighbours(self._rng, choice[rows, j])
         return choice
 
-    def _paths(self, points: Batch) -> list[list[int]]:
+    def _paths(self, points: PointBatch) -> list[list[int]]:
         """Decisions of points, the sketch first."""
         return [
             [s, *choice[: len(self._space.sketches[s].knobs)]]
@@ -206,7 +206,7 @@ class TreeSearcher(GuessingSearcher):
         super().__init__(space, seed, options)
         self.options = options
 
-    def _visit(self, pool: CandidatePool, prediction: Prediction, n: int, done: float) -> tuple[Batch, Floats]:
+    def _visit(self, pool: CandidatePool, prediction: Prediction, n: int, done: float) -> tuple[PointBatch, Floats]:
         points, goodness = self._valued(pool, prediction)
         points, goodness = points.take(slice(0, self.options.known)), goodness[: self.options.known]
         low, high = float(np.median(goodness)), float(goodness.max())

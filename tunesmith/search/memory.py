@@ -10,7 +10,7 @@ import numpy as np
 
 from tunesmith.search.packed import pack_keys, unpack_keys
 from tunesmith.search.shares import Tally
-from tunesmith.space.base import Batch, Bools, Ints
+from tunesmith.space.base import Bools, Ints, PointBatch
 from tunesmith.space.space import Space
 from tunesmith.types import Candidate, Measurement
 
@@ -81,7 +81,7 @@ class Memory:
         ranked = sorted(((latency, c) for c, latency in best.items()), key=lambda pair: (pair[0], str(pair[1])))
         self.elites = ranked[: self.elite_limit]
 
-    def elite_batch(self, most: int) -> Batch:
+    def elite_batch(self, most: int) -> PointBatch:
         """The fastest measured points."""
         return self.space.batch([c for _, c in self.elites[:most]])
 

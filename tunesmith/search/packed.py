@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tunesmith.space.base import Batch, Ints
+from tunesmith.space.base import Ints, PointBatch
 
 
 def pack(values: Any, dtype: str) -> str:
@@ -32,12 +32,12 @@ def unpack_keys(text: str) -> Ints:
     return keys
 
 
-def pack_points(points: Batch) -> dict[str, str]:
+def pack_points(points: PointBatch) -> dict[str, str]:
     """Plain JSON; six bytes per point and knob, about."""
     return {"sketch": pack(points.sketch, "<i2"), "choice": pack(points.choice, "<i4")}
 
 
-def unpack_points(state: Mapping[str, Any], width: int) -> Batch:
+def unpack_points(state: Mapping[str, Any], width: int) -> PointBatch:
     """Inverse of :func:`pack_points`, for a space of this width."""
     sketch = unpack(state["sketch"], "<i2").astype(np.int64)
-    return Batch(sketch, unpack(state["choice"], "<i4").astype(np.int64).reshape(len(sketch), width))
+    return PointBatch(sketch, unpack(state["choice"], "<i4").astype(np.int64).reshape(len(sketch), width))

@@ -22,7 +22,7 @@ from tunesmith.search.learning import GuessingOptions, GuessingSearcher
 from tunesmith.search.policy import Episodes, Policy, PolicyOptions
 from tunesmith.search.surrogate import Prediction
 from tunesmith.search.walk import Walk
-from tunesmith.space.base import Batch, Floats, Ints
+from tunesmith.space.base import Floats, Ints, PointBatch
 from tunesmith.space.space import Space, concat, first_of_each
 
 TYPICAL = 256
@@ -82,7 +82,7 @@ class AgentSearcher(GuessingSearcher):
             raise ValueError("the state is another searcher's")
         self._policy.restore(state["policy"])
 
-    def _visit(self, pool: CandidatePool, prediction: Prediction, n: int, done: float) -> tuple[Batch, Floats]:
+    def _visit(self, pool: CandidatePool, prediction: Prediction, n: int, done: float) -> tuple[PointBatch, Floats]:
         visited = self._explore(pool, prediction)
         visited = visited.take(first_of_each(self.space.keys(visited)))
         value = self._guess(prediction, visited)
@@ -91,12 +91,12 @@ class AgentSearcher(GuessingSearcher):
         ahead = self._guess(prediction, centres) + CENTROID_BONUS * np.ptp(value)
         return concat([centres, visited]), np.concatenate([ahead, value])
 
-    def _explore(self, pool: CandidatePool, prediction: Prediction) -> Batch:
+    def _explore(self, pool: CandidatePool, prediction: Prediction) -> PointBatch:
         """Let the agents walk and learn from it; every point that they came to."""
         here = self._starts(pool, prediction)
         code = self._codes.of(here)
         guess = prediction.predict(code)
-        seen, steps, rewards, visited = [self._scaled(code)], list[Ints](), list[Floats](), list[Batch]()
+        seen, steps, rewards, visited = [self._scaled(code)], list[Ints](), list[Floats](), list[PointBatch]()
         for _ in range(self.options.steps):
             steps.append(self._policy.act(self._rng, seen[-1]))
             here = self._walk.move(here, steps[-1])
@@ -110,7 +110,7 @@ class AgentSearcher(GuessingSearcher):
         self._policy.learn(self._rng, Episodes(np.stack(seen), self._walk.own[here.sketch], np.stack(steps), reward))
         return concat(visited)
 
-    def _starts(self, pool: CandidatePool, prediction: Prediction) -> Batch:
+    def _starts(self, pool: CandidatePool, prediction: Prediction) -> PointBatch:
         """Where the agents begin: the best known points, those of the sketches that do well, and random ones."""
         points, _ = self._valued(pool, prediction)
         mine = self._divide(points.sketch, round(self.options.settled * self.options.agents), self.options.shared)
@@ -120,7 +120,7 @@ class AgentSearcher(GuessingSearcher):
     def _scaled(self, code: Floats) -> Any:
         return ((code - self._middle) * self._scale).astype(np.float32)
 
-    def _centres(self, pool: CandidatePool, points: Batch, n: int) -> Batch:
+    def _centres(self, pool: CandidatePool, points: PointBatch, n: int) -> PointBatch:
         """The points next to the centroids of clusters, or new ones of their choices where these are known already."""
         code = self._scaled(self._codes.of(points))
         group, centre = self._clusters(code, min(n, len(np.unique(code, axis=0))))
@@ -148,9 +148,9 @@ class AgentSearcher(GuessingSearcher):
                 left = found.inertia_
         return group, centre
 
-    def _synthesis(self, points: Batch, members: Any, row: int) -> Batch:
+    def _synthesis(self, points: PointBatch, members: Any, row: int) -> PointBatch:
         """A point with choices of a cluster's members, those of the sketch of one of them."""
         mine = points.take(members & (points.sketch == points.sketch[row]))
         picked = self._rng.integers(len(mine), size=self.space.width)
         choice = mine.choice[picked, np.arange(self.space.width)]
-        return Batch(points.sketch[row : row + 1], choice[None])
+        return PointBatch(points.sketch[row : row + 1], choice[None])

@@ -21,7 +21,7 @@ from tunesmith.search.learning import GuessingOptions, GuessingSearcher
 from tunesmith.search.packed import pack_points, unpack_points
 from tunesmith.search.perceptron import Floats32, Perceptron
 from tunesmith.search.surrogate import Prediction, from_history
-from tunesmith.space.base import Batch, Floats, Ints
+from tunesmith.space.base import Floats, Ints, PointBatch
 from tunesmith.space.space import Space, concat
 
 TYPICAL = 256
@@ -77,7 +77,7 @@ class QLearningSearcher(GuessingSearcher):
         self._scale = np.where(spread > 0, 1.0 / np.maximum(spread, 1e-9), 0.0)
         self._network = Perceptron(2 * self._codes.dims, options.hidden, seed)
         self._begin, self._end = space.batch([]), space.batch([])
-        self._walked: list[tuple[Batch, Batch]] = []  # steps of this ask
+        self._walked: list[tuple[PointBatch, PointBatch]] = []  # steps of this ask
 
     def state(self) -> dict[str, Any]:
         """As every searcher's, the perceptron and the remembered steps."""
@@ -102,16 +102,16 @@ class QLearningSearcher(GuessingSearcher):
             self._remember(begin, end, pool.keys[rows])
         return rows
 
-    def _visit(self, pool: CandidatePool, prediction: Prediction, n: int, done: float) -> tuple[Batch, Floats]:
+    def _visit(self, pool: CandidatePool, prediction: Prediction, n: int, done: float) -> tuple[PointBatch, Floats]:
         if not done:
             self._learn(prediction)
         self._walked += self._walk(pool)
         ends = concat([end for _, end in self._walked])
         return ends, self._guess(prediction, ends)
 
-    def _walk(self, pool: CandidatePool) -> list[tuple[Batch, Batch]]:
+    def _walk(self, pool: CandidatePool) -> list[tuple[PointBatch, PointBatch]]:
         """Steps of some walks, as points before and after them."""
-        at, walked = self._starts(pool), list[tuple[Batch, Batch]]()
+        at, walked = self._starts(pool), list[tuple[PointBatch, PointBatch]]()
         chance = max(
             self.options.explored_least, self.options.explored * math.exp(-self.options.decay * len(self._history))
         )
@@ -121,7 +121,7 @@ class QLearningSearcher(GuessingSearcher):
             at = moved
         return walked
 
-    def _directed(self, at: Batch, chance: float) -> Batch:
+    def _directed(self, at: PointBatch, chance: float) -> PointBatch:
         """Each point after a step in the best of some directions, or with odds ``chance`` in any."""
         count, width = len(at), self.options.directions
         before = at.take(np.repeat(np.arange(count), width))
@@ -130,7 +130,7 @@ class QLearningSearcher(GuessingSearcher):
         best = np.where(self._rng.random(count) < chance, 0, worth.argmax(axis=1))
         return after.take(np.arange(count) * width + best)
 
-    def _starts(self, pool: CandidatePool) -> Batch:
+    def _starts(self, pool: CandidatePool) -> PointBatch:
         """Measured points by their speed, sketches by their shares; where nothing ran yet, what was scored."""
         ran = np.flatnonzero(np.isfinite(self._history.seconds))
         points, speed = self._history.points.take(ran), 1.0 / self._history.seconds[ran]
@@ -142,7 +142,7 @@ class QLearningSearcher(GuessingSearcher):
         odds *= share[points.sketch]
         return points.take(self._rng.choice(len(points), size=self.options.walks, p=odds / odds.sum()))
 
-    def _inputs(self, before: Batch, after: Batch) -> Floats32:
+    def _inputs(self, before: PointBatch, after: PointBatch) -> Floats32:
         """Numbers of a point and how a step changes them: float32 [n, 2 dims]."""
         a, b = self._codes.of(before) * self._scale, self._codes.of(after) * self._scale
         return np.concatenate([a, b - a], axis=1).astype(np.float32)
@@ -176,7 +176,7 @@ class QLearningSearcher(GuessingSearcher):
         begin, end = np.split(value, 2)
         return (end - begin) / (float(value.std()) or 1.0)
 
-    def _remember(self, begin: Batch, end: Batch, proposed: Ints) -> None:
+    def _remember(self, begin: PointBatch, end: PointBatch, proposed: Ints) -> None:
         """Keep the steps that led to proposals, a few others, and of the older ones the newest."""
         led = np.isin(self.space.keys(end), proposed)
         others = self._rng.permutation(np.flatnonzero(~led))[: self.options.guessed]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tunesmith.space.base import Batch, Floats, Ints
+from tunesmith.space.base import Floats, Ints, PointBatch
 from tunesmith.space.knobs import Knob
 from tunesmith.space.space import Space
 
@@ -38,12 +38,12 @@ class Relaxed:
         self.dims = sum(table.shape[1] for table in self._tables)
         self.steps: Floats = np.concatenate([np.zeros(0), *(1.0 / np.maximum(span[span > 0], 1.0) for span in spans)])
 
-    def place(self, points: Batch) -> Floats:
+    def place(self, points: PointBatch) -> Floats:
         """Coordinates of points of this sketch: float64 [n, dims]."""
         parts = [self._inside(j, _coordinates(knob, points.choice[:, j])) for j, knob in enumerate(self._knobs)]
         return np.concatenate([np.zeros((len(points), 0)), *parts], axis=1)
 
-    def nearest(self, place: Floats) -> Batch:
+    def nearest(self, place: Floats) -> PointBatch:
         """The point nearest to coordinates, knob by knob."""
         choice = np.full((len(place), self._space.width), -1, dtype=np.int64)
         start = 0
@@ -51,7 +51,7 @@ class Relaxed:
             mine = place[:, start : start + table.shape[1]]
             start += table.shape[1]
             choice[:, j] = choices[((table**2).sum(axis=1) - 2.0 * (mine @ table.T)).argmin(axis=1)]
-        return Batch(np.full(len(place), self._sketch, dtype=np.int64), choice)
+        return PointBatch(np.full(len(place), self._sketch, dtype=np.int64), choice)
 
     def _inside(self, j: int, numbers: Floats) -> Floats:
         return np.asarray(np.clip((numbers - self._low[j]) / self._span[j], 0.0, 1.0)[:, self._varies[j]])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tunesmith.space.base import Batch, Bools, Ints
+from tunesmith.space.base import Bools, Ints, PointBatch
 from tunesmith.space.factors import prime_factors
 from tunesmith.space.knobs import Knob, PerfectTile
 from tunesmith.space.space import Space
@@ -43,7 +43,7 @@ class Walk:
             self.slots += width
         return places[knob, before]
 
-    def move(self, batch: Batch, step: Ints) -> Batch:
+    def move(self, batch: PointBatch, step: Ints) -> PointBatch:
         """The points after a step, int64 [n, slots] of -1, 0 and 1; a move that leads nowhere is left out."""
         choice = batch.choice.copy()
         for s in np.unique(batch.sketch):
@@ -51,7 +51,7 @@ class Walk:
                 rows = np.flatnonzero((batch.sketch == s) & step[:, start:stop].any(axis=1))
                 if len(rows):
                     choice[rows, j] = _moved(knob, choice[rows, j], step[rows, start:stop])
-        return Batch(batch.sketch.copy(), choice)
+        return PointBatch(batch.sketch.copy(), choice)
 
 
 def _moved(knob: Knob, index: Ints, step: Ints) -> Ints:

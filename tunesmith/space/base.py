@@ -28,7 +28,7 @@ class Sketch:
 
 
 @dataclass(frozen=True)
-class Batch:
+class PointBatch:
     """Points of one space.
 
     Attributes:
@@ -42,9 +42,9 @@ class Batch:
     def __len__(self) -> int:
         return len(self.sketch)
 
-    def take(self, index: Ints | Bools | slice) -> Batch:
+    def take(self, index: Ints | Bools | slice) -> PointBatch:
         """The points at ``index``."""
-        return Batch(self.sketch[index], self.choice[index])
+        return PointBatch(self.sketch[index], self.choice[index])
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Scores:
         valid: bool [n]; an invalid point must not be proposed.
     """
 
-    batch: Batch
+    batch: PointBatch
     mean: Floats
     std: Floats
     valid: Bools
@@ -68,5 +68,5 @@ class Resolver(ABC):
     """Says which points exist and what their canonical form is."""
 
     @abstractmethod
-    def resolve(self, batch: Batch) -> tuple[Batch, Bools]:
+    def resolve(self, batch: PointBatch) -> tuple[PointBatch, Bools]:
         """The canonical form of each point and whether it is valid. Idempotent; keeps length and order."""

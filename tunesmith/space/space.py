@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tunesmith.space.base import Batch, Bools, Floats, Ints, Sketch
+from tunesmith.space.base import Bools, Floats, Ints, PointBatch, Sketch
 from tunesmith.types import Candidate, Decision
 
 Floats32 = NDArray[np.float32]
@@ -26,9 +26,9 @@ class Space:
     """The points of several sketches.
 
     Attributes:
-        sketches: in a fixed order, which ``Batch.sketch`` refers to.
+        sketches: in a fixed order, which ``PointBatch.sketch`` refers to.
         size: number of points, any magnitude.
-        width: columns of ``Batch.choice``.
+        width: columns of ``PointBatch.choice``.
 
     Raises:
         ValueError: without sketches, or when two have the same hash.
@@ -58,7 +58,7 @@ class Space:
         """Columns of :meth:`encode`."""
         return len(self.sketches) + sum(self._columns)
 
-    def sample(self, rng: np.random.Generator, n: int, share: Floats | None = None) -> Batch:
+    def sample(self, rng: np.random.Generator, n: int, share: Floats | None = None) -> PointBatch:
         """``n`` points: a sketch with odds by the logarithm of its size, then every knob uniformly.
 
         Args:
@@ -72,7 +72,7 @@ class Space:
                 batch.choice[rows, j] = knob.sample(rng, len(rows))
         return batch
 
-    def neighbours(self, rng: np.random.Generator, batch: Batch, odds: Floats | None = None) -> Batch:
+    def neighbours(self, rng: np.random.Generator, batch: PointBatch, odds: Floats | None = None) -> PointBatch:
         """Each point with one knob moved to a neighbouring choice; a knob's odds grow with the logarithm of its size.
 
         A point of a sketch with a single point comes back as it is.
@@ -95,9 +95,9 @@ class Space:
                 moved = rows[picked == j]
                 if len(moved):
                     choice[moved, j] = knob.neighbours(rng, choice[moved, j])
-        return Batch(batch.sketch.copy(), choice)
+        return PointBatch(batch.sketch.copy(), choice)
 
-    def around(self, point: Batch) -> Batch:
+    def around(self, point: PointBatch) -> PointBatch:
         """All points that differ from one point in one knob, which has a neighbouring choice; in a fixed order."""
         knobs = self.sketches[int(point.sketch[0])].knobs
         near = [knob.around(int(point.choice[0, j])) for j, knob in enumerate(knobs)]
@@ -106,12 +106,12 @@ class Space:
         out.choice[np.arange(len(column)), column] = np.concatenate([np.zeros(0, dtype=np.int64), *near])
         return out
 
-    def crossover(self, rng: np.random.Generator, a: Batch, b: Batch) -> Batch:
+    def crossover(self, rng: np.random.Generator, a: PointBatch, b: PointBatch) -> PointBatch:
         """Per row a child that takes each knob from either parent; of parents of two sketches it is ``a``'s copy."""
         from_b = (rng.random(a.choice.shape) < 0.5) & (a.sketch == b.sketch)[:, None]
-        return Batch(a.sketch.copy(), np.where(from_b, b.choice, a.choice))
+        return PointBatch(a.sketch.copy(), np.where(from_b, b.choice, a.choice))
 
-    def encode(self, batch: Batch) -> Floats32:
+    def encode(self, batch: PointBatch) -> Floats32:
         """One-hot sketch, then every knob of every sketch (zero where the point has another sketch): [n, dims]."""
         out = np.zeros((len(batch), self.dims), dtype=np.float32)
         out[np.arange(len(batch)), batch.sketch] = 1.0
@@ -122,7 +122,7 @@ class Space:
                 column += knob.width
         return out
 
-    def candidates(self, batch: Batch) -> list[Candidate]:
+    def candidates(self, batch: PointBatch) -> list[Candidate]:
         """The points as candidates, in order."""
         out: list[Candidate | None] = [None] * len(batch)
         for s, rows in self._groups(batch):
@@ -135,7 +135,7 @@ class Space:
                 out[row] = Candidate(sketch.hash, values)
         return [c for c in out if c is not None]
 
-    def batch(self, candidates: Sequence[Candidate]) -> Batch:
+    def batch(self, candidates: Sequence[Candidate]) -> PointBatch:
         """Inverse of :meth:`candidates`.
 
         Raises:
@@ -160,7 +160,7 @@ class Space:
             return [True] * len(candidates)
         return [self._are_points([c]) for c in candidates]
 
-    def keys(self, batch: Batch) -> Ints:
+    def keys(self, batch: PointBatch) -> Ints:
         """A number per point for telling points apart, the same in every process.
 
         Exact up to ``LINEAR_LIMIT`` points: the point's place in :meth:`at`. Beyond it a 63-bit hash.
@@ -175,7 +175,7 @@ class Space:
             out[rows] = number + self._starts[s]
         return out
 
-    def at(self, keys: Ints) -> Batch:
+    def at(self, keys: Ints) -> PointBatch:
         """The points of numbers 0 .. size - 1, inverse of :meth:`keys`.
 
         Raises:
@@ -191,7 +191,7 @@ class Space:
                 rest, batch.choice[rows, j] = np.divmod(rest, knob.size)
         return batch
 
-    def all_of(self, sketch: int) -> Batch:
+    def all_of(self, sketch: int) -> PointBatch:
         """Every point of a sketch, which should be a small one."""
         batch = self._blank(np.full(self.sizes[sketch], sketch, dtype=np.int64))
         rest = np.arange(self.sizes[sketch], dtype=np.int64)
@@ -199,10 +199,10 @@ class Space:
             rest, batch.choice[:, j] = np.divmod(rest, knob.size)
         return batch
 
-    def _blank(self, sketch: Ints) -> Batch:
-        return Batch(sketch, np.full((len(sketch), self.width), -1, dtype=np.int64))
+    def _blank(self, sketch: Ints) -> PointBatch:
+        return PointBatch(sketch, np.full((len(sketch), self.width), -1, dtype=np.int64))
 
-    def _groups(self, batch: Batch) -> list[tuple[int, Ints]]:
+    def _groups(self, batch: PointBatch) -> list[tuple[int, Ints]]:
         return [(int(s), np.flatnonzero(batch.sketch == s)) for s in np.unique(batch.sketch)]
 
     def _are_points(self, candidates: Sequence[Candidate]) -> bool:
@@ -213,9 +213,9 @@ class Space:
         return True
 
 
-def concat(batches: Sequence[Batch]) -> Batch:
+def concat(batches: Sequence[PointBatch]) -> PointBatch:
     """The points of batches of one space, one batch after another."""
-    return Batch(np.concatenate([b.sketch for b in batches]), np.concatenate([b.choice for b in batches]))
+    return PointBatch(np.concatenate([b.sketch for b in batches]), np.concatenate([b.choice for b in batches]))
 
 
 def first_of_each(keys: Ints) -> Bools:

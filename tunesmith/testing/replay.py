@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tunesmith.search.base import Prior, Score, Searcher
-from tunesmith.space.base import Batch, Bools, Floats, Ints, Resolver, Scores, Sketch
+from tunesmith.space.base import Bools, Floats, Ints, PointBatch, Resolver, Scores, Sketch
 from tunesmith.space.knobs import Floats32, Knob, knob_from_json
 from tunesmith.space.space import Space
 from tunesmith.types import Candidate, Decision, FailureKind, Measurement
@@ -164,22 +164,22 @@ class Recording(Resolver):
         own = self.alias == np.arange(self.space.size)
         return int((own & (self.failure == FailureKind.ABANDONED.value)).sum())
 
-    def resolve(self, batch: Batch) -> tuple[Batch, Bools]:
+    def resolve(self, batch: PointBatch) -> tuple[PointBatch, Bools]:
         """The canonical spelling of each point, and whether it applies."""
         canonical = self.alias[self.space.keys(batch)]
         return self.space.at(canonical), np.isin(canonical, self.points)
 
-    def validity(self, batch: Batch) -> Scores:
+    def validity(self, batch: PointBatch) -> Scores:
         """A score function that knows nothing."""
         return self.scored(batch, np.zeros(self.space.size))
 
-    def scored(self, batch: Batch, mean: Floats, std: Floats | None = None) -> Scores:
+    def scored(self, batch: PointBatch, mean: Floats, std: Floats | None = None) -> Scores:
         """A score function's answer from one score per point of the space, and its deviation; None: 0."""
         canonical, valid = self.resolve(batch)
         keys = self.space.keys(canonical)
         return Scores(canonical, mean[keys], np.zeros(len(batch)) if std is None else std[keys], valid)
 
-    def latency(self, batch: Batch) -> Floats:
+    def latency(self, batch: PointBatch) -> Floats:
         """Seconds per run, infinity for failures: float64 [n]."""
         found: Floats = self.seconds[self.alias[self.space.keys(batch)]]
         return found

@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 import numpy as np
 
-from tunesmith.space.base import Batch
+from tunesmith.space.base import PointBatch
 from tunesmith.space.knobs import PerfectTile
 from tunesmith.space.space import LINEAR_LIMIT, Space
 from tunesmith.types import Candidate
@@ -21,11 +21,11 @@ class SpaceConformance:
     def space(self) -> Space:
         """The space under test."""
 
-    def _batch(self, seed: int = 0) -> tuple[Space, Batch]:
+    def _batch(self, seed: int = 0) -> tuple[Space, PointBatch]:
         space = self.space()
         return space, space.sample(np.random.default_rng(seed), COUNT)
 
-    def _assert_inside(self, space: Space, batch: Batch) -> None:
+    def _assert_inside(self, space: Space, batch: PointBatch) -> None:
         assert batch.sketch.dtype == batch.choice.dtype == np.int64
         assert batch.choice.shape == (len(batch), space.width)
         for s, row in zip(batch.sketch, batch.choice, strict=True):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tunesmith.space.base import Batch, Bools, Floats, Ints, Resolver, Scores, Sketch
+from tunesmith.space.base import Bools, Floats, Ints, PointBatch, Resolver, Scores, Sketch
 from tunesmith.space.knobs import Categorical, ComputeLocation, Knob, PerfectTile
 from tunesmith.space.space import Space, concat
 from tunesmith.types import Candidate
@@ -69,11 +69,11 @@ class SyntheticTask(Resolver):
         self._hidden = self._clamp(concat(points))
         self._order = rng.permutation(len(points))
 
-    def _of_sketch(self, rng: np.random.Generator, sketch: int) -> Batch:
+    def _of_sketch(self, rng: np.random.Generator, sketch: int) -> PointBatch:
         choice = np.full((1, self.space.width), -1, dtype=np.int64)
         for j, knob in enumerate(self.space.sketches[sketch].knobs):
             choice[0, j] = knob.sample(rng, 1)[0]
-        return Batch(np.array([sketch], dtype=np.int64), choice)
+        return PointBatch(np.array([sketch], dtype=np.int64), choice)
 
     @property
     def best(self) -> Candidate:
@@ -85,7 +85,7 @@ class SyntheticTask(Resolver):
         """Latency of the best point, in seconds."""
         return self.base
 
-    def resolve(self, batch: Batch) -> tuple[Batch, Bools]:
+    def resolve(self, batch: PointBatch) -> tuple[PointBatch, Bools]:
         """Clamped points and which of them are valid."""
         self.resolved += len(batch)
         canonical = self._clamp(batch)
@@ -96,7 +96,7 @@ class SyntheticTask(Resolver):
             valid |= np.isin(keys, self.space.keys(self._hidden))
         return canonical, valid
 
-    def latency(self, batch: Batch) -> Floats:
+    def latency(self, batch: PointBatch) -> Floats:
         """Seconds per run of valid points: float64 [n]."""
         distance = np.zeros(len(batch))
         for s, sketch in enumerate(self.space.sketches):
@@ -109,12 +109,12 @@ class SyntheticTask(Resolver):
         slower: Floats = np.where(self._order[batch.sketch] == 0, 1.0, OTHER_SKETCH)
         return self.base * slower * np.exp2(distance * self.steepness)
 
-    def score(self, batch: Batch) -> Scores:
+    def score(self, batch: PointBatch) -> Scores:
         """What a perfect cost model would say."""
         canonical, valid = self.resolve(batch)
         return Scores(canonical, self.base / self.latency(canonical), np.zeros(len(batch)), valid)
 
-    def validity(self, batch: Batch) -> Scores:
+    def validity(self, batch: PointBatch) -> Scores:
         """What is known before any model is trained: validity, and no scores."""
         canonical, valid = self.resolve(batch)
         return Scores(canonical, np.zeros(len(batch)), np.zeros(len(batch)), valid)
@@ -125,7 +125,7 @@ class SyntheticTask(Resolver):
         canonical, valid = self.resolve(everything)
         return set(self.space.candidates(canonical.take(valid)))
 
-    def _clamp(self, batch: Batch) -> Batch:
+    def _clamp(self, batch: PointBatch) -> PointBatch:
         choice = batch.choice.copy()
         for s, sketch in enumerate(self.space.sketches):
             rows = np.flatnonzero(batch.sketch == s)
@@ -133,7 +133,7 @@ class SyntheticTask(Resolver):
                 if j and isinstance(knob, ComputeLocation):
                     limit: Ints = choice[rows, 0] % knob.size
                     choice[rows, j] = np.minimum(choice[rows, j], limit)
-        return Batch(batch.sketch, choice)
+        return PointBatch(batch.sketch, choice)
 
     @staticmethod
     def _distance(knob: Knob, index: Ints, hidden: int) -> Floats:

@@ -235,7 +235,7 @@ def _describe(
     index = np.array([i for i, c in enumerate(candidates) if c.sketch is not None], dtype=np.int64)
     if not len(index):
         return None, None
-    batch: points.Batch = scorer.space.space.batch([candidates[i] for i in index])
+    batch: points.PointBatch = scorer.space.space.batch([candidates[i] for i in index])
     features, valid = scorer.features(batch)
     if features is None:
         return None, None

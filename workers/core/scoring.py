@@ -8,7 +8,7 @@ import numpy as np
 
 from costmodels.base import CostModel, Features
 from tunesmith.analysis.prior import StaticPrior
-from tunesmith.space.base import Batch, Bools, Floats, Scores
+from tunesmith.space.base import Bools, Floats, PointBatch, Scores
 from tunesmith.space.space import concat
 from workers.sandbox.lease import HostLease
 from workers.tvm_backend.design_space.space import TraceSpace
@@ -40,7 +40,7 @@ class Scorer:
         self.space, self.model, self.prior = space, model, prior
         self._lease, self._check = lease, check
 
-    def __call__(self, batch: Batch) -> Scores:
+    def __call__(self, batch: PointBatch) -> Scores:
         """Canonical points, their scores and whether they are valid."""
         mean, std = np.zeros(len(batch)), np.zeros(len(batch))
         if not len(batch):
@@ -51,12 +51,12 @@ class Scorer:
                 mean[valid], std[valid] = self.model.predict(features)
         return Scores(resolved, mean, std, valid)
 
-    def features(self, batch: Batch) -> tuple[Features | None, Bools]:
+    def features(self, batch: PointBatch) -> tuple[Features | None, Bools]:
         """Features of the valid points in order, and which those are."""
         _, features, valid = self._looked_at(batch, features=True)
         return features, valid
 
-    def _looked_at(self, batch: Batch, features: bool = False) -> tuple[Batch, Features | None, Bools]:
+    def _looked_at(self, batch: PointBatch, features: bool = False) -> tuple[PointBatch, Features | None, Bools]:
         """Canonical points, features of the valid ones if they are needed, and which are valid; piece by piece."""
         found: list[Features] = []
         points, valid = [batch.take(slice(0))], [np.zeros(0, dtype=np.bool_)]
@@ -74,11 +74,11 @@ class Scorer:
             return canonical, None, mask
         return canonical, Features.concat(found).beside(self._promise(canonical.take(mask))), mask
 
-    def _promise(self, batch: Batch) -> Floats:
+    def _promise(self, batch: PointBatch) -> Floats:
         """See :meth:`StaticPrior.promise`; NaN everywhere without a static model."""
         return np.full(len(batch), np.nan) if self.prior is None else self.prior.promise(batch)
 
-    def _pieces(self, batch: Batch) -> Iterator[Batch]:
+    def _pieces(self, batch: PointBatch) -> Iterator[PointBatch]:
         for start in range(0, len(batch), CHUNK):
             self._check()
             yield batch.take(slice(start, start + CHUNK))

@@ -14,7 +14,7 @@ from tvm.s_tir import Schedule
 from costmodels.base import Features
 from tunesmith.errors import InvalidCandidate
 from tunesmith.names import DEFAULT_SPACE, TVM_SPACE
-from tunesmith.space.base import Batch, Bools, Resolver
+from tunesmith.space.base import Bools, PointBatch, Resolver
 from tunesmith.space.knobs import Categorical, ComputeLocation, Knob, PerfectTile
 from tunesmith.space.space import Space
 from tunesmith.targets import Target
@@ -154,12 +154,12 @@ class TraceSpace(Resolver):
         for body in bodies:
             self._replayer.skeleton(body)
 
-    def resolve(self, batch: Batch) -> tuple[Batch, Bools]:
+    def resolve(self, batch: PointBatch) -> tuple[PointBatch, Bools]:
         """Canonical form and validity of each point."""
         points = self._ask(self.space.candidates(batch), self._resolved)
         return self._rows(batch, points)
 
-    def features(self, batch: Batch) -> tuple[Batch, Features | None, Bools]:
+    def features(self, batch: PointBatch) -> tuple[PointBatch, Features | None, Bools]:
         """Canonical form, per-store features of the valid points in order (None without any), and validity."""
         points = self._ask(self.space.candidates(batch), self._featured)
         resolved, valid = self._rows(batch, points)
@@ -178,9 +178,9 @@ class TraceSpace(Resolver):
         sch = self._replayer.replay(self._bodies[str(candidate.sketch)], candidate.decisions)
         return tir.trace_json(sch.trace)
 
-    def _rows(self, batch: Batch, points: list[_Point]) -> tuple[Batch, Bools]:
+    def _rows(self, batch: PointBatch, points: list[_Point]) -> tuple[PointBatch, Bools]:
         valid = np.array([p.canonical is not None for p in points], dtype=np.bool_)
-        resolved = Batch(batch.sketch.copy(), batch.choice.copy())
+        resolved = PointBatch(batch.sketch.copy(), batch.choice.copy())
         known = self.space.batch([p.canonical for p in points if p.canonical is not None])
         resolved.sketch[valid], resolved.choice[valid] = known.sketch, known.choice
         return resolved, valid

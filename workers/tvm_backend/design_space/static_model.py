@@ -7,7 +7,7 @@ import contextlib
 from tunesmith.analysis.prior import StaticPrior, Unit
 from tunesmith.messages import Calibration
 from tunesmith.targets import Target
-from workers.tvm_backend.design_space.nests.derive import MOST
+from workers.tvm_backend.design_space.nests.derive import MAX_NESTS
 from workers.tvm_backend.design_space.rules.machine import cpu_model_of
 from workers.tvm_backend.design_space.space import TraceSpace
 
@@ -17,7 +17,7 @@ def prior_of(
     target: Target,
     found: Calibration | None,
     unit: Unit = contextlib.nullcontext,
-    nests: int = MOST,
+    nests: int = MAX_NESTS,
 ) -> StaticPrior | None:
     """The static model of a space; None for what is no CPU.
 

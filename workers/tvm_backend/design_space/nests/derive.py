@@ -32,21 +32,21 @@ from workers.tvm_backend.design_space.nests.trace_loops import Tags
 from workers.tvm_backend.design_space.replay import Replayer, decisions_of, together
 from workers.tvm_backend.design_space.sketch import SketchBody
 
-MOST = 128
+MAX_NESTS = 128
 """Nests of a space at most, each sketch having its share; many blocks have hundreds of places, at some 40 ms each."""
-LEAST = 1
+MIN_NESTS_PER_SKETCH = 1
 """Nests of a sketch that may be made in any case: at a time, and in all."""
 REPLAYS, MORE_REPLAYS = 4, 8
 """Vectors of decisions, and how many where few leave it open what a loop follows."""
-TRIALS, PATIENCE = 6, 8
+TRIALS, MAX_FRUITLESS_TRIALS = 6, 8
 """Vectors that are tried for each that is wanted, and how many before a place counts as one that does not exist."""
-MANY = 4096
+MAX_CHOICES_PER_KNOB = 4096
 """Choices of a knob that are looked at."""
 log = logging.getLogger("tunesmith.search")
 
 
 class Nests:
-    """Nests of a workload's sketches, each made when it is asked for, up to ``MOST``. One thread at a time.
+    """Nests of a workload's sketches, each made when it is asked for, up to ``MAX_NESTS``. One thread at a time.
 
     Args:
         replayer: replayer of the workload.
@@ -58,11 +58,11 @@ class Nests:
         self._bodies = {body.hash: body for body in bodies}
         self._found: dict[tuple[str, tuple[int, ...]], Nest | None] = {}
         self._made: collections.Counter[str] = collections.Counter()
-        self._allowed = MOST
+        self._allowed = MAX_NESTS
 
     def ration(self, count: int) -> None:
-        """Make some ``count`` more at most until this is called again; each sketch has its share, ``LEAST`` or more."""
-        each = max(LEAST, count // max(1, len(self._bodies)))
+        """Make some ``count`` more at most until this is called again; each sketch has its share."""
+        each = max(MIN_NESTS_PER_SKETCH, count // max(1, len(self._bodies)))
         self._allowed = max(self._made.values(), default=0) + each
 
     def structural(self, sketch: str) -> tuple[int, ...]:
@@ -73,7 +73,9 @@ class Nests:
     def nest(self, sketch: str, decided: tuple[int, ...]) -> Nest | None:
         """The nest of a sketch with its blocks at these locations; None when it is not understood."""
         key = sketch, decided
-        if key not in self._found and self._made[sketch] < min(self._allowed, max(LEAST, MOST // len(self._bodies))):
+        if key not in self._found and self._made[sketch] < min(
+            self._allowed, max(MIN_NESTS_PER_SKETCH, MAX_NESTS // len(self._bodies))
+        ):
             self._made[sketch] += 1
             body, places = self._bodies[sketch], self.structural(sketch)
             try:
@@ -110,7 +112,7 @@ class Nests:
                     if replay is not None:
                         found.setdefault(tuple(replay.decisions[at] for at in fixed), []).append(replay)
                 usual = max(found.values(), key=len)
-                alike = usual if tried > PATIENCE and not found[exact] else found[exact]
+                alike = usual if tried > MAX_FRUITLESS_TRIALS and not found[exact] else found[exact]
             if len(alike) < wanted:
                 raise NotUnderstoodError("too few vectors of decisions apply alike")
             yield alike[:wanted]
@@ -126,7 +128,11 @@ class Nests:
 def _telling(rng: np.random.Generator, knob: Knob, n: int) -> Ints:
     """``n`` choices, distinct while there are so many: in turn those with the fewest parts of 1, which say least and
     take places from other blocks, and any."""
-    drawn = rng.permutation(knob.size) if knob.size <= MANY else np.unique(rng.integers(knob.size, size=MANY))
+    drawn = (
+        rng.permutation(knob.size)
+        if knob.size <= MAX_CHOICES_PER_KNOB
+        else np.unique(rng.integers(knob.size, size=MAX_CHOICES_PER_KNOB))
+    )
     units = (knob.values(drawn.astype(np.int64)) == 1).sum(axis=1) + rng.random(len(drawn))
     both = np.stack([np.resize(drawn[np.argsort(units)], n), np.resize(drawn, n)], axis=1)
     return both.reshape(-1)[:n].astype(np.int64)

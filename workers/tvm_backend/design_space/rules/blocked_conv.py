@@ -43,7 +43,7 @@ class BlockedConvolution(Rule):
         limits = tile(cpu, found.extents[found.width], vectors)
         rows = max(1, accumulators(cpu) // (limits.scalars * largest_divisor(vectors, limits.vectors)))
         for bands in (False, True):
-            yield partial(_schedule, plan=Plan(found, cpu.lanes(), limits, rows, bands))
+            yield partial(_schedule, plan=BlockedConvPlan(found, cpu.lanes(), limits, rows, bands))
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class BlockedConv:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BlockedConvPlan:
     """What is fixed in a sketch.
 
     Attributes:
@@ -121,7 +121,7 @@ def match(sch: Schedule, handle: Any) -> BlockedConv | None:
     return BlockedConv(str(block.name_hint), n, o, y, x, lane, (c, i), (ky, kx), extents, str(block.body.buffer.dtype))
 
 
-def _schedule(sch: Schedule, plan: Plan) -> None:
+def _schedule(sch: Schedule, plan: BlockedConvPlan) -> None:
     block = sch.get_sblock(plan.found.block)
     copies = padding.copies(sch, block)
     last = fold(sch, block)
@@ -137,7 +137,7 @@ def _schedule(sch: Schedule, plan: Plan) -> None:
     innermost(sch, sch.decompose_reduction(block, loops.reduction), 5)
 
 
-def _tile(sch: Schedule, block: Any, plan: Plan) -> TiledLoops:
+def _tile(sch: Schedule, block: Any, plan: BlockedConvPlan) -> TiledLoops:
     found, loops = plan.found, sch.get_loops(block)
     n, o, y, x, lane = (loops[at] for at in (found.batch, found.channel, found.height, found.width, found.lane))
     (c, i), (ky, kx) = ((loops[at] for at in pair) for pair in (found.inputs, found.kernel))

@@ -40,11 +40,11 @@ class DirectConvolution(Rule):
         limits = tile(cpu, found.extents[found.width], channels // lanes)
         vectors = largest_divisor(channels // lanes, limits.vectors)
         rows = max(1, accumulators(cpu) // (limits.scalars * vectors))
-        yield partial(_schedule, plan=Plan(found, lanes, cpu.lanes(), limits, rows))
+        yield partial(_schedule, plan=DirectConvPlan(found, lanes, cpu.lanes(), limits, rows))
 
 
 @dataclass(frozen=True)
-class Plan:
+class DirectConvPlan:
     """What is fixed in a sketch.
 
     Attributes:
@@ -61,7 +61,7 @@ class Plan:
     rows: int
 
 
-def _schedule(sch: Schedule, plan: Plan) -> None:
+def _schedule(sch: Schedule, plan: DirectConvPlan) -> None:
     found, block = plan.found, sch.get_sblock(plan.found.block)
     copies = padding.copies(sch, block)
     last = fold(sch, block)
@@ -79,7 +79,7 @@ def _schedule(sch: Schedule, plan: Plan) -> None:
         padding.place(sch, sch.get_sblock(name), plan.register, None)
 
 
-def _tile(sch: Schedule, block: Any, plan: Plan) -> TiledLoops:
+def _tile(sch: Schedule, block: Any, plan: DirectConvPlan) -> TiledLoops:
     found, loops = plan.found, sch.get_loops(block)
     n, o, y, x, i = (loops[at] for at in (found.batch, found.channel, found.height, found.width, found.inputs))
     ky, kx = (loops[at] for at in found.kernel)
@@ -92,7 +92,7 @@ def _tile(sch: Schedule, block: Any, plan: Plan) -> TiledLoops:
     return TiledLoops((n, o0, y0), x0, i, kx1)
 
 
-def _pack_loops(sch: Schedule, pack: Any, plan: Plan) -> None:
+def _pack_loops(sch: Schedule, pack: Any, plan: DirectConvPlan) -> None:
     o, i, ky, kx = sch.get_loops(pack)
     o0, lane = sch.split(o, [None, plan.lanes], preserve_unit_iters=True)
     sch.reorder(o0, i, ky, kx, lane)

@@ -56,11 +56,11 @@ class Elementwise(Rule):
         lanes = lanes if lanes >= cpu.min_lanes else 1
         for registers in cpu.row_registers:
             if registers == 1 or (lanes > 1 and extent % (registers * lanes) == 0):
-                yield partial(_schedule, plan=Plan(inlined, length, lanes, registers))
+                yield partial(_schedule, plan=ElementwisePlan(inlined, length, lanes, registers))
 
 
 @dataclass(frozen=True)
-class Plan:
+class ElementwisePlan:
     """What is fixed in a sketch.
 
     Attributes:
@@ -149,7 +149,7 @@ def _transposing(stage: Stage, inlined: tuple[str, ...], most: int, cpu: CpuMode
     for tile in wide or [Tile(inlined, each.vector, each.other, 1) for each in found]:
         yield partial(_schedule_tile, plan=tile)
     if not pairs:
-        yield partial(_schedule, plan=Plan(inlined, 1, 1, 1))
+        yield partial(_schedule, plan=ElementwisePlan(inlined, 1, 1, 1))
 
 
 def _chunks(sch: Schedule, loop: Any) -> list[Any]:
@@ -157,7 +157,7 @@ def _chunks(sch: Schedule, loop: Any) -> list[Any]:
     return list(sch.split(loop, factors, preserve_unit_iters=True))
 
 
-def _schedule(sch: Schedule, plan: Plan) -> None:
+def _schedule(sch: Schedule, plan: ElementwisePlan) -> None:
     inline(sch, plan.inlined)
     *kept, last = sch.get_child_blocks(sch.get_sblock("root"))
     loops = sch.get_loops(last)

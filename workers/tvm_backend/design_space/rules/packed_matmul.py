@@ -18,7 +18,7 @@ from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
 from workers.tvm_backend.design_space.rules.contraction import Contraction, find
 from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
-from workers.tvm_backend.design_space.rules.product import Pack, Packing, Plan, arrange, tiled_axis
+from workers.tvm_backend.design_space.rules.product import Pack, Packing, ProductPlan, arrange, tiled_axis
 from workers.tvm_backend.design_space.rules.registers import product_tiles
 
 
@@ -42,7 +42,7 @@ class PackedMatmul(Rule):
         shape = found.extents[tiled_axis(found)], -(-found.extents[found.column] // lanes)
         for tile in product_tiles(cpu, max(1, lanes // cpu.lanes()), *shape):
             for packing in packings(sch, found, lanes, cpu):
-                yield partial(_schedule, plan=Plan(found, lanes, tile, packing, cpu))
+                yield partial(_schedule, plan=ProductPlan(found, lanes, tile, packing, cpu))
 
 
 def _odd(panel: int, lanes: int) -> bool:
@@ -62,7 +62,7 @@ def packings(sch: Schedule, found: Contraction, lanes: int, cpu: CpuModel) -> tu
     return Packing.BEFORE, Packing.INSIDE, Packing.NONE, *((Packing.PIECES,) if deep else ())
 
 
-def _schedule(sch: Schedule, plan: Plan) -> None:
+def _schedule(sch: Schedule, plan: ProductPlan) -> None:
     found, block = plan.found, sch.get_sblock(plan.found.block)
     packs = plan.packing in (Packing.BEFORE, Packing.INSIDE)
     axes = _packed_axes(sch, block, found) if packs else None
@@ -76,7 +76,7 @@ def _schedule(sch: Schedule, plan: Plan) -> None:
     arrange(sch, block, written, pack, plan)
 
 
-def _pad(sch: Schedule, block: Any, plan: Plan) -> None:
+def _pad(sch: Schedule, block: Any, plan: ProductPlan) -> None:
     """Round rows and columns up to whole tiles; what is read beyond the rows' end is zero.
 
     Panels hide the columns' index from ``pad_einsum``, so they are unfolded while it works.
@@ -94,7 +94,7 @@ def _pad(sch: Schedule, block: Any, plan: Plan) -> None:
         sch.compute_inline(unfolded)
 
 
-def _packed(sch: Schedule, block: Any, plan: Plan, axes: _Axes) -> Pack:
+def _packed(sch: Schedule, block: Any, plan: ProductPlan, axes: _Axes) -> Pack:
     """The stage that packs: the padding of the operand where there is one, which is then no step of its own."""
     pack = _padding_of(sch, block, plan) or sch.cache_read(block, plan.found.packed, "global")
 
@@ -106,14 +106,14 @@ def _packed(sch: Schedule, block: Any, plan: Plan, axes: _Axes) -> Pack:
     return Pack(pack, axes.lead, axes.column, axes.rank)
 
 
-def _padding_of(sch: Schedule, block: Any, plan: Plan) -> Any | None:
+def _padding_of(sch: Schedule, block: Any, plan: ProductPlan) -> Any | None:
     """The stage that pads the packed operand, if there is one."""
     read = sch.get(block).reads[plan.found.packed].source
     stages = sch.get_producers(block) if plan.found.extents[plan.found.column] % plan.lanes else ()
     return next((each for each in stages if sch.get(each).writes[0].source.same_as(read)), None)
 
 
-def _write_back(sch: Schedule, block: Any, plan: Plan) -> Any:
+def _write_back(sch: Schedule, block: Any, plan: ProductPlan) -> Any:
     """The stage that writes a tile: what cuts the padding off where there is some."""
     if not plan.ragged:
         return sch.cache_write(block, 0, plan.scope)

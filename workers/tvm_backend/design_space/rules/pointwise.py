@@ -18,7 +18,7 @@ from workers.tvm_backend.design_space.rules.base import Rule, Variant
 from workers.tvm_backend.design_space.rules.contraction import Contraction
 from workers.tvm_backend.design_space.rules.convolution import Convolution, find
 from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
-from workers.tvm_backend.design_space.rules.product import Packing, Plan, arrange
+from workers.tvm_backend.design_space.rules.product import Packing, ProductPlan, arrange
 from workers.tvm_backend.design_space.rules.registers import product_tiles
 
 
@@ -39,7 +39,7 @@ class PointwiseConvolution(Rule):
             return
         channels = image.product.extents[1]
         for tile in product_tiles(cpu, 1, channels, image.pixels // cpu.lanes(), whole=True):
-            yield partial(_schedule, image=image, plan=Plan(image.product, cpu.lanes(), tile, Packing.NONE, cpu))
+            yield partial(_schedule, image=image, plan=ProductPlan(image.product, cpu.lanes(), tile, Packing.NONE, cpu))
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _image(sch: Schedule, found: Convolution) -> Image | None:
     return Image(product, x)
 
 
-def _schedule(sch: Schedule, image: Image, plan: Plan) -> None:
+def _schedule(sch: Schedule, image: Image, plan: ProductPlan) -> None:
     def pixels(n: Any, c: Any, y: Any, x: Any) -> tuple[Any, ...]:
         return n, c, y * image.width + x
 

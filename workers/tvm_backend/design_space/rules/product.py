@@ -38,7 +38,7 @@ class Packing(Enum):
 
 
 @dataclass(frozen=True)
-class Plan:
+class ProductPlan:
     """What is fixed in a sketch.
 
     Attributes:
@@ -100,7 +100,7 @@ class Pack:
     rank: int
 
 
-def arrange(sch: Schedule, block: Any, written: Any, pack: Pack | None, plan: Plan) -> None:
+def arrange(sch: Schedule, block: Any, written: Any, pack: Pack | None, plan: ProductPlan) -> None:
     """Tile a product and everything around it.
 
     Args:
@@ -131,7 +131,7 @@ class _Loops:
     steps: Any
 
 
-def _tile(sch: Schedule, block: Any, plan: Plan) -> _Loops:
+def _tile(sch: Schedule, block: Any, plan: ProductPlan) -> _Loops:
     found, loops = plan.found, sch.get_loops(block)
     outer = [loops[at] for at in (*found.batch, *found.rows) if at != tiled_axis(found)]
     i, column, reduction = loops[tiled_axis(found)], loops[found.column], [loops[at] for at in found.reduction]
@@ -148,7 +148,7 @@ def _tile(sch: Schedule, block: Any, plan: Plan) -> _Loops:
     return _Loops((*outer, i0, j0), j1, i1, [*pieces, r0][0], r1)
 
 
-def _write_back_loops(sch: Schedule, written: Any, plan: Plan) -> None:
+def _write_back_loops(sch: Schedule, written: Any, plan: ProductPlan) -> None:
     """A vector at a time, or all of a row where no vector divides its columns."""
     *_, rows, columns = sch.get_loops(written)
     if not plan.in_pieces:  # else these are the rows of many tiles
@@ -161,7 +161,7 @@ def _write_back_loops(sch: Schedule, written: Any, plan: Plan) -> None:
     sch.vectorize(lane)
 
 
-def _pack_loops(sch: Schedule, pack: Pack, plan: Plan, around: Any | None) -> None:
+def _pack_loops(sch: Schedule, pack: Pack, plan: ProductPlan, around: Any | None) -> None:
     """Some panels at a time, so that what is read lies together.
 
     Args:

@@ -42,7 +42,7 @@ class Rows(Rule):
         if found is None:
             return
         plans = (
-            Plan(found, lanes, registers, inlined, cpu)
+            RowsPlan(found, lanes, registers, inlined, cpu)
             for lanes, registers in widths(found.columns, cpu)
             for inlined in dict.fromkeys(found.inlined(nodes) for nodes in (0, cpu.cheap_nodes))
         )
@@ -85,7 +85,7 @@ class RowProgram:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RowsPlan:
     """What is fixed in a sketch.
 
     Attributes:
@@ -161,7 +161,7 @@ def _contiguous(stage: Stage, rank: int) -> bool:
     return through
 
 
-def _schedule(sch: Schedule, plan: Plan) -> None:
+def _schedule(sch: Schedule, plan: RowsPlan) -> None:
     found = plan.found
     inline(sch, plan.inlined)
     for stage in found.stages:
@@ -181,7 +181,7 @@ def _schedule(sch: Schedule, plan: Plan) -> None:
     _last_loops(sch, last, plan)
 
 
-def _partial_results(sch: Schedule, stage: Stage, plan: Plan) -> None:
+def _partial_results(sch: Schedule, stage: Stage, plan: RowsPlan) -> None:
     block = sch.get_sblock(stage.name)
     left = fused(sch, sch.get_loops(block)[len(stage.spatial) :])
     for many in plan.partials:
@@ -190,7 +190,7 @@ def _partial_results(sch: Schedule, stage: Stage, plan: Plan) -> None:
         left = sch.get_loops(block)[-1]
 
 
-def _row_loops(sch: Schedule, block: Any, loops: list[Any], plan: Plan) -> None:
+def _row_loops(sch: Schedule, block: Any, loops: list[Any], plan: RowsPlan) -> None:
     """Arrange the loops of a stage within a row; each of these loops is one axis."""
     body = sch.get(block)
     reduced = [at for at, each in enumerate(body.iter_vars) if int(each.iter_type) == each.CommReduce]
@@ -216,7 +216,7 @@ def _row_loops(sch: Schedule, block: Any, loops: list[Any], plan: Plan) -> None:
     unroll_and_vectorize(sch, sch.get_loops(init)[-len(parts) :])
 
 
-def _vectors(sch: Schedule, loops: list[Any], plan: Plan) -> None:
+def _vectors(sch: Schedule, loops: list[Any], plan: RowsPlan) -> None:
     """Vectorise a stage with a value for each column; one with a value for the row has nothing to vectorise."""
     if not loops or not plan.vectors:
         return
@@ -226,7 +226,7 @@ def _vectors(sch: Schedule, loops: list[Any], plan: Plan) -> None:
         unroll_and_vectorize(sch, [registers, lane])
 
 
-def _last_loops(sch: Schedule, block: Any, plan: Plan) -> None:
+def _last_loops(sch: Schedule, block: Any, plan: RowsPlan) -> None:
     loops = sch.get_loops(block)[2:]
     if plan.found.stages[-1].reduction:
         if plan.partials:

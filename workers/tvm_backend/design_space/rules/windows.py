@@ -97,7 +97,7 @@ def _stride(index: Any, variable: Any) -> int | None:
 
 
 @dataclass(frozen=True)
-class Plan:
+class WindowsPlan:
     """What is fixed in a sketch.
 
     Attributes:
@@ -124,10 +124,10 @@ def variants(found: Window, cpu: CpuModel) -> Iterator[Variant]:
         choices.append(1)
     for each in choices or [1]:
         for copied in (True,) if found.cut else (True, False) if found.sources else (False,):
-            yield partial(_schedule, plan=Plan(found, each, copied, cpu))
+            yield partial(_schedule, plan=WindowsPlan(found, each, copied, cpu))
 
 
-def _schedule(sch: Schedule, plan: Plan) -> None:
+def _schedule(sch: Schedule, plan: WindowsPlan) -> None:
     stage, sources = plan.found.stage, plan.found.sources
     for name in sources[:-1] if plan.copied else sources:
         sch.compute_inline(sch.get_sblock(name))
@@ -173,7 +173,7 @@ class _Nest:
     inner: list[Any]
 
 
-def _tile(sch: Schedule, block: Any, plan: Plan) -> _Nest:
+def _tile(sch: Schedule, block: Any, plan: WindowsPlan) -> _Nest:
     """Rows, columns and lanes of a tile in registers, the window around them."""
     *planes, row, column, lane, window = _axes(sch, block, plan)
     vectors, lane = sch.split(lane, [None, plan.lanes], preserve_unit_iters=True)
@@ -195,7 +195,7 @@ def _tile(sch: Schedule, block: Any, plan: Plan) -> _Nest:
     return _Nest([*p0, *bands], [*p0, *bands, *p1][-1], x0, window, [y1, x1, lane])
 
 
-def _rows(sch: Schedule, block: Any, plan: Plan) -> _Nest:
+def _rows(sch: Schedule, block: Any, plan: WindowsPlan) -> _Nest:
     """One element after the other along a row: the compiler makes vectors of them, strided ones as well."""
     *planes, row, column, lane, window = _axes(sch, block, plan)
     p0, p1 = _planes(sch, planes)
@@ -205,7 +205,7 @@ def _rows(sch: Schedule, block: Any, plan: Plan) -> _Nest:
     return _Nest([*p0, band], [band, *p1][-1], lane, window, [])
 
 
-def _axes(sch: Schedule, block: Any, plan: Plan) -> list[Any]:
+def _axes(sch: Schedule, block: Any, plan: WindowsPlan) -> list[Any]:
     """Loops: of the planes, of rows, of columns (None where they are the contiguous ones), contiguous; the window's."""
     rank, loops = len(plan.found.stage.spatial), sch.get_loops(block)
     spatial, window = list(loops[:rank]), list(loops[rank:])
@@ -225,7 +225,7 @@ def _planes(sch: Schedule, loops: list[Any]) -> tuple[list[Any], list[Any]]:
     return outer, [inner]
 
 
-def _copy_loops(sch: Schedule, block: Any, plan: Plan) -> None:
+def _copy_loops(sch: Schedule, block: Any, plan: WindowsPlan) -> None:
     """Channels of a block are copied in vectors; a plain row is left to the compiler, as padding cuts its ends off."""
     if plan.found.blocked and plan.lanes > 1:
         _, lane = sch.split(sch.get_loops(block)[-1], [None, plan.lanes], preserve_unit_iters=True)

@@ -41,7 +41,7 @@ class Winograd(Rule):
             return
         for box in boxes(cpu, found.lanes // cpu.lanes(), found.rows, found.columns, found.outs):
             for ahead in (False, True):
-                yield partial(_schedule, plan=Plan(found, cpu.lanes(), box, ahead, cpu))
+                yield partial(_schedule, plan=WinogradPlan(found, cpu.lanes(), box, ahead, cpu))
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class WinogradConv:
 
 
 @dataclass(frozen=True)
-class Plan:
+class WinogradPlan:
     """What is fixed in a sketch.
 
     Attributes:
@@ -158,7 +158,7 @@ def _chain(sch: Schedule, handle: Any, neighbours: Any) -> list[Any]:
     return found
 
 
-def _schedule(sch: Schedule, plan: Plan) -> None:
+def _schedule(sch: Schedule, plan: WinogradPlan) -> None:
     found = plan.found
     last = fold(sch, sch.get_sblock(found.result))
     if last is not None:
@@ -190,7 +190,7 @@ class _Loops:
     vectors: Any
 
 
-def _output_loops(sch: Schedule, plan: Plan) -> _Loops:
+def _output_loops(sch: Schedule, plan: WinogradPlan) -> _Loops:
     """A row of tiles is transformed back before the next one, columns and rows of a tile at once, in registers."""
     outputs, part = sch.get_sblock(plan.found.outputs), sch.get_sblock(plan.found.part)
     n, o, row, k, column, q, lane = sch.get_loops(outputs)
@@ -209,7 +209,7 @@ def _output_loops(sch: Schedule, plan: Plan) -> _Loops:
     return _Loops(outer if plan.ahead else outer[:2], outer[2], row, vectors)
 
 
-def _product_loops(sch: Schedule, plan: Plan, loops: _Loops) -> Any:
+def _product_loops(sch: Schedule, plan: WinogradPlan, loops: _Loops) -> Any:
     """The products of a group, element by element of a tile and box by box; returns the first loop of the reduction."""
     products = sch.get_sblock(plan.found.products)
     written = sch.cache_write(products, 0, "local")
@@ -231,7 +231,7 @@ def _product_loops(sch: Schedule, plan: Plan, loops: _Loops) -> Any:
     return c
 
 
-def _input_loops(sch: Schedule, plan: Plan, threads: Any | None) -> None:
+def _input_loops(sch: Schedule, plan: WinogradPlan, threads: Any | None) -> None:
     """A row of tiles of one block of channels at a time.
 
     Args:
@@ -261,7 +261,7 @@ def _input_loops(sch: Schedule, plan: Plan, threads: Any | None) -> None:
         _near(sch, plan, pad, width)
 
 
-def _near(sch: Schedule, plan: Plan, block: Any, floats: int) -> None:
+def _near(sch: Schedule, plan: WinogradPlan, block: Any, floats: int) -> None:
     """What a stage makes for the next one lies on the stack where it is small."""
     if plan.cpu.on_stack(floats):
         sch.set_scope(block, 0, "local")
