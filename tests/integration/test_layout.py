@@ -173,7 +173,7 @@ def test_phases_give_what_a_transposed_convolution_does(
 
 @given(st.integers(1, 200))
 def test_panels_divide_the_columns(columns: int) -> None:
-    lanes = packing.panel_lanes(columns)
+    lanes = packing.panel_lanes(columns, 4)
     fitting = [width for width in (4, 8, 16) if columns % width == 0]
     assert lanes == (max(fitting) if fitting else None)
 
