@@ -22,6 +22,15 @@ class TunesmithError(Exception):
     title: ClassVar[str] = "Internal error"
     exit_code: ClassVar[int] = 1
 
+    def __init_subclass__(
+        cls, *, code: str = "", title: str = "", status: int | None = None, exit_code: int | None = None
+    ) -> None:
+        """What a class does not give is its base's; a new ``code`` makes a new title."""
+        if code:
+            cls.code, cls.title = code, title or code.replace("_", " ").capitalize()
+        cls.status = cls.status if status is None else status
+        cls.exit_code = cls.exit_code if exit_code is None else exit_code
+
     def __init__(self, detail: str, *, field: str | None = None, value: Any = None, **extra: Any) -> None:
         super().__init__(detail)
         self.detail, self.field, self.value, self.extra = detail, field, value, extra
@@ -41,220 +50,148 @@ class TunesmithError(Exception):
         return body
 
 
-class InvalidInput(TunesmithError):
+class InvalidInput(TunesmithError, code="invalid_input", status=422, exit_code=2):
     """A request or an argument is invalid."""
 
-    code, status, title, exit_code = "invalid_input", 422, "Invalid input", 2
 
-
-class InvalidUsage(InvalidInput):
+class InvalidUsage(InvalidInput, code="usage", status=400):
     """A command line with unknown or missing arguments."""
 
-    code, status, title = "usage", 400, "Usage"
 
-
-class InvalidBudget(InvalidInput):
+class InvalidBudget(InvalidInput, code="invalid_budget"):
     """Zero, negative or absurd trials or seconds."""
 
-    code, title = "invalid_budget", "Invalid budget"
 
-
-class UnknownSearcher(InvalidInput):
+class UnknownSearcher(InvalidInput, code="unknown_searcher"):
     """No searcher of that name."""
 
-    code, title = "unknown_searcher", "Unknown searcher"
 
-
-class UnknownAllocator(InvalidInput):
+class UnknownAllocator(InvalidInput, code="unknown_allocator"):
     """No allocator of that name."""
 
-    code, title = "unknown_allocator", "Unknown allocator"
 
-
-class UnknownCostModel(InvalidInput):
+class UnknownCostModel(InvalidInput, code="unknown_cost_model"):
     """No cost model of that name."""
 
-    code, title = "unknown_cost_model", "Unknown cost model"
 
-
-class UnknownSpace(InvalidInput):
+class UnknownSpace(InvalidInput, code="unknown_space", title="Unknown design space"):
     """No design space of that name."""
 
-    code, title = "unknown_space", "Unknown design space"
 
-
-class UnknownTarget(InvalidInput):
+class UnknownTarget(InvalidInput, code="unknown_target"):
     """The target is neither a short name, a TVM tag nor a valid target JSON."""
 
-    code, title = "unknown_target", "Unknown target"
 
-
-class TargetUnavailable(InvalidInput):
+class TargetUnavailable(InvalidInput, code="target_unavailable"):
     """The target is real, but this host cannot run it and no other device can be asked."""
 
-    code, title = "target_unavailable", "Target unavailable"
 
-
-class InvalidOperator(InvalidInput):
+class InvalidOperator(InvalidInput, code="invalid_operator"):
     """An operator spec that does not parse."""
 
-    code, title = "invalid_operator", "Invalid operator"
 
-
-class ModelRejected(TunesmithError):
+class ModelRejected(TunesmithError, code="model_rejected", status=422):
     """A model that cannot be imported; subclasses say why."""
 
-    code, status, title = "model_rejected", 422, "Model rejected"
 
-
-class NotAModel(ModelRejected):
+class NotAModel(ModelRejected, code="not_a_model", exit_code=2):
     """The file is not an ONNX model or a torch.export archive."""
 
-    code, title, exit_code = "not_a_model", "Not a model", 2
 
-
-class TruncatedModel(ModelRejected):
+class TruncatedModel(ModelRejected, code="truncated_model"):
     """The file starts like a model but is truncated."""
 
-    code, title = "truncated_model", "Truncated model"
 
-
-class UnsupportedOperator(ModelRejected):
+class UnsupportedOperator(ModelRejected, code="unsupported_operator"):
     """TVM's importer lacks operators that the model uses (``operators``: name to count)."""
 
-    code, title = "unsupported_operator", "Unsupported operator"
 
-
-class DynamicShape(ModelRejected):
+class DynamicShape(ModelRejected, code="dynamic_shape", title="Dynamic dimension", exit_code=2):
     """An input has a dynamic dimension and no ``--input`` fixes it."""
 
-    code, title, exit_code = "dynamic_shape", "Dynamic dimension", 2
 
-
-class NothingToTune(TunesmithError):
+class NothingToTune(TunesmithError, code="nothing_to_tune", status=422):
     """The model has no task with a decision to tune."""
 
-    code, status, title = "nothing_to_tune", 422, "Nothing to tune"
 
-
-class MissingDependency(TunesmithError):
+class MissingDependency(TunesmithError, code="missing_dependency", status=501):
     """An optional package or tool is needed; the detail names the extra to install."""
 
-    code, status, title = "missing_dependency", 501, "Missing dependency"
 
-
-class NotFound(TunesmithError):
+class NotFound(TunesmithError, code="not_found", status=404):
     """It does not exist, or the key may not see it."""
 
-    code, status, title = "not_found", 404, "Not found"
 
-
-class Conflict(TunesmithError):
+class Conflict(TunesmithError, code="conflict", status=409):
     """The object's current state does not allow this."""
 
-    code, status, title = "conflict", 409, "Conflict"
 
-
-class IllegalTransition(Conflict):
+class IllegalTransition(Conflict, code="illegal_transition", title="Illegal state change"):
     """A state change that the state machine forbids."""
 
-    code, title = "illegal_transition", "Illegal state change"
 
-
-class IdempotencyMismatch(InvalidInput):
+class IdempotencyMismatch(InvalidInput, code="idempotency_mismatch", title="Idempotency key reused"):
     """The same Idempotency-Key came with a different body."""
 
-    code, title = "idempotency_mismatch", "Idempotency key reused"
 
-
-class PayloadTooLarge(TunesmithError):
+class PayloadTooLarge(TunesmithError, code="payload_too_large", status=413):
     """The upload exceeds the limit."""
 
-    code, status, title = "payload_too_large", 413, "Payload too large"
 
-
-class StorageQuotaExceeded(PayloadTooLarge):
+class StorageQuotaExceeded(PayloadTooLarge, code="storage_quota_exceeded"):
     """The user already stores as many models, or bytes of them, as the server allows."""
 
-    code, title = "storage_quota_exceeded", "Storage quota exceeded"
 
-
-class Unauthorized(TunesmithError):
+class Unauthorized(TunesmithError, code="unauthorized", status=401):
     """No valid bearer key."""
 
-    code, status, title = "unauthorized", 401, "Unauthorized"
 
-
-class NotEnrolled(TunesmithError):
+class NotEnrolled(TunesmithError, code="not_enrolled", status=403):
     """A measure worker without a key of its own."""
 
-    code, status, title = "not_enrolled", 403, "Not enrolled"
 
-
-class RateLimited(TunesmithError):
+class RateLimited(TunesmithError, code="rate_limited", status=429, title="Too many requests"):
     """Too many requests; see ``Retry-After``."""
 
-    code, status, title = "rate_limited", 429, "Too many requests"
 
-
-class QuotaExceeded(TunesmithError):
+class QuotaExceeded(TunesmithError, code="quota_exceeded", status=429):
     """The user already has as many unfinished jobs as the server allows."""
 
-    code, status, title = "quota_exceeded", 429, "Quota exceeded"
 
-
-class Unavailable(TunesmithError):
+class Unavailable(TunesmithError, code="unavailable", status=503):
     """The database is unreachable, or too busy to write; nothing was changed. See ``Retry-After``."""
 
-    code, status, title = "unavailable", 503, "Unavailable"
 
-
-class DiskFull(TunesmithError):
+class DiskFull(TunesmithError, code="disk_full", status=507):
     """The disk, or the database's disk, is full; nothing was changed. See ``Retry-After``."""
 
-    code, status, title = "disk_full", 507, "Disk full"
 
-
-class ServerUnreachable(TunesmithError):
+class ServerUnreachable(TunesmithError, code="server_unreachable", status=503):
     """No coordinator answers at the given URL."""
 
-    code, status, title = "server_unreachable", 503, "Server unreachable"
 
-
-class JobFailed(TunesmithError):
+class JobFailed(TunesmithError, code="job_failed"):
     """A job that a command followed ended without success."""
 
-    code, title = "job_failed", "Job failed"
 
-
-class StackFailed(TunesmithError):
+class StackFailed(TunesmithError, code="stack_failed", title="Embedded stack failed"):
     """A process of the embedded stack would not start or keep running."""
 
-    code, title = "stack_failed", "Embedded stack failed"
 
-
-class InvalidCandidate(TunesmithError):
+class InvalidCandidate(TunesmithError, code="invalid_candidate"):
     """A candidate whose trace does not apply, or that a postprocessor refuses."""
 
-    code, title = "invalid_candidate", "Invalid candidate"
 
-
-class MeasurementFailed(TunesmithError):
+class MeasurementFailed(TunesmithError, code="measurement_failed"):
     """The compiled model could not be built, run or verified."""
 
-    code, title = "measurement_failed", "Measurement failed"
 
-
-class DeviceLost(MeasurementFailed):
+class DeviceLost(MeasurementFailed, code="device_lost", status=503):
     """The device, its RPC server or the tracker stopped answering; the work is retried."""
 
-    code, status, title = "device_lost", 503, "Device lost"
 
-
-class SchemaMismatch(TunesmithError):
+class SchemaMismatch(TunesmithError, code="schema_mismatch", status=503, exit_code=78):
     """The database has the schema of another version; the process stops, and starting it again does not help."""
-
-    code, status, title, exit_code = "schema_mismatch", 503, "Schema mismatch", 78
 
 
 def catalogue() -> dict[str, type[TunesmithError]]:

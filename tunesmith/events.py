@@ -19,6 +19,10 @@ class EventData:
 
     kind: ClassVar[EventKind]
 
+    def __init_subclass__(cls, *, kind: EventKind | None = None) -> None:
+        if kind is not None:
+            cls.kind = kind
+
     def to_json(self) -> dict[str, Any]:
         """The object that is stored next to the kind."""
         found: dict[str, Any] = {}
@@ -78,11 +82,10 @@ def kind_of(noun: str, what: str) -> EventKind:
 
 
 @dataclass(frozen=True)
-class ChallengerRejected(EventData):
+class ChallengerRejected(EventData, kind=EventKind.CHALLENGER_REJECTED):
     """A finalist was measured again and did not become champion; `reason` is `not_faster`, `overtaken` or a failure
     such as `wrong_result`."""
 
-    kind = EventKind.CHALLENGER_REJECTED
     task: int
     name: str
     batch: int
@@ -96,10 +99,9 @@ class ChallengerRejected(EventData):
 
 
 @dataclass(frozen=True)
-class ChampionAdopted(EventData):
+class ChampionAdopted(EventData, kind=EventKind.CHAMPION_ADOPTED):
     """Another job found a faster schedule for a shared task, and this job adopted it."""
 
-    kind = EventKind.CHAMPION_ADOPTED
     task: int
     name: str
     seconds: float
@@ -109,10 +111,9 @@ class ChampionAdopted(EventData):
 
 
 @dataclass(frozen=True)
-class ChampionRevoked(EventData):
+class ChampionRevoked(EventData, kind=EventKind.CHAMPION_REVOKED):
     """A task's best schedule was revoked, and the next best replaced it."""
 
-    kind = EventKind.CHAMPION_REVOKED
     task: int
     name: str
     before: float | None
@@ -122,27 +123,24 @@ class ChampionRevoked(EventData):
 
 
 @dataclass(frozen=True)
-class ClockMoved(EventData):
+class ClockMoved(EventData, kind=EventKind.CLOCK_MOVED):
     """The database's clock was set forward or back by `seconds`; deadlines and budgets moved with it."""
 
-    kind = EventKind.CLOCK_MOVED
     seconds: float
 
 
 @dataclass(frozen=True)
-class CostModelQueued(EventData):
+class CostModelQueued(EventData, kind=EventKind.COST_MODEL_QUEUED):
     """Enough new records are there to fit a cost model."""
 
-    kind = EventKind.COST_MODEL_QUEUED
     id: str
     number: int
 
 
 @dataclass(frozen=True)
-class DeviceHealthChanged(EventData):
+class DeviceHealthChanged(EventData, kind=EventKind.DEVICE_HEALTH):
     """A device began to drift, went into quarantine or to rest, left it, or its worker cannot read messages."""
 
-    kind = EventKind.DEVICE_HEALTH
     name: str
     old: str = field(metadata=_FROM)
     to: str
@@ -151,71 +149,63 @@ class DeviceHealthChanged(EventData):
 
 
 @dataclass(frozen=True)
-class DeviceJoined(EventData):
+class DeviceJoined(EventData, kind=EventKind.DEVICE_JOINED):
     """A device registered, or came back."""
 
-    kind = EventKind.DEVICE_JOINED
     name: str
     host: str
     device_classes: Sequence[str]
 
 
 @dataclass(frozen=True)
-class DeviceLeft(EventData):
+class DeviceLeft(EventData, kind=EventKind.DEVICE_LEFT):
     """A device signed off."""
 
-    kind = EventKind.DEVICE_LEFT
     name: str
     host: str
     device_classes: Sequence[str]
 
 
 @dataclass(frozen=True)
-class EvaluationQueued(EventData):
+class EvaluationQueued(EventData, kind=EventKind.EVALUATION_QUEUED):
     """Tuning is over; the compiled model is about to be checked and timed."""
 
-    kind = EventKind.EVALUATION_QUEUED
     device_class: str
 
 
 @dataclass(frozen=True)
-class JobChanged(EventData):
+class JobChanged(EventData, kind=EventKind.JOB_CHANGED):
     """Priority, budget or name was changed; the new values are members, too."""
 
-    kind = EventKind.JOB_CHANGED
     id: str
     values: Mapping[str, Any] = field(metadata=_MERGED)
 
 
 @dataclass(frozen=True)
-class JobClockStarted(EventData):
+class JobClockStarted(EventData, kind=EventKind.JOB_CLOCK_STARTED):
     """The job's clock runs again: a device is available."""
 
-    kind = EventKind.JOB_CLOCK_STARTED
     id: str
 
 
 @dataclass(frozen=True)
-class JobClockStopped(EventData):
+class JobClockStopped(EventData, kind=EventKind.JOB_CLOCK_STOPPED):
     """The job's clock stopped: the job waits for a device."""
 
-    kind = EventKind.JOB_CLOCK_STOPPED
     id: str
 
 
 @dataclass(frozen=True)
-class JobDeleted(EventData):
+class JobDeleted(EventData, kind=EventKind.JOB_DELETED):
     """A job was deleted; its records stay."""
 
-    kind = EventKind.JOB_DELETED
     id: str
 
 
 @dataclass(frozen=True)
-class JobQueued(EventData):
+class JobQueued(EventData, kind=EventKind.JOB_QUEUED):
     """A job was submitted."""
 
-    kind = EventKind.JOB_QUEUED
     id: str
     to: str
     model: str
@@ -223,10 +213,9 @@ class JobQueued(EventData):
 
 
 @dataclass(frozen=True)
-class MessageUnreadable(EventData):
+class MessageUnreadable(EventData, kind=EventKind.MESSAGE_UNREADABLE):
     """A worker of another version could not read a message, and takes no more."""
 
-    kind = EventKind.MESSAGE_UNREADABLE
     id: int | str
     noun: str
     worker: str
@@ -237,30 +226,27 @@ class MessageUnreadable(EventData):
 
 
 @dataclass(frozen=True)
-class ModelDeleted(EventData):
+class ModelDeleted(EventData, kind=EventKind.MODEL_DELETED):
     """A model was deleted."""
 
-    kind = EventKind.MODEL_DELETED
     id: str
     name: str
 
 
 @dataclass(frozen=True)
-class ModelImporting(EventData):
+class ModelImporting(EventData, kind=EventKind.MODEL_IMPORTING):
     """A model was uploaded, or a job needs it prepared in another way."""
 
-    kind = EventKind.MODEL_IMPORTING
     id: str
     preparation: str
     name: str
 
 
 @dataclass(frozen=True)
-class NewBest(EventData):
+class NewBest(EventData, kind=EventKind.NEW_BEST):
     """A task has a faster schedule, confirmed against the former one; or its schedule, measured again, is faster than
     before."""
 
-    kind = EventKind.NEW_BEST
     task: int
     name: str
     seconds: float | None
@@ -270,10 +256,9 @@ class NewBest(EventData):
 
 
 @dataclass(frozen=True)
-class RecordsRevoked(EventData):
+class RecordsRevoked(EventData, kind=EventKind.RECORDS_REVOKED):
     """Records were revoked."""
 
-    kind = EventKind.RECORDS_REVOKED
     records: int
     champions: int
     tasks: int
@@ -281,11 +266,10 @@ class RecordsRevoked(EventData):
 
 
 @dataclass(frozen=True)
-class ReportRefused(EventData):
+class ReportRefused(EventData, kind=EventKind.REPORT_REFUSED):
     """A measure worker's report was refused, and nothing of it was stored ([reasons](../explanation/reports.md)); at
     most 40 among the newest 2000 events."""
 
-    kind = EventKind.REPORT_REFUSED
     reason: str
     detail: str
     worker: str | None
@@ -294,10 +278,9 @@ class ReportRefused(EventData):
 
 
 @dataclass(frozen=True)
-class RoundOpened(EventData):
+class RoundOpened(EventData, kind=EventKind.ROUND_OPENED):
     """The allocator chose a task."""
 
-    kind = EventKind.ROUND_OPENED
     id: int
     number: int
     task: int
@@ -307,30 +290,27 @@ class RoundOpened(EventData):
 
 
 @dataclass(frozen=True)
-class TaskExhausted(EventData):
+class TaskExhausted(EventData, kind=EventKind.TASK_EXHAUSTED):
     """The searcher has nothing left to propose for a task, or failed: then there is a `problem`."""
 
-    kind = EventKind.TASK_EXHAUSTED
     task: int
     name: str
     problem: Mapping[str, Any] | None = field(default=None, metadata=_OPTIONAL)
 
 
 @dataclass(frozen=True)
-class WorkerEnrolled(EventData):
+class WorkerEnrolled(EventData, kind=EventKind.WORKER_ENROLLED):
     """A measure worker was enrolled."""
 
-    kind = EventKind.WORKER_ENROLLED
     id: str
     name: str
     by: str
 
 
 @dataclass(frozen=True)
-class WorkerRevoked(EventData):
+class WorkerRevoked(EventData, kind=EventKind.WORKER_REVOKED):
     """A measure worker was revoked."""
 
-    kind = EventKind.WORKER_REVOKED
     id: str
     name: str
     by: str

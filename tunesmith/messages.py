@@ -43,19 +43,23 @@ class Message(BaseModel):
     version: Literal[4] = VERSION
 
 
-class Spec(BaseModel):
-    """A tensor argument: ``tunesmith.types.TensorSpec`` on the wire."""
+class Part(BaseModel):
+    """Base of what messages consist of."""
 
     model_config = ConfigDict(frozen=True)
+
+
+class Spec(Part):
+    """A tensor argument: ``tunesmith.types.TensorSpec`` on the wire."""
+
     dtype: str
     shape: tuple[int, ...]
     name: str = ""
 
 
-class Payload(BaseModel):
+class Payload(Part):
     """Bytes: inline (zlib, base64) up to ``INLINE_LIMIT``, else a blob behind a signed URL."""
 
-    model_config = ConfigDict(frozen=True)
     inline: str | None = None
     sha256: str | None = None
     url: str | None = None
@@ -109,37 +113,33 @@ class TrainCostModel(Message):
     attempt: int
 
 
-class WireCandidate(BaseModel):
+class WireCandidate(Part):
     """A candidate and its index in the batch; ``sketch`` is None for the default schedule."""
 
-    model_config = ConfigDict(frozen=True)
     index: int
     sketch: str | None
     decisions: list[int | list[int]] = []
 
 
-class ModelWeights(BaseModel):
+class ModelWeights(Part):
     """Weights among a kernel's arguments: its model reads all of its others between two runs of the kernel."""
 
-    model_config = ConfigDict(frozen=True)
     arguments: tuple[int, ...]
     """Which of the kernel's arguments."""
     size: int
     """Bytes of all weights of the model."""
 
 
-class DefaultSchedule(BaseModel):
+class DefaultSchedule(Part):
     """A task of which nothing is known yet, to be timed once with its default schedule."""
 
-    model_config = ConfigDict(frozen=True)
     workload: Name
     module: Payload
 
 
-class DefaultLatency(BaseModel):
+class DefaultLatency(Part):
     """What that gave: rough, from one short sample."""
 
-    model_config = ConfigDict(frozen=True)
     workload: Name
     seconds: float
 
@@ -170,7 +170,7 @@ class MeasureBatch(Message):
     limits: MeasureLimits = MeasureLimits()
 
 
-class Confirmation(BaseModel):
+class Confirmation(Part):
     """A finalist, measured again in a fresh session in turn with the champion, and its outputs compared.
 
     ``samples`` and ``champion_samples`` (seconds) are pairs, taken one right after the other; without a champion they
@@ -178,7 +178,6 @@ class Confirmation(BaseModel):
     found wrong, and significantly faster.
     """
 
-    model_config = ConfigDict(frozen=True)
     samples: Samples
     champion_samples: Samples = []
     champion: WireCandidate | None = None
@@ -192,10 +191,9 @@ class Confirmation(BaseModel):
     won: bool = False
 
 
-class WireResult(BaseModel):
+class WireResult(Part):
     """Outcome of one candidate. ``trace`` is the final trace's JSON of one that was confirmed and won."""
 
-    model_config = ConfigDict(frozen=True)
     index: int
     samples: Samples = []
     failure: FailureKind | None = None
@@ -240,10 +238,9 @@ class BatchReport(Message):
     """Why the batch as a whole could not be measured; the batch is tried again."""
 
 
-class TunedWorkload(BaseModel):
+class TunedWorkload(Part):
     """One line of a MetaSchedule database, for applying it to a model."""
 
-    model_config = ConfigDict(frozen=True)
     workload: str
     workload_json: Payload
     """JSON of ``Workload.as_json()`` of MetaSchedule."""
@@ -252,10 +249,9 @@ class TunedWorkload(BaseModel):
     args: list[Spec]
 
 
-class ModelFile(BaseModel):
+class ModelFile(Part):
     """The file that a model was imported from, for runtimes that read it themselves."""
 
-    model_config = ConfigDict(frozen=True)
     source: Literal["onnx", "pt2"]
     content: Payload
 
@@ -280,10 +276,9 @@ class EvaluateModel(Message):
     timeout: float = 300.0
 
 
-class ReferenceTiming(BaseModel):
+class ReferenceTiming(Part):
     """The model on another runtime of the device's host, or why there are no samples."""
 
-    model_config = ConfigDict(frozen=True)
     runtime: Name
     version: Name = ""
     precision: Literal["model", "default"] = "model"
@@ -317,10 +312,9 @@ class EvaluationReport(Message):
     final: bool = False
 
 
-class Calibration(BaseModel):
+class Calibration(Part):
     """What a device's calibration found: how fast it can be, how noisy it is, and how it drifts."""
 
-    model_config = ConfigDict(frozen=True)
     peak_flops: float
     """FLOP/s of independent float32 multiply-adds on all of the target's cores."""
     bandwidth: float
@@ -338,10 +332,9 @@ class Calibration(BaseModel):
     """Bytes of data cache that one core can use, level 1 first; empty where the system does not tell."""
 
 
-class Unreadable(BaseModel):
+class Unreadable(Part):
     """A message that a worker took off its queue and cannot read."""
 
-    model_config = ConfigDict(frozen=True)
     message: Name
     """Name of the message's task."""
     row: Name

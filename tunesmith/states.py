@@ -7,7 +7,7 @@ transaction; nothing else may write a state column.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 
 class JobState(str, enum.Enum):
@@ -54,49 +54,40 @@ class WorkState(str, enum.Enum):
 
 _J, _M, _R, _W = JobState, ModelState, RoundState, WorkState
 
-TRANSITIONS: Mapping[type[enum.Enum], Mapping[enum.Enum, frozenset[enum.Enum]]] = {
+TRANSITIONS: Mapping[type[enum.Enum], Mapping[enum.Enum, Set[enum.Enum]]] = {
     JobState: {
-        _J.QUEUED: frozenset({_J.PREPARING, _J.FAILED, _J.CANCELLED, _J.PAUSED}),
-        _J.PREPARING: frozenset({_J.RUNNING, _J.FAILED, _J.CANCELLING, _J.CANCELLED}),
-        _J.RUNNING: frozenset({_J.PAUSED, _J.FINISHING, _J.FAILED, _J.CANCELLING}),
-        _J.PAUSED: frozenset({_J.QUEUED, _J.RUNNING, _J.CANCELLING, _J.CANCELLED, _J.FAILED}),
-        _J.FINISHING: frozenset({_J.SUCCEEDED, _J.FAILED, _J.CANCELLING}),
-        _J.CANCELLING: frozenset({_J.CANCELLED}),
-        _J.SUCCEEDED: frozenset(),
-        _J.FAILED: frozenset(),
-        _J.CANCELLED: frozenset(),
+        _J.QUEUED: {_J.PREPARING, _J.FAILED, _J.CANCELLED, _J.PAUSED},
+        _J.PREPARING: {_J.RUNNING, _J.FAILED, _J.CANCELLING, _J.CANCELLED},
+        _J.RUNNING: {_J.PAUSED, _J.FINISHING, _J.FAILED, _J.CANCELLING},
+        _J.PAUSED: {_J.QUEUED, _J.RUNNING, _J.CANCELLING, _J.CANCELLED, _J.FAILED},
+        _J.FINISHING: {_J.SUCCEEDED, _J.FAILED, _J.CANCELLING},
+        _J.CANCELLING: {_J.CANCELLED},
     },
     ModelState: {
-        _M.IMPORTING: frozenset({_M.READY, _M.REJECTED}),
-        _M.READY: frozenset(),
-        _M.REJECTED: frozenset({_M.IMPORTING}),
+        _M.IMPORTING: {_M.READY, _M.REJECTED},
+        _M.REJECTED: {_M.IMPORTING},
     },
     RoundState: {
-        _R.PROPOSING: frozenset({_R.MEASURING, _R.DONE, _R.FAILED, _R.CANCELLED}),
-        _R.MEASURING: frozenset({_R.DONE, _R.FAILED, _R.CANCELLED}),
-        _R.DONE: frozenset(),
-        _R.FAILED: frozenset(),
-        _R.CANCELLED: frozenset(),
+        _R.PROPOSING: {_R.MEASURING, _R.DONE, _R.FAILED, _R.CANCELLED},
+        _R.MEASURING: {_R.DONE, _R.FAILED, _R.CANCELLED},
     },
     WorkState: {
-        _W.QUEUED: frozenset({_W.RUNNING, _W.DONE, _W.FAILED, _W.CANCELLED}),
-        _W.RUNNING: frozenset({_W.QUEUED, _W.DONE, _W.FAILED, _W.CANCELLED}),
-        _W.DONE: frozenset(),
-        _W.FAILED: frozenset(),
-        _W.CANCELLED: frozenset(),
+        _W.QUEUED: {_W.RUNNING, _W.DONE, _W.FAILED, _W.CANCELLED},
+        _W.RUNNING: {_W.QUEUED, _W.DONE, _W.FAILED, _W.CANCELLED},
     },
 }
-"""By kind, because states of two kinds that have the same name and value are equal, as strings are."""
+"""Final states are left out. By kind, because states of two kinds that have the same name and value are equal, as
+strings are."""
 
 
 def can_move(old: enum.Enum, new: enum.Enum) -> bool:
     """True when ``old -> new`` is a legal transition."""
-    return type(new) is type(old) and new in TRANSITIONS[type(old)][old]
+    return type(new) is type(old) and new in TRANSITIONS[type(old)].get(old, ())
 
 
 def is_final(state: enum.Enum) -> bool:
     """True when nothing follows ``state``."""
-    return not TRANSITIONS[type(state)][state]
+    return state not in TRANSITIONS[type(state)]
 
 
 OPEN_JOBS = tuple(state for state in JobState if not is_final(state))

@@ -28,10 +28,8 @@ LOCAL = "local"
 bearer = HTTPBearer(auto_error=False, description="An API key: `Authorization: Bearer …`")
 
 
-class Forbidden(TunesmithError):
+class Forbidden(TunesmithError, code="forbidden", status=403):
     """The key is valid but not allowed to do this."""
-
-    code, status, title = "forbidden", 403, "Forbidden"
 
 
 @dataclass(frozen=True)

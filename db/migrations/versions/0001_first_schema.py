@@ -10,8 +10,6 @@ from sqlalchemy.dialects import postgresql
 
 revision = "0001"
 down_revision = None
-branch_labels = None
-depends_on = None
 
 JSON = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
 BIG_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")

@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0003"
 down_revision = "0002"
-branch_labels = None
-depends_on = None
 
 PLAIN = "tunesmith.prepare/1"
 """How every model was prepared until now."""

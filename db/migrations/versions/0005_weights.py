@@ -8,8 +8,6 @@ from sqlalchemy.dialects import postgresql
 
 revision = "0005"
 down_revision = "0004"
-branch_labels = None
-depends_on = None
 
 JSON = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
 KEY = ["workload_hash", "target_hash", "simulated"]

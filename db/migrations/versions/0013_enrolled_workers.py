@@ -8,8 +8,6 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 revision = "0013"
 down_revision = "0012"
-branch_labels = None
-depends_on = None
 
 JSON = sa.JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
 RANDOM = {"sqlite": "lower(hex(randomblob(16)))", "postgresql": "md5(random()::text || clock_timestamp()::text)"}

@@ -10,8 +10,6 @@ JSON = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
 
 revision = "0017"
 down_revision = "0016"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:

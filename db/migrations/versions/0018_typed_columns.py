@@ -12,8 +12,6 @@ JSON = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
 
 revision = "0018"
 down_revision = "0017"
-branch_labels = None
-depends_on = None
 
 RECORDS = sa.table(
     "records",

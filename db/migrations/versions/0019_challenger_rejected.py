@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0019"
 down_revision = "0018"
-branch_labels = None
-depends_on = None
 
 EVENTS = sa.table("events", sa.column("kind", sa.String(60)))
 OLD, NEW = "crown_refused", "challenger_rejected"
