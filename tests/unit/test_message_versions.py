@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from tunesmith import messages
 from tunesmith.message_reading import ROWS, UnreadableError, read
-from tunesmith.messages import IngestModel, MeasureBatch, Message
+from tunesmith.messages import IngestModel, MeasureBatch, Message, Part
 
 SCHEMAS = {
     2: "21e573ec93db7bfe",
@@ -28,7 +28,7 @@ def models() -> dict[str, type[BaseModel]]:
     return {
         name: kind
         for name, kind in vars(messages).items()
-        if isinstance(kind, type) and issubclass(kind, BaseModel) and kind not in (BaseModel, Message)
+        if isinstance(kind, type) and issubclass(kind, BaseModel) and kind not in (BaseModel, Message, Part)
     }
 
 
