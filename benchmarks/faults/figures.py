@@ -9,19 +9,6 @@ from benchmarks.faults.trial import Trial
 from benchmarks.harness.report import Report
 
 NAME = "faults"
-COLUMNS = (
-    "scenario",
-    "before /s",
-    "during /s",
-    "after /s",
-    "recovery",
-    "of all runs",
-    "first result after s",
-    "attempts > 1",
-    "lost",
-    "doubled",
-    "abandoned",
-)
 
 
 def median(trials: Sequence[Trial]) -> Trial:
@@ -35,16 +22,17 @@ def faults(found: Mapping[str, Sequence[Trial]], facts: Mapping[str, str]) -> Re
     for name, trials in found.items():
         chosen = median(trials)
         rows.append(
-            (
-                name,
-                round(chosen.before, 1),
-                round(chosen.during, 1),
-                round(chosen.after, 1),
-                round(chosen.recovery, 3),
-                ", ".join(f"{trial.recovery:.2f}" for trial in trials),
-                None if chosen.first is None else round(chosen.first, 1),
-                *(sum(getattr(trial, key) for trial in trials) for key in ("again", "lost", "doubled", "abandoned")),
-            )
+            {
+                "scenario": name,
+                "before /s": round(chosen.before, 1),
+                "during /s": round(chosen.during, 1),
+                "after /s": round(chosen.after, 1),
+                "recovery": round(chosen.recovery, 3),
+                "of all runs": ", ".join(f"{trial.recovery:.2f}" for trial in trials),
+                "first result after s": None if chosen.first is None else round(chosen.first, 1),
+                "attempts > 1": sum(trial.again for trial in trials),
+                **{key: sum(getattr(trial, key) for trial in trials) for key in ("lost", "doubled", "abandoned")},
+            }
         )
     told = "; ".join(f"`{name}`: {SCENARIOS[name].what}" for name in found)
     summary = (
@@ -57,4 +45,4 @@ def faults(found: Mapping[str, Sequence[Trial]], facts: Mapping[str, str]) -> Re
         "A recovery above 1 includes work that had waited. Attempts, lost, doubled and abandoned are sums over all "
         f"runs, counted in the database.\n\n{told}."
     )
-    return Report(NAME, "Faults", summary, COLUMNS, rows, facts)
+    return Report.of(NAME, "Faults", summary, rows, facts)

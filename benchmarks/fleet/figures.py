@@ -18,30 +18,21 @@ NAMES = (FLEET, DECISIONS)
 
 def fleet(outcomes: Sequence[Outcome], tasks: int, setup: Mapping[str, str]) -> Report:
     """One line per simulation."""
-    columns = (
-        "seed",
-        "rounds",
-        "devices busy, %",
-        "shares of the users, %",
-        "furthest from a fair share, %",
-        "ms a round, median",
-        "99th percentile",
-    )
     rows = []
     for seed, found in enumerate(outcomes):
         shares, fair = found.shares, 1.0 / len(found.shares)
         furthest = max(abs(share - fair) / fair for share in shares.values())
         median, high = (1e3 * float(np.percentile(found.decisions, at)) for at in (50, 99))
         rows.append(
-            (
-                seed,
-                found.rounds,
-                round(100 * found.utilisation, 2),
-                ", ".join(f"{owner} {100 * share:.1f}" for owner, share in shares.items()),
-                round(100 * furthest, 2),
-                round(median, 2),
-                round(high, 2),
-            )
+            {
+                "seed": seed,
+                "rounds": found.rounds,
+                "devices busy, %": round(100 * found.utilisation, 2),
+                "shares of the users, %": ", ".join(f"{owner} {100 * share:.1f}" for owner, share in shares.items()),
+                "furthest from a fair share, %": round(100 * furthest, 2),
+                "ms a round, median": round(median, 2),
+                "99th percentile": round(high, 2),
+            }
         )
     summary = (
         "Devices, searchers and the results of tuning are simulated; the scheduling function is the service's. "
@@ -50,7 +41,7 @@ def fleet(outcomes: Sequence[Outcome], tasks: int, setup: Mapping[str, str]) -> 
         "work than time. The time of a round differs by task and by chance. Shares are of the device seconds "
         "used. The last columns are the wall time of planning per round that it opens, on this machine."
     )
-    return Report(FLEET, "Many jobs on a fleet", summary, columns, rows, setup)
+    return Report.of(FLEET, "Many jobs on a fleet", summary, rows, setup)
 
 
 def decisions(found: Mapping[tuple[str, int], Floats], setup: Mapping[str, str]) -> Report:

@@ -9,17 +9,6 @@ from benchmarks.harness.means import micros, ratio
 from benchmarks.harness.report import Report
 
 NAME = "gpu"
-COLUMNS = (
-    "operator",
-    "untuned, µs",
-    "tuned, µs",
-    "times as fast",
-    "TFLOP/s",
-    "candidates",
-    "failed",
-    "build, s",
-    "output error",
-)
 
 
 def wrong(tuned: Tuned, simulate: bool) -> str:
@@ -39,17 +28,17 @@ def wrong(tuned: Tuned, simulate: bool) -> str:
 def gpu(found: Sequence[Tuned], facts: Mapping[str, str], simulate: bool) -> Report:
     """A line for each operator."""
     rows = [
-        (
-            tuned.operator,
-            micros(tuned.untuned),
-            micros(tuned.best),
-            ratio(tuned.untuned, tuned.best),
-            None if tuned.best is None else tuned.flops / tuned.best / 1e12,
-            tuned.candidates,
-            ", ".join(f"{count} {kind}" for kind, count in tuned.failures.items()) or "0",
-            tuned.build,
-            tuned.output_error,
-        )
+        {
+            "operator": tuned.operator,
+            "untuned, µs": micros(tuned.untuned),
+            "tuned, µs": micros(tuned.best),
+            "times as fast": ratio(tuned.untuned, tuned.best),
+            "TFLOP/s": None if tuned.best is None else tuned.flops / tuned.best / 1e12,
+            "candidates": tuned.candidates,
+            "failed": ", ".join(f"{count} {kind}" for kind, count in tuned.failures.items()) or "0",
+            "build, s": tuned.build,
+            "output error": tuned.output_error,
+        }
         for tuned in found
     ]
     summary = (
@@ -59,4 +48,4 @@ def gpu(found: Sequence[Tuned], facts: Mapping[str, str], simulate: bool) -> Rep
     )
     if simulate:
         summary = f"**Invented**: there was no GPU, and these latencies are drawn from hashes. {summary}"
-    return Report(NAME, "Products on a GPU", summary, COLUMNS, rows, facts)
+    return Report.of(NAME, "Products on a GPU", summary, rows, facts)

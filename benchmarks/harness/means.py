@@ -7,6 +7,8 @@ import statistics
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from benchmarks.harness.report import Row
+
 MEAN = "geometric mean"
 """Begins a row of means."""
 
@@ -29,21 +31,15 @@ def geometric_mean(values: Sequence[float]) -> float | None:
 
 
 def with_means(
-    rows: list[tuple[Any, ...]],
-    columns: Sequence[str],
-    ratios: Collection[str],
-    *,
-    shares: Collection[str] = (),
-    group: int | None = None,
-) -> list[tuple[Any, ...]]:
+    rows: Sequence[Row], ratios: Collection[str], *, shares: Collection[str] = (), group: str | None = None
+) -> list[Row]:
     """The rows, and for each group of them one of geometric means.
 
     Args:
-        rows: of one table.
-        columns: its heads.
+        rows: of one table; the first column of a mean's says so.
         ratios: columns that have a mean, of what is known.
         shares: columns in whose mean a missing value counts as 1.
-        group: place of the column that tells the groups apart; None: all rows are one.
+        group: the column that tells the groups apart; None: all rows are one.
     """
 
     def mean(values: Sequence[Any], column: str) -> float | None:
@@ -51,11 +47,12 @@ def with_means(
             return geometric_mean([1.0 if value is None else value for value in values])
         return geometric_mean([value for value in values if value is not None]) if column in ratios else None
 
-    def means(own: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
-        found = [mean([row[at] for row in own], column) for at, column in enumerate(columns)]
-        return (MEAN, *(own[0][at] if at == group else found[at] for at in range(1, len(columns))))
+    def means(own: Sequence[Row]) -> Row:
+        head, *others = own[0]
+        found = {name: own[0][name] if name == group else mean([row[name] for row in own], name) for name in others}
+        return {head: MEAN, **found}
 
-    groups: dict[Any, list[tuple[Any, ...]]] = {}
+    groups: dict[Any, list[Row]] = {}
     for row in rows:
-        groups.setdefault(None if group is None else row[group], []).append(row)
+        groups.setdefault(group and row[group], []).append(row)
     return [*rows, *map(means, groups.values())]

@@ -18,6 +18,8 @@ PACKAGES = ("tunesmith", "numpy", "apache-tvm")
 INCHES = (8.0, 4.5)
 Draw = Callable[[Any], None]
 """Draws on a matplotlib ``Axes``; may replace it by several on ``axes.figure``."""
+Row = Mapping[str, Any]
+"""Cells by the heads of their columns."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,23 @@ class Report:
     rows: list[tuple[Any, ...]]
     setup: Mapping[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, name: str, title: str, summary: str, rows: Sequence[Row], setup: Mapping[str, str]) -> Report:
+        """A report whose heads are those of the first row."""
+        return cls(name, title, summary, *tabular(rows), setup)
+
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9-]*", self.name):
             raise ValueError(f"{self.name!r} is not a name of a report")
         wrong = next((row for row in self.rows if len(row) != len(self.columns)), None)
         if wrong is not None:
             raise ValueError(f"a row of {len(wrong)} cells in a table of {len(self.columns)} columns: {wrong}")
+
+
+def tabular(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    """Heads, those of the first row, and the cells of all rows."""
+    columns = tuple(rows[0]) if rows else ()
+    return columns, [tuple(row[column] for column in columns) for row in rows]
 
 
 def check(name: str, docs: Path | None) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.harness.report import Draw, Report
 from benchmarks.measure.recording import Recording, Repeat
-from benchmarks.measure.repeating import Verdict, judge
+from benchmarks.measure.repeating import judge
 from benchmarks.measure.study import Effect, compare
 from tunesmith.messages import MeasureLimits
 from workers.measure.batches import WAVE
@@ -41,31 +41,20 @@ device states a noise floor of {recording.noise_floor:.2%}, looked at before the
 passes) whose medians differ by more than it, **{overall.order:.1%}** keep their order (wanted: {ORDER:.0%}). The interval of one
 pass holds the median of another in **{overall.coverage:.1%}** of {overall.intervals} cases (wanted: {COVERAGE:.0%}). The noise
 floor that these measurements show themselves, with their own scatter in it: {overall.observed_floor:.2%}."""  # noqa: E501
-    columns = (
-        "operator",
-        "schedules",
-        "pairs",
-        "keep their order, %",
-        "intervals",
-        "cover, %",
-        "half-width, %",
-        "observed noise floor, %",
-    )
-    rows = [_verdict_row(name, verdict) for name, verdict in verdicts.items()]
-    return Report("measure", "Repeated measurements", summary, columns, rows, recording.setup)
-
-
-def _verdict_row(name: str, it: Verdict) -> tuple[Any, ...]:
-    return (
-        name,
-        it.schedules,
-        it.pairs,
-        100 * it.order if it.pairs else None,
-        it.intervals,
-        100 * it.coverage if it.intervals else None,
-        100 * it.width,
-        100 * it.observed_floor,
-    )
+    rows = [
+        {
+            "operator": name,
+            "schedules": it.schedules,
+            "pairs": it.pairs,
+            "keep their order, %": 100 * it.order if it.pairs else None,
+            "intervals": it.intervals,
+            "cover, %": 100 * it.coverage if it.intervals else None,
+            "half-width, %": 100 * it.width,
+            "observed noise floor, %": 100 * it.observed_floor,
+        }
+        for name, it in verdicts.items()
+    ]
+    return Report.of("measure", "Repeated measurements", summary, rows, recording.setup)
 
 
 def ruled(recording: Recording, effects: Sequence[Effect], limits: MeasureLimits, draws: int) -> Report:
@@ -81,30 +70,20 @@ candidate within {limits.max_measure_seconds:g} s of kernel time; confirming fin
 operators; wanted: {SAVED:.0%}). The schedule that they choose is {statistics.fmean(changed):.2%} slower on average than the one
 that full measurement chooses, {np.quantile(changed, 0.95):.2%} at the 95th percentile; in {within:.1%} of the draws by less than the
 noise floor of {recording.noise_floor:.2%}."""  # noqa: E501
-    columns = (
-        "operator",
-        "candidates",
-        "saved, %",
-        "samples each",
-        "change of the chosen, %",
-        "95th percentile, %",
-        "regret, %",
-        "regret of full, %",
-    )
     rows = [
-        (
-            effect.operator,
-            effect.candidates,
-            100 * effect.saved,
-            effect.samples,
-            100 * statistics.fmean(effect.changed),
-            100 * float(np.quantile(effect.changed, 0.95)),
-            100 * statistics.fmean(effect.regret),
-            100 * statistics.fmean(effect.full_regret),
-        )
+        {
+            "operator": effect.operator,
+            "candidates": effect.candidates,
+            "saved, %": 100 * effect.saved,
+            "samples each": effect.samples,
+            "change of the chosen, %": 100 * statistics.fmean(effect.changed),
+            "95th percentile, %": 100 * float(np.quantile(effect.changed, 0.95)),
+            "regret, %": 100 * statistics.fmean(effect.regret),
+            "regret of full, %": 100 * statistics.fmean(effect.full_regret),
+        }
         for effect in effects
     ]
-    return Report("racing", "Racing and adaptive stop", summary, columns, rows, recording.setup)
+    return Report.of("racing", "Racing and adaptive stop", summary, rows, recording.setup)
 
 
 def draw_repeats(axes: Any, recording: Recording) -> None:

@@ -12,25 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchmarks.harness.progress import progress_of
-from benchmarks.harness.report import Report, setup, table, write
+from benchmarks.harness.report import Report, Row, setup, table, write
 
 if TYPE_CHECKING:
     from benchmarks.harness.comparison import Entry
     from benchmarks.models.comparison import Outcome
 
-COLUMNS = (
-    "model",
-    "runtime",
-    "latency ms",
-    "passes ms",
-    "speed-up",
-    "share of peak %",
-    "candidates",
-    "tuned for s",
-    "without schedule",
-    "output error",
-    "note",
-)
 MODELS = ("squeezenet", "resnet50", "densenet121", "shufflenet", "mobilenet", "encoder")
 QUICK_MODELS = MODELS[:1]
 SECONDS, QUICK_SECONDS = 600.0, 90.0
@@ -90,7 +77,7 @@ def run(
 def build(outcomes: Sequence[Outcome], details: dict[str, str]) -> Report:
     """The table: one row per model and runtime."""
     rows = [_row(outcome, entry) for outcome in outcomes for entry in outcome.entries]
-    return Report("models", "Whole models", _summary(outcomes), COLUMNS, rows, details)
+    return Report.of("models", "Whole models", _summary(outcomes), rows, details)
 
 
 def draw(axes: Any, outcomes: Sequence[Outcome]) -> None:
@@ -111,25 +98,25 @@ def draw(axes: Any, outcomes: Sequence[Outcome]) -> None:
     axes.set(xscale="log", xlabel="latency, ms", title="One inference, batch 1")
 
 
-def _row(outcome: Outcome, entry: Entry) -> tuple[Any, ...]:
+def _row(outcome: Outcome, entry: Entry) -> Row:
     result, base = entry.result, outcome.entry("untuned")
     latency, share = result.latency, outcome.share(result.latency)
     speedup = base.result.latency / latency if base and base.result.latency and latency else None
     passes = f"{min(result.medians) * 1e3:.3g} … {max(result.medians) * 1e3:.3g}" if result.medians else None
     note = result.failure or ("other outputs than the reference" if entry.wrong else "")
-    return (
-        outcome.model,
-        result.name,
-        latency and latency * 1e3,
-        passes,
-        speedup,
-        share and 100 * share,
-        entry.candidates,
-        entry.tuned_seconds,
-        entry.missing,
-        result.error,
-        note,
-    )
+    return {
+        "model": outcome.model,
+        "runtime": result.name,
+        "latency ms": latency and latency * 1e3,
+        "passes ms": passes,
+        "speed-up": speedup,
+        "share of peak %": share and 100 * share,
+        "candidates": entry.candidates,
+        "tuned for s": entry.tuned_seconds,
+        "without schedule": entry.missing,
+        "output error": result.error,
+        "note": note,
+    }
 
 
 def _summary(outcomes: Sequence[Outcome]) -> str:

@@ -9,7 +9,7 @@ from benchmarks.harness.comparison import Entry
 from benchmarks.harness.contenders import METASCHEDULE, TUNESMITH, UNTUNED
 from benchmarks.harness.limits import binding
 from benchmarks.harness.means import micros, ratio, with_means
-from benchmarks.harness.report import Report, cell
+from benchmarks.harness.report import Report, Row, cell, tabular
 from benchmarks.operators.cases import MAIN, RAGGED
 from benchmarks.operators.comparison import FIRST_TEN, Outcome
 from benchmarks.operators.recordings import TRIALS, versions_of
@@ -22,64 +22,7 @@ GIVEN = 0.95
 EQUAL_TIME, FIRST = "operators-equal-time", "operators-first-ten"
 NAMES = (MAIN, RAGGED, EQUAL_TIME, FIRST)
 """Every report, in the order of the page."""
-SHARES = (
-    "operator",
-    "limit µs",
-    "set by",
-    "seed",
-    "tunesmith",
-    "tunesmith kernel",
-    "conversions µs",
-    "metaschedule",
-    "metaschedule kernel",
-    *FOREIGN,
-    UNTUNED,
-    "note",
-)
-TIMES = (
-    "operator",
-    "seed",
-    "metaschedule s",
-    "tunesmith s",
-    "candidates",
-    "metaschedule µs",
-    "tunesmith µs",
-    "ratio",
-    "goal µs",
-    "of the goal",
-    "metaschedule kernels µs",
-    "tunesmith kernels µs",
-    "kernels ratio",
-    "kernels of the goal",
-)
-FIRSTS = (
-    "operator",
-    "seed",
-    "metaschedule µs",
-    "after ten µs",
-    "ratio",
-    "metaschedule kernels µs",
-    "after ten kernels µs",
-    "kernels ratio",
-)
 RATIOS = frozenset({"ratio", "of the goal", "kernels ratio", "kernels of the goal"})
-LATENCIES = (
-    "operator",
-    "threads",
-    "runtime",
-    "seed",
-    "latency",
-    "lowest pass",
-    "highest pass",
-    "kernel",
-    "other kernels",
-    "limit",
-    "share",
-    "candidates",
-    "tuned for",
-    "output error",
-    "failure",
-)
 SHARES_TEXT = """\
 Latency in µs, and in brackets the share of the machine's limit in %. The limit is the longer of two times: the
 arithmetic at best, and reading each of the operator's tensors once from the nearest level that holds them all (`set
@@ -112,64 +55,64 @@ def reports(outcomes: Sequence[Outcome], details: Mapping[str, str]) -> list[Rep
     """
     setup = {**details, **versions_of(outcome.versions for outcome in outcomes)}
     shares = {table: [row for o in outcomes if o.case.table == table for row in _shares(o)] for table in (MAIN, RAGGED)}
-    times = with_means([row for outcome in outcomes for row in _times(outcome)], TIMES, RATIOS)
-    firsts = with_means([row for outcome in outcomes for row in _firsts(outcome)], FIRSTS, RATIOS)
+    times = with_means([row for outcome in outcomes for row in _times(outcome)], RATIOS)
+    firsts = with_means([row for outcome in outcomes for row in _firsts(outcome)], RATIOS)
     found = [
-        Report(MAIN, "Single operators", SHARES_TEXT, SHARES, shares[MAIN], setup),
-        Report(RAGGED, "Operators of ragged shapes", "As above.", SHARES, shares[RAGGED], setup),
-        Report(EQUAL_TIME, "As long as MetaSchedule", _time_text(times), TIMES, times, setup),
-        Report(FIRST, "After ten candidates", FIRST_TEXT, FIRSTS, firsts, setup),
+        Report.of(MAIN, "Single operators", SHARES_TEXT, shares[MAIN], setup),
+        Report.of(RAGGED, "Operators of ragged shapes", "As above.", shares[RAGGED], setup),
+        Report.of(EQUAL_TIME, "As long as MetaSchedule", _time_text(times), times, setup),
+        Report.of(FIRST, "After ten candidates", FIRST_TEXT, firsts, setup),
     ]
     return [report for report in found if report.rows]
 
 
 def latencies(outcomes: Sequence[Outcome]) -> list[tuple[Any, ...]]:
     """A row for every runtime and seed, in seconds, heads first: everything that the tables are made of."""
-    return [LATENCIES, *(_latency(outcome, entry) for outcome in outcomes for entry in outcome.entries)]
+    columns, rows = tabular([_latency(outcome, entry) for outcome in outcomes for entry in outcome.entries])
+    return [columns, *rows]
 
 
-def _latency(outcome: Outcome, entry: Entry) -> tuple[Any, ...]:
+def _latency(outcome: Outcome, entry: Entry) -> Row:
     result, inside = entry.result, entry.kernels
-    passes = (min(result.medians), max(result.medians)) if result.medians else (None, None)
-    return (
-        outcome.case.operator,
-        outcome.case.threads,
-        entry.runtime,
-        entry.seed,
-        result.latency,
-        *passes,
-        inside and inside.main,
-        inside and inside.others,
-        outcome.limit,
-        outcome.share(result.latency),
-        entry.candidates,
-        entry.tuned_seconds,
-        result.error,
-        result.failure,
-    )
+    return {
+        "operator": outcome.case.operator,
+        "threads": outcome.case.threads,
+        "runtime": entry.runtime,
+        "seed": entry.seed,
+        "latency": result.latency,
+        "lowest pass": min(result.medians, default=None),
+        "highest pass": max(result.medians, default=None),
+        "kernel": inside and inside.main,
+        "other kernels": inside and inside.others,
+        "limit": outcome.limit,
+        "share": outcome.share(result.latency),
+        "candidates": entry.candidates,
+        "tuned for": entry.tuned_seconds,
+        "output error": result.error,
+        "failure": result.failure,
+    }
 
 
-def _shares(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
+def _shares(outcome: Outcome) -> Iterator[Row]:
     """A row for each seed; what has no seed stands in the first."""
-    limit = outcome.limit
     seeds: list[int | None] = [*dict.fromkeys(entry.seed for entry in outcome.entries if entry.seed is not None)]
-    others = [_seconds(outcome.entry(name)) for name in (*FOREIGN, UNTUNED)]
     baseline = outcome.fastest(METASCHEDULE)
+    others = {"metaschedule": _seconds(baseline), "metaschedule kernel": _kernel(baseline)}
+    others |= {name: _seconds(outcome.entry(name)) for name in (*FOREIGN, UNTUNED)}
     for number, seed in enumerate(seeds or [None]):
         ours = outcome.entry(TUNESMITH, seed)
-        beside = [_seconds(baseline), _kernel(baseline), *others] if number == 0 else [None] * (2 + len(others))
         inside = ours.kernels if ours else None
-        yield (
-            outcome.case.name,
-            micros(limit),
-            outcome.peak and binding(outcome.flops, outcome.bytes_, outcome.peak),
-            seed,
-            _with_share(outcome, _seconds(ours)),
-            _with_share(outcome, _kernel(ours)),
-            micros(inside.others) if inside else None,
-            *(_with_share(outcome, value) for value in beside),
-            _note(outcome, seed, number == 0),
-        )
+        yield {
+            "operator": outcome.case.name,
+            "limit µs": micros(outcome.limit),
+            "set by": outcome.peak and binding(outcome.flops, outcome.bytes_, outcome.peak),
+            "seed": seed,
+            "tunesmith": _with_share(outcome, _seconds(ours)),
+            "tunesmith kernel": _with_share(outcome, _kernel(ours)),
+            "conversions µs": micros(inside.others) if inside else None,
+            **{name: _with_share(outcome, None if number else value) for name, value in others.items()},
+            "note": _note(outcome, seed, number == 0),
+        }
 
 
 def _seconds(entry: Entry | None) -> float | None:
@@ -212,57 +155,60 @@ def _pairs(outcome: Outcome, runtime: str) -> Iterator[tuple[int, Entry, Entry]]
                 yield entry.seed, baseline, entry
 
 
-def _times(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
+def _times(outcome: Outcome) -> Iterator[Row]:
     for seed, baseline, ours in _pairs(outcome, TUNESMITH):
         sooner = [e.tuned_seconds for e in outcome.entries if e.seed == seed and e.runtime in METASCHEDULE]
-        yield (
-            outcome.case.name,
-            seed,
-            min((s for s in sooner if s), default=None),
-            ours.tuned_seconds,
-            ours.candidates,
-            *_against(_seconds(baseline), _seconds(ours), outcome.limit),
-            *(_against(_total(baseline), _total(ours), outcome.limit, goal=False)),
-        )
+        aim = _goal(_seconds(baseline), outcome.limit)
+        yield {
+            "operator": outcome.case.name,
+            "seed": seed,
+            "metaschedule s": min((s for s in sooner if s), default=None),
+            "tunesmith s": ours.tuned_seconds,
+            "candidates": ours.candidates,
+            **_against(_seconds(baseline), _seconds(ours), "tunesmith"),
+            "goal µs": micros(aim),
+            "of the goal": ratio(aim, _seconds(ours)),
+            **_against(_total(baseline), _total(ours), "tunesmith", "kernels "),
+            "kernels of the goal": ratio(_goal(_total(baseline), outcome.limit), _total(ours)),
+        }
 
 
-def _time_text(rows: Sequence[tuple[Any, ...]]) -> str:
+def _time_text(rows: Sequence[Row]) -> str:
     """What the table of times says of itself: also where Tunesmith was given less time than it might have had."""
-    parts = [row[3] / row[2] for row in rows if all(isinstance(value, float) for value in row[2:4])]
+    times = [(row["tunesmith s"], row["metaschedule s"]) for row in rows]
+    parts = [ours / theirs for ours, theirs in times if isinstance(ours, float) and isinstance(theirs, float)]
     if not parts or max(parts) >= GIVEN:
         return EQUAL_TEXT
     less = f"In this run Tunesmith had less: {min(parts):.0%} to {max(parts):.0%} of that time (`--seconds`)."
     return f"{EQUAL_TEXT}\n\n{less}"
 
 
-def _against(theirs: float | None, ours: float | None, limit: float | None, goal: bool = True) -> tuple[Any, ...]:
-    """Both latencies in µs, their ratio, the goal in µs (with ``goal``) and how much of it is reached."""
-    aim = max(theirs / 2.0, limit / GOAL_SHARE) if theirs and limit else None
-    return (
-        micros(theirs),
-        micros(ours),
-        ratio(theirs, ours),
-        *([micros(aim)] if goal else []),
-        ratio(aim, ours),
-    )
+def _goal(theirs: float | None, limit: float | None) -> float | None:
+    """Seconds that are to be reached."""
+    return max(theirs / 2.0, limit / GOAL_SHARE) if theirs and limit else None
 
 
-def _firsts(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
+def _against(theirs: float | None, ours: float | None, name: str, of: str = "") -> Row:
+    """Both latencies in µs and their ratio."""
+    return {f"metaschedule {of}µs": micros(theirs), f"{name} {of}µs": micros(ours), f"{of}ratio": ratio(theirs, ours)}
+
+
+def _firsts(outcome: Outcome) -> Iterator[Row]:
     for seed, baseline, ours in _pairs(outcome, FIRST_TEN):
-        yield (
-            outcome.case.name,
-            seed,
-            *_against(_seconds(baseline), _seconds(ours), None, goal=False)[:3],
-            *_against(_total(baseline), _total(ours), None, goal=False)[:3],
-        )
+        yield {
+            "operator": outcome.case.name,
+            "seed": seed,
+            **_against(_seconds(baseline), _seconds(ours), "after ten"),
+            **_against(_total(baseline), _total(ours), "after ten", "kernels "),
+        }
 
 
 def verdict(outcomes: Sequence[Outcome]) -> str:
     """The geometric means in a line, for the terminal."""
     found = []
-    for name, rows, columns in (("as long as MetaSchedule", _times, TIMES), ("after ten candidates", _firsts, FIRSTS)):
-        means = with_means([row for outcome in outcomes for row in rows(outcome)], columns, RATIOS)[-1:]
-        found += [f"{name} {cell(row[columns.index('ratio')])} times as fast" for row in means]
+    for name, rows in (("as long as MetaSchedule", _times), ("after ten candidates", _firsts)):
+        means = with_means([row for outcome in outcomes for row in rows(outcome)], RATIOS)[-1:]
+        found += [f"{name} {cell(row['ratio'])} times as fast" for row in means]
     return "geometric means: " + ", ".join(found) if found else ""
 
 

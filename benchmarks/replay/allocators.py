@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.report import Report
+from benchmarks.replay.searchers import banded
 from tunesmith.allocate.base import TaskView
 from tunesmith.allocate.registry import ALLOCATORS, make_allocator
 from tunesmith.space.base import Floats
@@ -125,12 +126,15 @@ def horizon(expected: Floats, best: float) -> int:
 
 def report(found: Mapping[str, Floats], tasks: int, batch: int, method: str, setup: dict[str, str]) -> Report:
     """One line per allocator, the best first."""
-    rows: list[tuple[Any, ...]] = []
-    for name, values in found.items():
-        mean = score.bootstrap(values.mean(axis=1)[None])
-        last = score.bootstrap(values[:, -1:].T)
-        rows.append((name, round(mean.mean, 4), round(mean.low, 4), round(mean.high, 4), round(last.mean, 4)))
-    rows.sort(key=lambda row: -row[1])
+    rows: list[dict[str, Any]] = [
+        {
+            "allocator": name,
+            **banded("P", score.bootstrap(values.mean(axis=1)[None])),
+            "P after the last round": round(score.bootstrap(values[:, -1:].T).mean, 4),
+        }
+        for name, values in found.items()
+    ]
+    rows.sort(key=lambda row: -row["P"])
     seeds, steps = next(iter(found.values())).shape
     summary = (
         f"A model of {tasks} tasks, each with the learning curve of {method} on one recorded space ({batch} candidates "
@@ -138,5 +142,4 @@ def report(found: Mapping[str, Floats], tasks: int, batch: int, method: str, set
         "expectation of giving each round to a task at random, 1 the optimum of every task at once; the mean over the "
         "rounds, with a 95 % bootstrap over seeds."
     )
-    columns = ("allocator", "P", "95 % from", "to", "P after the last round")
-    return Report("replay-allocators", "Allocators, replayed", summary, columns, rows, setup)
+    return Report.of("replay-allocators", "Allocators, replayed", summary, rows, setup)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from benchmarks.harness.report import Report
 from benchmarks.replay.ranking import decision_features
+from benchmarks.replay.searchers import banded
 from costmodels.base import Features, Floats, Ints, TrainingSet
 from costmodels.metrics import Metrics, evaluate, network_top_k_score
 from costmodels.registry import COST_MODELS, make_cost_model
@@ -76,10 +76,12 @@ def run(recording: Recording, model: str, size: int, seed: int, promise: Floats 
 
 def report(trials: Sequence[Trial], setup: dict[str, str]) -> Report:
     """One line per model and training size."""
-    rows: list[tuple[Any, ...]] = []
-    for model in dict.fromkeys(t.model for t in trials):
-        for size in sorted({t.size for t in trials if t.model == model}):
-            rows.append((model, size, *_figures([t for t in trials if (t.model, t.size) == (model, size)])))
+    rows = [
+        {"cost model": model, "learned from": size}
+        | _figures([t for t in trials if (t.model, t.size) == (model, size)])
+        for model in dict.fromkeys(t.model for t in trials)
+        for size in sorted({t.size for t in trials if t.model == model})
+    ]
     spaces, seeds = len({t.recording.name for t in trials}), len({t.seed for t in trials})
     summary = (
         f"A model learns from some random programs of a space and ranks the others ({spaces} spaces, {seeds} seeds), "
@@ -88,24 +90,10 @@ def report(trials: Sequence[Trial], setup: dict[str, str]) -> Report:
         "(recall), and the top-5 score of a network that runs every space's program by its weight. The band is a 95 % "
         "bootstrap of the pair accuracy."
     )
-    columns = (
-        "cost model",
-        "learned from",
-        "pair accuracy",
-        "95 % from",
-        "to",
-        "more than 5 % apart",
-        "top-1",
-        "top-5",
-        "top-10",
-        "recall-10",
-        "network top-5",
-        "fit, ms",
-    )
-    return Report("replay-models", "Cost models, replayed", summary, columns, rows, setup)
+    return Report.of("replay-models", "Cost models, replayed", summary, rows, setup)
 
 
-def _figures(trials: Sequence[Trial]) -> tuple[float, ...]:
+def _figures(trials: Sequence[Trial]) -> dict[str, float]:
     seeds = sorted({t.seed for t in trials})
     by_space: dict[str, list[Trial]] = {}
     for trial in trials:
@@ -113,21 +101,17 @@ def _figures(trials: Sequence[Trial]) -> tuple[float, ...]:
     pairs = score.bootstrap(np.array([[t.metrics.pairwise for t in mine] for mine in by_space.values()]))
 
     def mean(name: str) -> float:
-        return float(np.nanmean([getattr(t.metrics, name) for t in trials]))
+        return round(float(np.nanmean([getattr(t.metrics, name) for t in trials])), 4)
 
     network = [
         network_top_k_score([(t.recording.weight, t.scores, t.latency) for t in trials if t.seed == seed], 5)
         for seed in seeds
     ]
-    figures = (
-        pairs.mean,
-        pairs.low,
-        pairs.high,
-        mean("pairwise_gap"),
-        mean("top1"),
-        mean("top5"),
-        mean("top10"),
-        mean("recall10"),
-        float(np.mean(network)),
-    )
-    return (*(round(f, 4) for f in figures), round(1000 * float(np.median([t.seconds for t in trials])), 1))
+    return {
+        **banded("pair accuracy", pairs),
+        "more than 5 % apart": mean("pairwise_gap"),
+        **{f"top-{k}": mean(f"top{k}") for k in (1, 5, 10)},
+        "recall-10": mean("recall10"),
+        "network top-5": round(float(np.mean(network)), 4),
+        "fit, ms": round(1000 * float(np.median([t.seconds for t in trials])), 1),
+    }

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.report import Report
+from benchmarks.harness.report import Report, Row
 from benchmarks.replay.clocked import Clocked
 from benchmarks.replay.ranking import Ranker
 from benchmarks.replay.workloads import held_out
@@ -132,7 +132,7 @@ def budget_of(recording: Recording) -> int:
 def report(outcomes: Sequence[Outcome], setup: dict[str, str]) -> Report:
     """One line per method over all spaces, the best first."""
     unseen = held_out(o.recording.name for o in outcomes)
-    rows = sorted((_row(mine, unseen) for mine in by_method(outcomes)), key=lambda row: -row[1])
+    rows = sorted((_row(mine, unseen) for mine in by_method(outcomes)), key=lambda row: -row["P"])
     spaces, seeds = len({o.recording.name for o in outcomes}), len(outcomes[0].curves)
     summary = (
         f"Search on {spaces} recorded spaces, {seeds} seeds each, without hardware. P is the score of Willemsen et "
@@ -145,23 +145,10 @@ def report(outcomes: Sequence[Outcome], setup: dict[str, str]) -> Report:
         "were scored or only checked, and the searcher's own processor time. The cost model sees encoded "
         "decisions, not TVM's features, and is smaller than the service's."
     )
-    columns = (
-        "searcher",
-        "P",
-        "95 % from",
-        "to",
-        "P, held out",
-        "spaces above random",
-        "quality, %",
-        f"runs that reach {QUALITY:.0%}, %",
-        "after, % of the budget",
-        "scores a candidate",
-        "ms a candidate",
-    )
-    return Report("replay", "Searchers, replayed", summary, columns, rows, setup)
+    return Report.of("replay", "Searchers, replayed", summary, rows, setup)
 
 
-def _row(mine: Sequence[Outcome], unseen: Collection[str]) -> tuple[Any, ...]:
+def _row(mine: Sequence[Outcome], unseen: Collection[str]) -> Row:
     """One method's line."""
     mean = score.bootstrap(np.stack([o.by_seed for o in mine]))
     fresh = [o.by_seed.mean() for o in mine if o.recording.name in unseen]
@@ -170,43 +157,41 @@ def _row(mine: Sequence[Outcome], unseen: Collection[str]) -> tuple[Any, ...]:
     middle = float(np.median(effort))
     better = sum(bool(o.score.mean() > 0) for o in mine)
     scored, thinking = (float(np.mean([getattr(o.runs, name).mean() for o in mine])) for name in ("scored", "thinking"))
-    return (
-        mine[0].method.name,
-        round(mean.mean, 4),
-        round(mean.low, 4),
-        round(mean.high, 4),
-        round(float(np.mean(fresh)), 4) if fresh else None,
-        f"{better} of {len(mine)}",
-        round(100 * float(np.mean(left)), 2),
-        round(100 * float(np.isfinite(effort).mean()), 2),
-        round(100 * middle, 1) if np.isfinite(middle) else None,
-        round(scored, 2),
-        round(1e3 * thinking, 2),
-    )
+    return {
+        "searcher": mine[0].method.name,
+        **banded("P", mean),
+        "P, held out": round(float(np.mean(fresh)), 4) if fresh else None,
+        "spaces above random": f"{better} of {len(mine)}",
+        "quality, %": round(100 * float(np.mean(left)), 2),
+        f"runs that reach {QUALITY:.0%}, %": round(100 * float(np.isfinite(effort).mean()), 2),
+        "after, % of the budget": round(100 * middle, 1) if np.isfinite(middle) else None,
+        "scores a candidate": round(scored, 2),
+        "ms a candidate": round(1e3 * thinking, 2),
+    }
+
+
+def banded(name: str, figure: score.Interval) -> dict[str, float]:
+    """The three cells of a figure with its band."""
+    return {name: round(figure.mean, 4), "95 % from": round(figure.low, 4), "to": round(figure.high, 4)}
 
 
 def details(outcomes: Sequence[Outcome], setup: dict[str, str]) -> Report:
     """One line per space and method."""
     unseen = held_out(o.recording.name for o in outcomes)
-    rows: list[tuple[Any, ...]] = []
-    for o in outcomes:
-        mean = score.bootstrap(o.by_seed[None])
-        rows.append(
-            (
-                o.recording.name,
-                HELD_OUT[o.recording.name in unseen],
-                len(o.recording.points),
-                o.curves.shape[1],
-                round(1e6 * o.recording.optimum, 2),
-                o.method.name,
-                round(mean.mean, 4),
-                round(mean.low, 4),
-                round(mean.high, 4),
-                round(float(np.mean(o.recording.optimum / o.curves[:, -1])), 4),
-            )
-        )
-    columns = ("space", "half", "points", "budget", "optimum, µs", "searcher", "P", "95 % from", "to", "quality")
-    return Report("replay-spaces", "Searchers, space by space", "", columns, rows, setup)
+    rows = [
+        {
+            "space": o.recording.name,
+            "half": HELD_OUT[o.recording.name in unseen],
+            "points": len(o.recording.points),
+            "budget": o.curves.shape[1],
+            "optimum, µs": round(1e6 * o.recording.optimum, 2),
+            "searcher": o.method.name,
+            **banded("P", score.bootstrap(o.by_seed[None])),
+            "quality": round(float(np.mean(o.recording.optimum / o.curves[:, -1])), 4),
+        }
+        for o in outcomes
+    ]
+    return Report.of("replay-spaces", "Searchers, space by space", "", rows, setup)
 
 
 def draw(outcomes: Sequence[Outcome], axes: Any) -> None:

@@ -133,15 +133,15 @@ def report(judged: Sequence[Judged], setup: dict[str, str]) -> Report:
     if not judged:
         raise InvalidInput("no recording has the sketches that this version makes", field="data")
     rows = [
-        (
-            j.recording.name,
-            len(j.recording.points),
-            round(100 * j.known, 1),
-            round(100 * j.refused, 1),
-            round(j.correlation, 3),
-            round(j.first, 3),
-            round(j.chance, 3),
-        )
+        {
+            "space": j.recording.name,
+            "points": len(j.recording.points),
+            "estimated, %": round(100 * j.known, 1),
+            "refused, %": round(100 * j.refused, 1),
+            "rank correlation": round(j.correlation, 3),
+            "first ten / optimum": round(j.first, 3),
+            "ten random / optimum": round(j.chance, 3),
+        }
         for j in judged
     ]
     mean = float(np.mean([j.correlation for j in judged]))
@@ -150,16 +150,7 @@ def report(judged: Sequence[Judged], setup: dict[str, str]) -> Report:
         f"correlation is {mean:.2f} in the mean. The best of the first {FIRST} points that it constructs, and of as "
         "many random ones, is given over the optimum of the space."
     )
-    columns = (
-        "space",
-        "points",
-        "estimated, %",
-        "refused, %",
-        "rank correlation",
-        "first ten / optimum",
-        "ten random / optimum",
-    )
-    return Report("replay-static", "The static model, replayed", summary, columns, rows, setup)
+    return Report.of("replay-static", "The static model, replayed", summary, rows, setup)
 
 
 def report_learned(trials: Sequence[models.Trial], setup: dict[str, str]) -> Report:

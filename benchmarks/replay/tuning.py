@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.progress import Progress
-from benchmarks.harness.report import Report
+from benchmarks.harness.report import Report, Row
 from benchmarks.replay import searchers
 from benchmarks.replay.ranges import Range, ranges
 from benchmarks.replay.searchers import HELD_OUT, Method, methods
@@ -174,25 +174,22 @@ def _optuna() -> Any:
 def report(plan: Plan, tuned: Tuned, setup: dict[str, str]) -> Report:
     """Default and tuned settings on either half, without a cost model and with one."""
     unseen = held_out(name for name, _ in tuned.before)
-    rows: list[tuple[Any, ...]] = []
+    rows: list[Row] = []
     for fresh in (False, True):
         for model in sorted({model for _, model in tuned.before}):
             keys = [k for k in tuned.before if k[1] == model and (k[0] in unseen) == fresh]
             if not keys:
                 continue
             before, after = (np.stack([side[k] for k in keys]) for side in (tuned.before, tuned.after))
-            gain = score.bootstrap(after - before)
             rows.append(
-                (
-                    HELD_OUT[fresh],
-                    len(keys),
-                    Method(plan.searcher, model).name,
-                    round(float(before.mean()), 4),
-                    round(float(after.mean()), 4),
-                    round(gain.mean, 4),
-                    round(gain.low, 4),
-                    round(gain.high, 4),
-                )
+                {
+                    "half": HELD_OUT[fresh],
+                    "spaces": len(keys),
+                    "searcher": Method(plan.searcher, model).name,
+                    "P, default": round(float(before.mean()), 4),
+                    "P, tuned": round(float(after.mean()), 4),
+                    **searchers.banded("gain", score.bootstrap(after - before)),
+                }
             )
     changed = [
         f"`{f.name}` {getattr(tuned.default, f.name):.3g} → {getattr(tuned.best, f.name):.3g}"
@@ -205,8 +202,7 @@ def report(plan: Plan, tuned: Tuned, setup: dict[str, str]) -> Report:
         "seeds that neither saw, on that half and on the one held out; the band of the gain is a 95 % bootstrap over "
         f"seeds. Changed: {', '.join(changed) or 'nothing'}."
     )
-    columns = ("half", "spaces", "searcher", "P, default", "P, tuned", "gain", "95 % from", "to")
-    return Report(name_of(plan.searcher), f"Settings of {plan.searcher}, tuned", summary, columns, rows, setup)
+    return Report.of(name_of(plan.searcher), f"Settings of {plan.searcher}, tuned", summary, rows, setup)
 
 
 def name_of(searcher: str) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.harness.kernels import PROCESSES
 from benchmarks.harness.means import MEAN, geometric_mean, with_means
-from benchmarks.harness.report import Report, cell
+from benchmarks.harness.report import Report, Row, cell, tabular
 from benchmarks.operators.recordings import TRIALS, versions_of
 from benchmarks.search.comparison import COUNTS, Outcome, TrialRun
 
@@ -17,23 +17,9 @@ NAMES = (SEARCH, TIME, BESIDE)
 """Every report, in the order of a page."""
 AFTER = tuple(f"after {count}" for count in COUNTS)
 SHARE, OF_TIME = "share of trials", "share of the time"
-TRIED = ("operator", "searcher", "seed", "metaschedule µs", "tunesmith µs", *AFTER, SHARE)
-TIMES = (
-    "operator",
-    "searcher",
-    "seed",
-    "metaschedule s",
-    "tunesmith s",
-    OF_TIME,
-    "metaschedule µs",
-    "tunesmith µs",
-    "ratio",
-)
 OWN_SPACE = "everything on"
-PAIRED = ("operator", "searcher", "seed", "compared with", "its µs", "µs", *AFTER, OWN_SPACE)
 RATIOS = frozenset({*AFTER, "ratio", OWN_SPACE})
 SHARES = frozenset({SHARE, OF_TIME})
-LATENCIES = ("operator", "seed", "entry", "kernels", "end to end", "output error", "failure")
 TRIED_TEXT = f"""\
 Tunesmith with `--space tvm`, so with MetaSchedule's program and design space, compared with MetaSchedule's
 `tune_tir` at 16 and at 64 a round, {TRIALS} candidates each. `after N`: Tunesmith's latency over that of the better
@@ -69,82 +55,76 @@ def reports(outcomes: Sequence[Outcome], details: Mapping[str, str]) -> list[Rep
         details: machine, versions and settings.
     """
     setup = {**details, **versions_of(outcome.versions for outcome in outcomes)}
-    tried = _rows(outcomes, _tried, TRIED)
-    times = _rows(outcomes, _times, TIMES)
-    paired = with_means(
-        [row for outcome in outcomes for row in _paired(outcome)], PAIRED, RATIOS, shares=SHARES, group=1
+    tables = (
+        (SEARCH, "The search alone", TRIED_TEXT, _tried),
+        (TIME, "How soon it is as fast as MetaSchedule", TIME_TEXT, _times),
+        (BESIDE, "Searchers side by side", BESIDE_TEXT, _paired),
     )
-    found = [
-        Report(SEARCH, "The search alone", TRIED_TEXT, TRIED, tried, setup),
-        Report(TIME, "How soon it is as fast as MetaSchedule", TIME_TEXT, TIMES, times, setup),
-        Report(BESIDE, "Searchers side by side", BESIDE_TEXT, PAIRED, paired, setup),
-    ]
+    found = []
+    for name, title, text, rows_of in tables:
+        rows = [row for outcome in outcomes for row in rows_of(outcome)]
+        found.append(Report.of(name, title, text, with_means(rows, RATIOS, shares=SHARES, group="searcher"), setup))
     return [report for report in found if report.rows]
 
 
-def _rows(
-    outcomes: Sequence[Outcome], rows: Callable[[Outcome], Iterator[tuple[Any, ...]]], columns: Sequence[str]
-) -> list[tuple[Any, ...]]:
-    """A table's rows, and for each searcher one of geometric means."""
-    found = [row for outcome in outcomes for row in rows(outcome)]
-    return with_means(found, columns, RATIOS, shares=SHARES, group=columns.index("searcher"))
-
-
-def _tried(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
+def _tried(outcome: Outcome) -> Iterator[Row]:
     baseline = outcome.baseline
     for searcher, trial_run in outcome.trial_runs.items():
         if baseline is not None:
             needed = trial_run.needed(baseline.timed)
             ours = trial_run.timed.get(TRIALS)
-            yield (
-                outcome.case.name,
-                searcher,
-                outcome.seed,
-                baseline.timed * 1e6,
-                ours and ours * 1e6,
-                *(
-                    _over(trial_run.timed.get(count), min(each.after(count) for each in outcome.baselines))
-                    for count in COUNTS
-                ),
-                needed and needed / TRIALS,
-            )
+            theirs = [min(each.after(count) for each in outcome.baselines) for count in COUNTS]
+            yield {
+                "operator": outcome.case.name,
+                "searcher": searcher,
+                "seed": outcome.seed,
+                "metaschedule µs": baseline.timed * 1e6,
+                "tunesmith µs": ours and ours * 1e6,
+                **_after(trial_run, theirs),
+                SHARE: needed and needed / TRIALS,
+            }
 
 
-def _times(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
+def _times(outcome: Outcome) -> Iterator[Row]:
     baseline = outcome.baseline
     for searcher, timed_run in outcome.timed_runs.items():
         if baseline is not None:
             reached = timed_run.reached(baseline.timed)
-            yield (
-                outcome.case.name,
-                searcher,
-                outcome.seed,
-                baseline.wall,
-                reached,
-                _over(reached, baseline.wall),
-                baseline.timed * 1e6,
-                timed_run.timed * 1e6,
-                timed_run.timed / baseline.timed,
-            )
+            yield {
+                "operator": outcome.case.name,
+                "searcher": searcher,
+                "seed": outcome.seed,
+                "metaschedule s": baseline.wall,
+                "tunesmith s": reached,
+                OF_TIME: _over(reached, baseline.wall),
+                "metaschedule µs": baseline.timed * 1e6,
+                "tunesmith µs": timed_run.timed * 1e6,
+                "ratio": timed_run.timed / baseline.timed,
+            }
 
 
-def _paired(outcome: Outcome) -> Iterator[tuple[Any, ...]]:
+def _paired(outcome: Outcome) -> Iterator[Row]:
     """Every searcher but the first beside that one."""
     first = next(iter(outcome.searchers), "")
     base, start = outcome.trial_runs.get(first, NO_RUN), outcome.timed_runs.get(first)
     for searcher in outcome.searchers[1:]:
         trial_run, timed_run = outcome.trial_runs.get(searcher, NO_RUN), outcome.timed_runs.get(searcher)
         theirs, ours = base.timed.get(TRIALS), trial_run.timed.get(TRIALS)
-        yield (
-            outcome.case.name,
-            searcher,
-            outcome.seed,
-            first,
-            theirs and theirs * 1e6,
-            ours and ours * 1e6,
-            *(_over(trial_run.timed.get(count), base.timed.get(count, math.inf)) for count in COUNTS),
-            timed_run and start and timed_run.timed / start.timed,
-        )
+        yield {
+            "operator": outcome.case.name,
+            "searcher": searcher,
+            "seed": outcome.seed,
+            "compared with": first,
+            "its µs": theirs and theirs * 1e6,
+            "µs": ours and ours * 1e6,
+            **_after(trial_run, [base.timed.get(count, math.inf) for count in COUNTS]),
+            OWN_SPACE: timed_run and start and timed_run.timed / start.timed,
+        }
+
+
+def _after(run: TrialRun, theirs: Sequence[float]) -> Row:
+    """Latencies after each of ``COUNTS`` trials over the others'."""
+    return {name: _over(run.timed.get(count), other) for name, count, other in zip(AFTER, COUNTS, theirs, strict=True)}
 
 
 def _over(ours: float | None, theirs: float) -> float | None:
@@ -153,20 +133,21 @@ def _over(ours: float | None, theirs: float) -> float | None:
 
 def latencies(outcomes: Sequence[Outcome]) -> list[tuple[Any, ...]]:
     """A row for everything that was timed, in seconds, heads first."""
-    rows = [
-        (
-            outcome.case.operator,
-            entry.seed,
-            entry.runtime,
-            entry.kernels and entry.kernels.total,
-            entry.result.latency,
-            entry.result.error,
-            entry.result.failure,
-        )
+    cells: list[Row] = [
+        {
+            "operator": outcome.case.operator,
+            "seed": entry.seed,
+            "entry": entry.runtime,
+            "kernels": entry.kernels and entry.kernels.total,
+            "end to end": entry.result.latency,
+            "output error": entry.result.error,
+            "failure": entry.result.failure,
+        }
         for outcome in outcomes
         for entry in outcome.entries
     ]
-    return [LATENCIES, *rows]
+    columns, rows = tabular(cells)
+    return [columns, *rows]
 
 
 def verdict(found: Sequence[Report]) -> str:

@@ -9,30 +9,10 @@ from typing import Any
 
 from benchmarks.harness.limits import Peak, share_of_peak
 from benchmarks.harness.means import geometric_mean, ratio
-from benchmarks.harness.report import Report, cell, table
+from benchmarks.harness.report import Report, Row, cell, table
 from benchmarks.tuners.outcome import UNTUNED, Final, Outcome
 from benchmarks.tuners.plan import PER_ROUND, RANDOM, TUNERS, TUNESMITH, Ledger
 
-COLUMNS = (
-    "operator",
-    "tuner",
-    "runs",
-    "candidates",
-    "failed",
-    "duplicates",
-    "per minute",
-    "with start-up",
-    "start-up s",
-    "busy %",
-    "build %",
-    "run %",
-    "kernel %",
-    "search %",
-    "best µs",
-    "GFLOP/s",
-    "share of peak %",
-    "speed-up",
-)
 ROUNDS = tuple(PER_ROUND)
 Figure = Callable[[Outcome], float | None]
 
@@ -48,7 +28,7 @@ def report(ledger: Ledger, operators: Sequence[str], setup: Mapping[str, str], p
         notes: Markdown to put at the end of the summary.
     """
     rows = [_row(ledger, operator, tuner, peak) for operator in operators for tuner in TUNERS]
-    return Report("tuners", "Tuners side by side", _summary(ledger, operators, notes), COLUMNS, rows, setup)
+    return Report.of("tuners", "Tuners side by side", _summary(ledger, operators, notes), rows, setup)
 
 
 def _of(ledger: Ledger, operator: str, tuner: str) -> list[Outcome]:
@@ -77,7 +57,7 @@ def _latency(ledger: Ledger, operator: str, tuner: str) -> float | None:
     return statistics.median(found) if found else None
 
 
-def _row(ledger: Ledger, operator: str, tuner: str, peak: Peak | None) -> tuple[Any, ...]:
+def _row(ledger: Ledger, operator: str, tuner: str, peak: Peak | None) -> Row:
     outcomes = _of(ledger, operator, tuner)
     latency = _latency(ledger, operator, tuner)
     finals = _finals(ledger, operator)
@@ -87,26 +67,23 @@ def _row(ledger: Ledger, operator: str, tuner: str, peak: Peak | None) -> tuple[
     def share(part: str) -> float | None:
         return _percent(_mean(outcomes, lambda o: o.parts.get(part, 0.0) / o.elapsed if o.elapsed else None))
 
-    return (
-        operator,
-        tuner,
-        len(outcomes),
-        sum(outcome.counted for outcome in outcomes),
-        sum(outcome.failed for outcome in outcomes),
-        sum(outcome.duplicates for outcome in outcomes),
-        _mean(outcomes, lambda o: o.rate()),
-        _mean(outcomes, lambda o: o.rate(with_startup=True)),
-        _mean(outcomes, lambda o: o.startup),
-        _percent(_mean(outcomes, lambda o: o.busy)),
-        share("build"),
-        share("run"),
-        share("kernel"),
-        share("search"),
-        latency * 1e6 if latency else None,
-        flops / latency / 1e9 if latency and flops else None,
-        _percent(share_of_peak(flops, bytes_, latency, peak)) if latency and peak else None,
-        untuned / latency if latency and untuned else None,
-    )
+    return {
+        "operator": operator,
+        "tuner": tuner,
+        "runs": len(outcomes),
+        "candidates": sum(outcome.counted for outcome in outcomes),
+        "failed": sum(outcome.failed for outcome in outcomes),
+        "duplicates": sum(outcome.duplicates for outcome in outcomes),
+        "per minute": _mean(outcomes, lambda o: o.rate()),
+        "with start-up": _mean(outcomes, lambda o: o.rate(with_startup=True)),
+        "start-up s": _mean(outcomes, lambda o: o.startup),
+        "busy %": _percent(_mean(outcomes, lambda o: o.busy)),
+        **{f"{part} %": share(part) for part in ("build", "run", "kernel", "search")},
+        "best µs": latency * 1e6 if latency else None,
+        "GFLOP/s": flops / latency / 1e9 if latency and flops else None,
+        "share of peak %": _percent(share_of_peak(flops, bytes_, latency, peak)) if latency and peak else None,
+        "speed-up": untuned / latency if latency and untuned else None,
+    }
 
 
 def _percent(share: float | None) -> float | None:

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any
 
-from benchmarks.harness.report import Report
+from benchmarks.harness.report import Report, Row
 from benchmarks.yardstick.measure import Outcome
 
 NAME = "yardstick"
 SAME = "no_difference"
-COLUMNS = (
-    "model",
-    "input",
-    "no difference",
-    "schedules changed",
-    "times as fast as untuned",
-    "of onnxruntime's latency",
-)
 
 
 def report(found: Sequence[Outcome], facts: Mapping[str, str]) -> Report:
@@ -35,20 +26,20 @@ def report(found: Sequence[Outcome], facts: Mapping[str, str]) -> Report:
         "no candidate was shown to be faster than the default schedule in turn with it. "
         f"{same} of {len(found)} jobs say so. Each cell has its jobs in the order of their seeds."
     )
-    return Report(NAME, "Models with nothing to gain", summary, COLUMNS, rows, facts)
+    return Report.of(NAME, "Models with nothing to gain", summary, rows, facts)
 
 
-def _row(model: str, shape: tuple[int, ...], group: Sequence[Outcome]) -> tuple[Any, ...]:
+def _row(model: str, shape: tuple[int, ...], group: Sequence[Outcome]) -> Row:
     latencies = [one.job.latency for one in group]
     ratios = [one.job.reference.ratio if one.job.reference else None for one in group]
-    return (
-        model,
-        "×".join(map(str, shape)),
-        f"{sum(each.verdict == SAME for each in latencies)} of {len(group)}",
-        ", ".join(str(each.schedules) for each in latencies),
-        ", ".join(_figure(each.speedup) for each in latencies),
-        ", ".join(map(_figure, ratios)),
-    )
+    return {
+        "model": model,
+        "input": "×".join(map(str, shape)),
+        "no difference": f"{sum(each.verdict == SAME for each in latencies)} of {len(group)}",
+        "schedules changed": ", ".join(str(each.schedules) for each in latencies),
+        "times as fast as untuned": ", ".join(_figure(each.speedup) for each in latencies),
+        "of onnxruntime's latency": ", ".join(map(_figure, ratios)),
+    }
 
 
 def _figure(value: float | None) -> str:

@@ -33,7 +33,7 @@ from benchmarks.models import (
     unet,
     zoo,
 )
-from benchmarks.models.command import COLUMNS, build
+from benchmarks.models.command import build
 from benchmarks.models.comparison import Outcome
 from benchmarks.peak import machine
 from benchmarks.peak.machine import Limits, Rates
@@ -187,7 +187,7 @@ def test_the_table_tells_shares_speed_ups_and_what_failed():
     ]
     outcome = Outcome(1e6, 1e3, entries, Peak.of_memory(2e9, 1e9), model="net")
     report = build([outcome], {})
-    rows = {row[1]: dict(zip(COLUMNS, row, strict=True)) for row in report.rows}
+    rows = {row[1]: dict(zip(report.columns, row, strict=True)) for row in report.rows}
     assert rows["tunesmith"]["share of peak %"] == pytest.approx(50.0)
     assert rows["tunesmith"]["speed-up"] == pytest.approx(8.0)
     assert rows["untuned"]["passes ms"] == "8 … 9"
