@@ -6,17 +6,16 @@ import datetime as dt
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel
 
 from db.queries import audit
 from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
-from services.coordinator.schemas.common import Cursor, Limit, Page, decode_number
+from services.coordinator.schemas.common import Answer, Cursor, Limit, Page, decode_number
 
 router = APIRouter(prefix="/v1/audit", tags=["keys"])
 
 
-class AuditBody(BaseModel):
+class AuditBody(Answer):
     """Who did what: the owner and the key, null without a valid one; the route, and the path of what it was done to."""
 
     id: int
@@ -43,5 +42,5 @@ def list_audit(
     before = None if cursor is None else decode_number(cursor, 0)
     with context.reading() as session:
         found = audit.page(session, owner=owner, before=before, limit=limit + 1)
-    items = [AuditBody.model_validate(row, from_attributes=True) for row in found[:limit]]
+    items = [AuditBody.of(row) for row in found[:limit]]
     return Page(items=items, next_cursor=str(items[-1].id) if len(found) > limit else None)

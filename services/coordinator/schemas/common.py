@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict
+from typing_extensions import Self
 
 from tunesmith.errors import InvalidInput
 
@@ -30,6 +31,15 @@ class Body(BaseModel):
     """A request's body: nothing unknown is let through."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class Answer(BaseModel):
+    """What is said of a row."""
+
+    @classmethod
+    def of(cls, row: object, **others: Any) -> Self:
+        """Fields from the row's attributes of the same names, but for those that are given as ``others``."""
+        return cls(**{name: getattr(row, name) for name in cls.model_fields.keys() - others.keys()}, **others)
 
 
 class Page(BaseModel, Generic[Item]):

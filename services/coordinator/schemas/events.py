@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from pydantic import BaseModel
+from services.coordinator.schemas.common import Answer
 
 
-class EventBody(BaseModel):
+class EventBody(Answer):
     """Something that happened; ids only grow.
 
     ``formerly`` is what a kind was called until version 0.1, null for all others; it goes with the next minor version.

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from services.coordinator.access import Scope
-from services.coordinator.schemas.common import Body
+from services.coordinator.schemas.common import Answer, Body
 from tunesmith.messages import Calibration
 from tunesmith.states import WorkState
 from tunesmith.types import CacheState, DeviceHealth
@@ -23,7 +23,7 @@ class TargetBody(BaseModel):
     live_devices: int
 
 
-class DeviceBody(BaseModel):
+class DeviceBody(Answer):
     """A measure worker's device.
 
     ``health`` is ``ok``, ``drifting``, ``quarantined``, ``resting`` (it failed again and again) or ``incompatible``
@@ -66,7 +66,7 @@ class QueueBody(BaseModel):
     running: int
 
 
-class CostModelBody(BaseModel):
+class CostModelBody(Answer):
     """A trained cost model."""
 
     id: str
@@ -106,7 +106,7 @@ class KeyRequest(Body):
     scopes: list[Scope] = Field(["user"], min_length=1)
 
 
-class KeyBody(BaseModel):
+class KeyBody(Answer):
     """A key without its secret."""
 
     id: str

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
-from services.coordinator.schemas.common import Body
+from services.coordinator.schemas.common import Answer, Body
 from tunesmith.budget import DEFAULT_TRIALS, MAX_SECONDS, MAX_TRIALS
 from tunesmith.measuring.checked import LEAST_DEPENDENCE, CheckState
 from tunesmith.measuring.ratio import Verdict
@@ -70,7 +70,7 @@ class JobChange(Body):
     name: str | None = Field(None, max_length=200)
 
 
-class Progress(BaseModel):
+class Progress(Answer):
     """How far a job is. ``seconds`` leaves out pauses and waits for a device.
 
     ``tasks_measured`` of the ``tasks_tunable`` tasks have a latency by now, or an alternative that has a schedule, or
@@ -159,7 +159,7 @@ def _state_options(schema: JsonDict) -> None:
         properties[name] = {key: properties[name][key] for key in ("type", "title", "description")}
 
 
-class JobHead(BaseModel):
+class JobHead(Answer):
     """What a job is about."""
 
     id: str
@@ -209,7 +209,7 @@ class Verified(BaseModel):
     reference: str
 
 
-class TaskBody(BaseModel):
+class TaskBody(Answer):
     """A task of a job. ``share`` is its part of the model's estimated latency now, ``budget_share`` of the trials.
 
     ``verified``: the best schedule's own check; null while the default schedule is the best, or where it has none.
@@ -245,7 +245,7 @@ class TaskBody(BaseModel):
     verified: Verified | None
 
 
-class FamilyBody(BaseModel):
+class FamilyBody(Answer):
     """Tasks of similar computation, summed up."""
 
     name: str
@@ -281,7 +281,7 @@ class CurveBody(BaseModel):
     points: list[CurvePoint]
 
 
-class RoundBody(BaseModel):
+class RoundBody(Answer):
     """One round of one task."""
 
     id: int
@@ -301,7 +301,7 @@ class RoundBody(BaseModel):
     finished_at: dt.datetime | None
 
 
-class TrialBody(BaseModel):
+class TrialBody(Answer):
     """One measured candidate; ``index`` counts within its batch, ``sketch`` is null for the default schedule.
 
     ``stopped`` says why no further sample was taken; a ``duplicate`` has the samples of a candidate with equal code. A

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from services.coordinator.schemas.common import Answer
 from tunesmith.states import ModelState
 
 
@@ -18,7 +19,7 @@ class TensorBody(BaseModel):
     shape: list[int]
 
 
-class ModelBody(BaseModel):
+class ModelBody(Answer):
     """An uploaded model, or an operator. ``error`` is a problem object once ``state`` is rejected."""
 
     id: str
@@ -36,7 +37,7 @@ class ModelBody(BaseModel):
     created_at: dt.datetime
 
 
-class ModelTaskBody(BaseModel):
+class ModelTaskBody(Answer):
     """How often a model runs a workload; ``args`` has the output last.
 
     ``alternative_of``: the workload of the direct task that this one may replace.

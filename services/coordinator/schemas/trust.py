@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field, StringConstraints
 
-from services.coordinator.schemas.common import Body
+from services.coordinator.schemas.common import Answer, Body
 
 Line = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 
@@ -23,7 +23,7 @@ class EnrolRequest(Body):
     device_classes: list[Line] = Field([], max_length=1024)
 
 
-class EnrolledBody(BaseModel):
+class EnrolledBody(Answer):
     """A measure worker whose reports are believed unless ``revoked_at`` is set; ``id`` comes of its public key."""
 
     id: str

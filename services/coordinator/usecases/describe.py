@@ -61,18 +61,14 @@ class _Fleet:
 def _body(parts: jobs.JobParts, sums: TaskSums, rounds: tuple[int, int], fleet: _Fleet, now: dt.datetime) -> JobBody:
     job, model, target = parts.job, parts.model, parts.target
     references = reference.timings(parts.evaluation)
-    return JobBody(
-        id=job.id,
+    return JobBody.of(
+        job,
         name=job.name or model.name,
-        owner=job.owner,
         model_id=model.public_id,
         model_name=model.name,
         target=job.target_spec,
         target_json=target.json if target else None,
         device_class=target.device_class if target else None,
-        state=job.state,
-        **job.options.values(),
-        simulated=job.simulated,
         budget=BudgetBody(
             trials=job.budget_trials, seconds=job.budget_seconds, stop_when_converged=job.stop_when_converged
         ),
@@ -83,24 +79,17 @@ def _body(parts: jobs.JobParts, sums: TaskSums, rounds: tuple[int, int], fleet: 
         references=references,
         reference_missing=reference.why_none(job, model.source, parts.evaluation, references),
         waiting_for=_waiting_for(parts, fleet),
-        stop_reason=job.stop_reason,
-        error=job.error,
-        created_at=job.created_at,
-        started_at=job.started_at,
-        finished_at=job.finished_at,
     )
 
 
 def _progress(job: Job, sums: TaskSums, rounds: tuple[int, int], now: dt.datetime) -> Progress:
     seconds = elapsed(job, now)
-    return Progress(
-        trials=sums.trials,
+    return Progress.of(
+        sums,
         trials_budget=job.budget_trials,
-        failures=sums.failures,
         seconds=seconds,
         seconds_budget=job.budget_seconds,
         eta_seconds=eta(job, sums.trials, seconds, now),
-        tasks=sums.tasks,
         tasks_tunable=sums.tunable,
         tasks_measured=sums.measured,
         rounds=rounds[0],

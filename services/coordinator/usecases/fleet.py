@@ -5,7 +5,6 @@ from __future__ import annotations
 from sqlalchemy.orm import Session
 
 from db import clock
-from db.models import ApiKey, CostModelRow
 from db.queries import api_keys, champions, fleet
 from db.queries import cost_models as cost_model_rows
 from db.queries import devices as device_rows
@@ -29,7 +28,7 @@ from services.coordinator.schemas.fleet import (
 from tunesmith.errors import Conflict, NotFound
 from tunesmith.messages import measure_queue
 from tunesmith.targets import Target
-from tunesmith.types import CacheState, DeviceHealth
+from tunesmith.types import CacheState
 
 SHOWN_QUEUES = 1000
 """Queues without work are left out of the list beyond these."""
@@ -63,27 +62,7 @@ def devices(context: Context) -> Page[DeviceBody]:
     timeout = context.settings.device_timeout
     with context.reading() as session:
         now, rows = clock.now(session), fleet.devices(session)
-    return Page(
-        items=[
-            DeviceBody(
-                name=row.name,
-                worker=row.worker,
-                host=row.host,
-                device_classes=row.device_classes,
-                target=row.target,
-                cores=row.cores,
-                simulated=row.simulated,
-                environment=row.environment,
-                health=DeviceHealth(row.health),
-                reason=row.reason,
-                calibration=row.calibration,
-                busy=row.busy,
-                alive=device_rows.is_live(row, timeout, now),
-                seen_at=row.seen_at,
-            )
-            for row in rows
-        ]
-    )
+    return Page(items=[DeviceBody.of(row, alive=device_rows.is_live(row, timeout, now)) for row in rows])
 
 
 def workers(context: Context) -> Page[WorkerBody]:
@@ -131,7 +110,7 @@ def cost_models(
     with context.reading() as session:
         rows = fleet.cost_models(session, owner=caller.filter, job_id=job_id, before=before, limit=limit + 1)
     more = encode_place(rows[limit - 1].created_at, rows[limit - 1].id) if len(rows) > limit else None
-    return Page(items=[_cost_model(row) for row in rows[:limit]], next_cursor=more)
+    return Page(items=[CostModelBody.of(row, target=row.target_hash) for row in rows[:limit]], next_cursor=more)
 
 
 def cost_model(context: Context, caller: Caller, key: str) -> CostModelBody:
@@ -140,23 +119,7 @@ def cost_model(context: Context, caller: Caller, key: str) -> CostModelBody:
         row = cost_model_rows.get(session, key)
         if row is None or not caller.sees(owner_of_job(session, row.job_id)):
             raise NotFound(f"there is no cost model {key}", field="id", value=key)
-        return _cost_model(row)
-
-
-def _cost_model(row: CostModelRow) -> CostModelBody:
-    return CostModelBody(
-        id=row.id,
-        kind=row.kind,
-        job_id=row.job_id,
-        target=row.target_hash,
-        number=row.number,
-        state=row.state,
-        features=row.features,
-        trained_on=row.trained_on,
-        metrics=row.metrics,
-        error=row.error,
-        created_at=row.created_at,
-    )
+        return CostModelBody.of(row, target=row.target_hash)
 
 
 def workload_best(context: Context, caller: Caller, workload: str, target: str | None) -> WorkloadBest:
@@ -191,7 +154,7 @@ def create_key(context: Context, caller: Caller, request: KeyRequest) -> NewKeyB
 
     def work(session: Session) -> NewKeyBody:
         row = create(session, key_id, digest(key), request.owner, request.scopes)
-        return NewKeyBody(**_key(row).model_dump(), key=key)
+        return NewKeyBody.of(row, key=key)
 
     return context.write(work)
 
@@ -200,7 +163,7 @@ def keys(context: Context, caller: Caller) -> Page[KeyBody]:
     """Every key without its secret. Raises Forbidden."""
     caller.require("operator")
     with context.reading() as session:
-        return Page(items=[_key(row) for row in fleet.keys(session)])
+        return Page(items=[KeyBody.of(row) for row in fleet.keys(session)])
 
 
 def revoke_key(context: Context, caller: Caller, key_id: str) -> None:
@@ -222,9 +185,3 @@ def revoke_key(context: Context, caller: Caller, key_id: str) -> None:
         row.revoked = True
 
     context.write(work)
-
-
-def _key(row: ApiKey) -> KeyBody:
-    return KeyBody(
-        id=row.id, owner=row.owner, scopes=[str(s) for s in row.scopes], revoked=row.revoked, created_at=row.created_at
-    )

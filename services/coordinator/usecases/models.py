@@ -201,12 +201,10 @@ def tasks(context: Context, caller: Caller, model_id: str, limit: int, cursor: s
         visible(session, caller, model_id)
         rows = model_rows.tasks_page(session, model_id, after, limit + 1)
         items = [
-            ModelTaskBody(
-                name=task.name,
+            ModelTaskBody.of(
+                task,
                 workload=task.workload_hash,
                 family=workload.family,
-                weight=task.weight,
-                alternative_of=task.alternative_of,
                 flops=workload.flops,
                 args=[TensorBody(name="", dtype=dtype, shape=shape) for dtype, shape in workload.args],
             )
@@ -241,22 +239,13 @@ def describe(session: Session, models: Sequence[Model]) -> list[ModelBody]:
     """What the API says of models."""
     counts = model_rows.task_counts(session, [model.id for model in models])
     return [
-        ModelBody(
-            id=model.id,
-            name=model.name,
-            source=model.source,
-            operator=model.operator,
-            sha256=model.sha256,
-            size=model.size,
-            owner=model.owner,
-            state=model.state,
+        ModelBody.of(
+            model,
             inputs=None
             if model.inputs is None
             else [TensorBody(name=name, dtype=dtype, shape=shape) for name, dtype, shape in model.inputs],
             input_shapes=json.loads(model.inputs_key) if model.inputs_key else {},
             tasks=counts.get(model.id, 0),
-            error=model.error,
-            created_at=model.created_at,
         )
         for model in models
     ]

@@ -109,19 +109,12 @@ def _task(row: tuple[JobTask, WorkloadRow, str | None], totals: _Totals, around:
     score = around.belief.get(str(task.id))
     tuned = best is not None and best == task.best_seconds
     record = (around.champions if tuned else around.baselines).get(task.id)
-    return TaskBody(
-        id=task.id,
-        name=task.name,
+    return TaskBody.of(
+        task,
         workload=task.workload_hash,
         family=family or workload.family,
-        weight=task.weight,
-        alternative_of=task.alternative_of,
         in_use=task.id in totals.used,
         flops=workload.flops,
-        tunable=task.tunable,
-        exhausted=task.exhausted,
-        trials=task.trials,
-        failures=task.failures,
         known_latency=task.known_seconds,
         rough_latency=task.rough_seconds,
         untuned_latency=task.untuned_seconds,
@@ -148,11 +141,8 @@ def families(context: Context, caller: Caller, job_id: str) -> Page[FamilyBody]:
     trials = sum(family.trials for family in found)
     return Page(
         items=[
-            FamilyBody(
-                name=family.name,
-                tasks=family.tasks,
-                trials=family.trials,
-                failures=family.failures,
+            FamilyBody.of(
+                family,
                 untuned_latency=family.untuned,
                 best_latency=family.best,
                 budget_share=family.trials / trials if trials else 0.0,
@@ -167,22 +157,11 @@ def rounds(context: Context, caller: Caller, job_id: str, limit: int, cursor: st
     found, more = _rounds(context, caller, job_id, limit, cursor)
     models = _visible_models(context, caller, {row.cost_model_id for row, _, _ in found if row.cost_model_id})
     items = [
-        RoundBody(
-            id=row.id,
-            number=row.number,
+        RoundBody.of(
+            row,
             task=row.job_task_id,
             task_name=name,
-            state=row.state,
-            size=row.size,
-            baseline=row.baseline,
-            attempt=row.attempt,
             cost_model_id=row.cost_model_id if row.cost_model_id in models else None,
-            metrics=row.metrics,
-            best_before=row.best_before,
-            best_after=row.best_after,
-            error=row.error,
-            created_at=row.created_at,
-            finished_at=row.finished_at,
         )
         for row, name, _ in found
     ]
@@ -251,27 +230,13 @@ def trials(
         visible(session, caller, job_id)
         found = jobs.trials(session, job_id, after=after, limit=limit + 1, task=task, failure=failure)
     items = [
-        TrialBody(
-            id=row.id,
+        TrialBody.of(
+            row,
             task=row.job_task_id,
             batch=row.batch_id,
-            index=row.index,
             workload=row.workload_hash,
             sketch=row.sketch_hash,
-            decisions=row.decisions,
-            latency=row.latency,
-            samples=row.samples,
             interval=recorded_interval(row.samples, row.environment),
-            failure=row.failure,
-            message=row.message,
-            build_seconds=row.build_seconds,
-            run_seconds=row.run_seconds,
-            device_seconds=row.device_seconds,
-            stopped=row.stopped,
-            duplicate=row.duplicate,
-            confirmation=row.confirmation,
-            environment=row.environment,
-            created_at=row.created_at,
         )
         for row in found[:limit]
     ]
@@ -310,14 +275,7 @@ def _events(session: Session, caller: Caller, found: Sequence[Event]) -> list[Ev
     finders = {str(row.data["found_by"]) for row in found if row.data.get("found_by")}
     known = finders if caller.filter is None or not finders else jobs.owned(session, finders, caller.filter)
     return [
-        EventBody(
-            id=row.id,
-            job_id=row.job_id,
-            kind=row.kind,
-            formerly=FORMER_NAMES.get(row.kind),
-            data=_without_strangers(row.data, known),
-            created_at=row.created_at,
-        )
+        EventBody.of(row, formerly=FORMER_NAMES.get(row.kind), data=_without_strangers(row.data, known))
         for row in found
     ]
 

@@ -7,7 +7,6 @@ from dataclasses import asdict
 
 from sqlalchemy.orm import Session
 
-from db.models import EnrolledWorker
 from db.queries import champions, enrolled_workers
 from db.transactions import enrolment, revocations
 from services.coordinator.auth import Caller
@@ -26,7 +25,7 @@ def enrol(context: Context, caller: Caller, request: EnrolRequest) -> tuple[Enro
         row, fresh = enrolment.enrol(
             session, identity, request.public_key, request.name, request.device_classes, caller.owner
         )
-        return _body(row), fresh
+        return EnrolledBody.of(row), fresh
 
     return context.write(work)
 
@@ -41,7 +40,7 @@ def enrol_known(session: Session, public_keys: Iterable[str]) -> None:
 def enrolled(context: Context) -> Page[EnrolledBody]:
     """Every worker that was let in."""
     with context.reading() as session:
-        return Page(items=[_body(row) for row in enrolled_workers.everyone(session)])
+        return Page(items=[EnrolledBody.of(row) for row in enrolled_workers.everyone(session)])
 
 
 def revoke_worker(context: Context, caller: Caller, identity: str, *, results: bool) -> RevokedBody:
@@ -74,14 +73,3 @@ def revoke_champion(context: Context, caller: Caller, workload: str, request: Re
         return RevokedBody(**asdict(revocations.revoke_records(session, found, why)))
 
     return context.write(work)
-
-
-def _body(row: EnrolledWorker) -> EnrolledBody:
-    return EnrolledBody(
-        id=row.id,
-        name=row.name,
-        device_classes=row.device_classes,
-        enrolled_by=row.enrolled_by,
-        created_at=row.created_at,
-        revoked_at=row.revoked_at,
-    )
