@@ -16,8 +16,8 @@ Variant = Callable[[Schedule], None]
 class Rule(ABC):
     """Makes sketches of the workloads that it fits.
 
-    Contract, checked by ``tests/integration/test_rules.py``: deterministic; primitives and sampling instructions only;
-    compute locations keep unit loops (``preserve_unit_loops``), so that other decisions replay.
+    Contract, checked by ``tests/integration/design_space/test_rules.py``: deterministic; primitives and sampling
+    instructions only; compute locations keep unit loops (``preserve_unit_loops``), so that other decisions replay.
     """
 
     @abstractmethod

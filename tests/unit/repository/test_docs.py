@@ -18,7 +18,7 @@ from tunesmith.event_kinds import EventKind
 from tunesmith.operators import FORMS
 from tunesmith.search.registry import SEARCHERS
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md")])
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 MOST_LINES = 400
 MOST_BYTES = 1_000_000
 HOME = re.compile(r"(?<![\w.])/(?:home|root|Users|work|workspace|mnt|tmp/ts)/[\w.-]+")

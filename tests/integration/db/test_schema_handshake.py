@@ -16,7 +16,7 @@ from services.embedded.child import Child, ChildSpec
 from tunesmith.errors import SchemaMismatch, StackFailed
 
 pytestmark = pytest.mark.pair
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 LATER = "9999"
 
 

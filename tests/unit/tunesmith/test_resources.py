@@ -13,7 +13,7 @@ from tunesmith.resources import COST_MODEL, JOB, MODEL, new_id, problem_url, pro
 
 pytestmark = pytest.mark.parallel
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 FORMS = r"https://tunesmith\.dev|f\"[a-z]{1,3}-\{uuid|getpid\(\)\}-\{uuid"
 
 

@@ -18,7 +18,7 @@ from workers.app import create_app, queue_names
 from workers.core.tasks import CORE_TASKS
 from workers.settings import Settings
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(autouse=True)

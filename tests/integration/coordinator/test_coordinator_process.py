@@ -20,7 +20,7 @@ from services.coordinator.broker import CeleryPublisher
 from tunesmith.messages import ProposeRound
 
 pytestmark = pytest.mark.pair
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 HEAVY = ("tvm", "xgboost", "lightgbm", "torch", "onnx", "workers")
 LOADED = f"""
 import gc, json, sys

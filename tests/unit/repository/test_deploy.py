@@ -25,7 +25,7 @@ from redis_process import address, redis_server
 
 from tunesmith import broker_users
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 COMPOSE = ROOT / "docker-compose.yml"
 DOCKERFILES = sorted((ROOT / "deploy").glob("*.Dockerfile"))
 UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))

@@ -30,7 +30,7 @@ from workers.tvm_backend.passes.fast_math.rewrite import with_fast_math  # noqa:
 
 pytestmark = pytest.mark.parallel
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "explanation" / "fast-math.md"
 TABLES = ROOT / "workers" / "tvm_backend" / "passes" / "fast_math" / "tables.py"
 LIBRARY = re.compile(r"\b_?(?:expf?|logf?|erff?|tanhf?|powf?|sqrtf?)\b")

@@ -13,7 +13,7 @@ from rpc_device import RpcDevice
 from tvm import rpc
 
 pytestmark = pytest.mark.parallel
-SOURCE = Path(__file__).parents[1] / "helpers" / "hostile.c"
+SOURCE = Path(__file__).parents[2] / "helpers" / "hostile.c"
 SECRETS = {
     "TUNESMITH_ADMIN_KEY": "admin",
     "TUNESMITH_BROKER_URL": "redis://:secret@h",

@@ -14,7 +14,7 @@ from tvm.target import Target as TVMTarget
 from tunesmith.errors import UnknownTarget
 from tunesmith.targets import Target, cpu_class, local_cpu_classes, parse_target, tags
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def generator() -> ModuleType:

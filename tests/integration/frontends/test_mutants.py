@@ -15,7 +15,7 @@ from tools.mutants import changes, models, running
 
 pytestmark = pytest.mark.parallel
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_fifty_mutants() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import grimp
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 HEAVY = ("tvm", "tvm_ffi", "xgboost", "lightgbm", "torch", "onnx")
 
 

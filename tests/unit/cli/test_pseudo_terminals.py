@@ -10,7 +10,7 @@ import pytest
 from pseudo_terminal import BAR, bar_faults, run_in_terminal, words_of
 from replayed_tune import LONG_WAIT, PROCESSES
 
-HELPERS = Path(__file__).parents[1] / "helpers"
+HELPERS = Path(__file__).parents[2] / "helpers"
 PHASES = [
     "starting",
     "importing",

@@ -39,7 +39,7 @@ from workers.tvm_backend.run.runner import RpcRunner
 
 pytestmark = pytest.mark.pair
 
-ASSETS = Path(__file__).parents[1] / "assets" / "upgrade"
+ASSETS = Path(__file__).parents[2] / "assets" / "upgrade"
 SCHEMAS = sorted(path.name.partition(".")[0] for path in ASSETS.iterdir())
 DEVICE_CLASS = "llvm-x86-64-v3-2"
 Array = NDArray[Any]

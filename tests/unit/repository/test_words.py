@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("tunesmith", "costmodels", "db", "workers", "services", "benchmarks", "tools", "tests", "deploy")
 RETIRED = {
     "Hunt": "CandidatePool",

@@ -35,7 +35,7 @@ from workers.tvm_backend.passes.extract_tasks import Extracted  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CPU = Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2})
 H100 = parse_target("nvidia/nvidia-h100").target
 assert H100 is not None

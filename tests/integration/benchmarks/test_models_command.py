@@ -48,7 +48,7 @@ from workers.tvm_backend.arguments import random_array
 from workers.tvm_backend.build.local_model import LocalModel, local_target
 
 pytestmark = pytest.mark.pair
-PROBE = Path(__file__).parents[1] / "helpers" / "metaschedule_probe.py"
+PROBE = Path(__file__).parents[2] / "helpers" / "metaschedule_probe.py"
 
 
 @pytest.fixture
