@@ -91,6 +91,7 @@ def test_a_file_that_the_runtime_refuses_is_no_reference_and_not_tried_again(
         (f"open({str(Path(__file__))!r}).read()", "it cannot run the model: [Errno"),
         ("__import__('socket').create_connection(('127.0.0.1', 9))", "it cannot run the model: [Errno"),
     ],
+    ids=["kills itself", "sleeps", "opens a file", "connects"],
 )
 def test_a_runtime_that_a_model_takes_over_gets_nowhere(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: str, says: str

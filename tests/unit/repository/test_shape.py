@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,23 @@ def test_nothing_is_left_for_later() -> None:
 def test_test_files_have_unique_names() -> None:
     names = [p.name for p in FILES if p.name.startswith("test_") and p.suffix == ".py"]
     assert sorted(names) == sorted(set(names))
+
+
+MIRRORED = [
+    p
+    for p in FILES
+    if p.name.startswith("test_") and p.relative_to(ROOT).parts[:2] in {("tests", "unit"), ("tests", "integration")}
+]
+
+
+def test_tests_are_in_folders_named_after_what_they_test() -> None:
+    packages = {f"/{named(p.parent)}" for p in FILES if p.suffix == ".py" and not named(p).startswith("tests/")}
+    rooms = {f"/{Path(*p.relative_to(ROOT).parts[2:-1])}" for p in MIRRORED} - {"/repository"}
+    assert len(MIRRORED) > len(rooms)
+    assert {room for room in rooms if not any(package.endswith(room) for package in packages)} == set()
+
+
+def test_pytest_enters_every_folder_of_tests(pytestconfig: pytest.Config) -> None:
+    passed_over = pytestconfig.getini("norecursedirs")
+    folders = {part for p in FILES if p.name.startswith("test_") for part in p.relative_to(ROOT).parts[:-1]}
+    assert {folder for folder in folders if any(fnmatch(folder, pattern) for pattern in passed_over)} == set()
