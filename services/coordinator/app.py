@@ -42,7 +42,6 @@ from services.coordinator.scheduling.loop import SchedulingLoop
 from services.coordinator.settings import Settings
 from services.coordinator.urls import BlobUrls
 from services.coordinator.usecases.health import gauges
-from services.coordinator.usecases.trust import enrol_known
 from services.coordinator.wellformed import WellFormed
 from tunesmith import __version__
 
@@ -82,7 +81,7 @@ def create_context(settings: Settings, publisher: Publisher | None = None) -> Co
             auth.store_admin_key(session, settings.admin_key.get_secret_value())
         if settings.enrolment_key is not None:
             auth.store_enrolment_key(session, settings.enrolment_key.get_secret_value())
-        enrol_known(session, settings.worker_keys)
+        trust.enrol_known(session, settings.worker_keys)
 
     transact(context.sessions, store)
     return context

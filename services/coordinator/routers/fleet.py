@@ -5,10 +5,18 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
+from sqlalchemy.orm import Session
 
-from services.coordinator.auth import InCaller
+from db import clock
+from db.queries import api_keys, champions, fleet
+from db.queries import cost_models as cost_model_rows
+from db.queries import devices as device_rows
+from db.queries.jobs import owner_of as owner_of_job
+from db.transactions.keys import create
+from db.transactions.locks import lock_operators
+from services.coordinator.auth import InCaller, digest, new_key
 from services.coordinator.context import InContext
-from services.coordinator.schemas.common import Limit, Page, PlaceCursor
+from services.coordinator.schemas.common import Limit, Page, PlaceCursor, decode_time, encode_place
 from services.coordinator.schemas.fleet import (
     CostModelBody,
     DeviceBody,
@@ -20,33 +28,86 @@ from services.coordinator.schemas.fleet import (
     WorkerBody,
     WorkloadBest,
 )
-from services.coordinator.usecases import fleet
+from tunesmith.errors import Conflict, NotFound
+from tunesmith.messages import measure_queue
+from tunesmith.targets import Target
+from tunesmith.types import CacheState
 
+SHOWN_QUEUES = 1000
+"""Queues without work are left out of the list beyond these."""
+SHOWN_CLASSES = 32
+"""The same of one device."""
 router = APIRouter(prefix="/v1", tags=["fleet"])
 
 
 @router.get("/targets")
 def list_targets(context: InContext, caller: InCaller) -> Page[TargetBody]:
     """Targets of live devices, those that have champions, and those of the caller's jobs."""
-    return fleet.targets(context, caller)
+    with context.reading() as session:
+        rows = fleet.targets(session, owner=caller.filter)
+        live = device_rows.live(session, context.settings.device_timeout)
+    found = {
+        row.hash: TargetBody(hash=row.hash, json_=row.json, device_class=row.device_class, live_devices=0)
+        for row in rows
+    }
+    for device in live:
+        target = Target(device.target)
+        known = target.kind and "kind" in device.target
+        if known and target.hash not in found:
+            found[target.hash] = TargetBody(
+                hash=target.hash, json_=dict(device.target), device_class=target.device_class, live_devices=0
+            )
+    for body in found.values():
+        body.live_devices = sum(body.device_class in device.device_classes for device in live)
+    return Page(items=list(found.values()))
 
 
 @router.get("/devices")
 def list_devices(context: InContext, _: InCaller) -> Page[DeviceBody]:
     """Every known device."""
-    return fleet.devices(context)
+    timeout = context.settings.device_timeout
+    with context.reading() as session:
+        now, rows = clock.now(session), fleet.devices(session)
+    return Page(items=[DeviceBody.of(row, alive=device_rows.is_live(row, timeout, now)) for row in rows])
 
 
 @router.get("/workers")
 def list_workers(context: InContext, _: InCaller) -> Page[WorkerBody]:
     """Processes that serve a device or hold work."""
-    return fleet.workers(context)
+    timeout = context.settings.device_timeout
+    with context.reading() as session:
+        now, rows, held = clock.now(session), fleet.devices(session), fleet.holders(session)
+    found = {
+        row.worker: WorkerBody(
+            name=row.worker,
+            roles=["measure"],
+            alive=device_rows.is_live(row, timeout, now),
+            holds=held.pop(row.worker, 0),
+            seen_at=row.seen_at,
+        )
+        for row in rows
+    }
+    for name, number in sorted(held.items()):
+        found[name] = WorkerBody(name=name, roles=["core"], alive=True, holds=number, seen_at=None)
+    return Page(items=list(found.values()))
 
 
 @router.get("/queues")
 def list_queues(context: InContext, _: InCaller) -> Page[QueueBody]:
     """Queues with their messages and rows."""
-    return fleet.queues(context)
+    with context.reading() as session:
+        backlogs = fleet.backlogs(session)
+        for device in device_rows.live(session, context.settings.device_timeout):
+            for device_class in device.device_classes[:SHOWN_CLASSES]:
+                if len(backlogs) < SHOWN_QUEUES:
+                    backlogs.setdefault(measure_queue(device_class), fleet.Backlog())
+    depths = context.publisher.depths(sorted(backlogs))
+    return Page(
+        items=[
+            QueueBody(name=name, messages=depths.get(name), waiting=rows.waiting, running=rows.running)
+            for name, rows in sorted(backlogs.items())
+        ]
+    )
 
 
 @router.get("/workloads/{workload}/best")
@@ -57,7 +118,23 @@ def workload_best(
     target: Annotated[str | None, Query(max_length=200, description="Target hash, device class or tag.")] = None,
 ) -> WorkloadBest:
     """The fastest known schedule of a workload on a target."""
-    return fleet.workload_best(context, caller, workload, target)
+    with context.reading() as session:
+        for schedule, row, about, job in champions.measured(session, workload):
+            if target is None or target in (row.hash, row.device_class, row.json.get("tag")):
+                known = caller.sees(owner_of_job(session, job))
+                return WorkloadBest(
+                    workload=about.hash,
+                    name=about.name,
+                    target=row.json,
+                    latency=schedule.latency,
+                    cache=CacheState(schedule.cache),
+                    trace=schedule.trace,
+                    record=schedule.record_id if known else None,
+                    job=job if known else None,
+                    updated_at=schedule.updated_at,
+                )
+    where = f" on {target}" if target else ""
+    raise NotFound(f"no schedule of workload {workload} is known{where}", field="hash", value=workload)
 
 
 @router.get("/costmodels")
@@ -65,19 +142,34 @@ def list_cost_models(
     context: InContext, caller: InCaller, job: str | None = None, limit: Limit = 50, cursor: PlaceCursor = None
 ) -> Page[CostModelBody]:
     """Cost models of the caller's jobs, newest first."""
-    return fleet.cost_models(context, caller, job, limit, cursor)
+    before = decode_time(cursor)
+    with context.reading() as session:
+        rows = fleet.cost_models(session, owner=caller.filter, job_id=job, before=before, limit=limit + 1)
+    more = encode_place(rows[limit - 1].created_at, rows[limit - 1].id) if len(rows) > limit else None
+    return Page(items=[CostModelBody.of(row, target=row.target_hash) for row in rows[:limit]], next_cursor=more)
 
 
 @router.get("/costmodels/{key}")
 def show_cost_model(context: InContext, caller: InCaller, key: str) -> CostModelBody:
     """One cost model."""
-    return fleet.cost_model(context, caller, key)
+    with context.reading() as session:
+        row = cost_model_rows.get(session, key)
+        if row is None or not caller.sees(owner_of_job(session, row.job_id)):
+            raise NotFound(f"there is no cost model {key}", field="id", value=key)
+        return CostModelBody.of(row, target=row.target_hash)
 
 
 @router.post("/keys", status_code=201)
 def create_key(request: KeyRequest, response: Response, context: InContext, caller: InCaller) -> NewKeyBody:
     """Create an API key; it is shown only once."""
-    body = fleet.create_key(context, caller, request)
+    caller.require("operator")
+    key_id, key = new_key()
+
+    def work(session: Session) -> NewKeyBody:
+        row = create(session, key_id, digest(key), request.owner, request.scopes)
+        return NewKeyBody.of(row, key=key)
+
+    body = context.write(work)
     response.headers["Location"] = f"/v1/keys/{body.id}"
     return body
 
@@ -85,10 +177,28 @@ def create_key(request: KeyRequest, response: Response, context: InContext, call
 @router.get("/keys")
 def list_keys(context: InContext, caller: InCaller) -> Page[KeyBody]:
     """API keys without their secrets."""
-    return fleet.keys(context, caller)
+    caller.require("operator")
+    with context.reading() as session:
+        return Page(items=[KeyBody.of(row) for row in fleet.keys(session)])
 
 
 @router.delete("/keys/{key_id}", status_code=204)
 def revoke_key(context: InContext, caller: InCaller, key_id: str) -> None:
     """Revoke a key."""
-    fleet.revoke_key(context, caller, key_id)
+    caller.require("operator")
+
+    def work(session: Session) -> None:
+        operators = [row.id for row in lock_operators(session)]
+        row = api_keys.get(session, key_id)
+        if row is None:
+            raise NotFound(f"there is no key {key_id}", field="id", value=key_id)
+        if operators == [row.id]:
+            raise Conflict(
+                f"{key_id} is the last key with the scope operator, and nobody could create another without it: "
+                "create a new one first, or set another TUNESMITH_ADMIN_KEY and restart",
+                field="id",
+                value=key_id,
+            )
+        row.revoked = True
+
+    context.write(work)
