@@ -20,7 +20,7 @@ from services.coordinator.context import Context, InContext
 from services.coordinator.schemas.common import MAX_ID, Limit, Page
 from services.coordinator.schemas.events import EventBody
 from services.coordinator.streams import Look
-from services.coordinator.usecases import progress
+from services.coordinator.usecases import events as of_job
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
 POLL_SECONDS = 0.5
@@ -53,8 +53,8 @@ async def job_events(
         after = int(last_event_id)
     after = min(cursor if cursor is not None else after, MAX_ID)
     if "text/event-stream" not in request.headers.get("accept", ""):
-        return await run_in_threadpool(progress.events, context, caller, job_id, after, limit)
-    await run_in_threadpool(progress.events, context, caller, job_id, after, 1)  # a problem, not a broken stream
+        return await run_in_threadpool(of_job.page, context, caller, job_id, after, limit)
+    await run_in_threadpool(of_job.page, context, caller, job_id, after, 1)  # a problem, not a broken stream
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
     return EventSourceResponse(_tail(context, caller, job_id, after), headers=headers)
 
@@ -69,8 +69,8 @@ async def _tail(context: Context, caller: Caller, job_id: str, after: int) -> As
     yield format_sse_event(retry=1000, comment="events of one job")
     async with context.streams.follow(
         (job_id, caller.filter),
-        partial(progress.look, context, caller, job_id, BATCH),
-        partial(progress.last_event, context, job_id),
+        partial(of_job.look, context, caller, job_id, BATCH),
+        partial(of_job.last_event, context, job_id),
         POLL_SECONDS,
     ) as feed:
         while time.monotonic() - began < LIFE_SECONDS:
@@ -78,7 +78,7 @@ async def _tail(context: Context, caller: Caller, job_id: str, after: int) -> As
                 return
             changed, start = feed.changed, feed.start  # before anything is read, so that nothing is missed
             if after < start:
-                found = await run_in_threadpool(progress.look, context, caller, job_id, BATCH, after)
+                found = await run_in_threadpool(of_job.look, context, caller, job_id, BATCH, after)
                 events, after_all, over = found.events, start, found.over
             else:
                 found = Look((), over=feed.over)

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
+import numpy as np
 from fastapi import APIRouter, Query
+from sqlalchemy.orm import Session
 
-from services.coordinator.auth import InCaller
-from services.coordinator.context import InContext
+from db.models import JobTask, Record, Round, WorkloadRow
+from db.queries import champions as champion_rows
+from db.queries import cost_models, jobs, sums
+from db.queries import tasks as task_rows
+from db.queries.task_columns import TaskColumns, columns
+from services.coordinator import intervals, verified
+from services.coordinator.auth import Caller, InCaller
+from services.coordinator.context import Context, InContext
 from services.coordinator.curve import MAX_POINTS
-from services.coordinator.schemas.common import MAX_ID, MAX_LIMIT, Cursor, Limit, Page, PairCursor
+from services.coordinator.schemas.common import (
+    MAX_ID,
+    MAX_LIMIT,
+    Cursor,
+    Limit,
+    Page,
+    PairCursor,
+    decode_number,
+    decode_place,
+    encode_place,
+)
 from services.coordinator.schemas.jobs import (
     CurveBody,
     DecisionBody,
@@ -19,7 +40,9 @@ from services.coordinator.schemas.jobs import (
     TaskBody,
     TrialBody,
 )
-from services.coordinator.usecases import curve, forecast, progress
+from services.coordinator.usecases import curve, forecast
+from services.coordinator.usecases.jobs import visible
+from tunesmith.measuring.interval import recorded_interval
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
 
@@ -29,13 +52,36 @@ def job_tasks(
     context: InContext, caller: InCaller, job_id: str, limit: Limit = MAX_LIMIT, cursor: PairCursor = None
 ) -> Page[TaskBody]:
     """Tasks in the model's order: where the budget went and what it found."""
-    return progress.tasks(context, caller, job_id, limit, cursor)
+    at = decode_place(cursor)
+    after = None if at is None else (at[0], decode_number(at[1], 0))
+    with context.reading() as session:
+        visible(session, caller, job_id)
+        found = task_rows.tasks(session, job_id, after=after, limit=limit + 1)
+        page = [task for task, _, _ in found[:limit]]
+        totals = _Totals.of(next((found for _, found in columns(session, [job_id])), None), page)
+        around = _Around.read(session, job_id, [task.id for task in page])
+    more = encode_place(page[-1].position, str(page[-1].id)) if len(found) > limit else None
+    return Page(items=[_task(row, totals, around) for row in found[:limit]], next_cursor=more)
 
 
 @router.get("/families")
 def job_families(context: InContext, caller: InCaller, job_id: str) -> Page[FamilyBody]:
     """Tasks of similar computation, summed up."""
-    return progress.families(context, caller, job_id)
+    with context.reading() as session:
+        visible(session, caller, job_id)
+        found = sums.families(session, job_id)
+    trials = sum(family.trials for family in found)
+    return Page(
+        items=[
+            FamilyBody.of(
+                family,
+                untuned_latency=family.untuned,
+                best_latency=family.best,
+                budget_share=family.trials / trials if trials else 0.0,
+            )
+            for family in found
+        ]
+    )
 
 
 @router.get("/curve")
@@ -57,7 +103,18 @@ def job_rounds(
     context: InContext, caller: InCaller, job_id: str, limit: Limit = 50, cursor: Cursor = None
 ) -> Page[RoundBody]:
     """Rounds, oldest first."""
-    return progress.rounds(context, caller, job_id, limit, cursor)
+    found, more = _rounds(context, caller, job_id, limit, cursor)
+    models = _visible_models(context, caller, {row.cost_model_id for row, _, _ in found if row.cost_model_id})
+    items = [
+        RoundBody.of(
+            row,
+            task=row.job_task_id,
+            task_name=name,
+            cost_model_id=row.cost_model_id if row.cost_model_id in models else None,
+        )
+        for row, name, _ in found
+    ]
+    return Page(items=items, next_cursor=more)
 
 
 @router.get("/trials")
@@ -71,7 +128,22 @@ def job_trials(
     cursor: Cursor = None,
 ) -> Page[TrialBody]:
     """Measured candidates, oldest first."""
-    return progress.trials(context, caller, job_id, task=task, failure=failure, limit=limit, cursor=cursor)
+    after = decode_number(cursor, 0)
+    with context.reading() as session:
+        visible(session, caller, job_id)
+        found = jobs.trials(session, job_id, after=after, limit=limit + 1, task=task, failure=failure)
+    items = [
+        TrialBody.of(
+            row,
+            task=row.job_task_id,
+            batch=row.batch_id,
+            workload=row.workload_hash,
+            sketch=row.sketch_hash,
+            interval=recorded_interval(row.samples, row.environment),
+        )
+        for row in found[:limit]
+    ]
+    return Page(items=items, next_cursor=str(found[limit - 1].id) if len(found) > limit else None)
 
 
 @router.get("/decisions")
@@ -84,4 +156,127 @@ def job_decisions(
     cursor: Cursor = None,
 ) -> Page[DecisionBody]:
     """Why the allocator chose each round, what it expected, and what the round gained."""
-    return progress.decisions(context, caller, job_id, newest_first=sort.startswith("-"), limit=limit, cursor=cursor)
+    found, more = _rounds(context, caller, job_id, limit, cursor, sort.startswith("-"))
+    items = [
+        DecisionBody(
+            round=row.number,
+            task=row.job_task_id,
+            task_name=name,
+            reason=str((row.reason or {}).get("reason", "")),
+            scores={key: _finite(value) for key, value in (row.reason or {}).get("scores", {}).items()},
+            expected=_finite((row.reason or {}).get("gain")),
+            saved=_saved(row, weight),
+            created_at=row.created_at,
+        )
+        for row, name, weight in found
+    ]
+    return Page(items=items, next_cursor=more)
+
+
+@dataclass(frozen=True)
+class _Totals:
+    """Some of a job's tasks: latency of each in seconds, and which of them the model runs. Of the whole job: seconds of
+    the model as things stand, and trials."""
+
+    current: dict[int, float | None]
+    used: set[int]
+    seconds: float
+    trials: int
+
+    @classmethod
+    def of(cls, tasks: TaskColumns | None, page: Sequence[JobTask]) -> _Totals:
+        """For the tasks of a page, of all of a job's; None without any."""
+        if tasks is None:
+            return cls({}, set(), 0.0, 0)
+        some = np.isin(tasks.ids, [task.id for task in page])
+        ids, latencies = tasks.ids[some].tolist(), tasks.current[some].tolist()
+        return cls(
+            {key: None if math.isnan(seconds) else seconds for key, seconds in zip(ids, latencies, strict=True)},
+            set(tasks.ids[some & tasks.in_use].tolist()),
+            sums.latency(tasks) or 0.0,
+            int(tasks.trials.sum()),
+        )
+
+    def share(self, task: JobTask) -> float | None:
+        """The part of the model's latency that is a task's; None where there is none, or it is not in use."""
+        best = self.current[task.id] if task.id in self.used else None
+        return task.weight * best / self.seconds if best and self.seconds else None
+
+
+@dataclass(frozen=True)
+class _Around:
+    """What stands around the tasks of a page, by task: the allocator's scores at its latest choice, and records."""
+
+    belief: dict[str, float]
+    champions: dict[int, Record]
+    baselines: dict[int, Record]
+
+    @classmethod
+    def read(cls, session: Session, job_id: str, tasks: Collection[int]) -> _Around:
+        """A fixed number of queries."""
+        return cls(
+            _belief(session, job_id),
+            champion_rows.records_of_tasks(session, job_id, tasks),
+            task_rows.baselines(session, job_id, tasks),
+        )
+
+
+def _belief(session: Session, job_id: str) -> dict[str, float]:
+    """The allocator's scores at its latest choice, by task."""
+    latest = jobs.rounds(session, job_id, limit=1, descending=True)
+    return dict((latest[0][0].reason or {}).get("scores", {})) if latest else {}
+
+
+def _task(row: tuple[JobTask, WorkloadRow, str | None], totals: _Totals, around: _Around) -> TaskBody:
+    task, workload, family = row
+    best = totals.current[task.id]
+    score = around.belief.get(str(task.id))
+    tuned = best is not None and best == task.best_seconds
+    record = (around.champions if tuned else around.baselines).get(task.id)
+    return TaskBody.of(
+        task,
+        workload=task.workload_hash,
+        family=family or workload.family,
+        in_use=task.id in totals.used,
+        flops=workload.flops,
+        known_latency=task.known_seconds,
+        rough_latency=task.rough_seconds,
+        untuned_latency=task.untuned_seconds,
+        best_latency=best,
+        best_interval=intervals.around(best, record) if best is not None and record is not None else None,
+        speedup=task.untuned_seconds / best if task.untuned_seconds and best else None,
+        gflops=workload.flops / best / 1e9 if best and workload.flops else None,
+        share=totals.share(task),
+        budget_share=task.trials / totals.trials if totals.trials else 0.0,
+        belief=None if score is None else {"expected_gain": _finite(score), "uncertainty": None},
+        verified=verified.of_schedule(record.confirmation) if tuned and record is not None else None,
+    )
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _visible_models(context: Context, caller: Caller, found: set[str]) -> set[str]:
+    """Cost models that the caller may see: a first round may use one that another user's job left."""
+    if caller.filter is None or not found:
+        return found
+    with context.reading() as session:
+        return cost_models.owned(session, found, caller.filter)
+
+
+def _saved(row: Round, weight: int) -> float | None:
+    """Seconds of the model's latency that a round brought; None before its end, and of a task's first latency."""
+    if row.best_before is None or row.best_after is None:
+        return None
+    return weight * max(0.0, row.best_before - row.best_after)
+
+
+def _rounds(
+    context: Context, caller: Caller, job_id: str, limit: int, cursor: str | None, descending: bool = False
+) -> tuple[list[Any], str | None]:
+    after = decode_number(cursor, 0)
+    with context.reading() as session:
+        visible(session, caller, job_id)
+        found = list(jobs.rounds(session, job_id, after=after, limit=limit + 1, descending=descending))
+    return found[:limit], str(found[limit - 1][0].number) if len(found) > limit else None

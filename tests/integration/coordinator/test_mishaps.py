@@ -16,11 +16,12 @@ from db.models import Batch, Evaluation, Job, Model, Round, WorkloadRow
 from db.transactions import results
 from db.transactions.transitions import transition
 from services.coordinator.auth import ANYBODY
+from services.coordinator.routers.progress import job_tasks
 from services.coordinator.scheduling import actions as act
 from services.coordinator.scheduling.apply import apply
 from services.coordinator.scheduling.history import Histories
 from services.coordinator.scheduling.load import load
-from services.coordinator.usecases import curve, jobs, progress
+from services.coordinator.usecases import curve, jobs
 from tunesmith.messages import MeasureBatch, WireResult
 from tunesmith.names import FEATURES
 from tunesmith.states import JobState, RoundState, WorkState, is_final
@@ -131,7 +132,7 @@ def test_a_task_that_never_runs_does_not_hide_the_latency_of_the_others(light: S
 
     light.finish(job_id, fail_one)
     body = jobs.show(light.context, ANYBODY, job_id)
-    tasks = progress.tasks(light.context, ANYBODY, job_id, 200, None).items
+    tasks = job_tasks(light.context, ANYBODY, job_id, 200, None).items
     assert [task.best_latency is None for task in tasks] == [True, False, False]
     assert body.state is JobState.SUCCEEDED
     assert body.progress.tasks_measured == 3

@@ -28,7 +28,7 @@ from db.engine import create_engine, current_revision, migrate
 from db.models import Job, Record, Round
 from services.coordinator.auth import ANYBODY
 from services.coordinator.schemas.jobs import BudgetBody, JobChange
-from services.coordinator.usecases import jobs, progress
+from services.coordinator.usecases import events, jobs
 from tunesmith.cli.main import run_command_line
 from tunesmith.event_kinds import EventKind
 from tunesmith.states import JobState
@@ -107,9 +107,7 @@ def test_jobs_of_an_earlier_schema_are_shown_and_the_interrupted_one_goes_on(lef
         assert (finished.state, finished.progress.trials) == (JobState.SUCCEEDED, 24)
         assert (finished.latency.source, finished.latency.schedules) == ("measured", 2)
         assert (interrupted.state, interrupted.progress.trials) == (JobState.RUNNING, 24)
-        said = [
-            event for job in bodies.values() for event in progress.events(stack.context, ANYBODY, job.id, 0, 200).items
-        ]
+        said = [event for job in bodies.values() for event in events.page(stack.context, ANYBODY, job.id, 0, 200).items]
         in_flight = stack.rows_of(sa.select(Round.size).where(Round.finished_at.is_(None)))
         stack.expire()
         jobs.change(stack.context, ANYBODY, interrupted.id, JobChange(budget=BudgetBody(trials=40)))
