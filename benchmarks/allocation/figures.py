@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.allocation.hindsight import NAME as HINDSIGHT
 from benchmarks.allocation.replay import ReplayedRun
-from benchmarks.harness.report import Report
+from benchmarks.harness.report import Report, Row
 from services.coordinator.scheduling.snapshot import ROUND_SIZE
 from tunesmith.space.base import Floats
 
@@ -54,20 +54,20 @@ def band(values: Floats) -> tuple[float, float, float]:
 def report(courses: ReplayedRuns, setup: Mapping[str, str]) -> Report:
     """One line per allocator and share: seconds, and how many times as fast as the baseline."""
     models, names = (tuple(dict.fromkeys(key[i] for key in courses)) for i in (0, 1))
-    rows: list[tuple[Any, ...]] = []
+    rows: list[Row] = []
     for start, share in MEASURES:
         for name in names:
             mean, low, high = (float(np.exp(value)) for value in band(ratios(courses, name, start, share)))
-            middle = [np.median([reached(c, start, share) for c in courses[model, name]]) for model in models]
+            middle = {m: np.median([reached(c, start, share) for c in courses[m, name]]) for m in models}
             rows.append(
-                (
-                    f"{share:.0%} from {start}",
-                    name,
-                    round(mean, 3),
-                    round(low, 3),
-                    round(high, 3),
-                    *(round(float(value), 1) for value in middle),
-                )
+                {
+                    "gain": f"{share:.0%} from {start}",
+                    "allocator": name,
+                    "times as fast": round(mean, 3),
+                    "95 % from": round(low, 3),
+                    "to": round(high, 3),
+                    **{f"{model}, s": round(float(value), 1) for model, value in middle.items()},
+                }
             )
     seeds = len(next(iter(courses.values())))
     summary = (
@@ -84,8 +84,7 @@ def report(courses: ReplayedRuns, setup: Mapping[str, str]) -> Report:
         f"`{BASELINE}` took over its own, with a 95 % bootstrap over seeds. Then the median seconds by model. "
         f"`{HINDSIGHT}` is not an allocator: it knows every curve to its end, and is close to the best possible."
     )
-    columns = ("gain", "allocator", "times as fast", "95 % from", "to", *(f"{model}, s" for model in models))
-    return Report(NAME, "Allocators on the curves of whole models", summary, columns, rows, setup)
+    return Report.of(NAME, "Allocators on the curves of whole models", summary, rows, setup)
 
 
 def draw(courses: ReplayedRuns, axes: Any) -> None:

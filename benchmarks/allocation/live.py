@@ -24,15 +24,6 @@ from workers.peers.comparison import Peer
 
 NAME = "allocation-live"
 SLICE, PASSES = 1.0, 4
-COLUMNS = (
-    "model",
-    "seed",
-    "allocator",
-    "latency ms",
-    "candidates",
-    *(f"s to {share:.0%}" for share in SHARES),
-    f"s to {BASELINE}'s end",
-)
 
 
 @dataclass(frozen=True)
@@ -118,10 +109,12 @@ def report(runs: Sequence[Run], setup: Mapping[str, str]) -> Report:
     for run in runs:
         together.setdefault((run.model, run.seed), []).append(run)
     times = {id(run): _times(run, group) for group in together.values() for run in group}
+    goals = (*(f"s to {share:.0%}" for share in SHARES), f"s to {BASELINE}'s end")
+    columns = ("model", "seed", "allocator", "latency ms", "candidates", *goals)
     rows: list[tuple[Any, ...]] = [
         (run.model, run.seed, run.allocator, run.latency * 1e3, run.candidates, *times[id(run)]) for run in runs
     ]
-    return Report(NAME, "Allocators live", _summary(together, times), COLUMNS, rows, setup)
+    return Report(NAME, "Allocators live", _summary(together, times), columns, rows, setup)
 
 
 def _times(run: Run, group: Sequence[Run]) -> tuple[float, ...]:

@@ -10,21 +10,20 @@ from benchmarks.pages.measure import Page
 NAME = "pages"
 WANTED = 100.0
 """Milliseconds in which a page is to be there."""
-COLUMNS = ("page", "job", "database", "first, ms", "median, ms", "99 %, ms", "kB")
 
 
 def pages(found: Mapping[str, Sequence[Page]], tasks: int, rounds: int, facts: Mapping[str, str]) -> Report:
     """A line for each page, state of the job and database."""
     rows = [
-        (
-            page.route.replace("{}", "{id}"),
-            page.state,
-            name,
-            round(page.first, 1),
-            round(page.quantile(0.5), 1),
-            round(page.quantile(0.99), 1),
-            round(page.size / 1e3, 1),
-        )
+        {
+            "page": page.route.replace("{}", "{id}"),
+            "job": page.state,
+            "database": name,
+            "first, ms": round(page.first, 1),
+            "median, ms": round(page.quantile(0.5), 1),
+            "99 %, ms": round(page.quantile(0.99), 1),
+            "kB": round(page.size / 1e3, 1),
+        }
         for name, measured in found.items()
         for page in measured
     ]
@@ -38,4 +37,4 @@ def pages(found: Mapping[str, Sequence[Page]], tasks: int, rounds: int, facts: M
         "them for the first minute. "
         f"Medians above {WANTED:.0f} ms: {slow} of {len(rows)}."
     )
-    return Report(NAME, "Pages of a large job", summary, COLUMNS, rows, facts)
+    return Report.of(NAME, "Pages of a large job", summary, rows, facts)

@@ -18,24 +18,13 @@ from tunesmith.space.base import Floats
 from tunesmith.testing import score
 
 PORTFOLIO = "portfolio"
+COMPARED = ("its P", "the portfolio's P", "behind", "95 % from", "to", "behind the leader")
 SUMMARY = (
     "P of the best searcher of each space, which nobody knows in advance, and of the portfolio of several. Half "
     "of the seeds choose that searcher, and every figure here comes from the other half, because the best of many "
     "is best partly by chance. `behind`: how much smaller the portfolio's P is, with the 95 % band of a bootstrap "
     "over these seeds, each of which both started from. `behind the leader`: the same for the searcher that is "
     "best on average, which is in the line of means. The last line combines each space's own best."
-)
-COLUMNS = (
-    "space",
-    "half",
-    "ranked",
-    "best single one",
-    "its P",
-    "the portfolio's P",
-    "behind",
-    "95 % from",
-    "to",
-    "behind the leader",
 )
 
 Found = Mapping[str, Floats]
@@ -45,7 +34,7 @@ Found = Mapping[str, Floats]
 def report(outcomes: Sequence[Outcome], setup: dict[str, str]) -> Report:
     """One line per space, one for the mean of all and one for that of all bests, with a cost model and without."""
     unseen = held_out(o.recording.name for o in outcomes)
-    rows: list[tuple[Any, ...]] = []
+    rows: list[dict[str, Any]] = []
     for model in (False, True):
         mine = [o for o in outcomes if o.method.model == model or o.method.searcher == BASELINE]
         ranked = f"{'with' if model else 'without'} a cost model"
@@ -57,13 +46,17 @@ def report(outcomes: Sequence[Outcome], setup: dict[str, str]) -> Report:
         leader = _best(together)
         best = {name: _best(found) for name, found in spaces.items()}
         rows += [
-            (name, HELD_OUT[name in unseen], ranked, best[name], *_compared(found, found[best[name]], leader))
+            _row(name, HELD_OUT[name in unseen], ranked, best[name]) | _compared(found, found[best[name]], leader)
             for name, found in spaces.items()
         ]
-        rows.append(("mean of all", None, ranked, leader, *_compared(together, together[leader], leader)))
         bests = np.stack([found[best[name]] for name, found in spaces.items()])
-        rows.append(("mean of all", None, ranked, "each space's own", *_compared(together, bests, leader)))
-    return Report("replay-best", "The best searcher of each space", SUMMARY, COLUMNS, rows, setup)
+        for which, own in ((leader, together[leader]), ("each space's own", bests)):
+            rows.append(_row("mean of all", None, ranked, which) | _compared(together, own, leader))
+    return Report.of("replay-best", "The best searcher of each space", SUMMARY, rows, setup)
+
+
+def _row(space: str, half: str | None, ranked: str, best: str) -> dict[str, Any]:
+    return {"space": space, "half": half, "ranked": ranked, "best single one": best}
 
 
 def _best(found: Found) -> str:
@@ -75,15 +68,14 @@ def _best(found: Found) -> str:
     )
 
 
-def _compared(found: Found, best: Floats, leader: str) -> tuple[Any, ...]:
+def _compared(found: Found, best: Floats, leader: str) -> dict[str, Any]:
     """The best one's P, the portfolio's, and how far that is behind it and the leader, by the seeds that judge; None
     where there is no portfolio."""
     judged = best[..., 1::2]
     if PORTFOLIO not in found:
-        return (round(float(judged.mean()), 4), *[None] * 5)
+        return dict.fromkeys(COMPARED) | {COMPARED[0]: round(float(judged.mean()), 4)}
     own = found[PORTFOLIO][..., 1::2]
     behind = score.bootstrap(np.atleast_2d(judged - own))
     lag = found[leader][..., 1::2] - own
-    return tuple(
-        round(float(x), 4) for x in (judged.mean(), own.mean(), behind.mean, behind.low, behind.high, lag.mean())
-    )
+    figures = (judged.mean(), own.mean(), behind.mean, behind.low, behind.high, lag.mean())
+    return {name: round(float(figure), 4) for name, figure in zip(COMPARED, figures, strict=True)}

@@ -7,6 +7,7 @@ JSON in a file. Times are of ``time.monotonic``, which all processes of a machin
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 import time
 from dataclasses import dataclass
@@ -89,7 +90,7 @@ def _reporter(file: TextIO, profiler: Any) -> Any:
             now = time.monotonic()
             results, trace = [], None
             for candidate, run in zip(candidates, runs, strict=True):
-                latency = None if run.run_secs is None else _median([float(value) for value in run.run_secs])
+                latency = None if run.run_secs is None else statistics.median(map(float, run.run_secs))
                 results.append([latency, self._duplicate(candidate.sch.mod)])
                 if latency is not None and latency < self.best:
                     self.best, trace = latency, _trace(candidate.sch)
@@ -118,11 +119,6 @@ def _trace(schedule: Any) -> str:
     from workers.tvm_backend.tir import trace_json
 
     return trace_json(schedule.trace)
-
-
-def _median(values: list[float]) -> float:
-    ordered, half = sorted(values), len(values) // 2
-    return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def _seconds(profiler: Any) -> dict[str, float]:

@@ -7,12 +7,12 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from db import clock
-from db.models import Batch, Device, Evaluation
+from db.models import Batch, Evaluation, WorkloadRow
 from db.queries import devices, enrolled_workers, jobs, sketches, work_parts
 from db.queries import tasks as task_rows
 from tunesmith.measuring import claims
 from tunesmith.measuring.claims import ModelWork, Reason, Refused, Work
-from tunesmith.messages import BatchReport, DeviceReport, EvaluationReport, WireResult
+from tunesmith.messages import BatchReport, Calibration, DeviceReport, EvaluationReport, WireResult
 from tunesmith.types import Candidate, TensorSpec
 from workers.core.intake import Claim
 
@@ -23,8 +23,7 @@ def batch(session: Session, row: Batch, claim: Claim[BatchReport]) -> list[WireR
     Raises:
         Refused: the report claims what cannot be.
     """
-    report = claim.report
-    device = _device(session, row, claim)
+    report, calibration = claim.report, _calibration(session, row, claim)
     if not report.results:
         claims.storable(report.environment, "environment")
         return []
@@ -34,11 +33,11 @@ def batch(session: Session, row: Batch, claim: Claim[BatchReport]) -> list[WireR
     work = Work(
         candidates=candidates,
         flops=workload.flops,
-        args=[TensorSpec(dtype, tuple(shape)) for dtype, shape in workload.args],
+        args=_args(workload),
         skeletons=_skeletons(session, candidates, report),
         kind=kind,
         cores=cores,
-        calibration=devices.calibration_of(device, row.device_class) if device is not None else None,
+        calibration=calibration,
     )
     return claims.results(report, work)
 
@@ -49,25 +48,11 @@ def defaults(session: Session, row: Batch, claim: Claim[BatchReport]) -> None:
     Raises:
         Refused: one of them is such.
     """
-    device = _device(session, row, claim)
+    calibration = _calibration(session, row, claim)
     kind, cores = _target(session, row)
     workloads = task_rows.workloads(session, row.job_id, [item.workload for item in claim.report.defaults])
-    calibration = devices.calibration_of(device, row.device_class) if device is not None else None
-    claims.check_defaults(
-        claim.report,
-        {
-            workload.hash: Work(
-                (),
-                workload.flops,
-                [TensorSpec(dtype, tuple(shape)) for dtype, shape in workload.args],
-                {},
-                kind,
-                cores,
-                calibration,
-            )
-            for workload in workloads
-        },
-    )
+    work = {each.hash: Work((), each.flops, _args(each), {}, kind, cores, calibration) for each in workloads}
+    claims.check_defaults(claim.report, work)
 
 
 def evaluation(session: Session, row: Evaluation, claim: Claim[EvaluationReport]) -> None:
@@ -76,22 +61,14 @@ def evaluation(session: Session, row: Evaluation, claim: Claim[EvaluationReport]
     Raises:
         Refused: it claims what cannot be.
     """
-    device = _device(session, row, claim)
+    calibration = _calibration(session, row, claim)
     kind, cores = _target(session, row)
     tasks = task_rows.evaluated(session, row.job_id)
     # Where one task may replace another, neither need have run.
     optional = {task.alternative_of for task in tasks if task.alternative_of is not None}
     sure = [t for t in tasks if t.alternative_of is None and t.workload_hash not in optional]
-    claims.check_evaluation(
-        claim.report,
-        ModelWork(
-            flops=sum(task.weight * task.flops for task in sure),
-            tasks=len(tasks),
-            kind=kind,
-            cores=cores,
-            calibration=devices.calibration_of(device, row.device_class) if device is not None else None,
-        ),
-    )
+    flops = sum(task.weight * task.flops for task in sure)
+    claims.check_evaluation(claim.report, ModelWork(flops, len(tasks), kind, cores, calibration))
 
 
 def device(session: Session, claim: Claim[DeviceReport], timeout: float) -> bool:
@@ -118,10 +95,14 @@ def device(session: Session, claim: Claim[DeviceReport], timeout: float) -> bool
     return True
 
 
-def _device(
+def _calibration(
     session: Session, row: Batch | Evaluation, claim: Claim[BatchReport] | Claim[EvaluationReport]
-) -> Device | None:
-    """The device of whoever reports, if it has shown itself; of the class and the kind that the report is about."""
+) -> Calibration | None:
+    """Of the device of whoever reports, if it has shown itself; it is of the class and kind that the report is about.
+
+    Raises:
+        Refused: it is of another.
+    """
     report = claim.report
     _serves(claim, row.device_class)
     found = devices.of_worker(session, claim.worker.id, report.worker)
@@ -131,13 +112,17 @@ def _device(
         raise Refused(Reason.DEVICE, f"{report.worker} serves no {row.device_class}")
     if bool(report.environment.get("simulated")) != found.simulated:
         raise Refused(Reason.DEVICE, f"{found.name} is {'' if found.simulated else 'not '}simulated")
-    return found
+    return devices.calibration_of(found, row.device_class)
 
 
 def _serves(claim: Claim[Any], device_class: str) -> None:
     allowed = claim.worker.device_classes
     if allowed and device_class not in allowed:
         raise Refused(Reason.DEVICE, f"worker {claim.worker.name} was enrolled for other classes than {device_class}")
+
+
+def _args(workload: WorkloadRow) -> list[TensorSpec]:
+    return [TensorSpec(dtype, tuple(shape)) for dtype, shape in workload.args]
 
 
 def _target(session: Session, row: Batch | Evaluation) -> tuple[str, int]:

@@ -24,11 +24,10 @@ from workers.tvm_backend import tir  # noqa: E402
 from workers.tvm_backend.design_space import space  # noqa: E402
 from workers.tvm_backend.design_space.replay import Replayer  # noqa: E402
 from workers.tvm_backend.design_space.rules.base import Rule  # noqa: E402
-from workers.tvm_backend.design_space.rules.depthwise import Depthwise  # noqa: E402
 from workers.tvm_backend.design_space.rules.elementwise import Elementwise  # noqa: E402
 from workers.tvm_backend.design_space.rules.machine import cpu_model_of  # noqa: E402
-from workers.tvm_backend.design_space.rules.pooling import Pooling  # noqa: E402
 from workers.tvm_backend.design_space.rules.rows import Rows  # noqa: E402
+from workers.tvm_backend.design_space.rules.windows import Depthwise, Pooling  # noqa: E402
 from workers.tvm_backend.frontends import import_model  # noqa: E402
 from workers.tvm_backend.host import describe  # noqa: E402
 from workers.tvm_backend.passes import extract_tasks, pipeline  # noqa: E402

@@ -15,14 +15,13 @@ from tvm.s_tir.schedule import ScheduleError
 from tunesmith.targets import Target
 from workers.tvm_backend.design_space.rules.base import Rule
 from workers.tvm_backend.design_space.rules.blocked_conv import BlockedConvolution
-from workers.tvm_backend.design_space.rules.depthwise import Depthwise
 from workers.tvm_backend.design_space.rules.direct_conv import DirectConvolution
 from workers.tvm_backend.design_space.rules.elementwise import Elementwise
 from workers.tvm_backend.design_space.rules.machine import cpu_model_of
 from workers.tvm_backend.design_space.rules.packed_matmul import PackedMatmul
 from workers.tvm_backend.design_space.rules.pointwise import PointwiseConvolution
-from workers.tvm_backend.design_space.rules.pooling import Pooling
 from workers.tvm_backend.design_space.rules.rows import Rows
+from workers.tvm_backend.design_space.rules.windows import Depthwise, Pooling
 from workers.tvm_backend.design_space.rules.winograd import Winograd
 
 log = logging.getLogger("tunesmith.rules")

@@ -15,7 +15,7 @@ from typing import Any
 from tvm.s_tir import Schedule
 
 from tunesmith.analysis.cpu_model import CpuModel
-from workers.tvm_backend.design_space.rules.base import Variant
+from workers.tvm_backend.design_space.rules.base import Rule, Variant
 from workers.tvm_backend.design_space.rules.epilogue import fold
 from workers.tvm_backend.design_space.rules.stages import (
     Stage,
@@ -25,6 +25,37 @@ from workers.tvm_backend.design_space.rules.stages import (
     unroll_and_vectorize,
     widest,
 )
+
+
+class Depthwise(Rule):
+    """Applies to ``Y[.., c, y, x] += X[.., c, f(y, ky), g(x, kx)] * W[c, ky, kx]``, channels blocked or not, and to
+    any other product in which one operand depends on every axis of the output, as in convolutions of several groups.
+
+    Sketches: padding copied by bands or read where it is; in NCHW also rows that the compiler vectorises. Knobs: rows
+    of a band and of a tile, columns of a tile. What follows is computed on the tile. Where rows were made longer, to
+    whole vectors, there is one: a thread copies the planes of some channels, zeros around them, and computes whole rows
+    of those; knobs: channels of a thread's chunk, rows of a tile.
+    """
+
+    def variants(self, sch: Schedule, cpu: CpuModel) -> Iterator[Variant]:
+        """See ``Rule``."""
+        found = match(sch)
+        if found is not None and found.factors > 1:
+            yield from variants(found, cpu)
+
+
+class Pooling(Rule):
+    """Applies to a reduction of one tensor whose last axis stays.
+
+    Sketches: padding copied by bands or read where it is; in NCHW also rows that the compiler vectorises. Knobs: rows
+    of a band and of a tile, columns of a tile. What follows, as the division of a mean, is computed on the tile.
+    """
+
+    def variants(self, sch: Schedule, cpu: CpuModel) -> Iterator[Variant]:
+        """See ``Rule``."""
+        found = match(sch)
+        if found is not None and found.factors == 1:
+            yield from variants(found, cpu)
 
 
 @dataclass(frozen=True)
