@@ -31,6 +31,10 @@ class Stack:
         self.loop = SchedulingLoop(self.context)
         self.fleet = FakeFleet(self.context)
 
+    def restart(self) -> None:
+        """A coordinator that starts now takes over: it has the database, and has seen no time before."""
+        self.loop = SchedulingLoop(self.context)
+
     def submit(self, operator: str = OPERATOR, **values: Any) -> str:
         budget = BudgetBody(**values.pop("budget", {"trials": 60}))
         request = JobRequest(operator=operator, budget=budget, **{"cost_model": "none", **values})

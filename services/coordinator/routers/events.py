@@ -56,10 +56,10 @@ async def job_events(
         return await run_in_threadpool(of_job.page, context, caller, job_id, after, limit)
     await run_in_threadpool(of_job.page, context, caller, job_id, after, 1)  # a problem, not a broken stream
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    return EventSourceResponse(_tail(context, caller, job_id, after), headers=headers)
+    return EventSourceResponse(tail_events(context, caller, job_id, after), headers=headers)
 
 
-async def _tail(context: Context, caller: Caller, job_id: str, after: int) -> AsyncIterator[bytes]:
+async def tail_events(context: Context, caller: Caller, job_id: str, after: int) -> AsyncIterator[bytes]:
     """Events from ``after`` on, a comment now and then, the end once the job is over and all was said, or the caller's
     key is revoked.
 

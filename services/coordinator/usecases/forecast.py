@@ -50,11 +50,11 @@ def forecast(context: Context, caller: Caller, job_id: str) -> ForecastBody:
         low=end.low if end else None,
         high=end.high if end else None,
         level=belief.LEVEL,
-        passes_reference_in=_passes(table, evaluation, len(history.rounds), elapsed(job, now)),
+        passes_reference_in=seconds_until_passing(table, evaluation, len(history.rounds), elapsed(job, now)),
     )
 
 
-def _passes(table: Table, evaluation: Evaluation | None, rounds: int, tuning: float) -> float | None:
+def seconds_until_passing(table: Table, evaluation: Evaluation | None, rounds: int, tuning: float) -> float | None:
     """Seconds of tuning until the model is expected to be as fast as its reference, rounds as long as those so far.
 
     What was measured differs from what the tasks sum up to; by how much is taken to stay.

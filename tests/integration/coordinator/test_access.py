@@ -279,7 +279,7 @@ def test_a_stream_ends_with_its_key(api: Api, monkeypatch: pytest.MonkeyPatch) -
 
     async def follow() -> list[bytes]:
         pieces = []
-        async for piece in event_stream._tail(api.context, caller, it.job, 0):
+        async for piece in event_stream.tail_events(api.context, caller, it.job, 0):
             pieces.append(piece)
             if b"job_running" in piece:
                 gone = await run_in_threadpool(api.client.delete, f"/v1/keys/{made['id']}", headers=bearer(ADMIN))

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import redis
+from celery import Celery
 from gemm_batches import Gemm
 from redis_process import address, redis_server
 from stack_probe import wait_for
@@ -179,9 +180,9 @@ def test_a_measure_worker_with_these_rights_does_its_work(
     reached(reported(server, DeviceReport), "the device's report")
     batch = Gemm.make(Target({"kind": "llvm", "num-cores": 1}), 1).batch(7)
     publisher.revoke(["another"])
-    asking = CeleryPublisher(f"redis://tester:only-for-tests@{address(url_of(CORE, server))}")
-    assert asking._app.control.ping(timeout=1.0) == [], "a measure worker may not answer"
-    asking.close()
+    broker = f"redis://tester:only-for-tests@{address(url_of(CORE, server))}"
+    with Celery("asking", broker=broker, set_as_current=False) as asking:
+        assert asking.control.ping(timeout=1.0) == [], "a measure worker may not answer"
     wait_for(lambda: b"Tasks flagged as revoked: another" in log.read_bytes(), "the revocation", 30.0)
     assert publisher.send(batch, queue=OWN, task_id=f"{MeasureBatch.task}-{time.monotonic_ns()}")
     reached(reported(server, BatchReport), "the report")

@@ -269,7 +269,7 @@ def test_a_stream_ends_when_its_job_is_deleted(api: Api, monkeypatch: pytest.Mon
 
     async def follow() -> bytes:
         text = b""
-        async for piece in event_stream._tail(api.context, ANYBODY, job_id, 0):
+        async for piece in event_stream.tail_events(api.context, ANYBODY, job_id, 0):
             text += piece
             if b"job_queued" in piece:
                 await asyncio.to_thread(delete)

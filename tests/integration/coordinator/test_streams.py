@@ -59,7 +59,7 @@ def test_two_hundred_readers_cost_one_query_a_look(both: Api, monkeypatch: pytes
     sa.event.listen(both.context.reader_engine, "before_cursor_execute", statement)
 
     async def read(after: int) -> list[int]:
-        return ids([piece async for piece in event_stream._tail(both.context, ANYBODY, job_id, after)])
+        return ids([piece async for piece in event_stream.tail_events(both.context, ANYBODY, job_id, after)])
 
     async def follow() -> list[list[int]]:
         readers = [asyncio.create_task(read(number % 3)) for number in range(READERS)]

@@ -112,7 +112,7 @@ def test_a_job_of_seconds_neither_ends_at_once_nor_hangs(stack: Stack, shifted: 
     assert stack.state(job_id) is JobState.RUNNING, "the jump ended the job"
     shifted.seconds += 46.0  # what passes until the dead worker's claim ends
     stack.fleet.register_device()
-    stack.loop._clock._last = None  # that time has passed and is no jump
+    stack.restart()  # that time has passed and is no jump
     stack.finish(job_id)
     (job,) = stack.rows(Job)
     assert (job.state, job.stop_reason) == (JobState.SUCCEEDED, "trials")
@@ -140,7 +140,7 @@ def test_a_jump_that_nobody_saw_costs_an_attempt_and_no_hour(stack: Stack, shift
 
     stack.run(lambda: bool(lost), deliver)
     shifted.seconds = -HOUR
-    stack.loop._clock._last = None  # a coordinator that starts now has seen no other time
+    stack.restart()
     stack.fleet.register_device()
     stack.finish(job_id)
     assert {row.id: row.attempt for row in stack.rows(Batch)}[lost[0]] == 2

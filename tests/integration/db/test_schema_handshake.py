@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from stack_probe import wait_for
 
 from db import revision
 from db.engine import create_engine, head_revision, migrate
@@ -82,8 +83,7 @@ def test_the_supervisor_shows_the_reason_at_once(tmp_path: Path) -> None:
     say = f"echo 'error: the database has another schema' >&2; exit {SchemaMismatch.exit_code}"
     child = Child(ChildSpec("core", ("sh", "-c", say), dict(os.environ)), tmp_path)
     child.tend()
-    assert child._process is not None
-    child._process.wait(timeout=30)
+    wait_for(child.ended, "its end", 30.0)
     with pytest.raises(StackFailed, match=r"^core stops: the database has another schema$"):
         child.tend()
     assert child.restarts == 0

@@ -72,7 +72,7 @@ def sketches(task: Extracted, rule: Rule, target: Target) -> list[space.SketchBo
     for variant in rule.variants(replayer.fresh(), cpu_model_of(target)):
         sch = replayer.fresh()
         variant(sch)
-        body = space._body(sch, replayer, ())
+        body = space.sketch_body(sch, replayer, ())
         found[body.hash] = body
     assert len(found) <= MOST_SKETCHES
     return list(found.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from db.models import Evaluation
-from services.coordinator.usecases.forecast import _passes
+from services.coordinator.usecases.forecast import seconds_until_passing
 from tunesmith.allocate.base import TaskView
 from tunesmith.allocate.table import Table
 from tunesmith.messages import ReferenceTiming
@@ -35,7 +35,7 @@ def tasks(untuned: float = 4e-3, count: int = 6) -> Table:
 
 
 def test_it_takes_longer_the_further_it_is() -> None:
-    found = [_passes(tasks(), evaluation(ratio), 9, 90.0) for ratio in (1.1, 1.3, 2.0)]
+    found = [seconds_until_passing(tasks(), evaluation(ratio), 9, 90.0) for ratio in (1.1, 1.3, 2.0)]
     assert all(seconds is not None for seconds in found), found
     assert found == sorted(found, key=lambda seconds: seconds or 0.0)
     assert found[0] is not None
@@ -44,11 +44,13 @@ def test_it_takes_longer_the_further_it_is() -> None:
 
 @pytest.mark.parametrize("ratio", [0.7, 1.0])
 def test_what_is_not_slower_has_nothing_to_pass(ratio: float) -> None:
-    assert _passes(tasks(), evaluation(ratio), 9, 90.0) is None
+    assert seconds_until_passing(tasks(), evaluation(ratio), 9, 90.0) is None
 
 
 def test_what_cannot_be_told_is_not_told() -> None:
-    assert _passes(tasks(), evaluation(1e4), 9, 90.0) is None, "no number of rounds makes it ten thousand times faster"
-    assert _passes(tasks(), evaluation(1.3), 0, 90.0) is None
-    assert _passes(tasks(), None, 9, 90.0) is None
-    assert _passes(Table.of([]), evaluation(1.3), 9, 90.0) is None
+    assert seconds_until_passing(tasks(), evaluation(1e4), 9, 90.0) is None, (
+        "no number of rounds makes it ten thousand times faster"
+    )
+    assert seconds_until_passing(tasks(), evaluation(1.3), 0, 90.0) is None
+    assert seconds_until_passing(tasks(), None, 9, 90.0) is None
+    assert seconds_until_passing(Table.of([]), evaluation(1.3), 9, 90.0) is None

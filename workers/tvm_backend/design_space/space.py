@@ -54,7 +54,7 @@ def generate(module: bytes, target: Target, space: str = DEFAULT_SPACE) -> list[
         widest = vector_limit.widest(args[-1], target) if args else None
     found: dict[str, SketchBody] = {}
     for sch, postprocs in made:
-        body = _body(sch, replayer, postprocs, widest)
+        body = sketch_body(sch, replayer, postprocs, widest)
         found.setdefault(body.hash, body)
     return list(found.values())
 
@@ -64,7 +64,14 @@ def tunable(bodies: Sequence[SketchBody]) -> bool:
     return sum(math.prod(knob.size for knob in body.knobs) for body in bodies) > 1
 
 
-def _body(sch: Schedule, replayer: Replayer, postprocs: tuple[str, ...], widest: int | None = None) -> SketchBody:
+def sketch_body(sch: Schedule, replayer: Replayer, postprocs: tuple[str, ...], widest: int | None = None) -> SketchBody:
+    """The sketch of a schedule: its trace, and a knob for each decision in it.
+
+    Args:
+        replayer: replays traces of the workload that ``sch`` schedules.
+        postprocs: names of the postprocessors to run after a replay.
+        widest: most steps that become one vector; None: no limit.
+    """
     trace = sch.trace
     instructions = tir.canonical_json(vector_limit.limited(tir.plain(trace.as_json())[0], widest))
     sampling = [i for i in trace.insts if tir.is_knob(i)]
