@@ -140,11 +140,7 @@ def _print(model: str, results: list[Result], cores: int, as_json: bool) -> None
             error = "nothing checked"
         speedup = base / result.latency if base and result.latency else None
         rows.append((result.name, seconds(result.latency), times(speedup), error, result.failure))
-    answer = {
-        "model": model,
-        "threads": cores,
-        "peers": [_row(result) for result in results],
-    }
+    answer = {"model": model, "threads": cores, "peers": [_row(result) for result in results]}
     emit(answer, table(("peer", "latency", "speed-up", "output error", ""), rows), as_json)
 
 

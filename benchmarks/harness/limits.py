@@ -6,7 +6,6 @@ rate, nor faster than its data at the bandwidth of the nearest store that holds 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 
@@ -35,11 +34,6 @@ class Peak:
 
     flops: float
     levels: tuple[Level, ...]
-
-    @classmethod
-    def of_memory(cls, flops: float, bandwidth: float) -> Peak:
-        """Limits without caches: data always come from the memory."""
-        return cls(flops, (Level("memory", math.inf, bandwidth),))
 
     def at_best(self, other: Peak) -> Peak:
         """The same machine's limits from two measurements: a shared machine is slow at times, and never too fast."""

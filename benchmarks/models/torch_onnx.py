@@ -1,18 +1,17 @@
-"""An ONNX model on PyTorch, eager, on the CPU: ``python -m benchmarks.models.torch_onnx JOB``.
+"""An ONNX model on PyTorch, eager, on the CPU.
 
 Each node is one call of PyTorch's own operator; weights are loaded once. Image models, opset 7 and later.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from numpy.typing import NDArray
 
-from workers.peers.timing import RunModel, serve
+from workers.peers.timing import RunModel
 
 Attributes = Mapping[str, Any]
 Operator = Callable[..., Any]
@@ -172,7 +171,3 @@ def _unsqueeze(x: Any, axes: list[int]) -> Any:
     for axis in sorted(axes):
         x = x.unsqueeze(axis)
     return x
-
-
-if __name__ == "__main__":
-    serve(sys.argv[1:], prepare)

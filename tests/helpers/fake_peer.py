@@ -1,14 +1,11 @@
-"""A peer that sleeps as long as its file says, and writes down that it ran: ``python -m fake_peer JOB``."""
+"""A peer that sleeps as long as its file says, and writes down that it ran."""
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
-
-from workers.peers.timing import serve
 
 
 def prepare(model, inputs, threads):
@@ -24,7 +21,3 @@ def prepare(model, inputs, threads):
         return [inputs["x"] + (float(value) if kind == "add" else 0.0) * np.ones(1, "float32")]
 
     return run
-
-
-if __name__ == "__main__":
-    serve(sys.argv[1:], prepare)

@@ -11,9 +11,12 @@ from typing import Any, TypeVar
 from cachetools import LRUCache
 from sqlalchemy.orm import Session
 
+from costmodels.base import CostModel
+from costmodels.registry import load_cost_model
 from db import revision
 from db.blobs import BlobStore
 from db.engine import Sessions, create_engine, session_factory, transact
+from db.queries.cost_models import TrainedModel
 from tunesmith.resources import process_name
 from workers.core.database_retry import DatabaseRetry
 from workers.core.importing import Importing
@@ -49,7 +52,7 @@ class Context:
     importing: Importing
     worker: str
     spaces: LRUCache[Hashable, Any] = field(default_factory=lambda: LRUCache(64))
-    cost_models: LRUCache[str, Any] = field(default_factory=lambda: LRUCache(4))
+    cost_models: LRUCache[str, CostModel] = field(default_factory=lambda: LRUCache(4))
     features: LRUCache[str, Any] = field(default_factory=lambda: LRUCache(2048))
     patience: DatabaseRetry = field(default_factory=DatabaseRetry)
     schema_checked: float = field(default_factory=time.monotonic)
@@ -63,6 +66,13 @@ class Context:
         if time.monotonic() - self.schema_checked >= SCHEMA_SECONDS:
             revision.check(self.settings.url())
             self.schema_checked = time.monotonic()
+
+    def trained(self, row: TrainedModel) -> CostModel:
+        """A trained cost model; the process keeps those it used last."""
+        if row.id not in self.cost_models:
+            with self.lease.shared():  # the first one loads its library, a second's work
+                self.cost_models[row.id] = load_cost_model(row.kind, self.blobs.get_bytes(row.blob))
+        return self.cost_models[row.id]
 
     def write(self, work: Callable[[Session], Result], limit: float = float("inf")) -> Result:
         """Run ``work`` in one transaction, and wait up to ``limit`` seconds for a database that is away.

@@ -32,7 +32,6 @@ from workers.core.context import Context
 from workers.core.features import BatchFeatures
 from workers.core.leased import Lease, run_leased
 from workers.core.scoring import Scorer
-from workers.core.trained import trained_model
 from workers.tvm_backend.design_space.space import SketchBody, TraceSpace
 from workers.tvm_backend.design_space.static_model import prior_of
 from workers.tvm_backend.warm import warm
@@ -173,7 +172,7 @@ def _scorer(context: Context, lease: Lease, subject: RoundSubject, space: TraceS
         with context.lease.shared():
             yield
 
-    model = trained_model(context, known.model) if known.model else None
+    model = context.trained(known.model) if known.model else None
     calibration = Calibration.model_validate(known.calibration) if known.calibration else None
     prior = prior_of(space, subject.target, calibration, unit, _nests(subject.size, subject.timed))
     return Scorer(space, model, context.lease, lease.check, prior)

@@ -24,7 +24,6 @@ from tunesmith.states import WorkState
 from workers.core.context import Context
 from workers.core.features import BatchFeatures
 from workers.core.leased import Lease, run_leased
-from workers.core.trained import trained_model
 
 MAX_TRAINING_RECORDS = 4000
 """Records that a model is trained on at most, the job's own first, then the newest of other jobs."""
@@ -108,7 +107,7 @@ def _previous_on_new(
     data = training_set(context, version, [row for row in own if row.id > previous.trained_through])
     if not len(data):
         return None
-    return assess(trained_model(context, previous), data).to_json()
+    return assess(context.trained(previous), data).to_json()
 
 
 def _store(

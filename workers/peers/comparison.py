@@ -36,7 +36,7 @@ class Peer:
 
     Attributes:
         name: unique, used in file names.
-        module: ``python -m`` of it takes a ``PeerRun``.
+        module: has ``prepare``, see :mod:`workers.peers.timing`.
         file: the model as the peer reads it.
     """
 
@@ -112,7 +112,7 @@ def _run(result: Result, peer: Peer, folder: Path, which: int, seconds: float, t
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         **dict.fromkeys(THREADS, str(threads)),
     }
-    command = [*python("workers.sandbox.parent_death", "--"), *python(peer.module)]
+    command = [*python("workers.sandbox.parent_death", "--"), *python("workers.peers.timing", peer.module)]
     try:
         done = subprocess.run(
             [*command, json.dumps(asdict(job))],

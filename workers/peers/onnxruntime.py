@@ -1,14 +1,13 @@
-"""ONNX Runtime on the CPU: ``python -m workers.peers.onnxruntime JOB``."""
+"""ONNX Runtime on the CPU."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 from numpy.typing import NDArray
 
-from workers.peers.timing import RunModel, serve
+from workers.peers.timing import RunModel
 
 
 def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> RunModel:
@@ -21,7 +20,3 @@ def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> Run
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     return lambda: session.run(None, dict(inputs))
-
-
-if __name__ == "__main__":
-    serve(sys.argv[1:], prepare)

@@ -1,14 +1,13 @@
-"""OpenVINO on the CPU: ``python -m workers.peers.openvino JOB``; see ``openvino_default`` for its own precision."""
+"""OpenVINO on the CPU; see ``openvino_default`` for its own precision."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 from numpy.typing import NDArray
 
-from workers.peers.timing import RunModel, serve
+from workers.peers.timing import RunModel
 
 
 def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> RunModel:
@@ -32,7 +31,3 @@ def compiled(model: str, inputs: Mapping[str, NDArray[Any]], threads: int, preci
         return [results[output] for output in network.outputs]
 
     return run_model
-
-
-if __name__ == "__main__":
-    serve(sys.argv[1:], prepare)

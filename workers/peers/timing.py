@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import itertools
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,8 +117,12 @@ def _worked() -> dict[int, int]:
     return found
 
 
-def serve(argv: Sequence[str], prepare: Prepare) -> None:
-    """The process of one peer: a job as JSON in, the answer as a file next to the outputs."""
-    job = PeerRun(**json.loads(argv[0]))
+def serve(module: str, body: str) -> None:
+    """The process of one peer, a module with ``prepare``: a job as JSON in, the answer as a file beside the outputs."""
+    job = PeerRun(**json.loads(body))
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job.threads])
-    Path(f"{job.outputs}.json").write_text(json.dumps(measure(job, prepare)))
+    Path(f"{job.outputs}.json").write_text(json.dumps(measure(job, importlib.import_module(module).prepare)))
+
+
+if __name__ == "__main__":
+    serve(*sys.argv[1:])

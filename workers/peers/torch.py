@@ -1,14 +1,13 @@
-"""PyTorch, eager, on the CPU: ``python -m workers.peers.torch JOB``."""
+"""PyTorch, eager, on the CPU."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 from numpy.typing import NDArray
 
-from workers.peers.timing import RunModel, serve
+from workers.peers.timing import RunModel
 
 
 def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> RunModel:
@@ -26,7 +25,3 @@ def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> Run
         return [value.numpy() for value in flat]
 
     return run_model
-
-
-if __name__ == "__main__":
-    serve(sys.argv[1:], prepare)

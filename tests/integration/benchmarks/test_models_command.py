@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +18,7 @@ from onnx import TensorProto, helper
 from benchmarks.harness import comparison as compared
 from benchmarks.harness import contenders, jobs
 from benchmarks.harness.comparison import Comparison, Entry
-from benchmarks.harness.limits import Peak
+from benchmarks.harness.limits import Level, Peak
 from benchmarks.harness.processes import Tree
 from benchmarks.models import (
     command,
@@ -185,7 +186,7 @@ def test_the_table_tells_shares_speed_ups_and_what_failed():
         Entry("metaschedule-16", None, Result("metaschedule-16", [2e-3], medians=[2e-3], error=0.5), 20, 60.0, 3),
         Entry("openvino", None, Result("openvino", failure="not installed")),
     ]
-    outcome = Outcome(1e6, 1e3, entries, Peak.of_memory(2e9, 1e9), model="net")
+    outcome = Outcome(1e6, 1e3, entries, Peak(2e9, (Level("memory", math.inf, 1e9),)), model="net")
     report = build([outcome], {})
     rows = {row[1]: dict(zip(report.columns, row, strict=True)) for row in report.rows}
     assert rows["tunesmith"]["share of peak %"] == pytest.approx(50.0)

@@ -29,7 +29,7 @@ def test_the_share_is_one_at_the_limit_and_falls_with_the_latency():
 
 
 def test_without_caches_everything_comes_from_the_memory():
-    assert least_seconds(0.0, 1e3, Peak.of_memory(1e9, 1e6)) == pytest.approx(1e-3)
+    assert least_seconds(0.0, 1e3, Peak(1e9, (Level("memory", math.inf, 1e6),))) == pytest.approx(1e-3)
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan])

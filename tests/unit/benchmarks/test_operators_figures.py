@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from benchmarks.harness.comparison import Entry
 from benchmarks.harness.jobs import Measured, measured_of
 from benchmarks.harness.kernels import Kernels, summed
-from benchmarks.harness.limits import Peak, binding
+from benchmarks.harness.limits import Level, Peak, binding
 from benchmarks.operators import cases, figures, first
 from benchmarks.operators.cases import RAGGED, Case, chosen
 from benchmarks.operators.comparison import Outcome
@@ -16,7 +17,7 @@ from tunesmith.errors import InvalidOperator, MeasurementFailed
 from tunesmith.types import Candidate
 from workers.peers.comparison import Result
 
-PEAK = Peak.of_memory(1e9, 1e9)
+PEAK = Peak(1e9, (Level("memory", math.inf, 1e9),))
 """A million operations, or a million bytes, take a millisecond."""
 CASE = Case("gemm:100x100x50:float32", 2, record_missing=True)
 

@@ -7,7 +7,7 @@ import math
 import pytest
 from tuner_outcomes import GEMM, TARGET, ask
 
-from benchmarks.harness.limits import Peak
+from benchmarks.harness.limits import Level, Peak
 from benchmarks.harness.means import geometric_mean
 from benchmarks.tuners import command, figures, plan, service
 from benchmarks.tuners.outcome import Final, Outcome, Trial
@@ -203,7 +203,9 @@ def test_ratios_take_the_better_of_the_two_for_each_figure(tmp_path):
 
 def test_the_report_has_a_row_per_operator_and_tuner(tmp_path):
     ledger = full(tmp_path)
-    report = figures.report(ledger, [GEMM, SOFTMAX], {"CPU": "one"}, Peak.of_memory(4e10, 1e10), "a note")
+    report = figures.report(
+        ledger, [GEMM, SOFTMAX], {"CPU": "one"}, Peak(4e10, (Level("memory", math.inf, 1e10),)), "a note"
+    )
     assert len(report.rows) == 2 * len(plan.TUNERS)
     row = dict(zip(report.columns, report.rows[0], strict=True))
     assert (row["operator"], row["tuner"], row["runs"], row["candidates"]) == (GEMM, "tunesmith", 1, 100)

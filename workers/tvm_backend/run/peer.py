@@ -1,15 +1,14 @@
-"""A compiled model as a peer of a comparison: ``python -m workers.tvm_backend.run.peer JOB``."""
+"""A compiled model as a peer of a comparison."""
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 from numpy.typing import NDArray
 
-from workers.peers.timing import RunModel, serve
+from workers.peers.timing import RunModel
 from workers.tvm_backend.run.device_functions import bind
 from workers.tvm_backend.warm import import_tvm
 
@@ -37,7 +36,3 @@ def flat(value: Any) -> list[Any]:
     if hasattr(value, "numpy"):
         return [value]
     return [leaf for item in value for leaf in flat(item)]
-
-
-if __name__ == "__main__":
-    serve(sys.argv[1:], prepare)
