@@ -18,7 +18,6 @@ from typing import BinaryIO
 
 from tunesmith.errors import NotFound
 
-_CHUNK = 1 << 20
 _LOOKED_AT = 500
 _UNFINISHED, _REMOVED = ".incoming-", ".removed-"
 LEFT_BEHIND_SECONDS = 24 * 3600.0
@@ -82,25 +81,9 @@ class BlobStore:
                 writer.write(data)
         return sha
 
-    def adopt(self, source: Path | str) -> str:
-        """Move a file of the same file system into the store without copying it, return its SHA-256."""
-        digest = hashlib.sha256()
-        with Path(source).open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
-            os.fsync(file.fileno())
-        sha = digest.hexdigest()
-        self.path(sha).parent.mkdir(exist_ok=True)
-        os.chmod(source, self.mode)
-        os.replace(source, self.path(sha))
-        return sha
-
-    def folder(self) -> tempfile.TemporaryDirectory[str]:
-        """A temporary folder on the store's file system, for files to :meth:`adopt`."""
-        return tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=self.directory)
-
     def sweep(self, seconds: float = LEFT_BEHIND_SECONDS) -> None:
-        """Remove what killed processes left unfinished: files at once, folders after ``seconds`` without a change.
+        """Remove what killed processes left unfinished: files at once, folders, which earlier versions made, after
+        ``seconds`` without a change.
 
         The writer of a file holds a lock on it, which the system takes from the dead.
         """

@@ -44,15 +44,6 @@ def test_a_broken_upload_leaves_nothing(blobs: BlobStore) -> None:
     assert [path for path in blobs.directory.rglob("*") if path.is_file()] == []
 
 
-def test_files_are_moved_in(blobs: BlobStore, tmp_path: Path) -> None:
-    path = tmp_path / "weights"
-    path.write_bytes(b"w" * 5000)
-    sha = blobs.adopt(path)
-    assert sha == hashlib.sha256(b"w" * 5000).hexdigest()
-    assert not path.exists()
-    assert blobs.get_bytes(sha) == b"w" * 5000
-
-
 @pytest.mark.parametrize(("umask", "mode"), [(0o077, 0o600), (0o007, 0o640), (0o022, 0o644)])
 def test_the_umask_says_who_may_read_a_blob(tmp_path: Path, umask: int, mode: int) -> None:
     before = os.umask(umask)
@@ -77,22 +68,22 @@ def test_a_missing_blob(blobs: BlobStore) -> None:
 
 def test_what_killed_processes_left_unfinished_is_removed_in_time(blobs: BlobStore) -> None:
     kept = blobs.put_bytes(b"whole")
-    upload, imported = blobs.writer(), blobs.folder()
+    upload, imported = blobs.writer(), blobs.directory / ".incoming-imported"
     upload.__enter__()
-    (Path(imported.name) / "params.npz").write_bytes(b"weights")
+    imported.mkdir()
+    (imported / "params.npz").write_bytes(b"weights")
     blobs.sweep()
     old = {path for path in blobs.directory.iterdir() if path.name.startswith(".")}
     assert len(old) == 2
     (blobs.directory / ".incoming-killed").write_bytes(b"half")  # its writer's lock ended with the writer
     blobs.sweep()
     assert {path for path in blobs.directory.iterdir() if path.name.startswith(".")} == old
-    fresh = blobs.folder()
+    fresh = blobs.directory / ".incoming-fresh"
+    fresh.mkdir()
     for path in (*old, blobs.path(kept)):
         os.utime(path, (1, 1))
     blobs.sweep()
     written = next(path for path in old if path.is_file())
-    assert {path for path in blobs.directory.iterdir() if path.name.startswith(".")} == {Path(fresh.name), written}
+    assert {path for path in blobs.directory.iterdir() if path.name.startswith(".")} == {fresh, written}
     assert blobs.get_bytes(kept) == b"whole"
     upload.__exit__(RuntimeError, RuntimeError("killed"), None)
-    fresh.cleanup()
-    imported.cleanup()
