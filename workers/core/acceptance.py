@@ -98,10 +98,10 @@ def device(session: Session, claim: Claim[DeviceReport], timeout: float) -> bool
 def _calibration(
     session: Session, row: Batch | Evaluation, claim: Claim[BatchReport] | Claim[EvaluationReport]
 ) -> Calibration | None:
-    """Of the device of whoever reports, if it has shown itself; it is of the class and kind that the report is about.
+    """The calibration of the reporting worker's device; None where that device is unknown or was never calibrated.
 
     Raises:
-        Refused: it is of another.
+        Refused: the device has another class or kind than the report is about.
     """
     report = claim.report
     _serves(claim, row.device_class)
