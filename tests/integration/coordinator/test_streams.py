@@ -45,7 +45,7 @@ def test_two_hundred_readers_cost_one_query_a_look(both: Api, monkeypatch: pytes
     append(both, job_id, 3)
     said: Counter[str] = Counter()
     looks = 0
-    real = event_stream.progress.look
+    real = event_stream.of_job.look
 
     def look(*args: Any) -> Look:
         nonlocal looks
@@ -55,7 +55,7 @@ def test_two_hundred_readers_cost_one_query_a_look(both: Api, monkeypatch: pytes
     def statement(_c: Any, _k: Any, text: str, *_: Any) -> None:
         said["events" if "events" in text else "other"] += text.startswith("SELECT")
 
-    monkeypatch.setattr(event_stream.progress, "look", look)
+    monkeypatch.setattr(event_stream.of_job, "look", look)
     sa.event.listen(both.context.reader_engine, "before_cursor_execute", statement)
 
     async def read(after: int) -> list[int]:
