@@ -116,7 +116,7 @@ def test_the_first_batch_is_what_the_static_model_thinks_good(sqlite_context: Co
     context = sqlite_context
     core_flow.import_and_prepare(context)
     batch = core_flow.propose(context)
-    (traces,) = context.spaces._values.values()
+    (traces,) = context.spaces.values()
     prior = prior_of(traces, Target(row(context, TargetRow).json), None)
     assert prior is not None
     points = traces.space.batch([c for c in map(Candidate.from_json, batch.candidates) if c.sketch is not None])
