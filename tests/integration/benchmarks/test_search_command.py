@@ -141,4 +141,4 @@ def test_search_side_by_side(capsys, tmp_path, monkeypatch):
 
 def test_searchers_that_are_not_there_are_usage(capsys):
     assert run_command_line(["bench", "search", "--search", "magic"]) == 2
-    assert "there is no searcher 'magic'" in capsys.readouterr().err
+    assert "there is no search 'magic'" in capsys.readouterr().err
