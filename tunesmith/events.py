@@ -83,8 +83,8 @@ def kind_of(noun: str, what: str) -> EventKind:
 
 @dataclass(frozen=True)
 class ChallengerRejected(EventData, kind=EventKind.CHALLENGER_REJECTED):
-    """A finalist was measured again and did not become champion; `reason` is `not_faster`, `overtaken` or a failure
-    such as `wrong_result`."""
+    """A finalist was measured again and did not become champion; `reason` is `not_faster`, `overtaken`,
+    `unchecked` or a failure such as `wrong_result`."""
 
     task: int
     name: str
@@ -291,7 +291,7 @@ class RoundOpened(EventData, kind=EventKind.ROUND_OPENED):
 
 @dataclass(frozen=True)
 class TaskExhausted(EventData, kind=EventKind.TASK_EXHAUSTED):
-    """The searcher has nothing left to propose for a task, or failed: then there is a `problem`."""
+    """Nothing more is proposed for a task; where its space, its search or its candidates fail, a `problem` says so."""
 
     task: int
     name: str

@@ -133,6 +133,8 @@ class ConfirmRequest:
             compared.
         seed: seed of the random inputs.
         tolerance: beyond this error the default schedule is asked how steady its own outputs are.
+        problem: why there is no reference although outputs are to be compared; empty where there is one, or none is
+            wanted.
     """
 
     finalists: tuple[RunRequest, ...]
@@ -141,6 +143,7 @@ class ConfirmRequest:
     limits: MeasureLimits
     seed: int = 0
     tolerance: float = math.inf
+    problem: str = ""
 
 
 @dataclass(frozen=True)

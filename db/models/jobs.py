@@ -73,6 +73,7 @@ class JobTask(Base):
     tunable: Mapped[bool]
     sketches: Mapped[list[Any]]  # hashes, in the space's order
     exhausted: Mapped[bool] = mapped_column(default=False)  # the searcher has nothing left to propose
+    reason: Mapped[str | None] = mapped_column(String(1000))  # why the task keeps its default schedule, if so
     trials: Mapped[int] = mapped_column(default=0)
     failures: Mapped[int] = mapped_column(default=0)
     known_seconds: Mapped[float | None]  # latency of the champion that earlier jobs left, with which the task began

@@ -14,6 +14,7 @@ from db.models import Batch, Job, JobTask, Record, Schedule
 from db.queries import champions, models, records
 from db.queries.champions import AdoptableChampion, Champion, of_task
 from db.transactions import events
+from db.transactions.default_schedules import note_reason
 from db.transactions.transitions import changed_rows
 from db.transactions.upsert import insert_for
 from tunesmith.events import ChallengerRejected, ChampionAdopted, ChampionRevoked
@@ -21,9 +22,9 @@ from tunesmith.measuring.champion_latency import champion_latency
 from tunesmith.messages import Confirmation, WireResult
 from tunesmith.types import CacheState, Candidate
 
-OVERTAKEN, NOT_FASTER = "overtaken", "not_faster"
+OVERTAKEN, NOT_FASTER, UNCHECKED = "overtaken", "not_faster", "unchecked"
 """Why a finalist that did not fail is rejected: another one that is faster still became champion after the one that it
-beat, or it did not beat the champion."""
+beat, it did not beat the champion, or nothing says that its outputs are right."""
 
 
 def confirm(
@@ -50,7 +51,10 @@ def confirm(
     if confirmation is None:
         return
     if result.failure is not None or not confirmation.won:
-        reason = result.failure.value if result.failure is not None else NOT_FASTER
+        unchecked = confirmation.error is None and bool(result.message)
+        if result.failure is None and unchecked:
+            note_reason(task, result.message)
+        reason = result.failure.value if result.failure is not None else UNCHECKED if unchecked else NOT_FASTER
         if reason == NOT_FASTER:  # what made a finalist fail, such as a clock that lies, may have hit the champion too
             _lower_task_latency(session, task, job, confirmation, simulated=simulated, cache=cache)
         _reject(session, task, batch, record_id, confirmation, reason)
@@ -59,7 +63,7 @@ def confirm(
     if task.best_seconds is not None and seconds >= task.best_seconds:
         _reject(session, task, batch, record_id, confirmation, OVERTAKEN)
         return
-    task.best_seconds, task.best_record_id = seconds, record_id
+    task.best_seconds, task.best_record_id, task.reason = seconds, record_id, None
     if result.trace is not None and job.target_hash is not None:
         promote(
             session,

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from db import clock
 from db.models import Family, Job, JobTask, SketchRow, TargetRow
 from db.transactions import champions
+from db.transactions.default_schedules import keep_default
 from db.transactions.transitions import transition
 from db.transactions.upsert import insert_missing
 from tunesmith.states import JobState
@@ -28,6 +29,8 @@ class PlannedTask:
     """Bodies by hash, in the space's order."""
     tunable: bool
     alternative_of: str | None = None
+    problem: dict[str, Any] | None = None
+    """Why the design space cannot be opened, if so: the task keeps its default schedule."""
 
 
 def store_target(session: Session, target_hash: str, json: dict[str, Any], device_class: str) -> None:
@@ -44,20 +47,22 @@ def store_plan(session: Session, job: Job, target_hash: str, planned: Sequence[P
     for task in sorted(planned, key=lambda task: task.workload):
         store_sketches(session, task.workload, task.sketches)
     for position, task in enumerate(planned):
-        session.add(
-            JobTask(
-                job_id=job.id,
-                workload_hash=task.workload,
-                family_id=families[task.family].id,
-                position=position,
-                name=task.name[:200],
-                weight=task.weight,
-                tunable=task.tunable,
-                sketches=list(task.sketches),
-                exhausted=not task.tunable,
-                alternative_of=task.alternative_of,
-            )
+        row = JobTask(
+            job_id=job.id,
+            workload_hash=task.workload,
+            family_id=families[task.family].id,
+            position=position,
+            name=task.name[:200],
+            weight=task.weight,
+            tunable=task.tunable,
+            sketches=list(task.sketches),
+            exhausted=not task.tunable,
+            alternative_of=task.alternative_of,
         )
+        session.add(row)
+        if task.problem is not None:
+            session.flush()
+            keep_default(session, row, task.problem)
     session.flush()
     job.target_hash = target_hash
     known = champions.adopt_earlier(session, job) if job.warm_start else 0

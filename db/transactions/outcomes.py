@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 from db import clock
 from db.models import Batch, Evaluation, Job, JobTask, Model, Round
 from db.models.work import Work
-from db.transactions import events, results
+from db.transactions import results
+from db.transactions.default_schedules import keep_default
 from db.transactions.transitions import transition
-from tunesmith.events import TaskExhausted
 from tunesmith.states import JobState, ModelState, RoundState, WorkState, can_move, is_final
 
 
@@ -60,9 +60,7 @@ def _fail_round(session: Session, round_: Round, problem: dict[str, Any]) -> Non
     now = clock.now(session)
     transition(session, round_, RoundState.FAILED, error=problem, finished_at=now, data={"problem": problem})
     task = session.get_one(JobTask, round_.job_task_id)
-    task.exhausted = True
-    events.append(session, TaskExhausted(task.id, task.name, problem), round_.job_id)
-    session.flush()
+    keep_default(session, task, problem)
     left = session.scalar(
         sa.select(sa.func.count())
         .select_from(JobTask)

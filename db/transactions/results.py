@@ -18,6 +18,7 @@ from db.queries import champions, records
 from db.queries.rough_latencies import unknown
 from db.transactions import events
 from db.transactions.champions import confirm
+from db.transactions.default_schedules import judge_failures
 from db.transactions.transitions import transition
 from db.transactions.upsert import insert_for
 from tunesmith.event_kinds import EventKind
@@ -209,6 +210,7 @@ def _finish(
     round_ = session.get_one(Round, batch.round_id, populate_existing=True)
     if is_final(round_.state):
         return
+    judge_failures(session, task)
     rows = records.of_batch(session, batch.id)
     failed = [row for row in rows if row.failure]
     confirmed = [row.created_at for row in rows if row.id == task.best_record_id]

@@ -56,6 +56,8 @@ def _rejected(data: dict[str, Any]) -> str:
         why = f"{found} is not significantly faster than {champion}{doubt}"
     elif reason == "overtaken":
         why = f"{found}, but a faster one became champion meanwhile"
+    elif reason == "unchecked":
+        why = f"{found}, but its outputs could not be compared with the default schedule's"
     elif reason == "wrong_result" and None not in (data.get("error"), data.get("tolerance")):
         why = f"wrong outputs, error {data['error']:.1e}, allowed {data['tolerance']:.0e}"
     else:

@@ -44,8 +44,9 @@ def row(task: dict[str, Any]) -> dict[str, Any]:
     marks = (
         ("alternative", task.get("alternative_of")),
         ("not used", not task.get("in_use", True)),
-        ("nothing to tune", not tunable),
+        ("nothing to tune", not tunable and not task.get("reason")),
         ("exhausted", tunable and task.get("exhausted")),
+        (f"default schedule: {task.get('reason')}", task.get("reason")),
     )
     rate = task["gflops"] * 1e9 if task.get("gflops") else None
     spent = task.get("budget_share") or 0.0

@@ -205,6 +205,7 @@ class JobTask(Answer):
     ``known_latency``: of the champion that earlier jobs left, with which it began.
     ``alternative_of``: the ``workload`` of the task that this one may replace. The model runs the faster of the
     two, which is ``in_use``.
+    ``reason``: why it keeps its default schedule, where that is no choice.
     """
 
     id: int
@@ -219,6 +220,7 @@ class JobTask(Answer):
     known_latency: float | None = None
     untuned_latency: float | None = None
     tunable: bool = True
+    reason: str | None = None
     verified: Verified | None = None
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 
+import structlog
 from sqlalchemy.orm import Session
 
 from db.models import Job, ModelTask, WorkloadRow
 from db.queries import jobs, models
 from db.transactions import job_plan
 from db.transactions.job_plan import PlannedTask
-from tunesmith.errors import NothingToTune
+from tunesmith.errors import MissingDependency, NothingToTune
 from tunesmith.messages import PrepareJob
 from tunesmith.targets import Target
 from workers.core.context import Context
@@ -19,6 +20,10 @@ from workers.core.targets import resolve
 from workers.tvm_backend.design_space import space
 from workers.tvm_backend.design_space.replay import together
 from workers.tvm_backend.warm import warm
+
+log = structlog.get_logger(__name__)
+NOT_RENDERED = "(not rendered)"
+"""What schedules that do not render errors say instead."""
 
 
 def prepare_job(context: Context, message: PrepareJob) -> bool:
@@ -37,7 +42,7 @@ def prepare_job(context: Context, message: PrepareJob) -> bool:
 
         planned = together(prepared, tasks)
         if not any(task.tunable for task in planned):
-            raise NothingToTune("no task of the model has a decision to tune for this target", tasks=len(planned))
+            raise NothingToTune(_nothing(planned), tasks=len(planned))
         context.write(lambda session: _store(session, lease, target, planned))
 
     timeout = context.settings.ingest_timeout
@@ -45,10 +50,18 @@ def prepare_job(context: Context, message: PrepareJob) -> bool:
 
 
 def plan(context: Context, task: ModelTask, workload: WorkloadRow, target: Target, name: str) -> PlannedTask:
-    """A task with the sketches of its design space of that ``name``."""
+    """A task with the sketches of its design space of that ``name``; without any where that cannot be opened."""
     module = context.blobs.get_bytes(workload.module_blob)
-    with context.lease.shared():
-        bodies = space.generate(module, target, name)
+    bodies, problem = [], None
+    try:
+        with context.lease.shared():
+            bodies = space.generate(module, target, name)
+    except MissingDependency:
+        raise
+    except Exception as error:  # TVM's primitives and rules raise several classes, each of one task
+        detail = f"the design space of {task.name!r} cannot be opened for this target: {_line(error)}"
+        log.warning("task keeps its default schedule", task=task.name, workload=workload.hash, error=detail)
+        problem = NothingToTune(detail).problem()
     return PlannedTask(
         workload=workload.hash,
         name=task.name,
@@ -57,7 +70,23 @@ def plan(context: Context, task: ModelTask, workload: WorkloadRow, target: Targe
         sketches={body.hash: json.loads(body.to_json()) for body in bodies},
         tunable=space.tunable(bodies),
         alternative_of=task.alternative_of,
+        problem=problem,
     )
+
+
+def _line(error: Exception) -> str:
+    """The last line of an error, which with TVM's is the one that says what is wrong."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines or NOT_RENDERED in lines[-1]:
+        return f"TVM cannot schedule the program ({type(error).__name__})"
+    return f"{type(error).__name__}: {lines[-1][:500]}"
+
+
+def _nothing(planned: list[PlannedTask]) -> str:
+    """Why there is nothing to tune."""
+    text = "no task of the model has a decision to tune for this target"
+    first = next((task.problem for task in planned if task.problem is not None), None)
+    return text if first is None else f"{text}; {first['detail']}"
 
 
 def _store(session: Session, lease: Lease, target: Target, planned: list[PlannedTask]) -> None:

@@ -271,6 +271,7 @@ class BatchMeasurement:
             reference=None if reference is None else self._request(Item(DEFAULT, reference)),
             limits=limits,
             tolerance=finals.tolerance(built.args),
+            problem="the default schedule does not build" if limits.verify and reference is None else "",
         )
         (found,) = self._tools.runner.confirm(request)
         return finals.conclude(

@@ -59,7 +59,8 @@ def conclude(
     """A finalist's result after its confirmation: a winner with its trace, an also-ran, or a failure.
 
     One whose outputs are wrong, or that fails when it is measured again, keeps no samples: its speed is worth
-    nothing. A lost device says nothing of it.
+    nothing. A lost device says nothing of it. Where the outputs cannot be compared although they are to be, it does not
+    win: the task keeps what it has.
 
     Args:
         result: result of the race.
@@ -76,7 +77,8 @@ def conclude(
     allowed = max(tolerance(args), confirmed.unsteady)
     failure, message = _verdict(confirmed, allowed)
     p_value = None if failure else faster(confirmed.samples, confirmed.champion_samples)
-    won = failure is None and (p_value is None or p_value < limits.significance)
+    unchecked = failure is None and confirmed.error is None and bool(confirmed.message)
+    won = failure is None and not unchecked and (p_value is None or p_value < limits.significance)
     confirmation = Confirmation(
         samples=_possible(confirmed.samples),
         champion_samples=_possible(confirmed.champion_samples),
@@ -86,6 +88,8 @@ def conclude(
         tolerance=None if confirmed.error is None else allowed,
         won=won,
     )
+    if unchecked:
+        changed |= {"message": f"its outputs cannot be checked: {confirmed.message}"}
     if failure is not None:
         changed |= {"samples": [], "failure": failure, "message": message, "stopped": None}
     return result.model_copy(update={**changed, "confirmation": confirmation, "trace": trace if won else None})

@@ -218,6 +218,8 @@ class TaskBody(Answer):
     is what its first round measured.
     ``alternative_of``: the workload of the direct task that this one may replace; of the two the model runs the
     faster one, which is ``in_use``. An alternative's ``best_latency`` is null until a schedule beats its own default.
+    ``reason``: why the task keeps its default schedule, where that is no choice: its design space cannot be opened, all
+    its candidates fail, or their outputs cannot be checked.
     """
 
     id: int
@@ -230,6 +232,7 @@ class TaskBody(Answer):
     flops: float
     tunable: bool
     exhausted: bool
+    reason: str | None
     trials: int
     failures: int
     known_latency: float | None

@@ -184,6 +184,8 @@ def test_a_task_without_results_has_dashes() -> None:
 def test_of_a_pair_the_table_says_which_is_used() -> None:
     direct = {"id": 3, "name": "t", "weight": 1, "trials": 9, "best_latency": 1e-3, "in_use": False}
     other = {**direct, "alternative_of": "w", "in_use": True}
+    kept = {**direct, "in_use": True, "tunable": False, "reason": "its space cannot be opened"}
+    assert job_parts.row(kept)["note"] == "default schedule: its space cannot be opened"
     notes = [job_parts.row(task)["note"] for task in (direct, other, {**other, "in_use": False, "exhausted": True})]
     assert notes == ["not used", "alternative", "alternative, not used, exhausted"]
 
@@ -212,6 +214,8 @@ def test_a_rejected_challenger_says_why() -> None:
     overtaken = {**data, "reason": "overtaken"}
     assert describe("challenger_rejected", overtaken) == "conv: 1.71 ms, but a faster one became champion meanwhile"
     wrong = {**data, "reason": "wrong_result", "error": 0.25}
+    unchecked = "conv: 1.71 ms, but its outputs could not be compared with the default schedule's"
+    assert describe("challenger_rejected", {**data, "reason": "unchecked"}) == unchecked
     assert describe("challenger_rejected", wrong) == "conv: wrong outputs, error 2.5e-01, allowed 1e-04"
     unknown = {**data, "p_value": None}
     assert describe("challenger_rejected", unknown) == "conv: 1.71 ms is not significantly faster than 1.80 ms"

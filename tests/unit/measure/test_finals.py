@@ -89,7 +89,15 @@ def test_without_a_champion_who_is_right_wins() -> None:
     assert found.confirmation is not None
     assert found.confirmation.won
     assert (found.confirmation.p_value, found.confirmation.champion) == (None, None)
-    assert concluded(Confirmed(TEN, (), None, message="the default schedule hangs")).trace is not None
+
+
+def test_who_cannot_be_checked_although_it_is_to_be_does_not_win() -> None:
+    found = concluded(Confirmed(TEN, (), None, message="the default schedule hangs"))
+    assert (found.failure, found.trace, found.samples) == (None, None, RACED.samples)
+    assert found.message == "its outputs cannot be checked: the default schedule hangs"
+    assert found.confirmation is not None
+    assert not found.confirmation.won
+    assert concluded(Confirmed(TEN, (), None)).trace is not None  # where nothing is to be compared
 
 
 def test_equal_samples_are_no_win() -> None:

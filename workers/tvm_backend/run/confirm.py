@@ -82,7 +82,7 @@ def rest(request: ConfirmRequest, error: Interrupted, failure: FailureKind, mess
     """
     if error.part == "reference":
         log.warning("the default schedule cannot be compared with (%s): %s", failure.value, message)
-        return replace(request, reference=None)
+        return replace(request, reference=None, problem=f"the default schedule fails ({failure.value}): {message}")
     if error.part == "champion":
         log.warning("the champion fails now (%s): %s", failure.value, message)
         return replace(request, champion=None)
@@ -127,7 +127,7 @@ class _Confirming:
         try:
             with self._blame("reference") as trouble:
                 expected = self._expected()
-            problem = "; ".join(trouble)
+            problem = f"the default schedule fails: {trouble[0]}" if trouble else self._request.problem
             if self._request.champion is not None:
                 with self._blame("champion") as trouble:
                     champion = self._champion(self._request.champion)
