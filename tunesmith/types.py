@@ -67,12 +67,30 @@ class DeviceHealth(str, enum.Enum):
 
 
 @dataclass(frozen=True)
+class Values:
+    """Values that an argument may have where its program is defined, both bounds included.
+
+    Attributes:
+        special: NaN and infinity have a defined effect, too.
+    """
+
+    low: float
+    high: float
+    special: bool = False
+
+
+@dataclass(frozen=True)
 class TensorSpec:
-    """Element type and static shape of one tensor argument."""
+    """Element type and static shape of one tensor argument.
+
+    Attributes:
+        values: that it may have, as far as they are known.
+    """
 
     dtype: str
     shape: tuple[int, ...]
     name: str = ""
+    values: Values | None = None
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def _compare(
     target = target_of(records) or local_target(f"cpu:{cores}")
     preparation = given.preparation if given else default_preparation(model, target)
     local = LocalModel(model, shapes, folder, preparation)
-    write_inputs(local.inputs, folder)
+    write_inputs(local.drawn_inputs(), folder)
     peers: list[Peer] = []
     failed: dict[str, Result] = {}
     for name in names:
@@ -139,7 +139,7 @@ def _print(model: str, results: list[Result], cores: int, as_json: bool) -> None
         if _state(result) is CheckState.NOTHING_CHECKED:
             error = "nothing checked"
         speedup = base / result.latency if base and result.latency else None
-        rows.append((result.name, seconds(result.latency), times(speedup), error, result.failure))
+        rows.append((result.name, seconds(result.latency), times(speedup), error, result.failure or result.note))
     answer = {"model": model, "threads": cores, "peers": [_row(result) for result in results]}
     emit(answer, table(("peer", "latency", "speed-up", "output error", ""), rows), as_json)
 
@@ -149,6 +149,7 @@ def _row(result: Result) -> dict[str, Any]:
         "name": result.name,
         "samples": result.samples,
         "failure": result.failure,
+        "note": result.note,
         "error": result.error,
         "latency": result.latency,
         "check": _state(result).value,

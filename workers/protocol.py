@@ -45,6 +45,7 @@ class Built:
     Attributes:
         function: name of the kernel in the library.
         args: arguments of the kernel, output last.
+        updated: numbers of those that it reads and then writes.
         flops: floating-point operations of one run.
         trace: the final trace's JSON; None for the default schedule.
         code_hash: SHA-256 of the object code: equal candidates have equal code.
@@ -60,6 +61,24 @@ class Built:
     seconds: float = 0.0
     failure: FailureKind | None = None
     message: str = ""
+    updated: tuple[int, ...] = ()
+
+    def to_run(
+        self, limits: MeasureLimits, *, default: bool = False, weights: ModelWeights | None = None
+    ) -> RunRequest:
+        """What asks for its time; only for what was built."""
+        assert self.path is not None, "what failed to build cannot run"
+        return RunRequest(
+            self.path,
+            self.function,
+            self.args,
+            limits,
+            self.flops,
+            self.code_hash,
+            default=default,
+            weights=weights,
+            updated=self.updated,
+        )
 
 
 @dataclass(frozen=True)
@@ -70,6 +89,7 @@ class RunRequest:
         default: it is the default schedule, which is measured in full however slow it is.
         champion: it is the one to beat, which is measured in full and first: its latency of now is what counts.
         weights: to be read from where the model has them; None: the run before left everything in the caches.
+        updated: numbers of the arguments that it reads and then writes, restored before each run.
     """
 
     path: Path
@@ -81,6 +101,7 @@ class RunRequest:
     default: bool = False
     champion: bool = False
     weights: ModelWeights | None = None
+    updated: tuple[int, ...] = ()
 
     @property
     def is_reference(self) -> bool:

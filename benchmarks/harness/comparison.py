@@ -163,7 +163,7 @@ class Comparison:
             passes: processes of each contender, 2 at least.
         """
         self.progress(f"timing {', '.join(peer.name for peer in self._peers)} in turn")
-        write_inputs(self.local.inputs, self.folder)
+        write_inputs(self.local.drawn_inputs(), self.folder)
         results = take_turns(self._peers, self.folder, slice_, self.target.num_cores, passes)
         check_outputs(results, self.folder)
         for result in results:

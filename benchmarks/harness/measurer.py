@@ -104,7 +104,7 @@ def race(runner: Runner, built: Sequence[Built], limits: MeasureLimits, incumben
     own: dict[str, RunRequest] = {}
     for each in built:
         if each.path is not None and each.code_hash not in own:
-            request = RunRequest(each.path, each.function, each.args, limits, each.flops, each.code_hash)
+            request = each.to_run(limits)
             own[each.code_hash] = request
     known = dict(zip(own, runner.race(list(own.values()), incumbent), strict=True))
     return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -15,9 +16,12 @@ def prepare(model, inputs, threads):
         log.write(f"{path.name} {float(inputs['x'][0]):g}\n")
     if kind == "fail":
         raise SystemExit(value)
+    if kind == "trap":
+        os.kill(os.getpid(), int(value))
 
     def run():
         time.sleep(float(value) if kind == "sleep" else 0.0)
-        return [inputs["x"] + (float(value) if kind == "add" else 0.0) * np.ones(1, "float32")]
+        x = np.nan_to_num(inputs["x"]) if kind == "lose" else inputs["x"]
+        return [x + (float(value) if kind == "add" else 0.0) * np.ones(1, "float32")]
 
     return run

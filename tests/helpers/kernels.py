@@ -9,6 +9,8 @@ from tunesmith.messages import MeasureLimits
 from tunesmith.types import TensorSpec
 from workers.protocol import RunRequest
 from workers.tvm_backend.build import linking
+from workers.tvm_backend.run.device_session import INPUT_SEED
+from workers.tvm_backend.run.references import initial
 
 SIZE = 64
 ARGS = (TensorSpec("float32", (SIZE, SIZE)), TensorSpec("float32", (SIZE, SIZE)))
@@ -18,8 +20,8 @@ LIMITS = MeasureLimits(
 
 
 def build(folder: Path, kind: str) -> Path:
-    """``good`` and ``parallel`` double a matrix; ``crash`` calls abort, ``hang`` loops for ever, ``slow`` sleeps, and
-    ``late`` sleeps and calls abort when it runs for the seventh time."""
+    """``good`` and ``parallel`` double a matrix; ``crash`` calls abort, ``hang`` loops for ever, ``slow`` sleeps,
+    ``late`` sleeps and calls abort when it runs for the seventh time, and ``elsewhere`` doubles what is not timed."""
     import tvm
     from tvm import s_tir, te
 
@@ -40,7 +42,8 @@ def build(folder: Path, kind: str) -> Path:
         )
     else:
         b = te.compute((SIZE, SIZE), body, name="b")
-    schedule = s_tir.Schedule(_late() if kind == "late" else te.create_prim_func([a, b]))
+    own = {"late": _late, "elsewhere": _elsewhere}
+    schedule = s_tir.Schedule(own[kind]() if kind in own else te.create_prim_func([a, b]))
     if kind == "parallel":
         schedule.parallel(schedule.get_loops(schedule.get_sblock("b"))[0])
     path = folder / kind
@@ -60,6 +63,22 @@ def _late() -> Any:
         b[0, 0] = a[0, 0]
         if a[0, 0] > T.float32(6500):
             T.evaluate(T.call_extern("int32", "abort"))
+
+    return main
+
+
+def _elsewhere() -> Any:
+    """Calls abort on the inputs that candidates are timed with."""
+    from tvm.script import tirx as T
+
+    timed = float(initial(ARGS, 0, INPUT_SEED)[0, 0])
+
+    @T.prim_func
+    def main(a: T.Buffer((SIZE, SIZE), "float32"), b: T.Buffer((SIZE, SIZE), "float32")):
+        if a[0, 0] == T.float32(timed):
+            T.evaluate(T.call_extern("int32", "abort"))
+        for i, j in T.grid(SIZE, SIZE):
+            b[i, j] = a[i, j] * T.float32(2)
 
     return main
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -19,25 +20,40 @@ def signal_error(found: Array, expected: Array, elsewhere: Array) -> float:
     """``max|found - expected|`` as a part of the signal ``max|expected - elsewhere|``; finite numbers count.
 
     Against the outputs' size a large constant would hide an error. But a model may do almost nothing with its inputs,
-    as networks with random weights do; then the signal is taken to be a part of that size.
+    as networks with random weights do; then the signal is taken to be a part of that size. Where the inputs decide how
+    many outputs there are, the signal is the outputs' size, and another number of them is an infinite error.
 
     Args:
-        found, expected: outputs of one input, of one shape.
+        found, expected: outputs of one input.
         elsewhere: the right outputs of another input.
     """
+    if found.shape != expected.shape:
+        return math.inf
     here, right, other = (np.asarray(array).astype("float64") for array in (found, expected, elsewhere))
     with np.errstate(invalid="ignore"):  # infinity less infinity
         difference = _largest(here - right)
-        signal = max(_largest(right - other), LEAST_SIGNAL * _largest(right))
+        apart = _largest(right - other) if right.shape == other.shape else _largest(right)
+        signal = max(apart, LEAST_SIGNAL * _largest(right))
     return difference / signal if signal else difference
 
 
 def dependence(right: Array, elsewhere: Array) -> float:
-    """Part of themselves by which the right outputs of two inputs differ, between 0 and 2; finite numbers count."""
+    """Part of themselves by which the right outputs of two inputs differ, between 0 and 2; finite numbers count.
+
+    1 where the inputs decide how many there are.
+    """
+    if right.shape != elsewhere.shape:
+        return 1.0
     one, other = (np.asarray(array).astype("float64") for array in (right, elsewhere))
     with np.errstate(invalid="ignore"):  # infinity less infinity
         size = max(_largest(one), _largest(other))
         return _largest(one - other) / size if size else 0.0
+
+
+def loses_nan(found: Array, expected: Array) -> bool:
+    """True where an output of an input with a NaN has none, although the right one has."""
+    here, right = (np.asarray(array).astype("float64") for array in (found, expected))
+    return bool(np.isnan(right).any() and not np.isnan(here).any())
 
 
 def _largest(array: Array) -> float:

@@ -202,19 +202,8 @@ class BatchMeasurement:
         return [] if built is None else [replace(self._request(Item(rival, built)), champion=True)]
 
     def _request(self, item: Item) -> RunRequest:
-        built = item.built
-        assert built.path is not None
         default = item.candidate.sketch is None
-        return RunRequest(
-            built.path,
-            built.function,
-            built.args,
-            self._batch.limits,
-            built.flops,
-            built.code_hash,
-            default,
-            weights=self._batch.weights,
-        )
+        return item.built.to_run(self._batch.limits, default=default, weights=self._batch.weights)
 
     def _settle(self, item: Item) -> Iterator[WireResult]:
         """Report what cannot be among the finalists; hold what may."""

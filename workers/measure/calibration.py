@@ -24,7 +24,7 @@ from workers.measure.device import DeviceIdentity
 from workers.measure.drift import Rules
 from workers.measure.plausibility import check
 from workers.measure.references import Stored
-from workers.protocol import Built, Runner, RunRequest
+from workers.protocol import Built, Runner
 from workers.sandbox.pool import ChildError, Pool
 from workers.settings import Settings
 from workers.tvm_backend.build import calibration_kernels
@@ -290,7 +290,7 @@ class Calibrator:
     def _time(self, built: Built, limits: MeasureLimits) -> tuple[float, ...]:
         """Samples of a kernel in seconds, all of them positive."""
         assert built.path is not None
-        request = RunRequest(built.path, built.function, built.args, limits, built.flops, built.code_hash, default=True)
+        request = built.to_run(limits, default=True)
         outcome = check(self._runner.race([request], None)[0], 0.0, (), None)
         if outcome.failure is not None:
             raise _UnusableError(f"{outcome.failure.value}: {outcome.message}")

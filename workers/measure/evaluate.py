@@ -58,7 +58,7 @@ def evaluate(
         return _failed(report, FailureKind.BUILD_ERROR, str(error))
     try:
         runner.open(message.target)
-        rivals = _rivals(message, runner, blobs, settings)
+        rivals = _rivals(message, untuned, runner, blobs, settings)
         if rivals is not None:
             runner.release()
             rivals.time()
@@ -71,7 +71,9 @@ def evaluate(
     return _filled(report, tuned, outcome)
 
 
-def _rivals(message: EvaluateModel, runner: Runner, blobs: PayloadCache, settings: Settings) -> Rivals | None:
+def _rivals(
+    message: EvaluateModel, untuned: Compiled, runner: Runner, blobs: PayloadCache, settings: Settings
+) -> Rivals | None:
     """Other runtimes to time; None where no other reads the model, or the device is no CPU of this host."""
     if message.file is None or runner.isolation is Isolation.SHARED:
         return None
@@ -82,8 +84,12 @@ def _rivals(message: EvaluateModel, runner: Runner, blobs: PayloadCache, setting
         return None
     cores = frozenset(int(core) for core in runner.binding.split(",") if core)
     place = Place(runner.threads, cores, runner.isolation)
-    inputs = [TensorSpec(spec.dtype, spec.shape, spec.name) for spec in message.inputs]
-    return Rivals(settings, message.file.source, model, inputs, message.seed, place)
+    return Rivals(settings, message.file.source, model, _inputs(message, untuned), message.seed, place)
+
+
+def _inputs(message: EvaluateModel, untuned: Compiled) -> tuple[TensorSpec, ...]:
+    """The model's inputs, with the values to draw for them where the compiler knows these."""
+    return untuned.inputs or tuple(TensorSpec(spec.dtype, spec.shape, spec.name) for spec in message.inputs)
 
 
 def _request(message: EvaluateModel, untuned: Compiled, tuned: Compiled, params: Path | None) -> ModelRequest:
@@ -92,7 +98,7 @@ def _request(message: EvaluateModel, untuned: Compiled, tuned: Compiled, params:
         untuned=untuned.path,
         tuned=tuned.path,
         params=params,
-        inputs=tuple(TensorSpec(spec.dtype, spec.shape, spec.name) for spec in message.inputs),
+        inputs=_inputs(message, untuned),
         seed=message.seed,
         seconds=min(high, max(low, TIMING_SHARE * message.timeout)),
         timeout=message.timeout,

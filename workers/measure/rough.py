@@ -11,7 +11,7 @@ from tunesmith.errors import DeviceLost
 from tunesmith.messages import DefaultLatency, DefaultSchedule, MeasureBatch
 from workers.measure.batches import Tools
 from workers.measure.builds import DEFAULT, Builds, outcome_of
-from workers.protocol import Built, RunOutcome, RunRequest
+from workers.protocol import Built, RunOutcome
 
 WAVE = 16
 """Default schedules that are built before any of them runs: building and running alternate, as in a batch."""
@@ -67,14 +67,13 @@ def _built(
 
 def _run(built: Built, batch: MeasureBatch, tools: Tools, left: float) -> RunOutcome:
     """One short sample, within the seconds that are left."""
-    assert built.path is not None, "what failed to build is left out"
     timeout = min(batch.limits.run_timeout, max(left, LEAST_SECONDS))
     known = tools.book.outcome(built.code_hash, timeout)
     if known is not None or tools.book.suspected(built.code_hash):
         return RunOutcome()
     limits = batch.limits.model_copy(update={**SHORT, "run_timeout": timeout})
     tools.book.begin(built.code_hash, timeout)
-    request = RunRequest(built.path, built.function, built.args, limits, built.flops, built.code_hash, default=True)
+    request = built.to_run(limits, default=True)
     try:
         (raw,) = tools.runner.race([request], None)
     except DeviceLost:

@@ -15,15 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from tunesmith.measuring.agreement import dependence, signal_error
+from tunesmith.measuring.agreement import dependence, loses_nan, signal_error
 from tunesmith.safe_path import python
 from tunesmith.types import TensorSpec
 from workers.peers.runtimes import AT_MODEL_PRECISION
 from workers.peers.timing import PeerRun
+from workers.sandbox.limits import exit_reason
 
 PEER_TIMEOUT = 600.0
 SLOW_SECONDS = 0.25
 """A peer whose model takes longer than this runs in the first two passes alone."""
+SPECIAL = "special.npz"
+"""Inputs with NaN and infinity."""
+LOST = "a NaN in an input does not come out, as it does of {}"
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 TVM_PEER = "workers.tvm_backend.run.peer"
 FOREIGN = {name: each.module for name, each in AT_MODEL_PRECISION.items()}
@@ -53,6 +57,7 @@ class Result:
         samples: samples of all passes.
         medians: one of each pass, which was a process of its own.
         signal: part of themselves by which the reference's outputs of two inputs differ; None without an ``error``.
+        note: what else the outputs show.
     """
 
     name: str
@@ -61,6 +66,7 @@ class Result:
     error: float | None = None
     medians: list[float] = field(default_factory=list)
     signal: float | None = None
+    note: str = ""
 
     @property
     def latency(self) -> float | None:
@@ -69,12 +75,15 @@ class Result:
 
 
 def write_inputs(specs: Sequence[TensorSpec], folder: Path) -> None:
-    """Two sets of random inputs for every peer of a comparison."""
-    from workers.tvm_backend.arguments import random_array
+    """Two sets of random inputs for every peer of a comparison, and one with NaN where an input may have that."""
+    from workers.tvm_backend.arguments import random_array, takes_special, with_special
 
     for which in range(2):
         arrays = {spec.name or str(i): random_array(spec, 7 + i + 1000 * which) for i, spec in enumerate(specs)}
         np.savez(folder / f"inputs{which}.npz", **arrays)  # type: ignore[arg-type]
+    if any(map(takes_special, specs)):
+        special = {name: with_special(arrays[name], spec, 7) for name, spec in zip(arrays, specs, strict=True)}
+        np.savez(folder / SPECIAL, **special)  # type: ignore[arg-type]
 
 
 def take_turns(peers: Sequence[Peer], folder: Path, seconds: float, threads: int, passes: int = 2) -> list[Result]:
@@ -93,20 +102,44 @@ def take_turns(peers: Sequence[Peer], folder: Path, seconds: float, threads: int
 
 
 def check_outputs(results: Sequence[Result], folder: Path, trusted: Collection[str] = tuple(FOREIGN)) -> None:
-    """Set ``error``: against the first of ``trusted`` that ran, else against the first, relative to the signal."""
+    """Set ``error``: against the first of ``trusted`` that ran, else against the first, relative to the signal.
+
+    The largest one of both sets of inputs. A ``note`` says where a NaN is lost on the way to an output.
+    """
     good = [result for result in results if result.samples and not result.failure]
     reference = next((result for result in good if result.name in trusted), good[0] if good else None)
     for result in good:
         if reference is not None and result is not reference:
-            found, expected = (np.load(folder / f"{name.name}-0.npz") for name in (result, reference))
-            elsewhere = np.load(folder / f"{reference.name}-1.npz")
-            result.error = max(_error(found[key], expected[key], elsewhere[key]) for key in expected.files)
-            result.signal = max(dependence(expected[key], elsewhere[key]) for key in expected.files)
+            found, expected = (_outputs(folder, name.name) for name in (result, reference))
+            result.error = max(_error(*each) for each in zip(*found[:1], *expected, strict=True))
+            if len(found) > 1:
+                result.error = max(
+                    result.error, *(_error(*each) for each in zip(found[1], *expected[::-1], strict=True))
+                )
+            result.signal = max(map(dependence, *expected))
+            result.note = _note(result.name, reference.name, folder)
+
+
+def _outputs(folder: Path, name: str) -> list[list[Any]]:
+    """A peer's outputs of each set of inputs that it ran on."""
+    files = [folder / f"{name}-{which}.npz" for which in range(2)]
+    return [[file[key] for key in file.files] for file in map(np.load, filter(Path.exists, files))]
+
+
+def _note(name: str, reference: str, folder: Path) -> str:
+    files = [folder / f"{each}-0.npz.special.npz" for each in (name, reference)]
+    if not all(map(Path.exists, files)):
+        return ""
+    found, expected = map(np.load, files)
+    lost = any(loses_nan(found[key], expected[key]) for key in expected.files)
+    return LOST.format(reference) if lost else ""
 
 
 def _run(result: Result, peer: Peer, folder: Path, which: int, seconds: float, threads: int) -> None:
     outputs = folder / f"{peer.name}-{which}.npz"
-    job = PeerRun(str(peer.file), str(folder / f"inputs{which}.npz"), str(outputs), seconds, threads)
+    special = folder / SPECIAL
+    once = str(special) if not result.samples and special.exists() else ""
+    job = PeerRun(str(peer.file), str(folder / f"inputs{which}.npz"), str(outputs), seconds, threads, once)
     env = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
@@ -126,7 +159,9 @@ def _run(result: Result, peer: Peer, folder: Path, which: int, seconds: float, t
         result.failure = f"no result within {PEER_TIMEOUT:g} s"
         return
     if done.returncode != 0:
-        result.failure = (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1]
+        said = done.stderr.strip().splitlines()
+        crashed = f"its process {exit_reason(done.returncode, 0, 0)}" if done.returncode < 0 else ""
+        result.failure = crashed or (said or [f"ended with {done.returncode}"])[-1]
         return
     samples = json.loads(Path(f"{outputs}.json").read_text())["samples"]
     result.samples += samples

@@ -41,6 +41,8 @@ class PeerRun:
         outputs: ``.npz`` to write, arrays ``0``, ``1``, …
         seconds: how long to time.
         threads: threads to run on.
+        special: inputs with NaN and infinity, to be run once for outputs beside the others, ``.special.npz``; empty:
+            there are none.
     """
 
     model: str
@@ -48,6 +50,7 @@ class PeerRun:
     outputs: str
     seconds: float
     threads: int
+    special: str = ""
 
 
 Prepare = Callable[[str, Mapping[str, NDArray[Any]], int], RunModel]
@@ -64,11 +67,7 @@ class Timing:
 
     def __init__(self, job: PeerRun, prepare: Prepare) -> None:
         self._cores = sorted(os.sched_getaffinity(0))  # now: a runtime may leave this thread a single one
-        with np.load(job.inputs) as file:
-            inputs = {name: file[name] for name in file.files}
-        self._run = prepare(job.model, inputs, job.threads)
-        outputs = [np.asarray(value.numpy() if hasattr(value, "numpy") else value) for value in self._run()]
-        np.savez(job.outputs, **{str(i): value for i, value in enumerate(outputs)})  # type: ignore[arg-type]
+        self._run = _ran(job, prepare, job.inputs, job.outputs)
 
     def samples(self, seconds: float) -> list[float]:
         """Seconds of single runs, for so many seconds after some to warm up."""
@@ -89,7 +88,20 @@ class Timing:
 
 def measure(job: PeerRun, prepare: Prepare) -> dict[str, Any]:
     """Load, run once for the outputs, then time; returns ``{"samples": [seconds, …]}``."""
-    return {"samples": Timing(job, prepare).samples(job.seconds)}
+    samples = Timing(job, prepare).samples(job.seconds)
+    if job.special:
+        _ran(job, prepare, job.special, f"{job.outputs}.special.npz")
+    return {"samples": samples}
+
+
+def _ran(job: PeerRun, prepare: Prepare, inputs: str, outputs: str) -> RunModel:
+    """The model, prepared on inputs and run once on them; its outputs are written."""
+    with np.load(inputs) as file:
+        arrays = {name: file[name] for name in file.files}
+    run = prepare(job.model, arrays, job.threads)
+    found = [np.asarray(value.numpy() if hasattr(value, "numpy") else value) for value in run()]
+    np.savez(outputs, **{str(i): value for i, value in enumerate(found)})  # type: ignore[arg-type]
+    return run
 
 
 @contextlib.contextmanager

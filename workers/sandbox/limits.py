@@ -68,6 +68,8 @@ def exit_reason(code: int, peak: int, limit: int, said: str = "") -> str:
         said: the end of its standard error.
     """
     text = f"was ended by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+    if code == -signal.SIGFPE:
+        return f"{text}: it divided a whole number by zero"
     if code and limit and peak >= EXHAUSTED_SHARE * limit:
         return f"{text}, out of memory: it used {peak // MIB} MiB and may have {limit // MIB} MiB"
     lines = [line.strip() for line in said.splitlines() if line.strip() and not line.lstrip().startswith(NOISE)]

@@ -47,3 +47,16 @@ def test_a_peer_that_fails_says_why_and_is_not_run_again(peers, tmp_path):
     assert (results[0].failure, results[0].latency) == ("no such thing", None)
     assert results[1].latency > 0
     assert (tmp_path / "log").read_text().splitlines() == ["broken 10", "good 10", "good 20"]
+
+
+def test_a_nan_that_does_not_come_out_is_noted(peers, tmp_path):
+    np.savez(tmp_path / comparison.SPECIAL, x=np.full(1, np.nan, "float32"))
+    results = take_turns(peers(a="add 0", b="lose 0", c="add 0"), tmp_path, 0.01, 1)
+    check_outputs(results, tmp_path)
+    assert [result.note for result in results] == ["", "a NaN in an input does not come out, as it does of a", ""]
+    assert [result.error for result in results] == [None, 0.0, 0.0]
+
+
+def test_a_peer_that_divides_by_zero_says_so(peers, tmp_path):
+    (result,) = take_turns(peers(broken="trap 8"), tmp_path, 0.01, 1)
+    assert result.failure == "its process was ended by SIGFPE: it divided a whole number by zero"

@@ -12,7 +12,7 @@ import pytest
 from rpc_device import RpcDevice
 
 from tunesmith.messages import MeasureLimits, ModelWeights
-from tunesmith.types import FailureKind, TensorSpec
+from tunesmith.types import FailureKind, TensorSpec, Values
 from workers.protocol import Confirmed, ConfirmRequest, RunRequest
 from workers.tvm_backend.build import linking
 from workers.tvm_backend.run.confirm import MIN_PAIRS, Interrupted, confirm, rest, settled
@@ -36,6 +36,7 @@ KINDS = (
     "steps",
     "other steps",
     "wrong steps",
+    "keeps numbers",
 )
 
 
@@ -50,6 +51,7 @@ def build(folder: Path, kind: str) -> Path:
         "nearly": lambda x: x * 1.00001,
         "off": lambda x: x * 1.01,
         "nan": lambda x: tirx.if_then_else(x > 0.999, tirx.const(float("nan"), "float32"), x),
+        "keeps numbers": lambda x: tirx.if_then_else(tirx.isnan(x), tirx.const(0.0, "float32"), x),
         "steps": lambda x: tirx.round(x * 64.0),
         "other steps": lambda x: tirx.round(x * 64.0006),
         "wrong steps": lambda x: tirx.round(x * 64.6),
@@ -208,19 +210,31 @@ def test_a_reference_or_a_champion_that_crashes_is_done_without(
             ask(device, wanted)
         assert (caught.value.part, caught.value.done) == (part, ())
         wanted = rest(wanted, caught.value, FailureKind.CRASH, "it died")
-    assert wanted == ConfirmRequest((kernels["copy"],), None, None, LIMITS)
+    problem = "the default schedule fails (crash): it died"
+    assert wanted == ConfirmRequest((kernels["copy"],), None, None, LIMITS, problem=problem)
+    assert [(one.error, one.message) for one in ask(device, wanted)] == [(None, problem)]
 
 
 def test_the_references_outputs_are_kept(device: RpcDevice, kernels: dict[str, RunRequest]) -> None:
     kept = References()
     wanted = request(kernels, "off")
     first = ask(device, wanted, kept)
-    assert kept.size == BYTES  # the inputs are as they were
+    assert kept.size == 2 * BYTES  # outputs of two sets of inputs, which are as they were
     reference = RunRequest(Path("/gone.so"), "main", ARGS, LIMITS, code_hash="copy")
     repeated = ask(device, ConfirmRequest(wanted.finalists, None, reference, LIMITS), kept)
     assert first[0].error == repeated[0].error
     other = ConfirmRequest(wanted.finalists, None, reference, LIMITS, seed=1)
     assert ask(device, other, kept)[0].error is None  # other inputs, other outputs
+
+
+def test_who_loses_a_nan_is_wrong(device: RpcDevice, kernels: dict[str, RunRequest]) -> None:
+    args = (replace(ARGS[0], values=Values(-1.0, 1.0, special=True)), ARGS[1])
+    named = {kind: replace(kernels[kind], args=args) for kind in ("copy", "nearly", "keeps numbers")}
+    wanted = ConfirmRequest((named["nearly"], named["keeps numbers"]), None, named["copy"], LIMITS)
+    right, wrong = ask(device, wanted)
+    assert (right.failure, right.error) == (None, pytest.approx(1e-5, rel=0.1))
+    assert wrong.failure is FailureKind.WRONG_RESULT
+    assert "not finite where they should be" in wrong.message
 
 
 def test_a_kernel_may_find_its_weights_far_away(device: RpcDevice, kernels: dict[str, RunRequest]) -> None:

@@ -1,4 +1,4 @@
-"""Whole models that round: their outputs may fall on the other side of a half, and no further."""
+"""Whole models: those that round may fall on the other side of a half and no further, and no NaN gets lost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tunesmith.measuring.agreement import TOLERANCE
 from tunesmith.measuring.checked import CheckState, judge
-from tunesmith.types import TensorSpec
+from tunesmith.types import FailureKind, TensorSpec, Values
 from workers.protocol import ModelOutcome, ModelRequest
 from workers.tvm_backend.build import linking
 from workers.tvm_backend.run.compare_models import compare
@@ -19,8 +19,8 @@ pytestmark = pytest.mark.pair
 SHAPE = (256, 256)
 
 
-def library(path: Path, factor: float) -> Path:
-    """A model that rounds ``factor`` times its input, in sixteen steps."""
+def library(path: Path, factor: float, last: str = "round") -> Path:
+    """A model that rounds ``factor`` times its input, in sixteen steps, or whose ``last`` operator is another one."""
     import tvm
     from tvm import relax
 
@@ -29,19 +29,32 @@ def library(path: Path, factor: float) -> Path:
     with builder.function("main", [x]):
         with builder.dataflow():
             scaled = builder.emit(relax.op.multiply(x, relax.const(factor, "float32")))
-            out = builder.emit_output(relax.op.round(scaled))
+            if last == "keep numbers":
+                lost = builder.emit(relax.op.isnan(scaled))
+                out = builder.emit_output(relax.op.where(lost, relax.const(0.0, "float32"), scaled))
+            elif last == "nonzero":
+                out = builder.emit_output(relax.op.nonzero(builder.emit(relax.op.round(scaled))))
+            else:
+                out = builder.emit_output(getattr(relax.op, last)(scaled))
         builder.emit_func_output(out)
     made = tvm.compile(builder.get(), target=tvm.target.Target("llvm"))
     made.export_library(str(path), fcompile=linking.export_for_measurement)
     return path
 
 
-def outcome(folder: Path, factor: float, untuned: float = 8.0) -> ModelOutcome:
+def outcome(
+    folder: Path, factor: float, untuned: float = 8.0, last: tuple[str, str] = ("round", "round")
+) -> ModelOutcome:
+    """Of a model whose input may hold NaN."""
     from tvm import rpc
 
     session = rpc.LocalSession()
-    paths = [library(folder / name, value) for name, value in (("untuned.so", untuned), ("tuned.so", factor))]
-    request = ModelRequest(paths[0], paths[1], None, (TensorSpec("float32", SHAPE, "x"),), 0, 0.01, 60.0)
+    paths = [
+        library(folder / name, value, how)
+        for name, value, how in zip(("untuned.so", "tuned.so"), (untuned, factor), last, strict=True)
+    ]
+    given = TensorSpec("float32", SHAPE, "x", Values(-1.0, 1.0, special=True))
+    request = ModelRequest(paths[0], paths[1], None, (given,), 0, 0.01, 60.0)
     return compare(session, session.cpu(0), request, contextlib.nullcontext)
 
 
@@ -63,3 +76,17 @@ def test_outputs_that_are_the_same_for_every_input_check_nothing(tmp_path: Path)
     assert judge(found.error, found.tolerance, found.signal) is CheckState.NOTHING_CHECKED
     found = outcome(tmp_path, 8.0)
     assert judge(found.error, found.tolerance, found.signal) is CheckState.AGREE
+
+
+def test_who_loses_a_nan_is_wrong(tmp_path: Path) -> None:
+    found = outcome(tmp_path, 8.0, last=("negative", "negative"))
+    assert (found.failure, found.error) == (None, 0.0)
+    found = outcome(tmp_path, 8.0, last=("abs", "keep numbers"))
+    assert found.failure is FailureKind.WRONG_RESULT
+    assert found.message == "a NaN in an input is lost, in the tuned model only"
+
+
+def test_the_inputs_may_decide_how_many_outputs_there_are(tmp_path: Path) -> None:
+    last = ("nonzero", "nonzero")
+    found = outcome(tmp_path, 8.0, last=last)
+    assert (found.failure, found.error, found.signal) == (None, 0.0, 1.0)

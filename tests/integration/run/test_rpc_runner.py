@@ -45,7 +45,7 @@ def runner(shared_runner: RpcRunner) -> Iterator[RpcRunner]:
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("kernels")
-    kinds = ("good", "crash", "hang", "slow", "parallel", "late")
+    kinds = ("good", "crash", "hang", "slow", "parallel", "late", "elsewhere")
     return {kind: build(folder, kind) for kind in kinds}
 
 
@@ -60,6 +60,16 @@ def test_contender_has_all_its_repeats(runner: RpcRunner, library: dict[str, Pat
     assert (len(outcome.samples), outcome.stopped) == (4, StopReason.CAPPED)
     assert all(sample > 0 for sample in outcome.samples)
     assert 0.002 < outcome.device_seconds < outcome.seconds
+
+
+def test_what_a_kernel_updates_is_restored_before_each_run(runner: RpcRunner, library: dict[str, Path]) -> None:
+    asked = request(library["late"])
+    assert run(runner, asked).failure is FailureKind.CRASH  # it counts its runs in its argument
+    updating = replace(asked, updated=(0,))
+    outcome = run(runner, updating)
+    assert (outcome.failure, len(outcome.samples)) == (None, 4)
+    (found,) = runner.confirm(ConfirmRequest((updating,), updating, updating, LIMITS))
+    assert (found.failure, found.error, len(found.samples) >= MIN_PAIRS) == (None, 0.0, True)
 
 
 def test_samples_that_agree_are_enough(runner: RpcRunner, library: dict[str, Path]) -> None:
@@ -153,8 +163,8 @@ def test_the_default_schedule_is_known_after_its_race_even_when_a_neighbour_hang
     default = replace(request(library["good"]), default=True, code_hash="raced")
     raced, hung = runner.race([default, request(library["hang"], run_timeout=1.0)], None)
     assert (raced.failure, hung.failure) == (None, FailureKind.RUN_TIMEOUT)
-    # Its code is not run again, or this would not end well: what it put out in the race is what counts.
-    known = replace(request(library["crash"]), code_hash="raced")
+    # Its code is not run again on the inputs of the race, or this would not end well: what it put out there counts.
+    known = replace(request(library["elsewhere"]), code_hash="raced")
     (found,) = runner.confirm(ConfirmRequest((request(library["parallel"]),), None, known, LIMITS))
     assert (found.failure, found.error) == (None, 0.0)
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from tunesmith.cli.summary import outputs
-from tunesmith.measuring.agreement import LEAST_SIGNAL, TOLERANCE, dependence, signal_error
+from tunesmith.measuring.agreement import LEAST_SIGNAL, TOLERANCE, dependence, loses_nan, signal_error
 from tunesmith.measuring.checked import LEAST_DEPENDENCE, CheckState, judge
 
 RNG = np.random.default_rng(0)
@@ -102,3 +104,18 @@ def test_the_summary_never_calls_it_agreement() -> None:
     text = outputs({"output_error": None, "output_tolerance": None, "check": {"state": "nothing_checked"}})
     assert text.startswith("nothing was checked")
     assert "agree" not in text
+
+
+def test_the_inputs_may_decide_how_many_outputs_there_are() -> None:
+    right, other = np.arange(6.0), np.arange(4.0)
+    assert dependence(right, other) == 1.0
+    assert signal_error(right, right, other) == 0.0
+    assert signal_error(right + 0.5, right, other) == pytest.approx(0.1)
+    assert signal_error(other, right, other) == math.inf
+
+
+def test_a_nan_is_lost_where_none_comes_out() -> None:
+    nan, number = np.array([1.0, np.nan]), np.array([1.0, 2.0])
+    assert loses_nan(number, nan)
+    assert not loses_nan(nan, nan)
+    assert not loses_nan(nan, number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import logging
 import signal
 import time
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from cachetools import LRUCache
 from tunesmith.errors import InvalidCandidate, MissingDependency
 from tunesmith.messages import TunedWorkload
 from tunesmith.targets import Target
-from tunesmith.types import FailureKind
+from tunesmith.types import FailureKind, TensorSpec
 from workers.protocol import BuildRequest, Built
 from workers.sandbox.lease import HostLease
 from workers.sandbox.limits import about_memory
@@ -30,12 +31,14 @@ if TYPE_CHECKING:
     from workers.tvm_backend.design_space.replay import Replayer
     from workers.tvm_backend.design_space.sketch import SketchBody
 
+log = logging.getLogger("tunesmith.measure")
 PARTS = (
     "build.code_cache",
     "build.compile_model",
     "design_space.reference_schedule",
     "design_space.replay",
     "passes.extract_tasks",
+    "passes.value_ranges.models",
     "tir",
 )
 """What a build imports, in this package."""
@@ -47,10 +50,15 @@ UNCHECKED = {"tirx.disable_assert": True}
 
 @dataclass(frozen=True)
 class Compiled:
-    """A compiled model; ``applied`` counts the tasks that found a schedule."""
+    """A compiled model; ``applied`` counts the tasks that found a schedule.
+
+    Attributes:
+        inputs: of an untuned model, with the values to draw for them.
+    """
 
     path: Path
     applied: int
+    inputs: tuple[TensorSpec, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,8 @@ class _Task:
 
     replayer: Replayer
     code_cache: CodeCache
+    args: tuple[TensorSpec, ...]
+    updated: tuple[int, ...]
     bodies: dict[bytes, SketchBody] = field(default_factory=dict)
 
     def body(self, data: bytes) -> SketchBody:
@@ -132,6 +142,7 @@ class Builder:
             MeasurementFailed, MissingDependency: see ``workers.tvm_backend.build.compile_model``.
         """
         from workers.tvm_backend.build import compile_model, database
+        from workers.tvm_backend.passes.value_ranges import models
 
         made = Target(dict(target))
         warm(made.kind)
@@ -141,7 +152,8 @@ class Builder:
             log = out.with_suffix(".database")
             database.write(log, records, target)
         done = compile_model.compile_model(module, params, made, log, out, False)
-        return Compiled(done.path, len(done.applied))
+        inputs = models.drawn_inputs(module) if records is None else ()
+        return Compiled(done.path, len(done.applied), inputs)
 
     def _build(self, request: BuildRequest, started: float) -> Built:
         from tvm.s_tir.analysis import estimate_tir_flops
@@ -149,7 +161,6 @@ class Builder:
 
         from workers.tvm_backend import tir
         from workers.tvm_backend.design_space import reference_schedule, replay
-        from workers.tvm_backend.passes import extract_tasks
 
         target = Target(dict(request.target))
         require_compiler(target.kind)
@@ -167,7 +178,8 @@ class Builder:
         return Built(
             path=request.out,
             function=FUNCTION,
-            args=extract_tasks.arguments(replayer.mod) or (),
+            args=task.args,
+            updated=task.updated,
             flops=float(estimate_tir_flops(replayer.mod)),
             trace=trace,
             code_hash=code_hash,
@@ -201,8 +213,24 @@ class Builder:
 
         key = (request.workload, target.hash)
         if key not in self._tasks:
-            self._tasks[key] = _Task(Replayer(request.module, target), CodeCache())
+            replayer = Replayer(request.module, target)
+            self._tasks[key] = _Task(replayer, CodeCache(), *_arguments(replayer.mod))
         return self._tasks[key]
+
+
+def _arguments(mod: Any) -> tuple[tuple[TensorSpec, ...], tuple[int, ...]]:
+    """The kernel's arguments with the values to draw for them, and which of them it updates."""
+    from workers.tvm_backend.passes import extract_tasks
+    from workers.tvm_backend.passes.value_ranges.functions import Function
+    from workers.tvm_backend.passes.value_ranges.search import argument_specs
+
+    args = extract_tasks.arguments(mod) or ()
+    try:
+        function = Function(mod["main"])
+        return argument_specs(function, args), function.updated
+    except Exception:  # a program that is not understood is tuned on the usual values
+        log.exception("values of arguments are not known")
+        return args, ()
 
 
 def _config(mod: Any, target: Any) -> Mapping[str, bool]:

@@ -60,6 +60,12 @@ class LocalModel:
         self.params = folder / "params.npz"
         save_params(prepared.params, self.params)
 
+    def drawn_inputs(self) -> tuple[TensorSpec, ...]:
+        """What the model takes, with the values to draw for it."""
+        from workers.tvm_backend.passes.value_ranges import models
+
+        return models.drawn_inputs(self.module)
+
     def compile(self, out: Path, target: Target, records: list[DatabaseRecord] | None) -> list[str]:
         """Write a library whose ``main`` takes the model's inputs; returns the tasks that found no schedule.
 

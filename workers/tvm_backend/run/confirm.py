@@ -19,7 +19,7 @@ from workers.tvm_backend.run.cold_weights import STREAM, stream_of
 from workers.tvm_backend.run.device_arrays import DeviceArrays, completed
 from workers.tvm_backend.run.device_functions import offered
 from workers.tvm_backend.run.race import Kernel
-from workers.tvm_backend.run.references import Changed, References, difference, excuse, nudged
+from workers.tvm_backend.run.references import SECOND_SEED, Changed, References, difference, excuse, nudged
 
 log = logging.getLogger("tunesmith.measure")
 WINDOW_SECONDS = 0.5
@@ -114,6 +114,7 @@ class _Confirming:
         self._limits: MeasureLimits = request.limits
         self._placing = DeviceArrays(session, device)
         self._streaming = offered(session, STREAM)
+        self._seeds = (request.seed, SECOND_SEED + request.seed)
         self._arrays: list[Any] = []
         self._names: list[str] = []
         self._ran = 0.0  # seconds of kernels outside of the pairs, since the last finalist was settled
@@ -121,7 +122,7 @@ class _Confirming:
 
     def run(self) -> list[Confirmed]:
         """See :func:`confirm`."""
-        expected: Changed | None = None
+        expected: list[Changed] = []
         champion: _Loaded | None = None
         problem = ""
         try:
@@ -140,33 +141,39 @@ class _Confirming:
             self._forget()
         return self._done
 
-    def _expected(self) -> Changed | None:
-        """What the arguments must be after a run; None without a reference."""
-        reference = self._request.reference
-        if reference is None:
-            return None
-        key = (reference.code_hash, reference.args, self._request.seed)
-        kept = self._references.get(key) if reference.code_hash else None
-        if kept is None:
-            kept = self._outputs(self._load(reference))
-            if reference.code_hash:
-                self._references.put(key, kept)
-        return kept
+    def _expected(self) -> list[Changed]:
+        """What the arguments must be after a run, for each of the seeds; nothing without a reference."""
+        reference, found, loaded = self._request.reference, list[Changed](), None
+        for seed in self._seeds if reference is not None else ():
+            assert reference is not None
+            key = (reference.code_hash, reference.args, seed)
+            kept = self._references.get(key) if reference.code_hash else None
+            if kept is None:
+                loaded = loaded or self._load(reference)
+                kept = self._outputs(loaded, seed)
+                if reference.code_hash:
+                    self._references.put(key, kept)
+            found.append(kept)
+        return found
 
     def _champion(self, request: RunRequest) -> _Loaded:
         """The champion, once it has shown that it still runs."""
         loaded = self._load(request)
-        self._outputs(loaded)
+        self._outputs(loaded, self._request.seed)
         return loaded
 
     def _finalist(
-        self, request: RunRequest, champion: _Loaded | None, expected: Changed | None, problem: str
+        self, request: RunRequest, champion: _Loaded | None, expected: Sequence[Changed], problem: str
     ) -> Confirmed:
         started = time.perf_counter()
         loaded = self._load(request)
-        found = self._outputs(loaded)
-        pairs = expected and completed([found, expected], request.args, self._request.seed)
-        error = difference(*pairs) if pairs else None
+        # The first seed last: its arguments, which are usual numbers, are timed.
+        found = [self._outputs(loaded, seed) for seed in reversed(self._seeds[: max(1, len(expected))])][::-1]
+        errors = [
+            difference(*completed(pair, request.args, seed))
+            for *pair, seed in zip(found, expected, self._seeds, strict=False)
+        ]
+        error = max(errors, default=None)
         if error == math.inf:
             text = "outputs are not finite where they should be, or finite where they should not"
             return Confirmed(failure=FailureKind.WRONG_RESULT, message=text, seconds=time.perf_counter() - started)
@@ -174,20 +181,21 @@ class _Confirming:
         theirs = self._kernel(champion) if champion is not None else None
         samples, others = self._pairs(ours, theirs)
         unsteady = 0.0
-        if expected is not None and error is not None and error > self._request.tolerance:
-            unsteady = self._unsteady(found, expected)
+        if error is not None and error > self._request.tolerance:
+            worst = errors.index(error)
+            unsteady = self._unsteady(found[worst], expected[worst], self._seeds[worst])
         device_seconds = self._ran + ours.device_seconds + (theirs.device_seconds if theirs is not None else 0.0)
         self._ran = 0.0
         return Confirmed(
             tuple(samples), tuple(others), error, None, problem, time.perf_counter() - started, device_seconds, unsteady
         )
 
-    def _unsteady(self, found: Changed, expected: Changed) -> float:
+    def _unsteady(self, found: Changed, expected: Changed, seed: int) -> float:
         """See :func:`workers.tvm_backend.run.references.excuse`: the default schedule, its inputs a little off."""
-        reference, seed = self._request.reference, self._request.seed
+        reference = self._request.reference
         if reference is None:
             return 0.0
-        shifted = self._outputs(self._load(reference), self._request.tolerance)
+        shifted = self._outputs(self._load(reference), seed, self._request.tolerance)
         ours, right, moved = completed([found, expected, shifted], reference.args, seed)
         return excuse(ours, right, moved, self._request.tolerance)
 
@@ -226,12 +234,12 @@ class _Confirming:
         self._session.upload(bytearray(request.path.read_bytes()), target=name)
         return _Loaded(self._session.load_module(name), request)
 
-    def _outputs(self, loaded: _Loaded, off: float = 0.0) -> Changed:
+    def _outputs(self, loaded: _Loaded, seed: int, off: float = 0.0) -> Changed:
         """The arguments after one run on fresh copies of the random inputs, ``off`` by that share of themselves."""
         self._arrays.clear()  # room on the device, before the next ones are placed
-        self._arrays += self._placing.place(loaded.request.args, self._request.seed)
+        self._arrays += self._placing.place(loaded.request.args, seed)
         for index, tensor in enumerate(self._arrays[:-1] if off else ()):
-            tensor.copyfrom(nudged(tensor.numpy(), off, self._request.seed + index))
+            tensor.copyfrom(nudged(tensor.numpy(), off, seed + index))
         before = self._placing.digests(self._arrays)
         kernel = loaded.module[loaded.request.function]
         with self._limited(self._limits.run_timeout):
@@ -242,8 +250,10 @@ class _Confirming:
         return self._placing.changed(self._arrays, before)
 
     def _kernel(self, loaded: _Loaded) -> Kernel:
-        stream = stream_of(self._streaming, loaded.request.weights)
-        return Kernel(loaded.module, loaded.request.function, self._arrays, self._device, None, stream)
+        request = loaded.request
+        stream = stream_of(self._streaming, request.weights)
+        restoring = self._placing.restoring(request.args, self._request.seed, request.updated)
+        return Kernel(loaded.module, request.function, self._arrays, self._device, None, stream, restoring)
 
     @contextlib.contextmanager
     def _limited(self, seconds: float) -> Iterator[None]:

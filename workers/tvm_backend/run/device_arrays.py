@@ -6,12 +6,15 @@ by a digest; any other server gets them over the wire, and gives them back the s
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from tunesmith.types import TensorSpec
 from workers.tvm_backend.run.device_functions import offered
-from workers.tvm_backend.run.references import Changed, given, initial
+from workers.tvm_backend.run.references import Changed, initial
+from workers.tvm_backend.run.restoring import RESTORED, Restoring, run_restored
 
 
 class DeviceArrays:
@@ -22,19 +25,30 @@ class DeviceArrays:
     """
 
     def __init__(self, session: Any, device: Any) -> None:
-        self._fill, self._digest = (offered(session, f"tunesmith.rpc.{name}") for name in ("fill", "digest"))
-        self._device = device
+        self._draw, self._digest = (offered(session, f"tunesmith.rpc.{name}") for name in ("draw", "digest"))
+        self._device, self._restored = device, offered(session, RESTORED)
 
     def place(self, args: tuple[TensorSpec, ...], seed: int) -> list[Any]:
-        """New tensors with what ``given(args, seed)`` holds."""
+        """New tensors with what the arguments hold before a run; see ``references.initial``."""
+        return [self._place(args, index, seed) for index in range(len(args))]
+
+    def restoring(self, args: tuple[TensorSpec, ...], seed: int, updated: tuple[int, ...]) -> Restoring | None:
+        """How to time a kernel that updates some of the arguments; None where it updates none."""
+        if not updated:
+            return None
+        originals = [self._place(args, index, seed) for index in updated]
+        return Restoring(self._restored or run_restored, updated, originals)
+
+    def _place(self, args: tuple[TensorSpec, ...], index: int, seed: int) -> Any:
         import tvm
 
-        if self._fill is None:
-            return [tvm.runtime.tensor(array, device=self._device) for array in given(args, seed)]
-        tensors = [tvm.runtime.empty(spec.shape, spec.dtype, self._device) for spec in args]
-        for index, (tensor, spec) in enumerate(zip(tensors, args, strict=True)):
-            self._fill(tensor, spec.dtype, index, len(args), seed)
-        return tensors
+        spec = args[index]
+        if self._draw is None:
+            return tvm.runtime.tensor(initial(args, index, seed), device=self._device)
+        tensor = tvm.runtime.empty(spec.shape, spec.dtype, self._device)
+        values = json.dumps(dataclasses.astuple(spec.values)) if spec.values is not None else ""
+        self._draw(tensor, spec.dtype, values, index, len(args), seed)
+        return tensor
 
     def digests(self, tensors: Sequence[Any]) -> list[str]:
         """Digests of the inputs, to compare with after a run; empty if the device gives none."""

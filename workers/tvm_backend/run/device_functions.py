@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import signal
 import socket
@@ -11,9 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tunesmith.types import TensorSpec
+from tunesmith.types import TensorSpec, Values
 from workers.tvm_backend.run.cold_weights import Ring
 from workers.tvm_backend.run.references import initial
+from workers.tvm_backend.run.restoring import run_restored
 
 ONE_CORE_PER_THREAD = -2
 """``kSpecifyOneCorePerThread`` of TVM's thread pool."""
@@ -28,9 +30,10 @@ def register() -> None:
         "bind": bind,
         "once": once,
         "host": host_identity,
-        "fill": fill,
+        "draw": draw,
         "digest": digest,
         "stream": Ring().run,
+        "restored": run_restored,
     }
     for name, function in offered.items():
         tvm_ffi.register_global_func(f"tunesmith.rpc.{name}", function, override=True)
@@ -86,9 +89,14 @@ def once(module: Any, function: str, *arguments: Any) -> float:
     return time.perf_counter() - started
 
 
-def fill(tensor: Any, dtype: str, index: int, count: int, seed: int) -> None:
-    """Put into a tensor what argument ``index`` of ``count`` holds before a run (``references.given``)."""
-    args = (TensorSpec(str(dtype), tuple(map(int, tensor.shape))),) * int(count)
+def draw(tensor: Any, dtype: str, values: str, index: int, count: int, seed: int) -> None:
+    """Put into a tensor what argument ``index`` of ``count`` holds before a run (``references.initial``).
+
+    Args:
+        values: JSON of the :class:`Values` that it may have, as a list; empty where they are not known.
+    """
+    known = Values(*json.loads(str(values))) if values else None
+    args = (TensorSpec(str(dtype), tuple(map(int, tensor.shape)), values=known),) * int(count)
     tensor.copyfrom(initial(args, int(index), int(seed)))
 
 

@@ -154,7 +154,8 @@ class DeviceSession:
     def _heat(self, race: Race, entry: Entry) -> None:
         """First runs. The outputs of a default schedule's, which may take seconds, are kept for confirmations."""
         request = entry.request
-        noted = request.default and request.code_hash and self._pristine and entry.before is None
+        once = not request.updated and entry.before is None  # what a further run does not change
+        noted = request.default and request.code_hash and self._pristine and once
         arrays = self._arrays(request.args) if noted else []
         before = self._placing.digests(arrays) if noted else []
         race.heat(entry)
@@ -208,7 +209,8 @@ class DeviceSession:
         self._session.upload(str(request.path), target=name)
         module = self._session.load_module(name)
         arrays, stream = self._arrays(request.args), stream_of(self._streaming, request.weights)
-        entry.kernel = Kernel(module, request.function, arrays, self._device, self._once, stream)
+        restoring = self._placing.restoring(request.args, INPUT_SEED, request.updated)
+        entry.kernel = Kernel(module, request.function, arrays, self._device, self._once, stream, restoring)
         entry.uploaded = name
         entry.seconds += time.perf_counter() - started
 

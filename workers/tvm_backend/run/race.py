@@ -19,6 +19,7 @@ from tunesmith.measuring.stopping import stop
 from tunesmith.types import StopReason
 from workers.protocol import Begun, RunOutcome, RunRequest
 from workers.tvm_backend.run.cold_weights import Stream
+from workers.tvm_backend.run.restoring import Restoring
 from workers.tvm_backend.run.timing_windows import Series
 
 SHORT_SECONDS = 0.001
@@ -50,6 +51,7 @@ class Kernel:
         device: TVM's.
         once: times one call (``device_functions.once``); None where the device does not offer it.
         stream: times runs on weights that lie where the model has them; None: everything stays in the caches.
+        restoring: times runs that update an argument; None: there is none.
     """
 
     def __init__(
@@ -60,15 +62,16 @@ class Kernel:
         device: Any,
         once: Callable[..., float] | None,
         stream: Stream | None = None,
+        restoring: Restoring | None = None,
     ) -> None:
         self._module, self._name, self._arguments = module, name, arguments
-        self._device, self._once, self._stream = device, once, stream
+        self._device, self._once, self._apart = device, once, restoring or stream
         self.device_seconds = 0.0
 
     def single(self) -> float:
         """Seconds of one run, as far as possible the only one."""
-        if self._stream is not None:
-            return self._streamed(self._stream, 1, 0)
+        if self._apart is not None:
+            return self._run(self._apart, 1, 0)
         if self._once is None:
             return self.samples(1, 1)[0]
         seconds = float(self._once(self._module, self._name, *self._arguments))
@@ -77,15 +80,15 @@ class Kernel:
 
     def samples(self, number: int, repeat: int) -> list[float]:
         """``repeat`` samples, each the mean seconds of ``number`` runs, after one run to warm up."""
-        if self._stream is not None:
-            return [self._streamed(self._stream, number, 1) for _ in range(repeat)]
+        if self._apart is not None:
+            return [self._run(self._apart, number, 1) for _ in range(repeat)]
         evaluator = self._module.time_evaluator(self._name, self._device, number=number, repeat=repeat)
         found = [float(value) for value in evaluator(*self._arguments).results]
         self.device_seconds += number * sum(found) + found[0]
         return found
 
-    def _streamed(self, stream: Stream, number: int, warm: int) -> float:
-        seconds = stream.run(self._module, self._name, self._arguments, number, warm)
+    def _run(self, apart: Stream | Restoring, number: int, warm: int) -> float:
+        seconds = apart.run(self._module, self._name, self._arguments, number, warm)
         self.device_seconds += (number + warm) * seconds
         return seconds
 

@@ -11,7 +11,7 @@ from cachetools import LRUCache
 from numpy.typing import NDArray
 
 from tunesmith.types import TensorSpec
-from workers.tvm_backend.arguments import dtype_of, random_array
+from workers.tvm_backend.arguments import dtype_of, random_array, with_special
 
 KEPT_BYTES = 256 << 20
 BLOCK = 1 << 20
@@ -20,6 +20,9 @@ UNWRITTEN = 77
 
 FREEDOM = 2.0
 """Times as many outputs, and as far, as those of inputs that are a little off: both are drawn by lot."""
+
+SECOND_SEED = 1
+"""Seed of the inputs that are checked besides the timed ones, with NaN and infinity where arguments may have these."""
 
 Changed = list[NDArray[Any] | None]
 """Arguments after a run; None: it holds what it held before."""
@@ -55,15 +58,13 @@ def _size(arrays: Changed) -> int:
     return sum(array.nbytes for array in arrays if array is not None)
 
 
-def given(args: tuple[TensorSpec, ...], seed: int) -> list[NDArray[Any]]:
-    """The arguments before a run: random inputs, and an output that shows what was not written."""
-    return [initial(args, index, seed) for index in range(len(args))]
-
-
 def initial(args: tuple[TensorSpec, ...], index: int, seed: int) -> NDArray[Any]:
-    """One of :func:`given`."""
-    make = prefilled if index == len(args) - 1 else random_array
-    return make(args[index], 1000 * seed + index)
+    """An argument before a run: a random input, or an output that shows what was not written."""
+    own = 1000 * seed + index
+    if index == len(args) - 1:
+        return prefilled(args[index], own)
+    array = random_array(args[index], own)
+    return with_special(array, args[index], own) if seed == SECOND_SEED else array
 
 
 def prefilled(spec: TensorSpec, seed: int) -> NDArray[Any]:
