@@ -45,7 +45,7 @@ def library(path: Path, factor: float, last: str = "round") -> Path:
 def outcome(
     folder: Path, factor: float, untuned: float = 8.0, last: tuple[str, str] = ("round", "round")
 ) -> ModelOutcome:
-    """Of a model whose input may hold NaN."""
+    """What comes of a model whose input may hold NaN."""
     from tvm import rpc
 
     session = rpc.LocalSession()

@@ -53,7 +53,7 @@ class Compiled:
     """A compiled model; ``applied`` counts the tasks that found a schedule.
 
     Attributes:
-        inputs: of an untuned model, with the values to draw for them.
+        inputs: inputs of an untuned model, with the values to draw for them.
     """
 
     path: Path

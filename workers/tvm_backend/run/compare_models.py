@@ -140,7 +140,7 @@ def compare(session: Any, device: Any, request: ModelRequest, window: Window) ->
     tuned = RemoteModel(session, device, request.tuned, params)
 
     def outputs(which: int) -> list[list[NDArray[Any]]]:
-        """Of both models, each on inputs of its own: a model may update what it is given."""
+        """Outputs of both models, each on inputs of its own: a model may update what it is given."""
         return [model.run([place(array) for array in model_inputs(request, which)]) for model in (untuned, tuned)]
 
     elsewhere, other_found = outputs(1)

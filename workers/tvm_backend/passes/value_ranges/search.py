@@ -19,7 +19,7 @@ FULL_BITS = 32
 """A type of so many bits holds all values up to ``FARTHEST``."""
 FIRST_REAL_STEP = 2.0**-10
 BISECTIONS = 12
-"""Of a real bound; a whole one is found exactly."""
+"""Steps in the search for a real bound; a whole one is found exactly."""
 SAMPLES = 8
 """Values inside of a range that have to be allowed, too."""
 NARROW = 0.125
