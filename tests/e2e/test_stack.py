@@ -180,6 +180,59 @@ def test_the_faster_of_two_convolutions_is_in_the_model(client: Client, tmp_path
     assert np.abs(ours - theirs).max() < 1e-4 * np.abs(theirs).max()
 
 
+def test_a_task_that_cannot_be_scheduled_keeps_its_default_and_no_input_is_outside(
+    client: Client, tmp_path: Path
+) -> None:
+    """Indices of a table of two rows, places to write to and a divisor are inputs; how many outputs there are, too."""
+    value, node = helper.make_tensor_value_info, helper.make_node
+    rng = np.random.default_rng(0)
+    shapes = {"w": (16, 32), "kinds": (2, 32)}
+    weights = [
+        onnx.numpy_helper.from_array(rng.standard_normal(shape).astype("f"), name) for name, shape in shapes.items()
+    ]
+    graph = helper.make_graph(
+        [
+            node("MatMul", ["x", "w"], ["product"]),
+            node("Gather", ["kinds", "kind"], ["kinds of rows"]),
+            node("Add", ["product", "kinds of rows"], ["sum"]),
+            node("ScatterElements", ["sum", "at", "new"], ["written"], axis=0),
+            node("Mod", ["kind", "divisor"], ["left"]),
+            node("NonZero", ["left"], ["places"]),
+        ],
+        "g",
+        [value("x", TensorProto.FLOAT, [4, 16]), value("new", TensorProto.FLOAT, [1, 32])]
+        + [
+            value(name, TensorProto.INT64, shape)
+            for name, shape in {"kind": [4], "at": [1, 32], "divisor": [4]}.items()
+        ],
+        [value("written", TensorProto.FLOAT, [4, 32]), value("places", TensorProto.INT64, [1, None])],
+        weights,
+    )
+    path = tmp_path / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    model = client.wait_model(client.upload_model(path).id, timeout=WAIT)
+    job = client.submit(model_id=model.id, target="cpu", trials=6, **LIGHT)
+    done = end_of(client, job.id)
+    assert done.latency.output_error is not None
+    assert done.latency.output_error < 1e-3
+    assert done.reference is not None, done.reference_missing
+    tasks = client.tasks(job.id)
+    (kept,) = [task for task in tasks if task.reason]
+    assert kept.name == "scatter_elements"
+    assert kept.reason == (
+        "the design space of 'scatter_elements' cannot be opened for this target: "
+        "TVM cannot schedule the program (ScheduleError)"
+    )
+    assert (kept.tunable, kept.trials) == (False, 0)
+    assert sum(task.trials for task in tasks) == done.progress.trials == 6
+    failures = client.failures(job.id)
+    assert not {failure.failure for failure in failures} & {"crash", "wrong_result"}
+    (event,) = [
+        event for event in client.follow(job.id) if event.kind == "task_exhausted" and event.data.get("problem")
+    ]
+    assert event.data["problem"]["detail"] == kept.reason
+
+
 @pytest.fixture
 def own_stacks(stack, stack_env, monkeypatch):
     """What the benchmark's stack is started with, and how often it is stopped.

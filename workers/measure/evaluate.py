@@ -89,7 +89,11 @@ def _rivals(
 
 def _inputs(message: EvaluateModel, untuned: Compiled) -> tuple[TensorSpec, ...]:
     """The model's inputs, with the values to draw for them where the compiler knows these."""
-    return untuned.inputs or tuple(TensorSpec(spec.dtype, spec.shape, spec.name) for spec in message.inputs)
+    known = [each.values for each in untuned.inputs] or [None] * len(message.inputs)
+    return tuple(
+        TensorSpec(spec.dtype, spec.shape, spec.name, values)
+        for spec, values in zip(message.inputs, known, strict=True)
+    )
 
 
 def _request(message: EvaluateModel, untuned: Compiled, tuned: Compiled, params: Path | None) -> ModelRequest:
