@@ -55,6 +55,23 @@ def test_the_same_model_side_by_side(compared):
     assert (peers["torch"]["latency"], peers["torch"]["failure"]) == (None, "torch reads .pt2 files only")
 
 
+def test_inputs_that_index_and_divide_are_inside(tmp_path, capsys):
+    """Places in a table of two rows, and a divisor; where zero or three were drawn, a runtime would fail or crash."""
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("Gather", ["w", "kind"], ["y"]), helper.make_node("Div", ["a", "b"], ["q"])],
+        "g",
+        [value(name, TensorProto.INT64, [16]) for name in ("kind", "a", "b")],
+        [value("y", TensorProto.FLOAT, [16, 2]), value("q", TensorProto.INT64, [16])],
+        [helper.make_tensor("w", TensorProto.FLOAT, [2, 2], [1.0, 2.0, 3.0, 4.0])],
+    )
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    assert run_command_line(["compare", str(path), "--time", "0.1", "--json"]) == 0
+    ours, other = json.loads(capsys.readouterr().out)["peers"]
+    assert (ours["check"], ours["error"], ours["note"], other["failure"]) == ("agree", 0.0, "", "")
+
+
 @pytest.mark.parametrize(
     ("results", "status", "says"),
     [
@@ -65,6 +82,7 @@ def test_the_same_model_side_by_side(compared):
         ([Result("untuned", [2e-3]), Result("tuned", failure="crashed")], 1, "tuned gave no result: crashed"),
         ([Result("openvino", failure="not installed")], 1, "openvino gave no result"),
         ([Result("untuned", [2e-3], error=0.0, signal=0.0), Result("onnxruntime", [1e-3])], 0, "nothing checked"),
+        ([Result("untuned", [2e-3], error=0.0, note="a NaN is lost"), Result("onnxruntime", [1e-3])], 0, "NaN is lost"),
     ],
 )
 def test_the_table_and_what_counts_as_a_failure(capsys, monkeypatch, results, status, says):

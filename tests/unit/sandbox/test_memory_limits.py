@@ -53,6 +53,7 @@ def test_allowance_is_a_share_of_what_the_host_has() -> None:
         (-11, 100, "was ended by SIGSEGV"),
         (-6, 900, "was ended by SIGABRT, out of memory: it used 900 MiB and may have 1000 MiB"),
         (-60, 0, "was ended by signal 60"),
+        (-8, 0, "was ended by SIGFPE: it divided a whole number by zero"),
         (3, 0, "ended with exit code 3"),
     ],
 )

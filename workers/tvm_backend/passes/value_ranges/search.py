@@ -120,14 +120,17 @@ def _runs(function: Function, given: Sequence[Interval]) -> bool:
 
 
 def _whole_range(low: float, high: float, dtype: str) -> tuple[float, float]:
-    """Bounds of whole numbers that the type holds, a few where there are none."""
+    """Bounds of whole numbers that the type holds, a few where there are none.
+
+    None is negative where that is possible: not all runtimes count negative indices from the end.
+    """
     bits = int("".join(filter(str.isdigit, dtype)))
-    if bits < FULL_BITS:
-        least, count = (0, 1 << bits) if dtype.startswith("uint") else (-(1 << bits - 1), 1 << bits)
-        low = low if low == -INFINITY else max(low, least)
-        high = high if high == INFINITY else min(high, least + count - 1)
-    if low == -INFINITY or dtype.startswith("uint"):
-        low = max(0, low) if dtype.startswith("uint") else min(0, high - SMALL_INTEGERS + 1)
+    if bits < FULL_BITS and high != INFINITY:
+        high = min(high, (1 << bits - dtype.startswith("int")) - 1)
+    if high >= 0:
+        low = max(low, 0)
+    elif low == -INFINITY:
+        low = high - SMALL_INTEGERS + 1
     return low, low + SMALL_INTEGERS - 1 if high == INFINITY else high
 
 
