@@ -252,6 +252,22 @@ def test_a_preparation_of_another_version_rejects_the_model_at_once(sqlite_conte
     assert "'tunesmith.prepare/0'" in model.error["detail"]
 
 
+def test_a_job_without_any_space_says_which_could_not_be_opened(
+    sqlite_context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def generate(*_: object) -> None:
+        raise RuntimeError("a long story\nno root block")
+
+    monkeypatch.setattr(prepare.space, "generate", generate)
+    core_flow.add_operator(sqlite_context)
+    ingest.import_model(sqlite_context, IngestModel(model_id="m1", attempt=1))
+    core_flow.add_job(sqlite_context)
+    prepare.prepare_job(sqlite_context, PrepareJob(job_id="j1", attempt=1))
+    job = row(sqlite_context, Job, "j1")
+    assert (job.state, job.error["code"]) == (JobState.FAILED, "nothing_to_tune")
+    assert job.error["detail"].endswith("cannot be opened for this target: RuntimeError: no root block")
+
+
 def test_a_target_that_nobody_has_fails_the_job(sqlite_context: Context) -> None:
     core_flow.add_operator(sqlite_context)
     ingest.import_model(sqlite_context, IngestModel(model_id="m1", attempt=1))
