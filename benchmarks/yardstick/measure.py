@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.harness.jobs import service
 from benchmarks.harness.progress import Progress
-from tunesmith.client.schemas import Job
+from tunesmith.answers.jobs import JobBody as Job
 from tunesmith.errors import MeasurementFailed
 from tunesmith.states import JobState
 
@@ -53,7 +53,7 @@ def tune(folder: Path, runs: int, trials: int, progress: Progress) -> list[Outco
                     if job.state is not JobState.SUCCEEDED:
                         raise MeasurementFailed(f"the job of {path.name} is {job.state.value}: {job.error}")
                     found.append(Outcome(model, shape, seed, job))
-                    progress(f"{path.name}, seed {seed}: {job.latency.verdict}, {job.latency.speedup}")
+                    progress(f"{path.name}, seed {seed}: {job.latency.speedup} times as fast")
     return found
 
 

@@ -17,8 +17,8 @@ from db.queries import jobs, models, records, scheduling, work_parts
 from db.queries import tasks as task_rows
 from services.coordinator import champions, intervals, verified
 from services.coordinator.auth import Caller
-from services.coordinator.schemas.jobs import CheckBody, Verified
 from tunesmith import metaschedule
+from tunesmith.answers.jobs import CheckBody, Verified
 from tunesmith.errors import Conflict
 from tunesmith.types import TensorSpec, cache_state
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from db.models import Evaluation, Job
-from services.coordinator.schemas.jobs import ReferenceBody
+from tunesmith.answers.jobs import ReferenceBody
 from tunesmith.measuring.ratio import Ratio, ratio
 from tunesmith.messages import ReferenceTiming
 from tunesmith.states import WorkState

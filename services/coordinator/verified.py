@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from db.models import Evaluation
-from services.coordinator.schemas.jobs import CheckBody, Verified
+from tunesmith.answers.jobs import CheckBody, Verified
 from tunesmith.measuring.checked import CheckState, judge
 from tunesmith.messages import Confirmation
 from tunesmith.states import WorkState, is_final

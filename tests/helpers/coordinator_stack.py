@@ -12,10 +12,11 @@ from fake_fleet import FakeFleet, Folder, Recorder, Sent
 from db.models import Batch, CostModelRow, Evaluation, Job, Model, Round
 from services.coordinator.app import create_context
 from services.coordinator.auth import ANYBODY
+from services.coordinator.requests import JobRequest
 from services.coordinator.scheduling.loop import SchedulingLoop
-from services.coordinator.schemas.jobs import BudgetBody, JobRequest
 from services.coordinator.usecases import jobs
 from services.coordinator.usecases.submit import submit
+from tunesmith.answers.jobs import BudgetBody
 from tunesmith.states import JobState
 
 OPERATOR = "gemm:256x256x256:float32"

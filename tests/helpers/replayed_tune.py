@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx2
+from answers import completed
 
 from tunesmith.cli import main, progress, tune
 from tunesmith.client import Client
@@ -120,7 +121,7 @@ def prepare() -> None:
     answer = _answers()
 
     def connect(url: str, key: str | None = None) -> Client:
-        return Client(url, key, transport=httpx2.MockTransport(answer))
+        return Client(url, key, transport=httpx2.MockTransport(lambda request: completed(request, answer(request))))
 
     tune.EmbeddedStack, tune.Client = RecordedStack, connect  # type: ignore[misc,assignment]
     progress.POLL = STEP

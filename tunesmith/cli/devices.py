@@ -11,6 +11,7 @@ from tunesmith.cli.options import Json, Key, Server, connect
 from tunesmith.cli.output import emit, share, table
 from tunesmith.cli.plugins import side_command
 from tunesmith.client import Device
+from tunesmith.types import DeviceHealth
 
 COLUMNS = ("name", "state", "peak", "bandwidth", "noise floor", "drift", "classes")
 
@@ -47,7 +48,7 @@ def list_(as_json: Json = False, server: Server = None, key: Key = None) -> None
 
 
 def _state(device: Device) -> str:
-    health = f", {device.health}" if device.alive and device.health != "ok" else ""
+    health = f", {device.health.value}" if device.alive and device.health is not DeviceHealth.OK else ""
     return ("alive" if device.alive else "gone") + health + (", simulated" if device.simulated else "")
 
 

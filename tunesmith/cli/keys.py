@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Annotated
 
 import typer
@@ -21,10 +22,16 @@ def list_(as_json: Json = False, server: Server = None, key: Key = None) -> None
     with connect(server, key) as client:
         keys = client.keys()
     rows = [
-        (item.id, item.owner, ", ".join(item.scopes), "revoked" if item.revoked else "valid", item.created_at[:19])
+        (
+            item.id,
+            item.owner,
+            ", ".join(item.scopes),
+            "revoked" if item.revoked else "valid",
+            _time(item.created_at),
+        )
         for item in keys
     ]
-    emit([item.model_dump(mode="json", exclude={"key"}) for item in keys], table(COLUMNS, rows), as_json)
+    emit([item.model_dump(mode="json") for item in keys], table(COLUMNS, rows), as_json)
 
 
 @app.command()
@@ -41,7 +48,7 @@ def create(
     """Create a key and print it; it is shown only once."""
     with connect(server, key) as client:
         made = client.create_key(owner, scope or ["user"])
-    emit(made.model_dump(mode="json"), str(made.key), as_json)
+    emit(made.model_dump(mode="json"), made.key, as_json)
 
 
 @app.command()
@@ -70,7 +77,17 @@ def audit(
     with connect(server, key) as client:
         page = client.audit(owner, limit, cursor)
     rows = [
-        (item.created_at[:19], item.owner or "-", item.address, str(item.status), f"{item.action} {item.target}")
+        (
+            _time(item.created_at),
+            item.owner or "-",
+            item.address,
+            str(item.status),
+            f"{item.action} {item.target}",
+        )
         for item in page.items
     ]
     emit(page.model_dump(mode="json"), table(("when", "owner", "address", "status", "what"), rows), as_json)
+
+
+def _time(at: dt.datetime) -> str:
+    return f"{at:%Y-%m-%dT%H:%M:%S}"

@@ -19,7 +19,7 @@ from tunesmith.measuring.ratio import Verdict
 from tunesmith.terminal import printed
 
 if TYPE_CHECKING:
-    from tunesmith.client.schemas import Latency
+    from tunesmith.answers.jobs import Latency
 
 INVENTED = "invented by a simulated device, nothing was measured"
 WIDE = 200

@@ -8,24 +8,21 @@
 ...     schedules = client.best(job.id)
 """
 
+from tunesmith.answers.base import Page
+from tunesmith.answers.events import EventBody as Event
+from tunesmith.answers.fleet import AuditBody as AuditEntry
+from tunesmith.answers.fleet import DeviceBody as Device
+from tunesmith.answers.fleet import KeyBody as ApiKey
+from tunesmith.answers.fleet import NewKeyBody as NewApiKey
+from tunesmith.answers.jobs import FailureBody as Failure
+from tunesmith.answers.jobs import ForecastBody as Forecast
+from tunesmith.answers.jobs import JobBody as Job
+from tunesmith.answers.jobs import Latency, Progress, Verified
+from tunesmith.answers.jobs import TaskBody as JobTask
+from tunesmith.answers.models import ModelBody as Model
+from tunesmith.answers.models import ModelTaskBody as ModelTask
 from tunesmith.client.client import Client
 from tunesmith.client.embedded import EmbeddedStack
-from tunesmith.client.schemas import (
-    ApiKey,
-    AuditEntry,
-    Device,
-    Event,
-    Failure,
-    Forecast,
-    Job,
-    JobTask,
-    Latency,
-    Model,
-    ModelTask,
-    Page,
-    Progress,
-    Verified,
-)
 from tunesmith.names import DEFAULT_URL
 
 __all__ = [
@@ -43,6 +40,7 @@ __all__ = [
     "Latency",
     "Model",
     "ModelTask",
+    "NewApiKey",
     "Page",
     "Progress",
     "Verified",

@@ -15,20 +15,12 @@ from typing import Any
 
 import httpx2
 
+from tunesmith.answers.base import Page
+from tunesmith.answers.events import EventBody
+from tunesmith.answers.fleet import AuditBody, DeviceBody, KeyBody, NewKeyBody
+from tunesmith.answers.jobs import FailureBody, ForecastBody, JobBody, TaskBody
+from tunesmith.answers.models import ModelBody, ModelTaskBody
 from tunesmith.client import events
-from tunesmith.client.schemas import (
-    ApiKey,
-    AuditEntry,
-    Device,
-    Event,
-    Failure,
-    Forecast,
-    Job,
-    JobTask,
-    Model,
-    ModelTask,
-    Page,
-)
 from tunesmith.client.transport import RESTART_SECONDS, Transport
 from tunesmith.errors import InvalidInput, NotAModel, TunesmithError, from_problem
 from tunesmith.full_disk import writing
@@ -83,7 +75,7 @@ class Client:
 
     def upload_model(
         self, path: str | Path, name: str | None = None, inputs: Mapping[str, Sequence[int]] | None = None
-    ) -> Model:
+    ) -> ModelBody:
         """Upload a model file, streamed from disk. The same file again gives the same model.
 
         Args:
@@ -109,17 +101,17 @@ class Client:
                 )
         except OSError as error:
             raise NotAModel(f"cannot read {path}: {error.strerror}", field="model", value=str(path)) from error
-        return Model.model_validate(answer.json())
+        return ModelBody.read(answer.json())
 
-    def models(self, limit: int = 50, cursor: str | None = None) -> Page[Model]:
+    def models(self, limit: int = 50, cursor: str | None = None) -> Page[ModelBody]:
         """Models, newest first."""
-        return Page[Model].model_validate(self._transport.get("/v1/models", limit=limit, cursor=cursor))
+        return Page[ModelBody].read(self._transport.get("/v1/models", limit=limit, cursor=cursor))
 
-    def model(self, model_id: str) -> Model:
+    def model(self, model_id: str) -> ModelBody:
         """One model."""
-        return Model.model_validate(self._transport.get(f"/v1/models/{model_id}"))
+        return ModelBody.read(self._transport.get(f"/v1/models/{model_id}"))
 
-    def wait_model(self, model_id: str, timeout: float = 600.0, poll: float = 0.2) -> Model:
+    def wait_model(self, model_id: str, timeout: float = 600.0, poll: float = 0.2) -> ModelBody:
         """Wait until a model is imported.
 
         Raises:
@@ -135,9 +127,9 @@ class Client:
             raise from_problem(model.error or {"code": "model_rejected", "detail": "the model was rejected"})
         return model
 
-    def model_tasks(self, model_id: str) -> list[ModelTask]:
+    def model_tasks(self, model_id: str) -> list[ModelTaskBody]:
         """The tasks that a model was split into."""
-        return [ModelTask.model_validate(item) for item in self._all(f"/v1/models/{model_id}/tasks")]
+        return [ModelTaskBody.read(item) for item in self._all(f"/v1/models/{model_id}/tasks")]
 
     def delete_model(self, model_id: str) -> None:
         """Delete a model. Raises Conflict while jobs use it."""
@@ -145,23 +137,23 @@ class Client:
 
     # Keys, for operators
 
-    def keys(self) -> list[ApiKey]:
+    def keys(self) -> list[KeyBody]:
         """Every key, without its secret."""
-        return [ApiKey.model_validate(item) for item in self._all("/v1/keys")]
+        return [KeyBody.read(item) for item in self._all("/v1/keys")]
 
-    def create_key(self, owner: str, scopes: Sequence[str] = ("user",)) -> ApiKey:
+    def create_key(self, owner: str, scopes: Sequence[str] = ("user",)) -> NewKeyBody:
         """Make a key; its secret is in this answer only."""
         body = {"owner": owner, "scopes": list(scopes)}
-        return ApiKey.model_validate(self._transport.request("POST", "/v1/keys", json=body).json())
+        return NewKeyBody.read(self._transport.request("POST", "/v1/keys", json=body).json())
 
     def revoke_key(self, key_id: str) -> None:
         """Revoke a key. Raises Conflict for the last one of an operator."""
         self._transport.request("DELETE", f"/v1/keys/{key_id}")
 
-    def audit(self, owner: str | None = None, limit: int = 50, cursor: str | None = None) -> Page[AuditEntry]:
+    def audit(self, owner: str | None = None, limit: int = 50, cursor: str | None = None) -> Page[AuditBody]:
         """Who did what, newest first."""
         answer = self._transport.get("/v1/audit", owner=owner, limit=limit, cursor=cursor)
-        return Page[AuditEntry].model_validate(answer)
+        return Page[AuditBody].read(answer)
 
     # Jobs
 
@@ -175,7 +167,7 @@ class Client:
         seconds: float | None = None,
         stop_when_converged: bool = False,
         **options: Any,
-    ) -> Job:
+    ) -> JobBody:
         """Submit a job; returns at once.
 
         Args:
@@ -195,7 +187,7 @@ class Client:
         answer = self._transport.request(
             "POST", "/v1/jobs", repeat=True, json=body, headers={"idempotency-key": uuid.uuid4().hex}
         )
-        return Job.model_validate(answer.json())
+        return JobBody.read(answer.json())
 
     def jobs(
         self,
@@ -205,21 +197,21 @@ class Client:
         limit: int = 50,
         cursor: str | None = None,
         sort: str | None = None,
-    ) -> Page[Job]:
+    ) -> Page[JobBody]:
         """Jobs, newest first."""
         answer = self._transport.get("/v1/jobs", state=state, target=target, limit=limit, cursor=cursor, sort=sort)
-        return Page[Job].model_validate(answer)
+        return Page[JobBody].read(answer)
 
-    def job(self, job_id: str, patience: float = 0.0) -> Job:
+    def job(self, job_id: str, patience: float = 0.0) -> JobBody:
         """One job.
 
         Args:
             job_id: which one.
             patience: seconds for which a server that does not answer is asked again; a restart takes a few.
         """
-        return Job.model_validate(self._transport.get(f"/v1/jobs/{job_id}", patience=patience))
+        return JobBody.read(self._transport.get(f"/v1/jobs/{job_id}", patience=patience))
 
-    def wait(self, job_id: str, timeout: float | None = None, poll: float = 0.5) -> Job:
+    def wait(self, job_id: str, timeout: float | None = None, poll: float = 0.5) -> JobBody:
         """Wait until a job has ended, whichever way.
 
         Raises:
@@ -236,15 +228,15 @@ class Client:
             time.sleep(poll)
         return job
 
-    def cancel(self, job_id: str) -> Job:
+    def cancel(self, job_id: str) -> JobBody:
         """Cancel a job; its measurements are kept."""
         return self._act(job_id, "cancel")
 
-    def pause(self, job_id: str) -> Job:
+    def pause(self, job_id: str) -> JobBody:
         """Open no more rounds."""
         return self._act(job_id, "pause")
 
-    def resume(self, job_id: str) -> Job:
+    def resume(self, job_id: str) -> JobBody:
         """Resume a paused job."""
         return self._act(job_id, "resume")
 
@@ -260,7 +252,7 @@ class Client:
         trials: int | None = None,
         seconds: float | None = None,
         name: str | None = None,
-    ) -> Job:
+    ) -> JobBody:
         """Change a job's priority, budget or name."""
         budget = {key: value for key, value in (("trials", trials), ("seconds", seconds)) if value is not None}
         given = {"priority": priority, "name": name}
@@ -269,23 +261,23 @@ class Client:
             body["budget"] = budget
         if not body:
             raise InvalidInput("nothing to set: give --priority, --trials, --time or --name")
-        return Job.model_validate(self._transport.request("PATCH", f"/v1/jobs/{job_id}", json=body).json())
+        return JobBody.read(self._transport.request("PATCH", f"/v1/jobs/{job_id}", json=body).json())
 
-    def tasks(self, job_id: str) -> list[JobTask]:
+    def tasks(self, job_id: str) -> list[TaskBody]:
         """A job's tasks."""
-        return [JobTask.model_validate(item) for item in self._all(f"/v1/jobs/{job_id}/tasks")]
+        return [TaskBody.read(item) for item in self._all(f"/v1/jobs/{job_id}/tasks")]
 
     def curve(self, job_id: str) -> dict[str, Any]:
         """Best-so-far, down-sampled by the server."""
         return dict(self._transport.get(f"/v1/jobs/{job_id}/curve"))
 
-    def forecast(self, job_id: str) -> Forecast:
+    def forecast(self, job_id: str) -> ForecastBody:
         """What a job is expected to come to."""
-        return Forecast.model_validate(self._transport.get(f"/v1/jobs/{job_id}/forecast"))
+        return ForecastBody.read(self._transport.get(f"/v1/jobs/{job_id}/forecast"))
 
-    def failures(self, job_id: str) -> list[Failure]:
+    def failures(self, job_id: str) -> list[FailureBody]:
         """How many of a job's candidates failed, by class."""
-        return [Failure.model_validate(item) for item in self._all(f"/v1/jobs/{job_id}/failures")]
+        return [FailureBody.read(item) for item in self._all(f"/v1/jobs/{job_id}/failures")]
 
     def trials(self, job_id: str) -> Iterator[dict[str, Any]]:
         """Every candidate that a job measured, oldest first, fetched page by page."""
@@ -302,11 +294,11 @@ class Client:
 
     # Events
 
-    def events(self, job_id: str, after: int = 0, limit: int = 200) -> list[Event]:
+    def events(self, job_id: str, after: int = 0, limit: int = 200) -> list[EventBody]:
         """Events with an id above ``after``, oldest first."""
         return events.page(self._transport, job_id, after, limit)
 
-    def follow(self, job_id: str, after: int = 0) -> Iterator[Event]:
+    def follow(self, job_id: str, after: int = 0) -> Iterator[EventBody]:
         """Events as they happen, until the job has ended. Survives broken connections."""
         for event in events.follow(self._transport, job_id, after):
             if event is not None:
@@ -356,9 +348,9 @@ class Client:
 
     # Fleet
 
-    def devices(self) -> list[Device]:
+    def devices(self) -> list[DeviceBody]:
         """Every known device."""
-        return [Device.model_validate(item) for item in self._all("/v1/devices")]
+        return [DeviceBody.read(item) for item in self._all("/v1/devices")]
 
     def targets(self) -> list[dict[str, Any]]:
         """Targets that something was tuned for."""
@@ -383,8 +375,8 @@ class Client:
         path, body = f"/v1/workloads/{workload}/revoke", {"target": target, "reason": reason}
         return dict(self._transport.request("POST", path, json=body).json())
 
-    def _act(self, job_id: str, action: str) -> Job:
-        return Job.model_validate(self._transport.request("POST", f"/v1/jobs/{job_id}/{action}").json())
+    def _act(self, job_id: str, action: str) -> JobBody:
+        return JobBody.read(self._transport.request("POST", f"/v1/jobs/{job_id}/{action}").json())
 
     def _all(self, path: str, limit: int | None = None) -> Iterator[dict[str, Any]]:
         cursor: str | None = None

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator
 
-from tunesmith.client.schemas import Event
+from tunesmith.answers.events import EventBody
 from tunesmith.client.transport import RESTART_SECONDS, Transport
 from tunesmith.errors import ServerUnreachable
 
@@ -34,13 +34,13 @@ def parse(lines: Iterable[str]) -> Iterator[tuple[str, str, str]]:
             data.append(value)
 
 
-def page(transport: Transport, job_id: str, after: int, limit: int = 200, patience: float = 0.0) -> list[Event]:
+def page(transport: Transport, job_id: str, after: int, limit: int = 200, patience: float = 0.0) -> list[EventBody]:
     """Events with an id above ``after``, oldest first."""
     answer = transport.get(f"/v1/jobs/{job_id}/events", patience=patience, after=after, limit=limit)
-    return [Event.model_validate(item) for item in answer["items"]]
+    return [EventBody.read(item) for item in answer["items"]]
 
 
-def follow(transport: Transport, job_id: str, after: int = 0, poll: float = 1.0) -> Iterator[Event | None]:
+def follow(transport: Transport, job_id: str, after: int = 0, poll: float = 1.0) -> Iterator[EventBody | None]:
     """Events as they happen, for ever; None is yielded when a stream or page ends, to look whether the job has.
 
     A stream that breaks is taken up where it ended. A server or proxy that refuses streams is polled.
@@ -70,19 +70,10 @@ class _NoStream(Exception):
     """The answer was not an event stream."""
 
 
-def _stream(transport: Transport, job_id: str, after: int) -> Iterator[Event | None]:
+def _stream(transport: Transport, job_id: str, after: int) -> Iterator[EventBody | None]:
     headers = {"accept": "text/event-stream", "last-event-id": str(after)}
     with transport.stream(f"/v1/jobs/{job_id}/events", headers=headers, timeout=SILENCE) as response:
         if not response.headers.get("content-type", "").startswith("text/event-stream"):
             raise _NoStream
-        for identity, kind, data in parse(response.iter_lines()):
-            yield _event(identity, kind, data)
-
-
-def _event(identity: str, kind: str, data: str) -> Event | None:
-    if not identity.isdigit():
-        return None
-    body = json.loads(data)
-    if isinstance(body, dict) and {"id", "kind"} <= body.keys():
-        return Event.model_validate(body)
-    return Event(id=int(identity), kind=kind, data=body if isinstance(body, dict) else {"value": body})
+        for identity, _, data in parse(response.iter_lines()):
+            yield EventBody.read(json.loads(data)) if identity.isdigit() else None

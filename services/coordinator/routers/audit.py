@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -10,23 +9,11 @@ from fastapi import APIRouter, Query
 from db.queries import audit
 from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
-from services.coordinator.schemas.common import Answer, Cursor, Limit, Page, decode_number
+from services.coordinator.cursors import Cursor, Limit, decode_number
+from tunesmith.answers.base import Page
+from tunesmith.answers.fleet import AuditBody
 
 router = APIRouter(prefix="/v1/audit", tags=["keys"])
-
-
-class AuditBody(Answer):
-    """Who did what: the owner and the key, null without a valid one; the route, and the path of what it was done to."""
-
-    id: int
-    owner: str | None
-    key_id: str | None
-    address: str
-    action: str
-    target: str
-    status: int
-    request_id: str
-    created_at: dt.datetime
 
 
 @router.get("")

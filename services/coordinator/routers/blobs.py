@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import MalformedRangeHeader, RangeNotSatisfiable
 
 from services.coordinator.context import InContext
-from services.coordinator.schemas.common import MAX_ID
+from services.coordinator.cursors import MAX_ID
 from tunesmith.errors import NotFound
 
 router = APIRouter(prefix="/v1/blobs", tags=["blobs"])

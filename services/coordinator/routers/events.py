@@ -17,10 +17,11 @@ from starlette.responses import Response
 
 from services.coordinator.auth import Caller, InCaller, still_valid
 from services.coordinator.context import Context, InContext
-from services.coordinator.schemas.common import MAX_ID, Limit, Page
-from services.coordinator.schemas.events import EventBody
+from services.coordinator.cursors import MAX_ID, Limit
 from services.coordinator.streams import Look
 from services.coordinator.usecases import events as of_job
+from tunesmith.answers.base import Page
+from tunesmith.answers.events import EventBody
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
 POLL_SECONDS = 0.5

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
-from pydantic import BaseModel
 
 from db.queries import failures
 from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
-from services.coordinator.schemas.common import Page
 from services.coordinator.usecases.jobs import visible
+from tunesmith.answers.base import Page
+from tunesmith.answers.jobs import FailureBody
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
-
-
-class FailureBody(BaseModel):
-    """A class of failure: how many candidates, and what the newest of them said."""
-
-    failure: str
-    count: int
-    message: str
 
 
 @router.get("/failures")

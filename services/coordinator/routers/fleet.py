@@ -16,12 +16,13 @@ from db.transactions.keys import create
 from db.transactions.locks import lock_operators
 from services.coordinator.auth import InCaller, digest, new_key
 from services.coordinator.context import InContext
-from services.coordinator.schemas.common import Limit, Page, PlaceCursor, decode_time, encode_place
-from services.coordinator.schemas.fleet import (
+from services.coordinator.cursors import Limit, PlaceCursor, decode_time, encode_place
+from services.coordinator.requests import KeyRequest
+from tunesmith.answers.base import Page
+from tunesmith.answers.fleet import (
     CostModelBody,
     DeviceBody,
     KeyBody,
-    KeyRequest,
     NewKeyBody,
     QueueBody,
     TargetBody,

@@ -8,9 +8,9 @@ from fastapi.responses import PlainTextResponse
 from services.coordinator.access import MONITOR
 from services.coordinator.auth import InCaller, InVisitor
 from services.coordinator.context import InContext
-from services.coordinator.schemas.fleet import Health
 from services.coordinator.usecases import health
 from tunesmith import __version__
+from tunesmith.answers.fleet import Health
 
 router = APIRouter(tags=["health"])
 

@@ -8,9 +8,11 @@ from fastapi import APIRouter, Header, Query, Response
 
 from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
-from services.coordinator.schemas.common import Limit, Page, PlaceCursor
-from services.coordinator.schemas.jobs import JobBody, JobChange, JobRequest
+from services.coordinator.cursors import Limit, PlaceCursor
+from services.coordinator.requests import JobChange, JobRequest
 from services.coordinator.usecases import jobs, submit
+from tunesmith.answers.base import Page
+from tunesmith.answers.jobs import JobBody
 from tunesmith.states import JobState
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])

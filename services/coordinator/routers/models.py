@@ -7,10 +7,11 @@ from fastapi.concurrency import run_in_threadpool
 
 from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
-from services.coordinator.schemas.common import Cursor, Limit, Page, PlaceCursor
-from services.coordinator.schemas.models import ModelBody, ModelTaskBody
+from services.coordinator.cursors import Cursor, Limit, PlaceCursor
 from services.coordinator.uploads import receive
 from services.coordinator.usecases import models
+from tunesmith.answers.base import Page
+from tunesmith.answers.models import ModelBody, ModelTaskBody
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
 

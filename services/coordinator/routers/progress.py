@@ -19,29 +19,21 @@ from db.queries.task_columns import TaskColumns, columns
 from services.coordinator import intervals, verified
 from services.coordinator.auth import Caller, InCaller
 from services.coordinator.context import Context, InContext
-from services.coordinator.curve import MAX_POINTS
-from services.coordinator.schemas.common import (
+from services.coordinator.cursors import (
     MAX_ID,
     MAX_LIMIT,
     Cursor,
     Limit,
-    Page,
     PairCursor,
     decode_number,
     decode_place,
     encode_place,
 )
-from services.coordinator.schemas.jobs import (
-    CurveBody,
-    DecisionBody,
-    FamilyBody,
-    ForecastBody,
-    RoundBody,
-    TaskBody,
-    TrialBody,
-)
+from services.coordinator.curve import MAX_POINTS
 from services.coordinator.usecases import curve, forecast
 from services.coordinator.usecases.jobs import visible
+from tunesmith.answers.base import Page
+from tunesmith.answers.jobs import CurveBody, DecisionBody, FamilyBody, ForecastBody, RoundBody, TaskBody, TrialBody
 from tunesmith.measuring.interval import recorded_interval
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])

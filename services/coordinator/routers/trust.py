@@ -13,9 +13,10 @@ from db.queries import champions, enrolled_workers
 from db.transactions import enrolment, revocations
 from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
-from services.coordinator.schemas.common import Page
-from services.coordinator.schemas.trust import EnrolledBody, EnrolRequest, RevokedBody, RevokeRequest
+from services.coordinator.requests import EnrolRequest, RevokeRequest
 from tunesmith import signing
+from tunesmith.answers.base import Page
+from tunesmith.answers.fleet import EnrolledBody, RevokedBody
 from tunesmith.errors import NotFound
 
 router = APIRouter(prefix="/v1", tags=["trust"])

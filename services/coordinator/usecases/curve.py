@@ -13,8 +13,8 @@ from db.queries.task_columns import detailed
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
 from services.coordinator.curve import MAX_POINTS, Places, best_so_far, sampled, without_round
-from services.coordinator.schemas.jobs import CurveBody, CurvePoint
 from services.coordinator.usecases.jobs import visible
+from tunesmith.answers.jobs import CurveBody, CurvePoint
 
 
 def curve(context: Context, caller: Caller, job_id: str, points: int = MAX_POINTS) -> CurveBody:

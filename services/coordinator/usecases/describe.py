@@ -14,7 +14,7 @@ from db.models import Device, Evaluation, Job
 from db.queries import devices, jobs
 from db.queries.sums import TaskSums, sums
 from services.coordinator import reference, verified
-from services.coordinator.schemas.jobs import BudgetBody, JobBody, Latency, Progress
+from tunesmith.answers.jobs import BudgetBody, JobBody, Latency, Progress
 from tunesmith.measuring.ratio import PLACEMENTS, Verdict, ratio
 from tunesmith.states import JobState, ModelState, WorkState, is_final
 

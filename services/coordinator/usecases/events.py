@@ -12,10 +12,10 @@ from db.models import Event
 from db.queries import event_log, jobs
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
-from services.coordinator.schemas.common import Page
-from services.coordinator.schemas.events import EventBody
 from services.coordinator.streams import Look
 from services.coordinator.usecases.jobs import visible
+from tunesmith.answers.base import Page
+from tunesmith.answers.events import EventBody
 from tunesmith.event_kinds import FORMER_NAMES
 from tunesmith.states import is_final
 

@@ -16,12 +16,12 @@ from services.coordinator.auth import Caller
 from services.coordinator.context import Context
 from services.coordinator.scheduling.history import History
 from services.coordinator.scheduling.snapshot import learning_curve
-from services.coordinator.schemas.jobs import ForecastBody
 from services.coordinator.usecases.describe import elapsed, eta
 from services.coordinator.usecases.jobs import visible
 from services.coordinator.usecases.reference_forecast import rounds_to_pass
 from tunesmith.allocate import forecast as belief
 from tunesmith.allocate.table import Table
+from tunesmith.answers.jobs import ForecastBody
 from tunesmith.measuring.ratio import Verdict
 from tunesmith.space.base import Floats
 from tunesmith.states import is_final

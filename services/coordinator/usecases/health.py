@@ -8,8 +8,8 @@ from collections.abc import Callable
 from db.engine import current_revision, head_revision
 from db.queries import devices, fleet
 from services.coordinator.context import Context
-from services.coordinator.schemas.fleet import Check, Health
 from tunesmith import __version__
+from tunesmith.answers.fleet import Check, Health
 from tunesmith.messages import Calibration
 
 

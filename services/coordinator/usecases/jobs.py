@@ -14,9 +14,11 @@ from db.transactions.locks import lock_job
 from db.transactions.transitions import transition
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
-from services.coordinator.schemas.common import Page, decode_place, decode_time, encode_place
-from services.coordinator.schemas.jobs import JobBody, JobChange
+from services.coordinator.cursors import decode_place, decode_time, encode_place
+from services.coordinator.requests import JobChange
 from services.coordinator.usecases.describe import describe
+from tunesmith.answers.base import Page
+from tunesmith.answers.jobs import JobBody
 from tunesmith.budget import check_budget
 from tunesmith.errors import Conflict, InvalidInput, NotFound
 from tunesmith.options import MAX_PRIORITY, MIN_PRIORITY

@@ -16,12 +16,13 @@ from db.transactions.model_import import find_or_add
 from db.transactions.transitions import transition
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
+from services.coordinator.cursors import decode_number, decode_time, encode_place
 from services.coordinator.housekeeping import free
-from services.coordinator.schemas.common import Page, decode_number, decode_time, encode_place
-from services.coordinator.schemas.models import ModelBody, ModelTaskBody, TensorBody
 from services.coordinator.settings import Settings
 from services.coordinator.uploads import Upload
 from services.coordinator.usecases.shapes import inputs_key, parse_inputs
+from tunesmith.answers.base import Page
+from tunesmith.answers.models import ModelBody, ModelTaskBody, TensorBody
 from tunesmith.errors import Conflict, InvalidInput, NotFound, StorageQuotaExceeded
 from tunesmith.operators import parse_operator
 from tunesmith.preparation import Preparation, for_target

@@ -14,9 +14,10 @@ from db.queries import devices
 from db.transactions import idempotency, job_requests, locks
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
-from services.coordinator.schemas.jobs import JobBody, JobRequest
+from services.coordinator.requests import JobRequest
 from services.coordinator.usecases import models
 from services.coordinator.usecases.describe import describe
+from tunesmith.answers.jobs import JobBody
 from tunesmith.budget import DEFAULT_TRIALS, check_budget
 from tunesmith.errors import (
     IdempotencyMismatch,

@@ -17,10 +17,11 @@ from db.models import Job, Model
 from services.coordinator.app import create_context
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
+from services.coordinator.requests import JobRequest
 from services.coordinator.scheduling.loop import SchedulingLoop
-from services.coordinator.schemas.jobs import BudgetBody, JobRequest
 from services.coordinator.settings import Settings
 from services.coordinator.usecases.submit import submit
+from tunesmith.answers.jobs import BudgetBody
 from tunesmith.preparation import for_target
 from tunesmith.states import JobState, ModelState
 

@@ -27,8 +27,9 @@ from rpc_device import CHILD_ENV, RpcDevice
 from db.engine import create_engine, current_revision, migrate
 from db.models import Job, Record, Round
 from services.coordinator.auth import ANYBODY
-from services.coordinator.schemas.jobs import BudgetBody, JobChange
+from services.coordinator.requests import JobChange
 from services.coordinator.usecases import events, jobs
+from tunesmith.answers.jobs import BudgetBody
 from tunesmith.cli.main import run_command_line
 from tunesmith.event_kinds import EventKind
 from tunesmith.states import JobState

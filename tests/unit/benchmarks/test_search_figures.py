@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from answers import whole
 
 from benchmarks.harness.comparison import Entry
 from benchmarks.harness.jobs import Measured, Point, curve_of
@@ -93,9 +94,7 @@ def test_the_best_so_far_leaves_the_default_schedule_out_and_counts_failures():
 
 
 def test_a_curve_counts_from_the_submission_and_begins_with_the_first_round():
-    job = Job.model_validate(
-        {"id": "j", "state": "running", "created_at": "2026-01-01T00:00:00Z", "started_at": "2026-01-01T00:00:02Z"}
-    )
+    job = Job.read(whole(Job, {"created_at": "2026-01-01T00:00:00Z", "started_at": "2026-01-01T00:00:02Z"}))
     points = [{"trials": 0, "seconds": 0.0, "latency": 9.0}, {"trials": 4, "seconds": 1.5, "latency": 2.0}]
     assert curve_of(job, points) == (Point(3.5, 2.0),)
 

@@ -7,7 +7,9 @@ import pytest
 
 from benchmarks.yardstick.figures import SAME, report
 from benchmarks.yardstick.measure import MODELS, SHAPES, Outcome, onnx_of
-from tunesmith.client.schemas import Job, Latency, Reference
+from tunesmith.answers.jobs import JobBody as Job
+from tunesmith.answers.jobs import Latency
+from tunesmith.answers.jobs import ReferenceBody as Reference
 
 
 @pytest.mark.parametrize("model", MODELS)

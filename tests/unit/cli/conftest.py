@@ -6,6 +6,7 @@ import json
 
 import httpx2
 import pytest
+from answers import completed
 
 from tunesmith.cli import main, tune
 from tunesmith.client import Client, transport
@@ -34,7 +35,7 @@ def server(monkeypatch):
         answer = answers[key]
         if isinstance(answer, list):
             answer = answer.pop(0) if len(answer) > 1 else answer[0]
-        return answer if isinstance(answer, httpx2.Response) else httpx2.Response(200, json=answer)
+        return answer if isinstance(answer, httpx2.Response) else completed(request, httpx2.Response(200, json=answer))
 
     def connect(url, key=None):
         return Client(url or "http://server", key, transport=httpx2.MockTransport(handler))

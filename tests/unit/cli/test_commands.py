@@ -216,7 +216,13 @@ def test_device_list_shows_what_devices_can_do_and_how_they_are(capsys, server):
         "drift": 1.62,
         "measured_at": "2026-01-01T00:00:00Z",
     }
-    sick = {"name": "sick", "device_classes": ["llvm-x-2"], "health": "quarantined", "calibration": figures}
+    sick = {
+        "name": "sick",
+        "alive": True,
+        "device_classes": ["llvm-x-2"],
+        "health": "quarantined",
+        "calibration": figures,
+    }
     server["GET /v1/devices"] = {"items": [sick, {"name": "new", "health": "ok", "calibration": None}]}
     assert main.run_command_line(("device", "list")) == 0
     lines = capsys.readouterr().out.splitlines()

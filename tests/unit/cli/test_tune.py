@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from services.coordinator.schemas.jobs import JobRequest
+from services.coordinator.requests import JobRequest
 from tunesmith import extras
 from tunesmith.cli import main, tune
 from tunesmith.errors import TargetUnavailable

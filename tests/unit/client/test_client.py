@@ -6,7 +6,9 @@ import zipfile
 
 import httpx2
 import pytest
+from answers import completed, whole
 
+from tunesmith.answers.events import EventBody
 from tunesmith.client import Client, transport
 from tunesmith.client.events import parse
 from tunesmith.errors import InvalidInput, ModelRejected, NotAModel, NotFound, ServerUnreachable, UnsupportedOperator
@@ -18,7 +20,9 @@ def no_pauses(monkeypatch):
 
 
 def client_of(handler):
-    return Client("http://server", "secret", transport=httpx2.MockTransport(handler))
+    return Client(
+        "http://server", "secret", transport=httpx2.MockTransport(lambda request: completed(request, handler(request)))
+    )
 
 
 def job(state="running", **more):
@@ -133,8 +137,12 @@ def test_server_sent_events_are_parsed():
     assert list(parse(lines)) == [("4", "new_best", '{"a":\n1}'), ("5", "message", "x")]
 
 
+def event(number, data):
+    return json.dumps(whole(EventBody, {"id": number, "kind": "round", "data": data}))
+
+
 def stream(*events):
-    text = "".join(f"id: {number}\nevent: round\ndata: {json.dumps(data)}\n\n" for number, data in events)
+    text = "".join(f"id: {number}\nevent: round\ndata: {event(number, data)}\n\n" for number, data in events)
     return httpx2.Response(200, headers={"content-type": "text/event-stream"}, text=text)
 
 
@@ -206,3 +214,11 @@ def test_trials_and_rounds_come_page_by_page():
         ("/v1/jobs/j1/trials", {"limit": "200"}),
         ("/v1/jobs/j1/trials", {"limit": "200", "cursor": "c"}),
     ]
+
+
+def test_fields_of_a_newer_server_are_ignored():
+    answer = job(budget={"trials": 9, "seconds": None, "stop_when_converged": False, "joules": 4}, colour="blue")
+    found = client_of(lambda request: httpx2.Response(200, json=answer)).job("j1")
+    assert found.budget.trials == 9
+    assert {"budget", "colour"} & found.model_dump().keys() == {"budget"}
+    assert "joules" not in found.model_dump()["budget"]

@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
+from services.coordinator.cursors import decode_number, decode_place, decode_time, encode_place
 from services.coordinator.curve import Places, TaskLatency, best_so_far, sampled
 from services.coordinator.problems import HTTP_CODES, http_problem
-from services.coordinator.schemas.common import decode_number, decode_place, decode_time, encode_place
-from services.coordinator.schemas.jobs import BudgetBody, JobRequest
+from services.coordinator.requests import JobRequest
 from services.coordinator.settings import Settings, is_loopback
 from services.coordinator.urls import BlobUrls
 from services.coordinator.usecases.shapes import inputs_key, parse_inputs
 from services.coordinator.usecases.submit import check, submit
+from tunesmith.answers.jobs import BudgetBody
 from tunesmith.budget import MAX_SECONDS, MAX_TRIALS
 from tunesmith.errors import InvalidInput, MissingDependency, TunesmithError, Unauthorized, catalogue
 

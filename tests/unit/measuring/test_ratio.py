@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from services.coordinator import reference
-from services.coordinator.schemas.jobs import ReferenceBody
+from tunesmith.answers.jobs import ReferenceBody
 from tunesmith.measuring.ratio import BUILDS, PLACEMENTS, Verdict, ratio
 from tunesmith.messages import ReferenceTiming
 

@@ -11,8 +11,9 @@ from pydantic import ValidationError
 
 from db.models import Job
 from db.queries.work_parts import RoundSubject
+from services.coordinator.requests import JobRequest
 from services.coordinator.scheduling.snapshot import JobSnapshot
-from services.coordinator.schemas.jobs import JobBody, JobRequest
+from tunesmith.answers.jobs import JobBody
 from tunesmith.cli import tune
 from tunesmith.client import Job as ClientJob
 from tunesmith.errors import UnknownAllocator, UnknownCostModel, UnknownSearcher, UnknownSpace

@@ -1,17 +1,14 @@
-"""Parts that several bodies share."""
+"""Pages of a list: the parameters of a route, and the cursors that say where the next page begins."""
 
 from __future__ import annotations
 
 import datetime as dt
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated
 
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict
-from typing_extensions import Self
 
 from tunesmith.errors import InvalidInput
 
-Item = TypeVar("Item")
 MAX_LIMIT = 200
 MAX_ID = 2**63 - 1
 """The largest integer that a database column holds."""
@@ -25,28 +22,6 @@ PlaceCursor = Annotated[str | None, Query(pattern="^[0-9]{1,16}~[0-9A-Za-z_-]{1,
 PairCursor = Annotated[str | None, Query(pattern="^[0-9]{1,9}~[0-9]{1,18}$", description=_PAGE_BEFORE)]
 """Cursor of a list in order of two numbers."""
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
-
-
-class Body(BaseModel):
-    """A request's body: nothing unknown is let through."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class Answer(BaseModel):
-    """What is said of a row."""
-
-    @classmethod
-    def of(cls, row: object, **others: Any) -> Self:
-        """Fields from the row's attributes of the same names, but for those that are given as ``others``."""
-        return cls(**{name: getattr(row, name) for name in cls.model_fields.keys() - others.keys()}, **others)
-
-
-class Page(BaseModel, Generic[Item]):
-    """Part of a list; ``next_cursor`` is null on the last page."""
-
-    items: list[Item]
-    next_cursor: str | None = None
 
 
 def encode_place(value: dt.datetime | int, key: str) -> str:

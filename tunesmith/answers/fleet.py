@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from services.coordinator.access import Scope
-from services.coordinator.schemas.common import Answer, Body
+from tunesmith.answers.base import Answer
 from tunesmith.messages import Calibration
 from tunesmith.states import WorkState
 from tunesmith.types import CacheState, DeviceHealth
@@ -99,13 +98,6 @@ class WorkloadBest(BaseModel):
     updated_at: dt.datetime
 
 
-class KeyRequest(Body):
-    """A key to make."""
-
-    owner: str = Field("local", min_length=1, max_length=100)
-    scopes: list[Scope] = Field(["user"], min_length=1)
-
-
 class KeyBody(Answer):
     """A key without its secret."""
 
@@ -136,3 +128,36 @@ class Health(BaseModel):
     status: Literal["ok", "degraded"]
     version: str
     checks: dict[str, Check] = {}
+
+
+class EnrolledBody(Answer):
+    """A measure worker whose reports are believed unless ``revoked_at`` is set; ``id`` comes of its public key."""
+
+    id: str
+    name: str
+    device_classes: list[str]
+    enrolled_by: str
+    created_at: dt.datetime
+    revoked_at: dt.datetime | None
+
+
+class RevokedBody(BaseModel):
+    """What a revocation changed: records believed no longer, champions that went, tasks of jobs that had them."""
+
+    records: int
+    champions: int
+    tasks: int
+
+
+class AuditBody(Answer):
+    """Who did what: the owner and the key, null without a valid one; the route, and the path of what it was done to."""
+
+    id: int
+    owner: str | None
+    key_id: str | None
+    address: str
+    action: str
+    target: str
+    status: int
+    request_id: str
+    created_at: dt.datetime

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from services.coordinator.schemas.common import Answer
+from tunesmith.answers.base import Answer
 from tunesmith.states import ModelState
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from services.coordinator.schemas.common import Answer
+from tunesmith.answers.base import Answer
 
 
 class EventBody(Answer):

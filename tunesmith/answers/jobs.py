@@ -8,14 +8,13 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
-from services.coordinator.schemas.common import Answer, Body
+from tunesmith.answers.base import Answer, Body
 from tunesmith.budget import DEFAULT_TRIALS, MAX_SECONDS, MAX_TRIALS
 from tunesmith.measuring.checked import LEAST_DEPENDENCE, CheckState
 from tunesmith.measuring.ratio import Verdict
 from tunesmith.messages import Confirmation
-from tunesmith.operators import FORMS
-from tunesmith.options import MAX_PRIORITY, MIN_PRIORITY, JobOptions
-from tunesmith.states import JobState, RoundState
+from tunesmith.options import JobOptions
+from tunesmith.states import JobState, RoundState, is_final
 from tunesmith.types import StopReason
 
 INTERVAL = "Seconds: where the median of a second measurement would lie, nineteen times of twenty."
@@ -35,39 +34,6 @@ class BudgetBody(Body):
         json_schema_extra={"exclusiveMinimum": 0, "maximum": MAX_SECONDS},
     )
     stop_when_converged: bool = False
-
-
-ONE_SOURCE: JsonDict = {
-    "oneOf": [
-        {"required": ["model_id"], "properties": {"model_id": {"type": "string"}, "operator": {"type": "null"}}},
-        {"required": ["operator"], "properties": {"operator": {"type": "string"}, "model_id": {"type": "null"}}},
-    ]
-}
-
-
-class JobSource(Body):
-    """What to tune, for which target and for how long."""
-
-    model_id: str | None = Field(None, max_length=40)
-    operator: str | None = Field(None, max_length=500, description=f"Such as {', '.join(FORMS.values())}.")
-    target: str | dict[str, Any] = "cpu"
-    budget: BudgetBody = Field(default_factory=BudgetBody)
-
-
-class JobRequest(JobOptions, JobSource):
-    """A job to submit: a model (or an operator spec) and a target."""
-
-    model_config = ConfigDict(json_schema_extra=ONE_SOURCE)
-
-    name: str = Field("", max_length=200)
-
-
-class JobChange(Body):
-    """What may be changed while a job is under way; absent members stay."""
-
-    priority: int | None = Field(None, ge=MIN_PRIORITY, le=MAX_PRIORITY)
-    budget: BudgetBody | None = None
-    name: str | None = Field(None, max_length=200)
 
 
 class Progress(Answer):
@@ -90,7 +56,7 @@ class Progress(Answer):
     rounds_in_flight: int
 
 
-class Latency(BaseModel):
+class Latency(Answer):
     """Seconds of one run of the model, untuned and now.
 
     ``source`` is ``estimate`` (weighted sum over the tunable tasks; null until each of them has a latency, because part
@@ -119,7 +85,7 @@ class Latency(BaseModel):
     output_tolerance: float | None = None
 
 
-class ReferenceBody(BaseModel):
+class ReferenceBody(Answer):
     """The model on another runtime, timed on the same device before and after the tuned build, in a box of its own.
 
     ``ratio`` is the tuned build's latency over the runtime's: below 1 the tuned build is faster. ``precision`` is
@@ -136,7 +102,7 @@ class ReferenceBody(BaseModel):
     failure: str = Field("", description="Why there are no figures.")
 
 
-class CheckBody(BaseModel):
+class CheckBody(Answer):
     """What the comparison of the tuned model's outputs with the untuned model's came to.
 
     ``agree`` and ``differ`` hold ``error`` against ``tolerance``. ``nothing_checked``: the outputs hardly depend on the
@@ -199,8 +165,20 @@ class JobBody(JobOptions, JobHead):
     started_at: dt.datetime | None
     finished_at: dt.datetime | None
 
+    @property
+    def done(self) -> bool:
+        """True when nothing more will happen."""
+        return is_final(self.state)
 
-class Verified(BaseModel):
+    @property
+    def waited_seconds(self) -> float:
+        """Seconds of a job that is over in which it was paused or had no device."""
+        if self.finished_at is None:
+            return 0.0
+        return max(0.0, (self.finished_at - self.created_at).total_seconds() - self.progress.seconds)
+
+
+class Verified(Answer):
     """Outputs compared with the default schedule's; ``definition`` and ``reference`` say how ``error`` is meant."""
 
     error: float
@@ -350,7 +328,7 @@ class DecisionBody(BaseModel):
     created_at: dt.datetime
 
 
-class ForecastBody(BaseModel):
+class ForecastBody(Answer):
     """What is expected of a job when its budget is spent; null while that cannot be told.
 
     ``expected``, ``low`` and ``high`` are seconds of one run of the model, as the estimate from its tasks, the last two
@@ -367,3 +345,11 @@ class ForecastBody(BaseModel):
     high: float | None
     level: float
     passes_reference_in: float | None = None
+
+
+class FailureBody(Answer):
+    """A class of failure: how many candidates, and what the newest of them said."""
+
+    failure: str
+    count: int
+    message: str

@@ -1,0 +1,1 @@
+"""What the REST API answers, for the server and its clients."""
