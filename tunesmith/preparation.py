@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from tunesmith.names import TVM_SPACE
 from tunesmith.options import JobOptions
 
-PIPELINE = "tunesmith.prepare/6"
+PIPELINE = "tunesmith.prepare/7"
 """Version of the preparing passes. A module prepared by other passes has other structural hashes."""
 BLOCKED, FAST_MATH, WINOGRAD = "blocked", "fast-math", "winograd"
 

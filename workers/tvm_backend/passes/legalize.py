@@ -6,7 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tvm import relax, te, tirx
+from tvm import relax, te, tirx, topi
+
+from workers.tvm_backend.passes import hyperbolic, ordering
 
 Legalize = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
 
@@ -89,5 +91,133 @@ def _normalised(name: str) -> Legalize:
     return legalize
 
 
-OURS: dict[str, Legalize] = {f"relax.nn.{name}": _normalised(name) for name in ("group_norm", "instance_norm")}
+Compute = Callable[..., te.Tensor]
+
+
+def _elementwise(compute: Compute, name: str) -> Legalize:
+    """An operator of one tensor and numbers; floating-point tensors alone take ours."""
+
+    def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        if not ordering.is_float(call.args[0].ty):
+            return _by_tvm(bb, call)
+        return bb.call_te(compute, *call.args, primfunc_name_hint=name)
+
+    return legalize
+
+
+def _chosen(choose: Callable[[Any, Any], Any], name: str) -> Legalize:
+    def compute(a: te.Tensor, b: te.Tensor) -> te.Tensor:
+        return _broadcast(choose, a, b, name)
+
+    return _elementwise(compute, name)
+
+
+def _broadcast(choose: Callable[[Any, Any], Any], a: Any, b: Any, name: str) -> te.Tensor:
+    """The choice among elements of two tensors; one of them may be a number."""
+    if not (isinstance(a, te.Tensor) and isinstance(b, te.Tensor)):
+        tensor = a if isinstance(a, te.Tensor) else b
+        return te.compute(
+            tensor.shape,
+            lambda *at: choose(*(each(*at) if isinstance(each, te.Tensor) else each for each in (a, b))),
+            name=name,
+        )
+    rank = max(a.ndim, b.ndim)
+    padded = [[1] * (rank - each.ndim) + [int(extent) for extent in each.shape] for each in (a, b)]
+    shape = [other if one == 1 else one for one, other in zip(*padded, strict=True)]
+
+    def value(*at: Any) -> Any:
+        return choose(
+            *(
+                each(*(0 if extent == 1 < total else index for index, extent, total in _last(at, each, shape)))
+                for each in (a, b)
+            )
+        )
+
+    return te.compute(shape, value, name=name)
+
+
+def _last(at: Sequence[Any], x: te.Tensor, shape: Sequence[int]) -> list[tuple[Any, int, int]]:
+    """The last places of a broadcast tensor, as many as ``x`` has axes, each with the extents of both."""
+    skipped = len(shape) - x.ndim
+    return list(zip(at[skipped:], [int(extent) for extent in x.shape], shape[skipped:], strict=True))
+
+
+def _extreme(reducer: Compute, name: str) -> Legalize:
+    def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        x, rank = call.args[0], len(call.args[0].ty.shape)
+        if not ordering.is_float(x.ty) or rank == 0 or not _is_fixed(x):
+            return _by_tvm(bb, call)
+        axes = range(rank) if call.attrs.axis is None else [int(axis) % rank for axis in call.attrs.axis]
+        keep = bool(call.attrs.keepdims)
+        return bb.call_te(lambda x: ordering.reduced(x, list(axes), keep, reducer, name), x, primfunc_name_hint=name)
+
+    return legalize
+
+
+def _place(compute: Compute, name: str, nan_last: bool) -> Legalize:
+    """The first place of an extreme; that of NaN where there is one."""
+
+    def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        x, axis, keep = call.args[0], call.attrs.axis, bool(call.attrs.keepdims)
+        if not ordering.is_float(x.ty):
+            return _by_tvm(bb, call)
+        return bb.call_te(lambda x: compute(ordering.key(x, nan_last), axis, keep), x, primfunc_name_hint=name)
+
+    return legalize
+
+
+def _max_pool(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    attrs, x = call.attrs, call.args[0]
+    plain = str(attrs.layout).startswith("NC") and attrs.out_layout in (attrs.layout, "")
+    if not ordering.is_float(x.ty) or not plain or not _is_fixed(x):
+        return _by_tvm(bb, call)
+    windows = [
+        [int(each) for each in given] for given in (attrs.pool_size, attrs.strides, attrs.padding, attrs.dilation)
+    ]
+    shape = [int(extent) for extent in call.ty.shape]
+    return bb.call_te(ordering.max_pool, x, *windows, shape, primfunc_name_hint=call.op.name.rpartition(".")[2])
+
+
+def _is_fixed(x: relax.Expr) -> bool:
+    return all(isinstance(extent, tirx.IntImm) for extent in x.ty.shape)
+
+
+def _by_tvm(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    return call.op.get_attr("FLegalize")(bb, call)
+
+
+def _widened(compute: Compute, name: str) -> Legalize:
+    """A function that half-precision numbers take as float32: TVM has no other."""
+
+    def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        kind = str(call.args[0].ty.dtype)
+        if kind not in ordering.SMALL:
+            return bb.call_te(compute, *call.args, primfunc_name_hint=name)
+        return bb.call_te(
+            lambda *xs: topi.cast(compute(*(topi.cast(x, "float32") for x in xs)), kind),
+            *call.args,
+            primfunc_name_hint=name,
+        )
+
+    return legalize
+
+
+OURS: dict[str, Legalize] = {
+    **{f"relax.nn.{name}": _normalised(name) for name in ("group_norm", "instance_norm")},
+    **{f"relax.nn.max_pool{count}d": _max_pool for count in (1, 2, 3)},
+    "relax.nn.relu": _elementwise(ordering.relu, "relu"),
+    "relax.clip": _elementwise(ordering.clip, "clip"),
+    "relax.maximum": _chosen(ordering.larger, "maximum"),
+    "relax.minimum": _chosen(ordering.smaller, "minimum"),
+    "relax.max": _extreme(ordering.LARGEST, "max"),
+    "relax.min": _extreme(ordering.SMALLEST, "min"),
+    "relax.argmax": _place(topi.argmax, "argmax", nan_last=True),
+    "relax.argmin": _place(topi.argmin, "argmin", nan_last=False),
+    "relax.sinh": _widened(hyperbolic.sinh, "sinh"),
+    "relax.cosh": _widened(hyperbolic.cosh, "cosh"),
+    **{
+        f"relax.{name}": _widened(getattr(topi, name), name)
+        for name in ("acos", "acosh", "asin", "asinh", "atan", "atanh", "atan2")
+    },
+}
 """By the operator's name, as ``LegalizeOps`` wants it."""

@@ -206,7 +206,7 @@ class _Lift(PyExprMutator):  # type: ignore[misc]
 
     def visit_generic_const_(self, op: relax.Constant) -> relax.Expr:
         array = fold_constants.constant_array(op)
-        if array.nbytes <= INLINE_BYTES:
+        if 0 < array.nbytes <= INLINE_BYTES:  # TVM's JSON cannot hold a tensor without elements
             return op
         content = _content(array)
         if content not in self.lifted:

@@ -51,10 +51,11 @@ def made_real(program: Any) -> Any:
         UnsupportedOperator: for inputs and outputs that are complex, and for operators that are not known here.
     """
     torch = importlib.import_module("torch")
+    decompositions = importlib.import_module("workers.tvm_backend.frontends.torch.decompositions")
     wrapped, inputs = _wrapped(program)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return torch.export.export(wrapped, tuple(inputs)).run_decompositions()
+        return torch.export.export(wrapped, tuple(inputs)).run_decompositions(decompositions.table())
 
 
 def _is_complex(node: Any) -> bool:

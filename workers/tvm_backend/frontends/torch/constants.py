@@ -46,7 +46,7 @@ def fold(program: Any) -> None:
     with torch.no_grad():
         found = _evaluated(graph, list(_ends(graph, frozenset(values))), values)
     for number, (node, value) in enumerate(found.items()):
-        _replace(program, node, value, f"folded_{number}")
+        replace(program, node, value, f"folded_{number}")
     graph.eliminate_dead_code()
 
 
@@ -64,7 +64,7 @@ def check_sizes(program: Any) -> None:
     for node in program.graph_module.graph.nodes:
         if node.op != "call_function":
             continue
-        constant = _repeatable(node) and all(each in made for each in node.all_input_nodes)
+        constant = repeatable(node) and all(each in made for each in node.all_input_nodes)
         source = sum(made[each] for each in node.all_input_nodes) if constant else None
         held = [_count(node.name, unfolding, each, source) for each in _tensors(node)]
         if constant:
@@ -102,7 +102,7 @@ def _ends(graph: Any, given: frozenset[Any]) -> Iterator[Any]:
     """Nodes to replace: the last ones that depend on constants alone."""
     computed = dict.fromkeys(given, False)
     for node in graph.nodes:
-        if _repeatable(node) and all(each in computed for each in node.all_input_nodes):
+        if repeatable(node) and all(each in computed for each in node.all_input_nodes):
             computed[node] = _name(node) not in MOVES or any(computed[each] for each in node.all_input_nodes)
     waiting = [node for node in computed if any(user not in computed for user in node.users)]
     seen = set(waiting)
@@ -120,7 +120,7 @@ def _name(node: Any) -> str:
     return str(node.target.overloadpacket.__name__) if hasattr(node.target, "overloadpacket") else ""
 
 
-def _repeatable(node: Any) -> bool:
+def repeatable(node: Any) -> bool:
     """Whether it is a call that gives the same each time."""
     if node.op != "call_function":
         return False
@@ -159,14 +159,14 @@ def _evaluated(graph: Any, wanted: list[Any], values: dict[Any, Any]) -> dict[An
     return {node: values[node].contiguous() for node in wanted}
 
 
-def _replace(program: Any, node: Any, value: Any, name: str) -> None:
-    """Give users of a node a constant of the program instead; the program's outputs stay what they are."""
+def replace(program: Any, node: Any, value: Any, name: str, outputs: bool = False) -> None:
+    """Give users of a node a constant of the program instead; the program's outputs only where ``outputs`` says so."""
     signature = importlib.import_module("torch.export.graph_signature")
     graph = program.graph_module.graph
-    with graph.inserting_before(graph_inputs(program)[0]):
+    with graph.inserting_before(next(iter(graph.nodes))):
         made = graph.placeholder(name)
     made.meta["val"] = node.meta["val"].new_empty(value.shape)
     kind, argument = signature.InputKind.CONSTANT_TENSOR, signature.TensorArgument(made.name)
     program.graph_signature.input_specs.insert(0, signature.InputSpec(kind, argument, made.name))
     program.constants[made.name] = value
-    node.replace_all_uses_with(made, delete_user_cb=lambda user: user.op != "output")
+    node.replace_all_uses_with(made, delete_user_cb=lambda user: outputs or user.op != "output")

@@ -65,12 +65,6 @@ def made_explicit(program: Any) -> None:
         if node.op != "call_function" or not hasattr(node.target, "overloadpacket"):
             continue
         name = node.target.overloadpacket.__name__
-        if name in POOLS and len(node.args) > DIVISOR and node.args[DIVISOR] is not None:
-            raise UnsupportedOperator(
-                f"{node.target} has a divisor_override, which TVM passes over; export the model without it",
-                field="file",
-                operators={str(node.target): 1},
-            )
         if name in REWRITES:
             REWRITES[name](graph, node)
         if name in COMPARISONS | ARITHMETIC:
@@ -107,9 +101,24 @@ def _promote(graph: Any, node: Any, compares: bool) -> None:
     node.args = tuple(made.get(arg, arg) if hasattr(arg, "meta") else arg for arg in node.args)
 
 
+def _promote_choice(graph: Any, node: Any) -> None:
+    """Both choices have the type of the result."""
+    wanted = node.meta["val"].dtype
+    node.args = (
+        node.args[0],
+        *(
+            _before(graph, node, _aten()._to_copy.default, arg, dtype=wanted)
+            if arg.meta["val"].dtype != wanted
+            else arg
+            for arg in node.args[1:]
+        ),
+    )
+
+
 def _split_factor(graph: Any, node: Any) -> None:
     """``alpha`` of a sum or a difference becomes a product."""
     alpha = node.kwargs.get("alpha", node.args[2] if len(node.args) > 2 else 1)
+    node.args = node.args[:2]
     if alpha != 1:
         at = 0 if node.target.overloadpacket.__name__ == "rsub" else 1
         args = list(node.args[:2])
@@ -227,6 +236,26 @@ def _without_empty(graph: Any, node: Any) -> None:
     node.args = (parts or node.args[0], *node.args[1:])
 
 
+def _average(graph: Any, node: Any) -> None:
+    """An average pool with a divisor of its own is one of whole windows, times the ratio of the divisors."""
+    _stride_of_window(graph, node)
+    divisor = node.args[DIVISOR] if len(node.args) > DIVISOR else None
+    if divisor is None:
+        return
+    x, window, strides, padding, ceil = node.args[:5]
+    if ceil:
+        raise UnsupportedOperator(
+            f"{node.target} has a divisor_override and ceil_mode, which are not supported together; export the model "
+            "without one of them",
+            field="file",
+            operators={str(node.target): 1},
+        )
+    rank = 2 if "2d" in node.target.overloadpacket.__name__ else 3
+    size = math.prod(window) if len(window) == rank else window[0] ** rank
+    made = _before(graph, node, node.target, x, window, strides, padding, False, True, None)
+    node.target, node.args = _aten().mul.Tensor, (made, size / divisor)
+
+
 def _stride_of_window(graph: Any, node: Any) -> None:
     """A pool whose stride is empty has its window's."""
     if len(node.args) > 2 and not node.args[2]:
@@ -234,7 +263,8 @@ def _stride_of_window(graph: Any, node: Any) -> None:
 
 
 REWRITES: Mapping[str, Rewrite] = {
-    **dict.fromkeys((*POOLS, "avg_pool1d", "max_pool2d_with_indices", "max_pool3d_with_indices"), _stride_of_window),
+    **dict.fromkeys(POOLS, _average),
+    **dict.fromkeys(("avg_pool1d", "max_pool2d_with_indices", "max_pool3d_with_indices"), _stride_of_window),
     "add": _split_factor,
     "sub": _split_factor,
     "rsub": _split_factor,
@@ -247,4 +277,5 @@ REWRITES: Mapping[str, Rewrite] = {
     "clamp": _bound_of_numbers,
     "div": _divide_by_tensor,
     "cat": _without_empty,
+    "where": _promote_choice,
 }

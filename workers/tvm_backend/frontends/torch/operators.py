@@ -11,7 +11,7 @@ from tvm import relax
 
 from workers.tvm_backend.frontends import sizes
 from workers.tvm_backend.frontends.refusals import fixed_extents, unsupported
-from workers.tvm_backend.frontends.torch import index_put, quantized, resize
+from workers.tvm_backend.frontends.torch import index_put, order, pools, products, quantized, reductions, resize
 
 
 def converters() -> Mapping[str, resize.Convert]:
@@ -19,58 +19,21 @@ def converters() -> Mapping[str, resize.Convert]:
     return {
         **resize.converters(),
         **quantized.converters(),
-        "amax.default": _reduced(relax.op.max),
-        "amin.default": _reduced(relax.op.min),
-        "prod.dim_int": _reduced(relax.op.prod),
-        "convolution.default": _convolution,
-        "adaptive_max_pool2d.default": _adaptive_max,
-        "adaptive_max_pool3d.default": _adaptive_max,
+        **order.converters(),
+        **pools.converters(),
+        **products.converters(),
+        **reductions.converters(),
         "unfold.default": _windows,
-        "var_mean.correction": _variance,
+        "select.int": _selected,
+        "as_strided.default": _strided,
+        "clamp.Tensor": _bounded,
+        "scatter.value": _written,
+        "scatter_reduce.two": _scatter_reduced,
         "_cdist_forward.default": _distances,
         "index_put.default": index_put.put,
         "_embedding_bag_forward_only.default": _bags,
         "_embedding_bag.default": _bags,
     }
-
-
-def _convolution(node: Any, importer: Any) -> relax.Var:
-    """Transposed ones of three dimensions are TVM's, but not its importer's."""
-    x, weight, bias, strides, padding, dilation, transposed, more, groups = node.args
-    if not transposed or importer.env[x].ty.ndim != 5:
-        return importer._convolution(node)
-    emit = importer.block_builder.emit
-    made = emit(
-        relax.op.nn.conv3d_transpose(
-            importer.env[x], importer.env[weight], strides, padding, more, dilation, groups, out_dtype="float32"
-        )
-    )
-    return made if bias is None else emit(relax.op.add(made, relax.op.reshape(importer.env[bias], (1, -1, 1, 1, 1))))
-
-
-def _adaptive_max(node: Any, importer: Any) -> relax.Var:
-    """Maxima of as many windows along each axis as are asked for; their places, a second result, are not computed."""
-    x, wanted = importer.env[node.args[0]], [int(extent) for extent in node.args[1]]
-    emit, extents = importer.block_builder.emit, fixed_extents(str(node.target), x)
-    first = len(extents) - len(wanted)
-    window = [extent // count for extent, count in zip(extents[first:], wanted, strict=True)]
-    divides = [size * count for size, count in zip(window, wanted, strict=True)] == extents[first:]
-    if set(wanted) == {1}:
-        found = emit(relax.op.max(x, list(range(first, len(extents))), keepdims=True))
-    elif divides and len(extents) == 4:
-        found = emit(relax.op.nn.max_pool2d(x, window, window))
-    else:
-        found = x
-        for axis, count in enumerate(wanted, first):
-            found = emit(_maxima(emit, found, axis, extents[axis], count))
-    return emit(relax.Tuple([found, found]))
-
-
-def _maxima(emit: Callable[[relax.Expr], relax.Var], x: relax.Expr, axis: int, extent: int, count: int) -> relax.Call:
-    """Maxima of ``count`` windows along an axis, which begin and end as PyTorch's do."""
-    windows = [(at * extent // count, -(-(at + 1) * extent // count)) for at in range(count)]
-    parts = [emit(relax.op.strided_slice(x, [axis], [begin], [end])) for begin, end in windows]
-    return relax.op.concat([emit(relax.op.max(part, [axis], keepdims=True)) for part in parts], axis)
 
 
 def _windows(node: Any, importer: Any) -> relax.Var:
@@ -86,18 +49,59 @@ def _windows(node: Any, importer: Any) -> relax.Var:
     return emit(relax.op.permute_dims(found, [*order, axis + 1]))
 
 
-def _variance(node: Any, importer: Any) -> relax.Var:
-    """Variance and mean along some axes, or along all."""
-    x, axes = importer.env[node.args[0]], node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
-    keep, less = bool(node.kwargs.get("keepdim", False)), node.kwargs.get("correction", 1)
-    along = list(axes) if axes else list(range(x.ty.ndim))
-    extents = fixed_extents(str(node.target), x)
-    count = math.prod(extents[axis] for axis in along)
-    left = count - (1 if less is None else less)
-    factor = relax.const(count / left if left > 0 else math.nan, str(x.ty.dtype))
-    emit = importer.block_builder.emit
-    found = emit(relax.op.multiply(emit(relax.op.variance(x, along, keepdims=keep)), factor))
-    return emit(relax.Tuple([found, emit(relax.op.mean(x, along, keepdims=keep))]))
+def _selected(node: Any, importer: Any) -> relax.Var:
+    """One place of an axis, counted from behind below 0."""
+    x, axis, at = node.args
+    x, emit = importer.env[x], importer.block_builder.emit
+    axis %= x.ty.ndim
+    at = int(at)
+    at += fixed_extents(str(node.target), x)[axis] if at < 0 else 0
+    return emit(relax.op.squeeze(emit(relax.op.strided_slice(x, [axis], [at], [at + 1])), [axis]))
+
+
+def _strided(node: Any, importer: Any) -> relax.Var:
+    """Elements at steps of their own through a tensor's elements in order."""
+    x, size, steps, *rest = node.args
+    meta, x, emit = x.meta["val"], importer.env[x], importer.block_builder.emit
+    first = rest[0] if rest and rest[0] is not None else 0
+    places = np.full([1] * len(size), first, "int64")
+    for axis, (extent, step) in enumerate(zip(size, steps, strict=True)):
+        places = places + (np.arange(extent) * step).reshape([-1 if each == axis else 1 for each in range(len(size))])
+    if not meta.is_contiguous() or places.max(initial=0) >= meta.numel():
+        raise unsupported(str(node.target), "elements that do not lie in order")
+    sizes.Unfolding().add("the places of elements", list(places.shape), 64, 0)
+    return emit(relax.op.take(emit(relax.op.reshape(x, [-1])), relax.const(places, "int64"), 0))
+
+
+def _bounded(node: Any, importer: Any) -> relax.Var:
+    """Bounds for each element; the upper one wins."""
+    x, low, high = [*node.args, None, None][:3]
+    emit, found, kind = importer.block_builder.emit, importer.env[x], str(node.meta["val"].dtype).removeprefix("torch.")
+    for bound, op in ((low, relax.op.maximum), (high, relax.op.minimum)):
+        if bound is not None:
+            found = emit(op(*(emit(relax.op.astype(each, kind)) for each in (found, importer.env[bound]))))
+    return found
+
+
+def _written(node: Any, importer: Any) -> relax.Var:
+    """One number at all indices."""
+    x, axis, index, value = node.args
+    x, index, emit = importer.env[x], importer.env[index], importer.block_builder.emit
+    values = emit(relax.op.broadcast_to(relax.const(value, str(x.ty.dtype)), index.ty.shape))
+    return emit(relax.op.scatter_elements(x, index, values, axis=axis))
+
+
+REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
+
+
+def _scatter_reduced(node: Any, importer: Any) -> relax.Var:
+    """Values at indices, reduced with what is there; values beyond the indices are left out."""
+    x, axis, index, values, how = node.args[:5]
+    x, index, values, emit = importer.env[x], importer.env[index], importer.env[values], importer.block_builder.emit
+    wanted = fixed_extents(str(node.target), index)
+    if fixed_extents(str(node.target), values) != wanted:
+        values = emit(relax.op.strided_slice(values, list(range(len(wanted))), [0] * len(wanted), wanted))
+    return emit(relax.op.scatter_elements(x, index, values, axis=axis, reduction=REDUCTIONS[how]))
 
 
 def _distances(node: Any, importer: Any) -> relax.Var:
@@ -115,7 +119,12 @@ def _distances(node: Any, importer: Any) -> relax.Var:
         return emit(relax.op.sqrt(emit(relax.op.sum(emit(relax.op.multiply(apart, apart)), [-1]))))
     if power == 1.0:
         return emit(relax.op.sum(apart, [-1]))
-    raise unsupported(str(node.target), f"the norm {power:g}")
+    if power == 0.0:
+        moved = emit(relax.op.not_equal(apart, relax.const(0.0, str(apart.ty.dtype))))
+        return emit(relax.op.sum(emit(relax.op.astype(moved, str(apart.ty.dtype))), [-1]))
+    raised = emit(relax.op.power(apart, relax.const(power, str(apart.ty.dtype))))
+    total = emit(relax.op.sum(raised, [-1]))
+    return emit(relax.op.power(total, relax.const(1 / power, str(apart.ty.dtype))))
 
 
 SUM, MEAN = 0, 1
@@ -168,13 +177,3 @@ def _members(
         counts = emit(relax.op.not_equal(indices, relax.const(padding, str(indices.ty.dtype))))
         inside = emit(relax.op.logical_and(inside, counts))
     return inside
-
-
-def _reduced(op: Callable[..., relax.Expr]) -> resize.Convert:
-    """Over the axes that are the second argument; over all where there are none."""
-
-    def convert(node: Any, importer: Any) -> relax.Var:
-        x, axes, keep = list(node.args) + [None] * (3 - len(node.args))
-        return importer.block_builder.emit(op(importer.env[x], None if axes == [] else axes, keepdims=bool(keep)))
-
-    return convert

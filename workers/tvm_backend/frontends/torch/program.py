@@ -90,6 +90,7 @@ HIGHER = frozenset(
 NAMESPACES = frozenset({"aten", "prims", "quantized_decomposed"})
 FORBIDDEN = frozenset({"from_file", "save", "warn", "_print", "_test_string_default", "_test_ambiguous_defaults"})
 """Operators that read or write something besides tensors."""
+ASSERTIONS = frozenset({"torch.ops.aten._assert_scalar.default", "torch.ops.aten._assert_async.msg"})
 CALL = re.compile(r"torch\.ops\.([a-z_][a-z0-9_]*)\.([A-Za-z_][A-Za-z0-9_]*)(?:\.([A-Za-z_][A-Za-z0-9_]*))?")
 
 
@@ -148,6 +149,8 @@ class _Walk:
             value.metadata = {}  # where a node came from: names of modules and functions
         if kind == "Node":
             self._count(value)
+            if value.target in ASSERTIONS:
+                _without_message(value)
         if kind == "GraphModule":
             value.treespec_namedtuple_fields = {}
         if kind == "CustomObjArgument":
@@ -182,6 +185,13 @@ class _Walk:
                 field="file",
                 value=str(text)[:200],
             )
+
+
+def _without_message(node: Any) -> None:
+    """What an assertion says is of no use to anyone here, and is text with quotes."""
+    for each in node.inputs:
+        if getattr(each.arg, "type", "") == "as_string":
+            each.arg.as_string = "assertion"
 
 
 def _field_names(value: Any) -> list[str]:

@@ -22,7 +22,18 @@ from tunesmith.errors import (
 )
 from tunesmith.model_files import check_archive
 from workers.tvm_backend.frontends.onnx.reader import check_shape
-from workers.tvm_backend.frontends.torch import archive, complex, constants, graph, operators, quantized, state
+from workers.tvm_backend.frontends.torch import (
+    archive,
+    complex,
+    constants,
+    edges,
+    graph,
+    operators,
+    precision,
+    quantized,
+    refuse,
+    state,
+)
 
 
 def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
@@ -42,6 +53,7 @@ def _imported(program: Any, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     names = _check_inputs(program, shapes)
     program = _decomposed(_with_extents(program, names, shapes))
     names += state.expose(program)
+    refuse.check(program)
     translator = importlib.import_module("tvm.relax.frontend.torch.exported_program_translator")
     own = operators.converters()
     constants.check_sizes(program)
@@ -49,6 +61,10 @@ def _imported(program: Any, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     if complex.is_complex(program):
         program = complex.made_real(program)
         constants.fold(program)
+    edges.filled(program)
+    edges.with_elements(program)
+    edges.with_dimensions(program)
+    precision.widened(program)
     graph.made_explicit(program)
     _check_operators(program, {*translator.ExportedProgramImporter().convert_map, *own})
     with warnings.catch_warnings():
@@ -172,11 +188,16 @@ def _traced(program: Any, inputs: Mapping[str, Any]) -> Any:
         return torch.export.export(Alone(), tuple(inputs.values()))
 
 
+def _decompositions() -> Any:
+    """They import PyTorch, which processes without PyTorch programs leave alone."""
+    return importlib.import_module("workers.tvm_backend.frontends.torch.decompositions")
+
+
 def _decomposed(program: Any) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return program.run_decompositions()
+            return program.run_decompositions(_decompositions().table())
     except Exception as error:
         # Decompositions raise what they happen to raise.
         raise ModelRejected(
