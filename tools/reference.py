@@ -233,7 +233,7 @@ def access() -> str:
     for (method, path), rule in RULES.items():
         marks = ["yes" if rule.scopes is None or scope in rule.scopes else "403" for scope in SCOPES]
         without = "yes" if rule.scopes is None else "401"
-        rows.append([f"`{method} {path}`", without, *marks, rule.sight.value, rule.note])
+        rows.append([f"`{method} {path}`", without, *marks, rule.visibility.value, rule.note])
     return "\n".join(
         [
             "# Access\n",

@@ -21,7 +21,7 @@ OPERATE: frozenset[str] = frozenset({"operator"})
 MONITOR: frozenset[str] = frozenset({"monitor", "operator"})
 
 
-class Sight(Enum):
+class Visibility(Enum):
     """What a permitted key sees of what another user owns."""
 
     NOT_FOUND = "404"
@@ -41,24 +41,24 @@ class Rule:
     """
 
     scopes: frozenset[str] | None
-    sight: Sight
+    visibility: Visibility
     note: str = ""
 
 
-OPEN = Rule(None, Sight.UNOWNED)
-OWN, CHANGE = Rule(READ, Sight.NOT_FOUND), Rule(WRITE, Sight.NOT_FOUND)
-LIST, MAKE = Rule(READ, Sight.OWN_ROWS), Rule(WRITE, Sight.UNOWNED)
-SHARED, ADMIN = Rule(READ, Sight.SHARED), Rule(OPERATE, Sight.UNOWNED)
-_SUBMIT = Rule(WRITE, Sight.NOT_FOUND, "a model of another user is answered with 404")
-_BEST = Rule(READ, Sight.SHARED, "`job` and `record` are null where the finder is not the caller")
-_LOG = Rule(READ, Sight.NOT_FOUND, "`provenance` names no job of another user")
-_EVENTS = Rule(READ, Sight.NOT_FOUND, "`found_by` names no job of another user; a stream ends with its key")
-_COST_MODEL = Rule(READ, Sight.NOT_FOUND, "belongs to the owner of its job, to operators once the job is deleted")
-_TARGETS = Rule(READ, Sight.SHARED, "those of live devices, of champions, and of the caller's jobs")
-_BLOB = Rule(None, Sight.UNOWNED, "needs the signature that a message to a worker carries; without it 401")
-_READY = Rule(None, Sight.UNOWNED, "reasons and durations for `operator` and `monitor`, and where no key is set")
-_ENROL = Rule(frozenset({"worker", "operator"}), Sight.UNOWNED, "all that a key of scope `worker` may do")
-_METRICS = Rule(MONITOR, Sight.UNOWNED)
+OPEN = Rule(None, Visibility.UNOWNED)
+OWN, CHANGE = Rule(READ, Visibility.NOT_FOUND), Rule(WRITE, Visibility.NOT_FOUND)
+LIST, MAKE = Rule(READ, Visibility.OWN_ROWS), Rule(WRITE, Visibility.UNOWNED)
+SHARED, ADMIN = Rule(READ, Visibility.SHARED), Rule(OPERATE, Visibility.UNOWNED)
+_SUBMIT = Rule(WRITE, Visibility.NOT_FOUND, "a model of another user is answered with 404")
+_BEST = Rule(READ, Visibility.SHARED, "`job` and `record` are null where the finder is not the caller")
+_LOG = Rule(READ, Visibility.NOT_FOUND, "`provenance` names no job of another user")
+_EVENTS = Rule(READ, Visibility.NOT_FOUND, "`found_by` names no job of another user; a stream ends with its key")
+_COST_MODEL = Rule(READ, Visibility.NOT_FOUND, "belongs to the owner of its job, to operators once the job is deleted")
+_TARGETS = Rule(READ, Visibility.SHARED, "those of live devices, of champions, and of the caller's jobs")
+_BLOB = Rule(None, Visibility.UNOWNED, "needs the signature that a message to a worker carries; without it 401")
+_READY = Rule(None, Visibility.UNOWNED, "reasons and durations for `operator` and `monitor`, and where no key is set")
+_ENROL = Rule(frozenset({"worker", "operator"}), Visibility.UNOWNED, "all that a key of scope `worker` may do")
+_METRICS = Rule(MONITOR, Visibility.UNOWNED)
 
 RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/livez"): OPEN,

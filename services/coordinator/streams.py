@@ -19,7 +19,7 @@ MAX_FEED_EVENTS = 1000
 
 
 @dataclass(frozen=True)
-class Look:
+class EventBatch:
     """What one query found.
 
     Attributes:
@@ -33,7 +33,7 @@ class Look:
     over: bool = False
 
 
-Reading = Callable[[int], Look]
+Reading = Callable[[int], EventBatch]
 """Looks for what has a greater id; called in a thread."""
 
 
@@ -80,7 +80,7 @@ class Feed:
             if not more:
                 await asyncio.sleep(pause)
 
-    def _take(self, found: Look) -> None:
+    def _take(self, found: EventBatch) -> None:
         self.over = found.over
         if found.events:
             self.latest = found.events[-1][0]

@@ -17,7 +17,7 @@ OOM_SCORE = 500
 """Added to its badness: should the host run out of memory all the same, the kernel ends such a process first."""
 STDERR_TAIL_BYTES = 2000
 """How much of what a process said at its end is looked at."""
-SAYINGS = ("bad_alloc", "memoryerror", "out of memory", "cannot allocate memory", "std::length_error")
+OUT_OF_MEMORY_TEXTS = ("bad_alloc", "memoryerror", "out of memory", "cannot allocate memory", "std::length_error")
 
 NOISE = ("File ", "!!!!", "<")
 """How lines of TVM's native backtraces begin."""
@@ -87,7 +87,7 @@ def signal_name(number: int) -> str:
 def about_memory(message: str) -> str:
     """The message of an error, which names what was lacking when that was memory."""
     lower = message.lower()
-    if any(words in lower for words in SAYINGS) and "out of memory" not in lower:
+    if any(words in lower for words in OUT_OF_MEMORY_TEXTS) and "out of memory" not in lower:
         return f"out of memory: {message}"
     return message
 

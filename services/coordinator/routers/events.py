@@ -18,7 +18,7 @@ from starlette.responses import Response
 from services.coordinator.auth import Caller, InCaller, still_valid
 from services.coordinator.context import Context, InContext
 from services.coordinator.cursors import MAX_ID, Limit
-from services.coordinator.streams import Look
+from services.coordinator.streams import EventBatch
 from services.coordinator.usecases import events as of_job
 from tunesmith.answers.base import Page
 from tunesmith.answers.events import EventBody
@@ -82,7 +82,7 @@ async def tail_events(context: Context, caller: Caller, job_id: str, after: int)
                 found = await run_in_threadpool(of_job.look, context, caller, job_id, BATCH, after)
                 events, after_all, over = found.events, start, found.over
             else:
-                found = Look((), over=feed.over)
+                found = EventBatch((), over=feed.over)
                 events, after_all, over = tuple(feed.since(after)), feed.latest, feed.over
             for key, text in events:
                 yield text

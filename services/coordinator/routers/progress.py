@@ -51,7 +51,7 @@ def job_tasks(
         found = task_rows.tasks(session, job_id, after=after, limit=limit + 1)
         page = [task for task, _, _ in found[:limit]]
         totals = _Totals.of(next((found for _, found in columns(session, [job_id])), None), page)
-        around = _Around.read(session, job_id, [task.id for task in page])
+        around = _TaskContext.read(session, job_id, [task.id for task in page])
     more = encode_place(page[-1].position, str(page[-1].id)) if len(found) > limit else None
     return Page(items=[_task(row, totals, around) for row in found[:limit]], next_cursor=more)
 
@@ -196,7 +196,7 @@ class _Totals:
 
 
 @dataclass(frozen=True)
-class _Around:
+class _TaskContext:
     """What stands around the tasks of a page, by task: the allocator's scores at its latest choice, and records."""
 
     belief: dict[str, float]
@@ -204,7 +204,7 @@ class _Around:
     baselines: dict[int, Record]
 
     @classmethod
-    def read(cls, session: Session, job_id: str, tasks: Collection[int]) -> _Around:
+    def read(cls, session: Session, job_id: str, tasks: Collection[int]) -> _TaskContext:
         """A fixed number of queries."""
         return cls(
             _belief(session, job_id),
@@ -219,7 +219,7 @@ def _belief(session: Session, job_id: str) -> dict[str, float]:
     return dict((latest[0][0].reason or {}).get("scores", {})) if latest else {}
 
 
-def _task(row: tuple[JobTask, WorkloadRow, str | None], totals: _Totals, around: _Around) -> TaskBody:
+def _task(row: tuple[JobTask, WorkloadRow, str | None], totals: _Totals, around: _TaskContext) -> TaskBody:
     task, workload, family = row
     best = totals.current[task.id]
     score = around.belief.get(str(task.id))

@@ -23,7 +23,7 @@ TOLERANCE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class Look:
+class ClockReading:
     """One look at the database's clock: the time there, and this process's own before and after the question."""
 
     there: float
@@ -44,7 +44,7 @@ class ClockWatch:
 
     def __init__(self, context: Context, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._context, self._monotonic = context, monotonic
-        self._last: Look | None = None
+        self._last: ClockReading | None = None
 
     def check(self) -> None:
         """Look; where the clock jumped since the last look, move deadlines, heartbeats and budgets along."""
@@ -56,11 +56,11 @@ class ClockWatch:
             since = self._last.after - last.before
             transact(self._context.sessions, lambda session: self._move(session, seconds, since, last.last_event))
 
-    def _look(self) -> Look:
+    def _look(self) -> ClockReading:
         with self._context.reading() as session:
             before = self._monotonic()
             there = clock.now(session).timestamp()
-            return Look(there, before, self._monotonic(), event_log.last_id(session))
+            return ClockReading(there, before, self._monotonic(), event_log.last_id(session))
 
     def _move(self, session: Session, seconds: float, since: float, last_event: int) -> None:
         locks.lock_scheduling(session)
@@ -71,7 +71,7 @@ class ClockWatch:
         events.append(session, ClockMoved(round(seconds, 3)))
 
 
-def jump(last: Look, now: Look) -> float:
+def jump(last: ClockReading, now: ClockReading) -> float:
     """Seconds by which the clock there went further than any time that passed between two looks; negative: less far."""
     went = now.there - last.there
     least, most = now.before - last.after, now.after - last.before

@@ -27,7 +27,7 @@ def load(session: Session, histories: Histories, device_timeout: float, now: dt.
     jobs = scheduling.open_jobs(session)
     active = [job.id for job, _, _ in jobs if job.target_hash is not None]
     histories.keep(set(active))
-    around = _Around.read(session, active)
+    around = _RowsOfJobs.read(session, active)
     return Snapshot(
         jobs=tuple(
             _job(session, job, model, device_class or "", around, histories, now) for job, model, device_class in jobs
@@ -37,7 +37,7 @@ def load(session: Session, histories: Histories, device_timeout: float, now: dt.
 
 
 @dataclass
-class _Around:
+class _RowsOfJobs:
     """Rows around the jobs, grouped."""
 
     tasks: dict[str, list[scheduling.TaskRow]]
@@ -45,7 +45,7 @@ class _Around:
     trainings: dict[str, list[tuple[WorkState, int]]]
 
     @classmethod
-    def read(cls, session: Session, job_ids: list[str]) -> _Around:
+    def read(cls, session: Session, job_ids: list[str]) -> _RowsOfJobs:
         """A fixed number of queries, none without jobs."""
         if not job_ids:
             return cls({}, {}, {})
@@ -60,7 +60,7 @@ def _job(
     job: Job,
     model: Model,
     device_class: str,
-    around: _Around,
+    around: _RowsOfJobs,
     histories: Histories,
     now: dt.datetime,
 ) -> JobSnapshot:

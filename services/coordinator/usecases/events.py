@@ -12,7 +12,7 @@ from db.models import Event
 from db.queries import event_log, jobs
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
-from services.coordinator.streams import Look
+from services.coordinator.streams import EventBatch
 from services.coordinator.usecases.jobs import visible
 from tunesmith.answers.base import Page
 from tunesmith.answers.events import EventBody
@@ -29,17 +29,17 @@ def page(context: Context, caller: Caller, job_id: str, after: int, limit: int) 
     return Page(items=items, next_cursor=str(items[-1].id) if len(found) > limit else None)
 
 
-def look(context: Context, caller: Caller, job_id: str, limit: int, after: int) -> Look:
+def look(context: Context, caller: Caller, job_id: str, limit: int, after: int) -> EventBatch:
     """The next events of a job as server-sent ones, in one query; over with the job, or when it was deleted."""
     with context.reading() as session:
         found = event_log.tail(session, job_id, after, limit)
         if found is None:
-            return Look((), over=True)
+            return EventBatch((), over=True)
         state, rows = found
         items = _events(session, caller, rows)
     more = len(rows) == limit
     texts = (format_sse_event(id=str(it.id), event=it.kind, data_str=it.model_dump_json()) for it in items)
-    return Look(tuple(zip((row.id for row in rows), texts, strict=True)), more, is_final(state) and not more)
+    return EventBatch(tuple(zip((row.id for row in rows), texts, strict=True)), more, is_final(state) and not more)
 
 
 def last_event(context: Context, job_id: str) -> int:

@@ -19,7 +19,7 @@ from tenants import ADMIN, WORKLOAD, Owned, bearer
 
 from db.models import Round
 from db.transactions import events
-from services.coordinator.access import RULES, SCOPES, Sight
+from services.coordinator.access import RULES, SCOPES, Visibility
 from services.coordinator.auth import ADMIN_ID, verify
 from services.coordinator.routers import events as event_stream
 from tunesmith.events import ChampionAdopted
@@ -159,13 +159,13 @@ def test_scopes_owners_and_strangers(
             answer, status = send(api, method, path, it, keys[scope])
             if not permitted:
                 problem(answer, 403, "forbidden")
-            elif who == "stranger" and rule.sight is Sight.NOT_FOUND and scope != "operator":
+            elif who == "stranger" and rule.visibility is Visibility.NOT_FOUND and scope != "operator":
                 problem(answer, 404, "not_found")
             else:
                 assert answer.status_code == status, f"{scope} {who}: {answer.text}"
             if who == "stranger" and scope != "operator":
                 assert leaks(it, answer) == []
-            elif permitted and rule.sight is Sight.OWN_ROWS:
+            elif permitted and rule.visibility is Visibility.OWN_ROWS:
                 assert it.model in answer.text or it.job in answer.text
             if method != "GET" and answer.is_success:
                 it = tenants.seed(api, "ann")

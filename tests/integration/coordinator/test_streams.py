@@ -16,7 +16,7 @@ from db.transactions import events
 from services.coordinator import streams
 from services.coordinator.auth import ANYBODY
 from services.coordinator.routers import events as event_stream
-from services.coordinator.streams import Look, Streams
+from services.coordinator.streams import EventBatch, Streams
 from tunesmith.events import CostModelQueued
 from tunesmith.states import JobState
 
@@ -47,7 +47,7 @@ def test_two_hundred_readers_cost_one_query_a_look(both: Api, monkeypatch: pytes
     looks = 0
     real = event_stream.of_job.look
 
-    def look(*args: Any) -> Look:
+    def look(*args: Any) -> EventBatch:
         nonlocal looks
         looks += 1
         return real(*args)
@@ -87,9 +87,9 @@ def test_a_reader_that_falls_behind_misses_nothing(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(streams, "MAX_FEED_EVENTS", 10)
     table = list(range(1, 101))
 
-    def read(after: int) -> Look:
+    def read(after: int) -> EventBatch:
         found = [key for key in table if key > after][:7]
-        return Look(tuple((key, b"%d" % key) for key in found), more=len(found) == 7, over=len(found) < 7)
+        return EventBatch(tuple((key, b"%d" % key) for key in found), more=len(found) == 7, over=len(found) < 7)
 
     async def follow() -> tuple[int, list[int], bool]:
         async with Streams().follow("a", read, lambda: 0, 0.01) as feed:
@@ -105,9 +105,9 @@ def test_a_reader_that_falls_behind_misses_nothing(monkeypatch: pytest.MonkeyPat
 def test_the_last_reader_ends_the_poller() -> None:
     looks: list[int] = []
 
-    def read(after: int) -> Look:
+    def read(after: int) -> EventBatch:
         looks.append(after)
-        return Look(())
+        return EventBatch(())
 
     async def follow() -> None:
         feeds, before = Streams(), len(asyncio.all_tasks())

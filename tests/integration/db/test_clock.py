@@ -17,7 +17,7 @@ from db.engine import Sessions
 from db.models import Batch, Device, Event, Job, Record
 from db.queries import devices
 from db.transactions import work
-from services.coordinator.scheduling.clock_watch import Look, jump
+from services.coordinator.scheduling.clock_watch import ClockReading, jump
 from tunesmith.messages import MeasureBatch
 from tunesmith.states import JobState, WorkState
 
@@ -158,4 +158,4 @@ def test_a_jump_that_nobody_saw_costs_an_attempt_and_no_hour(stack: Stack, shift
     ],
 )
 def test_a_slow_answer_is_no_jump(there: float, before: float, after: float, expected: float) -> None:
-    assert jump(Look(100.0, 0.0, 0.0, 0), Look(there, before, after, 0)) == pytest.approx(expected)
+    assert jump(ClockReading(100.0, 0.0, 0.0, 0), ClockReading(there, before, after, 0)) == pytest.approx(expected)
