@@ -1,0 +1,1 @@
+"""Published cases of operators through import, compilation and comparison."""

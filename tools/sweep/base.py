@@ -1,0 +1,59 @@
+"""What a source of cases offers, and what can become of a case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+AGREES, REFUSED, DIFFERS, FAULT = "agrees", "refused", "differs", "fault"
+"""Kinds of outcomes. A fault is an error without a name, a crash or a timeout."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model with inputs and the outputs that are right for them.
+
+    Attributes:
+        name: name of the case, unique in its source.
+        group: operator that the case belongs to, for counts.
+        source: format of the model, ``onnx`` or ``pt2``.
+        model: bytes of the model's file.
+        inputs: arrays in the order in which the model takes them. Anything else has to be refused at import.
+        expected: arrays that the model returns. Anything else has to be refused at import.
+        shapes: shapes by input name, for inputs with dynamic dimensions.
+        relative: relative tolerance.
+        absolute: absolute tolerance.
+    """
+
+    name: str
+    group: str
+    source: str
+    model: bytes
+    inputs: tuple[NDArray[Any], ...]
+    expected: tuple[NDArray[Any], ...]
+    shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    relative: float = 1e-3
+    absolute: float = 1e-5
+
+
+@dataclass(frozen=True)
+class CaseOutcome:
+    """What became of a case.
+
+    Attributes:
+        name, group: those of the case.
+        kind: one of ``AGREES``, ``REFUSED``, ``DIFFERS`` and ``FAULT``.
+        detail: text of the refusal or the error, or what is different.
+    """
+
+    name: str
+    group: str
+    kind: str
+    detail: str = ""
+
+
+Source = Callable[[Sequence[str]], Iterator[Case]]
+"""Makes the cases whose names contain one of the given parts, and all cases without parts."""

@@ -1,0 +1,77 @@
+"""ONNX's own cases of its operators, with every input kept an input."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.numpy_helper
+from onnx.backend.test.case import node
+from onnx.backend.test.case.test_case import TestCase
+
+from tools.sweep.base import Case
+
+ABSOLUTE = 1e-5
+
+
+def cases(parts: Sequence[str] = (), modules: Sequence[str] = ()) -> Iterator[Case]:
+    """Cases whose names contain one of the ``parts``; all of them without ``parts``.
+
+    Args:
+        parts: parts of names.
+        modules: ONNX modules that make the cases; all of them, which take ten seconds, by default.
+    """
+    for case in _made(modules):
+        if case.model is None or not case.data_sets or (parts and not any(part in case.name for part in parts)):
+            continue
+        inputs, outputs = case.data_sets[0]
+        yield Case(
+            case.name,
+            next((each.op_type for each in case.model.graph.node), case.name),
+            "onnx",
+            case.model.SerializeToString(),
+            tuple(inputs),
+            tuple(outputs),
+            tuple(_shapes(case.model.graph.input, inputs)),
+            max(case.rtol, 1e-3),
+            max(case.atol, ABSOLUTE),
+        )
+
+
+def with_constants(case: Case, names: Collection[str]) -> Case:
+    """The case with some of its inputs as constants in the model."""
+    model = onnx.ModelProto.FromString(case.model)
+    values, kept = list(model.graph.input), []
+    del model.graph.input[:]
+    for value, array in zip(values, case.inputs, strict=False):
+        if value.name in names:
+            model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), value.name))
+        else:
+            model.graph.input.append(value)
+            kept.append(array)
+    shapes = tuple(each for each in case.shapes if each[0] not in names)
+    return replace(case, model=model.SerializeToString(), inputs=tuple(kept), shapes=shapes)
+
+
+def _shapes(values: Sequence[Any], inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Shapes of the inputs whose declared ones are not fixed."""
+    for value, array in zip(values, inputs, strict=False):
+        kind = value.type.tensor_type
+        fixed = kind.HasField("shape") and all(dim.HasField("dim_value") for dim in kind.shape.dim)
+        if isinstance(array, np.ndarray) and not fixed:
+            yield value.name, array.shape
+
+
+def _made(modules: Sequence[str]) -> list[TestCase]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if not modules:
+            return list(node.collect_testcases(None))
+        for name in modules:
+            importlib.import_module(f"{node.__name__}.{name}")
+    return list(node._NodeTestCases)
