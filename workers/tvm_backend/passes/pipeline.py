@@ -206,7 +206,10 @@ class _Lift(PyExprMutator):  # type: ignore[misc]
 
     def visit_generic_const_(self, op: relax.Constant) -> relax.Expr:
         array = fold_constants.constant_array(op)
-        if 0 < array.nbytes <= INLINE_BYTES:  # TVM's JSON cannot hold a tensor without elements
+        if not array.size:  # neither TVM's JSON nor its executables can hold a tensor without elements
+            shape, kind = relax.ShapeExpr(array.shape), str(op.ty.dtype)
+            return self.builder_.emit(relax.op.builtin.alloc_tensor(shape, kind, 0))
+        if array.nbytes <= INLINE_BYTES:
             return op
         content = _content(array)
         if content not in self.lifted:

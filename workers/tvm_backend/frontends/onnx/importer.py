@@ -7,17 +7,20 @@ from typing import Any
 
 import numpy as np
 from tvm import relax
-from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
+from tvm.ir import GenericConst
+from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, get_constant
 
 from tunesmith.errors import UnsupportedOperator
 from workers.tvm_backend.frontends import resize, sizes
-from workers.tvm_backend.frontends.onnx import contrib, recurrent, shapes
+from workers.tvm_backend.frontends.onnx import contrib, old_opsets, recurrent, shapes
 from workers.tvm_backend.frontends.onnx.attention import Attributes
 from workers.tvm_backend.frontends.refusals import unsupported
 
 SAME = (b"SAME_UPPER", b"SAME_LOWER")
 CONSTANTS = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}
 """What TVM's importer does not take besides a whole tensor, by the attribute."""
+DROPOUT_INFERS, DROPOUT_OF_TRUTH = 7, 10
+"""First opset whose ``Dropout`` has no training unless it says so, and first one whose mask is of truth values."""
 OUTPUT_HALF = b"output_half_pixel"
 
 
@@ -28,6 +31,7 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
         """The reader has checked them, before anything else."""
 
     def _convert_operator(self, op_name: str, inputs: list[Any], attrs: Attributes, opset: int) -> relax.Expr:
+        inputs, attrs, opset = old_opsets.modern(op_name, inputs, attrs, opset)
         found = shapes.folded(op_name, inputs, attrs, opset)
         if found is None and op_name == "Shape":
             found = shapes.shape_of(inputs[0], attrs)
@@ -45,7 +49,7 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
             found = resize.by_products(self.bb, inputs, attrs, [self._nodes, self._params])
             if found is not None:
                 return found
-        elif op_name == "MaxPool" and attrs.get("auto_pad") in SAME:
+        elif op_name == "MaxPool" and attrs.get("auto_pad") in SAME and attrs["tvm_custom"]["num_outputs"] == 1:
             attrs = _padded_pool(_spatial(inputs[0]), attrs)
         elif op_name == "ConvTranspose" and "output_shape" in attrs:
             attrs = _padded_transpose(_spatial(inputs[0]), _spatial(inputs[1]), attrs)
@@ -64,6 +68,10 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
             return relax.Tuple(
                 contrib.normalised(self.bb.emit, x, gamma, beta, attrs.get("axis", -1), attrs.get("epsilon", 1e-5))
             )
+        elif op_name == "Dropout":
+            return _dropout(inputs, attrs, opset, [self._nodes, self._params])
+        elif op_name == "OneHot":
+            return _one_hot(self.bb.emit, inputs, attrs, [self._nodes, self._params])
         elif op_name == "Pow":
             return _power(self.bb.emit, *inputs)
         elif op_name in contrib.CONVERTED:
@@ -73,6 +81,39 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
         else:
             _refuse(op_name, attrs, opset)
         return super()._convert_operator(op_name, inputs, attrs, opset)
+
+
+def _dropout(inputs: list[Any], attrs: Attributes, opset: int, params: list[Any]) -> relax.Expr:
+    """The identity and a mask of what is kept, which is all; training is refused."""
+    training = get_constant(inputs[2], params) if len(inputs) > 2 and inputs[2] is not None else None
+    if training is not None and not (isinstance(training, GenericConst) and not training.value.numpy().any()):
+        raise unsupported("Dropout", "training_mode")
+    if opset < DROPOUT_INFERS and not attrs.get("is_test", 0):
+        raise unsupported("Dropout", "is_test 0, which is training")
+    if attrs["tvm_custom"]["num_outputs"] == 1:
+        return inputs[0]
+    kind = "bool" if opset >= DROPOUT_OF_TRUTH else inputs[0].ty.dtype
+    return relax.Tuple([inputs[0], relax.op.ones(inputs[0].ty.shape, kind)])
+
+
+def _one_hot(
+    emit: Callable[[relax.Expr], relax.Expr], inputs: list[Any], attrs: Attributes, params: list[Any]
+) -> relax.Expr:
+    """TVM takes two values of one type alone, and counts no index from the end."""
+    depth = get_constant(inputs[1], params)
+    if not isinstance(depth, GenericConst):
+        raise unsupported("OneHot", "a depth that is computed")
+    many, rank = int(depth.value.numpy().item()), inputs[0].ty.ndim + 1
+    axis = attrs.get("axis", -1) % rank
+    index = emit(relax.op.astype(inputs[0], "int64"))
+    zero, number = relax.const(0, "int64"), relax.const(many, "int64")
+    index = emit(relax.op.where(relax.op.less(index, zero), relax.op.add(index, number), index))
+    places = np.arange(many, dtype=np.int64).reshape([many if at == axis else 1 for at in range(rank)])
+    off, on = (
+        emit(relax.op.reshape(relax.op.strided_slice(inputs[2], axes=[0], begin=[at], end=[at + 1]), [1] * rank))
+        for at in (0, 1)
+    )
+    return relax.op.where(relax.op.equal(relax.op.expand_dims(index, axis), relax.const(places, "int64")), on, off)
 
 
 def _quantized(x: relax.Expr) -> relax.Tuple:
@@ -145,6 +186,8 @@ def _with_pads(attrs: Attributes, total: Sequence[int]) -> Attributes:
 
 def _refuse(name: str, attrs: Attributes, opset: int) -> None:
     """What TVM imports, and wrongly."""
+    if name == "MaxPool" and attrs["tvm_custom"]["num_outputs"] > 1:
+        raise unsupported(name, "the places of its maxima as a second result")
     if name == "IsInf" and not (attrs.get("detect_negative", 1) and attrs.get("detect_positive", 1)):
         raise unsupported(name, "one sign alone")
     if name == "SpaceToDepth" and attrs.get("mode", b"DCR") != b"DCR":

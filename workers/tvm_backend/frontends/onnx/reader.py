@@ -28,7 +28,7 @@ from tunesmith.errors import (
 )
 from tunesmith.model_files import check_onnx
 from tunesmith.model_limits import MAX_ELEMENTS
-from workers.tvm_backend.frontends.onnx import contrib, counts, order, quantized, recurrent, tensors
+from workers.tvm_backend.frontends.onnx import contrib, counts, operands, order, quantized, recurrent, tensors
 from workers.tvm_backend.frontends.onnx.importer import Importer
 
 HANDLED = frozenset({"Constant", "If", *recurrent.CELLS, *contrib.CONVERTED})
@@ -64,14 +64,23 @@ def _imported(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> tvm
     contrib.qualify(list(_nodes(model.graph)))
     model = _spelled_out(model)
     _check_operators(model)
+    operands.check_operands(model.graph)
     names = _check_inputs(model.graph, shapes)
     _split_sums(model.graph)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         # Not from_onnx: it runs ONNX's checker first, which copies the model twice and only warns.
-        mod = Importer({n: list(shape) for n, shape in shapes.items()}, "float32").from_onnx(model.graph, _opset(model))
+        given = {**_without_elements(model.graph), **{n: list(shape) for n, shape in shapes.items()}}
+        mod = Importer(given, "float32").from_onnx(model.graph, _opset(model))
     mod["main"] = mod["main"].with_attr("input_names", json.dumps(names))
     return mod
+
+
+def _without_elements(graph: onnx.GraphProto) -> dict[str, list[int]]:
+    """Shapes of inputs with an extent of 0, which TVM's importer takes for one that is not known."""
+    shapes = {value.name: [d.dim_value for d in value.type.tensor_type.shape.dim] for value in graph.input}
+    known = {v.name: all(d.HasField("dim_value") for d in v.type.tensor_type.shape.dim) for v in graph.input}
+    return {name: shape for name, shape in shapes.items() if known[name] and 0 in shape}
 
 
 def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
@@ -175,7 +184,9 @@ def _check_inputs(graph: onnx.GraphProto, shapes: dict[str, tuple[int, ...]]) ->
                 value=name,
             )
     for value in inputs:
-        dims: list[int | str] = [d.dim_value or d.dim_param or "?" for d in value.type.tensor_type.shape.dim]
+        dims: list[int | str] = [
+            d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in value.type.tensor_type.shape.dim
+        ]
         known = value.type.tensor_type.HasField("shape")
         check_shape(value.name, dims if known else None, shapes.get(value.name))
     return names

@@ -229,6 +229,8 @@ def _with_special(usually: Interval, values: Values | None) -> Values:
 
 
 def _constant(value: Any) -> Interval:
+    if not isinstance(value.value, tvm.runtime.Tensor):
+        return ANY  # a type, or a text
     array = value.value.numpy()
     if not 0 < array.size <= CONSTANT_ELEMENTS or array.dtype.kind not in "iufb":
         return ANY
