@@ -22,6 +22,7 @@ WARM_UP = 2
 WARM_UP_SHARE = 0.1
 """Share of the time for samples: warm-up runs go on for so long where runs are short."""
 MIN_SAMPLES, MAX_SAMPLES = 5, 2000
+BFLOAT16_BYTES = 2
 TASKS = Path("/proc/self/task")
 """Linux's threads of this process."""
 RunModel = Callable[[], Sequence[Any]]
@@ -97,11 +98,25 @@ def measure(job: PeerRun, prepare: Prepare) -> dict[str, Any]:
 def _ran(job: PeerRun, prepare: Prepare, inputs: str, outputs: str) -> RunModel:
     """The model, prepared on inputs and run once on them; its outputs are written."""
     with np.load(inputs) as file:
-        arrays = {name: file[name] for name in file.files}
+        arrays = {name: _typed(file[name]) for name in file.files}
     run = prepare(job.model, arrays, job.threads)
-    found = [np.asarray(value.numpy() if hasattr(value, "numpy") else value) for value in run()]
+    found = [_plain(np.asarray(value.numpy() if hasattr(value, "numpy") else value)) for value in run()]
     np.savez(outputs, **{str(i): value for i, value in enumerate(found)})  # type: ignore[arg-type]
     return run
+
+
+def _typed(array: NDArray[Any]) -> NDArray[Any]:
+    """NumPy's file format keeps of bfloat16 its bytes alone."""
+    if array.dtype.kind != "V" or array.dtype.itemsize != BFLOAT16_BYTES:
+        return array
+    import ml_dtypes
+
+    return array.view(ml_dtypes.bfloat16)
+
+
+def _plain(array: NDArray[Any]) -> NDArray[Any]:
+    """In a type of NumPy's own: all numbers of bfloat16 are ones of float32."""
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
 
 
 @contextlib.contextmanager

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from workers.peers import timing
-from workers.peers.timing import PeerRun, each_busy_thread_bound, measure
+from workers.peers.timing import PeerRun, RunModel, each_busy_thread_bound, measure
 
 
 def spin(seconds: float) -> None:
@@ -62,3 +65,18 @@ def test_a_job_is_warmed_up_and_sampled(tmp_path: Path) -> None:
     assert len(runs) >= 1 + timing.WARM_UP + len(samples)
     with np.load(tmp_path / "out.npz") as out:
         assert out["0"].tolist() == [1.0, 1.0]
+
+
+def test_inputs_of_bfloat16_keep_their_type(tmp_path: Path) -> None:
+    inputs, outputs = tmp_path / "inputs.npz", tmp_path / "outputs.npz"
+    np.savez(inputs, x=np.array([1.5, -2.0], ml_dtypes.bfloat16))
+    seen: list[str] = []
+
+    def prepare(model: str, arrays: Mapping[str, Any], threads: int) -> RunModel:
+        seen.append(arrays["x"].dtype.name)
+        return lambda: [arrays["x"]]
+
+    measure(PeerRun("", str(inputs), str(outputs), 0.0, 1), prepare)
+    assert seen == ["bfloat16"]
+    with np.load(outputs) as file:
+        np.testing.assert_array_equal(file["0"], np.array([1.5, -2.0], np.float32))
