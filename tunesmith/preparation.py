@@ -10,6 +10,8 @@ from tunesmith.options import JobOptions
 
 PIPELINE = "tunesmith.prepare/7"
 """Version of the preparing passes. A module prepared by other passes has other structural hashes."""
+OLDER = ("tunesmith.prepare/6",)
+"""Versions whose logs are still read: tasks that are computed as before have the same hashes."""
 BLOCKED, FAST_MATH, WINOGRAD = "blocked", "fast-math", "winograd"
 
 
@@ -35,13 +37,16 @@ class Preparation:
 
     @classmethod
     def parse(cls, key: str) -> Preparation:
-        """Inverse of :attr:`key`.
+        """Inverse of :attr:`key`, which an older version may have written.
 
         Raises:
             ValueError: the passes of this version make no such preparation.
         """
         every = (cls(*choice) for choice in itertools.product((False, True), repeat=len(fields(cls))))
         known = {made.key: made for made in every}
+        version, plus, choices = key.partition("+")
+        if version in OLDER:
+            key = f"{PIPELINE}{plus}{choices}"
         if key not in known:
             raise ValueError(f"the preparation {key!r} is not one of this version's: {', '.join(known)}")
         return known[key]

@@ -49,7 +49,7 @@ SHAPE = (1, 3, 16, 16)
 LIGHT = {"search": "random", "cost_model": "none"}
 """For jobs whose search is not what they are about."""
 WAIT = 240.0
-KILLED, TRIALS = "gemm:192x192x192:float32", 64
+KILLED, TRIALS = "gemm:192x192x192:float32", 112
 TURNS = (("measure", "ingest"), ("device", "train"), ("search", "record"), ("redis",), ("coordinator",))
 """Who dies together: those whose work does not hang together, so that each one's loss is felt by itself."""
 VICTIMS = [victim for turn in TURNS for victim in turn]

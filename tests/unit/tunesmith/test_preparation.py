@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunesmith.options import JobOptions
-from tunesmith.preparation import PIPELINE, PLAIN, Preparation, for_target
+from tunesmith.preparation import OLDER, PIPELINE, PLAIN, Preparation, for_target
 
 EVERY = [Preparation(*choice) for choice in itertools.product((False, True), repeat=3)]
 
@@ -19,6 +19,12 @@ EVERY = [Preparation(*choice) for choice in itertools.product((False, True), rep
 def test_a_key_tells_everything(blocked: bool, fast_math: bool, winograd: bool) -> None:
     made = Preparation(blocked, fast_math, winograd)
     assert Preparation.parse(made.key) == made
+
+
+@pytest.mark.parametrize("version", OLDER)
+@pytest.mark.parametrize("made", EVERY, ids=lambda made: made.key)
+def test_a_key_of_an_older_version_is_read(made: Preparation, version: str) -> None:
+    assert Preparation.parse(made.key.replace(PIPELINE, version)) == made
 
 
 def test_keys_differ_and_name_the_pipeline() -> None:
