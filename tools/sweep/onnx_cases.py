@@ -29,7 +29,7 @@ def cases(parts: Sequence[str] = (), modules: Sequence[str] = ()) -> Iterator[Ca
     for case in _made(modules):
         if case.model is None or not case.data_sets or (parts and not any(part in case.name for part in parts)):
             continue
-        inputs, outputs = case.data_sets[0]
+        inputs, outputs = (list(map(_array, each)) for each in case.data_sets[0])
         yield Case(
             case.name,
             next((each.op_type for each in case.model.graph.node), case.name),
@@ -41,6 +41,11 @@ def cases(parts: Sequence[str] = (), modules: Sequence[str] = ()) -> Iterator[Ca
             max(case.rtol, 1e-3),
             max(case.atol, ABSOLUTE),
         )
+
+
+def _array(value: Any) -> Any:
+    """A value of types that NumPy lacks comes as a message."""
+    return onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
 
 
 def with_constants(case: Case, names: Collection[str]) -> Case:

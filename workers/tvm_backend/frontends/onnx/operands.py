@@ -17,8 +17,10 @@ KNOWN: Mapping[str, Mapping[int, str]] = {
     "Range": {0: "start", 1: "limit", 2: "delta"},
 }
 """Operands by operator and place that TVM reads while it imports a model: others it takes for something else."""
-FOUR_BITS = frozenset({onnx.TensorProto.INT4, onnx.TensorProto.UINT4, onnx.TensorProto.FLOAT4E2M1})
-"""Types of which two numbers share a byte."""
+PACKED = frozenset(kind for name, kind in onnx.TensorProto.DataType.items() if name.endswith(("INT4", "INT2", "E2M1")))
+"""Types of which several numbers share a byte."""
+FLOAT8 = frozenset(kind for name, kind in onnx.TensorProto.DataType.items() if name.startswith("FLOAT8"))
+"""Types that a ``Cast`` of ONNX saturates in, and TVM's does not."""
 OF_TYPES = frozenset({"Shape", "Size"})
 """Operators whose results are known from the types of their operands: all inputs have fixed shapes."""
 
@@ -31,9 +33,10 @@ def check_operands(graph: onnx.GraphProto) -> None:
         ModelRejected: naming the input or the weight.
     """
     for tensor in graph.initializer:
-        if tensor.data_type in FOUR_BITS:
+        if tensor.data_type in PACKED:
             raise ModelRejected(
-                f"weight {tensor.name!r} has numbers of four bits; export the model with weights of eight or more",
+                f"weight {tensor.name!r} has numbers of fewer than eight bits; "
+                "export the model with weights of eight or more",
                 field="file",
                 value=tensor.name,
             )
@@ -41,8 +44,10 @@ def check_operands(graph: onnx.GraphProto) -> None:
     inputs = [value for value in graph.input if value.name not in weights]
     for value in inputs:
         kind = value.type.WhichOneof("value")
-        if kind != "tensor_type" or value.type.tensor_type.elem_type == onnx.TensorProto.STRING:
-            what = "text" if kind == "tensor_type" else str(kind).removesuffix("_type")
+        element = value.type.tensor_type.elem_type
+        if kind != "tensor_type" or element in PACKED or element == onnx.TensorProto.STRING:
+            what = "text" if element == onnx.TensorProto.STRING else "numbers of fewer than eight bits"
+            what = what if kind == "tensor_type" else str(kind).removesuffix("_type")
             raise ModelRejected(
                 f"input {value.name!r} is of {what}; export the model with tensors of numbers alone",
                 field="file",
@@ -62,6 +67,14 @@ def _check(graph: onnx.GraphProto, varying: set[str]) -> None:
                     field="file",
                     operators={node.op_type: 1},
                 )
+        made = next((each.i for each in node.attribute if each.name == "to"), 0) if node.op_type == "Cast" else 0
+        if made in PACKED | FLOAT8:
+            raise UnsupportedOperator(
+                f"{label(node)} makes numbers of type {onnx.TensorProto.DataType.Name(made)}; "
+                "export the model without it",
+                field="file",
+                operators={"Cast": 1},
+            )
         inner = subgraphs(node)
         for each in inner:
             _check(each, varying | {value.name for value in each.input})
