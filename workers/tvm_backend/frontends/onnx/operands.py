@@ -75,7 +75,7 @@ def _check(graph: onnx.GraphProto, varying: set[str]) -> None:
                 field="file",
                 operators={"Cast": 1},
             )
-        inner = subgraphs(node)
+        inner = list(subgraphs(node))
         for each in inner:
             _check(each, varying | {value.name for value in each.input})
         used = {*node.input, *(name for each in inner for one in each.node for name in one.input)}
