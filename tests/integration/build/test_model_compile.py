@@ -67,9 +67,9 @@ def test_light_models_agree_with_onnxruntime(tmp_path: Path, name: str) -> None:
 def test_tasks_of_squeezenet() -> None:
     made = pipeline.prepare(import_model.import_model(numerics.light_model("squeezenet"), "onnx"))
     found = extract_tasks.extract_tasks(made.module)
-    assert len(found) == 30
+    assert len(found) == 29  # Its Dropout is no operator: two concatenations are one task
     assert found[0].workload.name == "fused_conv2d_add_relu"
-    assert len({task.workload.hash for task in found}) == 30
+    assert len({task.workload.hash for task in found}) == 29
     assert sum(task.weight for task in found if task.workload.family == "conv2d") == 26
     assert len(made.module) < 1_000_000
     main = tir.load_module(made.module)["main"]
