@@ -22,7 +22,7 @@ BENCHMARKS = {
     "search": "Compare the search alone with MetaSchedule's, in TVM's design space, trial by trial.",
     "models": "Compare a model's latency, untuned and tuned, with other runtimes.",
     "peak": "Measure this machine's limits: arithmetic and memory bandwidth.",
-    "replay": "Compare searchers, allocators and cost models on recorded data, without hardware.",
+    "replay": "Compare searchers, forecasts and cost models on recorded data, without hardware.",
     "allocation": "Compare allocators on recorded learning curves of whole models, without hardware.",
     "fleet": "Check fair shares, busy devices and the time of decisions, on a simulated fleet.",
     "faults": "Check that faults of database and workers cost no result: PostgreSQL, Redis, simulated devices.",

@@ -20,7 +20,7 @@ def run(
         int, typer.Option(help="Runs of each searcher on each space; the published tables have 20.", min=2)
     ] = 8,
     searcher: Annotated[
-        list[str] | None, typer.Option(help="Only this searcher, without allocators and cost models; repeatable.")
+        list[str] | None, typer.Option(help="Only this searcher, without forecasts and cost models; repeatable.")
     ] = None,
     batch: Annotated[int, typer.Option(help="Candidates per round.", min=1)] = 8,
     jobs: Annotated[int, typer.Option(help="Processes; 0 means one per core.", min=0)] = 0,
@@ -28,7 +28,7 @@ def run(
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("bench-out"),
     docs: Annotated[Path | None, typer.Option(help="Markdown page whose sections to replace.")] = None,
 ) -> None:
-    """Compare searchers, allocators and cost models on recorded data, without hardware."""
+    """Compare searchers, forecasts and cost models on recorded data, without hardware."""
     if context.invoked_subcommand is not None:
         return
     from benchmarks.harness.report import write

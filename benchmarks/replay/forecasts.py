@@ -1,4 +1,7 @@
-"""How often what a model comes to lies within the interval that was foretold, on recorded learning curves."""
+"""How often what a model comes to lies within the interval that was foretold, on recorded learning curves.
+
+A model's tasks are recorded spaces, and its rounds go where an allocator gives them.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,60 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.report import Report
-from benchmarks.replay.allocators import latency_after, order_of, views
+from tunesmith.allocate.base import TaskView
 from tunesmith.allocate.forecast import LEVEL, forecast
+from tunesmith.allocate.registry import make_allocator
 from tunesmith.space.base import Floats
 from tunesmith.testing.replay import Recording
 
+ROUNDS = 16
+"""Of one task at most; then its curve ends and it counts as exhausted."""
+MEAN_ROUNDS = 6
+"""Rounds to give away beyond the first of each task, per task."""
 SHARES = (0.2, 0.4, 0.6, 0.8)
 """Parts of the rounds, those of the warm-up included, after which the end is foretold."""
 ALLOCATORS = ("gradient", "bandit")
 TASKS = 8
 """Of a model that is drawn from the recordings."""
+
+
+def rounds_of(curves: Floats, batch: int) -> Floats:
+    """Best latency after each full round, from curves over evaluations: [seeds, rounds]."""
+    out: Floats = curves[:, batch - 1 : ROUNDS * batch : batch]
+    return out
+
+
+def order_of(name: str, recordings: Sequence[Recording], curves: Floats, batch: int, seed: int) -> list[int]:
+    """The tasks in the order in which the allocator gives them rounds.
+
+    Args:
+        curves: best latency of each task after each round, float64 [tasks, rounds].
+    """
+    allocator, order = make_allocator(name, seed), list[int]()
+    for _ in range(len(recordings) * (1 + MEAN_ROUNDS)):
+        choice = allocator.choose(views(recordings, curves, order, batch), {})
+        if choice is None:
+            break
+        order.append(choice.task)
+    return order
+
+
+def views(recordings: Sequence[Recording], curves: Floats, order: Sequence[int], batch: int) -> list[TaskView]:
+    """What an allocator sees of the tasks after these rounds."""
+    done = np.bincount(np.array(order, dtype=np.int64), minlength=len(recordings)).tolist()
+    return [
+        TaskView(
+            id=i,
+            weight=r.weight,
+            flops=float(r.facts.get("flops", 1.0)),
+            family=str(r.facts.get("family", r.name)),
+            untuned=r.untuned,
+            history=tuple(curves[i, :n].tolist()),
+            trials=n * batch,
+            exhausted=n >= curves.shape[1],
+        )
+        for i, (r, n) in enumerate(zip(recordings, done, strict=True))
+    ]
 
 
 def study(recordings: Sequence[Recording], curves: Floats, batch: int) -> dict[tuple[str, float], Floats]:
@@ -35,12 +82,13 @@ def study(recordings: Sequence[Recording], curves: Floats, batch: int) -> dict[t
             chosen = np.sort(np.random.default_rng(seed).permutation(len(recordings))[:TASKS])
             model, mine = [recordings[i] for i in chosen], curves[chosen, seed]
             order = order_of(name, model, mine, batch, seed)
-            end = latency_after(model, mine, order)
+            end = sum(task.weight * min([task.untuned, *task.history]) for task in views(model, mine, order, batch))
             for share in SHARES:
                 known = round(share * len(order))
-                told = forecast(views(model, mine, order[:known], batch), len(order) - known)
-                if told is not None:
-                    found.setdefault((name, share), []).append([end / told.low, end / told.expected, end / told.high])
+                foretold = forecast(views(model, mine, order[:known], batch), len(order) - known)
+                if foretold is not None:
+                    ends = [end / foretold.low, end / foretold.expected, end / foretold.high]
+                    found.setdefault((name, share), []).append(ends)
     return {key: np.array(rows) for key, rows in found.items()}
 
 

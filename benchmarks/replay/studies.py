@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness.report import Draw, Report, setup
-from benchmarks.replay import allocators, best, forecasts, models, searchers
+from benchmarks.replay import best, forecasts, models, searchers
 from benchmarks.replay.searchers import Method, Runs
 from benchmarks.replay.workloads import load_all
 from tunesmith.search.registry import SEARCHERS
 from tunesmith.testing.replay import Recording
 
-ALLOCATED = Method("genetic", True)
-"""Whose learning curves the allocators are tried on."""
+FORECAST = Method("genetic", True)
+"""Whose learning curves the forecasts are tried on."""
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 SHARE = 4
 """Seeds that one process takes at a time."""
@@ -35,7 +35,7 @@ class Plan:
         seeds: of each method's runs on each space.
         batch: candidates a round.
         jobs: processes.
-        searchers: to compare; empty: all of them, and allocators and cost models too.
+        searchers: to compare; empty: all of them, and forecasts and cost models too.
     """
 
     folder: Path
@@ -50,7 +50,7 @@ Study = tuple[Report, Draw | None, bool]
 
 
 def study(plan: Plan) -> list[Study]:
-    """Searchers and, unless some of them were named, allocators and cost models.
+    """Searchers and, unless some of them were named, forecasts and cost models.
 
     Raises:
         InvalidInput: no complete recording.
@@ -78,11 +78,8 @@ def _others(
     trials: Sequence[models.Trial],
     facts: dict[str, str],
 ) -> list[Study]:
-    curves = [runs[r.name, ALLOCATED].curves for r in recordings]
-    learning = np.stack([allocators.rounds_of(c, plan.batch)[:, : allocators.ROUNDS] for c in curves])
-    allocated = allocators.study(recordings, learning, plan.batch)
+    learning = np.stack([forecasts.rounds_of(runs[r.name, FORECAST].curves, plan.batch) for r in recordings])
     return [
-        (allocators.report(allocated, len(recordings), plan.batch, ALLOCATED.name, facts), None, True),
         (forecasts.report(forecasts.study(recordings, learning, plan.batch), facts), None, True),
         (models.report(trials, facts), None, True),
     ]
@@ -104,7 +101,7 @@ def _setup(recordings: Sequence[Recording]) -> dict[str, str]:
 
 def _budget(recording: Recording, method: Method, batch: int) -> int:
     budget = searchers.budget_of(recording)
-    return max(budget, allocators.ROUNDS * batch) if method == ALLOCATED else budget
+    return max(budget, forecasts.ROUNDS * batch) if method == FORECAST else budget
 
 
 def _runs(

@@ -10,13 +10,12 @@ import pytest
 from recordings import synthetic
 from typer.testing import CliRunner
 
-from benchmarks.replay import allocators, best, models, searchers
+from benchmarks.replay import best, forecasts, models, searchers
 from benchmarks.replay.clocked import Clocked
 from benchmarks.replay.command import app
 from benchmarks.replay.ranking import FEWEST, Ranker
 from benchmarks.replay.searchers import Method, Outcome, Runs
 from benchmarks.replay.workloads import DATA, WORKLOADS, file_of, load_all
-from tunesmith.allocate.registry import ALLOCATORS
 from tunesmith.errors import InvalidInput, UnknownSearcher
 from tunesmith.operators import parse_operator
 from tunesmith.search.registry import SEARCHERS, make_searcher
@@ -85,48 +84,15 @@ def test_reports_name_every_method(toys: list[Recording]) -> None:
     assert len(searchers.details(outcomes, {}).rows) == len(outcomes)
 
 
-def curves_of(toys: list[Recording], rounds: int) -> np.ndarray:
-    runs = [searchers.run(toy, Method("random", False), (0, 1), rounds * BATCH, BATCH) for toy in toys]
-    return np.stack([allocators.rounds_of(r.curves, BATCH) for r in runs])
-
-
-def test_random_allocation_is_the_mean_of_all_allocations(toys: list[Recording]) -> None:
-    curves, steps = curves_of(toys[:2], 3)[:, 0], 4
-    expected = allocators.random_allocation(toys[:2], curves, steps)
-
-    def total(done: tuple[int, int]) -> float:
-        return sum(r.weight * min(r.untuned, c[min(n, 2)]) for r, c, n in zip(toys, curves, done, strict=False))
-
-    for t in range(steps):
-        every = [total((draws.count(0), draws.count(1))) for draws in itertools.product((0, 1), repeat=t + 1)]
-        assert expected[t] == pytest.approx(np.mean(every))
-
-
-def test_allocators_spend_rounds_and_never_lose(toys: list[Recording]) -> None:
-    curves = curves_of(toys, 8)
-    found = allocators.study(toys, curves, BATCH)
-    assert set(found) == set(ALLOCATORS)
-    for name, values in found.items():
-        assert values.shape[0] == 2
-        assert 1 <= values.shape[1] <= len(toys) * allocators.MEAN_ROUNDS
-        assert (values <= 1 + 1e-9).all()
-        latency = allocators.run(name, toys, curves[:, 0], BATCH, 0)
-        assert (np.diff(latency) <= 1e-15).all()
-    report = allocators.report(found, 3, BATCH, "random", {})
-    assert {row[0] for row in report.rows} == set(ALLOCATORS)
-
-
-def test_the_horizon_is_where_random_allocation_is_nearly_there() -> None:
-    assert allocators.horizon(np.array([10.0, 5.0, 1.2, 1.1]), 1.0) == 3
-    assert allocators.horizon(np.array([10.0, 9.0]), 1.0) == 2
-
-
-def test_an_allocation_ends_with_the_curves(toys: list[Recording]) -> None:
-    curves = curves_of(toys, 2)[:, 0]
-    latency = allocators.run("round-robin", toys, curves, BATCH, 0)
-    assert len(latency) == len(toys)
-    ends = [r.weight * min(r.untuned, c[-1]) for r, c in zip(toys, curves, strict=True)]
-    assert latency[-1] == pytest.approx(sum(ends))
+def test_rounds_are_given_until_the_curves_end(toys: list[Recording]) -> None:
+    runs = [searchers.run(toy, Method("random", False), (0,), 2 * BATCH, BATCH) for toy in toys]
+    curves = np.stack([forecasts.rounds_of(each.curves, BATCH)[0] for each in runs])
+    order = forecasts.order_of("round-robin", toys, curves, BATCH, 0)
+    assert sorted(order) == sorted(2 * list(range(len(toys))))
+    assert all(task.exhausted for task in forecasts.views(toys, curves, order, BATCH))
+    assert forecasts.study(toys, curves[:, None], BATCH).keys() <= set(
+        itertools.product(forecasts.ALLOCATORS, forecasts.SHARES)
+    )
 
 
 def test_models_beat_random_ranks(toys: list[Recording]) -> None:
@@ -150,7 +116,7 @@ def test_the_command_writes_its_tables(tmp_path: Path, monkeypatch: pytest.Monke
     with (out / "replay.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert {row["searcher"] for row in rows} == {m.name for m in few}
-    stems = ("replay", "replay-best", "replay-spaces", "replay-allocators", "replay-forecasts", "replay-models")
+    stems = ("replay", "replay-best", "replay-spaces", "replay-forecasts", "replay-models")
     names = {f"{stem}{suffix}" for stem in stems for suffix in (".csv", ".md")}
     assert {p.name for p in out.iterdir()} == names | {"replay.svg"}
 
