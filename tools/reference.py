@@ -281,16 +281,8 @@ def _members(said: type[EventData]) -> str:
 
 def events() -> str:
     """``events.md``: every kind of event."""
-    from tunesmith.states import JobState, ModelState, RoundState, WorkState
+    from tunesmith.states import NOUNS
 
-    states = {
-        "job": JobState,
-        "model": ModelState,
-        "round": RoundState,
-        "batch": WorkState,
-        "evaluation": WorkState,
-        "cost_model": WorkState,
-    }
     own = [said for said in EventData.__subclasses__() if "kind" in vars(said)]
     rows = [[f"`{said.kind.value}`", _when(said), _members(said)] for said in own]
     changes = {kind.value for kind in EventKind} - {said.kind.value for said in own}
@@ -300,10 +292,10 @@ def events() -> str:
     rows.append([f"`{EventKind.ROUND_FINISHED.value}`", "A round is over.", finished])
     systematic = [
         [f"`{noun}_<state>`", ", ".join(f"`{name}`" for s in kind if (name := f"{noun}_{s.value}") in changes)]
-        for noun, kind in states.items()
+        for noun, kind in NOUNS.items()
     ]
     former = ", ".join(f"`{new}` was called `{old}`" for new, old in FORMER_NAMES.items())
-    retried = ", ".join(f"`{noun}_retried`" for noun in states)
+    retried = ", ".join(f"`{noun}_retried`" for noun in NOUNS)
     return "\n".join(
         [
             "# Events\n",

@@ -5,69 +5,51 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
+from tunesmith.states import NOUNS
+
 
 class EventKind(str, Enum):
-    """Every kind, by the name that is stored and that REST shows."""
+    """Every kind, by the name that is stored and that REST shows.
 
-    BATCH_CANCELLED = "batch_cancelled"
-    BATCH_DONE = "batch_done"
-    BATCH_FAILED = "batch_failed"
-    BATCH_QUEUED = "batch_queued"
-    BATCH_RETRIED = "batch_retried"
-    BATCH_RUNNING = "batch_running"
+    Each noun of ``tunesmith.states.NOUNS`` has one for each of its states, and ``<noun>_retried``. Those that code
+    names are written out.
+    """
+
+    _ignore_ = "_noun _what"
+
     CHALLENGER_REJECTED = "challenger_rejected"
     CHAMPION_ADOPTED = "champion_adopted"
     CHAMPION_REVOKED = "champion_revoked"
     CLOCK_MOVED = "clock_moved"
-    COST_MODEL_CANCELLED = "cost_model_cancelled"
     COST_MODEL_DONE = "cost_model_done"
-    COST_MODEL_FAILED = "cost_model_failed"
     COST_MODEL_QUEUED = "cost_model_queued"
-    COST_MODEL_RETRIED = "cost_model_retried"
-    COST_MODEL_RUNNING = "cost_model_running"
     DEVICE_HEALTH = "device_health"
     DEVICE_JOINED = "device_joined"
     DEVICE_LEFT = "device_left"
-    EVALUATION_CANCELLED = "evaluation_cancelled"
     EVALUATION_DONE = "evaluation_done"
-    EVALUATION_FAILED = "evaluation_failed"
     EVALUATION_QUEUED = "evaluation_queued"
-    EVALUATION_RETRIED = "evaluation_retried"
-    EVALUATION_RUNNING = "evaluation_running"
-    JOB_CANCELLED = "job_cancelled"
-    JOB_CANCELLING = "job_cancelling"
     JOB_CHANGED = "job_changed"
     JOB_CLOCK_STARTED = "job_clock_started"
     JOB_CLOCK_STOPPED = "job_clock_stopped"
     JOB_DELETED = "job_deleted"
-    JOB_FAILED = "job_failed"
-    JOB_FINISHING = "job_finishing"
-    JOB_PAUSED = "job_paused"
-    JOB_PREPARING = "job_preparing"
     JOB_QUEUED = "job_queued"
-    JOB_RETRIED = "job_retried"
     JOB_RUNNING = "job_running"
-    JOB_SUCCEEDED = "job_succeeded"
     MESSAGE_UNREADABLE = "message_unreadable"
     MODEL_DELETED = "model_deleted"
     MODEL_IMPORTING = "model_importing"
-    MODEL_READY = "model_ready"
-    MODEL_REJECTED = "model_rejected"
-    MODEL_RETRIED = "model_retried"
     NEW_BEST = "new_best"
     RECORDS_REVOKED = "records_revoked"
     REPORT_REFUSED = "report_refused"
-    ROUND_CANCELLED = "round_cancelled"
-    ROUND_DONE = "round_done"
-    ROUND_FAILED = "round_failed"
     ROUND_FINISHED = "round_finished"
-    ROUND_MEASURING = "round_measuring"
     ROUND_OPENED = "round_opened"
-    ROUND_PROPOSING = "round_proposing"
-    ROUND_RETRIED = "round_retried"
     TASK_EXHAUSTED = "task_exhausted"
     WORKER_ENROLLED = "worker_enrolled"
     WORKER_REVOKED = "worker_revoked"
+
+    for _noun in NOUNS:
+        for _what in (*(state.value for state in NOUNS[_noun]), "retried"):
+            if f"{_noun}_{_what}".upper() not in vars():
+                vars()[f"{_noun}_{_what}".upper()] = f"{_noun}_{_what}"
 
 
 FORMER_NAMES: Mapping[str, str] = {EventKind.CHALLENGER_REJECTED.value: "crown_refused"}

@@ -52,6 +52,16 @@ class WorkState(str, enum.Enum):
     CANCELLED = "cancelled"
 
 
+NOUNS: Mapping[str, type[JobState | ModelState | RoundState | WorkState]] = {
+    "job": JobState,
+    "model": ModelState,
+    "round": RoundState,
+    "batch": WorkState,
+    "evaluation": WorkState,
+    "cost_model": WorkState,
+}
+"""What has a state, by the name that events have for it."""
+
 _J, _M, _R, _W = JobState, ModelState, RoundState, WorkState
 
 TRANSITIONS: Mapping[type[enum.Enum], Mapping[enum.Enum, Set[enum.Enum]]] = {
@@ -99,7 +109,7 @@ OPEN_WORK = tuple(state for state in WorkState if not is_final(state))
 def mermaid() -> str:
     """The transitions as a Mermaid state diagram, one block per kind of state."""
     blocks = []
-    for kind in (JobState, ModelState, RoundState, WorkState):
+    for kind in dict.fromkeys(NOUNS.values()):
         lines = [f"%% {kind.__name__}", "stateDiagram-v2"]
         for old in kind:
             lines += [f"  {old.value} --> {new.value}" for new in kind if can_move(old, new)]

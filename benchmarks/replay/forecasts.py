@@ -82,7 +82,8 @@ def study(recordings: Sequence[Recording], curves: Floats, batch: int) -> dict[t
             chosen = np.sort(np.random.default_rng(seed).permutation(len(recordings))[:TASKS])
             model, mine = [recordings[i] for i in chosen], curves[chosen, seed]
             order = order_of(name, model, mine, batch, seed)
-            end = sum(task.weight * min([task.untuned, *task.history]) for task in views(model, mine, order, batch))
+            seen = zip(model, views(model, mine, order, batch), strict=True)
+            end = sum(recorded.weight * min([recorded.untuned, *task.history]) for recorded, task in seen)
             for share in SHARES:
                 known = round(share * len(order))
                 foretold = forecast(views(model, mine, order[:known], batch), len(order) - known)
