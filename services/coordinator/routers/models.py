@@ -7,11 +7,9 @@ from fastapi.concurrency import run_in_threadpool
 
 from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
-from services.coordinator.cursors import Cursor, Limit, PlaceCursor
 from services.coordinator.uploads import receive
 from services.coordinator.usecases import models
-from tunesmith.answers.base import Page
-from tunesmith.answers.models import ModelBody, ModelTaskBody
+from tunesmith.answers.models import ModelBody
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
 
@@ -64,27 +62,9 @@ async def upload_model(request: Request, response: Response, context: InContext,
     return body
 
 
-@router.get("")
-def list_models(context: InContext, caller: InCaller, limit: Limit = 50, cursor: PlaceCursor = None) -> Page[ModelBody]:
-    """Models, newest first."""
-    return models.page(context, caller, limit, cursor)
-
-
-@router.get("/{model_id}")
-def show_model(context: InContext, caller: InCaller, model_id: str) -> ModelBody:
-    """One model."""
-    return models.show(context, caller, model_id)
-
-
-@router.get("/{model_id}/tasks")
-def model_tasks(
-    context: InContext, caller: InCaller, model_id: str, limit: Limit = 200, cursor: Cursor = None
-) -> Page[ModelTaskBody]:
-    """Tasks into which the model was split."""
-    return models.tasks(context, caller, model_id, limit, cursor)
-
-
-@router.delete("/{model_id}", status_code=204)
-def delete_model(context: InContext, caller: InCaller, model_id: str) -> None:
-    """Remove a model that no job uses."""
-    models.delete(context, caller, model_id)
+_MODEL = "/{model_id}"
+router.get("", name="list_models", description="Models, newest first.")(models.page)
+router.get(_MODEL, name="show_model", description="One model.")(models.show)
+router.get(f"{_MODEL}/tasks", name="model_tasks", description="Tasks into which the model was split.")(models.tasks)
+_DELETED = "Remove a model that no job uses."
+router.delete(_MODEL, status_code=204, name="delete_model", description=_DELETED)(models.delete)

@@ -29,11 +29,10 @@ from services.coordinator.cursors import (
     decode_place,
     encode_place,
 )
-from services.coordinator.curve import MAX_POINTS
 from services.coordinator.usecases import curve, forecast
 from services.coordinator.usecases.jobs import visible
 from tunesmith.answers.base import Page
-from tunesmith.answers.jobs import CurveBody, DecisionBody, FamilyBody, ForecastBody, RoundBody, TaskBody, TrialBody
+from tunesmith.answers.jobs import DecisionBody, FamilyBody, RoundBody, TaskBody, TrialBody
 from tunesmith.measuring.interval import recorded_interval
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
@@ -76,18 +75,10 @@ def job_families(context: InContext, caller: InCaller, job_id: str) -> Page[Fami
     )
 
 
-@router.get("/curve")
-def job_curve(
-    context: InContext, caller: InCaller, job_id: str, points: Annotated[int, Query(ge=2, le=2000)] = MAX_POINTS
-) -> CurveBody:
-    """Best-so-far latency of the model against trials, wall time and device time, down-sampled."""
-    return curve.curve(context, caller, job_id, points)
-
-
-@router.get("/forecast")
-def job_forecast(context: InContext, caller: InCaller, job_id: str) -> ForecastBody:
-    """Time left, and the latency that the model is expected to have by then, with an interval."""
-    return forecast.forecast(context, caller, job_id)
+_CURVE = "Best-so-far latency of the model against trials, wall time and device time, down-sampled."
+_FORECAST = "Time left, and the latency that the model is expected to have by then, with an interval."
+router.get("/curve", name="job_curve", description=_CURVE)(curve.curve)
+router.get("/forecast", name="job_forecast", description=_FORECAST)(forecast.forecast)
 
 
 @router.get("/rounds")

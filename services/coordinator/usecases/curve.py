@@ -6,18 +6,23 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain
 from operator import attrgetter
+from typing import Annotated
+
+from fastapi import Query
 
 from db.queries import jobs
 from db.queries import sums as sum_rows
 from db.queries.task_columns import detailed
-from services.coordinator.auth import Caller
-from services.coordinator.context import Context
+from services.coordinator.auth import InCaller
+from services.coordinator.context import InContext
 from services.coordinator.curve import MAX_POINTS, Places, best_so_far, sampled, without_round
 from services.coordinator.usecases.jobs import visible
 from tunesmith.answers.jobs import CurveBody, CurvePoint
 
 
-def curve(context: Context, caller: Caller, job_id: str, points: int = MAX_POINTS) -> CurveBody:
+def curve(
+    context: InContext, caller: InCaller, job_id: str, points: Annotated[int, Query(ge=2, le=2000)] = MAX_POINTS
+) -> CurveBody:
     """Estimated latency of the model as each finished round's best was known; none until every task has a latency.
 
     It begins with the champions that earlier jobs left, or else with the default schedules, at rough latencies of those

@@ -12,8 +12,8 @@ from db.models import Evaluation, Job
 from db.queries import scheduling
 from db.queries.task_columns import DetailedColumns, detailed, family_names
 from services.coordinator import reference
-from services.coordinator.auth import Caller
-from services.coordinator.context import Context
+from services.coordinator.auth import InCaller
+from services.coordinator.context import InContext
 from services.coordinator.scheduling.history import History
 from services.coordinator.scheduling.snapshot import learning_curve
 from services.coordinator.usecases.describe import elapsed, eta
@@ -27,7 +27,7 @@ from tunesmith.space.base import Floats
 from tunesmith.states import is_final
 
 
-def forecast(context: Context, caller: Caller, job_id: str) -> ForecastBody:
+def forecast(context: InContext, caller: InCaller, job_id: str) -> ForecastBody:
     """Forecast a running job. A finished job gets what it came to."""
     with context.reading() as session:
         now = clock.now(session)

@@ -1,9 +1,10 @@
-"""Jobs: list, show, steer, delete."""
+"""Jobs: list, show, steer, delete. Functions that a route calls without more are routes themselves."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from fastapi import Query
 from sqlalchemy.orm import Session
 
 from db import clock
@@ -12,9 +13,9 @@ from db.queries import jobs
 from db.transactions import budget_clock, job_requests
 from db.transactions.locks import lock_job
 from db.transactions.transitions import transition
-from services.coordinator.auth import Caller
-from services.coordinator.context import Context
-from services.coordinator.cursors import decode_place, decode_time, encode_place
+from services.coordinator.auth import Caller, InCaller
+from services.coordinator.context import Context, InContext
+from services.coordinator.cursors import Limit, PlaceCursor, decode_place, decode_time, encode_place
 from services.coordinator.requests import JobChange
 from services.coordinator.usecases.describe import describe
 from tunesmith.answers.base import Page
@@ -33,21 +34,22 @@ def visible(session: Session, caller: Caller, job_id: str, *, lock: bool = False
     return job
 
 
-def show(context: Context, caller: Caller, job_id: str) -> JobBody:
+def show(context: InContext, caller: InCaller, job_id: str) -> JobBody:
     """One job. Raises NotFound."""
     with context.reading() as session:
         return _one(context, session, visible(session, caller, job_id))
 
 
 def page(
-    context: Context,
-    caller: Caller,
-    *,
-    state: JobState | None,
-    target: str | None,
-    sort: str,
-    limit: int,
-    cursor: str | None,
+    context: InContext,
+    caller: InCaller,
+    state: JobState | None = None,
+    target: Annotated[str | None, Query(description="As submitted, or the resolved target's hash.")] = None,
+    sort: Annotated[
+        Literal["created_at", "-created_at", "priority", "-priority"], Query(description="A minus sign for descending.")
+    ] = "-created_at",
+    limit: Limit = 50,
+    cursor: PlaceCursor = None,
 ) -> Page[JobBody]:
     """Jobs in order of ``sort``: ``created_at`` or ``priority``, descending after a minus sign."""
     column, descending = sort.removeprefix("-"), sort.startswith("-")
@@ -77,7 +79,7 @@ def _after_priority(cursor: str | None) -> tuple[int, str] | None:
     return None if at is None else (min(at[0], MAX_PRIORITY - MIN_PRIORITY + 1) + MIN_PRIORITY, at[1])
 
 
-def cancel(context: Context, caller: Caller, job_id: str) -> JobBody:
+def cancel(context: InContext, caller: InCaller, job_id: str) -> JobBody:
     """Cancel; a job that is over already stays as it is. Raises NotFound."""
 
     def work(session: Session) -> JobBody:
@@ -94,7 +96,7 @@ def cancel(context: Context, caller: Caller, job_id: str) -> JobBody:
     return context.write(work)
 
 
-def pause(context: Context, caller: Caller, job_id: str) -> JobBody:
+def pause(context: InContext, caller: InCaller, job_id: str) -> JobBody:
     """Open no more rounds; those under way end. Raises NotFound, IllegalTransition."""
 
     def work(session: Session) -> JobBody:
@@ -107,7 +109,7 @@ def pause(context: Context, caller: Caller, job_id: str) -> JobBody:
     return context.write(work)
 
 
-def resume(context: Context, caller: Caller, job_id: str) -> JobBody:
+def resume(context: InContext, caller: InCaller, job_id: str) -> JobBody:
     """Resume a paused job. Raises NotFound, Conflict."""
 
     def work(session: Session) -> JobBody:
@@ -123,7 +125,7 @@ def resume(context: Context, caller: Caller, job_id: str) -> JobBody:
     return context.write(work)
 
 
-def change(context: Context, caller: Caller, job_id: str, request: JobChange) -> JobBody:
+def change(context: InContext, caller: InCaller, job_id: str, request: JobChange) -> JobBody:
     """Change priority, budget or name of a job that is not over. Raises NotFound, Conflict, InvalidBudget."""
     if request.budget is not None:
         check_budget(request.budget.trials, request.budget.seconds)
@@ -153,7 +155,7 @@ def _changes(job: Job, request: JobChange) -> dict[str, Any]:
     return values
 
 
-def delete(context: Context, caller: Caller, job_id: str) -> None:
+def delete(context: InContext, caller: InCaller, job_id: str) -> None:
     """Remove a job that is over; its records stay in the dataset. Raises NotFound, Conflict."""
 
     def work(session: Session) -> None:

@@ -14,9 +14,9 @@ from db.queries import models as model_rows
 from db.transactions import model_import
 from db.transactions.model_import import find_or_add
 from db.transactions.transitions import transition
-from services.coordinator.auth import Caller
-from services.coordinator.context import Context
-from services.coordinator.cursors import decode_number, decode_time, encode_place
+from services.coordinator.auth import Caller, InCaller
+from services.coordinator.context import Context, InContext
+from services.coordinator.cursors import Cursor, Limit, PlaceCursor, decode_number, decode_time, encode_place
 from services.coordinator.housekeeping import free
 from services.coordinator.settings import Settings
 from services.coordinator.uploads import Upload
@@ -172,7 +172,7 @@ def _import_again(session: Session, model: Model, preparation: str) -> None:
             )
 
 
-def show(context: Context, caller: Caller, model_id: str) -> ModelBody:
+def show(context: InContext, caller: InCaller, model_id: str) -> ModelBody:
     """One model. Raises NotFound."""
     with context.reading() as session:
         return describe(session, [visible(session, caller, model_id)])[0]
@@ -186,7 +186,7 @@ def visible(session: Session, caller: Caller, model_id: str) -> Model:
     return model
 
 
-def page(context: Context, caller: Caller, limit: int, cursor: str | None) -> Page[ModelBody]:
+def page(context: InContext, caller: InCaller, limit: Limit = 50, cursor: PlaceCursor = None) -> Page[ModelBody]:
     """Models, newest first."""
     before = decode_time(cursor)
     with context.reading() as session:
@@ -195,7 +195,9 @@ def page(context: Context, caller: Caller, limit: int, cursor: str | None) -> Pa
         return Page(items=describe(session, rows[:limit]), next_cursor=more)
 
 
-def tasks(context: Context, caller: Caller, model_id: str, limit: int, cursor: str | None) -> Page[ModelTaskBody]:
+def tasks(
+    context: InContext, caller: InCaller, model_id: str, limit: Limit = 200, cursor: Cursor = None
+) -> Page[ModelTaskBody]:
     """A model's tasks in order."""
     after = decode_number(cursor, -1)
     with context.reading() as session:
@@ -214,7 +216,7 @@ def tasks(context: Context, caller: Caller, model_id: str, limit: int, cursor: s
         return Page(items=items, next_cursor=str(rows[limit - 1][0].position) if len(rows) > limit else None)
 
 
-def delete(context: Context, caller: Caller, model_id: str) -> None:
+def delete(context: InContext, caller: InCaller, model_id: str) -> None:
     """Remove a model that no job uses, its variants, and those of their blobs that nothing else names.
 
     Raises:

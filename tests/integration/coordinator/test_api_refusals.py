@@ -69,7 +69,7 @@ def test_errors_of_the_framework_are_problems(api: Api, monkeypatch: pytest.Monk
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr("services.coordinator.usecases.jobs.show", broken)
+    monkeypatch.setattr("services.coordinator.usecases.jobs.visible", broken)
     body = problem(api.client.get("/v1/jobs/x", headers={"X-Request-ID": "my-id"}), 500, "internal_error")
     assert body["request_id"] == "my-id"
     assert "secret" not in json.dumps(body)
