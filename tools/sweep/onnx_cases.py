@@ -15,6 +15,7 @@ from onnx.backend.test.case import node
 from onnx.backend.test.case.test_case import TestCase
 
 from tools.sweep.base import Case
+from workers.tvm_backend.frontends.onnx.packed import KEPT
 
 ABSOLUTE = 1e-5
 
@@ -44,8 +45,10 @@ def cases(parts: Sequence[str] = (), modules: Sequence[str] = ()) -> Iterator[Ca
 
 
 def _array(value: Any) -> Any:
-    """A value of types that NumPy lacks comes as a message."""
-    return onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
+    """A value of types that NumPy lacks comes as a message; one of fewer than eight bits is kept in a wider type."""
+    array = onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
+    kind = str(getattr(array, "dtype", ""))
+    return array.astype(KEPT[kind]) if kind in KEPT else array
 
 
 def with_constants(case: Case, names: Collection[str]) -> Case:

@@ -21,7 +21,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import get_constant
 
 from tunesmith.errors import UnsupportedOperator
-from workers.tvm_backend.frontends import sizes
+from workers.tvm_backend.frontends import refusals, sizes
 
 STRETCH = b"stretch"
 BY_SIZE = frozenset({b"align_corners", b"tf_crop_and_resize"})
@@ -178,8 +178,4 @@ def _product(x: relax.Expr, axis: int, matrix: NDArray[np.float32]) -> relax.Exp
 
 def unsupported(what: str) -> UnsupportedOperator:
     """The refusal of a ``Resize``."""
-    return UnsupportedOperator(
-        f"Resize is not supported with {what}; export the model with fixed sizes instead",
-        field="file",
-        operators={"Resize": 1},
-    )
+    return refusals.unsupported("Resize", what, "export the model with fixed sizes instead")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,9 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, get_constant
 
-from tunesmith.errors import UnsupportedOperator
-from workers.tvm_backend.frontends import resize, sizes
-from workers.tvm_backend.frontends.onnx import contrib, old_opsets, recurrent, shapes
+from tunesmith.errors import ModelRejected, TunesmithError, UnsupportedOperator, first_line
+from workers.tvm_backend.frontends import refusals, resize, sizes
+from workers.tvm_backend.frontends.onnx import casts, computed, contrib, old_opsets, operands, recurrent, shapes
 from workers.tvm_backend.frontends.onnx.attention import Attributes
 from workers.tvm_backend.frontends.refusals import unsupported
 
@@ -27,10 +28,54 @@ OUTPUT_HALF = b"output_half_pixel"
 class Importer(ONNXGraphImporter):  # type: ignore[misc]
     """Raises UnsupportedOperator for what neither TVM nor this imports rightly."""
 
+    _nodes: dict[str, Any]
+
+    def __init__(self, shapes: dict[str, list[int]], declared: Mapping[str, Sequence[int]]) -> None:
+        """``shapes``: of inputs, by name; ``declared``: of what operators make, as far as the file says."""
+        super().__init__(shapes, "float32")
+        self.declared = declared
+        self.results: Sequence[str] = ()
+
     def _check_for_unsupported_ops(self, graph: Any) -> None:
         """The reader has checked them, before anything else."""
 
+    def _construct_nodes(self, graph: Any) -> None:
+        """Convert operators in order, so that each refusal says where its operator is."""
+        for node in graph.node:
+            self.results = node.output
+            with refusals.at(operands.label(node)):
+                super()._construct_nodes(SimpleNamespace(node=[node]))
+
+    def _convert_subgraph(self, bb: relax.BlockBuilder, graph: Any) -> relax.Expr:
+        """The results of a branch, which sees the values around it."""
+        outer = self._nodes
+        self._nodes = dict(outer)
+        try:
+            self._parse_graph_initializers(graph)
+            self._construct_nodes(graph)
+            found = [self._nodes[value.name] for value in graph.output]
+        finally:
+            self._nodes = outer
+        return found[0] if len(found) == 1 else relax.Tuple(found)
+
+    @property
+    def shape(self) -> Sequence[int] | None:
+        """The declared shape of what is converted."""
+        return self.declared.get(self.results[0]) if self.results else None
+
     def _convert_operator(self, op_name: str, inputs: list[Any], attrs: Attributes, opset: int) -> relax.Expr:
+        try:
+            return self._checked(op_name, inputs, attrs, opset)
+        except TunesmithError:
+            raise
+        except Exception as error:
+            raise ModelRejected(
+                f"{refusals.place_or(op_name)} cannot be imported ({first_line(error)}); "
+                "export the model without it, or with constant operands",
+                field="file",
+            ) from error
+
+    def _checked(self, op_name: str, inputs: list[Any], attrs: Attributes, opset: int) -> relax.Expr:
         inputs, attrs, opset = old_opsets.modern(op_name, inputs, attrs, opset)
         found = shapes.folded(op_name, inputs, attrs, opset)
         if found is None and op_name == "Shape":
@@ -44,6 +89,10 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
         return found
 
     def _converted(self, op_name: str, inputs: list[Any], attrs: Attributes, opset: int) -> relax.Expr:
+        for special in (computed.CONVERTED, casts.CONVERTED):
+            found = special[op_name](self, inputs, attrs, opset) if op_name in special else None
+            if found is not None:
+                return found
         if op_name in {"Resize", "Upsample"}:
             op_name, (inputs, attrs) = "Resize", resize.modern(op_name, inputs, attrs, opset)
             found = resize.by_products(self.bb, inputs, attrs, [self._nodes, self._params])

@@ -28,10 +28,21 @@ from tunesmith.errors import (
 )
 from tunesmith.model_files import check_onnx
 from tunesmith.model_limits import MAX_ELEMENTS
-from workers.tvm_backend.frontends.onnx import contrib, counts, operands, order, quantized, recurrent, tensors
+from workers.tvm_backend.frontends.onnx import (
+    casts,
+    contrib,
+    counts,
+    declared,
+    operands,
+    order,
+    packed,
+    quantized,
+    recurrent,
+    tensors,
+)
 from workers.tvm_backend.frontends.onnx.importer import Importer
 
-HANDLED = frozenset({"Constant", "If", *recurrent.CELLS, *contrib.CONVERTED})
+HANDLED = frozenset({"Constant", "If", *recurrent.CELLS, *contrib.CONVERTED, *casts.CONVERTED})
 """Operators that TVM's importer takes without an entry in its converter table, and those that are converted here."""
 
 DEPTH = 4
@@ -60,9 +71,12 @@ def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
 def _imported(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     if len(model.functions):
         model = onnx.inliner.inline_local_functions(model)
+    packed.unpack(model.graph)
     quantized.in_floats(model.graph)
     contrib.qualify(list(_nodes(model.graph)))
+    declared.fix_operands(model.graph, operands.varying_values(model.graph))
     model = _spelled_out(model)
+    declared.fix_operands(model.graph, operands.varying_values(model.graph))
     _check_operators(model)
     operands.check_operands(model.graph)
     names = _check_inputs(model.graph, shapes)
@@ -71,7 +85,7 @@ def _imported(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> tvm
         warnings.simplefilter("ignore")
         # Not from_onnx: it runs ONNX's checker first, which copies the model twice and only warns.
         given = {**_without_elements(model.graph), **{n: list(shape) for n, shape in shapes.items()}}
-        mod = Importer(given, "float32").from_onnx(model.graph, _opset(model))
+        mod = Importer(given, declared.declared_shapes(model.graph)).from_onnx(model.graph, _opset(model))
     mod["main"] = mod["main"].with_attr("input_names", json.dumps(names))
     return mod
 
