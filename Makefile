@@ -21,6 +21,9 @@ PYTHON := $(shell for p in python3.12 python3.11 python3.10 python3 python; do \
   "$$p" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null && { echo "$$p"; break; }; done)
 COMPILER := $(shell for c in c++ g++ clang++; do command -v "$$c" 2>/dev/null && break; done)
 
+# What is started over and over is compiled once, also where the surroundings say otherwise.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help venv tune up test lint clean
 .DEFAULT_GOAL := help
 
@@ -75,7 +78,7 @@ test: venv $(VENV)/.test
 	$(PY) -m tools.browser
 	@$(MAKE) --no-print-directory lint
 	@status=0; $(ONE_THREAD) $(PY) -m pytest --phase parallel --numprocesses logical --maxprocesses 8 $(BY_FILE) || status=1; \
-	  $(ONE_THREAD) $(PY) -m pytest --phase pair --numprocesses 2 $(BY_FILE) || status=1; \
+	  $(ONE_THREAD) $(PY) -m pytest --phase servers --numprocesses 3 $(BY_FILE) || status=1; \
 	  $(PY) -m pytest --phase alone || status=1; exit $$status
 
 clean:

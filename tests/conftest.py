@@ -17,22 +17,22 @@ from statements import share_statements
 from db.engine import Sessions, create_engine, session_factory
 
 TESTS = Path(__file__).parent
-FOLDERS = {"unit": "parallel", "conformance": "parallel", "e2e": "pair"}
+FOLDERS = {"unit": "parallel", "conformance": "parallel", "e2e": "servers"}
 """Phases of all tests of a folder: what may run beside them."""
 ORDER = ("e2e", "integration", "conformance", "unit")
 """Of the folders, those with the longest tests first."""
-MARK = re.compile(r"^pytestmark = .*pytest\.mark\.(parallel|pair)\b", re.MULTILINE)
+MARK = re.compile(r"^pytestmark = .*pytest\.mark\.(parallel|servers)\b", re.MULTILINE)
 
 
 def phase(path: Path) -> str:
-    """The phase in which a file's tests run: ``parallel``, ``pair`` or ``alone``. Read without importing the file."""
+    """The phase in which a file's tests run. Read without importing the file."""
     found = MARK.search(path.read_text())
     return FOLDERS.get(path.relative_to(TESTS).parts[0]) or (found.group(1) if found else "alone")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare ``--phase``."""
-    parser.addoption("--phase", choices=("parallel", "pair", "alone"), help="Collect the files of this phase only.")
+    parser.addoption("--phase", choices=("parallel", "servers", "alone"), help="Collect the files of this phase only.")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -52,7 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by their folders, and run what takes longest first: files of few end-to-end tests come before others.
 
-    Two workers take the files one by one, and one that takes two minutes must not be the last.
+    A few workers take the files one by one, and one that takes two minutes must not be the last.
     """
     tests = Counter(item.path for item in items)
     folders = {path: path.relative_to(TESTS).parts[0] for path in tests}

@@ -17,7 +17,7 @@ from benchmarks.harness import jobs
 from benchmarks.harness.jobs import Point, Tuned
 from tunesmith.preparation import PLAIN
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 
 
 @pytest.fixture

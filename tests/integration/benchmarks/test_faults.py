@@ -24,7 +24,7 @@ from services.coordinator.broker import CeleryPublisher
 from tunesmith.messages import RECORD, MeasureBatch, MeasureLimits, Payload, WireCandidate, WireResult, measure_queue
 from tunesmith.signing import Signer
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 
 
 def test_what_is_lost_and_doubled_is_seen(sessions: Sessions) -> None:

@@ -48,7 +48,7 @@ from workers.peers.comparison import Result
 from workers.tvm_backend.arguments import random_array
 from workers.tvm_backend.build.local_model import LocalModel, local_target
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 PROBE = Path(__file__).parents[2] / "helpers" / "metaschedule_probe.py"
 
 

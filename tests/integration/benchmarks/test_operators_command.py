@@ -27,7 +27,7 @@ from workers.peers import onnxruntime
 from workers.tvm_backend.arguments import random_array
 from workers.tvm_backend.build.local_model import LocalModel, local_target
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 SPECS = (
     "gemm:8x16x32",
     "bmm:2x8x4x16",

@@ -20,7 +20,7 @@ from tunesmith.types import Candidate, FailureKind
 from workers.protocol import Built
 from workers.sandbox.pool import Actor, Pool
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 
 RULES = Rules(points=12, pilot=4, chunk=8, unsteady=math.inf, slowed=math.inf, passes=2, pilot_seconds=1e-3)
 """Lenient: other tests may be busy on this machine."""

@@ -19,7 +19,7 @@ from tunesmith.errors import MeasurementFailed
 from tunesmith.preparation import PLAIN, Preparation
 from workers.peers.comparison import Result
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 OPERATOR = "gemm:16x16x16:float32"
 
 

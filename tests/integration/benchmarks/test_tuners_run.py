@@ -13,7 +13,7 @@ from tunesmith.errors import MeasurementFailed
 from tunesmith.targets import Target
 from workers.tvm_backend.host import describe_from_outside
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 GEMM = "gemm:32x32x32:float32"
 
 # Says that it is ready, starts a process that outlives it, tells of rounds as often as it is told to.

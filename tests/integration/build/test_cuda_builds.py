@@ -18,7 +18,7 @@ from workers.tvm_backend import cuda_runtime
 from workers.tvm_backend.build import cuda_compiler
 from workers.tvm_backend.build.linking import COMPILERS, LINKERS
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 
 
 TAGS = ("nvidia/nvidia-a100", "nvidia/nvidia-h100")

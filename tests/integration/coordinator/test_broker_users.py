@@ -25,7 +25,7 @@ from tunesmith.messages import CORE_QUEUES, RECORD, BatchReport, DeviceReport, M
 from tunesmith.signing import ensure_key
 from tunesmith.targets import Target
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 CLASS = "llvm-confined-1"
 OWN, OTHERS = measure_queue(CLASS), measure_queue(f"{CLASS}6")
 PREFIX = broker_users.KEY_PREFIX

@@ -12,7 +12,7 @@ from coordinator_process import coordinator
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 KEY = {"authorization": "Bearer the-first-key"}
 SOCKET = "/_nicegui_ws/socket.io/?EIO=4"
 FOREIGN = "http://evil.example"

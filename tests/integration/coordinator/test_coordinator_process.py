@@ -19,7 +19,7 @@ import pytest
 from services.coordinator.broker import CeleryPublisher
 from tunesmith.messages import ProposeRound
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 ROOT = Path(__file__).resolve().parents[3]
 HEAVY = ("tvm", "xgboost", "lightgbm", "torch", "onnx", "workers")
 LOADED = f"""

@@ -19,7 +19,7 @@ from benchmarks.faults.servers import postgres
 from services.coordinator.context import MAX_WRITES
 from tunesmith.signing import Signer
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 JOB = {"operator": "gemm:64x64x64:float32", "cost_model": "none"}
 WITHIN = 60.0
 

@@ -17,7 +17,7 @@ import psutil
 import pytest
 from coordinator_process import serving
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 WITHIN = 60.0
 UPLOAD = (
     b"POST /v1/models HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\n"

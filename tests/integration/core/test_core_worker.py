@@ -42,7 +42,7 @@ from tunesmith.names import FEATURES
 from tunesmith.states import JobState, ModelState, RoundState, WorkState
 from workers.core.context import Context
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 WITHIN = 90.0
 
 

@@ -30,7 +30,7 @@ from tunesmith.states import WorkState
 from workers.core.database_retry import DatabaseRetry
 from workers.core.ending import Ending
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 WITHIN = 60.0
 KILL_ME = "SELECT pg_terminate_backend(pg_backend_pid())"
 

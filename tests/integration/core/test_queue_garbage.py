@@ -25,7 +25,7 @@ from tunesmith.states import ModelState
 from workers.core.context import Context
 from workers.core.tasks import CORE_TASKS
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 CLASS = "llvm-garbage-1"
 PREFIX = "tunesmith:"
 TASKS = {task.queue: task.message.task for task in CORE_TASKS} | {measure_queue(CLASS): MeasureBatch.task}

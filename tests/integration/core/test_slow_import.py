@@ -25,7 +25,7 @@ from tunesmith.answers.jobs import BudgetBody
 from tunesmith.preparation import for_target
 from tunesmith.states import JobState, ModelState
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 NODES = 40_000
 
 

@@ -16,7 +16,7 @@ from db.engine import create_engine, head_revision, migrate
 from services.embedded.child import Child, ChildSpec
 from tunesmith.errors import SchemaMismatch, StackFailed
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 ROOT = Path(__file__).resolve().parents[3]
 LATER = "9999"
 

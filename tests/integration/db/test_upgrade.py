@@ -39,7 +39,7 @@ from workers.sandbox.pool import Actor
 from workers.settings import Settings
 from workers.tvm_backend.run.runner import RpcRunner
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 
 ASSETS = Path(__file__).parents[2] / "assets" / "upgrade"
 SCHEMAS = sorted(path.name.partition(".")[0] for path in ASSETS.iterdir())

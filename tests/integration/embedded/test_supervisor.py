@@ -18,7 +18,7 @@ from services.embedded.lock import NAME, data_dir_lock
 from tunesmith.cli import main
 from tunesmith.errors import StackFailed
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 WAIT = 20.0
 
 

@@ -30,7 +30,7 @@ from workers.sandbox.pool import Actor
 from workers.settings import Settings
 from workers.tvm_backend.run.runner import RpcRunner
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 TARGET = {"kind": "llvm", "mcpu": "x86-64", "num-cores": 1}
 RUN_MEMORY, BUILD_MEMORY = 1024 * limits.MIB, 512 * limits.MIB
 QUICK = LIMITS.model_copy(update={"build_timeout": 20.0, "run_timeout": 4.0, "finalists": 16})

@@ -33,7 +33,7 @@ from workers.measure.worker import MeasureWorker
 from workers.settings import Settings
 from workers.tvm_backend.run.runner import RpcRunner
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 
 
 @pytest.fixture(scope="module")

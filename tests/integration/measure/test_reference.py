@@ -19,7 +19,7 @@ from workers.peers import runtimes
 from workers.peers.runtimes import Runtime
 from workers.settings import Settings
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 
 INPUTS = [TensorSpec("float32", (4, 16), "input.1")]
 PLACE = Place(1, frozenset({min(os.sched_getaffinity(0))}), Isolation.EXCLUSIVE)

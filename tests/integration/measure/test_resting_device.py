@@ -18,7 +18,7 @@ from workers.protocol import RunOutcome, RunRequest
 from workers.settings import Settings
 from workers.tvm_backend.run.runner import SimulatedRunner
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 
 
 class Moody(SimulatedRunner):

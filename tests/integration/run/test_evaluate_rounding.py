@@ -14,7 +14,7 @@ from workers.protocol import ModelOutcome, ModelRequest
 from workers.tvm_backend.build import linking
 from workers.tvm_backend.run.compare_models import compare
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 
 SHAPE = (256, 256)
 

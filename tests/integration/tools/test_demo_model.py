@@ -27,7 +27,7 @@ from workers.tvm_backend.frontends import import_model  # noqa: E402
 from workers.tvm_backend.passes import pipeline  # noqa: E402
 from workers.tvm_backend.run import compare_models  # noqa: E402
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 
 CPU = Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2})
 GRAPH = Path(onnx.__file__).parent / default_model.GRAPH

@@ -14,7 +14,7 @@ from workers import commands_compare
 from workers.commands_compare import Result
 from workers.peers.runtimes import Runtime
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 
 
 @pytest.fixture(scope="module")

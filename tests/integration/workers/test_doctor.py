@@ -7,7 +7,7 @@ import pytest
 from tunesmith.cli.main import run_command_line
 from workers import commands_doctor
 
-pytestmark = pytest.mark.pair
+pytestmark = pytest.mark.servers
 
 
 def test_this_machine_passes(capsys):
