@@ -127,7 +127,7 @@ def live(
 
     names = ALLOCATORS.check(BASELINE, *(allocator or LIVE))
     check(comparison.NAME, docs)
-    plan = comparison.Plan(names, local_target(f"cpu:{len(os.sched_getaffinity(0))}"), seconds)
+    plan = comparison.LivePlan(names, local_target(f"cpu:{len(os.sched_getaffinity(0))}"), seconds)
     runs: list[comparison.Run] = []
     paths: list[Path] = []
     for seed in range(seeds):

@@ -16,8 +16,10 @@ from tunesmith.space.base import Floats
 NAME = "allocation"
 SHARES = (0.95, 0.99)
 EQUAL = f"rounds of {ROUND_SIZE}"
-UNTUNED, FIRST = "untuned", "first rounds"
-MEASURES = tuple((start, share) for start in (UNTUNED, FIRST) for share in ((0.5,) if start == FIRST else ()) + SHARES)
+UNTUNED, FIRST_ROUNDS = "untuned", "first rounds"
+MEASURES = tuple(
+    (start, share) for start in (UNTUNED, FIRST_ROUNDS) for share in ((0.5,) if start == FIRST_ROUNDS else ()) + SHARES
+)
 """From where, and how much of the gain."""
 BASELINE = "gradient"
 DRAWS = 2000
@@ -78,7 +80,7 @@ def report(courses: ReplayedRuns, setup: Mapping[str, str]) -> Report:
         "the effect of the order from that of the sizes. A round that begins or ends where no recorded one did "
         "takes the time of its candidates plus the overhead of the next recorded round. The figures are seconds "
         f"of tuning until this share of a gain was there, or of all rounds if it never was. `{UNTUNED}`: the gain "
-        f"over the model without schedules; a task without a round runs with its default schedule. `{FIRST}`: "
+        f"over the model without schedules; a task without a round runs with its default schedule. `{FIRST_ROUNDS}`: "
         "what is left to gain once every task had its first recorded round. `times as fast`: the geometric mean "
         "over models and seeds of the time that "
         f"`{BASELINE}` took over its own, with a 95 % bootstrap over seeds. Then the median seconds by model. "

@@ -27,7 +27,7 @@ SLICE, PASSES = 1.0, 4
 
 
 @dataclass(frozen=True)
-class Plan:
+class LivePlan:
     """How to go about it.
 
     Attributes:
@@ -72,7 +72,7 @@ class Run:
         return min(next(there, self.seconds), self.seconds)
 
 
-def run(model: str, seed: int, plan: Plan, folder: Path, progress: Progress) -> list[Run]:
+def run(model: str, seed: int, plan: LivePlan, folder: Path, progress: Progress) -> list[Run]:
     """Tune one model with every allocator, which one first depends on the seed, and time what came of it in turn.
 
     Raises:

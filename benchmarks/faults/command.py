@@ -39,7 +39,7 @@ def run(
         )
     if docs:
         check(figures.NAME, docs)
-    plan = comparison.Plan(tuple(scenario or SCENARIOS), seconds, runs, load, min(CAPACITY_SECONDS, seconds))
+    plan = comparison.FaultsPlan(tuple(scenario or SCENARIOS), seconds, runs, load, min(CAPACITY_SECONDS, seconds))
     found, facts = comparison.run(plan, progress_of("faults"))
     report = figures.faults(found, {**setup("sqlalchemy", "celery", "redis", "psycopg"), **facts})
     typer.echo(markdown(report))

@@ -29,7 +29,7 @@ WARM, WARM_SECONDS = 400, 120.0
 
 
 @dataclass(frozen=True)
-class Plan:
+class FaultsPlan:
     """What to do.
 
     Attributes:
@@ -47,7 +47,7 @@ class Plan:
     capacity_seconds: float
 
 
-def run(plan: Plan, progress: Progress) -> tuple[dict[str, list[Trial]], dict[str, str]]:
+def run(plan: FaultsPlan, progress: Progress) -> tuple[dict[str, list[Trial]], dict[str, str]]:
     """Every run of every scenario, and what else the report should name.
 
     Raises:

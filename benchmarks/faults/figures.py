@@ -30,11 +30,11 @@ def faults(found: Mapping[str, Sequence[Trial]], facts: Mapping[str, str]) -> Re
                 "recovery": round(chosen.recovery, 3),
                 "of all runs": ", ".join(f"{trial.recovery:.2f}" for trial in trials),
                 "first result after s": None if chosen.first is None else round(chosen.first, 1),
-                "attempts > 1": sum(trial.again for trial in trials),
+                "attempts > 1": sum(trial.retried for trial in trials),
                 **{key: sum(getattr(trial, key) for trial in trials) for key in ("lost", "doubled", "abandoned")},
             }
         )
-    told = "; ".join(f"`{name}`: {SCENARIOS[name].what}" for name in found)
+    described = "; ".join(f"`{name}`: {SCENARIOS[name].what}" for name in found)
     summary = (
         "PostgreSQL, Redis and two replicas each of the coordinator and of the workers `record` and `search` are "
         "real. "
@@ -43,6 +43,6 @@ def faults(found: Mapping[str, Sequence[Trial]], facts: Mapping[str, str]) -> Re
         "'After' begins "
         "when the fault ends, and recovery is its rate over the rate before. The median of the runs counts. "
         "A recovery above 1 includes work that had waited. Attempts, lost, doubled and abandoned are sums over all "
-        f"runs, counted in the database.\n\n{told}."
+        f"runs, counted in the database.\n\n{described}."
     )
     return Report.of(NAME, "Faults", summary, rows, facts)

@@ -39,7 +39,7 @@ class Trial:
     during: float
     after: float
     first: float | None
-    again: int
+    retried: int
     lost: int
     doubled: int
     abandoned: int
@@ -114,7 +114,7 @@ def count(session: Session, moments: tuple[dt.datetime, ...], known: int = 0) ->
         during=during,
         after=after,
         first=(first - over).total_seconds() if first else None,
-        again=sum(batch.attempt > 1 for batch in batches),
+        retried=sum(batch.attempt > 1 for batch in batches),
         lost=sum(len(batch.candidates) for batch in batches) - indices,
         doubled=_count(session, mine) - indices + surplus(session) - known,
         abandoned=_count(session, mine, Record.failure == FailureKind.ABANDONED.value),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from benchmarks.fleet.decisions import JOBS, MOST_ROUNDS
-from benchmarks.fleet.simulation import Outcome
+from benchmarks.fleet.simulation import FleetRun
 from benchmarks.harness.report import Report
 from tunesmith.space.base import Floats
 
@@ -16,7 +16,7 @@ NAMES = (FLEET, DECISIONS)
 """Every report, in the order of the page."""
 
 
-def fleet(outcomes: Sequence[Outcome], tasks: int, setup: Mapping[str, str]) -> Report:
+def fleet(outcomes: Sequence[FleetRun], tasks: int, setup: Mapping[str, str]) -> Report:
     """One line per simulation."""
     rows = []
     for seed, found in enumerate(outcomes):

@@ -56,7 +56,7 @@ class Demand:
 
 
 @dataclass
-class Outcome:
+class FleetRun:
     """What was seen after the warm-up.
 
     Attributes:
@@ -107,10 +107,10 @@ class Fleet:
             for key, demand in zip(self._jobs, demands, strict=True)
         }
 
-    def run(self, warm_up: float, seconds: float) -> Outcome:
+    def run(self, warm_up: float, seconds: float) -> FleetRun:
         """Simulate ``warm_up`` seconds, then ``seconds`` more that count."""
         owners = dict.fromkeys((job.owner for job in self._jobs.values()), 0.0)
-        outcome, end = Outcome(owners, self._devices * seconds), warm_up + seconds
+        outcome, end = FleetRun(owners, self._devices * seconds), warm_up + seconds
         self._look(None)
         for tick in range(1, int(end / LOOK) + 1):
             happened = False
@@ -131,7 +131,7 @@ class Fleet:
             for i in range(count)
         ]
 
-    def _look(self, outcome: Outcome | None) -> None:
+    def _look(self, outcome: FleetRun | None) -> None:
         """One look of the scheduler, and what it asks for."""
         jobs = tuple(replace(job, tasks=tuple(self._tasks[key])) for key, job in self._jobs.items())
         started = time.perf_counter()
@@ -156,7 +156,7 @@ class Fleet:
         )
         self._proposed.add(self._after(self._rng.exponential(PROPOSAL), _Round(action.job, action.task, action.size)))
 
-    def _pass(self, number: int, round_: _Round, outcome: Outcome | None) -> None:
+    def _pass(self, number: int, round_: _Round, outcome: FleetRun | None) -> None:
         """A round is proposed, or ends."""
         if number in self._proposed:
             self._proposed.discard(number)
@@ -188,7 +188,7 @@ class Fleet:
             history=(*task.history, best),
         )
 
-    def _dispatch(self, outcome: Outcome, start: float, end: float) -> None:
+    def _dispatch(self, outcome: FleetRun, start: float, end: float) -> None:
         """Free devices take what has waited longest."""
         while self._free and self._queue:
             round_ = self._queue.popleft()

@@ -28,7 +28,7 @@ def run(
     second of float16, for tensor cores.
     """
     from benchmarks.gpu.figures import NAME, gpu, wrong
-    from benchmarks.gpu.jobs import Plan, tune
+    from benchmarks.gpu.jobs import GpuPlan, tune
     from benchmarks.gpu.machine import find
     from benchmarks.harness.report import check, setup, write
     from tunesmith.errors import InvalidInput
@@ -39,7 +39,7 @@ def run(
         check(NAME, docs)
     machine = find(target, simulate)
     typer.echo(f"{machine.name}: {machine.target.name}", err=True)
-    plan = Plan(tuple(operators or OPERATORS), trials, seconds)
+    plan = GpuPlan(tuple(operators or OPERATORS), trials, seconds)
     found = tune(machine, plan, out, lambda text: typer.echo(text, err=True))
     facts = {**setup(), **machine.facts, "trials": str(trials), "seconds": f"{seconds:g}"}
     for path in write(gpu(found, facts, simulate), out, docs=docs):

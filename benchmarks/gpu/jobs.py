@@ -31,7 +31,7 @@ LOG_LINES = 5
 
 
 @dataclass(frozen=True)
-class Plan:
+class GpuPlan:
     """What to tune. ``trials`` and ``seconds``: most of each operator."""
 
     operators: tuple[str, ...]
@@ -65,7 +65,7 @@ class Tuned:
     problem: str = ""
 
 
-def tune(machine: Machine, plan: Plan, out: Path, progress: Progress) -> list[Tuned]:
+def tune(machine: Machine, plan: GpuPlan, out: Path, progress: Progress) -> list[Tuned]:
     """Tune the operators one after the other.
 
     Raises:
@@ -114,7 +114,7 @@ def _await(client: Client, device_class: str, worker: Tree) -> None:
         time.sleep(PAUSE)
 
 
-def _tuned(client: Client, machine: Machine, operator: str, plan: Plan) -> Tuned:
+def _tuned(client: Client, machine: Machine, operator: str, plan: GpuPlan) -> Tuned:
     target = machine.target.target
     assert target is not None
     *batch, m, n, k = parse_operator(operator).dims

@@ -14,7 +14,7 @@ from tunesmith.errors import InvalidInput, MissingDependency, TargetUnavailable
 from tunesmith.safe_path import python
 from tunesmith.targets import TargetSpec, parse_target, tags
 
-LIMIT = 120.0
+COMMAND_SECONDS = 120.0
 COMMON: Mapping[str, Any] = {
     "kind": "cuda",
     "max_shared_memory_per_block": 49152,
@@ -95,7 +95,7 @@ def _check() -> dict[str, Any]:
         python("workers.tvm_backend.build.cuda_check"),
         capture_output=True,
         text=True,
-        timeout=LIMIT,
+        timeout=COMMAND_SECONDS,
         env=env,
         check=True,
     )

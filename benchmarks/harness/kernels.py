@@ -12,7 +12,7 @@ from benchmarks.harness.processes import ask
 from tunesmith.errors import MeasurementFailed
 
 CHILD = "benchmarks.harness.kernels_child"
-LIMIT = 300.0
+TIMING_SECONDS = 300.0
 REPEATS = 20
 PROCESSES = 4
 """Where the arrays of a kernel lie, and how near to each other the host puts a guest's cores, differs by process."""
@@ -62,7 +62,7 @@ def measure(
     job = Job({name: str(path) for name, path in libraries.items()}, str(inputs), threads, repeats)
     found: dict[str, list[tuple[str, list[float]]]] = {}
     for _ in range(processes):
-        for name, calls in ask(CHILD, job, folder, LIMIT, "the kernels could not be timed").items():
+        for name, calls in ask(CHILD, job, folder, TIMING_SECONDS, "the kernels could not be timed").items():
             known = found.setdefault(name, [(kernel, []) for kernel, _ in calls])
             for (_, samples), (_, more) in zip(known, calls, strict=True):
                 samples += more

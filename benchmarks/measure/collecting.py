@@ -24,7 +24,7 @@ TINY = 1e-12
 
 
 @dataclass(frozen=True)
-class Plan:
+class MeasurePlan:
     """How much to measure.
 
     Attributes:
@@ -56,7 +56,7 @@ class Schedule:
 
 
 def collect(
-    measurer: LocalMeasurer, plan: Plan, limits: MeasureLimits, setup: dict[str, str], progress: Progress
+    measurer: LocalMeasurer, plan: MeasurePlan, limits: MeasureLimits, setup: dict[str, str], progress: Progress
 ) -> Recording:
     """Measure everything that the plan asks for.
 
@@ -77,7 +77,9 @@ def collect(
     return Recording(floor, tuple(streams), repeats, setup)
 
 
-def _search(measurer: LocalMeasurer, operator: Operator, plan: Plan, number: int) -> tuple[Stream, list[Schedule]]:
+def _search(
+    measurer: LocalMeasurer, operator: Operator, plan: MeasurePlan, number: int
+) -> tuple[Stream, list[Schedule]]:
     searcher = GeneticSearcher(operator.space, plan.seed + number)
     rounds, schedules, seen = [], list[Schedule](), set[str]()
     for _ in range(plan.rounds):
@@ -110,7 +112,7 @@ def unraced(limits: MeasureLimits) -> MeasureLimits:
     return limits.model_copy(update={"cutoff": math.inf, "margin": math.inf, "abort": math.inf})
 
 
-def at_length(runner: Runner, built: Sequence[Built], plan: Plan) -> list[Timed | None]:
+def at_length(runner: Runner, built: Sequence[Built], plan: MeasurePlan) -> list[Timed | None]:
     """First run, short run and many samples of each candidate, these in turn as the engine takes them; None for one
     that fails."""
     limits = MeasureLimits(
@@ -132,7 +134,7 @@ def spread(schedules: Sequence[Schedule], count: int) -> list[Schedule]:
 
 
 def _repeat(
-    measurer: LocalMeasurer, schedules: list[Schedule], plan: Plan, limits: MeasureLimits, progress: Progress
+    measurer: LocalMeasurer, schedules: list[Schedule], plan: MeasurePlan, limits: MeasureLimits, progress: Progress
 ) -> tuple[float, tuple[Repeat, ...]]:
     """The noise floor that was known before the last wave, and all passes."""
     rng, limits, floor = np.random.default_rng(plan.seed), unraced(limits), math.nan

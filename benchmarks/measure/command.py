@@ -34,7 +34,7 @@ def run(
     from benchmarks.harness.measurer import open_measurer
     from benchmarks.harness.report import setup, write
     from benchmarks.measure import reporting
-    from benchmarks.measure.collecting import Plan, collect
+    from benchmarks.measure.collecting import MeasurePlan, collect
     from benchmarks.measure.recording import Recording
     from tunesmith.messages import MeasureLimits
 
@@ -42,7 +42,7 @@ def run(
     if recording is not None:
         found = Recording.load(recording)
     else:
-        plan = Plan(
+        plan = MeasurePlan(
             tuple(operator or (QUICK if quick else OPERATORS)),
             rounds=rounds or (2 if quick else 4),
             samples=samples,

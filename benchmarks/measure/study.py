@@ -145,7 +145,7 @@ def _race(entries: list[Entry], clock: Clock, incumbent: float | None) -> None:
         running = []
         for entry in entries:
             try:
-                race.heat(entry)
+                race.first_run(entry)
             except Aborted:
                 continue
             running.append(entry)

@@ -16,7 +16,7 @@ from benchmarks.harness.report import Report, Row, setup, table, write
 
 if TYPE_CHECKING:
     from benchmarks.harness.comparison import Entry
-    from benchmarks.models.comparison import Outcome
+    from benchmarks.models.comparison import ModelOutcome
 
 MODELS = ("squeezenet", "resnet50", "densenet121", "shufflenet", "mobilenet", "encoder")
 QUICK_MODELS = MODELS[:1]
@@ -51,7 +51,7 @@ def run(
 
     names = chosen_names(with_)
     cores = threads or len(os.sched_getaffinity(0))
-    plan = comparison.Plan(
+    plan = comparison.ModelsPlan(
         names,
         local_target(f"cpu:{cores}"),
         seconds or (QUICK_SECONDS if quick else SECONDS),
@@ -74,13 +74,13 @@ def run(
         print(f"wrote {path}")
 
 
-def build(outcomes: Sequence[Outcome], details: dict[str, str]) -> Report:
+def build(outcomes: Sequence[ModelOutcome], details: dict[str, str]) -> Report:
     """The table: one row per model and runtime."""
     rows = [_row(outcome, entry) for outcome in outcomes for entry in outcome.entries]
     return Report.of("models", "Whole models", _summary(outcomes), rows, details)
 
 
-def draw(axes: Any, outcomes: Sequence[Outcome]) -> None:
+def draw(axes: Any, outcomes: Sequence[ModelOutcome]) -> None:
     """Latencies as bars from a common start, a group for each model."""
     bars = [
         (f"{outcome.model}, {entry.result.name}", entry.result.latency * 1e3, entry.result.name)
@@ -98,7 +98,7 @@ def draw(axes: Any, outcomes: Sequence[Outcome]) -> None:
     axes.set(xscale="log", xlabel="latency, ms", title="One inference, batch 1")
 
 
-def _row(outcome: Outcome, entry: Entry) -> Row:
+def _row(outcome: ModelOutcome, entry: Entry) -> Row:
     result, base = entry.result, outcome.entry("untuned")
     latency, share = result.latency, outcome.share(result.latency)
     speedup = base.result.latency / latency if base and base.result.latency and latency else None
@@ -119,7 +119,7 @@ def _row(outcome: Outcome, entry: Entry) -> Row:
     }
 
 
-def _summary(outcomes: Sequence[Outcome]) -> str:
+def _summary(outcomes: Sequence[ModelOutcome]) -> str:
     lines = [
         "One inference of each model, batch 1, float32, the same random inputs and the same number of threads. "
         "Both tuners had the same wall time, alone on the machine. Tunesmith's includes the start of its stack "
@@ -135,7 +135,7 @@ def _summary(outcomes: Sequence[Outcome]) -> str:
     return "\n\n".join(lines + [text for outcome in outcomes if (text := _verdict(outcome))])
 
 
-def _verdict(outcome: Outcome) -> str:
+def _verdict(outcome: ModelOutcome) -> str:
     from benchmarks.harness.contenders import METASCHEDULE
     from workers.peers.comparison import FOREIGN
 

@@ -18,7 +18,7 @@ from workers.peers.comparison import Peer
 
 
 @dataclass(frozen=True)
-class Plan:
+class ModelsPlan:
     """How to go about it.
 
     Attributes:
@@ -37,13 +37,13 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Outcome(Compared):
+class ModelOutcome(Compared):
     """What came of a model; ``bytes_``: weights and inputs, the least that has to be read."""
 
     model: str = field(kw_only=True)
 
 
-def run(model: str, plan: Plan, folder: Path, progress: Progress) -> Outcome:
+def run(model: str, plan: ModelsPlan, folder: Path, progress: Progress) -> ModelOutcome:
     """Tune and time one model.
 
     Args:
@@ -64,10 +64,10 @@ def run(model: str, plan: Plan, folder: Path, progress: Progress) -> Outcome:
     local = comparison.local
     inputs = sum(math.prod(spec.shape) * 4 for spec in local.inputs)
     bytes_ = float(local.params.stat().st_size + inputs)
-    return Outcome(comparison.flops, bytes_, list(comparison.entries.values()), model=Path(model).stem)
+    return ModelOutcome(comparison.flops, bytes_, list(comparison.entries.values()), model=Path(model).stem)
 
 
-def enter(comparison: Comparison, name: str, plan: Plan) -> None:
+def enter(comparison: Comparison, name: str, plan: ModelsPlan) -> None:
     """Make what a contender runs, by tuning where it is a tuner."""
     if name in TUNERS:
         comparison.progress(f"tuning with {name} for {plan.seconds:g} s")
@@ -76,11 +76,11 @@ def enter(comparison: Comparison, name: str, plan: Plan) -> None:
         comparison.enter_as_it_is(name)
 
 
-def _tuned(name: str, comparison: Comparison, plan: Plan) -> tuple[Entry, Peer]:
+def _tuned(name: str, comparison: Comparison, plan: ModelsPlan) -> tuple[Entry, Peer]:
     return comparison.of_tuned(name, _tune(name, comparison, plan))
 
 
-def _tune(name: str, comparison: Comparison, plan: Plan) -> Tuned:
+def _tune(name: str, comparison: Comparison, plan: ModelsPlan) -> Tuned:
     folder = comparison.subfolder(name)
     if name == TUNESMITH:
         return jobs.tune(comparison.file, Request(plan.target, plan.seed, None, plan.seconds), folder)

@@ -22,16 +22,16 @@ STAGES = (
     Stage(6, 192, 4, 2, 5),
     Stage(6, 320, 1, 1),
 )
-FIRST, LAST = 32, 1280
+FIRST_CHANNELS, LAST_CHANNELS = 32, 1280
 """Channels before the stages and after them."""
 SQUEEZED = 4
 """How many channels of a block's input share one number of its gate."""
 
 
-def build(seed: int, size: int = 224, stages: Sequence[Stage] = STAGES, last: int = LAST) -> onnx.ModelProto:
+def build(seed: int, size: int = 224, stages: Sequence[Stage] = STAGES, last: int = LAST_CHANNELS) -> onnx.ModelProto:
     """The model with random weights; takes ``image`` [1, 3, size, size], gives 1000 numbers."""
     graph = Graph("efficientnet", seed)
-    value, channels = _swish(graph, graph.convolution(INPUT, 3, FIRST, 3, 2)), FIRST
+    value, channels = _swish(graph, graph.convolution(INPUT, 3, FIRST_CHANNELS, 3, 2)), FIRST_CHANNELS
     for stage in stages:
         for block in range(stage.blocks):
             value = _block(graph, value, channels, stage, stage.stride if block == 0 else 1)

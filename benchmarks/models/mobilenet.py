@@ -34,14 +34,14 @@ STAGES = (
     Stage(6, 160, 3, 2),
     Stage(6, 320, 1, 1),
 )
-FIRST, LAST = 32, 1280
+FIRST_CHANNELS, LAST_CHANNELS = 32, 1280
 """Channels before the stages and after them."""
 
 
-def build(seed: int, size: int = 224, stages: Sequence[Stage] = STAGES, last: int = LAST) -> onnx.ModelProto:
+def build(seed: int, size: int = 224, stages: Sequence[Stage] = STAGES, last: int = LAST_CHANNELS) -> onnx.ModelProto:
     """The model with random weights; takes ``image`` [1, 3, size, size], gives 1000 numbers."""
     graph = Graph("mobilenet", seed)
-    value, channels = _convolution(graph, INPUT, 3, FIRST, 3, 2), FIRST
+    value, channels = _convolution(graph, INPUT, 3, FIRST_CHANNELS, 3, 2), FIRST_CHANNELS
     for stage in stages:
         for block in range(stage.blocks):
             value = _block(graph, value, channels, stage, stage.stride if block == 0 else 1)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 INPUT, CLASSES = "image", 1000
 BLOCKS = (3, 4, 6, 3)
 """Of each stage: the first has 128 channels inside, each further one twice as many on a map half as large."""
-GROUPS, INSIDE, FIRST = 32, 128, 64
+GROUPS, INSIDE, FIRST_CHANNELS = 32, 128, 64
 
 
 def build(
@@ -22,8 +22,8 @@ def build(
 ) -> onnx.ModelProto:
     """The model with random weights; takes ``image`` [1, 3, size, size], gives 1000 numbers."""
     graph = Graph("resnext50", seed)
-    value = graph.node("Relu", graph.convolution(INPUT, 3, FIRST, 7, 2))
-    value, channels = graph.node("MaxPool", value, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4), FIRST
+    value = graph.node("Relu", graph.convolution(INPUT, 3, FIRST_CHANNELS, 7, 2))
+    value, channels = graph.node("MaxPool", value, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4), FIRST_CHANNELS
     for stage, count in enumerate(blocks):
         for block in range(count):
             stride = 2 if stage and not block else 1

@@ -16,7 +16,7 @@ from tunesmith.errors import InvalidInput
 if TYPE_CHECKING:
     from benchmarks.harness.limits import Peak
     from benchmarks.operators.cases import Case
-    from benchmarks.operators.comparison import Outcome, Plan
+    from benchmarks.operators.comparison import OperatorOutcome, OperatorsPlan
 
 SECONDS, QUICK_SECONDS = 120.0, 90.0
 SLICE, QUICK_SLICE = 1.0, 0.5
@@ -52,14 +52,14 @@ def run(
     """
     from benchmarks.harness.contenders import chosen_names
     from benchmarks.operators import cases, figures
-    from benchmarks.operators.comparison import Plan
+    from benchmarks.operators.comparison import OperatorsPlan
 
     cores = len(os.sched_getaffinity(0))
     threads_of(threads, cores)
     todo = cases.chosen(operators, quick, threads, cores)
     for name in figures.NAMES:
         check(name, docs)
-    plan = Plan(
+    plan = OperatorsPlan(
         chosen_names(with_),
         tuple(range(seeds or (QUICK_SEEDS if quick else SEEDS))),
         seconds,
@@ -68,7 +68,7 @@ def run(
         QUICK_PASSES if quick else PASSES,
         runs,
     )
-    outcomes: list[Outcome] = []
+    outcomes: list[OperatorOutcome] = []
     peaks: dict[int, Peak] = {}
     paths: list[Path] = []
     for case in todo:
@@ -83,7 +83,7 @@ def run(
         print(f"wrote {path}")
 
 
-def _run(case: Case, plan: Plan, peaks: dict[int, Peak]) -> Outcome:
+def _run(case: Case, plan: OperatorsPlan, peaks: dict[int, Peak]) -> OperatorOutcome:
     """One case; the machine's limits are looked at before and after it."""
     from benchmarks.operators import comparison
     from benchmarks.peak.machine import measure
@@ -96,7 +96,7 @@ def _run(case: Case, plan: Plan, peaks: dict[int, Peak]) -> Outcome:
     return outcome
 
 
-def _write(outcomes: list[Outcome], peaks: dict[int, Peak], out: Path, docs: Path | None) -> list[Path]:
+def _write(outcomes: list[OperatorOutcome], peaks: dict[int, Peak], out: Path, docs: Path | None) -> list[Path]:
     """Every table as far as it has come; the shares are those of the best limits so far."""
     from dataclasses import replace
 

@@ -26,7 +26,7 @@ MARGIN = 1.0
 
 
 @dataclass(frozen=True)
-class Plan:
+class OperatorsPlan:
     """How to go about it.
 
     Attributes:
@@ -49,7 +49,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Outcome(Compared):
+class OperatorOutcome(Compared):
     """What became of a case; ``bytes_``: all tensors, each once.
 
     Attributes:
@@ -60,7 +60,7 @@ class Outcome(Compared):
     versions: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
 
-def run(case: Case, plan: Plan, folder: Path, progress: Progress) -> Outcome:
+def run(case: Case, plan: OperatorsPlan, folder: Path, progress: Progress) -> OperatorOutcome:
     """Tune and time one operator.
 
     Args:
@@ -82,10 +82,10 @@ def run(case: Case, plan: Plan, folder: Path, progress: Progress) -> Outcome:
     spec = parse_operator(case.operator)
     bytes_ = 4.0 * sum(math.prod(tensor.shape) for tensor in (*spec.inputs, spec.output))
     entries = list(comparison.entries.values())
-    return Outcome(comparison.flops, bytes_, entries, case=case, versions=comparison.versions)
+    return OperatorOutcome(comparison.flops, bytes_, entries, case=case, versions=comparison.versions)
 
 
-def _tune(comparison: OperatorComparison, plan: Plan, seed: int) -> None:
+def _tune(comparison: OperatorComparison, plan: OperatorsPlan, seed: int) -> None:
     """Both tuners with one seed; MetaSchedule first, because its time is Tunesmith's."""
     baselines = [name for name in METASCHEDULE if name in plan.names]
     known = comparison.enter_recorded(baselines, seed, plan.runs)

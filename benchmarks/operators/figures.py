@@ -11,7 +11,7 @@ from benchmarks.harness.limits import binding
 from benchmarks.harness.means import micros, ratio, with_means
 from benchmarks.harness.report import Report, Row, cell, tabular
 from benchmarks.operators.cases import MAIN, RAGGED
-from benchmarks.operators.comparison import FIRST_TEN, Outcome
+from benchmarks.operators.comparison import FIRST_TEN, OperatorOutcome
 from benchmarks.operators.recordings import TRIALS, versions_of
 from workers.peers.comparison import FOREIGN
 
@@ -19,8 +19,8 @@ GOAL_SHARE = 0.93
 """Of the limit: nearer than this no schedule is asked to come, however slow MetaSchedule's is."""
 GIVEN = 0.95
 """Of MetaSchedule's time: what counts as all of it."""
-EQUAL_TIME, FIRST = "operators-equal-time", "operators-first-ten"
-NAMES = (MAIN, RAGGED, EQUAL_TIME, FIRST)
+EQUAL_TIME, FIRST_CANDIDATES = "operators-equal-time", "operators-first-ten"
+NAMES = (MAIN, RAGGED, EQUAL_TIME, FIRST_CANDIDATES)
 """Every report, in the order of the page."""
 RATIOS = frozenset({"ratio", "of the goal", "kernels ratio", "kernels of the goal"})
 SHARES_TEXT = """\
@@ -46,7 +46,7 @@ and timed in turn with MetaSchedule's winner of {TRIALS} candidates. `ratio` is 
 Tunesmith's, `kernels` as above."""
 
 
-def reports(outcomes: Sequence[Outcome], details: Mapping[str, str]) -> list[Report]:
+def reports(outcomes: Sequence[OperatorOutcome], details: Mapping[str, str]) -> list[Report]:
     """Every table that has rows.
 
     Args:
@@ -61,18 +61,18 @@ def reports(outcomes: Sequence[Outcome], details: Mapping[str, str]) -> list[Rep
         Report.of(MAIN, "Single operators", SHARES_TEXT, shares[MAIN], setup),
         Report.of(RAGGED, "Operators of ragged shapes", "As above.", shares[RAGGED], setup),
         Report.of(EQUAL_TIME, "As long as MetaSchedule", _time_text(times), times, setup),
-        Report.of(FIRST, "After ten candidates", FIRST_TEXT, firsts, setup),
+        Report.of(FIRST_CANDIDATES, "After ten candidates", FIRST_TEXT, firsts, setup),
     ]
     return [report for report in found if report.rows]
 
 
-def latencies(outcomes: Sequence[Outcome]) -> list[tuple[Any, ...]]:
+def latencies(outcomes: Sequence[OperatorOutcome]) -> list[tuple[Any, ...]]:
     """A row for every runtime and seed, in seconds, heads first: everything that the tables are made of."""
     columns, rows = tabular([_latency(outcome, entry) for outcome in outcomes for entry in outcome.entries])
     return [columns, *rows]
 
 
-def _latency(outcome: Outcome, entry: Entry) -> Row:
+def _latency(outcome: OperatorOutcome, entry: Entry) -> Row:
     result, inside = entry.result, entry.kernels
     return {
         "operator": outcome.case.operator,
@@ -93,7 +93,7 @@ def _latency(outcome: Outcome, entry: Entry) -> Row:
     }
 
 
-def _shares(outcome: Outcome) -> Iterator[Row]:
+def _shares(outcome: OperatorOutcome) -> Iterator[Row]:
     """A row for each seed; what has no seed stands in the first."""
     seeds: list[int | None] = [*dict.fromkeys(entry.seed for entry in outcome.entries if entry.seed is not None)]
     baseline = outcome.fastest(METASCHEDULE)
@@ -127,7 +127,7 @@ def _total(entry: Entry | None) -> float | None:
     return entry.kernels.total if entry and entry.kernels else None
 
 
-def _with_share(outcome: Outcome, seconds: float | None) -> str | None:
+def _with_share(outcome: OperatorOutcome, seconds: float | None) -> str | None:
     """``812 (64.2)``: µs, and the share of the limit in %."""
     share = outcome.share(seconds)
     if seconds is None:
@@ -135,7 +135,7 @@ def _with_share(outcome: Outcome, seconds: float | None) -> str | None:
     return cell(seconds * 1e6) + (f" ({cell(100.0 * share)})" if share is not None else "")
 
 
-def _note(outcome: Outcome, seed: int | None, rest: bool) -> str:
+def _note(outcome: OperatorOutcome, seed: int | None, rest: bool) -> str:
     """What failed or computed something else, of the seed's entries and in its row of those without a seed."""
     notes = []
     for entry in outcome.entries:
@@ -146,7 +146,7 @@ def _note(outcome: Outcome, seed: int | None, rest: bool) -> str:
     return "; ".join(notes)
 
 
-def _pairs(outcome: Outcome, runtime: str) -> Iterator[tuple[int, Entry, Entry]]:
+def _pairs(outcome: OperatorOutcome, runtime: str) -> Iterator[tuple[int, Entry, Entry]]:
     """The seeds for which there are both MetaSchedule's winner and the runtime's, with these two."""
     for entry in outcome.entries:
         if entry.runtime == runtime and entry.seed is not None and entry.latency:
@@ -155,7 +155,7 @@ def _pairs(outcome: Outcome, runtime: str) -> Iterator[tuple[int, Entry, Entry]]
                 yield entry.seed, baseline, entry
 
 
-def _times(outcome: Outcome) -> Iterator[Row]:
+def _times(outcome: OperatorOutcome) -> Iterator[Row]:
     for seed, baseline, ours in _pairs(outcome, TUNESMITH):
         sooner = [e.tuned_seconds for e in outcome.entries if e.seed == seed and e.runtime in METASCHEDULE]
         aim = _goal(_seconds(baseline), outcome.limit)
@@ -193,7 +193,7 @@ def _against(theirs: float | None, ours: float | None, name: str, of: str = "") 
     return {f"metaschedule {of}µs": micros(theirs), f"{name} {of}µs": micros(ours), f"{of}ratio": ratio(theirs, ours)}
 
 
-def _firsts(outcome: Outcome) -> Iterator[Row]:
+def _firsts(outcome: OperatorOutcome) -> Iterator[Row]:
     for seed, baseline, ours in _pairs(outcome, FIRST_TEN):
         yield {
             "operator": outcome.case.name,
@@ -203,7 +203,7 @@ def _firsts(outcome: Outcome) -> Iterator[Row]:
         }
 
 
-def verdict(outcomes: Sequence[Outcome]) -> str:
+def verdict(outcomes: Sequence[OperatorOutcome]) -> str:
     """The geometric means in a line, for the terminal."""
     found = []
     for name, rows in (("as long as MetaSchedule", _times), ("after ten candidates", _firsts)):
@@ -212,7 +212,7 @@ def verdict(outcomes: Sequence[Outcome]) -> str:
     return "geometric means: " + ", ".join(found) if found else ""
 
 
-def draw(axes: Any, outcomes: Sequence[Outcome]) -> None:
+def draw(axes: Any, outcomes: Sequence[OperatorOutcome]) -> None:
     """Shares of the limit as bars, a group for each operator; of several seeds the best."""
     runtimes = (TUNESMITH, "metaschedule", *FOREIGN)
     height = 0.8 / len(runtimes)
@@ -232,7 +232,7 @@ def draw(axes: Any, outcomes: Sequence[Outcome]) -> None:
     axes.legend(fontsize="small")
 
 
-def _best(outcome: Outcome, runtime: str) -> float | None:
+def _best(outcome: OperatorOutcome, runtime: str) -> float | None:
     if runtime == "metaschedule":
         return _seconds(outcome.fastest(METASCHEDULE))
     return min((e.latency for e in outcome.entries if e.runtime == runtime and e.latency), default=None)

@@ -15,13 +15,13 @@ from typing import Any
 from benchmarks.harness.report import setup
 from benchmarks.tuners import metaschedule
 from benchmarks.tuners.metaschedule import EVENTS, read_lines
-from benchmarks.tuners.outcome import Outcome, Trial
+from benchmarks.tuners.outcome import Trial, TunerRun
 from benchmarks.tuners.plan import Ask, Deadline
 from tunesmith.errors import InvalidInput, MeasurementFailed
 from tunesmith.targets import Target, slug
 
 TRIALS = 128
-LIMIT = 1800.0
+RUN_SECONDS = 1800.0
 """Seconds after which a run is given up."""
 VERSIONS = ("CPU", "apache-tvm")
 """What a recording says of the machine and the packages."""
@@ -36,7 +36,7 @@ class Recording:
         versions: of the machine and the packages that it ran with, by name.
     """
 
-    outcome: Outcome
+    outcome: TunerRun
     versions: Mapping[str, str]
 
     @property
@@ -68,7 +68,7 @@ class Recording:
             KeyError, TypeError, ValueError: it is no recording.
         """
         trials = tuple(Trial(at, latency, duplicate=bool(duplicate)) for at, latency, duplicate in body["trials"])
-        ask = Ask(body["operator"], body["seed"], body["tuner"], Target(body["target"]), LIMIT)
+        ask = Ask(body["operator"], body["seed"], body["tuner"], Target(body["target"]), RUN_SECONDS)
         trace = json.dumps(body["trace"])
         return cls(
             ask.outcome(
@@ -90,7 +90,7 @@ def _row(trial: Trial) -> list[Any]:
 
 def ask_for(operator: str, target: Target, tuner: str, seed: int) -> Ask:
     """The run that a recording is of; ``tuner`` is ``metaschedule-16`` or ``metaschedule-64``."""
-    return Ask(operator, seed, tuner, target, LIMIT)
+    return Ask(operator, seed, tuner, target, RUN_SECONDS)
 
 
 def path_of(ask: Ask, folder: Path) -> Path:
@@ -131,7 +131,7 @@ def make(ask: Ask, folder: Path, scratch: Path) -> Recording:
     Raises:
         MeasurementFailed: it did not come to its end, or found nothing.
     """
-    outcome = metaschedule.run(ask, scratch, Deadline(LIMIT), trials=TRIALS)
+    outcome = metaschedule.run(ask, scratch, Deadline(RUN_SECONDS), trials=TRIALS)
     events = read_lines(scratch / EVENTS)
     if outcome.failure or outcome.trace is None or events[-1]["kind"] != "end":
         reason = outcome.failure or f"after {len(outcome.trials)} of {TRIALS} candidates"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.report import Report
-from benchmarks.replay.searchers import BASELINE, HELD_OUT, Outcome
+from benchmarks.replay.searchers import BASELINE, HELD_OUT, JudgedRuns
 from benchmarks.replay.workloads import held_out
 from tunesmith.space.base import Floats
 from tunesmith.testing import score
@@ -31,7 +31,7 @@ Found = Mapping[str, Floats]
 """P of each run by searcher, float64 [seeds], or [spaces, seeds]."""
 
 
-def report(outcomes: Sequence[Outcome], setup: dict[str, str]) -> Report:
+def report(outcomes: Sequence[JudgedRuns], setup: dict[str, str]) -> Report:
     """One line per space, one for the mean of all and one for that of all bests, with a cost model and without."""
     unseen = held_out(o.recording.name for o in outcomes)
     rows: list[dict[str, Any]] = []

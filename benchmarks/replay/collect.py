@@ -139,14 +139,14 @@ class Collector:
             untuned, *timings = self._timed(runner, built, self._pilot)
             seconds = np.array([t.seconds for t in timings])
             winner = int(np.argmin(seconds))
-            again = [self._reference(runner, built[winner + 1]) for _ in range(self._rules.passes)]
+            repeated = [self._reference(runner, built[winner + 1]) for _ in range(self._rules.passes)]
         discard(built)
         chosen, alias, usable = self._reduced(subject, pilot, seconds, rng)
         fastest = chosen.batch([candidates[winner]])
         facts = {
             **self._facts(subject),
             "reference": int(alias[chosen.keys(fastest)[0]]),
-            "reference_seconds": min(again),
+            "reference_seconds": min(repeated),
             "complete": False,
         }
         self._progress(f"{subject.spec}: {chosen.size} points of {full.size}, {len(np.unique(alias[usable]))} programs")
@@ -214,14 +214,14 @@ class Collector:
         count = min(len(own), max(LEAST_FINALISTS, round(self._rules.finalists * len(own))))
         fastest = own[np.argsort(recording.seconds[own], kind="stable")][:count]
         passes = self._steady(subject, recording, fastest, self._rules.passes)
-        again = np.array([[t.seconds for t in timings] for timings in passes])
-        if not np.isfinite(again).all():
+        repeated = np.array([[t.seconds for t in timings] for timings in passes])
+        if not np.isfinite(repeated).all():
             return recording
         timings = [
             Timing(float(value), float(recording.spread[i]), "", float(recording.cost[i]))
-            for i, value in zip(fastest, np.median(again, axis=0), strict=True)
+            for i, value in zip(fastest, np.median(repeated, axis=0), strict=True)
         ]
-        noise = float(np.median(again.std(axis=0, ddof=1) / again.mean(axis=0)))
+        noise = float(np.median(repeated.std(axis=0, ddof=1) / repeated.mean(axis=0)))
         self._progress(f"{subject.spec}: the fastest {count} again, they repeat within {noise:.1%}")
         done = filled(recording, fastest, timings)
         return dataclasses.replace(done, facts={**done.facts, "complete": True, "noise": noise})

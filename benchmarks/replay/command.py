@@ -32,10 +32,10 @@ def run(
     if context.invoked_subcommand is not None:
         return
     from benchmarks.harness.report import write
-    from benchmarks.replay.studies import Plan, study
+    from benchmarks.replay.studies import ReplayPlan, study
     from benchmarks.replay.workloads import DATA
 
-    plan = Plan(
+    plan = ReplayPlan(
         data or DATA,
         tuple(range(2 if quick else seeds)),
         batch,
@@ -92,7 +92,7 @@ def tune(
     from benchmarks.replay.studies import workers
     from benchmarks.replay.workloads import DATA, load_all
 
-    plan = tuning.Plan(searcher, trials, seeds, batch)
+    plan = tuning.TuningPlan(searcher, trials, seeds, batch)
     check(tuning.name_of(searcher), docs)
     with workers(jobs or len(os.sched_getaffinity(0))) as pool:
         tuned = tuning.tune(plan, load_all(data or DATA), pool, typer.echo)

@@ -10,7 +10,7 @@ FACTOR = 4
 """How many times the default, or what part of it, a setting may be."""
 SMALL = 0.5
 """Largest value of a share that is 0 by default."""
-KEPT = frozenset({"effort", "elites", "examined"})
+NOT_TUNED = frozenset({"effort", "elites", "examined"})
 """Settings that replays say nothing of: more exact scores and more memory cost nothing here."""
 
 
@@ -34,7 +34,7 @@ def ranges(options: Any) -> list[Range]:
 
     A whole number stays one, at least 1 where it was; a share between 0 and 1 remains a share.
     """
-    found = [(f.name, getattr(options, f.name)) for f in dataclasses.fields(options) if f.name not in KEPT]
+    found = [(f.name, getattr(options, f.name)) for f in dataclasses.fields(options) if f.name not in NOT_TUNED]
     return [
         _around(name, value) for name, value in found if isinstance(value, (int, float)) and not isinstance(value, bool)
     ]

@@ -93,7 +93,7 @@ def run(recording: Recording, method: Method, seeds: Sequence[int], budget: int,
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JudgedRuns:
     """One method on one space.
 
     Attributes:
@@ -118,10 +118,10 @@ class Outcome:
         return mean
 
 
-def judge(recording: Recording, method: Method, runs: Runs) -> Outcome:
+def judge(recording: Recording, method: Method, runs: Runs) -> JudgedRuns:
     """Score what :func:`run` found, up to the end of the space's budget."""
     runs = replace(runs, curves=runs.curves[:, : budget_of(recording)])
-    return Outcome(recording, method, runs, score.score(runs.curves, recording.seconds[recording.points]))
+    return JudgedRuns(recording, method, runs, score.score(runs.curves, recording.seconds[recording.points]))
 
 
 def budget_of(recording: Recording) -> int:
@@ -129,7 +129,7 @@ def budget_of(recording: Recording) -> int:
     return score.budget(recording.seconds[recording.points])
 
 
-def report(outcomes: Sequence[Outcome], setup: dict[str, str]) -> Report:
+def report(outcomes: Sequence[JudgedRuns], setup: dict[str, str]) -> Report:
     """One line per method over all spaces, the best first."""
     unseen = held_out(o.recording.name for o in outcomes)
     rows = sorted((_row(mine, unseen) for mine in by_method(outcomes)), key=lambda row: -row["P"])
@@ -148,7 +148,7 @@ def report(outcomes: Sequence[Outcome], setup: dict[str, str]) -> Report:
     return Report.of("replay", "Searchers, replayed", summary, rows, setup)
 
 
-def _row(mine: Sequence[Outcome], unseen: Collection[str]) -> Row:
+def _row(mine: Sequence[JudgedRuns], unseen: Collection[str]) -> Row:
     """One method's line."""
     mean = score.bootstrap(np.stack([o.by_seed for o in mine]))
     fresh = [o.by_seed.mean() for o in mine if o.recording.name in unseen]
@@ -175,7 +175,7 @@ def banded(name: str, figure: score.Interval) -> dict[str, float]:
     return {name: round(figure.mean, 4), "95 % from": round(figure.low, 4), "to": round(figure.high, 4)}
 
 
-def details(outcomes: Sequence[Outcome], setup: dict[str, str]) -> Report:
+def details(outcomes: Sequence[JudgedRuns], setup: dict[str, str]) -> Report:
     """One line per space and method."""
     unseen = held_out(o.recording.name for o in outcomes)
     rows = [
@@ -194,7 +194,7 @@ def details(outcomes: Sequence[Outcome], setup: dict[str, str]) -> Report:
     return Report.of("replay-spaces", "Searchers, space by space", "", rows, setup)
 
 
-def draw(outcomes: Sequence[Outcome], axes: Any) -> None:
+def draw(outcomes: Sequence[JudgedRuns], axes: Any) -> None:
     """P over the share of the budget, with the bootstrap's band."""
     where = np.linspace(0, 1, POINTS)
     for mine in by_method(outcomes):
@@ -215,6 +215,6 @@ def _resampled(values: Floats, where: Floats) -> Floats:
     return out
 
 
-def by_method(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
+def by_method(outcomes: Sequence[JudgedRuns]) -> list[list[JudgedRuns]]:
     """Outcomes of the same method together."""
     return [[o for o in outcomes if o.method == method] for method in dict.fromkeys(o.method for o in outcomes)]

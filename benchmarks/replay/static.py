@@ -23,7 +23,7 @@ from tunesmith.testing.replay import Recording
 from workers.tvm_backend.design_space.rules.machine import cpu_model_of
 from workers.tvm_backend.design_space.space import TraceSpace
 
-FIRST = 10
+FIRST_POINTS = 10
 """Measurements after which the construction is judged."""
 SEEDS = 5
 SIZES = (16, 32, 64, 128)
@@ -107,21 +107,21 @@ def _first(recording: Recording, prior: Prior) -> float:
     """What a construction finds; invalid points cost nothing, as in a search."""
     found = []
     for seed in range(SEEDS):
-        planned = construct(recording.space, prior, np.random.default_rng(seed), 5 * FIRST)
+        planned = construct(recording.space, prior, np.random.default_rng(seed), 5 * FIRST_POINTS)
         canonical, valid = recording.resolve(planned)
         keys = recording.space.keys(canonical)[valid]
         distinct = keys[np.sort(np.unique(keys, return_index=True)[1])]
-        found.append(recording.seconds[distinct[:FIRST]].min() / recording.optimum)
+        found.append(recording.seconds[distinct[:FIRST_POINTS]].min() / recording.optimum)
     return float(np.mean(found))
 
 
 def _chance(seconds: Floats) -> float:
-    """The expected least of ``FIRST`` points drawn without replacement; failures count as the slowest."""
+    """The expected least of ``FIRST_POINTS`` points drawn without replacement; failures count as the slowest."""
     ordered = np.sort(np.where(np.isfinite(seconds), seconds, seconds[np.isfinite(seconds)].max()))
     left = len(ordered) - np.arange(len(ordered))
     # P(the i-th smallest is the least of the draw): it is in, and the draw has none before it.
-    none_before = np.concatenate([[1.0], np.cumprod(np.maximum(left - FIRST, 0) / left)])[:-1]
-    return float((ordered * none_before * np.minimum(1.0, FIRST / left)).sum())
+    none_before = np.concatenate([[1.0], np.cumprod(np.maximum(left - FIRST_POINTS, 0) / left)])[:-1]
+    return float((ordered * none_before * np.minimum(1.0, FIRST_POINTS / left)).sum())
 
 
 def report(judged: Sequence[Judged], setup: dict[str, str]) -> Report:
@@ -147,8 +147,8 @@ def report(judged: Sequence[Judged], setup: dict[str, str]) -> Report:
     mean = float(np.mean([j.correlation for j in judged]))
     summary = (
         "The static model, which sees decisions and nothing measured, against recorded latencies. Spearman's rank "
-        f"correlation is {mean:.2f} in the mean. The best of the first {FIRST} points that it constructs, and of as "
-        "many random ones, is given over the optimum of the space."
+        f"correlation is {mean:.2f} in the mean. The best of the first {FIRST_POINTS} points that it constructs, "
+        "and of as many random ones, is given over the optimum of the space."
     )
     return Report.of("replay-static", "The static model, replayed", summary, rows, setup)
 

@@ -27,7 +27,7 @@ SHARE = 4
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReplayPlan:
     """What to run.
 
     Attributes:
@@ -49,7 +49,7 @@ Study = tuple[Report, Draw | None, bool]
 """A report, its plot, and whether it belongs on the page of benchmarks."""
 
 
-def study(plan: Plan) -> list[Study]:
+def study(plan: ReplayPlan) -> list[Study]:
     """Searchers and, unless some of them were named, forecasts and cost models.
 
     Raises:
@@ -72,7 +72,7 @@ def study(plan: Plan) -> list[Study]:
 
 
 def _others(
-    plan: Plan,
+    plan: ReplayPlan,
     recordings: Sequence[Recording],
     runs: Mapping[tuple[str, Method], Runs],
     trials: Sequence[models.Trial],
@@ -105,7 +105,7 @@ def _budget(recording: Recording, method: Method, batch: int) -> int:
 
 
 def _runs(
-    pool: ProcessPoolExecutor, plan: Plan, recordings: Sequence[Recording], methods: Sequence[Method]
+    pool: ProcessPoolExecutor, plan: ReplayPlan, recordings: Sequence[Recording], methods: Sequence[Method]
 ) -> dict[tuple[str, Method], Runs]:
     """By space and method."""
     parts = [plan.seeds[i : i + SHARE] for i in range(0, len(plan.seeds), SHARE)]
@@ -117,7 +117,7 @@ def _runs(
     return {(r.name, m): searchers.join([f.result() for f in mine]) for (r, m), mine in zip(keys, futures, strict=True)}
 
 
-def _trials(plan: Plan, recordings: Sequence[Recording]) -> list[tuple[Recording, str, int, int]]:
+def _trials(plan: ReplayPlan, recordings: Sequence[Recording]) -> list[tuple[Recording, str, int, int]]:
     return [
         (r, name, size, seed)
         for r in recordings

@@ -40,7 +40,7 @@ FRESH = 1000
 
 
 @dataclass(frozen=True)
-class Plan:
+class TuningPlan:
     """What to tune.
 
     Attributes:
@@ -79,7 +79,7 @@ class Tuned:
         path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
-def tune(plan: Plan, recordings: Sequence[Recording], pool: Executor, progress: Progress) -> Tuned:
+def tune(plan: TuningPlan, recordings: Sequence[Recording], pool: Executor, progress: Progress) -> Tuned:
     """Tune on the spaces that are not held out; judge on all of them.
 
     Args:
@@ -109,7 +109,7 @@ def tune(plan: Plan, recordings: Sequence[Recording], pool: Executor, progress: 
 
 
 def worth(
-    plan: Plan, options: Any, recordings: Sequence[Recording], seeds: Sequence[int], pool: Executor
+    plan: TuningPlan, options: Any, recordings: Sequence[Recording], seeds: Sequence[int], pool: Executor
 ) -> dict[tuple[str, bool], Floats]:
     """P of each run, float64 [seeds], by space and whether a cost model ranked."""
     keys = [(r, dataclasses.replace(m, options=options)) for r in recordings for m in methods([plan.searcher])]
@@ -124,7 +124,7 @@ def _mean(found: dict[tuple[str, bool], Floats]) -> float:
 
 
 def _optimise(
-    plan: Plan,
+    plan: TuningPlan,
     wanted: Sequence[Range],
     default: Any,
     value: Callable[[Any, Sequence[int]], float],
@@ -171,7 +171,7 @@ def _optuna() -> Any:
     return optuna
 
 
-def report(plan: Plan, tuned: Tuned, setup: dict[str, str]) -> Report:
+def report(plan: TuningPlan, tuned: Tuned, setup: dict[str, str]) -> Report:
     """Default and tuned settings on either half, without a cost model and with one."""
     unseen = held_out(name for name, _ in tuned.before)
     rows: list[Row] = []

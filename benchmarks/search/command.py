@@ -16,7 +16,7 @@ from benchmarks.operators.command import RUNS, threads_of
 from tunesmith.names import DEFAULT_SEARCHER
 
 if TYPE_CHECKING:
-    from benchmarks.search.comparison import Outcome
+    from benchmarks.search.comparison import SearchOutcome
 
 SLICE, QUICK_SLICE = 0.5, 0.3
 PASSES = 2
@@ -64,11 +64,11 @@ def run(
     made = not quick if record is None else record
     cases = [Case(parse_operator(text).canonical, cores, record_missing=made) for text in wanted]
     pages = dict.fromkeys(sections(figures.NAMES, docs), docs) if docs else {}
-    plan = comparison.Plan(searchers, seconds, QUICK_SLICE if quick else SLICE, PASSES, runs)
+    plan = comparison.SearchPlan(searchers, seconds, QUICK_SLICE if quick else SLICE, PASSES, runs)
     details = {"threads": str(cores), "searchers": ", ".join(searchers)}
     if seconds is not None:
         details["seconds with everything on"] = f"{seconds:g}"
-    outcomes: list[Outcome] = []
+    outcomes: list[SearchOutcome] = []
     paths: list[Path] = []
     for seed in range(seeds or (QUICK_SEEDS if quick else SEEDS)):
         for case in cases:
@@ -85,7 +85,7 @@ def run(
 
 
 def _write(
-    outcomes: list[Outcome], details: Mapping[str, str], out: Path, pages: Mapping[str, Path | None]
+    outcomes: list[SearchOutcome], details: Mapping[str, str], out: Path, pages: Mapping[str, Path | None]
 ) -> list[Path]:
     """Every table as far as it has come; ``pages`` by the name of its section."""
     from benchmarks.search import figures

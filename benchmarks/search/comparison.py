@@ -22,12 +22,12 @@ from workers.peers.comparison import Peer
 
 COUNTS = (32, 64, TRIALS)
 """Trials after which the two are compared."""
-LIMIT = 1200.0
+RUN_SECONDS = 1200.0
 """Seconds in which a run of ``TRIALS`` candidates must be over."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchPlan:
     """How to go about it.
 
     Attributes:
@@ -113,7 +113,7 @@ class TimedRun:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SearchOutcome:
     """What became of an operator and a seed.
 
     Attributes:
@@ -139,7 +139,7 @@ class Outcome:
         return min(self.baselines, key=lambda each: each.timed, default=None)
 
 
-def run(case: Case, seed: int, plan: Plan, folder: Path, progress: Progress) -> Outcome:
+def run(case: Case, seed: int, plan: SearchPlan, folder: Path, progress: Progress) -> SearchOutcome:
     """Tune and time one operator; nothing is done where there is nothing to compare with: no run of MetaSchedule, and
     no other searcher.
 
@@ -158,13 +158,13 @@ def run(case: Case, seed: int, plan: Plan, folder: Path, progress: Progress) -> 
     wall = plan.seconds or max((each.outcome.elapsed for each in known.values()), default=0.0)
     if not wall or (not known and len(plan.searchers) == 1):
         progress(f"there is no run of MetaSchedule to compare with, seed {seed}")
-        return Outcome(case, seed, [], {}, {}, list(comparison.entries.values()))
-    trial_runs = dict(_each(comparison, plan, Request(comparison.target, seed, TRIALS, LIMIT, TVM_SPACE)))
+        return SearchOutcome(case, seed, [], {}, {}, list(comparison.entries.values()))
+    trial_runs = dict(_each(comparison, plan, Request(comparison.target, seed, TRIALS, RUN_SECONDS, TVM_SPACE)))
     timed_runs = dict(_each(comparison, plan, Request(comparison.target, seed, None, wall, ALL_SPACE)))
     comparison.run(plan.slice, plan.passes)
     timed = {entry.runtime: _seconds(entry) for entry in comparison.entries.values()}
     baselines = [found for name, run in known.items() if (found := baseline_of(run, timed[name]))]
-    return Outcome(
+    return SearchOutcome(
         case,
         seed,
         baselines,
@@ -180,7 +180,7 @@ def run(case: Case, seed: int, plan: Plan, folder: Path, progress: Progress) -> 
     )
 
 
-def _each(comparison: OperatorComparison, plan: Plan, request: Request) -> Iterator[tuple[str, Tuned]]:
+def _each(comparison: OperatorComparison, plan: SearchPlan, request: Request) -> Iterator[tuple[str, Tuned]]:
     """A run of every searcher, and entries of what it found."""
     for search in plan.searchers:
         comparison.progress(f"tuning with {search} in the space {request.space}, seed {request.seed}")

@@ -10,7 +10,7 @@ from benchmarks.harness.kernels import PROCESSES
 from benchmarks.harness.means import MEAN, geometric_mean, with_means
 from benchmarks.harness.report import Report, Row, cell, tabular
 from benchmarks.operators.recordings import TRIALS, versions_of
-from benchmarks.search.comparison import COUNTS, Outcome, TrialRun
+from benchmarks.search.comparison import COUNTS, SearchOutcome, TrialRun
 
 SEARCH, TIME, BESIDE = "search", "search-time", "search-beside"
 NAMES = (SEARCH, TIME, BESIDE)
@@ -47,7 +47,7 @@ one's with `--space tvm` after N candidates. `{OWN_SPACE}`: in Tunesmith's own s
 The two columns of microseconds are those after {TRIALS} candidates."""
 
 
-def reports(outcomes: Sequence[Outcome], details: Mapping[str, str]) -> list[Report]:
+def reports(outcomes: Sequence[SearchOutcome], details: Mapping[str, str]) -> list[Report]:
     """Every table that has rows.
 
     Args:
@@ -67,7 +67,7 @@ def reports(outcomes: Sequence[Outcome], details: Mapping[str, str]) -> list[Rep
     return [report for report in found if report.rows]
 
 
-def _tried(outcome: Outcome) -> Iterator[Row]:
+def _tried(outcome: SearchOutcome) -> Iterator[Row]:
     baseline = outcome.baseline
     for searcher, trial_run in outcome.trial_runs.items():
         if baseline is not None:
@@ -85,7 +85,7 @@ def _tried(outcome: Outcome) -> Iterator[Row]:
             }
 
 
-def _times(outcome: Outcome) -> Iterator[Row]:
+def _times(outcome: SearchOutcome) -> Iterator[Row]:
     baseline = outcome.baseline
     for searcher, timed_run in outcome.timed_runs.items():
         if baseline is not None:
@@ -103,7 +103,7 @@ def _times(outcome: Outcome) -> Iterator[Row]:
             }
 
 
-def _paired(outcome: Outcome) -> Iterator[Row]:
+def _paired(outcome: SearchOutcome) -> Iterator[Row]:
     """Every searcher but the first beside that one."""
     first = next(iter(outcome.searchers), "")
     base, start = outcome.trial_runs.get(first, NO_RUN), outcome.timed_runs.get(first)
@@ -131,7 +131,7 @@ def _over(ours: float | None, theirs: float) -> float | None:
     return None if ours is None or not math.isfinite(theirs) else ours / theirs
 
 
-def latencies(outcomes: Sequence[Outcome]) -> list[tuple[Any, ...]]:
+def latencies(outcomes: Sequence[SearchOutcome]) -> list[tuple[Any, ...]]:
     """A row for everything that was timed, in seconds, heads first."""
     cells: list[Row] = [
         {
@@ -163,7 +163,7 @@ def verdict(found: Sequence[Report]) -> str:
     )
 
 
-def draw(axes: Any, outcomes: Sequence[Outcome]) -> None:
+def draw(axes: Any, outcomes: Sequence[SearchOutcome]) -> None:
     """The best so far over MetaSchedule's best of all trials, by trial: geometric means over operators and seeds."""
     known = [outcome for outcome in outcomes if outcome.baseline is not None]
     for searcher in dict.fromkeys(name for outcome in known for name in outcome.trial_runs):
@@ -186,7 +186,7 @@ def draw(axes: Any, outcomes: Sequence[Outcome]) -> None:
     axes.legend(fontsize="small")
 
 
-def _relative(outcome: Outcome, searcher: str) -> list[float]:
+def _relative(outcome: SearchOutcome, searcher: str) -> list[float]:
     """Latency after each trial over MetaSchedule's winner; the last one goes on where the space was used up before."""
     trial_run, baseline = outcome.trial_runs.get(searcher), outcome.baseline
     if trial_run is None or baseline is None or TRIALS not in trial_run.timed:

@@ -13,7 +13,7 @@ import typer
 from benchmarks.harness.limits import Peak
 from benchmarks.harness.report import Report, check, render, setup, write, write_rows
 from benchmarks.tuners import plan
-from benchmarks.tuners.outcome import Outcome
+from benchmarks.tuners.outcome import TunerRun
 from tunesmith.cli.output import emit
 from tunesmith.errors import InvalidInput, MeasurementFailed, TunesmithError
 from tunesmith.operators import parse_operator
@@ -111,7 +111,7 @@ def _group(
                 _say(f"  {error.detail}")
 
 
-def _run(ask: plan.Ask, deadline: plan.Deadline) -> Outcome:
+def _run(ask: plan.Ask, deadline: plan.Deadline) -> TunerRun:
     from benchmarks.tuners import metaschedule, service
 
     with tempfile.TemporaryDirectory(prefix="tunesmith-bench-", ignore_cleanup_errors=True) as folder:
@@ -122,7 +122,7 @@ def _run(ask: plan.Ask, deadline: plan.Deadline) -> Outcome:
             return ask.outcome(failure=f"{error.code}: {error.detail}")
 
 
-def _line(outcome: Outcome) -> str:
+def _line(outcome: TunerRun) -> str:
     best = f"{outcome.best * 1e6:.3g} µs" if outcome.best else "none"
     rate = f"{outcome.counted} candidates in {outcome.elapsed:.0f} s, {outcome.rate() or 0.0:.0f} a minute"
     return f"{rate}; best {best}; start-up {outcome.startup:.0f} s"

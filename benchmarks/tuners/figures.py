@@ -10,11 +10,11 @@ from typing import Any
 from benchmarks.harness.limits import Peak, share_of_peak
 from benchmarks.harness.means import geometric_mean, ratio
 from benchmarks.harness.report import Report, Row, cell, table
-from benchmarks.tuners.outcome import UNTUNED, Final, Outcome
+from benchmarks.tuners.outcome import UNTUNED, Final, TunerRun
 from benchmarks.tuners.plan import PER_ROUND, RANDOM, TUNERS, TUNESMITH, Ledger
 
 ROUNDS = tuple(PER_ROUND)
-Figure = Callable[[Outcome], float | None]
+Figure = Callable[[TunerRun], float | None]
 
 
 def report(ledger: Ledger, operators: Sequence[str], setup: Mapping[str, str], peak: Peak | None, notes: str) -> Report:
@@ -31,7 +31,7 @@ def report(ledger: Ledger, operators: Sequence[str], setup: Mapping[str, str], p
     return Report.of("tuners", "Tuners side by side", _summary(ledger, operators, notes), rows, setup)
 
 
-def _of(ledger: Ledger, operator: str, tuner: str) -> list[Outcome]:
+def _of(ledger: Ledger, operator: str, tuner: str) -> list[TunerRun]:
     found = [o for (known, _, name), o in sorted(ledger.outcomes.items()) if (known, name) == (operator, tuner)]
     return [outcome for outcome in found if not outcome.failure]
 
@@ -40,7 +40,7 @@ def _finals(ledger: Ledger, operator: str) -> list[Final]:
     return [final for (known, _), final in sorted(ledger.finals.items()) if known == operator]
 
 
-def _mean(outcomes: Sequence[Outcome], figure: Figure) -> float | None:
+def _mean(outcomes: Sequence[TunerRun], figure: Figure) -> float | None:
     """Mean over the seeds; None without any."""
     known = [value for value in map(figure, outcomes) if value is not None]
     return statistics.fmean(known) if known else None
@@ -163,7 +163,7 @@ def _summary(ledger: Ledger, operators: Sequence[str], notes: str) -> str:
 
 
 AXES = {"seconds": 0, "device seconds": 1, "trials": 2}
-"""What the best latency is shown against: places in a step of ``Outcome.steps``."""
+"""What the best latency is shown against: places in a step of ``TunerRun.steps``."""
 
 
 def curves(ledger: Ledger) -> list[tuple[Any, ...]]:
@@ -213,7 +213,7 @@ def _panel(panel: Any, ledger: Ledger, operator: str, colours: Mapping[str, str]
                 )
 
 
-def _whole(outcome: Outcome, axis: str) -> float:
+def _whole(outcome: TunerRun, axis: str) -> float:
     """Where a run's line ends."""
     if axis == "seconds":
         return outcome.budget

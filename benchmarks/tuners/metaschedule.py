@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.harness.processes import Tree, environment
 from benchmarks.tuners.evaluator import LOG
 from benchmarks.tuners.metaschedule_child import MANY, Job
-from benchmarks.tuners.outcome import Outcome, Trial
+from benchmarks.tuners.outcome import Trial, TunerRun
 from benchmarks.tuners.plan import PER_ROUND, Ask, Deadline
 from tunesmith.safe_path import python
 
@@ -27,7 +27,7 @@ CHILD = "benchmarks.tuners.metaschedule_child"
 
 def run(
     ask: Ask, folder: Path, deadline: Deadline, child: Sequence[str] = python(CHILD), trials: int = MANY
-) -> Outcome:
+) -> TunerRun:
     """Tune with MetaSchedule until the budget or the trials are over, longer only while its first round is under way.
 
     Args:
@@ -93,7 +93,7 @@ def read_lines(path: Path) -> list[Any]:
 
 def outcome_of(
     ask: Ask, started: float, events: Sequence[Mapping[str, Any]], evaluations: Sequence[tuple[float, float]]
-) -> Outcome:
+) -> TunerRun:
     """What the child told, as an outcome.
 
     A round's results come together, as they do for MetaSchedule itself: its model and its database see them then. Where

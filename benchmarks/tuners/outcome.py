@@ -37,7 +37,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TunerRun:
     """One run of one tuner.
 
     Attributes:
@@ -124,7 +124,7 @@ class Outcome:
         return body
 
     @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> Outcome:
+    def from_json(cls, body: Mapping[str, Any]) -> TunerRun:
         """Inverse of :meth:`to_json`."""
         return cls(**{**body, "trials": tuple(Trial(*values) for values in body["trials"])})
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.tuners.outcome import Final, Outcome
+from benchmarks.tuners.outcome import Final, TunerRun
 from tunesmith.errors import InvalidInput
 from tunesmith.operators import parse_operator
 from tunesmith.targets import Target
@@ -54,9 +54,9 @@ class Ask:
     target: Target
     budget: float
 
-    def outcome(self, **values: Any) -> Outcome:
+    def outcome(self, **values: Any) -> TunerRun:
         """What became of it."""
-        return Outcome(self.operator, self.seed, self.tuner, self.target.canonical, self.budget, **values)
+        return TunerRun(self.operator, self.seed, self.tuner, self.target.canonical, self.budget, **values)
 
 
 class Deadline:
@@ -104,7 +104,7 @@ class Ledger:
 
     def __init__(self, path: Path, resume: bool) -> None:
         self._path = path
-        self.outcomes: dict[tuple[str, int, str], Outcome] = {}
+        self.outcomes: dict[tuple[str, int, str], TunerRun] = {}
         self.finals: dict[tuple[str, int], Final] = {}
         if path.exists() and not resume:
             raise InvalidInput(
@@ -122,7 +122,7 @@ class Ledger:
         for line in whole:
             body = json.loads(line)
             kind = body.pop("kind")
-            self._take(Outcome.from_json(body) if kind == "outcome" else Final(**body))
+            self._take(TunerRun.from_json(body) if kind == "outcome" else Final(**body))
         if lines[-1]:
             self._path.write_text("".join(f"{line}\n" for line in whole), encoding="utf-8")
 
@@ -146,16 +146,16 @@ class Ledger:
                 missing.append(ask)
         return missing
 
-    def _take(self, found: Outcome | Final) -> None:
-        if isinstance(found, Outcome):
+    def _take(self, found: TunerRun | Final) -> None:
+        if isinstance(found, TunerRun):
             self.outcomes[found.key] = found
             self.finals.pop((found.operator, found.seed), None)  # measured again with the new one
         else:
             self.finals[found.operator, found.seed] = found
 
-    def keep(self, found: Outcome | Final) -> None:
+    def keep(self, found: TunerRun | Final) -> None:
         """Add a line to the file."""
         self._take(found)
-        kind = "outcome" if isinstance(found, Outcome) else "final"
+        kind = "outcome" if isinstance(found, TunerRun) else "final"
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"kind": kind, **found.to_json()}) + "\n")

@@ -6,17 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.harness.processes import ask
-from benchmarks.tuners.outcome import Final, Outcome
+from benchmarks.tuners.outcome import Final, TunerRun
 from benchmarks.tuners.plan import Deadline
 from benchmarks.tuners.remeasure_child import Job
 from tunesmith.targets import Target
 
-LIMIT = 240.0
+REMEASURE_SECONDS = 240.0
 REPEATS = 20
 CHILD = "benchmarks.tuners.remeasure_child"
 
 
-def run(outcomes: Sequence[Outcome], target: Target, folder: Path, deadline: Deadline, repeats: int = REPEATS) -> Final:
+def run(
+    outcomes: Sequence[TunerRun], target: Target, folder: Path, deadline: Deadline, repeats: int = REPEATS
+) -> Final:
     """Time the best schedules of one operator and seed.
 
     Args:
@@ -33,4 +35,4 @@ def run(outcomes: Sequence[Outcome], target: Target, folder: Path, deadline: Dea
     traces = {outcome.tuner: outcome.trace for outcome in outcomes if outcome.trace is not None}
     job = Job(first.operator, target.to_json(), traces, repeats, str(folder))
     what = f"the best schedules of {first.operator} could not be compared"
-    return Final(first.operator, first.seed, **ask(CHILD, job, folder, deadline.left(LIMIT), what))
+    return Final(first.operator, first.seed, **ask(CHILD, job, folder, deadline.left(REMEASURE_SECONDS), what))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.jobs import FROM_SCRATCH, START_LIMIT, WARM_UP_LIMIT, service, warm_up
-from benchmarks.tuners.outcome import Outcome, Trial
+from benchmarks.tuners.outcome import Trial, TunerRun
 from benchmarks.tuners.plan import RANDOM, Ask, Deadline
 from tunesmith.client import Client
 from tunesmith.errors import TunesmithError
@@ -24,7 +24,7 @@ SAME_TASK: Mapping[str, Any] = {"fast_math": False}
 """The program itself must be the one that MetaSchedule gets."""
 
 
-def run(ask: Ask, folder: Path, deadline: Deadline) -> Outcome:
+def run(ask: Ask, folder: Path, deadline: Deadline) -> TunerRun:
     """Tune with a stack of its own, started for this run, in an empty data directory.
 
     A tiny job goes before, which a service does once. It belongs to the start-up, as MetaSchedule's imports do.
@@ -43,7 +43,7 @@ def run(ask: Ask, folder: Path, deadline: Deadline) -> Outcome:
         return ask.outcome(failure=f"{error.code}: {error.detail}")
 
 
-def _tune(client: Client, ask: Ask, startup: float, deadline: Deadline) -> Outcome:
+def _tune(client: Client, ask: Ask, startup: float, deadline: Deadline) -> TunerRun:
     begin = time.time()
     job = client.submit(
         operator=ask.operator,
@@ -82,7 +82,7 @@ def outcome_of(
     trials: Iterable[Mapping[str, Any]],
     rounds: Iterable[Mapping[str, Any]],
     best: Mapping[str, Any],
-) -> Outcome:
+) -> TunerRun:
     """What the API tells, as an outcome.
 
     Args:

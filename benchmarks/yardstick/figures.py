@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from benchmarks.harness.report import Report, Row
-from benchmarks.yardstick.measure import Outcome
+from benchmarks.yardstick.measure import TunedModel
 
 NAME = "yardstick"
 SAME = "no_difference"
 
 
-def report(found: Sequence[Outcome], facts: Mapping[str, str]) -> Report:
+def report(found: Sequence[TunedModel], facts: Mapping[str, str]) -> Report:
     """A line for each model and shape."""
     ordered = sorted(found, key=lambda one: (one.model, one.shape, one.seed))
     rows = [
@@ -29,7 +29,7 @@ def report(found: Sequence[Outcome], facts: Mapping[str, str]) -> Report:
     return Report.of(NAME, "Models with nothing to gain", summary, rows, facts)
 
 
-def _row(model: str, shape: tuple[int, ...], group: Sequence[Outcome]) -> Row:
+def _row(model: str, shape: tuple[int, ...], group: Sequence[TunedModel]) -> Row:
     latencies = [one.job.latency for one in group]
     ratios = [one.job.reference.ratio if one.job.reference else None for one in group]
     return {

@@ -19,7 +19,7 @@ JOB_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TunedModel:
     """What came of one job.
 
     Attributes:
@@ -34,7 +34,7 @@ class Outcome:
     job: Job
 
 
-def tune(folder: Path, runs: int, trials: int, progress: Progress) -> list[Outcome]:
+def tune(folder: Path, runs: int, trials: int, progress: Progress) -> list[TunedModel]:
     """Tune every model ``runs`` times on a stack of its own.
 
     Raises:
@@ -52,7 +52,7 @@ def tune(folder: Path, runs: int, trials: int, progress: Progress) -> list[Outco
                     job = client.wait(asked.id, timeout=JOB_SECONDS)
                     if job.state is not JobState.SUCCEEDED:
                         raise MeasurementFailed(f"the job of {path.name} is {job.state.value}: {job.error}")
-                    found.append(Outcome(model, shape, seed, job))
+                    found.append(TunedModel(model, shape, seed, job))
                     progress(f"{path.name}, seed {seed}: {job.latency.speedup} times as fast")
     return found
 

@@ -41,11 +41,11 @@ def running(shape: Shape, marks: Marks | None, values: Values, cpu: CpuModel) ->
     lanes = cpu.lanes(shape.buffers[shape.block.write.buffer].element_bytes)
     if marks is None:
         parallel, vector, unrolled = (_of_kind(shape, kind) for kind in (Kind.PARALLEL, Kind.VECTOR, Kind.UNROLLED))
-        told = np.zeros(shape.n)
+        marked = np.zeros(shape.n)
     else:
         parallel, vector = _parallel(shape, marks), _vector(shape, marks)
-        unrolled, told = np.zeros_like(vector), product(values, marks.unroll, shape.n)
-    steps = np.maximum(told, cpu.unrolled_instructions / _instructions(shape, vector, lanes))
+        unrolled, marked = np.zeros_like(vector), product(values, marks.unroll, shape.n)
+    steps = np.maximum(marked, cpu.unrolled_instructions / _instructions(shape, vector, lanes))
     kernel = _kernel(shape, parallel, vector, unrolled, steps)
     helped = _compiled(shape, vector, kernel)
     compiled: Bools = np.logical_or.reduce(helped, axis=0)

@@ -138,8 +138,8 @@ class Shape:
         Args:
             ranges: float64 [..., axes, n]; what is found is [..., n].
         """
-        buffer, alike = self.buffers[access.buffer], (*ranges.shape[:-2], self.n)
-        elements, outer, run, whole = np.ones(alike), np.ones(alike), np.ones(alike), np.ones(alike, np.bool_)
+        buffer, ends = self.buffers[access.buffer], (*ranges.shape[:-2], self.n)
+        elements, outer, run, whole = np.ones(ends), np.ones(ends), np.ones(ends), np.ones(ends, np.bool_)
         for index, size in zip(reversed(access.indices), reversed(buffer.shape), strict=True):
             if size == 1:
                 continue

@@ -89,11 +89,11 @@ def test_when_a_share_of_the_gain_was_there():
 def test_every_pair_of_allocators_is_compared():
     runs = [made(name, 1.0, (seconds, 1.0)) for name, seconds in (("gradient", 8.0), ("bandit", 2.0), ("random", 6.0))]
     lines = live.report(runs, {}).summary.splitlines()
-    told = {line[: line.index(",")]: line[line.index("gain, and") :] for line in lines if line.startswith("**")}
-    assert list(told) == [
+    verdicts = {line[: line.index(",")]: line[line.index("gain, and") :] for line in lines if line.startswith("**")}
+    assert list(verdicts) == [
         "**bandit** compared with `random`",
         "**bandit** compared with `gradient`",
         "**random** compared with `gradient`",
     ]
-    assert told["**bandit** compared with `random`"].count("3 (3 to 3)") == 3
-    assert told["**bandit** compared with `gradient`"].count("4 (4 to 4)") == 3
+    assert verdicts["**bandit** compared with `random`"].count("3 (3 to 3)") == 3
+    assert verdicts["**bandit** compared with `gradient`"].count("4 (4 to 4)") == 3

@@ -41,7 +41,7 @@ def test_what_is_lost_and_doubled_is_seen(sessions: Sessions) -> None:
         known = surplus(session)
         found = count(session, moments, known)
         assert (found.before, found.during, found.after, found.first) == (0.7, 0.0, 0.0, None)
-        assert (found.lost, found.doubled, found.abandoned, found.again) == (1, 0, 0, 1)
+        assert (found.lost, found.doubled, found.abandoned, found.retried) == (1, 0, 0, 1)
     with sessions.begin() as session:
         session.scalars(sa.select(JobTask)).one().trials += 2
     with sessions() as session:
@@ -77,7 +77,7 @@ def test_devices_answer_a_batch(tmp_path: Path) -> None:
 
 def test_the_median_run_counts_and_losses_are_added_up() -> None:
     trials = [
-        Trial(before=10.0, during=1.0, after=after, first=0.5, again=1, lost=lost, doubled=0, abandoned=0)
+        Trial(before=10.0, during=1.0, after=after, first=0.5, retried=1, lost=lost, doubled=0, abandoned=0)
         for after, lost in ((9.0, 0), (10.0, 2), (8.0, 1))
     ]
     report = figures.faults({"pg_backend_kill": trials}, {})

@@ -9,12 +9,12 @@ from typer.testing import CliRunner
 
 from benchmarks.commands import app
 from benchmarks.harness.measurer import open_measurer
-from benchmarks.measure.collecting import Plan, collect
+from benchmarks.measure.collecting import MeasurePlan, collect
 from benchmarks.measure.recording import Recording
 from tunesmith.messages import MeasureLimits
 
 GEMM = "gemm:64x64x64"
-PLAN = Plan((GEMM,), rounds=1, size=4, samples=6, seconds=0.1, schedules=2, passes=2)
+PLAN = MeasurePlan((GEMM,), rounds=1, size=4, samples=6, seconds=0.1, schedules=2, passes=2)
 
 
 def test_the_engine_records_and_the_command_judges(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from benchmarks.models import (
     zoo,
 )
 from benchmarks.models.command import build
-from benchmarks.models.comparison import Outcome
+from benchmarks.models.comparison import ModelOutcome
 from benchmarks.peak import machine
 from benchmarks.peak.machine import Limits, Rates
 from tunesmith.cli.main import run_command_line
@@ -146,7 +146,7 @@ def test_runtimes_that_do_not_exist_are_usage(capsys, given):
 
 def test_a_runtime_does_not_read_every_kind_of_file(model, tmp_path, monkeypatch):
     monkeypatch.setattr(contenders, "source_of", lambda _: "pt2")
-    plan = comparison.Plan(("onnxruntime",), local_target("cpu:1"), 1.0, 0.1, 2, 0)
+    plan = comparison.ModelsPlan(("onnxruntime",), local_target("cpu:1"), 1.0, 0.1, 2, 0)
     (entry,) = comparison.run(str(model), plan, tmp_path, print).entries
     assert entry.result.failure == "onnxruntime does not read .pt2 files"
 
@@ -167,7 +167,7 @@ def test_each_tuners_schedules_meet_the_module_that_they_were_found_for(tmp_path
     monkeypatch.setattr(compared, "LocalModel", Local)
     monkeypatch.setattr(jobs, "tune", lambda *_: jobs.Tuned(["ours"], blocked, 1, 1.0))
     monkeypatch.setattr(tune_relax, "tune", lambda *_: jobs.Tuned(["theirs"], PLAIN, 1, 1.0))
-    plan = comparison.Plan(("untuned", "tunesmith", "metaschedule-64"), local_target("cpu:1"), 1.0, 0.1, 2, 0)
+    plan = comparison.ModelsPlan(("untuned", "tunesmith", "metaschedule-64"), local_target("cpu:1"), 1.0, 0.1, 2, 0)
     entered = Comparison(tmp_path / "net.onnx", tmp_path, plan.target, print)
     for name in plan.names:
         comparison.enter(entered, name, plan)
@@ -186,7 +186,7 @@ def test_the_table_tells_shares_speed_ups_and_what_failed():
         Entry("metaschedule-16", None, Result("metaschedule-16", [2e-3], medians=[2e-3], error=0.5), 20, 60.0, 3),
         Entry("openvino", None, Result("openvino", failure="not installed")),
     ]
-    outcome = Outcome(1e6, 1e3, entries, Peak(2e9, (Level("memory", math.inf, 1e9),)), model="net")
+    outcome = ModelOutcome(1e6, 1e3, entries, Peak(2e9, (Level("memory", math.inf, 1e9),)), model="net")
     report = build([outcome], {})
     rows = {row[1]: dict(zip(report.columns, row, strict=True)) for row in report.rows}
     assert rows["tunesmith"]["share of peak %"] == pytest.approx(50.0)

@@ -107,7 +107,7 @@ def recorded(tmp_path_factory):
 
 
 def plan_for(folder, *names, seeds=(0,)):
-    return comparison.Plan(names, seeds, None, 5.0, 0.05, 2, folder / "runs")
+    return comparison.OperatorsPlan(names, seeds, None, 5.0, 0.05, 2, folder / "runs")
 
 
 @pytest.fixture(scope="module")

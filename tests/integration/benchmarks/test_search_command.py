@@ -12,7 +12,7 @@ from benchmarks.operators import recordings
 from benchmarks.operators.cases import Case
 from benchmarks.operators.contenders import OperatorComparison
 from benchmarks.search import comparison
-from benchmarks.search.comparison import Baseline, Outcome, TimedRun, TrialRun
+from benchmarks.search.comparison import Baseline, SearchOutcome, TimedRun, TrialRun
 from benchmarks.tuners.outcome import Trial
 from tunesmith.cli.main import run_command_line
 from tunesmith.errors import MeasurementFailed
@@ -59,12 +59,12 @@ def timed(monkeypatch):
 
 
 def test_the_best_after_some_trials_are_timed_beside_the_recorded_winner(tmp_path, asked, timed):
-    plan = comparison.Plan(("genetic", "random"), None, 0.02, 2, tmp_path / "runs")
+    plan = comparison.SearchPlan(("genetic", "random"), None, 0.02, 2, tmp_path / "runs")
     (tmp_path / "work").mkdir()
     outcome = comparison.run(Case(OPERATOR, 1), 0, plan, tmp_path / "work", print)
     assert [(request.search, request.space, request.trials, request.seconds) for request in asked] == [
-        ("genetic", "tvm", 128, comparison.LIMIT),
-        ("random", "tvm", 128, comparison.LIMIT),
+        ("genetic", "tvm", 128, comparison.RUN_SECONDS),
+        ("random", "tvm", 128, comparison.RUN_SECONDS),
         ("genetic", "all", None, 60.0),
         ("random", "all", None, 60.0),
     ]
@@ -102,7 +102,7 @@ def test_search_side_by_side(capsys, tmp_path, monkeypatch):
     def compare(case, seed, plan, folder, tell):
         asked.append((case, seed, plan.searchers))
         trial_run, timed_run = TrialRun((2e-3,) * 128, {128: 2e-3}), TimedRun((Point(5.0, 1e-3),), 1e-3, 60.0)
-        return Outcome(
+        return SearchOutcome(
             case,
             seed,
             [Baseline("metaschedule-64", {32: 4e-3, 64: 4e-3, 128: 4e-3}, 4e-3, 50.0)],

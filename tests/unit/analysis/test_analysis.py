@@ -251,7 +251,7 @@ def test_marks() -> None:
 
 
 @pytest.mark.parametrize(("told", "steps"), [(0, 16), (512, 256)])
-def test_what_is_unrolled(told: int, steps: int) -> None:
+def test_what_is_unrolled(marked: int, steps: int) -> None:
     """Unasked up to some hundred instructions, here of a step with a vector, a value and a multiply-add each."""
     loops = (fixed(0, 64, 0), fixed(1, 16, 2, reduction=True), fixed(2, 16, 0), fixed(3, 16, 1))
     i, j, r = (Index(((axis, 1),)) for axis in range(3))
@@ -259,7 +259,7 @@ def test_what_is_unrolled(told: int, steps: int) -> None:
     block = Block("C", (1024, 16, 16), loops, Access(0, (i, j)), reads, 1.0, update=True)
     buffers = (Buffer("C", (1024, 16), F), Buffer("A", (1024, 16), F), Buffer("B", (16, 16), F))
     shape = shape_of(block, buffers)
-    run = running(shape, Marks(0, 64, Product(told)), {}, AVX512)
+    run = running(shape, Marks(0, 64, Product(marked)), {}, AVX512)
     assert np.where(run.kernel & ~run.vector, shape.extents, 1).prod() == steps
 
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from benchmarks.commands import app
 from benchmarks.fleet import figures
 from benchmarks.fleet.decisions import decide
-from benchmarks.fleet.simulation import Outcome
+from benchmarks.fleet.simulation import FleetRun
 from tunesmith.allocate.registry import ALLOCATORS
 
 
@@ -31,7 +31,7 @@ def test_the_command_writes_both_tables(tmp_path: Path) -> None:
 
 
 def test_shares_are_told_apart() -> None:
-    outcome = Outcome({"ada": 50.0, "ben": 25.0, "cleo": 20.0}, available=100.0, rounds=9, decisions=[0.001, 0.003])
+    outcome = FleetRun({"ada": 50.0, "ben": 25.0, "cleo": 20.0}, available=100.0, rounds=9, decisions=[0.001, 0.003])
     (row,) = figures.fleet([outcome], 10, {}).rows
     assert row[:3] == (0, 9, 95.0)
     assert row[3] == "ada 52.6, ben 26.3, cleo 21.1"

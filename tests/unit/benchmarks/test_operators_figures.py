@@ -11,7 +11,7 @@ from benchmarks.harness.kernels import Kernels, summed
 from benchmarks.harness.limits import Level, Peak, binding
 from benchmarks.operators import cases, figures, first
 from benchmarks.operators.cases import RAGGED, Case, chosen
-from benchmarks.operators.comparison import Outcome
+from benchmarks.operators.comparison import OperatorOutcome
 from benchmarks.tuners.plan import OPERATORS
 from tunesmith.errors import InvalidOperator, MeasurementFailed
 from tunesmith.types import Candidate
@@ -29,7 +29,7 @@ def entry(runtime, seed, milliseconds, kernel=None, others=0.0, **values):
 
 
 def outcome(*entries, flops=1e6, bytes_=1e3, case=CASE):
-    return Outcome(flops, bytes_, list(entries), PEAK, case=case, versions={"apache-tvm": "1.2"})
+    return OperatorOutcome(flops, bytes_, list(entries), PEAK, case=case, versions={"apache-tvm": "1.2"})
 
 
 def tables(*outcomes):
@@ -210,13 +210,13 @@ def test_failed_candidates_count_among_the_first_and_the_default_schedule_does_n
 def test_a_champion_is_what_was_measured_again_and_won():
     def trial(at, latency, samples=(), won=True, champion=None):
         beside = champion and {"index": 0, "sketch": "s", "decisions": champion}
-        again = {"samples": list(samples), "won": won, "champion": beside}
+        repeated = {"samples": list(samples), "won": won, "champion": beside}
         return {
             "workload": "a",
             "sketch": "s",
             "decisions": [at],
             "latency": latency,
-            "confirmation": again if samples else None,
+            "confirmation": repeated if samples else None,
         }
 
     trials = [

@@ -14,7 +14,7 @@ from benchmarks.replay import best, forecasts, models, searchers
 from benchmarks.replay.clocked import Clocked
 from benchmarks.replay.command import app
 from benchmarks.replay.ranking import FEWEST, Ranker
-from benchmarks.replay.searchers import Method, Outcome, Runs
+from benchmarks.replay.searchers import JudgedRuns, Method, Runs
 from benchmarks.replay.workloads import DATA, WORKLOADS, file_of, load_all
 from tunesmith.errors import InvalidInput, UnknownSearcher
 from tunesmith.operators import parse_operator
@@ -134,11 +134,11 @@ def test_some_searchers_are_studied_alone(toys: list[Recording], tmp_path: Path)
     assert isinstance(wrong.exception, UnknownSearcher)
 
 
-def outcome(toy: Recording, searcher: str, chosen_by: float, judged_by: float) -> Outcome:
+def outcome(toy: Recording, searcher: str, chosen_by: float, judged_by: float) -> JudgedRuns:
     """P of two seeds, the first of which chooses."""
     curves = np.full((2, 4), toy.optimum)
     values = np.repeat([[chosen_by], [judged_by]], 4, axis=1)
-    return Outcome(toy, Method(searcher, False), Runs(curves, np.ones(2), np.ones(2)), values)
+    return JudgedRuns(toy, Method(searcher, False), Runs(curves, np.ones(2), np.ones(2)), values)
 
 
 def test_the_portfolio_is_held_against_the_best_of_each_space(toys: list[Recording]) -> None:

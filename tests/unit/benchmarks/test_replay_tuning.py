@@ -54,7 +54,7 @@ def test_tuning_sees_one_half_and_finds_better_settings(tmp_path: Path, monkeypa
         return real(plan, options, recordings, seeds, pool)
 
     monkeypatch.setattr(tuning, "worth", planted)
-    plan = tuning.Plan("genetic", trials=12, seeds=2, batch=8)
+    plan = tuning.TuningPlan("genetic", trials=12, seeds=2, batch=8)
     said: list[str] = []
     with ThreadPoolExecutor(1) as pool:
         tuned = tuning.tune(plan, toys, pool, said.append)
@@ -76,4 +76,4 @@ def test_tuning_sees_one_half_and_finds_better_settings(tmp_path: Path, monkeypa
 
 def test_a_searcher_without_settings_is_refused() -> None:
     with ThreadPoolExecutor(1) as pool, pytest.raises(InvalidInput, match="no settings"):
-        tuning.tune(tuning.Plan("random", 2, 2, 8), [synthetic()], pool, lambda _: None)
+        tuning.tune(tuning.TuningPlan("random", 2, 2, 8), [synthetic()], pool, lambda _: None)

@@ -10,7 +10,7 @@ from benchmarks.harness.jobs import Measured, Point, curve_of
 from benchmarks.operators.cases import Case
 from benchmarks.operators.recordings import TRIALS, Recording, ask_for
 from benchmarks.search import figures
-from benchmarks.search.comparison import Baseline, Outcome, TimedRun, TrialRun, baseline_of, bests_of
+from benchmarks.search.comparison import Baseline, SearchOutcome, TimedRun, TrialRun, baseline_of, bests_of
 from benchmarks.tuners.outcome import Trial
 from tunesmith.client import Job
 from tunesmith.targets import Target
@@ -27,7 +27,9 @@ TIMED_RUN = TimedRun((Point(1.0, 16.0), Point(30.0, 8.0), Point(50.0, 7.0)), 3.5
 
 
 def outcome(*baselines, trial_run=TRIAL_RUN, timed_run=TIMED_RUN, seed=0, searcher="genetic"):
-    return Outcome(CASE, seed, list(baselines), {searcher: trial_run}, {searcher: timed_run}, [], {"apache-tvm": "1.2"})
+    return SearchOutcome(
+        CASE, seed, list(baselines), {searcher: trial_run}, {searcher: timed_run}, [], {"apache-tvm": "1.2"}
+    )
 
 
 def tables(*outcomes):
@@ -101,7 +103,7 @@ def test_a_curve_counts_from_the_submission_and_begins_with_the_first_round():
 
 def test_every_entry_is_kept_in_seconds():
     entries = [Entry("genetic-tvm", 0, Result("genetic-tvm-seed0", failure="gave up"))]
-    head, row = figures.latencies([Outcome(CASE, 0, [], {}, {}, entries)])
+    head, row = figures.latencies([SearchOutcome(CASE, 0, [], {}, {}, entries)])
     assert dict(zip(head, row, strict=True))["failure"] == "gave up"
 
 
@@ -119,7 +121,7 @@ def test_curves_are_drawn():
 
 def test_searchers_are_held_beside_the_first_without_metaschedule():
     better = TrialRun(BESTS, {32: 3.0, 128: 1.0})
-    both = Outcome(
+    both = SearchOutcome(
         CASE, 3, [], {"genetic": TRIAL_RUN, "droplet": better}, {"droplet": TIMED_RUN}, [], {}, ("genetic", "droplet")
     )
     found = tables(both)
@@ -129,7 +131,7 @@ def test_searchers_are_held_beside_the_first_without_metaschedule():
     assert (one["its µs"], one["µs"]) == (2e6, 1e6)
     assert [one[name] for name in ("after 32", "after 64", "after 128", "everything on")] == [0.5, None, 0.5, None]
     assert (means["searcher"], means["after 128"]) == ("droplet", 0.5)
-    failed = Outcome(
+    failed = SearchOutcome(
         CASE,
         0,
         [],

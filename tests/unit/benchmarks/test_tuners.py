@@ -10,7 +10,7 @@ from tuner_outcomes import GEMM, TARGET, ask
 from benchmarks.harness.limits import Level, Peak
 from benchmarks.harness.means import geometric_mean
 from benchmarks.tuners import command, figures, plan, service
-from benchmarks.tuners.outcome import Final, Outcome, Trial
+from benchmarks.tuners.outcome import Final, Trial, TunerRun
 from tunesmith.cli import main
 from tunesmith.errors import InvalidInput, InvalidOperator, MeasurementFailed
 
@@ -44,7 +44,7 @@ def test_a_run_without_anything_has_no_figures():
 
 def test_an_outcome_survives_json():
     found = outcome(trials=(Trial(1.5, None), Trial(2.5, 1e-3, 0.1, True)))
-    assert Outcome.from_json(json.loads(json.dumps(found.to_json()))) == found
+    assert TunerRun.from_json(json.loads(json.dumps(found.to_json()))) == found
 
 
 # MetaSchedule's events
@@ -153,12 +153,12 @@ def test_the_ledger_goes_on_where_it_was(tmp_path):
         file.write('{"kind": "outcome", "oper')  # the machine stopped here
     with pytest.raises(InvalidInput, match="--resume"):
         plan.Ledger(path, resume=False)
-    again = plan.Ledger(path, resume=True)
-    assert [a.tuner for a in again.missing(asks)] == ["random", "metaschedule-16", "metaschedule-64"]
-    assert again.outcomes[GEMM, 0, "tunesmith"] == outcome("tunesmith")
-    assert (GEMM, 0) in again.finals
-    again.keep(outcome("random"))
-    assert again.finals == {}  # the best are measured again, random's among them
+    repeated = plan.Ledger(path, resume=True)
+    assert [a.tuner for a in repeated.missing(asks)] == ["random", "metaschedule-16", "metaschedule-64"]
+    assert repeated.outcomes[GEMM, 0, "tunesmith"] == outcome("tunesmith")
+    assert (GEMM, 0) in repeated.finals
+    repeated.keep(outcome("random"))
+    assert repeated.finals == {}  # the best are measured again, random's among them
     third = plan.Ledger(path, resume=True)
     assert (len(third.outcomes), third.finals) == (2, {})
     with pytest.raises(InvalidInput, match="60 s"):
@@ -274,16 +274,16 @@ def tuners(monkeypatch):
 
     def outcome(tuner, count, seconds, operator, seed, **values):
         trials = tuple(Trial(float(i), 1e-3, 0.1) for i in range(1, count + 1))
-        return Outcome(operator, seed, tuner, values["target"], values["budget"], 1.0, seconds, trials, {}, "7", "[]")
+        return TunerRun(operator, seed, tuner, values["target"], values["budget"], 1.0, seconds, trials, {}, "7", "[]")
 
-    def again(outcomes, target, folder, deadline):
+    def repeated(outcomes, target, folder, deadline):
         samples = {"untuned": [0.1], **{o.tuner: [1e-3] for o in outcomes}}
         return Final(outcomes[0].operator, outcomes[0].seed, samples, {}, 1e6, 1e4)
 
     answer.broken = None
     monkeypatch.setattr("benchmarks.tuners.metaschedule.run", answer)
     monkeypatch.setattr("benchmarks.tuners.service.run", answer)
-    monkeypatch.setattr("benchmarks.tuners.remeasure.run", again)
+    monkeypatch.setattr("benchmarks.tuners.remeasure.run", repeated)
     monkeypatch.setattr(command, "_target", lambda text: TARGET)
     monkeypatch.setattr(command, "_peak", lambda threads: None)
     answer.ran = ran

@@ -6,7 +6,7 @@ import onnx
 import pytest
 
 from benchmarks.yardstick.figures import SAME, report
-from benchmarks.yardstick.measure import MODELS, SHAPES, Outcome, onnx_of
+from benchmarks.yardstick.measure import MODELS, SHAPES, TunedModel, onnx_of
 from tunesmith.answers.jobs import JobBody as Job
 from tunesmith.answers.jobs import Latency
 from tunesmith.answers.jobs import ReferenceBody as Reference
@@ -22,12 +22,12 @@ def test_models_are_valid_and_keep_every_value(model: str, shape: tuple[int, ...
     assert count == math.prod(shape) * (2 if model == "Concat" else 1)
 
 
-def outcome(seed: int, verdict: str, speedup: float, schedules: int, ratio: float | None) -> Outcome:
+def outcome(seed: int, verdict: str, speedup: float, schedules: int, ratio: float | None) -> TunedModel:
     job = Job.model_construct(
         latency=Latency.model_construct(verdict=verdict, speedup=speedup, schedules=schedules),
         reference=None if ratio is None else Reference.model_construct(ratio=ratio),
     )
-    return Outcome("Relu", (2, 3), seed, job)
+    return TunedModel("Relu", (2, 3), seed, job)
 
 
 def test_a_table_counts_verdicts_and_keeps_the_order_of_seeds() -> None:

@@ -75,6 +75,12 @@ RETIRED = {
     "news": "new_records",
     "NEAR": "a noun and a unit",
     "BURST": "MAX_MESSAGES_PER_PASS",
+    "KEPT": "a noun and a unit",
+    "LIMIT": "a noun and a unit",
+    "FIRST": "a noun and a unit",
+    "heat": "first_run",
+    "Plan": "qualified, such as TuningPlan",
+    "Outcome": "qualified, such as RunOutcome",
 }
 
 

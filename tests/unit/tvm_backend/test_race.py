@@ -95,7 +95,7 @@ def run(entries: list[Entry], incumbent: float | None = None, fatal: bool = Fals
     with Series(Windows(HostLease(Path("unused")))) as series:
         race = Race(series, lambda _: None, incumbent)
         for each in references_first(entries):
-            race.heat(each)
+            race.first_run(each)
         for each in race.turns(entries):
             try:
                 race.sample(each)
@@ -227,7 +227,7 @@ def test_those_that_a_dying_session_interrupts_go_on_with_their_samples_in_the_n
         assert after.samples[: len(before.samples)] == before.samples
         assert (len(after.samples), after.stopped) == (10, StopReason.CAPPED)
         assert after.seconds > before.seconds
-    assert len(world.calls) == 18, "no second heat"
+    assert len(world.calls) == 18, "no second first run"
     costs = [outcome(each).device_seconds for each in (*found, d)]
     assert sum(costs) + entries[1].device_seconds == pytest.approx(world.now)
 

@@ -161,8 +161,8 @@ def compare(session: Any, device: Any, request: ModelRequest, window: Window) ->
         ]
         with window():
             shifted = untuned.run(*off)
-        alike = all(a.shape == b.shape == c.shape for a, b, c in zip(ours, right, shifted, strict=True))
-        if alike and excuse(ours, right, shifted, OFF):
+        same_shapes = all(a.shape == b.shape == c.shape for a, b, c in zip(ours, right, shifted, strict=True))
+        if same_shapes and excuse(ours, right, shifted, OFF):
             allowed = max(allowed, FREEDOM * output_error(shifted, right, apart))
     signal = max(map(dependence, expected, elsewhere), default=0.0)
     return ModelOutcome(tuple(times[0]), tuple(times[1]), max(errors), allowed, signal)

@@ -182,7 +182,7 @@ class Race:
         self._series, self._arm, self._incumbent = series, arm, incumbent
         self._pace = incumbent
 
-    def heat(self, entry: Entry) -> None:
+    def first_run(self, entry: Entry) -> None:
         """The first run of a candidate, and a second where the first may mislead."""
         assert entry.kernel is not None
         if entry.before is not None:

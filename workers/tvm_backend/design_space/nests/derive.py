@@ -102,8 +102,8 @@ class Nests:
         found: dict[tuple[Decision, ...], list[_Replay]] = {exact: []}
         vectors = _vectors(body, fixed)
         for wanted in (REPLAYS, MORE_REPLAYS):
-            alike = found[exact]
-            while len(alike) < wanted and tried < TRIALS * wanted:
+            matching = found[exact]
+            while len(matching) < wanted and tried < TRIALS * wanted:
                 some = list(itertools.islice(vectors, wanted - len(found[exact])))
                 if not some:  # nothing to decide
                     break
@@ -112,10 +112,10 @@ class Nests:
                     if replay is not None:
                         found.setdefault(tuple(replay.decisions[at] for at in fixed), []).append(replay)
                 usual = max(found.values(), key=len)
-                alike = usual if tried > MAX_FRUITLESS_TRIALS and not found[exact] else found[exact]
-            if len(alike) < wanted:
+                matching = usual if tried > MAX_FRUITLESS_TRIALS and not found[exact] else found[exact]
+            if len(matching) < wanted:
                 raise NotUnderstoodError("too few vectors of decisions apply alike")
-            yield alike[:wanted]
+            yield matching[:wanted]
 
     def _replay(self, body: SketchBody, decisions: Sequence[Decision]) -> _Replay | None:
         try:

@@ -166,7 +166,7 @@ class _Writer:
         this, value = ex.key(statement.buffer), self._code(statement.value)
         self.partial |= any(ex.loaded(index) for index in statement.indices)
         tests = ex.checks(statement.buffer, statement.indices)
-        again = this in self._stored
+        stored_before = this in self._stored
         self._stored.add(this)
         self.updated |= {this} & self._read
 
@@ -176,7 +176,7 @@ class _Writer:
             found = value(state)
             if found.nan and found.marked:
                 raise ex.OutsideError("the result is not a number")
-            state.tensors[this] = iv.union(state.tensors.get(this, found), found) if again else found
+            state.tensors[this] = iv.union(state.tensors.get(this, found), found) if stored_before else found
 
         return [store]
 
