@@ -188,11 +188,6 @@ def head_revision() -> str:
     return known()[-1]
 
 
-def known_revisions() -> set[str]:
-    """Every revision that this code knows."""
-    return set(known())
-
-
 def upgrade_connection(connection: Connection, revision: str = "head") -> None:
     """Bring the database to ``revision`` within the connection's transaction, whose foreign keys are off on SQLite."""
     from alembic import command  # here, because most processes migrate nothing, and it takes a third of a second

@@ -31,7 +31,7 @@ def writing(path: str | Path) -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # libraries wrap the system's error in classes of their own
         if is_full(error) and not isinstance(error, DiskFull):
             raise DiskFull(
                 f"cannot write {path}: the disk is full; free some space, or choose a path on another disk",

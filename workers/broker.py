@@ -87,7 +87,7 @@ class GuardedChannel(redis.Channel):  # type: ignore[misc]  # kombu has no types
                 return callback(message)
             except (*self.connection_errors, Empty):
                 raise
-            except Exception as error:
+            except Exception as error:  # a message may hold anything, and must not end the worker
                 log.error("a message of queue %s was dropped: %s: %s", queue, type(error).__name__, _short(error))
                 if not no_ack and not message.acknowledged:
                     message.ack()
@@ -107,7 +107,7 @@ class GuardedChannel(redis.Channel):  # type: ignore[misc]  # kombu has no types
             return read(**options)
         except (*self.connection_errors, *self.connection.channel_errors, Empty):
             raise
-        except Exception as error:
+        except Exception as error:  # the item may be anything that somebody put into Redis
             log.error("something that is no message was dropped: %s: %s", type(error).__name__, _short(error))
             raise Empty from error
 

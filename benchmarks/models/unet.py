@@ -41,11 +41,6 @@ def build(seed: int, size: int = 128, width: int = 16, levels: int = 3, axes: in
     return graph.model((INPUT, (1, 3, *[size] * axes)), (value, (1, CLASSES, *[size] * axes)))
 
 
-def volumes(seed: int) -> onnx.ModelProto:
-    """A small one of volumes [1, 3, 48, 48, 48]."""
-    return build(seed, size=48, axes=3)
-
-
 def _block(graph: Graph, value: str, channels: int, outputs: int, axes: int) -> str:
     """Two convolutions, of three along each axis, each with a rectifier."""
     for inside in (channels, outputs):

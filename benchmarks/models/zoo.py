@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ BUILT: Mapping[str, Callable[[int], onnx.ModelProto]] = {
     "unet": unet.build,
     "resnext50": resnext.build,
     "efficientnet": efficientnet.build,
-    "unet3d": unet.volumes,
+    "unet3d": partial(unet.build, size=48, axes=3),
     "r3d18": r3d.build,
 }
 """Models that are built here, from a seed."""
@@ -94,9 +95,10 @@ def randomise(model: onnx.ModelProto, seed: int) -> None:
     inputs = [value for value in graph.input if value.name in read - constant]
     if nodes[-1].op_type == "Softmax":
         last = nodes.pop()
-        kind = graph.output[0].type.tensor_type.elem_type
+        shown = graph.output[0].type.tensor_type
+        kind, shape = shown.elem_type, [dim.dim_value for dim in shown.shape.dim]
         # Shape inference knows the rest; the softmax kept the shape.
-        output = helper.make_tensor_value_info(last.input[0], kind, _shape_of(graph.output[0]))
+        output = helper.make_tensor_value_info(last.input[0], kind, shape)
         del graph.output[:]
         graph.output.append(output)
     for field, content in (("node", nodes), ("initializer", tensors), ("input", inputs)):
@@ -145,7 +147,3 @@ def _values(shape: tuple[int, ...], use: tuple[str, int], rng: np.random.Generat
     else:
         values = 0.1 * rng.standard_normal(shape)
     return np.asarray(values, dtype=np.float32)
-
-
-def _shape_of(value: onnx.ValueInfoProto) -> list[int]:
-    return [dim.dim_value for dim in value.type.tensor_type.shape.dim]

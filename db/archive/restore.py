@@ -14,7 +14,8 @@ from sqlalchemy import Connection
 from db.archive import rows
 from db.archive.backup import BLOB, FORMAT, MANIFEST, TABLE, Manifest
 from db.blobs import BlobStore
-from db.engine import create_engine, known_revisions, upgrade_connection
+from db.engine import create_engine, upgrade_connection
+from db.revision import known
 from tunesmith.errors import Conflict, InvalidInput
 
 MAX_MANIFEST = 1 << 28
@@ -87,7 +88,7 @@ def _manifest(archive: tarfile.TarFile, member: tarfile.TarInfo | None, path: Pa
         manifest = Manifest.from_json(file.read(MAX_MANIFEST))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise _damaged(path, f"its manifest cannot be read ({error})") from error
-    if manifest.format != FORMAT or manifest.revision not in known_revisions():
+    if manifest.format != FORMAT or manifest.revision not in known():
         raise InvalidInput(
             f"{path.name} was written by Tunesmith {manifest.version} with schema {manifest.revision}, "
             "which this version does not know: restore with that version or a later one",

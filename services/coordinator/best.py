@@ -128,7 +128,7 @@ def _body(best: Best, line: Line, blobs: BlobStore) -> dict[str, Any]:
         "trace": line.champion.trace if line.champion is not None else None,
         "latency": _latency(shown, line.champion.latency if line.champion is not None else None),
         "untuned_latency": None if task.untuned_seconds is None else {"median": task.untuned_seconds},
-        "verified": _json(_verified(line) or model),
+        "verified": _json((line.record and verified.of_schedule(line.record.confirmation)) or model),
         "model_verified": _json(model),
         "model_check": best.check.state.value if best.check is not None and line.checked else None,
         "provenance": _provenance(best, line, shown),
@@ -148,11 +148,6 @@ def _latency(record: Record | None, champion: float | None) -> dict[str, Any] | 
     median = statistics.median(samples)
     interval = intervals.of_record(record) if champion is None else intervals.around(champion, record)
     return {"median": median, "samples": samples, "cv": spread, "interval": interval}
-
-
-def _verified(line: Line) -> Verified | None:
-    """The champion's own check."""
-    return verified.of_schedule(line.record.confirmation) if line.record is not None else None
 
 
 def _json(found: Verified | None) -> dict[str, Any] | None:

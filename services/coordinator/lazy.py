@@ -64,7 +64,7 @@ class LazyApp:
             async with app.router.lifespan_context(app):
                 self._app = app
                 await ended.wait()
-        except Exception:
+        except Exception:  # the dashboard is a library's application, and the API must not end with it
             log.exception("there is no dashboard, the API goes on without it")
         finally:
             self._app = None

@@ -147,7 +147,7 @@ async def receive(request: Request, blobs: BlobStore, limit: int, check: Callabl
         await _pump(request, parser, form, writer, limit)
         form.upload.sha256, form.upload.size = writer.sha, writer.size
         await run_in_threadpool(check, form.upload)
-    except BaseException as error:
+    except BaseException as error:  # a cancelled request must release the file, too
         await run_in_threadpool(writer.__exit__, type(error), error, None)
         if isinstance(error, FormParserError):
             raise InvalidInput(f"the form is malformed: {error}", field="file") from error

@@ -13,7 +13,7 @@ from services.dashboard.charts import best_so_far
 from services.dashboard.context import Context, Visitor, keep_fresh
 from services.dashboard.job_parts import Decisions, EventLog, Failures, TaskTable
 from services.dashboard.overview import ACTIVE, done, model_name, target_text
-from services.dashboard.parts import Banner, Figure, badge, empty, paint
+from services.dashboard.parts import Banner, Figure, empty, paint
 from services.dashboard.theme import frame
 from tunesmith.errors import TunesmithError
 from tunesmith.measuring.checked import CheckState
@@ -72,7 +72,7 @@ class Header:
                 with ui.element("div").style("min-width:0; flex:1"):
                     with ui.row().classes("items-center gap-3"):
                         self._name = ui.label(job_id).classes("ts-title").props("role=heading aria-level=1")
-                        self._state = badge("queued").mark("state")
+                        self._state = paint(ui.label(), "queued").mark("state")
                     self._facts = ui.label().classes("ts-soft mt-1")
                 with ui.row().classes("gap-2"):
                     self._buttons = {a: self._button(a) for a in ACTIONS}

@@ -13,11 +13,6 @@ def words(name: str) -> str:
     return name.replace("_", " ").replace("-", " ").capitalize()
 
 
-def badge(state: str) -> ui.label:
-    """A state in its colour; the word carries the meaning, the colour helps."""
-    return paint(ui.label(), state)
-
-
 def paint(label: ui.label, state: str) -> ui.label:
     """Give ``label`` the text and colour of a state."""
     label.set_text(words(state))

@@ -142,7 +142,7 @@ def _child(path: Path, name: str, lowered: bool, writing: int) -> None:
         _import(path, name, lowered)
     except TunesmithError as error:
         said = f"{error.code}\n{error.detail}"
-    except BaseException as error:
+    except BaseException as error:  # an untyped error of any class is what is looked for
         said = f"{UNTYPED}\n{type(error).__name__}: {error}"
     os.write(writing, said.encode(errors="replace")[:4000])
     sys.stdout.flush()

@@ -64,7 +64,8 @@ def kernel(shape: Shape, run: Running, cpu: CpuModel) -> Kernel:
     ranges = shape.ranges(run.kernel)
     inside = _multiplied(shape, run.kernel)
     operations = inside / vector.length * vector.pieces * block.operations
-    steps = _multiplied(shape, run.kernel & _reductions(shape))
+    summed = np.array([loop.reduction for loop in shape.block.loops], dtype=np.bool_)[:, None]
+    steps = _multiplied(shape, run.kernel & summed)
     written, moved = _registers(shape, run, block.write, ranges, vector, cpu)
     stay = np.where(run.memory, 1.0, _stay(shape, run, block.write))
     loads, needed = np.zeros(shape.n), np.zeros(shape.n)
@@ -135,10 +136,6 @@ def _multiplied(shape: Shape, inside: Bools) -> Floats:
     """Product of the extents of some loops."""
     out: Floats = np.where(inside, shape.extents, 1.0).prod(axis=0)
     return out
-
-
-def _reductions(shape: Shape) -> Bools:
-    return np.array([loop.reduction for loop in shape.block.loops], dtype=np.bool_).reshape(-1, 1)
 
 
 def _vector(length: Floats, lanes: int, compiled: Bools) -> _Vector:

@@ -75,13 +75,3 @@ class Costs:
             return np.zeros(self._n)
         started.add(shape.block.loops[first].number)
         return np.asarray(shape.before[first] * self._cpu.fork_seconds)
-
-
-def constraints(nest: Nest, knobs: Sequence[Knob], choice: Ints, cpu: CpuModel) -> Bools:
-    """Which candidates are worth building, bool [n]."""
-    return Costs(nest, knobs, choice, cpu).feasible()
-
-
-def estimate(nest: Nest, knobs: Sequence[Knob], choice: Ints, cpu: CpuModel) -> Floats:
-    """Estimated seconds, float64 [n]."""
-    return Costs(nest, knobs, choice, cpu).seconds()

@@ -80,7 +80,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 1
-    except Exception as error:
+    except Exception as error:  # the last place that can say what went wrong
         if is_full(error):
             return _full()
         traceback.print_exc()

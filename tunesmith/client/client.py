@@ -338,7 +338,7 @@ class Client:
             self._transport.download(f"/v1/jobs/{job_id}/best", archive, format="metaschedule")
             with writing(folder), zipfile.ZipFile(archive) as content:
                 content.extractall(folder)
-        except BaseException:
+        except BaseException:  # an interrupted download leaves no folder, either
             if fresh:
                 shutil.rmtree(folder, ignore_errors=True)
             raise

@@ -107,7 +107,7 @@ class EmbeddedStack:
         )
         try:
             found = self._await_ready(timeout)
-        except BaseException:
+        except BaseException:  # an interrupted start leaves no stack, either
             self.stop()
             raise
         self.url, self.resumed = str(found["url"]), list(found.get("resumed", ()))

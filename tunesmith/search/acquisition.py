@@ -25,7 +25,7 @@ TINY = 1e-12
 
 def improvement(mean: Floats, deviation: Floats, best: float, xi: float) -> Floats:
     """Expected improvement over the best by more than ``xi`` (Mockus 1978)."""
-    above = _above(mean, deviation, best, xi)
+    above = probability(mean, deviation, best, xi)
     density = np.exp(-0.5 * above**2) / np.sqrt(2.0 * np.pi)
     below = extra("scipy.special", "bayesian").ndtr(above)
     return np.asarray(deviation * (above * below + density) + TINY * above)
@@ -33,16 +33,12 @@ def improvement(mean: Floats, deviation: Floats, best: float, xi: float) -> Floa
 
 def probability(mean: Floats, deviation: Floats, best: float, xi: float) -> Floats:
     """Ranks as the probability of improvement over the best by more than ``xi`` (Kushner 1964) does."""
-    return _above(mean, deviation, best, xi)
+    return np.asarray((mean - best - xi) / np.maximum(deviation, TINY))
 
 
 def bound(mean: Floats, deviation: Floats, best: float, xi: float) -> Floats:
     """The confidence bound (Cox and John 1992): the mean and ``xi`` deviations."""
     return np.asarray(mean + xi * deviation)
-
-
-def _above(mean: Floats, deviation: Floats, best: float, xi: float) -> Floats:
-    return np.asarray((mean - best - xi) / np.maximum(deviation, TINY))
 
 
 ACQUISITIONS: Mapping[str, Acquisition] = {"ei": improvement, "poi": probability, "lcb": bound}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tunesmith.search.shares import turn
-from tunesmith.space.base import Bools, Floats, Ints, PointBatch
+from tunesmith.space.base import Floats, Ints, PointBatch
 
 
 def diverse(
@@ -32,7 +32,8 @@ def diverse(
     while len(taken) < min(n, len(batch)):
         allowed = open_
         if int(shared * (len(taken) + 1)) > int(shared * len(taken)):
-            allowed = open_ & (batch.sketch == turn(share, count, _present(batch.sketch[open_], sketches), start))
+            present = np.bincount(batch.sketch[open_], minlength=sketches) > 0
+            allowed = open_ & (batch.sketch == turn(share, count, present, start))
         gain = value + bonus * untaken[tokens].sum(axis=1)
         row = int(np.argmax(np.where(allowed, gain, -np.inf)))
         taken.append(row)
@@ -46,10 +47,6 @@ def _finite(value: Floats) -> Floats:
     """Values with the worst finite one for what has none."""
     known = value[np.isfinite(value)]
     return np.where(np.isfinite(value), value, known.min() if len(known) else 0.0)
-
-
-def _present(sketch: Ints, sketches: int) -> Bools:
-    return np.bincount(sketch, minlength=sketches) > 0
 
 
 def _tokens(batch: PointBatch, sketches: int) -> Ints:

@@ -17,10 +17,6 @@ FIRST_PAUSE, LAST_PAUSE = 0.1, 0.5
 """Seconds between two tries: a connection that is refused costs almost nothing."""
 
 
-def _never() -> bool:
-    return False
-
-
 class DatabaseRetry:
     """Tries again until the database is back.
 
@@ -28,7 +24,7 @@ class DatabaseRetry:
         ending: true when the worker is to end: then nothing is waited for.
     """
 
-    def __init__(self, ending: Callable[[], bool] = _never) -> None:
+    def __init__(self, ending: Callable[[], bool] = lambda: False) -> None:
         self._ending = ending
 
     def wait(self, work: Callable[[], Result], limit: float = float("inf")) -> Result:

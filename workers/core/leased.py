@@ -105,7 +105,7 @@ def run_leased(
     except TunesmithError as error:
         logger.warning("work failed", code=error.code, error=error.detail)
         _end(context, lease, error.problem(), attempts=0)
-    except Exception as error:
+    except Exception as error:  # an unforeseen error is tried again up to a limit, then it is the work's
         logger.exception("work broke")
         problem = TunesmithError(f"{type(error).__name__}: {error}"[:1000]).problem()
         _end(context, lease, problem, attempts=context.settings.max_attempts)

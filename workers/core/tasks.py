@@ -79,7 +79,7 @@ def _register(app: Celery, task: CoreTask, context: Callable[[], Any]) -> None:
     def take(body: Any) -> None:
         try:
             take_in(task, context(), body)
-        except Exception as error:
+        except Exception as error:  # drivers and pools report an outage in several classes
             if not _is_away(error):
                 raise
             # A report holds what was measured, and nobody would send it again before the work's deadline.

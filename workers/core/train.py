@@ -42,20 +42,21 @@ def train_cost_model(context: Context, message: TrainCostModel) -> bool:
             own, others = _rows(session, row, job)
             valid = records.count_valid(session, job.id)
             previous = cost_models.latest(session, job.id)
-        data = training_set(context, row.features, [*own, *others])
+            kind, features, seed = row.kind, row.features, job.seed
+        data = training_set(context, features, [*own, *others])
         if not len(data) or not np.isfinite(data.latency).any():
             raise TunesmithError("there is no measured candidate with features to train on yet")
         lease.check()
         with context.lease.shared():  # the library, a second's work the first time
-            cost_model_class(row.kind)
-        trained = train(data, row.kind, job.seed, guard=context.lease.shared)
+            cost_model_class(kind)
+        trained = train(data, kind, seed, guard=context.lease.shared)
         metrics: dict[str, Any] = {
             "programs": trained.programs,
             "valid": trained.valid,
             "own": len(own),
             "others": len(others),
             "held_out": trained.metrics.to_json() if trained.metrics else None,
-            "previous_on_new": _previous_on_new(context, row.features, own, previous),
+            "previous_on_new": _previous_on_new(context, features, own, previous),
             "seconds": round(time.perf_counter() - started, 3),
         }
         blob = context.blobs.put_bytes(trained.model.save())

@@ -221,7 +221,7 @@ class MeasureWorker:
                 report.finish(str(error))
             except TunesmithError as error:
                 report.finish(str(error))
-            except Exception as error:
+            except Exception as error:  # the batch must be reported as over whatever failed
                 log.exception("batch %d", batch.batch_id)
                 report.finish(f"{type(error).__name__}: {error}")
             else:
@@ -288,7 +288,7 @@ class MeasureWorker:
             return lost(report, error)
         except MeasurementFailed as error:  # the device is gone, or whoever has the weights does not answer now
             return lost(report, error)
-        except Exception as error:
+        except Exception as error:  # the evaluation must be reported as over whatever failed
             log.exception("evaluation %d", message.evaluation_id)
             return report.model_copy(update={"failure": FailureKind.RUN_ERROR, "message": str(error)[:2000]})
 

@@ -115,7 +115,7 @@ def answer(channel: Channel, find: Callable[[], Any], arguments: tuple[Any, ...]
     """Send ``("ok", value)`` or ``("error", type, text, traceback)``; returns the value, None after an error."""
     try:
         value = find()(*arguments)
-    except Exception as error:
+    except Exception as error:  # it belongs to whoever asked, who gets its name and text
         kind = f"{type(error).__module__}.{type(error).__qualname__}"
         channel.send(("error", kind, str(error), traceback.format_exc(limit=-8)))
         return None

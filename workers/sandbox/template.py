@@ -104,7 +104,7 @@ class Template:
                 return int(self._channel.receive(time.monotonic() + ANSWER_SECONDS)), None
             except Closed as error:
                 raise Ended(self._end(END_SECONDS)) from error
-            except Exception:
+            except Exception:  # after any error the channel may be in the middle of a message
                 self._end()
                 raise
 
@@ -121,7 +121,7 @@ class Template:
             try:
                 self._channel.send((REAP, pid))
                 code, peak, cpu = self._channel.receive(time.monotonic() + ANSWER_SECONDS)
-            except Exception:
+            except Exception:  # the same
                 self._end()
                 raise
             return code, peak, cpu

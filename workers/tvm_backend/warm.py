@@ -109,7 +109,7 @@ def _run(part: str) -> None:
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         exec(code, module.__dict__)
-    except BaseException:
+    except BaseException:  # a module that is half loaded must not be found
         del sys.modules[name]
         raise
     setattr(sys.modules[INTRINSICS], part, module)

@@ -83,7 +83,7 @@ class SchedulingLoop:
                 log.error("the database does not answer, looking again soon: %s", error)
                 pause = AWAY_SECONDS if is_away(error) else BACKOFF_SECONDS
                 self._looked = float("-inf")  # what this look was about is still to be done
-            except Exception:
+            except Exception:  # whatever went wrong once, the loop must look again
                 log.exception("a look failed, looking again soon")
                 self._context.metrics.loop_failures.inc()
                 pause = BACKOFF_SECONDS

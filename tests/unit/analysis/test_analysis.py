@@ -13,7 +13,7 @@ from marked_nests import AVX512, F, Source, fixed, marked
 
 from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.analysis.kernel import Kernel, kernel
-from tunesmith.analysis.model import constraints, estimate
+from tunesmith.analysis.model import Costs
 from tunesmith.analysis.nest import (
     Access,
     Block,
@@ -199,7 +199,7 @@ def test_a_vector_that_runs_into_the_next_panel_is_fetched_element_by_element(co
 def test_what_is_refused() -> None:
     def good(tile: tuple[int, int], unrolled: int = 1) -> bool:
         block, buffers = product_block(512, 512, 512, tile, unrolled)
-        return bool(constraints(Nest((block,), buffers), (), np.zeros((1, 0), dtype=np.int64), AVX512)[0])
+        return bool(Costs(Nest((block,), buffers), (), np.zeros((1, 0), dtype=np.int64), AVX512).feasible()[0])
 
     assert good((8, 32))
     assert not good((64, 64))  # 256 accumulators
@@ -291,7 +291,7 @@ def test_a_loop_that_a_compiler_vectorised_is_as_much_code_as_one_vector() -> No
     run = running(shape, None, {}, AVX512)
     assert run.memory[0]
     assert kernel(shape, run, AVX512).code[0] < 32 * 16 * 4
-    assert constraints(Nest((block,), buffers), (), np.zeros((1, 0), dtype=np.int64), AVX512)[0]
+    assert Costs(Nest((block,), buffers), (), np.zeros((1, 0), dtype=np.int64), AVX512).feasible()[0]
 
 
 def test_even_shares_and_vectors_are_estimated_faster() -> None:
@@ -299,7 +299,7 @@ def test_even_shares_and_vectors_are_estimated_faster() -> None:
 
     def seconds(rows: tuple[int, int], columns: tuple[int, int]) -> float:
         choice = np.array([[knobs[0].find([rows])[0], knobs[1].find([columns])[0], 1]])
-        return float(estimate(nest, knobs, choice, AVX512)[0])
+        return float(Costs(nest, knobs, choice, AVX512).seconds()[0])
 
     assert seconds((4, 4), (4, 16)) < seconds((1, 16), (1, 64))  # a single task
     assert seconds((4, 4), (4, 16)) < seconds((4, 4), (32, 2))  # an eighth of a register
@@ -309,8 +309,8 @@ def test_estimates_of_a_batch_are_those_of_its_points() -> None:
     nest, knobs = marked()
     sketch = Sketch("s", knobs)
     batch = Space([sketch]).sample(np.random.default_rng(0), 50)
-    together = estimate(nest, knobs, batch.choice, AVX512)
-    alone = [estimate(nest, knobs, batch.choice[i : i + 1], AVX512)[0] for i in range(50)]
+    together = Costs(nest, knobs, batch.choice, AVX512).seconds()
+    alone = [Costs(nest, knobs, batch.choice[i : i + 1], AVX512).seconds()[0] for i in range(50)]
     assert together.tolist() == alone
     assert np.isfinite(together).all()
     assert (together > 0).all()

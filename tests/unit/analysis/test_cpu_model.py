@@ -9,7 +9,7 @@ from marked_nests import AVX512, MEASURED, marked
 
 from tools.reference import cpu_model
 from tunesmith.analysis.cpu_model import Cache, CpuModel
-from tunesmith.analysis.model import constraints, estimate
+from tunesmith.analysis.model import Costs
 
 
 @pytest.mark.parametrize("figure", fields(CpuModel), ids=lambda figure: figure.name)
@@ -42,6 +42,6 @@ def test_slow_memory_makes_slow_candidates_and_spills_do() -> None:
     choice = np.array([[0, 0, 0], [2, 3, 1]], dtype=np.int64)
     cold = replace(AVX512, caches=(Cache(64, 1e12),))
     slow = replace(cold, bandwidth=cold.bandwidth / 1000)
-    assert (estimate(nest, knobs, choice, slow) > estimate(nest, knobs, choice, cold)).all()
-    assert not constraints(nest, knobs, choice, replace(AVX512, max_spill=0.0)).any()
-    assert constraints(nest, knobs, choice, AVX512).all()
+    assert (Costs(nest, knobs, choice, slow).seconds() > Costs(nest, knobs, choice, cold).seconds()).all()
+    assert not Costs(nest, knobs, choice, replace(AVX512, max_spill=0.0)).feasible().any()
+    assert Costs(nest, knobs, choice, AVX512).feasible().all()

@@ -6,7 +6,7 @@ import numpy as np
 from marked_nests import AVX512, Source, marked
 
 from tunesmith.analysis.cpu_model import Cache, CpuModel
-from tunesmith.analysis.model import constraints
+from tunesmith.analysis.model import Costs
 from tunesmith.analysis.nest import (
     Nest,
 )
@@ -59,5 +59,5 @@ def test_constraints_that_refuse_everything_are_passed_over() -> None:
 
     small = CpuModel(1, 4, 0, 1e9, 1e9, (Cache(1024, 1e9),))
     batch: PointBatch = space.sample(np.random.default_rng(0), 64)
-    assert not constraints(nest, knobs, batch.choice, small).any()
+    assert not Costs(nest, knobs, batch.choice, small).feasible().any()
     assert np.isfinite(StaticPrior(space, Always(), small)(batch)).all()

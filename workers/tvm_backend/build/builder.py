@@ -118,7 +118,7 @@ class Builder:
                 return _failed(FailureKind.INVALID, str(error), started)
             except MissingDependency as error:
                 return _failed(FailureKind.BUILD_ERROR, f"missing dependency: {error}", started)
-            except Exception as error:
+            except Exception as error:  # compilers raise many classes, and each is an outcome of this candidate
                 return _failed(FailureKind.BUILD_ERROR, about_memory(f"{type(error).__name__}: {error}"), started)
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
@@ -197,7 +197,7 @@ class Builder:
             with target, tvm.transform.PassContext(config=_config(mod, target), instruments=[reuse_check]):
                 library = tvm.compile(mod, target=target).mod
                 check(library)
-        except Exception:
+        except Exception:  # how TVM hands on what a ReuseCheck raises differs from pass to pass
             if reuse_check.found is None:
                 raise
             out.write_bytes(reuse_check.found.library)

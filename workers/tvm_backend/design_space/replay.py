@@ -78,7 +78,7 @@ class Replayer:
             sch = self.fresh()
             try:
                 Trace.apply_json_to_schedule([json.loads(body.trace), []], sch)
-            except Exception as error:
+            except Exception as error:  # primitives raise several of TVM's classes
                 raise _invalid(f"the sketch does not apply to the workload: {error}") from error
             self._traces[body.hash] = sch.trace
         return self._traces[body.hash]
@@ -122,7 +122,7 @@ class Replayer:
                 raise _invalid(f"target {self.target.kind.name} has no postprocessor {name}")
             try:
                 accepted = self._postprocs[name].apply(sch)
-            except Exception as error:
+            except Exception as error:  # the same as for primitives
                 raise _invalid(f"{name} failed: {error}") from error
             if not accepted:
                 raise _invalid(f"{name} refuses the schedule")

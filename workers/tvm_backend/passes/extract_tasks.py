@@ -207,11 +207,8 @@ class _Calls(PyExprVisitor):  # type: ignore[misc]
             name = str(op.args[0].name_hint)
             self.order.setdefault(name, len(self.order))
             given = op.args[1].fields if isinstance(op.args[1], relax.Tuple) else ()
-            found = {index for index, each in enumerate(given) if self._is_parameter(each)}
+            found = {index for index, each in enumerate(given) if any(map(each.same_as, self._parameters))}
             self.weights[name] = self.weights.get(name, found) & found
-
-    def _is_parameter(self, given: relax.Expr) -> bool:
-        return any(given.same_as(var) for var in self._parameters)
 
 
 def _calls(function: relax.Function, small: int) -> _Calls:

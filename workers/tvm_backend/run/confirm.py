@@ -269,7 +269,7 @@ class _Confirming:
         trouble: list[str] = []
         try:
             yield trouble
-        except Exception as error:
+        except Exception as error:  # whatever a device answers with is its part's failure
             try:
                 self._arm(0.0)
                 self._session.get_function("runtime.NumThreads")()

@@ -133,7 +133,7 @@ class DeviceSession:
                 started = time.perf_counter()
                 try:
                     step(entry)
-                except Exception as error:
+                except Exception as error:  # TVM's RPC raises several classes; see _explain
                     kind, message = self._explain(error)
                     spent = entry.seconds + time.perf_counter() - started
                     entry.failed = RunOutcome((), kind, message, spent, entry.device_seconds)
@@ -190,16 +190,12 @@ class DeviceSession:
 
         try:
             self._arm(request.timeout)
-            outcome = compare(self._session, self._device, request, self.model_window)
+            outcome = compare(self._session, self._device, request, partial(self._windows.window, MODEL_WINDOW_SECONDS))
             self._arm(0.0)
-        except Exception as error:
+        except Exception as error:  # the same
             failure, message = self._explain(error)
             return ModelOutcome(failure=failure, message=message)
         return outcome
-
-    def model_window(self) -> contextlib.AbstractContextManager[None]:
-        """A window for one run of a whole model."""
-        return self._windows.window(MODEL_WINDOW_SECONDS)
 
     def _load(self, entry: Entry) -> None:
         request = entry.request
@@ -263,7 +259,7 @@ class DeviceSession:
             return False
         try:
             self._session.get_function("runtime.NumThreads")()
-        except Exception:
+        except Exception:  # any answer but one says that it is gone
             return False
         return True
 

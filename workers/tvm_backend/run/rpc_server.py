@@ -225,7 +225,7 @@ class DeviceServer:
 
             server._serve_loop(connection.sock, None, WorkFolder(self._folder))
             code = 0
-        except Exception:
+        except Exception:  # the process ends with this session, and its log is all that is left
             log.exception("session failed")
         finally:
             os._exit(code)

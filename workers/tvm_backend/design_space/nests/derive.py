@@ -19,7 +19,7 @@ import numpy as np
 from tvm.s_tir import Schedule
 
 from tunesmith.analysis.cpu_model import CpuModel
-from tunesmith.analysis.model import estimate
+from tunesmith.analysis.model import Costs
 from tunesmith.analysis.nest import Kind, Marks, Nest, Product
 from tunesmith.analysis.shape import extent, values_of
 from tunesmith.errors import InvalidCandidate
@@ -210,5 +210,5 @@ def _check(nest: Nest, body: SketchBody, decisions: Sequence[Sequence[Decision]]
             real = [program.places[number].loops[depth].extent for program in programs]
             if extent(values, loop.extent, n).tolist() != real:
                 raise NotUnderstoodError(f"a loop of {block.name} has {real} steps, not what {loop.extent} says")
-    if not np.isfinite(estimate(nest, body.knobs, choice, CpuModel())).all():
+    if not np.isfinite(Costs(nest, body.knobs, choice, CpuModel()).seconds()).all():
         raise NotUnderstoodError("no estimate is possible")
