@@ -78,8 +78,8 @@ class LatencyColumns:
 
     @cached_property
     def current(self) -> Floats:
-        """Latency in use of the task itself in seconds, NaN without any; of an alternative that of a schedule found for
-        it that beats its own default one, float64 [tasks]."""
+        """Latency in use of the task itself in seconds, NaN without any, float64 [tasks]. An alternative has that of a
+        schedule found for it that beats its own default one."""
         return np.where(self.is_direct, np.fmin(self.best, self.untuned), self.offered)
 
     @cached_property
@@ -94,8 +94,8 @@ class LatencyColumns:
 
     @cached_property
     def start(self) -> Floats:
-        """Latency of a direct task's place before any search in seconds, NaN without any: the best one where the
-        default schedule does not run, the rough one where nothing else is known, float64 [tasks]."""
+        """Latency of a direct task's place before any search in seconds, NaN without any, float64 [tasks]. It is the
+        best one where the default schedule does not run, the rough one where nothing else is known."""
         found = np.where(np.isnan(self.untuned), np.fmin(self.best, self.other), self.untuned)
         return np.where(np.isnan(found), self.rough, found)
 

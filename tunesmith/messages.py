@@ -185,7 +185,7 @@ class Confirmation(Part):
     p_value: float | None = None
     """One-sided Wilcoxon signed-rank test of the pairs."""
     error: float | None = None
-    """max|a-b| / max|b| over all arguments after a run on equal random inputs, b of the default schedule; None: not
+    """max|a-b| / max|b| over all arguments after a run on equal random inputs, b of the default schedule. None: not
     compared, because it was not asked for or the default schedule does not run."""
     tolerance: float | None = None
     won: bool = False

@@ -57,7 +57,7 @@ def compare(
 
 
 def _judge(results: list[Result]) -> None:
-    """A peer that is not installed is a line of the table; a library built by Tunesmith that does not run, or runs to
+    """A peer that is not installed is a line of the table. A library built by Tunesmith that does not run, or runs to
     other outputs, is a failure.
 
     Raises:

@@ -161,10 +161,10 @@ def tvm_works() -> Iterator[Check]:
     yield Check("host", True, f"{host['cpu']}, LLVM name {host['mcpu']}, {host['cores']} cores")
     all_cores, detail = found["threads"] == host["cores"], f"{found['threads']} in force of {host['cores']} cores"
     yield _judged("threads", all_cores, detail, "unset TVM_NUM_THREADS", required=False)
-    yield from _figures(found)
+    yield from judge_figures(found)
 
 
-def _figures(found: dict[str, Any]) -> Iterator[Check]:
+def judge_figures(found: dict[str, Any]) -> Iterator[Check]:
     """Peak, bandwidth and noise floor of this host."""
     yield Check("peak", True, f"{found['peak_flops'] / 1e9:.4g} GFLOP/s (float32, all cores)", required=False)
     yield Check("bandwidth", True, f"{found['bandwidth'] / 1e9:.3g} GB/s (reading, past the caches)", required=False)

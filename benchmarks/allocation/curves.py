@@ -53,8 +53,8 @@ class TaskCurve:
         return tuple(itertools.accumulate(self.sizes))
 
     def took(self, begin: int, end: int) -> float:
-        """Wall time of a round of the candidates from ``begin`` to before ``end``, however rounds were cut when they
-        were recorded: their own, and once what the next recorded round took besides."""
+        """Wall time of a round of the candidates from ``begin`` to before ``end``, however rounds were cut in the
+        record. It is their own, and once what the next recorded round took besides."""
         begun = next((at for at, size in enumerate(self.sizes) if begin <= self.ends[at] - size), len(self.sizes) - 1)
         return self.overheads[begun] + sum(self.seconds[begin:end])
 

@@ -69,8 +69,8 @@ def _best(found: Found) -> str:
 
 
 def _compared(found: Found, best: Floats, leader: str) -> dict[str, Any]:
-    """The best one's P, the portfolio's, and how far that is behind it and the leader, by the seeds that judge; None
-    where there is no portfolio."""
+    """P of the best one and of the portfolio, and how far that is behind it and the leader. The seeds that judge count;
+    None where there is no portfolio."""
     judged = best[..., 1::2]
     if PORTFOLIO not in found:
         return dict.fromkeys(COMPARED) | {COMPARED[0]: round(float(judged.mean()), 4)}

@@ -76,8 +76,8 @@ class Record(Base, Created):
 
 
 class Schedule(Base):
-    """The champion of a workload on a target; what simulated devices invented has champions of its own, and so has
-    what was measured with the weights elsewhere."""
+    """The champion of a workload on a target. Simulated devices' inventions have champions of their own, and so have
+    measurements with the weights elsewhere."""
 
     __tablename__ = "schedules"
     workload_hash: Mapped[str] = mapped_column(ForeignKey("workloads.hash"), primary_key=True)

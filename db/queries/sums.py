@@ -20,8 +20,8 @@ ENDED_ROUNDS = (RoundState.DONE, RoundState.FAILED)
 
 @dataclass(frozen=True)
 class TaskSums:
-    """A job's tasks, summed up; latencies in seconds, weighted, over the tunable tasks that have one, and of a task and
-    its alternative over the faster one alone.
+    """A job's tasks, summed up. Latencies are in seconds, weighted, over the tunable tasks that have one; of a task and
+    its alternative the faster one counts.
 
     ``measured`` counts the tunable tasks with a latency, and those whose first round ended without giving any;
     ``rough`` of the others those whose rough latency is in the sums, and ``unknown`` those with none: as long as there

@@ -23,8 +23,8 @@ from tunesmith.messages import Confirmation, WireResult
 from tunesmith.types import CacheState, Candidate
 
 OVERTAKEN, NOT_FASTER, UNCHECKED = "overtaken", "not_faster", "unchecked"
-"""Why a finalist that did not fail is rejected: another one that is faster still became champion after the one that it
-beat, it did not beat the champion, or nothing says that its outputs are right."""
+"""Why a finalist that did not fail is rejected. Another, faster one became champion after the one that it beat, it did
+not beat the champion, or nothing says that its outputs are right."""
 
 
 def confirm(

@@ -31,8 +31,8 @@ class KeyRates:
         return given is not None and hmac.compare_digest(given.encode(), self._token.encode())
 
     def before(self, address: str, key: str) -> None:
-        """Refuse to try a key from an address that sent too many wrong ones, unless it was right before: whoever shares
-        the address with a guesser goes on working. Raises RateLimited."""
+        """Refuse to try a key from an address that sent too many wrong ones, unless it was right before. So whoever
+        shares the address with a guesser goes on working. Raises RateLimited."""
         wait = self._guesses.full(network_of(address))
         if wait and _mark(key) not in self._right:
             raise RateLimited(

@@ -58,8 +58,8 @@ def first_round_in_flight(found: Places, tasks: Sequence[TaskView], in_flight: M
 
 
 def shared_first_gains(found: Places, waiting: Ints, gains: Floats, latency: Floats) -> Floats:
-    """What first rounds are expected to save, where no program of a place is known as much as the one that saves most:
-    whichever is the first, it replaces the default schedule of the direct one.
+    """What first rounds are expected to save where no program of a place is known: as much as the one that saves most.
+    Whichever is the first, it replaces the default schedule of the direct one.
 
     Args:
         found: see :func:`places`.

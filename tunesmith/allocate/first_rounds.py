@@ -57,8 +57,8 @@ def first_gains(tasks: Table, latency: Floats, other: Floats) -> tuple[Ints, Flo
 
 
 def _paces(tasks: Table, latency: Floats, saved: Floats, which: Bools) -> tuple[Floats, Floats]:
-    """Seconds that an operation takes, in the median, and that the first round saved of it, in the mean; by family,
-    float64 [families], of all tasks where none of its own is known.
+    """Seconds that an operation takes, in the median, and that the first round saved of it, in the mean. Both are by
+    family, float64 [families], of all tasks where none of its own is known.
 
     Args:
         latency, saved: the tasks' latencies and gains, float64 [tasks].

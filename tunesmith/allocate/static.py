@@ -9,8 +9,8 @@ from tunesmith.allocate.warmup import WarmedUpAllocator, importance, rounds
 
 
 class StaticAllocator(WarmedUpAllocator):
-    """Keeps each task's share of the rounds at its share of the FLOPs, times weights, or of the untuned latency where
-    that is known of all; what was measured since changes nothing.
+    """Keeps each task's share of the rounds at its share of the FLOPs, times weights. Where the untuned latency of all
+    is known, it counts instead; later measurements change nothing.
 
     The score is the share that a task is to have over the rounds that it would have had with this one.
     """

@@ -14,7 +14,7 @@ def rounds(task: TaskView, in_flight: Mapping[int, int]) -> int:
 
 
 def importance(tasks: Sequence[TaskView]) -> dict[int, float]:
-    """What each task may cost the model, by id: weight times untuned latency where all of those are known, else
+    """What each task may cost the model, by id. It is weight times untuned latency where all of those are known, else
     weight times FLOPs, which is comparable between tasks.
     """
     if all(t.untuned is not None for t in tasks):

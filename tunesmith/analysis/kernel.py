@@ -151,8 +151,8 @@ def _vector(length: Floats, lanes: int, compiled: Bools) -> _Vector:
 def _registers(
     shape: Shape, run: Running, access: Access, ranges: Floats, vector: _Vector, cpu: CpuModel
 ) -> tuple[Floats, Floats]:
-    """Registers that hold what an access touches, and loads or stores that move it: whole vectors along its last
-    dimension, vectors shuffled together from near strides, single values that are spread over a register, or elements
+    """Registers that hold what an access touches, and loads or stores that move it. These are whole vectors along its
+    last dimension, vectors shuffled together from near strides, single values spread over a register, or elements
     gathered one by one."""
     elements = shape.footprint(access, ranges).elements
     rows = (shape.along(along(access)), shape.along(along(access, cpu.near_stride)), shape.moves(access))
@@ -167,8 +167,8 @@ def _registers(
 
 
 def _crossing(shape: Shape, access: Access, vector: _Vector, cpu: CpuModel) -> Floats:
-    """Second cache lines that a vector's loads or stores touch, as a share of its length: pieces that need not begin
-    where a register would, so that the odds grow with their length."""
+    """Second cache lines that a vector's loads or stores touch, as a share of its length. Pieces need not begin where a
+    register would, so that the odds grow with their length."""
     buffer, last = shape.buffers[access.buffer], access.indices[-1]
     lanes = cpu.lanes(shape.buffers[shape.block.write.buffer].element_bytes)
     begins = len([axis for axis, stride in last.strides if stride % lanes]) < 2 and buffer.shape[-1] % lanes == 0

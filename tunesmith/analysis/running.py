@@ -60,7 +60,7 @@ def along(access: Access, most: int = 1) -> set[int]:
 
 def unbroken(access: Access, length: Floats) -> Bools:
     """Whether a vector of ``length`` elements along the last dimension stays within one panel of a packed buffer, bool
-    [n]; of one that runs into the next panel TVM fetches element by element."""
+    [n]. Of one that runs into the next panel TVM fetches element by element."""
     panel = access.indices[-1].modulo if access.indices else 0
     return np.asarray(panel % length == 0)
 

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 LARGEST_DRIFT = 1.5
-"""A device that runs this many times slower than at first is not measured with (``workers.measure.drift``); what looks
+"""A device that runs this many times slower than at first is not measured with (``workers.measure.drift``). What looks
 like more is a champion that was disturbed."""
 
 

@@ -12,7 +12,7 @@ from tunesmith.types import TensorSpec
 MARGIN = 2.0
 """How far beyond the measured peak a kernel may be: the peak may have been taken on a busy machine."""
 BYTES_PER_FLOP = 4.0
-"""Bytes that a core stores at most for each FLOP of its peak: with as many stores as multiply-adds of a vector in a
+"""Bytes that a core stores at most for each FLOP of its peak. With as many stores as multiply-adds of a vector in a
 cycle it is 2, and 1 on most."""
 SPEED: Mapping[str, float] = {
     "float64": 0.5,

@@ -12,7 +12,7 @@ from tunesmith.measuring.interval import SINGLE_SPREAD, median_error, normal_qua
 
 CONFIDENCE = 0.95
 BUILDS = 0.02
-"""Share by which two builds of one program may differ, nineteen times of twenty: no sample shows what the addresses of
+"""Share by which two builds of one program may differ, nineteen times of twenty. No sample shows what the addresses of
 code and data do (Mytkowicz et al., Producing wrong data without doing anything obviously wrong, 2009)."""
 PLACEMENTS = 5
 """Times that two quick models are set up to be compared. The spread between those shows what no sample of one does."""

@@ -13,7 +13,7 @@ Score = Callable[[PointBatch], Scores]
 """Canonicalises, validates and ranks a batch (higher mean is better; all means equal: valid or not is all it knows)."""
 
 Prior = Callable[[PointBatch], Floats]
-"""Estimates the latency of points before anything is measured, cheaply: seconds, float64 [n]; infinity for points that
+"""Estimates the latency of points before anything is measured, cheaply. Seconds, float64 [n]; infinity for points that
 are not worth a try, NaN where nothing is known. Its figures rank; they need not be right."""
 
 

@@ -121,7 +121,7 @@ class BeamSearcher(GuessingSearcher):
         return PointBatch(np.tile(prefixes.sketch, times), choice)
 
     def _choices(self, knob: Knob, rows: int, times: int, good: Ints) -> Ints:
-        """Choices of a knob to try, int64 [rows, times]: all of them, else those of ``good`` points, the best of which
+        """Choices of a knob to try, int64 [rows, times]. All of them, else those of ``good`` points, the best of which
         come first, neighbours of such and random ones."""
         if knob.size == times:
             return np.tile(np.arange(times, dtype=np.int64), (rows, 1))

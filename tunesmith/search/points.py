@@ -113,8 +113,8 @@ class PointSearcher(Searcher):
         return np.concatenate([best, rest[: n - len(best)]])
 
     def _divide(self, sketch: Ints, n: int, shared: float) -> Ints:
-        """Positions of ``n`` of some points, best first: a part that the sketches share by what was measured of each,
-        and the best of the others."""
+        """Positions of ``n`` of some points, best first. The sketches share a part by what was measured of each; the
+        rest are the best of the others."""
         start = 1.0 - self._rng.random(len(self.space.sketches))
         mine = divide(self._memory.tally.shares(), sketch, round(shared * n), start)
         rest = np.setdiff1d(np.arange(len(sketch)), mine)[: max(0, n - len(mine))]

@@ -109,7 +109,7 @@ class Interval:
 
 
 def bootstrap(values: Floats, *, confidence: float = 0.95, draws: int = 2000, seed: int = 0) -> Interval:
-    """The mean over spaces of means over runs, and a percentile bootstrap of it (Efron 1979): runs are drawn again
+    """The mean over spaces of means over runs, and a percentile bootstrap of it (Efron 1979). Runs are drawn again
     within each space, spaces are kept.
 
     Args:

@@ -42,7 +42,7 @@ CHAMPIONS = 3
 """The fastest of them that the first batch of a task without a champion measures again."""
 
 NESTS, NESTS_PER_TRIAL = 16, 8
-"""How many nests the static model may make for a batch, at some 40 ms each: few, while a device waits, and for each
+"""How many nests the static model may make for a batch, at some 40 ms each. Few, while a device waits, and for each
 candidate where trials are what there is too little of."""
 NESTS_IN_HASTE = 2
 """For each candidate where time is: batches are small while many tasks wait for their first one."""

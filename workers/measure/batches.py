@@ -21,7 +21,7 @@ from workers.protocol import Built, Confirmed, ConfirmRequest, Runner, RunOutcom
 from workers.sandbox.pool import Pool
 
 WAVE = 16
-"""Candidates that are built before any of them runs, where kernels need all of the host's cores: building and running
+"""Candidates that are built before any of them runs, where kernels need all of the host's cores. Building and running
 then alternate, and each has all of the cores."""
 
 
@@ -98,8 +98,8 @@ class BatchMeasurement:
         self._last: list[Item] = []
 
     def results(self, skip: set[int]) -> Iterator[WireResult]:
-        """One result per candidate whose index is not in ``skip``, as they come; the fastest near the end, and then a
-        default schedule that may take seconds.
+        """One result per candidate whose index is not in ``skip``, as they come. The fastest come near the end, and
+        then a default schedule that may take seconds.
 
         Raises:
             DeviceLost: the device is gone; what was not yielded is to be tried again.

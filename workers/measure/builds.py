@@ -20,7 +20,7 @@ DEFAULT = WireCandidate(index=-2, sketch=None)
 REFERENCE = "reference"
 """Kept program in a quicker order."""
 SLOW = 5e8
-"""FLOPs from which on a CPU's default schedule is not waited for: where its innermost loop goes through memory in large
+"""FLOPs from which on a CPU's default schedule is not waited for. Where its innermost loop goes through memory in large
 steps it has been seen to take six seconds for 2e9."""
 BUILD_SLACK_SECONDS = 60.0
 """Beyond a build's own limit: waiting for the host lease, and TVM's cold start in a new process."""

@@ -19,7 +19,7 @@ CODES = 4096
 BUILDS = 64
 FEW_BUILDS = 8
 BUILD_ABORT = 6.0
-"""A build that takes this many times as long as the builds of its task usually do is given up: its code is enormous,
+"""A build that takes this many times as long as the builds of its task usually do is given up. Its code is enormous,
 and no kernel can be timed on the host while it is compiled."""
 BUILD_ABORT_SECONDS = 0.5
 """No build is given up earlier: the new builder must read the workload again."""

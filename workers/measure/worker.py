@@ -72,6 +72,9 @@ class MeasureWorker:
         send: publishes a message to the queue ``record``.
         runner: the device; by default what the settings say.
         builder: what the processes of the pool host; by default TVM's.
+
+    Attributes:
+        builders: that pool.
     """
 
     def __init__(
@@ -79,16 +82,16 @@ class MeasureWorker:
     ) -> None:
         self._send, self._settings = send, settings
         sweep(Path(tempfile.gettempdir()))
-        self._builders = Pool(builder or make_builder(settings), visible_cores())
+        self.builders = Pool(builder or make_builder(settings), visible_cores())
         # One question per process: all of them are warm before the first batch comes.
-        answers = [self._builders.submit("describe", timeout=START_SECONDS) for _ in range(self._builders.size)]
+        answers = [self.builders.submit("describe", timeout=START_SECONDS) for _ in range(self.builders.size)]
         self._host: Host = answers[0].result()
         self.identity: DeviceIdentity = identify(settings, self._host)
         self._runner = runner or make_runner(settings, self.identity)
         self._blobs = PayloadCache(settings.data_dir / "measure-cache", store=settings.blobs())
         self._kept = _folder()
         self._tools = Tools(
-            builders=self._builders,
+            builders=self.builders,
             runner=self._runner,
             load=self._blobs.load,
             libraries=LibraryCache(self._kept),
@@ -96,7 +99,7 @@ class MeasureWorker:
             memory=TaskMemory(),
             check=self._plausible,
         )
-        self._calibrator = make_calibrator(settings, self.identity, self._host, self._builders, self._runner)
+        self._calibrator = make_calibrator(settings, self.identity, self._host, self.builders, self._runner)
         self._patience = QUARANTINE_WAITS * settings.quarantine_seconds
         self._batches: LRUCache[tuple[str, int], dict[int, WireResult]] = LRUCache(REMEMBERED)
         self._evaluations: LRUCache[tuple[str, int, int], EvaluationReport] = LRUCache(REMEMBERED)
@@ -118,7 +121,7 @@ class MeasureWorker:
         self._heartbeat.stop()
         self._tools.book.close()
         self._runner.close()
-        self._builders.close()
+        self.builders.close()
         self._blobs.close()
         shutil.rmtree(self._kept, ignore_errors=True)
 
@@ -282,7 +285,7 @@ class MeasureWorker:
 
     def _evaluate(self, message: EvaluateModel, folder: Path, report: EvaluationReport) -> EvaluationReport:
         try:
-            return evaluate(message, self._builders, self._runner, self._blobs, folder, report, self._settings)
+            return evaluate(message, self.builders, self._runner, self._blobs, folder, report, self._settings)
         except DeviceLost as error:
             self._failed(str(error))
             return lost(report, error)

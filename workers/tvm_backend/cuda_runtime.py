@@ -73,7 +73,7 @@ def load() -> Runtime:
     try:
         ctypes.CDLL(str(ffi), mode=ctypes.RTLD_GLOBAL)
         ctypes.CDLL(str(library))
-        return _ask(ctypes.CDLL(LIBRARY))
+        return describe(ctypes.CDLL(LIBRARY))
     except OSError as error:
         return explain(str(error))
 
@@ -97,7 +97,7 @@ def _part_of(package: str, name: str) -> Path | None:
     return next((path for folder in folders if (path := Path(folder) / "lib" / name).is_file()), None)
 
 
-def _ask(runtime: ctypes.CDLL) -> Runtime:
+def describe(runtime: ctypes.CDLL) -> Runtime:
     """What a runtime says that was loaded."""
     runtime.cudaGetErrorString.restype = ctypes.c_char_p
     count = ctypes.c_int()

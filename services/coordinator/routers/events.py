@@ -61,8 +61,8 @@ async def job_events(
 
 
 async def tail_events(context: Context, caller: Caller, job_id: str, after: int) -> AsyncIterator[bytes]:
-    """Events from ``after`` on, a comment now and then, the end once the job is over and all was said, or the caller's
-    key is revoked.
+    """Events from ``after`` on, and a comment now and then. It ends once the job is over and all was said, or the
+    caller's key is revoked.
 
     What is new comes from the feed that all who may see the same share; what is older is read by each itself.
     """

@@ -47,13 +47,16 @@ class SchedulingLoop:
     Kernels are timed on the same cores, so an idle look costs one query: every state change leaves an event, so a
     look at everything is due when the newest event's id has changed, or after a second (deadlines, budgets),
     or up to five where looks take long.
+
+    Attributes:
+        dispatcher, reconciler: what sends work, and what finds work that was lost.
     """
 
     def __init__(self, context: Context, limits: Limits | None = None) -> None:
         self._context, self._limits = context, limits or Limits()
         composer = Composer(context.blobs, context.urls)
-        self._dispatcher = Dispatcher(context.settings, composer, context.publisher, context.metrics)
-        self._reconciler = Reconciler(context.settings, self._dispatcher, context.metrics)
+        self.dispatcher = Dispatcher(context.settings, composer, context.publisher, context.metrics)
+        self.reconciler = Reconciler(context.settings, self.dispatcher, context.metrics)
         self._clock = ClockWatch(context)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scheduling-loop", daemon=True)
@@ -131,19 +134,19 @@ class SchedulingLoop:
         self._shared = newest
 
     def _act(self) -> None:
-        """Plan on a reader's view first: only when there is something to do is the writers' lock taken, and then
-        the plan is made anew, because it may have changed."""
+        """Plan on a reader's view first. The writers' lock is taken only when there is something to do, and then the
+        plan is made anew, because it may have changed."""
         context, settings = self._context, self._context.settings
         with context.reading() as session:
             idle = not plan(load(session, context.histories, settings.device_timeout), self._limits)
             overdue = scheduling.any_overdue(session, longest_timeout(settings), clock.now(session))
-            missing = self._reconciler.missing(session) if overdue else frozenset()
+            missing = self.reconciler.missing(session) if overdue else frozenset()
         if idle and not overdue:
             return
 
         def act(session: Session) -> list[str]:
             locks.lock_scheduling(session)
-            self._reconciler.run(session, missing)
+            self.reconciler.run(session, missing)
             actions = plan(load(session, context.histories, settings.device_timeout), self._limits)
             return apply(session, actions, FEATURES)
 
@@ -155,14 +158,14 @@ class SchedulingLoop:
         if time.monotonic() < self._broker_away_until:
             return
         with context.reading() as session:
-            if not self._dispatcher.anything(session):
+            if not self.dispatcher.anything(session):
                 return
-        marked = transact(context.sessions, self._dispatcher.mark)
+        marked = transact(context.sessions, self.dispatcher.mark)
         with context.reading() as session:
-            messages, broken = self._dispatcher.compose(session, marked)
+            messages, broken = self.dispatcher.compose(session, marked)
         if broken:
-            transact(context.sessions, lambda session: self._dispatcher.give_up(session, broken))
-        unsent = self._dispatcher.send(messages)
+            transact(context.sessions, lambda session: self.dispatcher.give_up(session, broken))
+        unsent = self.dispatcher.send(messages)
         if unsent:
             self._broker_away_until = time.monotonic() + BACKOFF_SECONDS
-            transact(context.sessions, lambda session: self._dispatcher.put_back(session, unsent))
+            transact(context.sessions, lambda session: self.dispatcher.put_back(session, unsent))

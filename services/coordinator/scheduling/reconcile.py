@@ -114,7 +114,7 @@ class Dispatcher:
             work.postpone(session, row, 0.0, now, resend=True)
 
     def claim_wait(self, row: Work, now: dt.datetime) -> float:
-        """Seconds to wait for a worker to take a message before it is sent again: longer the older the work is, so
+        """Seconds to wait for a worker to take a message before it is sent again. They grow with the work's age, so
         that a queue nobody reads gathers few copies."""
         age = (now - row.created_at).total_seconds()
         return max(self._settings.claim_timeout, min(MAX_CLAIM_WAIT, age / 4))

@@ -103,8 +103,8 @@ class Load:
         self.turns[_user(job)] = self.turns[(job.id,)] = 1 + max(self.turns.values(), default=0)
 
     def urgency(self, job: JobSnapshot) -> tuple[Any, ...]:
-        """Smallest for the job that is next: of the user with the least under way on such devices, then of that user's
-        jobs the one with the least by its priority; among equal ones whoever was served longest ago.
+        """Smallest for the job that is next. The user with the least under way on such devices goes first, then that
+        user's job with the least by its priority, then whoever was served longest ago.
         """
         user = _user(job)
         share = self.jobs[job.id] / 2.0 ** max(-10, min(10, job.options.priority))

@@ -72,10 +72,10 @@ def test_an_evaluation_whose_blob_is_gone_fails_its_job(light: Stack) -> None:
 def test_work_that_is_deleted_before_it_is_sent_stops_nothing_else(ready: Stack) -> None:
     job_id = ready.submit()
     ready.run(lambda: any(row.state is RoundState.MEASURING for row in ready.rows(Round)))
-    dispatcher = ready.loop._dispatcher
+    dispatcher = ready.loop.dispatcher
     ready.expire()
     with ready.context.sessions.begin() as session:
-        ready.loop._reconciler.run(session, frozenset())
+        ready.loop.reconciler.run(session, frozenset())
     with ready.context.sessions.begin() as session:
         marked = dispatcher.mark(session)
     with ready.context.sessions.begin() as session:

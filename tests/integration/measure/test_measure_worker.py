@@ -141,8 +141,8 @@ def test_default_schedules_of_other_tasks_are_timed_roughly_before_a_batch(
     assert found.workload == other.task.workload.hash
     assert found.seconds > 0
     built: list[str] = []
-    real = worker._builders.submit
-    monkeypatch.setattr(worker._builders, "submit", lambda *a, **k: built.append(a[0]) or real(*a, **k))
+    real = worker.builders.submit
+    monkeypatch.setattr(worker.builders, "submit", lambda *a, **k: built.append(a[0]) or real(*a, **k))
     worker.measure(other.batch(19, job_id="rough", chosen=[]))
     assert mailbox.results(19)[0].samples
     assert built == [], "its library is on the shelf"

@@ -233,7 +233,7 @@ def test_a_model_in_which_nothing_fits_has_no_second_function(tmp_path: Path) ->
 def test_programs_that_do_not_match_are_not_joined(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lower, made = pipeline._lower, []
+    lower, made = pipeline.lower_model, []
 
     def lower_again(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
         made.append(lower(mod, preparation))
@@ -241,9 +241,9 @@ def test_programs_that_do_not_match_are_not_joined(
             return made[0]
         net = Net(*SHAPE)
         other = import_model.import_model(net.save(tmp_path / "other.onnx", net.conv("x", 32)), "onnx")
-        return lower(pipeline._simplified(other), preparation)
+        return lower(pipeline.simplified(other), preparation)
 
-    monkeypatch.setattr(pipeline, "_lower", lower_again)
+    monkeypatch.setattr(pipeline, "lower_model", lower_again)
     assert prepared(case.path, WINOGRAD).module == case.direct.module
     assert "without Winograd convolutions" in caplog.text
     assert "bindings" in caplog.text

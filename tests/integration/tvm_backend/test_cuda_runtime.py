@@ -69,7 +69,7 @@ def test_gpus_are_named_with_their_architecture_and_the_versions(driver: Path) -
     cuda_stub.library(driver, "libcudart-stub.so", RUNTIME)
     ask = (
         "import ctypes, dataclasses, json\nfrom workers.tvm_backend import cuda_runtime\n"
-        f"found = cuda_runtime._ask(ctypes.CDLL({str(driver / 'libcudart-stub.so')!r}))\n"
+        f"found = cuda_runtime.describe(ctypes.CDLL({str(driver / 'libcudart-stub.so')!r}))\n"
         "print(json.dumps(dataclasses.asdict(found)))"
     )
     found = run(driver, "-c", ask)
@@ -85,7 +85,7 @@ def test_gpus_are_named_with_their_architecture_and_the_versions(driver: Path) -
 def test_an_error_of_the_runtime_has_a_remedy(tmp_path: Path, code: int, remedy: str) -> None:
     source = RUNTIME.replace("*count = 1; return 0;", f"return {code};")
     runtime = cuda_stub.library(tmp_path, f"libcudart-{code}.so", source)
-    found = cuda_runtime._ask(ctypes.CDLL(str(runtime)))
+    found = cuda_runtime.describe(ctypes.CDLL(str(runtime)))
     assert not found.ok
     assert found.gpus == ()
     assert remedy in found.remedy

@@ -22,10 +22,10 @@ def test_this_machine_passes(capsys):
 
 def test_a_noisy_host_is_remarked_on_and_passes():
     found = {"peak_flops": 5e11, "bandwidth": 4e10, "medians": [1e-3, 1.02e-3, 1.01e-3]}
-    quiet = {check.name: check for check in commands_doctor._figures(found)}
+    quiet = {check.name: check for check in commands_doctor.judge_figures(found)}
     assert quiet["peak"].detail.startswith("500 GFLOP/s")
     assert (quiet["noise floor"].ok, quiet["noise floor"].remedy) == (True, "")
-    noisy = {check.name: check for check in commands_doctor._figures({**found, "medians": [1e-3, 1.4e-3]})}
+    noisy = {check.name: check for check in commands_doctor.judge_figures({**found, "medians": [1e-3, 1.4e-3]})}
     assert not noisy["noise floor"].ok
     assert not noisy["noise floor"].required
     assert "40.0%" in noisy["noise floor"].detail

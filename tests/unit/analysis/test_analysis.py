@@ -250,7 +250,7 @@ def test_marks() -> None:
     assert run.compiled.tolist() == [False, False, False, True]
 
 
-@pytest.mark.parametrize(("told", "steps"), [(0, 16), (512, 256)])
+@pytest.mark.parametrize(("marked", "steps"), [(0, 16), (512, 256)])
 def test_what_is_unrolled(marked: int, steps: int) -> None:
     """Unasked up to some hundred instructions, here of a step with a vector, a value and a multiply-add each."""
     loops = (fixed(0, 64, 0), fixed(1, 16, 2, reduction=True), fixed(2, 16, 0), fixed(3, 16, 1))

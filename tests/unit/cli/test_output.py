@@ -8,31 +8,13 @@ import re
 import click
 import pytest
 import typer
-from answers import whole
+from cli_jobs import job
 
 from tunesmith.cli import main, output, progress, summary
 from tunesmith.cli.headline import WIDTH, headline
 from tunesmith.cli.output import emit, table
-from tunesmith.client import Job
 
 BEGAN = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
-
-
-def job(trials=0, measured=0, tunable=23, current=None, **values):
-    given = {
-        "id": "j-1",
-        "state": "running",
-        **values,
-        "progress": {
-            "trials": trials,
-            "trials_budget": 400,
-            "seconds": trials,
-            "tasks_tunable": tunable,
-            "tasks_measured": measured,
-        },
-        "latency": {"untuned": current and 0.2, "current": current, "speedup": current and 0.2 / current},
-    }
-    return Job.read(whole(Job, given))
 
 
 def commands(command, name="tunesmith"):

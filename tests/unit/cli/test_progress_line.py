@@ -6,30 +6,11 @@ import io
 import re
 
 import pytest
-from answers import whole
+from cli_jobs import job
 from rich.console import Console
 
 from tunesmith.cli import line, progress
 from tunesmith.cli.output import INDENT, lay_out
-from tunesmith.client import Job
-
-
-def job(trials=0, measured=0, current=None, eta=None, **values):
-    given = {
-        "id": "j-1",
-        "state": "running",
-        **values,
-        "progress": {
-            "trials": trials,
-            "trials_budget": 400,
-            "seconds": trials,
-            "tasks_tunable": 23,
-            "tasks_measured": measured,
-            "eta_seconds": eta,
-        },
-        "latency": {"untuned": current and 0.2, "current": current, "speedup": current and 0.2 / current},
-    }
-    return Job.read(whole(Job, given))
 
 
 def drawn(width, colours="truecolor", encoding="utf-8", **values):

@@ -112,14 +112,27 @@ NAMELESS = re.compile(r"(?:(?:[a-z_]\w*, )*[a-z_]\w*: )?(?:[Oo]f|[Ii]ts) ")
 PART = re.compile(r"\n\s*\n|\n\s*(?=[a-z_][\w, ]*: )")
 
 
-def nameless(source: str) -> list[str]:
-    """Parts of docstrings, and comments, that begin with "of" or "its": they leave out what they are about."""
-    texts = [
-        part
+MAX_WORDS = 25
+"""In the first sentence of a docstring; code in it counts as one."""
+
+
+def docstrings(source: str) -> list[str]:
+    return [
+        node.value.value
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        for part in PART.split(node.value.value)
     ]
+
+
+def long_sentences(texts: list[str]) -> list[str]:
+    """First sentences that have too many words."""
+    first = (re.split(r"\n\s*\n|(?<=[.?!])\s", text, maxsplit=1)[0] for text in texts)
+    return [text for text in first if len(re.sub("``.*?``", "code", text, flags=re.S).split()) > MAX_WORDS]
+
+
+def nameless(source: str, docs: list[str]) -> list[str]:
+    """Parts of docstrings, and comments, that begin with "of" or "its": they leave out what they are about."""
+    texts = [part for text in docs for part in PART.split(text)]
     continued = -1
     for found in tokenize.generate_tokens(io.StringIO(source).readline):
         if found.type == token.COMMENT:
@@ -131,14 +144,21 @@ def nameless(source: str) -> list[str]:
 
 
 @pytest.mark.parametrize("package", PROSE)
-def test_docstrings_and_comments_name_what_they_are_about(package: str) -> None:
-    found = {path: nameless(path.read_text("utf-8")) for path in sorted((ROOT / package).rglob("*.py"))}
-    assert [f"{path.relative_to(ROOT)}: {text}" for path, texts in found.items() for text in texts] == []
+def test_docstrings_and_comments_are_short_and_name_what_they_are_about(package: str) -> None:
+    unclear = []
+    for path in sorted((ROOT / package).rglob("*.py")):
+        docs = docstrings(source := path.read_text("utf-8"))
+        found = nameless(source, docs) + [f"{MAX_WORDS} words at most: {text}" for text in long_sentences(docs)]
+        unclear += [f"{path.relative_to(ROOT)}: {text}" for text in found]
+    assert unclear == []
 
 
 def test_it_reads_docstrings_their_fields_and_comments() -> None:
     source = '"""Bounds.\n\nAttributes:\n    rows: of a tile.\n    size: bytes\n        of a tile.\n"""\n'
-    assert nameless(source + "x = 1  # its size\n# a part\n# of a comment\n") == ["rows: of a tile.", "its size"]
+    comments = "x = 1  # its size\n# a part\n# of a comment\n"
+    assert nameless(source + comments, docstrings(source)) == ["rows: of a tile.", "its size"]
+    short, long = "word " * 24 + "``f(x, y)``. More words.", "word " * 26 + "."
+    assert long_sentences([short, long]) == [long]
 
 
 WHIMSICAL = re.compile(

@@ -69,7 +69,7 @@ def prepare(mod: tvm.IRModule, preparation: Preparation = PLAIN, cpu: CpuModel =
     """
     mod = _with_numbered_inputs(mod)
     try:
-        mod = _blocked(mod, preparation, cpu) if preparation.blocked else _lower(_simplified(mod), preparation)
+        mod = _blocked(mod, preparation, cpu) if preparation.blocked else lower_model(simplified(mod), preparation)
     except Exception as error:
         # Legalisation raises whatever the operator's lowering raises.
         raise ModelRejected(f"TVM cannot lower the model: {first_line(error)}", field="file") from error
@@ -91,14 +91,14 @@ def _with_numbered_inputs(mod: tvm.IRModule) -> tvm.IRModule:
 def _blocked(mod: tvm.IRModule, preparation: Preparation, cpu: CpuModel) -> tvm.IRModule:
     packed = layout.Packed()
     try:
-        simple = _simplified(
+        simple = simplified(
             mod, (quantization.rounded, layout.absorb_pads, layout.widen, layout.slice_maps, layout.phases)
         )
-        made = _lower(_laid_out(simple, False, packed, cpu), preparation)
+        made = lower_model(_laid_out(simple, False, packed, cpu), preparation)
     except Exception:
         # Nobody should lose a model to what is meant to make it faster.
         log.warning("blocked layouts do not fit the model, it is prepared without them", exc_info=True)
-        return _lower(_simplified(mod), dataclasses.replace(preparation, blocked=False))
+        return lower_model(simplified(mod), dataclasses.replace(preparation, blocked=False))
     return _with_winograd(made, simple, preparation, packed, cpu) if preparation.winograd else made
 
 
@@ -113,7 +113,7 @@ def _with_winograd(
         other = _laid_out(simple, True, packed, cpu)
         if not any(conv2d_winograd.__name__ in str(var.name_hint) for var in other.functions):
             return mod
-        return alternatives.join(mod, _lower(other, preparation))
+        return alternatives.join(mod, lower_model(other, preparation))
     except Exception:
         # The same: a model is worth more than a faster convolution.
         log.warning("the model is prepared without Winograd convolutions", exc_info=True)
@@ -134,7 +134,7 @@ def _laid_out(simple: tvm.IRModule, winograd: bool, packed: layout.Packed, cpu: 
     return tvm.transform.Sequential(passes)(simple)
 
 
-def _simplified(mod: tvm.IRModule, rephrasings: Sequence[Rewrite] = ()) -> tvm.IRModule:
+def simplified(mod: tvm.IRModule, rephrasings: Sequence[Rewrite] = ()) -> tvm.IRModule:
     """What all preparations begin with: constants folded, operators of training taken apart.
 
     Args:
@@ -153,7 +153,7 @@ def _pass(rewrite: Rewrite) -> Any:
     )
 
 
-def _lower(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
+def lower_model(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
     """Operators as functions, fused."""
     views = [transform.RewriteDataflowReshape(), transform.DeadCodeElimination()]  # no kernels, so no tasks
     passes = [

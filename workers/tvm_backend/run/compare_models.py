@@ -30,8 +30,8 @@ SAMPLE_SECONDS = 0.001
 SLOW_SECONDS = 0.1
 """From here on the client times a run: the call costs a fraction of a millisecond, a warm-up run far more."""
 OFF = 1e-4
-"""Share of themselves by which inputs and weights are off when the untuned model is asked how steady its outputs are:
-what a kernel's outputs may be off by, in single precision."""
+"""Share of themselves by which inputs and weights are off when the untuned model is asked how steady its outputs are.
+It is what a kernel's outputs may be off by, in single precision."""
 
 SPECIAL = 2
 """The set of inputs with NaN and infinity, after two without."""

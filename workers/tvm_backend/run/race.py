@@ -25,10 +25,10 @@ from workers.tvm_backend.run.timing_windows import Series
 SHORT_SECONDS = 0.001
 """A first run that is shorter than this is repeated to know how long one run takes."""
 COLD = 2.0
-"""The very first run of a kernel pays for page faults and cold caches: only one that is slower than this many times
-the cutoff is judged by it alone."""
+"""The very first run of a kernel pays for page faults and cold caches. Only one that is slower than this many times the
+cutoff is judged by it alone."""
 CHEAP_SECONDS = 0.005
-"""A first run that is shorter than this is never judged alone: a second costs nothing, and a kernel of microseconds may
+"""A first run that is shorter than this is never judged alone. A second costs nothing, and a kernel of microseconds may
 take a hundred times as long when it runs first."""
 LONG_SECONDS = 0.1
 """A run this long needs none before it to warm up: filling the caches is less than a hundredth of it."""

@@ -96,8 +96,8 @@ class Nests:
             return _nest(body, next(replays))
 
     def _replays(self, body: SketchBody, fixed: dict[int, int]) -> Iterator[list[_Replay]]:
-        """``REPLAYS``, then ``MORE_REPLAYS``, the first ones among them, that apply and put their blocks at the wanted
-        places, or, where these seem not to exist, at the places that most are moved to."""
+        """``REPLAYS``, then ``MORE_REPLAYS`` with the first ones among them, that apply and put their blocks at the
+        wanted places. Where these seem not to exist, it is the places that most are moved to."""
         exact, tried = tuple(fixed.values()), 0
         found: dict[tuple[Decision, ...], list[_Replay]] = {exact: []}
         vectors = _vectors(body, fixed)
@@ -126,7 +126,7 @@ class Nests:
 
 
 def _telling(rng: np.random.Generator, knob: Knob, n: int) -> Ints:
-    """``n`` choices, distinct while there are so many: in turn those with the fewest parts of 1, which say least and
+    """``n`` choices, distinct while there are so many. In turn those with the fewest parts of 1, which say least and
     take places from other blocks, and any."""
     drawn = (
         rng.permutation(knob.size)

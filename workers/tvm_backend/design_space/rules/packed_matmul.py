@@ -23,8 +23,8 @@ from workers.tvm_backend.design_space.rules.registers import product_tiles
 
 
 class PackedMatmul(Rule):
-    """Applies to ``C[b, m, n] += A[b, m, k] * B[b, k, n]`` with any number of batch, row and reduction axes, B plain or
-    in panels already.
+    """Applies to ``C[b, m, n] += A[b, m, k] * B[b, k, n]``. There may be any number of batch, row and reduction axes; B
+    is plain or in panels already.
 
     Sketches: tiles of the two most promising numbers of rows, padded where they do not divide; B packed beforehand,
     for a tile, or not at all, and a deep reduction then in one go or in pieces. Knobs: two levels of rows around a

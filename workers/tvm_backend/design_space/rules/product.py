@@ -121,7 +121,7 @@ def arrange(sch: Schedule, block: Any, written: Any, pack: Pack | None, plan: Pr
 
 @dataclass(frozen=True)
 class _Loops:
-    """Loops of the tiled block: those that threads share, the one around the panels of a tile, and so on inwards; a
+    """Loops of the tiled block: those that threads share, the one around the panels of a tile, and so on inwards. A
     reduction in pieces begins outside of the rows."""
 
     outer: tuple[Any, ...]

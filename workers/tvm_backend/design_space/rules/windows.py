@@ -28,8 +28,9 @@ from workers.tvm_backend.design_space.rules.stages import (
 
 
 class Depthwise(Rule):
-    """Applies to ``Y[.., c, y, x] += X[.., c, f(y, ky), g(x, kx)] * W[c, ky, kx]``, channels blocked or not, and to
-    any other product in which one operand depends on every axis of the output, as in convolutions of several groups.
+    """Applies to ``Y[.., c, y, x] += X[.., c, f(y, ky), g(x, kx)] * W[c, ky, kx]``, channels blocked or not. Applies
+    also to any other product in which one operand depends on every axis of the output, as in convolutions of several
+    groups.
 
     Sketches: padding copied by bands or read where it is; in NCHW also rows that the compiler vectorises. Knobs: rows
     of a band and of a tile, columns of a tile. What follows is computed on the tile. Where rows were made longer, to

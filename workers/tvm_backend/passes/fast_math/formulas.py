@@ -22,7 +22,7 @@ MANTISSA_BITS = 23
 BIAS = 127
 """Bias of a float32's exponent field."""
 SHIFTER = 1.5 * 2.0**MANTISSA_BITS + BIAS - 1
-"""A float32 of this size has units in its last place, so adding it rounds; the lowest bits of the sum are n - 1 plus
+"""A float32 of this size has units in its last place, so adding it rounds. The lowest bits of the sum are n - 1 plus
 the bias, the exponent field of 2^(n-1)."""
 
 EXP_RANGE = (-87.33, 89.0)
@@ -70,7 +70,7 @@ def erf(x: Any) -> Any:
 
 
 def log(x: Any) -> Any:
-    """ln x: x = m 2^n with m between √½ and √2, n ln 2 in two parts plus f - f²/2 + f³ R(f) for f = m - 1.
+    """ln x: x is m 2^n with m between √½ and √2. It is n ln 2 in two parts plus f - f²/2 + f³ R(f) for f = m - 1.
 
     Subnormal numbers are scaled into the normal range first.
     """

@@ -19,7 +19,7 @@ BLOCKED = f"NCHW{LANES}c"
 MOST_PARTS = 32
 """Operands of a concatenation that takes others apart: more make functions that are slow to compile."""
 Rule = Callable[[Values, relax.Var, relax.Call], relax.Expr | None]
-"""From the values so far, a variable and the call that it is bound to: the call on blocked values, of one axis more
+"""From the values so far, a variable and the call that it is bound to: the call on blocked values. It has one axis more
 than the variable's where the result is a feature map; None when the call stays plain."""
 
 
