@@ -74,17 +74,18 @@ def report(courses: ReplayedRuns, setup: Mapping[str, str]) -> Report:
     seeds = len(next(iter(courses.values())))
     summary = (
         f"Jobs of {len(models)} models, {seeds} seeds each, replayed on recorded learning curves under the service's "
-        "own rules. In the recorded jobs all tasks had equally many rounds; each seed takes each task's curve "
-        "from one of the recorded runs. The bandit starts with small first rounds. The others' rounds all have "
-        f"{ROUND_SIZE} candidates, as their authors' have 64. So do those of `bandit, {EQUAL}`, which separates "
-        "the effect of the order from that of the sizes. A round that begins or ends where no recorded one did "
-        "takes the time of its candidates plus the overhead of the next recorded round. The figures are seconds "
-        f"of tuning until this share of a gain was there, or of all rounds if it never was. `{UNTUNED}`: the gain "
-        f"over the model without schedules; a task without a round runs with its default schedule. `{FIRST_ROUNDS}`: "
-        "what is left to gain once every task had its first recorded round. `times as fast`: the geometric mean "
-        "over models and seeds of the time that "
-        f"`{BASELINE}` took over its own, with a 95 % bootstrap over seeds. Then the median seconds by model. "
-        f"`{HINDSIGHT}` is not an allocator: it knows every curve to its end, and is close to the best possible."
+        "own rules. Each seed takes each task's curve from one of the recorded runs, in which all tasks had equally "
+        "many rounds.\n\n"
+        f"- The bandit starts with small first rounds; the others' rounds have {ROUND_SIZE} candidates. So do those of "
+        f"`bandit, {EQUAL}`, which separates the effect of the order from that of the sizes.\n"
+        "- A round cut otherwise than in the record takes the time of its candidates plus the overhead of the next "
+        "recorded round.\n"
+        "- The figures are seconds of tuning until this share of a gain was there, or of all rounds if it never was.\n"
+        f"- `{UNTUNED}`: the gain over the model with default schedules. `{FIRST_ROUNDS}`: what is left to gain once "
+        "every task had its first recorded round.\n"
+        f"- `times as fast`: the time of `{BASELINE}` over its own, geometric mean over models and seeds with a 95 % "
+        "bootstrap over seeds. Then the median seconds by model.\n"
+        f"- `{HINDSIGHT}` is not an allocator: it knows every curve to its end, and is close to the best possible."
     )
     return Report.of(NAME, "Allocators on the curves of whole models", summary, rows, setup)
 

@@ -121,16 +121,16 @@ def _row(outcome: ModelOutcome, entry: Entry) -> Row:
 
 def _summary(outcomes: Sequence[ModelOutcome]) -> str:
     lines = [
-        "One inference of each model, batch 1, float32, the same random inputs and the same number of threads. "
-        "Both tuners had the same wall time, alone on the machine. Tunesmith's includes the start of its stack "
-        "and the import of the model. MetaSchedule's (`tune_relax`, 64 candidates a round by default, and 16) "
-        "includes the start of its process. Rounds that MetaSchedule had measured but not yet read count too. "
-        "Only TVM's passes prepared the untuned model and MetaSchedule's; Tunesmith's is prepared as in its jobs. "
-        "Then every runtime was timed several times, each time in its own process, in turn, there and back. The "
-        "latency is the median of all samples; `passes` has the lowest and the highest median of one process. "
-        "PyTorch is eager. `share of peak`: share of what the machine can do at best, see below. Operations are "
-        "those of the plain algorithms, so Winograd's convolution counts for more than it does. `without "
-        "schedule`: tunable functions without a schedule at the end."
+        "One inference of each model, batch 1, float32, the same random inputs and the same number of threads.",
+        "- Both tuners had the same wall time, alone on the machine. Tunesmith's includes the start of its stack and "
+        "the import of the model. MetaSchedule's (`tune_relax`, 64 candidates a round by default, and 16) includes "
+        "the start of its process. Rounds that MetaSchedule had measured but not yet read count too.\n"
+        "- Only TVM's passes prepared the untuned model and MetaSchedule's; Tunesmith's is prepared as in its jobs.\n"
+        "- Every runtime was timed in turn, there and back, in several processes. The latency is the median of all "
+        "samples; `passes` has the lowest and the highest median of one process. PyTorch is eager.\n"
+        "- `share of peak`: share of the machine's limit, see below. Operations are those of the plain algorithms, so "
+        "Winograd's convolution counts for more than it does.\n"
+        "- `without schedule`: tunable functions without a schedule at the end.",
     ]
     return "\n\n".join(lines + [text for outcome in outcomes if (text := _verdict(outcome))])
 

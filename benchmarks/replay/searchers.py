@@ -135,15 +135,15 @@ def report(outcomes: Sequence[JudgedRuns], setup: dict[str, str]) -> Report:
     rows = sorted((_row(mine, unseen) for mine in by_method(outcomes)), key=lambda row: -row["P"])
     spaces, seeds = len({o.recording.name for o in outcomes}), len(outcomes[0].curves)
     summary = (
-        f"Search on {spaces} recorded spaces, {seeds} seeds each, without hardware. P is the score of Willemsen et "
-        "al.: 0 is the computed expectation of random search, 1 the optimum at once, below 0 worse than random. "
-        "It is averaged over a space's evaluations, until random search has come 90 % of the way from the median "
-        "to the optimum in the logarithm of latency, and then over spaces. The band is a 95 % bootstrap over "
-        "seeds. On spaces that are held out, no settings are tuned. Quality "
-        "is optimum over best found at the end of the budget. The next two columns say how many runs come within 5 % "
-        "of the optimum, and where in the budget the median run does. The last ones are distinct points that "
-        "were scored or only checked, and the searcher's own processor time. The cost model sees encoded "
-        "decisions, not TVM's features, and is smaller than the service's."
+        f"Search on {spaces} recorded spaces, {seeds} seeds each, without hardware.\n\n"
+        "- P is the score of Willemsen et al.: 0 is the computed expectation of random search, 1 the optimum at once, "
+        "below 0 worse than random. It is averaged over a space's evaluations, then over spaces. A space ends where "
+        "random search has come 90 % of the way from the median to the optimum in the logarithm of latency.\n"
+        "- The band is a 95 % bootstrap over seeds. On spaces that are held out, no settings are tuned.\n"
+        "- Quality is optimum over best found at the end of the budget. Then: how many runs come within 5 % of the "
+        "optimum, and where in the budget the median run does.\n"
+        "- The last columns: distinct points that were scored or only checked, and the searcher's own processor time.\n"
+        "- The cost model sees encoded decisions, not TVM's features, and is smaller than the service's."
     )
     return Report.of("replay", "Searchers, replayed", summary, rows, setup)
 

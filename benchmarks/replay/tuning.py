@@ -197,10 +197,10 @@ def report(plan: TuningPlan, tuned: Tuned, setup: dict[str, str]) -> Report:
         if getattr(tuned.best, f.name) != getattr(tuned.default, f.name)
     ]
     summary = (
-        f"Settings of {plan.searcher}: {plan.trials} tried on one half of the spaces, {plan.seeds} seeds each, and the "
-        f"best {FINALISTS} and the default once more with twice as many. P of the default and of the winner, with "
-        "seeds that neither saw, on that half and on the one held out; the band of the gain is a 95 % bootstrap over "
-        f"seeds. Changed: {', '.join(changed) or 'nothing'}."
+        f"{plan.trials} settings of {plan.searcher} tried on one half of the spaces, {plan.seeds} seeds each; then the "
+        f"best {FINALISTS} and the default with twice as many. P of the default and of the winner comes from seeds "
+        "that neither saw, on that half and on the one held out. The band of the gain is a 95 % bootstrap over seeds."
+        f"\n\nChanged: {', '.join(changed) or 'nothing'}."
     )
     return Report.of(name_of(plan.searcher), f"Settings of {plan.searcher}, tuned", summary, rows, setup)
 

@@ -134,14 +134,17 @@ def ratio_table(ledger: Ledger, operators: Sequence[str]) -> tuple[tuple[str, ..
 
 METHOD = """\
 Each tuner had the same program, target, threads and wall-clock budget, one after the other. Tunesmith's stack runs only
-while it tunes. A candidate counts when it was built, run and recorded; failures and programs measured before do not
-count. MetaSchedule's rate is taken up to its last complete round, or to the end of its first one if that took longer
-than the budget. *With start-up* also counts what each tuner does once. For MetaSchedule that is its imports. For
-Tunesmith it is the start of the whole service, and a first tiny job that loads TVM in its workers and calibrates the
-device. *Busy* is the time in which a candidate's kernel ran over the time of tuning. Build, run, kernel (part of run)
-and search are work over wall time. Tunesmith does several at once, so its shares may add up to more than 100 %.
-MetaSchedule does one after the other; its search is everything except building and running. *Best* is the schedule that
-each tuner chose; all of them were measured again in turn in one process."""
+while it tunes.
+
+- A candidate counts when it was built, run and recorded; failures and programs measured before do not count.
+- MetaSchedule's rate is taken up to its last complete round, or to the end of its first one if that took longer than
+  the budget.
+- *With start-up* also counts what each tuner does once. For MetaSchedule that is its imports; for Tunesmith the start
+  of the whole service, and a first tiny job that loads TVM in its workers and calibrates the device.
+- *Busy* is the time in which a candidate's kernel ran over the time of tuning. Build, run, kernel (part of run) and
+  search are work over wall time. Tunesmith does several at once, so its shares may add up to more than 100 %.
+  MetaSchedule does one after the other; its search is everything except building and running.
+- *Best* is the schedule that each tuner chose; all of them were measured again in turn in one process."""
 
 
 def _summary(ledger: Ledger, operators: Sequence[str], notes: str) -> str:
