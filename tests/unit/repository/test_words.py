@@ -75,7 +75,6 @@ RETIRED = {
     "news": "new_records",
     "NEAR": "a noun and a unit",
     "BURST": "MAX_MESSAGES_PER_PASS",
-    "KEPT": "a noun and a unit",
     "LIMIT": "a noun and a unit",
     "FIRST": "a noun and a unit",
     "heat": "first_run",
