@@ -15,7 +15,7 @@ from effort import quick
 from torch import Tensor
 from tvm import relax
 
-from tunesmith.errors import ModelRejected, UnsupportedOperator
+from tunesmith.errors import UnsupportedOperator
 from tunesmith.preparation import for_target
 from workers.tvm_backend import tir
 from workers.tvm_backend.export import script
@@ -56,51 +56,9 @@ def wide(x: Tensor) -> np.ndarray:
 
 R = torch.Generator().manual_seed(0)
 M = torch.randn(8, 32, generator=R)
-W, B = torch.randn(16, 32, generator=R), torch.randn(16, generator=R)
 HOLES = torch.where(torch.arange(256).reshape(8, 32) % 7 == 3, torch.nan, M)
 RIGHT: dict[str, tuple[Callable[[Tensor], Any], Tensor]] = {
-    "half": (lambda x: F.linear(x, W.half(), B.half()), M.half()),
-    "double": (lambda x: F.linear(x, W.double(), B.double()), M.double()),
-    "bfloat16": (lambda x: F.layer_norm(x, (32,)), M.bfloat16()),
-    "places": (lambda x: F.max_pool2d(x[None, None], 2, return_indices=True), M),
     "adaptive": (lambda x: F.adaptive_max_pool2d(x[None, None], 3, return_indices=True), M),
-    "number": (
-        lambda x: (
-            x.sum().argmax() + (x @ x.T).argmax(),
-            torch.softmax((x @ x.T).sum(), 0),
-            (x @ x.T).sum().cumsum(0),
-            x.sum().sort()[0],
-        ),
-        M,
-    ),
-    "nothing": (lambda x: (x @ x.T, x[:0].mean(0), x[:0], x[:0].sum(0)), M),
-    "logic": (
-        lambda x: (
-            torch.logaddexp(x @ x.T, x[:, :8]),
-            ((x[0] > 0)[:, None] * (x[1] > 0)[None]).float() @ x.T,
-            ((x > 0) + (x < -1)).sum(),
-        ),
-        M,
-    ),
-    "scatter": (
-        lambda x: torch.zeros(6, 7).scatter(0, torch.arange(21).reshape(3, 7) % 5, (x @ x.T)[:3, :7]),
-        M,
-    ),
-    "nan": (
-        lambda x: (
-            F.relu(x),
-            x.clamp(-1, 1),
-            x.clamp(min=0),
-            torch.maximum(x, x.flip(1)),
-            torch.minimum(x, x.flip(1)),
-            x.amax(1),
-            x.amin(0),
-            x.max(),
-            x.max(1),
-            x.min(0),
-        ),
-        HOLES,
-    ),
     "sorted": (
         lambda x: (
             x.sort(dim=1, stable=True),
@@ -117,7 +75,6 @@ RIGHT: dict[str, tuple[Callable[[Tensor], Any], Tensor]] = {
     "curves": (lambda x: (x.sinh(), x.cosh(), x.expm1(), x.log1p(), x.erfc(), x.lgamma(), torch.special.i0e(x)), M),
 }
 REFUSED: dict[str, tuple[Callable[[Tensor], Any], str]] = {
-    "randn": (lambda x: x @ x.T + torch.randn(8, 8), "draws random numbers: aten.randn.default"),
     "rand_like": (lambda x: x + torch.rand_like(x), "draws random numbers: aten.rand"),
     "dropout": (lambda x: F.dropout(x, 0.5, training=True), "draws random numbers: aten.native_dropout"),
     "multinomial": (lambda x: x.abs().multinomial(2), "draws random numbers: aten.multinomial"),
@@ -130,10 +87,9 @@ def test_right(tmp_path: Path, name: str) -> None:
     function, x = RIGHT[name]
     expected = torch.utils._pytree.tree_leaves(function(x))
     flat = imported(tmp_path / "net.pt2", lambda x: tuple(torch.utils._pytree.tree_leaves(function(x))), x)
-    tolerance = 1e-4 if x.dtype in (torch.float32, torch.float64) else 2e-2
     for ours, theirs in zip(compiled(flat, x, tmp_path), map(wide, expected), strict=True):
         assert ours.shape == theirs.shape
-        np.testing.assert_allclose(ours, theirs, tolerance, tolerance)
+        np.testing.assert_allclose(ours, theirs, 1e-4, 1e-4)
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -141,8 +97,3 @@ def test_refused_by_name(tmp_path: Path, name: str) -> None:
     function, reason = REFUSED[name]
     with pytest.raises(UnsupportedOperator, match=reason):
         imported(tmp_path / "net.pt2", function, M)
-
-
-def test_an_output_that_is_no_tensor_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelRejected, match="output 1 of the program is 8, which is no tensor"):
-        imported(tmp_path / "net.pt2", lambda x: (x @ x.T, x.shape[0]), M)

@@ -119,6 +119,8 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
             )
         elif op_name == "Dropout":
             return _dropout(inputs, attrs, opset, [self._nodes, self._params])
+        elif op_name == "Clip":
+            return _bounded(self.bb.emit, inputs, attrs, [self._nodes, self._params])
         elif op_name == "OneHot":
             return _one_hot(self.bb.emit, inputs, attrs, [self._nodes, self._params])
         elif op_name == "Pow":
@@ -143,6 +145,28 @@ def _dropout(inputs: list[Any], attrs: Attributes, opset: int, params: list[Any]
         return inputs[0]
     kind = "bool" if opset >= DROPOUT_OF_TRUTH else inputs[0].ty.dtype
     return relax.Tuple([inputs[0], relax.op.ones(inputs[0].ty.shape, kind)])
+
+
+def _bounded(
+    emit: Callable[[relax.Expr], relax.Expr], inputs: list[Any], attrs: Attributes, params: list[Any]
+) -> relax.Expr:
+    """As operators that keep NaN: TVM lowers maxima and minima at once. A bound that is NaN is none."""
+    x, *bounds = [*inputs, None, None][:3]
+    kind = str(x.ty.dtype)
+    for at, (name, choose) in enumerate((("min", relax.op.maximum), ("max", relax.op.minimum))):
+        bound = relax.const(attrs[name], kind) if name in attrs else bounds[at]
+        if bound is None:
+            continue
+        known = get_constant(bound, params)
+        if isinstance(known, GenericConst):
+            if np.isnan(known.value.numpy().astype("float64")).any():
+                continue
+            bound = known
+        elif kind.startswith(("float", "bfloat")):
+            none = relax.const(-np.inf if name == "min" else np.inf, kind)
+            bound = emit(relax.op.where(relax.op.isnan(bound), none, bound))
+        x = emit(choose(x, bound))
+    return x
 
 
 def _one_hot(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import contextlib
+import io
 import json
 import math
 import os
@@ -81,7 +83,8 @@ def _imported(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> tvm
     operands.check_operands(model.graph)
     names = _check_inputs(model.graph, shapes)
     _split_sums(model.graph)
-    with warnings.catch_warnings():
+    # TVM prints what it fails to convert, in the middle of a command's JSON.
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         # Not from_onnx: it runs ONNX's checker first, which copies the model twice and only warns.
         given = {**_without_elements(model.graph), **{n: list(shape) for n, shape in shapes.items()}}

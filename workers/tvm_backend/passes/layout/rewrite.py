@@ -107,4 +107,4 @@ def _straight(mod: tvm.IRModule) -> list[Binding] | None:
     bindings = [binding for each in main.body.blocks for binding in each.bindings]
     if not all(isinstance(each, relax.VarBinding) for each in bindings):
         return None
-    return simplified(mod, [(each.var, each.value) for each in bindings], main.body.body)
+    return simplified([(each.var, each.value) for each in bindings], main.body.body)
