@@ -35,13 +35,13 @@ class LocalMeasurer:
 
     Attributes:
         host: this machine.
-        target: by default all cores of this CPU.
+        target: all cores of this CPU.
         folder: for libraries; gone with the measurer.
     """
 
-    def __init__(self, builders: Pool, runner: Runner, target: Target | None, folder: Path) -> None:
+    def __init__(self, builders: Pool, runner: Runner, folder: Path) -> None:
         self.host: Host = builders.call("describe", timeout=START_SECONDS)
-        self.target, self.folder = target or Target(self.host.target), folder
+        self.target, self.folder = Target(self.host.target), folder
         self._builders, self._runner, self._numbers = builders, runner, itertools.count()
         self._calibrator = Calibrator(builders, runner, folder / "calibration", rules=Rules(early=0.0))
 
@@ -121,7 +121,7 @@ def discard(built: Sequence[Built]) -> None:
 
 
 @contextmanager
-def open_measurer(target: Target | None = None) -> Iterator[LocalMeasurer]:
+def open_measurer() -> Iterator[LocalMeasurer]:
     """Start a tracker, a device and builders; end them all afterwards."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tunesmith-bench-")))
@@ -133,7 +133,7 @@ def open_measurer(target: Target | None = None) -> Iterator[LocalMeasurer]:
         builders = stack.enter_context(Pool(builder, len(os.sched_getaffinity(0))))
         runner = RpcRunner(tracker, KEY, lease)
         stack.callback(runner.close)
-        yield LocalMeasurer(builders, runner, target, folder)
+        yield LocalMeasurer(builders, runner, folder)
 
 
 @contextmanager

@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from tunesmith.errors import MeasurementFailed, StackFailed
@@ -103,9 +102,7 @@ class Tree:
             )
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
 
     def poll(self) -> int | None:

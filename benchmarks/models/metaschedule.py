@@ -78,42 +78,23 @@ def tune(job: Job) -> None:
         job.folder,
         max_trials_global=MANY,
         num_trials_per_iter=job.per_round,
-        builder=_gated_builder(gate, workers),
-        runner=_gated_runner(gate, workers),
+        builder=_gated(gate, ms.builder.PyBuilder, ms.builder.Builder.create("local", max_workers=workers), "build"),
+        runner=_gated(gate, ms.runner.PyRunner, ms.runner.Runner.create("local", max_workers=workers), "run"),
         task_scheduler=scheduler,
         seed=job.seed,
     )
     _finish(job, started)
 
 
-def _gated_builder(gate: Gate, workers: int) -> Any:
+def _gated(gate: Gate, base: type, stock: Any, method: str) -> Any:
+    """``stock``, which leaves the gate open during its method."""
     from tvm.ir.utils import derived_object
-    from tvm.s_tir import meta_schedule as ms
 
-    stock = ms.builder.Builder.create("local", max_workers=workers)
+    def call(_: Any, given: Any) -> Any:
+        with gate:
+            return getattr(stock, method)(given)
 
-    @derived_object
-    class Gated(ms.builder.PyBuilder):  # type: ignore[misc]
-        def build(self, build_inputs: Any) -> Any:
-            with gate:
-                return stock.build(build_inputs)
-
-    return Gated()
-
-
-def _gated_runner(gate: Gate, workers: int) -> Any:
-    from tvm.ir.utils import derived_object
-    from tvm.s_tir import meta_schedule as ms
-
-    stock = ms.runner.Runner.create("local", max_workers=workers)
-
-    @derived_object
-    class Gated(ms.runner.PyRunner):  # type: ignore[misc]
-        def run(self, runner_inputs: Any) -> Any:
-            with gate:
-                return stock.run(runner_inputs)
-
-    return Gated()
+    return derived_object(type("Gated", (base,), {method: call}))()
 
 
 def _end(gate: Gate, scheduler: Any, job: Job, started: float) -> None:

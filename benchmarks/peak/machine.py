@@ -80,7 +80,7 @@ def measure(threads: int, *, curve: bool = False, repeats: int = 10) -> Limits:
     Raises:
         MeasurementFailed: when the probe ends without an answer.
     """
-    caches = cores_caches(threads)
+    caches = calibration_kernels.cache_sizes(cores=sorted(os.sched_getaffinity(0))[:threads])
     memory = int(calibration_kernels.uncached_read(threads).work)
     sizes = sorted({*(size // 2 for size in caches.values()), *(sweep(threads, memory) if curve else ()), memory})
     with tempfile.TemporaryDirectory(prefix="tunesmith-peak-") as folder:
@@ -95,11 +95,6 @@ def sweep(threads: int, memory: int) -> list[int]:
     """Powers of two of bytes from what a core's first cache holds up to ``memory``."""
     first = SMALLEST * threads
     return [first << step for step in range(max(0, int(math.log2(memory / first))) + 1)]
-
-
-def cores_caches(threads: int) -> dict[int, int]:
-    """Bytes of each cache level that the first ``threads`` of the visible cores have."""
-    return calibration_kernels.cache_sizes(cores=sorted(os.sched_getaffinity(0))[:threads])
 
 
 def thread_counts(cores: int) -> list[int]:

@@ -175,12 +175,12 @@ def training_rows(
     ]
 
 
-def count_valid(session: Session, job_id: str, after: int = 0) -> int:
-    """A job's measured candidates with a latency and an id greater than ``after``; default schedules left out."""
+def count_valid(session: Session, job_id: str) -> int:
+    """A job's measured candidates with a latency; default schedules left out."""
     query = (
         sa.select(sa.func.count())
         .select_from(Record)
-        .where(Record.job_id == job_id, Record.id > after, Record.latency.is_not(None), Record.sketch_hash.is_not(None))
+        .where(Record.job_id == job_id, Record.latency.is_not(None), Record.sketch_hash.is_not(None))
     )
     return session.scalar(query) or 0
 

@@ -97,9 +97,7 @@ def extend(
     )
 
 
-def overdue(
-    session: Session, kind: type[Row], longest: float, now: dt.datetime | None = None, limit: int = 100
-) -> Sequence[Row]:
+def overdue(session: Session, kind: type[Row], longest: float, now: dt.datetime | None = None) -> Sequence[Row]:
     """Published rows whose deadline has passed, locked like those of :func:`due_for_dispatch`.
 
     Args:
@@ -109,7 +107,7 @@ def overdue(
     query = sa.select(kind).where(
         kind.state.in_(ACTIVE[kind]), kind.dispatched >= kind.attempt, passed(kind.deadline, longest, now)
     )
-    return session.scalars(query.order_by(kind.deadline).limit(limit).with_for_update(skip_locked=True)).all()
+    return session.scalars(query.order_by(kind.deadline).limit(100).with_for_update(skip_locked=True)).all()
 
 
 def retry(session: Session, row: Work, max_attempts: int, reason: str) -> bool:

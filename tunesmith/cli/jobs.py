@@ -95,24 +95,21 @@ def watch(job: JobId, as_json: Json = False, server: Server = None, key: Key = N
 def cancel(job: JobId, as_json: Json = False, server: Server = None, key: Key = None) -> None:
     """Cancel a job; its measurements are kept."""
     with connect(server, key) as client:
-        job = chosen(client, job)
-        _show(client.cancel(job), as_json)
+        _show(client.cancel(chosen(client, job)), as_json)
 
 
 @app.command()
 def pause(job: JobId, as_json: Json = False, server: Server = None, key: Key = None) -> None:
     """Pause a job."""
     with connect(server, key) as client:
-        job = chosen(client, job)
-        _show(client.pause(job), as_json)
+        _show(client.pause(chosen(client, job)), as_json)
 
 
 @app.command()
 def resume(job: JobId, as_json: Json = False, server: Server = None, key: Key = None) -> None:
     """Resume a paused job."""
     with connect(server, key) as client:
-        job = chosen(client, job)
-        _show(client.resume(job), as_json)
+        _show(client.resume(chosen(client, job)), as_json)
 
 
 @app.command("set")

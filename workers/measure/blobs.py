@@ -26,12 +26,10 @@ class PayloadCache:
         store: the blob store, for a worker that can read it: what lies there is neither fetched nor copied.
     """
 
-    def __init__(
-        self, folder: Path, limit: int = DEFAULT_LIMIT, client: httpx2.Client | None = None, store: Path | None = None
-    ) -> None:
+    def __init__(self, folder: Path, limit: int = DEFAULT_LIMIT, store: Path | None = None) -> None:
         self._folder, self._limit = folder, limit
         self._store = store
-        self._client = client or httpx2.Client(timeout=60.0, follow_redirects=False, trust_env=False)
+        self._client = httpx2.Client(timeout=60.0, follow_redirects=False, trust_env=False)
 
     def load(self, payload: Payload) -> bytes:
         """The payload's bytes.

@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 
 from tunesmith.messages import Message, WireResult
 
@@ -43,9 +42,7 @@ class PeriodicThread:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _loop(self) -> None:
@@ -76,9 +73,7 @@ class Reporter:
         self._timer.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._timer.stop()
 
     def add(self, *results: WireResult) -> None:

@@ -10,7 +10,6 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
 from workers.sandbox.box.base import Confinement, Limits
@@ -70,9 +69,7 @@ class Box:
     def __enter__(self) -> Box:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._child.stop()
         remove(self.folder)
 

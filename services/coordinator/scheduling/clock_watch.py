@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -37,13 +36,10 @@ class ClockWatch:
 
     A budget of seconds and a worker's deadline are held against the database's clock. Where somebody sets that by an
     hour, a job would end at once, or wait for an hour for a worker that is gone.
-
-    Args:
-        monotonic: seconds of this process's clock.
     """
 
-    def __init__(self, context: Context, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._context, self._monotonic = context, monotonic
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._last: ClockReading | None = None
 
     def check(self) -> None:
@@ -58,9 +54,9 @@ class ClockWatch:
 
     def _look(self) -> ClockReading:
         with self._context.reading() as session:
-            before = self._monotonic()
+            before = time.monotonic()
             there = clock.now(session).timestamp()
-            return ClockReading(there, before, self._monotonic(), event_log.last_id(session))
+            return ClockReading(there, before, time.monotonic(), event_log.last_id(session))
 
     def _move(self, session: Session, seconds: float, since: float, last_event: int) -> None:
         locks.lock_scheduling(session)

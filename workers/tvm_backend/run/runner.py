@@ -169,18 +169,18 @@ def _broke(outcome: RunOutcome | Confirmed | ModelOutcome) -> bool:
     return outcome.failure in (FailureKind.CRASH, FailureKind.RUN_TIMEOUT)
 
 
+SIMULATED_FLOPS = 2e13
+"""FLOP/s of the pretended device."""
+
+
 class SimulatedRunner:
     """Invented, repeatable latencies for devices that this host lacks; builds are real, numbers are not.
 
-    A candidate's speed is drawn from the hash of its code, between 1 % and 50 % of ``peak``; everything that
+    A candidate's speed is drawn from the hash of its code, between 1 % and 50 % of ``SIMULATED_FLOPS``; everything that
     comes of it carries ``simulated`` in its environment.
-
-    Args:
-        peak: FLOP/s of the pretended device.
     """
 
-    def __init__(self, peak: float = 2e13) -> None:
-        self._peak = peak
+    def __init__(self) -> None:
         self.threads, self.binding, self.isolation, self.streams = 0, "", Isolation.SHARED, False
 
     def open(self, target: Mapping[str, Any]) -> None:
@@ -206,7 +206,7 @@ class SimulatedRunner:
     def _samples(self, request: RunRequest, count: int, turn: int) -> tuple[float, ...]:
         """The latency is drawn from the candidate's code, the noise from that and the turn."""
         share = 0.01 * 50 ** _random(request.code_hash).random()
-        latency = max(request.flops, 1e5) / (self._peak * share)
+        latency = max(request.flops, 1e5) / (SIMULATED_FLOPS * share)
         noise = _random(f"{request.code_hash}/{turn}")
         return tuple(latency * (1 + 0.01 * noise.gauss(0, 1)) for _ in range(count))
 
