@@ -25,19 +25,6 @@ def upgrade() -> None:
     _dataset()
 
 
-def downgrade() -> None:
-    """Drop every table, dependents first."""
-    for table in reversed(TABLES):
-        op.drop_table(table)
-
-
-FLEET = ("targets", "devices", "api_keys", "idempotency_keys")
-MODELS = ("models", "workloads", "model_tasks", "sketches")
-JOBS = ("jobs", "families", "job_tasks", "evaluations", "events")
-ROUNDS = ("rounds", "batches")
-TABLES = (*FLEET, *MODELS, *JOBS, *ROUNDS, "cost_models", "records", "schedules")
-
-
 def _lease() -> tuple[Any, ...]:
     """Columns of work that is leased."""
     return (

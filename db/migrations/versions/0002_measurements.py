@@ -20,14 +20,3 @@ def upgrade() -> None:
     op.add_column("records", sa.Column("confirmation", JSON, nullable=True))
     op.add_column("devices", sa.Column("health", sa.String(length=20), nullable=False, server_default="ok"))
     op.add_column("devices", sa.Column("calibration", JSON, nullable=True))
-
-
-def downgrade() -> None:
-    """Drop the columns."""
-    for table, columns in (
-        ("records", ("device_seconds", "stopped", "duplicate", "confirmation")),
-        ("devices", ("health", "calibration")),
-    ):
-        with op.batch_alter_table(table) as batch:
-            for column in columns:
-                batch.drop_column(column)

@@ -16,10 +16,3 @@ def upgrade() -> None:
     for table in TABLES:
         op.add_column(table, sa.Column("alternative_of", sa.String(length=64), nullable=True))
     op.add_column("jobs", sa.Column("winograd", sa.Boolean(), nullable=False, server_default=sa.false()))
-
-
-def downgrade() -> None:
-    """Drop the columns. Alternatives become tasks like others, which an earlier version adds to a model's latency."""
-    op.drop_column("jobs", "winograd")
-    for table in TABLES:
-        op.drop_column(table, "alternative_of")  # not in a batch, which would make SQLite give ids of job_tasks again

@@ -21,16 +21,3 @@ def upgrade() -> None:
         batch.add_column(sa.Column("cache", sa.String(length=20), nullable=False, server_default="warm"))
         batch.drop_constraint("pk_schedules", type_="primary")
         batch.create_primary_key("pk_schedules", [*KEY, "cache"])
-
-
-def downgrade() -> None:
-    """Drop the columns, and the champions that were not measured warm."""
-    op.execute("DELETE FROM schedules WHERE cache <> 'warm'")
-    with op.batch_alter_table("schedules") as batch:
-        batch.drop_constraint("pk_schedules", type_="primary")
-        batch.drop_column("cache")
-        batch.create_primary_key("pk_schedules", KEY)
-    with op.batch_alter_table("model_tasks") as batch:
-        batch.drop_column("weights")
-    with op.batch_alter_table("models") as batch:
-        batch.drop_column("params_size")

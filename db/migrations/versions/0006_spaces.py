@@ -12,8 +12,3 @@ down_revision = "0005"
 def upgrade() -> None:
     """Add the column; existing jobs had every sketch."""
     op.add_column("jobs", sa.Column("space", sa.String(length=60), nullable=False, server_default="all"))
-
-
-def downgrade() -> None:
-    """Drop the column. A job that was restricted keeps the sketches that its tasks have."""
-    op.drop_column("jobs", "space")

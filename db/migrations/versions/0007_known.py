@@ -12,8 +12,3 @@ down_revision = "0006"
 def upgrade() -> None:
     """Add the column; existing jobs keep NULL."""
     op.add_column("job_tasks", sa.Column("known_seconds", sa.Double(), nullable=True))
-
-
-def downgrade() -> None:
-    """Drop the column."""
-    op.drop_column("job_tasks", "known_seconds")

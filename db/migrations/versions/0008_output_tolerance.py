@@ -12,8 +12,3 @@ down_revision = "0007"
 def upgrade() -> None:
     """Add the column; existing evaluations had 0.01."""
     op.add_column("evaluations", sa.Column("output_tolerance", sa.Double(), nullable=True))
-
-
-def downgrade() -> None:
-    """Drop the column."""
-    op.drop_column("evaluations", "output_tolerance")

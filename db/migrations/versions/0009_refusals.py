@@ -22,10 +22,3 @@ def upgrade() -> None:
         sa.Column("last_at", sa.DateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("reason", name="pk_report_refusals"),
     )
-
-
-def downgrade() -> None:
-    """Drop them."""
-    op.drop_table("report_refusals")
-    with op.batch_alter_table("devices") as batch:
-        batch.drop_column("calibrations")

@@ -32,12 +32,3 @@ def upgrade() -> None:
             op.create_index(_name(table, columns), table, columns.split())
     for table in COVERED:
         op.drop_index(_name(table, "job_id"), table)
-
-
-def downgrade() -> None:
-    """As before."""
-    for table in COVERED:
-        op.create_index(_name(table, "job_id"), table, ["job_id"])
-    for table, indexes in ADDED.items():
-        for columns in indexes:
-            op.drop_index(_name(table, columns), table)

@@ -12,8 +12,3 @@ down_revision = "0010"
 def upgrade() -> None:
     """Add ``devices.reason``."""
     op.add_column("devices", sa.Column("reason", sa.String(500), nullable=False, server_default=""))
-
-
-def downgrade() -> None:
-    """Remove it."""
-    op.drop_column("devices", "reason")

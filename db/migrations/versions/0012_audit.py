@@ -26,8 +26,3 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index("ix_audit_owner_id", "audit", ["owner", "id"])
-
-
-def downgrade() -> None:
-    """Drop it."""
-    op.drop_table("audit")

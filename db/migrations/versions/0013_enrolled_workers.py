@@ -38,14 +38,3 @@ def upgrade() -> None:
     op.add_column("records", sa.Column("trace", JSON, nullable=True))
     op.add_column("records", sa.Column("revoked_at", sa.DateTime(timezone=True), nullable=True))
     op.create_index("ix_records_worker_id", "records", ["worker_id"])
-
-
-def downgrade() -> None:
-    """Drop them."""
-    op.drop_index("ix_records_worker_id", "records")
-    columns = {"records": ["worker_id", "revoked_at", "trace"], "devices": ["worker_id", "sequence"]}
-    columns |= {table: ["secret", "holders", "reported"] for table in HELD}
-    for table, names in columns.items():
-        for name in names:
-            op.drop_column(table, name)
-    op.drop_table("enrolled_workers")

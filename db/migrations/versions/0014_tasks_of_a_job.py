@@ -14,8 +14,3 @@ down_revision = "0013"
 def upgrade() -> None:
     """Drop the index that the other covers."""
     op.drop_index("ix_job_tasks_job_id", "job_tasks")
-
-
-def downgrade() -> None:
-    """As before."""
-    op.create_index("ix_job_tasks_job_id", "job_tasks", ["job_id"])

@@ -12,8 +12,3 @@ down_revision = "0014"
 def upgrade() -> None:
     """Add the column; existing evaluations keep NULL: their signal is not known."""
     op.add_column("evaluations", sa.Column("output_signal", sa.Double(), nullable=True))
-
-
-def downgrade() -> None:
-    """Drop the column."""
-    op.drop_column("evaluations", "output_signal")

@@ -12,8 +12,3 @@ down_revision = "0015"
 def upgrade() -> None:
     """Unknown for tasks that are there."""
     op.add_column("job_tasks", sa.Column("rough_seconds", sa.Double(), nullable=True))
-
-
-def downgrade() -> None:
-    """Forget it."""
-    op.drop_column("job_tasks", "rough_seconds")

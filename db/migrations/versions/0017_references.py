@@ -15,8 +15,3 @@ down_revision = "0016"
 def upgrade() -> None:
     """Add the column; existing evaluations keep NULL: nothing was compared."""
     op.add_column("evaluations", sa.Column("references", JSON, nullable=True))
-
-
-def downgrade() -> None:
-    """Drop the column."""
-    op.drop_column("evaluations", "references")

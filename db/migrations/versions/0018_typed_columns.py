@@ -46,10 +46,3 @@ def upgrade() -> None:
             sa.update(ROUNDS).values(champion_since=sa.bindparam("since")).where(ROUNDS.c.id == sa.bindparam("key")),
             [{"key": key, "since": dt.datetime.fromisoformat(text).astimezone(dt.timezone.utc)} for key, text in found],
         )
-
-
-def downgrade() -> None:
-    """Drop the columns; the JSON still has what they say."""
-    op.drop_column("rounds", "champion_since")
-    op.drop_column("records", "cache")
-    op.drop_column("records", "simulated")

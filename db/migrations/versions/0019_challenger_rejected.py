@@ -15,8 +15,3 @@ OLD, NEW = "crown_refused", "challenger_rejected"
 def upgrade() -> None:
     """Rename the stored events."""
     op.get_bind().execute(sa.update(EVENTS).where(EVENTS.c.kind == OLD).values(kind=NEW))
-
-
-def downgrade() -> None:
-    """Give them their former name."""
-    op.get_bind().execute(sa.update(EVENTS).where(EVENTS.c.kind == NEW).values(kind=OLD))

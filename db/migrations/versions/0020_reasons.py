@@ -12,8 +12,3 @@ down_revision = "0019"
 def upgrade() -> None:
     """Add the column; existing tasks keep NULL: it is not known."""
     op.add_column("job_tasks", sa.Column("reason", sa.String(1000), nullable=True))
-
-
-def downgrade() -> None:
-    """Drop the column."""
-    op.drop_column("job_tasks", "reason")

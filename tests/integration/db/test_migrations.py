@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from rows import SHA
@@ -16,7 +15,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError
 
 import db.migrations
-from db.engine import create_engine, current_revision, head_revision, migrate, session_factory
+from db.engine import create_engine, head_revision, migrate, session_factory
 from db.models import Base, Job, JobTask, Model, ModelTask, Record, Round
 from db.revision import known
 from tunesmith.preparation import Preparation
@@ -107,13 +106,6 @@ def test_the_files_names_are_the_revisions_that_alembic_finds() -> None:
     assert found.get_heads() == [head_revision()]
 
 
-def downgrade(engine: Engine, revision: str) -> None:
-    config = configured()
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.downgrade(config, revision)
-
-
 @pytest.fixture
 def before(database_url: str) -> str:
     """A database of revision 0002 with a model, one that is being imported, a task and a job."""
@@ -182,34 +174,10 @@ def test_tasks_of_before_alternatives_stand_for_nothing_and_jobs_had_no_winograd
         session.add(JobTask(**{**JOB_TASK, "workload_hash": "w2", "alternative_of": "w1"}))
         session.flush()
         session.delete(session.scalars(sa.select(JobTask).where(JobTask.alternative_of.is_not(None))).one())
-    downgrade(engine, "0003")
-    migrate(before)
     with session_factory(engine).begin() as session:
         session.add(JobTask(**{**JOB_TASK, "workload_hash": "w2"}))
         session.flush()
         assert session.scalars(sa.select(JobTask.id)).all() == [first, first + 2], "no id is given twice"
-    engine.dispose()
-
-
-def test_going_back_gives_the_jobs_of_variants_to_their_models(before: str) -> None:
-    migrate(before)
-    engine = create_engine(before, foreign_keys=False)
-    with session_factory(engine).begin() as session:
-        session.add(Model(id="v1", name="net", source="onnx", sha256=SHA, preparation="other", variant_of="m1"))
-        session.flush()
-        session.add(ModelTask(model_id="v1", workload_hash="w1", position=0, name="t", weight=1))
-        session.get_one(Job, "j1").model_id = "v1"
-    downgrade(engine, "0002")
-    assert current_revision(engine) == "0002"
-    with engine.connect() as connection:
-        assert connection.execute(sa.text("SELECT model_id FROM jobs")).scalars().all() == ["m1"]
-        assert connection.execute(sa.text("SELECT model_id FROM model_tasks")).scalars().all() == ["m1"]
-        assert sorted(connection.execute(sa.text("SELECT id FROM models")).scalars()) == ["m1", "m2"]
-    engine.dispose()
-    migrate(before)
-    engine = create_engine(before)
-    with session_factory(engine)() as session:
-        assert session.get_one(Job, "j1").model_id == "m1"
     engine.dispose()
 
 
@@ -222,9 +190,6 @@ def test_a_rejected_challengers_event_has_its_present_name(before: str) -> None:
     migrate(before)
     with engine.connect() as connection:
         assert connection.execute(kinds).scalars().all() == ["challenger_rejected", "new_best"]
-    downgrade(engine, "0018")
-    with engine.connect() as connection:
-        assert connection.execute(kinds).scalars().all() == ["crown_refused", "new_best"]
     engine.dispose()
 
 
@@ -265,8 +230,4 @@ def test_typed_columns_say_what_the_json_of_existing_rows_says(before: str) -> N
         ]
         since = session.scalars(sa.select(Round.champion_since).order_by(Round.number)).all()
         assert since == [dt.datetime.fromisoformat(found), None, None]
-    downgrade(engine, "0017")
-    migrate(before)
-    with session_factory(engine)() as session:
-        assert session.scalars(sa.select(Record.simulated).order_by(Record.id)).all()[2]
     engine.dispose()
