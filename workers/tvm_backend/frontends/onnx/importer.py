@@ -13,7 +13,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, get_constan
 
 from tunesmith.errors import ModelRejected, TunesmithError, UnsupportedOperator, first_line
 from workers.tvm_backend.frontends import refusals, resize, sizes
-from workers.tvm_backend.frontends.onnx import casts, computed, contrib, old_opsets, operands, recurrent, shapes
+from workers.tvm_backend.frontends.onnx import casts, computed, contrib, loops, old_opsets, operands, recurrent, shapes
 from workers.tvm_backend.frontends.onnx.attention import Attributes
 from workers.tvm_backend.frontends.refusals import unsupported
 
@@ -48,15 +48,19 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
 
     def _convert_subgraph(self, bb: relax.BlockBuilder, graph: Any) -> relax.Expr:
         """The results of a branch, which sees the values around it."""
-        outer = self._nodes
-        self._nodes = dict(outer)
+        found = self.branch(graph, {})
+        return found[0] if len(found) == 1 else relax.Tuple(found)
+
+    def branch(self, graph: Any, inputs: Mapping[str, Any]) -> list[relax.Expr]:
+        """What a graph inside of an operator makes of its inputs and of the values around it."""
+        outer, results = self._nodes, self.results
+        self._nodes = {**outer, **inputs}
         try:
             self._parse_graph_initializers(graph)
             self._construct_nodes(graph)
-            found = [self._nodes[value.name] for value in graph.output]
+            return [self._nodes[value.name] for value in graph.output]
         finally:
-            self._nodes = outer
-        return found[0] if len(found) == 1 else relax.Tuple(found)
+            self._nodes, self.results = outer, results
 
     @property
     def shape(self) -> Sequence[int] | None:
@@ -125,6 +129,8 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
             return _one_hot(self.bb.emit, inputs, attrs, [self._nodes, self._params])
         elif op_name == "Pow":
             return _power(self.bb.emit, *inputs)
+        elif op_name in loops.CONVERTED:
+            return loops.CONVERTED[op_name](self, inputs, attrs, opset)
         elif op_name in contrib.CONVERTED:
             return contrib.CONVERTED[op_name](self, inputs, attrs, opset)
         elif op_name == "DynamicQuantizeLinear":

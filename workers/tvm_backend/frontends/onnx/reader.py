@@ -9,7 +9,6 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
@@ -35,6 +34,8 @@ from workers.tvm_backend.frontends.onnx import (
     contrib,
     counts,
     declared,
+    definitions,
+    loops,
     operands,
     order,
     packed,
@@ -44,11 +45,8 @@ from workers.tvm_backend.frontends.onnx import (
 )
 from workers.tvm_backend.frontends.onnx.importer import Importer
 
-HANDLED = frozenset({"Constant", "If", *recurrent.CELLS, *contrib.CONVERTED, *casts.CONVERTED})
+HANDLED = frozenset({"Constant", "If", *recurrent.CELLS, *contrib.CONVERTED, *casts.CONVERTED, *loops.CONVERTED})
 """Operators that TVM's importer takes without an entry in its converter table, and those that are converted here."""
-
-DEPTH = 4
-"""How often definitions are spelled out that may have other such operators in them."""
 
 
 def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
@@ -75,9 +73,10 @@ def _imported(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> tvm
         model = onnx.inliner.inline_local_functions(model)
     packed.unpack(model.graph)
     quantized.in_floats(model.graph)
-    contrib.qualify(list(_nodes(model.graph)))
+    model = definitions.of_other_domains(model)
+    contrib.qualify(list(definitions.nodes(model.graph)))
     declared.fix_operands(model.graph, operands.varying_values(model.graph))
-    model = _spelled_out(model)
+    model = definitions.spelled_out(model, lambda each: set(_missing(each)))
     declared.fix_operands(model.graph, operands.varying_values(model.graph))
     _check_operators(model)
     operands.check_operands(model.graph)
@@ -88,7 +87,7 @@ def _imported(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> tvm
         warnings.simplefilter("ignore")
         # Not from_onnx: it runs ONNX's checker first, which copies the model twice and only warns.
         given = {**_without_elements(model.graph), **{n: list(shape) for n, shape in shapes.items()}}
-        mod = Importer(given, declared.declared_shapes(model.graph)).from_onnx(model.graph, _opset(model))
+        mod = Importer(given, declared.declared_shapes(model.graph)).from_onnx(model.graph, definitions.opset(model))
     mod["main"] = mod["main"].with_attr("input_names", json.dumps(names))
     return mod
 
@@ -100,66 +99,11 @@ def _without_elements(graph: onnx.GraphProto) -> dict[str, list[int]]:
     return {name: shape for name, shape in shapes.items() if known[name] and 0 in shape}
 
 
-def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    for node in graph.node:
-        yield node
-        for inner in counts.subgraphs(node):
-            yield from _nodes(inner)
-
-
-def _opset(model: onnx.ModelProto) -> int:
-    return next((int(o.version) for o in model.opset_import if o.domain in contrib.STANDARD), 1)
-
-
-def _spelled_out(model: onnx.ModelProto) -> onnx.ModelProto:
-    """With operators that are missing, and that ONNX itself defines by others, as those others."""
-    for _ in range(DEPTH):
-        opset = _opset(model)
-        schemas = {name: onnx.defs.get_schema(name, opset) for name in _missing(model) if onnx.defs.has(name, opset)}
-        defined = {
-            name: schema
-            for name, schema in schemas.items()
-            if schema.has_function or schema.has_context_dependent_function
-        }
-        if not defined:
-            break
-        for node in _nodes(model.graph):
-            given = {attribute.name for attribute in node.attribute}
-            defaults = defined[node.op_type].attributes if node.op_type in defined else {}
-            node.attribute.extend(
-                each.default_value for name, each in defaults.items() if name not in given and each.default_value.name
-            )
-        try:
-            _state_types(model)
-            names = [(contrib.STANDARD[0], name) for name in defined]
-            model = onnx.inliner.inline_selected_functions(model, names, inline_schema_functions=True)
-        except (RuntimeError, onnx.shape_inference.InferenceError):
-            break  # it has to know a type that cannot be told: the operator is refused
-        counts.check_counts(model)
-    return model
-
-
-def _state_types(model: onnx.ModelProto) -> None:
-    """State the types of weights and of what is computed, which some definitions depend on."""
-    graph = model.graph
-    known = {value.name for value in (*graph.input, *graph.output, *graph.value_info)}
-    weights = [
-        onnx.helper.make_tensor_value_info(each.name, each.data_type, each.dims)
-        for each in graph.initializer
-        if each.name not in known
-    ]
-    without = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
-    for field, values in (("node", graph.node), ("input", [*graph.input, *weights]), ("output", graph.output)):
-        getattr(without.graph, field).extend(values)
-    inferred = onnx.shape_inference.infer_shapes(without).graph.value_info
-    graph.value_info.extend(value for value in (*weights, *inferred) if value.name not in known)
-
-
 def _missing(model: onnx.ModelProto) -> collections.Counter[str]:
     """How often the model uses each operator that is not known."""
-    opset, known = _opset(model), _get_convert_map()
+    opset, known = definitions.opset(model), _get_convert_map()
     missing: collections.Counter[str] = collections.Counter()
-    for node in _nodes(model.graph):
+    for node in definitions.nodes(model.graph):
         name = node.op_type
         if name in HANDLED:
             continue
@@ -169,7 +113,7 @@ def _missing(model: onnx.ModelProto) -> collections.Counter[str]:
 
 
 def _check_operators(model: onnx.ModelProto) -> None:
-    opset, missing = _opset(model), _missing(model)
+    opset, missing = definitions.opset(model), _missing(model)
     if missing:
         listed = ", ".join(f"{name} ({count}×)" for name, count in sorted(missing.items()))
         raise UnsupportedOperator(

@@ -100,13 +100,13 @@ def converted(
         _run(emit, x, cell, weights[at], tuple(first[at] for first in firsts), attrs, back)
         for at, back in enumerate(ways)
     ]
-    every = _joined(emit, [_stacked(builder, [state[0] for state in states]) for states in runs], 1)
+    every = joined(emit, [_stacked(builder, [state[0] for state in states]) for states in runs], 1)
     lasts = [states[0 if back else -1] for states, back in zip(runs, ways, strict=True)]
     return relax.Tuple(
         [
             every,
             *(
-                _joined(emit, [emit(relax.op.expand_dims(last[at], 0)) for last in lasts], 0)
+                joined(emit, [emit(relax.op.expand_dims(last[at], 0)) for last in lasts], 0)
                 for at in range(cell.states)
             ),
         ]
@@ -193,7 +193,7 @@ def _stacked(builder: relax.BlockBuilder, outputs: Sequence[relax.Expr]) -> rela
         parts = [
             builder.emit_te(topi.concatenate, list(group), 0, primfunc_attrs={"op_pattern": OPAQUE}) for group in groups
         ]
-    whole = _joined(builder.emit, parts, 0)
+    whole = joined(builder.emit, parts, 0)
     return builder.emit(relax.op.reshape(whole, (len(outputs), 1, rows, width)))
 
 
@@ -216,7 +216,7 @@ def _parted(emit: Emit, products: relax.Expr) -> list[relax.Expr]:
     return parts if size == 1 else [one for part in parts for one in _parted(emit, part)]
 
 
-def _joined(emit: Emit, parts: Sequence[relax.Expr], axis: int) -> relax.Expr:
+def joined(emit: Emit, parts: Sequence[relax.Expr], axis: int) -> relax.Expr:
     """A concatenation of any number, of few at a time."""
     while len(parts) > 1:
         groups = [parts[at : at + PARTS] for at in range(0, len(parts), PARTS)]
