@@ -6,19 +6,13 @@ import collections
 import dataclasses
 import gc
 import importlib
-import logging
 import multiprocessing
-import os
 import random
-import resource
-import select
-import signal
-import sys
-import time
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from tools import children
 from tools.mutants.changes import change
 from tools.mutants.models import INPUTS, MODELS
 from tunesmith.errors import TunesmithError
@@ -104,49 +98,26 @@ def run_mutants(folder: Path, count: int, seed: int, lowered: bool = True) -> It
 
 def outcome_of(path: Path, name: str, lowered: bool) -> tuple[str, str]:
     """What becomes of one file in a child process: the kind of outcome and its detail."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
-        _child(path, name, lowered, writing)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as file:
-        said, ended = b"", time.monotonic() + SECONDS
-        while (left := ended - time.monotonic()) > 0 and select.select([file], [], [], left)[0]:
-            more = os.read(file.fileno(), 65536)
-            if not more:
-                break
-            said += more
-        else:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            return TIMEOUT, f"over {SECONDS:.0f} s"
-    _, status = os.waitpid(child, 0)
-    if not said:
-        return CRASH, signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else f"exit {status >> 8}"
-    kind, _, detail = said.decode(errors="replace").partition("\n")
+    try:
+        kind, _, detail = children.answer_of(lambda: _answer(path, name, lowered), SECONDS, MEMORY_BYTES).partition(
+            "\n"
+        )
+    except children.TimedOut as error:
+        return TIMEOUT, str(error)
+    except children.Crashed as error:
+        return CRASH, str(error)
     return kind, detail
 
 
-def _child(path: Path, name: str, lowered: bool, writing: int) -> None:
-    """The import of a worker, without its database; never returns."""
-    with open(os.devnull, "wb") as nothing:
-        os.dup2(nothing.fileno(), 1)
-        os.dup2(nothing.fileno(), 2)
-    logging.disable(logging.CRITICAL)
-    warnings.simplefilter("ignore")
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
-    said = IMPORTED
+def _answer(path: Path, name: str, lowered: bool) -> str:
+    """The import of a worker, without its database: its kind and detail, each a line."""
     try:
         _import(path, name, lowered)
     except TunesmithError as error:
-        said = f"{error.code}\n{error.detail}"
+        return f"{error.code}\n{error.detail}"
     except BaseException as error:  # an untyped error of any class is what is looked for
-        said = f"{UNTYPED}\n{type(error).__name__}: {error}"
-    os.write(writing, said.encode(errors="replace")[:4000])
-    sys.stdout.flush()
-    os._exit(0)
+        return f"{UNTYPED}\n{type(error).__name__}: {error}"
+    return IMPORTED
 
 
 def _import(path: Path, name: str, lowered: bool) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import collections
+import re
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from tools.sweep import onnx_cases, running
 from tools.sweep.base import AGREES, DIFFERS, FAULT, REFUSED, CaseOutcome, Source
@@ -18,6 +20,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.sweep", description=__doc__)
     parser.add_argument("source", choices=sorted(SOURCES), help="where the cases come from")
     parser.add_argument("parts", nargs="*", help="parts of names of the cases to run; all cases by default")
+    parser.add_argument("--markdown", type=Path, help="page to write, with counts and what does not agree by operator")
     options = parser.parse_args()
     made = list(SOURCES[options.source](options.parts))
     running.prepare_process()
@@ -27,6 +30,8 @@ def main() -> int:
         if each.kind != AGREES:
             print(f"{each.name}: {each.kind}: {each.detail}".replace("\n", " ")[:500], flush=True)
     print(counts(outcomes))
+    if options.markdown:
+        options.markdown.write_text(page(options.source, outcomes))
     return int(any(each.kind == FAULT for each in outcomes))
 
 
@@ -43,6 +48,33 @@ def counts(outcomes: list[CaseOutcome]) -> str:
         for name, found in (("cases", cases), ("operators, by their worst case", operators))
     ]
     return "\n".join([f"| | all | {' | '.join(reversed(order))} |", "|---|" + "---:|" * 5, *rows])
+
+
+def page(source: str, outcomes: list[CaseOutcome]) -> str:
+    """Counts, and what does not agree by operator and reason, as a page in Markdown."""
+    others = collections.Counter(
+        (each.kind, each.group, reason(each.detail)) for each in outcomes if each.kind != AGREES
+    )
+    rows = [
+        f"| `{group}` | {count} | {kind} | {why} |" for (kind, group, why), count in sorted(others.items(), key=str)
+    ]
+    parts = (
+        f"# Cases of operators: {source}",
+        f"`python -m tools.sweep {source} --markdown PAGE` writes this page. See [what can be tuned](models.md).",
+        counts(outcomes),
+        "## What does not agree",
+        "\n".join(["| operator | cases | outcome | reason |", "|---|---:|---|---|", *rows]),
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def reason(detail: str) -> str:
+    """A refusal or a difference without names of values, places and remedies."""
+    text = re.sub(r"^[a-z_]+: ", "", detail.replace("\n", " ").split("; ")[0])
+    text = re.sub(r"^[\w.]+, which makes '[^']*', ", "", text)
+    text = re.sub(r", '[^']*', that", " that", text)
+    text = re.sub(r"(input|weight) '[^']*'", r"\1", text)
+    return text.replace("|", "/").strip()[:110]
 
 
 if __name__ == "__main__":

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnx.numpy_helper
@@ -18,6 +19,7 @@ from tools.sweep.base import Case
 from workers.tvm_backend.frontends.onnx.packed import KEPT
 
 ABSOLUTE = 1e-5
+HALVES = ("float16", "bfloat16")
 
 
 def cases(parts: Sequence[str] = (), modules: Sequence[str] = ()) -> Iterator[Case]:
@@ -30,7 +32,8 @@ def cases(parts: Sequence[str] = (), modules: Sequence[str] = ()) -> Iterator[Ca
     for case in _made(modules):
         if case.model is None or not case.data_sets or (parts and not any(part in case.name for part in parts)):
             continue
-        inputs, outputs = (list(map(_array, each)) for each in case.data_sets[0])
+        inputs, outputs = list(map(_array, case.data_sets[0][0])), list(_flat(case.data_sets[0][1]))
+        rounding = 4 * max((_step(each) for each in outputs), default=0.0)
         yield Case(
             case.name,
             next((each.op_type for each in case.model.graph.node), case.name),
@@ -39,8 +42,8 @@ def cases(parts: Sequence[str] = (), modules: Sequence[str] = ()) -> Iterator[Ca
             tuple(inputs),
             tuple(outputs),
             tuple(_shapes(case.model.graph.input, inputs)),
-            max(case.rtol, 1e-3),
-            max(case.atol, ABSOLUTE),
+            max(case.rtol, 1e-3, rounding),
+            max(case.atol, ABSOLUTE, rounding / 2),
         )
 
 
@@ -49,6 +52,20 @@ def _array(value: Any) -> Any:
     array = onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
     kind = str(getattr(array, "dtype", ""))
     return array.astype(KEPT[kind]) if kind in KEPT else array
+
+
+def _flat(values: Iterable[Any]) -> Iterator[Any]:
+    """Outputs as the program returns them: the tensors of a sequence one after another."""
+    for value in values:
+        if isinstance(value, list):
+            yield from _flat(value)
+        else:
+            yield _array(value)
+
+
+def _step(array: Any) -> float:
+    """How far apart numbers next to 1 are, for types in which each sum is rounded that the reference rounds once."""
+    return float(ml_dtypes.finfo(array.dtype).eps) if str(getattr(array, "dtype", "")) in HALVES else 0.0
 
 
 def with_constants(case: Case, names: Collection[str]) -> Case:

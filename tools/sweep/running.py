@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 import gc
-import logging
-import multiprocessing
-import os
-import resource
-import select
-import signal
 import tempfile
-import time
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tools import children
 from tools.sweep.base import AGREES, DIFFERS, FAULT, REFUSED, Case, CaseOutcome
 from tunesmith.errors import TunesmithError
 from tunesmith.preparation import for_target
@@ -54,45 +47,20 @@ def run_cases(cases: Iterable[Case]) -> Iterator[CaseOutcome]:
 
 def outcome_of(case: Case) -> tuple[str, str]:
     """Kind and detail of a case's outcome, found in a child process with limits of time and memory."""
-    reading, writing = os.pipe()
-    child = multiprocessing.get_context("fork").Process(target=_child, args=(case, writing))
-    child.start()
-    os.close(writing)
-    with os.fdopen(reading, "rb") as file:
-        said, ended = b"", time.monotonic() + SECONDS
-        while (left := ended - time.monotonic()) > 0 and select.select([file], [], [], left)[0]:
-            more = os.read(file.fileno(), 65536)
-            if not more:
-                break
-            said += more
-        else:
-            child.kill()
-            child.join()
-            return FAULT, f"over {SECONDS:.0f} s"
-    child.join()
-    if not said:
-        code = child.exitcode or 0
-        return FAULT, signal.Signals(-code).name if code < 0 else f"exit {code}"
-    kind, _, detail = said.decode(errors="replace").partition("\n")
+    try:
+        kind, _, detail = children.answer_of(lambda: _answer(case), SECONDS, MEMORY_BYTES).partition("\n")
+    except (children.TimedOut, children.Crashed) as error:
+        return FAULT, str(error)
     return kind, detail
 
 
-def _child(case: Case, writing: int) -> None:
-    """Run a case and write its outcome; never returns."""
-    with open(os.devnull, "wb") as nothing:
-        os.dup2(nothing.fileno(), 1)
-        os.dup2(nothing.fileno(), 2)
-    logging.disable(logging.CRITICAL)
-    warnings.simplefilter("ignore")
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+def _answer(case: Case) -> str:
+    """Kind and detail of a case's outcome, each a line."""
     try:
         with tempfile.TemporaryDirectory(prefix="tunesmith-sweep-") as folder:
-            said = compare(case, Path(folder))
-    except BaseException as error:
-        said = FAULT, f"{type(error).__name__}: {error}"
-    os.write(writing, "\n".join(said).encode(errors="replace")[:4000])
-    os._exit(0)
+            return "\n".join(compare(case, Path(folder)))
+    except BaseException as error:  # an error of any class is a fault
+        return f"{FAULT}\n{type(error).__name__}: {error}"
 
 
 def compare(case: Case, folder: Path) -> tuple[str, str]:

@@ -107,7 +107,6 @@ def test_whole_scales_stay_tvms_operator(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("attrs", "kind", "match"),
     [
-        ({"axes": [2, 3], "keep_aspect_ratio_policy": "not_larger"}, TensorProto.FLOAT, "not_larger"),
         ({"axes": [2, 3], "coordinate_transformation_mode": "align_corners"}, TensorProto.FLOAT, "align_corners"),
         ({"axes": [2, 3], "mode": "linear"}, TensorProto.INT32, "int32"),
     ],

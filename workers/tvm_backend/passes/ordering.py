@@ -40,14 +40,19 @@ def clip(x: te.Tensor, low: Any, high: Any) -> te.Tensor:
     return te.compute(x.shape, bounded, name="clip")
 
 
+def _is_nan(a: tirx.PrimExpr) -> tirx.PrimExpr:
+    """TVM knows NaN of float32 and float64 alone."""
+    return tirx.isnan(a.astype("float32") if str(a.ty.dtype) == "bfloat16" else a)
+
+
 def larger(a: Any, b: Any) -> Any:
     """The larger of two numbers, or the NaN among them."""
-    return tirx.Select(tirx.any(a > b, tirx.isnan(a)), a, b)
+    return tirx.Select(tirx.any(a > b, _is_nan(a)), a, b)
 
 
 def smaller(a: Any, b: Any) -> Any:
     """The smaller of two numbers, or the NaN among them."""
-    return tirx.Select(tirx.any(a < b, tirx.isnan(a)), a, b)
+    return tirx.Select(tirx.any(a < b, _is_nan(a)), a, b)
 
 
 def _reducer(choose: Compare, worst: float) -> Callable[..., Any]:

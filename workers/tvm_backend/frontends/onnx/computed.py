@@ -16,6 +16,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx.onnx_frontend import get_constant
 
+from workers.tvm_backend.frontends.onnx import scaled
 from workers.tvm_backend.frontends.onnx.attention import Attributes, Emit
 from workers.tvm_backend.frontends.refusals import fixed_extents, unsupported
 
@@ -51,17 +52,19 @@ def chosen(emit: Emit, options: Sequence[tuple[relax.Expr, relax.Expr]]) -> rela
     return found
 
 
-def _of_axes(importer: Any, name: str, inputs: Any, attrs: Attributes, opset: int, choices: Any) -> relax.Expr:
-    """An operator whose operand 1 is one of few lists of axes."""
+def _of_axes(
+    importer: Any, name: str, inputs: Any, attrs: Attributes, opset: int, choices: Any, place: int = 1
+) -> relax.Expr:
+    """An operator whose operand at ``place`` is one of few lists of axes."""
     if not choices or len(choices) > MOST_CHOICES:
         raise unsupported(name, "axes that depend on the model's inputs", REMEDY)
-    emit, axes = importer.bb.emit, inputs[1]
+    emit, axes = importer.bb.emit, inputs[place]
     flat = emit(relax.op.reshape(axes, [-1]))
     counted = emit(relax.op.expand_dims(_counted(emit, flat, inputs[0].ty.ndim), 1))
     options = []
     for choice in choices:
         constant = whole(choice if axes.ty.ndim else choice[0])
-        given = type(inputs)([inputs[0], constant, *list(inputs)[2:]])
+        given = type(inputs)([*list(inputs)[:place], constant, *list(inputs)[place + 1 :]])
         result = emit(importer._converted(name, given, attrs, opset))
         same = emit(relax.op.astype(emit(relax.op.equal(counted, whole([choice]))), "int64"))
         options.append((emit(relax.op.equal(emit(relax.op.sum(same)), whole(len(choice)))), result))
@@ -125,6 +128,18 @@ def _accumulation(name: str) -> Convert:
         return _of_axes(importer, name, inputs, attrs, opset, [(at,) for at in range(inputs[0].ty.ndim)])
 
     return convert
+
+
+def _transform(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.Expr | None:
+    """``DFT`` along any axis but that of the parts; a side that is kept alone makes other shapes."""
+    if operand(importer, inputs, 2) is None:
+        return None
+    axes = [(at,) for at in range(inputs[0].ty.ndim - 1)]
+    if attrs.get("onesided") or inputs[1] is not None:
+        extents = fixed_extents("DFT", inputs[0])
+        axes = [each for each in axes if importer.shape and extents[each[0]] != importer.shape[each[0]]]
+        axes = axes if len(axes) == 1 else []
+    return _of_axes(importer, "DFT", inputs, attrs, opset, axes, 2)
 
 
 def _range(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.Expr | None:
@@ -206,9 +221,12 @@ CONVERTED: Mapping[str, Convert] = {
     **{f"Reduce{name}": _reduction(f"Reduce{name}") for name in REDUCTIONS},
     "CumSum": _accumulation("CumSum"),
     "CumProd": _accumulation("CumProd"),
+    "DFT": _transform,
     "Pad": _padded,
     "Range": _range,
+    "Resize": scaled.resized,
     "Split": _parts,
     "Trilu": _triangle,
+    "Upsample": scaled.resized,
 }
 """How each is converted where an operand depends on inputs; a converter returns None where none does."""

@@ -6,6 +6,7 @@ result often leaves one value for it. The program is right for inputs that make 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -47,7 +48,11 @@ def declared_shapes(graph: onnx.GraphProto) -> Shapes:
     """Declared shapes by name of the value, and what they say of values that are made on the way."""
     found = {value.name: shape for value in (*graph.output, *graph.value_info) if (shape := _shape(value)) is not None}
     single = {tensor.name for tensor in graph.initializer if int(np.prod(tensor.dims)) == 1}
-    single |= {node.output[0] for node in graph.node if node.op_type == "Constant" and _is_single(node)}
+    single |= {value.name for value in graph.input if (shape := _shape(value)) is not None and math.prod(shape) == 1}
+    for node in graph.node:
+        elementwise = node.op_type in SAME_SHAPE | BROADCAST and single.issuperset(node.input)
+        if elementwise or (node.op_type == "Constant" and _is_single(node)):
+            single.add(node.output[0])
     for node in reversed(graph.node):
         shape = found.get(node.output[0]) if node.output else None
         if shape is None:

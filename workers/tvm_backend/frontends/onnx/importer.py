@@ -13,7 +13,18 @@ from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, get_constan
 
 from tunesmith.errors import ModelRejected, TunesmithError, UnsupportedOperator, first_line
 from workers.tvm_backend.frontends import refusals, resize, sizes
-from workers.tvm_backend.frontends.onnx import casts, computed, contrib, loops, old_opsets, operands, recurrent, shapes
+from workers.tvm_backend.frontends.onnx import (
+    casts,
+    computed,
+    contrib,
+    loops,
+    old_opsets,
+    operands,
+    optimizers,
+    recurrent,
+    shapes,
+    special,
+)
 from workers.tvm_backend.frontends.onnx.attention import Attributes
 from workers.tvm_backend.frontends.refusals import unsupported
 
@@ -23,6 +34,15 @@ CONSTANTS = {"value_float": "float32", "value_floats": "float32", "value_int": "
 DROPOUT_INFERS, DROPOUT_OF_TRUTH = 7, 10
 """First opset whose ``Dropout`` has no training unless it says so, and first one whose mask is of truth values."""
 OUTPUT_HALF = b"output_half_pixel"
+OWN: Sequence[Mapping[str, computed.Convert]] = (
+    computed.CONVERTED,
+    casts.CONVERTED,
+    special.CONVERTED,
+    loops.CONVERTED,
+    optimizers.CONVERTED,
+    contrib.CONVERTED,
+)
+"""Converters by operator, tried in order; one that returns None leaves the operator to the next, or to TVM."""
 
 
 class Importer(ONNXGraphImporter):  # type: ignore[misc]
@@ -93,8 +113,8 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
         return found
 
     def _converted(self, op_name: str, inputs: list[Any], attrs: Attributes, opset: int) -> relax.Expr:
-        for special in (computed.CONVERTED, casts.CONVERTED):
-            found = special[op_name](self, inputs, attrs, opset) if op_name in special else None
+        for table in OWN:
+            found = table[op_name](self, inputs, attrs, opset) if op_name in table else None
             if found is not None:
                 return found
         if op_name in {"Resize", "Upsample"}:
@@ -129,14 +149,14 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
             return _one_hot(self.bb.emit, inputs, attrs, [self._nodes, self._params])
         elif op_name == "Pow":
             return _power(self.bb.emit, *inputs)
-        elif op_name in loops.CONVERTED:
-            return loops.CONVERTED[op_name](self, inputs, attrs, opset)
-        elif op_name in contrib.CONVERTED:
-            return contrib.CONVERTED[op_name](self, inputs, attrs, opset)
         elif op_name == "DynamicQuantizeLinear":
             return _quantized(inputs[0])
         else:
             _refuse(op_name, attrs, opset)
+        return self.by_tvm(op_name, inputs, attrs, opset)
+
+    def by_tvm(self, op_name: str, inputs: list[Any], attrs: Attributes, opset: int) -> relax.Expr:
+        """What TVM's importer makes of an operator."""
         return super()._convert_operator(op_name, inputs, attrs, opset)
 
 
@@ -170,7 +190,8 @@ def _bounded(
             bound = known
         elif kind.startswith(("float", "bfloat")):
             none = relax.const(-np.inf if name == "min" else np.inf, kind)
-            bound = emit(relax.op.where(relax.op.isnan(bound), none, bound))
+            missing = relax.op.not_equal(bound, bound)  # TVM has no isnan of bfloat16
+            bound = emit(relax.op.where(missing, none, bound))
         x = emit(choose(x, bound))
     return x
 
@@ -267,10 +288,6 @@ def _refuse(name: str, attrs: Attributes, opset: int) -> None:
     """What TVM imports, and wrongly."""
     if name == "MaxPool" and attrs["tvm_custom"]["num_outputs"] > 1:
         raise unsupported(name, "the places of its maxima as a second result")
-    if name == "IsInf" and not (attrs.get("detect_negative", 1) and attrs.get("detect_positive", 1)):
-        raise unsupported(name, "one sign alone")
-    if name == "SpaceToDepth" and attrs.get("mode", b"DCR") != b"DCR":
-        raise unsupported(name, f"the mode {attrs['mode'].decode()}")
     if name == "BatchNormalization" and attrs.get("training_mode") and attrs["tvm_custom"]["num_outputs"] > 1:
         raise unsupported(name, "running statistics as results")
     if name == "RoiAlign" and attrs.get("mode", b"avg") != b"avg":

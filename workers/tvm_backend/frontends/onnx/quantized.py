@@ -6,7 +6,7 @@ A sum of products of whole numbers is made in float32 like any other: exact to 2
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ FLOATS = {
 }
 """The operator on float32, by the one on quantised tensors."""
 Scale = NDArray[np.float32]
+UNKNOWN: Scale = np.array(np.nan, np.float32)
+"""A scale that depends on the model's inputs."""
 
 
 class _Writer:
@@ -38,6 +40,12 @@ class _Writer:
     def __init__(self, graph: onnx.GraphProto) -> None:
         self.graph = graph
         self.nodes: list[onnx.NodeProto] = []
+        self.single = {
+            value.name
+            for value in (*graph.input, *graph.value_info)
+            if value.type.tensor_type.HasField("shape")
+            and all(dim.dim_value == 1 for dim in value.type.tensor_type.shape.dim)
+        }
         self.constants = {tensor.name: tensor for tensor in graph.initializer}
         for node in graph.node:
             for attribute in node.attribute:
@@ -65,6 +73,11 @@ class _Writer:
             raise unsupported(node.op_type, f"a scale or zero point that is computed ({name})")
         return numpy_helper.to_array(self.constants[name]) if name else np.zeros((), np.uint8)
 
+    def scalars(self, names: Sequence[str]) -> list[str]:
+        """A scale in float32, and a zero point if there is one, each of one element, without their axes."""
+        wide = [self.emit("Cast", names[0], to=TensorProto.FLOAT), *filter(None, names[1:])]
+        return [self.emit("Reshape", name, self.constant(np.zeros(0, np.int64))) for name in wide]
+
     def whole(self, x: str, zero: str) -> str:
         """``x`` less its zero point, in float32."""
         x = self.emit("Cast", x, to=TensorProto.FLOAT)
@@ -79,6 +92,8 @@ class _Writer:
             axis: axis of the operand along which each channel may have a scale; -1 if there may be none.
         """
         x, *names = (node.input[place] if place < len(node.input) else "" for place in range(at, at + 3))
+        if any(name in self.single and name not in self.constants for name in names):
+            return self.emit("DequantizeLinear", x, *self.scalars(names)), UNKNOWN
         scale, zero = (self.value(node, name) for name in names)
         if scale.size == zero.size == 1:
             return self.emit(
@@ -98,6 +113,9 @@ class _Writer:
         names = [name for name in node.input[at : at + 2] if name]
         if len(names) < 2:  # it says which type the result has
             raise unsupported(node.op_type, "a result without a zero point")
+        if any(name in self.single and name not in self.constants for name in names):
+            self.emit("QuantizeLinear", x, *self.scalars(names), result=node.output[0])
+            return
         scale, zero = (self.value(node, name) for name in names)
         if scale.size > 1 or zero.size > 1:
             raise unsupported(node.op_type, "a result with a scale for each channel")
@@ -145,6 +163,8 @@ def _gemm(writer: _Writer, node: onnx.NodeProto) -> None:
 
 def _bias(writer: _Writer, node: onnx.NodeProto, at: int, unit: Scale) -> str:
     """A bias that is counted in ``unit``."""
+    if np.isnan(unit).any():
+        raise unsupported(node.op_type, "a bias and a scale that is computed")
     bias = writer.emit("Cast", node.input[at], to=TensorProto.FLOAT)
     return writer.emit("Mul", bias, writer.constant(unit))
 

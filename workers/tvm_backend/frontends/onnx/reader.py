@@ -30,12 +30,10 @@ from tunesmith.errors import (
 from tunesmith.model_files import check_onnx
 from tunesmith.model_limits import MAX_ELEMENTS
 from workers.tvm_backend.frontends.onnx import (
-    casts,
     contrib,
     counts,
     declared,
     definitions,
-    loops,
     operands,
     order,
     packed,
@@ -43,9 +41,9 @@ from workers.tvm_backend.frontends.onnx import (
     recurrent,
     tensors,
 )
-from workers.tvm_backend.frontends.onnx.importer import Importer
+from workers.tvm_backend.frontends.onnx.importer import OWN, Importer
 
-HANDLED = frozenset({"Constant", "If", *recurrent.CELLS, *contrib.CONVERTED, *casts.CONVERTED, *loops.CONVERTED})
+HANDLED = frozenset({"Constant", "If", *recurrent.CELLS}.union(*OWN))
 """Operators that TVM's importer takes without an entry in its converter table, and those that are converted here."""
 
 

@@ -44,15 +44,12 @@ class Weights:
         bias, recurrent_bias: [gates * hidden].
     """
 
-    kernel: Array
-    recurrent: Array
-    bias: Array
-    recurrent_bias: Array
-
-    @property
-    def hidden(self) -> int:
-        """Width of the state."""
-        return len(self.recurrent)
+    kernel: Array | relax.Expr
+    recurrent: Array | relax.Expr
+    bias: Array | relax.Expr
+    recurrent_bias: Array | relax.Expr
+    hidden: int
+    """Width of the state."""
 
 
 State = tuple[relax.Expr, ...]
@@ -86,14 +83,16 @@ def converted(
 
     Raises:
         UnsupportedOperator: for peepholes, clipping, other activations, sequences of differing lengths or of more than
-            MOST_STEPS steps, and weights that are no constants.
+            MOST_STEPS steps.
     """
     cell, emit = CELLS[name], builder.emit
     given: list[Any] = [*inputs, *[None] * (INPUTS - len(inputs))]
+    if attrs.get("layout"):
+        return _batch_first(builder, name, given, attrs, known)
     x, rest = given[0], given[1:]
     steps, batch, _ = fixed_extents(name, x)
     _check(name, cell, rest, attrs, known, steps)
-    weights = _weights(name, rest[:3], cell, known)
+    weights = _weights(emit, rest[:3], cell, known)
     ways = WAYS[_text(attrs, "direction", "forward")]
     firsts = [_firsts(emit, rest[4 + at], len(ways), batch, weights[0].hidden) for at in range(cell.states)]
     runs = [
@@ -113,12 +112,24 @@ def converted(
     )
 
 
+def _batch_first(
+    builder: relax.BlockBuilder, name: str, given: list[Any], attrs: Mapping[str, Any], known: Any
+) -> relax.Tuple:
+    """Inputs and results with the batch as their first axis."""
+    for at in (0, 5, 6):
+        if given[at] is not None:
+            given[at] = builder.emit(relax.op.permute_dims(given[at], [1, 0, 2]))
+    every, *lasts = converted(builder, name, given, {**attrs, "layout": 0}, known).fields
+    turned = [relax.op.permute_dims(every, [2, 0, 1, 3]), *(relax.op.permute_dims(each, [1, 0, 2]) for each in lasts)]
+    return relax.Tuple([builder.emit(each) for each in turned])
+
+
 def _run(
     emit: Emit, x: relax.Expr, cell: Cell, weights: Weights, state: State, attrs: Mapping[str, Any], back: bool
 ) -> list[State]:
     """The states after each step, in the order of the inputs."""
-    bias = relax.const(weights.bias, "float32")
-    products = emit(relax.op.add(emit(relax.op.matmul(x, fold_constants.to_constant(weights.kernel))), bias))
+    kernel, bias = (_columns(emit, each, slice(None)) for each in (weights.kernel, weights.bias))
+    products = emit(relax.op.add(emit(relax.op.matmul(x, kernel)), bias))
     each = [emit(relax.op.squeeze(part, [0])) for part in _parted(emit, products)]
     states = list[State]()
     for product in reversed(each) if back else each:
@@ -169,11 +180,21 @@ CELLS: Mapping[str, Cell] = {
 
 def _recurrent(emit: Emit, hidden: relax.Expr, weights: Weights, columns: slice) -> relax.Expr:
     """The product with what the step before left, nothing at the beginning: [batch, columns]."""
-    bias = weights.recurrent_bias[columns]
-    if isinstance(hidden, tvm.ir.GenericConst):
-        return fold_constants.to_constant(np.tile(bias, (int(hidden.ty.shape[0]), 1)))
-    matrix = fold_constants.to_constant(np.ascontiguousarray(weights.recurrent[:, columns]))
-    return emit(relax.op.add(emit(relax.op.matmul(hidden, matrix)), relax.const(bias, "float32")))
+    bias = _columns(emit, weights.recurrent_bias, columns)
+    if isinstance(hidden, tvm.ir.GenericConst) and isinstance(bias, tvm.ir.GenericConst):
+        return fold_constants.to_constant(np.tile(fold_constants.constant_array(bias), (int(hidden.ty.shape[0]), 1)))
+    return emit(relax.op.add(emit(relax.op.matmul(hidden, _columns(emit, weights.recurrent, columns))), bias))
+
+
+def _columns(emit: Emit, value: Array | relax.Expr, columns: slice) -> relax.Expr:
+    """Columns of weights, which are known or computed."""
+    if isinstance(value, np.ndarray):
+        return fold_constants.to_constant(np.ascontiguousarray(value[..., columns]))
+    if columns == slice(None):
+        return value
+    last = value.ty.ndim - 1
+    begin, end, _ = columns.indices(int(value.ty.shape[last]))
+    return emit(relax.op.strided_slice(value, [last], [begin], [end]))
 
 
 def _gate(emit: Emit, gates: relax.Expr, at: int, width: int) -> relax.Var:
@@ -231,22 +252,45 @@ def _firsts(emit: Emit, given: Any, ways: int, batch: int, width: int) -> list[r
     return [emit(relax.op.squeeze(emit(relax.op.strided_slice(given, [0], [at], [at + 1])), [0])) for at in range(ways)]
 
 
-def _weights(name: str, given: Sequence[Any], cell: Cell, known: Any) -> list[Weights]:
+def _weights(emit: Emit, given: Sequence[Any], cell: Cell, known: Any) -> list[Weights]:
     """Weights of each direction."""
     constants = [None if each is None else get_constant(each, known) for each in given]
+    width = int(given[1].ty.shape[2])
     if not all(each is None or isinstance(each, tvm.ir.GenericConst) for each in constants):
-        raise unsupported(name, "weights that are computed")
+        return [_computed_weights(emit, given, cell, at) for at in range(int(given[0].ty.shape[0]))]
     kernel, recurrent, bias = (None if each is None else fold_constants.constant_array(each) for each in constants)
     assert kernel is not None  # ONNX's checker has seen them
     assert recurrent is not None
-    width = recurrent.shape[2]
     biases = (
         np.zeros((len(kernel), 2, cell.gates * width), np.float32) if bias is None else bias.reshape(len(kernel), 2, -1)
     )
     return [
-        Weights(np.ascontiguousarray(kernel[at].T), np.ascontiguousarray(recurrent[at].T), *biases[at])
+        Weights(
+            np.ascontiguousarray(kernel[at].T),
+            np.ascontiguousarray(recurrent[at].T),
+            biases[at][0],
+            biases[at][1],
+            width,
+        )
         for at in range(len(kernel))
     ]
+
+
+def _computed_weights(emit: Emit, given: Sequence[Any], cell: Cell, at: int) -> Weights:
+    """Weights of one direction that depend on the model's inputs."""
+
+    def own(x: relax.Expr) -> relax.Expr:
+        return emit(relax.op.squeeze(emit(relax.op.strided_slice(x, [0], [at], [at + 1])), [0]))
+
+    kernel, recurrent = (emit(relax.op.permute_dims(own(each))) for each in given[:2])
+    width = int(given[1].ty.shape[2])
+    size = cell.gates * width
+    if given[2] is None:
+        none = np.zeros(size, np.float32)
+        return Weights(kernel, recurrent, none, none, width)
+    bias = own(given[2])
+    first, second = (emit(relax.op.strided_slice(bias, [0], [n * size], [(n + 1) * size])) for n in range(2))
+    return Weights(kernel, recurrent, first, second, width)
 
 
 def _check(name: str, cell: Cell, rest: Sequence[Any], attrs: Mapping[str, Any], known: Any, steps: int) -> None:
@@ -258,7 +302,7 @@ def _check(name: str, cell: Cell, rest: Sequence[Any], attrs: Mapping[str, Any],
         raise unsupported(name, "sequences of differing lengths")
     if rest[6] is not None:
         raise unsupported(name, "peepholes")
-    for attribute in ("clip", "input_forget", "layout"):
+    for attribute in ("clip", "input_forget"):
         if attrs.get(attribute):
             raise unsupported(name, f"{attribute} = {attrs[attribute]:g}")
     names = _activations(attrs)
