@@ -9,10 +9,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tools.sweep import onnx_cases, running
-from tools.sweep.base import AGREES, DIFFERS, FAULT, REFUSED, CaseOutcome, Source
+from tools.sweep import onnx_cases, running, torch_cases
+from tools.sweep.base import AGREES, APART, DIFFERS, FAULT, REFUSED, CaseOutcome, Source
 
-SOURCES: Mapping[str, Source] = {"onnx": onnx_cases.cases}
+SOURCES: Mapping[str, Source] = {"onnx": onnx_cases.cases, "torch": torch_cases.cases}
 
 
 def main() -> int:
@@ -41,13 +41,13 @@ def counts(outcomes: list[CaseOutcome]) -> str:
     groups: dict[str, set[str]] = {}
     for each in outcomes:
         groups.setdefault(each.group, set()).add(each.kind)
-    order = (FAULT, DIFFERS, REFUSED, AGREES)
+    order = (FAULT, DIFFERS, REFUSED, AGREES, APART)
     operators = collections.Counter(next(kind for kind in order if kind in found) for found in groups.values())
     rows = [
         f"| {name} | {sum(found.values())} | " + " | ".join(str(found[kind]) for kind in reversed(order)) + " |"
         for name, found in (("cases", cases), ("operators, by their worst case", operators))
     ]
-    return "\n".join([f"| | all | {' | '.join(reversed(order))} |", "|---|" + "---:|" * 5, *rows])
+    return "\n".join([f"| | all | {' | '.join(reversed(order))} |", "|---|" + "---:|" * 6, *rows])
 
 
 def page(source: str, outcomes: list[CaseOutcome]) -> str:

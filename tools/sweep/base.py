@@ -8,8 +8,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-AGREES, REFUSED, DIFFERS, FAULT = "agrees", "refused", "differs", "fault"
-"""Kinds of outcomes. A fault is an error without a name, a crash or a timeout."""
+AGREES, REFUSED, DIFFERS, FAULT, APART = "agrees", "refused", "differs", "fault", "apart"
+"""Kinds of outcomes.
+
+A fault is an error without a name, a crash or a timeout. What is apart is no case: its source makes no model of it.
+"""
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,8 @@ class CaseOutcome:
 
     Attributes:
         name, group: those of the case.
-        kind: one of ``AGREES``, ``REFUSED``, ``DIFFERS`` and ``FAULT``.
-        detail: text of the refusal or the error, or what is different.
+        kind: one of ``AGREES``, ``REFUSED``, ``DIFFERS``, ``FAULT`` and ``APART``.
+        detail: text of the refusal or the error, what is different, or why it is no case.
     """
 
     name: str
@@ -55,5 +58,5 @@ class CaseOutcome:
     detail: str = ""
 
 
-Source = Callable[[Sequence[str]], Iterator[Case]]
-"""Makes the cases whose names contain one of the given parts, and all cases without parts."""
+Source = Callable[[Sequence[str]], Iterator[Case | CaseOutcome]]
+"""Makes the cases whose names contain one of the given parts, and all cases without parts; outcomes are apart."""

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from workers.tvm_backend.frontends.torch import scattering, special
+from workers.tvm_backend.frontends.torch import linear_algebra, scattering, special
 
 torch: Any = importlib.import_module("torch")
 MORE = (
@@ -26,6 +26,8 @@ MORE = (
     "view_copy",
     "take",
     "linspace",
+    "tril_indices",
+    "triu_indices",
     "rrelu_with_noise_functional",
 )
 """Operators that PyTorch itself can take apart, though it does not by default."""
@@ -39,7 +41,7 @@ def table() -> Any:
         packet = getattr(aten, name)
         overloads = [getattr(packet, each) for each in packet.overloads()]
         found.update({each: known[each] for each in overloads if each in known})
-    for name, function in {**OURS, **special.OURS, **scattering.OURS}.items():
+    for name, function in {**OURS, **special.OURS, **scattering.OURS, **linear_algebra.OURS}.items():
         packet, _, overload = name.partition(".")
         found[getattr(getattr(aten, packet), overload or "default")] = function
     return found
@@ -47,6 +49,20 @@ def table() -> Any:
 
 def _addbmm(x: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     return x * beta + torch.bmm(a, b).sum(0) * alpha
+
+
+def _addr(x: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """TVM takes a product with the number 0 for 0; that of infinity is no number."""
+    outer = a.unsqueeze(-1) * b
+    if outer.is_floating_point() and alpha == 0:
+        outer = torch.where(torch.isfinite(outer), 0.0, math.nan).to(outer.dtype)
+    elif outer.dtype == torch.bool:
+        outer = outer & bool(alpha)
+    else:
+        outer = outer * alpha
+    if beta == 0:
+        return outer
+    return x & bool(beta) | outer if x.dtype == torch.bool else x * beta + outer
 
 
 def _any(x: Any, axes: Any = None, keepdim: bool = False) -> Any:
@@ -320,8 +336,15 @@ def _gcd(x: Any, y: Any) -> Any:
     return x.to(kind)
 
 
+def _lcm(x: Any, y: Any) -> Any:
+    kind, shared = torch.promote_types(x.dtype, y.dtype), torch.gcd(x, y)
+    whole = torch.div(x.to(kind), torch.where(shared == 0, 1, shared), rounding_mode="trunc")
+    return (whole * y).abs().to(kind)
+
+
 OURS: Mapping[str, Callable[..., Any]] = {
     "addbmm": _addbmm,
+    "addr": _addr,
     **dict.fromkeys(("any", "any.dim", "any.dims"), _any),
     "var_mean.correction": _var_mean,
     "angle": _angle,
@@ -359,5 +382,6 @@ OURS: Mapping[str, Callable[..., Any]] = {
     **dict.fromkeys(("div.Tensor_mode", "div.Scalar_mode"), _trunc_division),
     "slice_scatter": _slice_scatter,
     "gcd": _gcd,
+    "lcm": _lcm,
 }
 """By the operator's name and overload; ``default`` where there is none."""

@@ -71,18 +71,16 @@ def with_elements(program: Any) -> None:
     graph = program.graph_module.graph
     for node in list(graph.nodes):
         value = node.meta.get("val")
+        if isinstance(value, list | tuple) and _of_nothing(node):
+            for user, each in zip(list(node.users), _computed(node, torch), strict=False):
+                constants.replace(program, user, each, f"empty_{user.name}", outputs=True)
+            continue
         if node.op != "call_function" or not hasattr(value, "dtype") or not all(type(n) is int for n in value.shape):
             continue
-        sources = [each.meta.get("val") for each in node.all_input_nodes]
-        empty = bool(sources) and all(hasattr(each, "dtype") and each.numel() == 0 for each in sources)
         if value.numel() == 0:
             made = torch.empty(value.shape, dtype=value.dtype)
-        elif empty and constants.repeatable(node):
-            real = {
-                each: torch.empty(each.meta["val"].shape, dtype=each.meta["val"].dtype) for each in node.all_input_nodes
-            }
-            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), real.__getitem__)
-            made = node.target(*args, **kwargs).contiguous()
+        elif _of_nothing(node):
+            (made,) = _computed(node, torch)
         elif node.target.__name__.startswith("addmm") and node.args[1].meta["val"].numel() == 0:
             node.target, node.args, node.kwargs = torch.ops.aten.expand.default, (node.args[0], list(value.shape)), {}
             continue
@@ -92,6 +90,23 @@ def with_elements(program: Any) -> None:
         else:
             continue
         constants.replace(program, node, made, f"empty_{node.name}", outputs=True)
+    graph.eliminate_dead_code()
+
+
+def _of_nothing(node: Any) -> bool:
+    """Whether an operator has operands, and none of them has elements."""
+    sources = [each.meta.get("val") for each in node.all_input_nodes]
+    empty = bool(sources) and all(hasattr(each, "dtype") and each.numel() == 0 for each in sources)
+    return empty and constants.repeatable(node)
+
+
+def _computed(node: Any, torch: Any) -> list[Any]:
+    """What an operator makes of nothing; of several results, those that are used, in the order of the users."""
+    real = {each: torch.empty(each.meta["val"].shape, dtype=each.meta["val"].dtype) for each in node.all_input_nodes}
+    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), real.__getitem__)
+    made = node.target(*args, **kwargs)
+    found = [made] if hasattr(made, "dtype") else [made[user.args[1]] for user in node.users]
+    return [each.contiguous() for each in found]
 
 
 def _writes_nothing(node: Any) -> bool:

@@ -67,8 +67,9 @@ def made_explicit(program: Any) -> None:
         name = node.target.overloadpacket.__name__
         if name in REWRITES:
             REWRITES[name](graph, node)
-        if name in COMPARISONS | ARITHMETIC:
-            _promote(graph, node, name in COMPARISONS)
+        compares = name in COMPARISONS and len(node.args) > 1
+        if compares or name in ARITHMETIC:
+            _promote(graph, node, compares)
 
 
 def _before(graph: Any, node: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
@@ -262,6 +263,17 @@ def _stride_of_window(graph: Any, node: Any) -> None:
         node.args = (*node.args[:2], node.args[1], *node.args[3:])
 
 
+def _ask_for_nan(graph: Any, node: Any) -> None:
+    """A number that is not itself is no number; TVM takes the negation of that for true."""
+    x, y = node.args[:2]
+    if x is not y or not x.meta["val"].dtype.is_floating_point:
+        return
+    if node.target.overloadpacket.__name__ == "ne":
+        node.target, node.args = _aten().isnan.default, (x,)
+    else:
+        node.target, node.args = _aten().logical_not.default, (_before(graph, node, _aten().isnan.default, x),)
+
+
 REWRITES: Mapping[str, Rewrite] = {
     **dict.fromkeys(POOLS, _average),
     **dict.fromkeys(("avg_pool1d", "max_pool2d_with_indices", "max_pool3d_with_indices"), _stride_of_window),
@@ -278,4 +290,6 @@ REWRITES: Mapping[str, Rewrite] = {
     "div": _divide_by_tensor,
     "cat": _without_empty,
     "where": _promote_choice,
+    "eq": _ask_for_nan,
+    "ne": _ask_for_nan,
 }

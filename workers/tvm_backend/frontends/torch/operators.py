@@ -11,7 +11,18 @@ from tvm import relax
 
 from workers.tvm_backend.frontends import sizes
 from workers.tvm_backend.frontends.refusals import fixed_extents, unsupported
-from workers.tvm_backend.frontends.torch import index_put, order, pools, products, quantized, reductions, resize
+from workers.tvm_backend.frontends.torch import (
+    gamma,
+    index_put,
+    matrices,
+    order,
+    polynomials,
+    pools,
+    products,
+    quantized,
+    reductions,
+    resize,
+)
 
 
 def converters() -> Mapping[str, resize.Convert]:
@@ -19,7 +30,10 @@ def converters() -> Mapping[str, resize.Convert]:
     return {
         **resize.converters(),
         **quantized.converters(),
+        **gamma.converters(),
+        **matrices.converters(),
         **order.converters(),
+        **polynomials.converters(),
         **pools.converters(),
         **products.converters(),
         **reductions.converters(),
@@ -28,6 +42,8 @@ def converters() -> Mapping[str, resize.Convert]:
         "as_strided.default": _strided,
         "clamp.Tensor": _bounded,
         "scatter.value": _written,
+        **dict.fromkeys(("bitwise_left_shift.Tensor", "__lshift__.Tensor"), _shifted(relax.op.left_shift)),
+        **dict.fromkeys(("bitwise_right_shift.Tensor", "__rshift__.Tensor"), _shifted(relax.op.right_shift)),
         "scatter_reduce.two": _scatter_reduced,
         "_cdist_forward.default": _distances,
         "index_put.default": index_put.put,
@@ -89,6 +105,27 @@ def _written(node: Any, importer: Any) -> relax.Var:
     x, index, emit = importer.env[x], importer.env[index], importer.block_builder.emit
     values = emit(relax.op.broadcast_to(relax.const(value, str(x.ty.dtype)), index.ty.shape))
     return emit(relax.op.scatter_elements(x, index, values, axis=axis))
+
+
+def _shifted(op: Callable[..., relax.Expr]) -> resize.Convert:
+    """By as many bits as there are, or by less than none: all are lost to the left, all but the sign to the right."""
+
+    def convert(node: Any, importer: Any) -> relax.Var:
+        emit, (x, count) = importer.block_builder.emit, map(importer.env.__getitem__, node.args)
+        kind = str(node.meta["val"].dtype).removeprefix("torch.")
+        x, count = (emit(relax.op.astype(each, kind)) for each in (x, count))
+        most = node.meta["val"].dtype.itemsize * 8 - 1
+        outside = emit(
+            relax.op.logical_or(
+                emit(relax.op.less(count, relax.const(0, kind))), emit(relax.op.greater(count, relax.const(most, kind)))
+            )
+        )
+        left = op is relax.op.left_shift
+        safe = emit(relax.op.where(outside, relax.const(0 if left else most, kind), count))
+        found = emit(op(x, safe))
+        return emit(relax.op.where(outside, relax.const(0, kind), found)) if left else found
+
+    return convert
 
 
 REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}

@@ -30,6 +30,7 @@ def converters() -> Mapping[str, Convert]:
         "argmax.default": _place(relax.op.argmax),
         "argmin.default": _place(relax.op.argmin),
         "signbit.default": _signbit,
+        "nextafter.default": _neighbour,
     }
 
 
@@ -97,6 +98,34 @@ def _signbit(node: Any, importer: Any) -> relax.Var:
         return te.compute(x.shape, lambda *at: tirx.reinterpret(bits, x(*at)) < zero, name="signbit")
 
     return bb.emit_te(negative, x, primfunc_name_hint="signbit")
+
+
+def _neighbour(node: Any, importer: Any) -> relax.Var:
+    """The next number in a direction: one more or one less as a whole number of the same bits."""
+    bb, kind = importer.block_builder, str(node.meta["val"].dtype).removeprefix("torch.")
+    shape = [int(extent) for extent in node.meta["val"].shape]
+    bits = {"float64": "int64", "float32": "int32"}.get(kind, "int16")
+    x, to = (bb.emit(relax.op.broadcast_to(importer.env[arg], shape)) for arg in node.args)
+
+    def following(x: te.Tensor, to: te.Tensor) -> te.Tensor:
+        one, none = tirx.const(1, bits), tirx.const(0.0, kind)
+
+        def value(*at: Any) -> Any:
+            number, goal = x(*at), to(*at)
+            whole = tirx.reinterpret(bits, number)
+            moved = tirx.Select(
+                tirx.any(tirx.all(goal > number, number > none), tirx.all(goal < number, number < none)),
+                whole + one,
+                whole - one,
+            )
+            least = tirx.Select(goal > none, one, tirx.min_value(bits) + one)
+            found = tirx.reinterpret(kind, tirx.Select(number.equal(none), least, moved))
+            found = tirx.Select(number.equal(goal), goal, found)
+            return tirx.Select(tirx.any(tirx.isnan(number), tirx.isnan(goal)), number + goal, found)
+
+        return te.compute(x.shape, value, name="nextafter")
+
+    return bb.emit_te(following, x, to, primfunc_name_hint="nextafter")
 
 
 def sliding(window: Sequence[int], strides: Sequence[int], padding: Sequence[int], dilation: Sequence[int]) -> Windows:

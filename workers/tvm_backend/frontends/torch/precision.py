@@ -88,7 +88,7 @@ LOGIC: Mapping[str, str] = {
     "bitwise_xor": "logical_xor",
     "bitwise_not": "logical_not",
 }
-ORDERED = frozenset({"lt", "le", "gt", "ge"})
+COMPARED = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 
 
 def widened(program: Any) -> None:
@@ -105,7 +105,7 @@ def widened(program: Any) -> None:
                 _tensors_for(graph, node, torch, node.args[: 1 if name == "bitwise_not" else 2]),
                 {},
             )
-        elif name in ORDERED:
+        elif name in COMPARED:
             _compare_numbers(graph, node, torch)
         elif name not in MOVES:
             _in_single(graph, node, torch)

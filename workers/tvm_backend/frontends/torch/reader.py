@@ -52,6 +52,7 @@ def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
 def _imported(program: Any, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     names = _check_inputs(program, shapes)
     program = _decomposed(_with_extents(program, names, shapes))
+    state.without_checks(program)
     names += state.expose(program)
     refuse.check(program)
     translator = importlib.import_module("tvm.relax.frontend.torch.exported_program_translator")
@@ -201,5 +202,6 @@ def _decomposed(program: Any) -> Any:
     except Exception as error:
         # Decompositions raise what they happen to raise.
         raise ModelRejected(
-            f"torch cannot decompose the exported program: {first_line(error)}", field="file"
+            f"torch cannot decompose the exported program: {first_line(error)}; export it without this operator",
+            field="file",
         ) from error

@@ -26,7 +26,7 @@ def check(program: Any) -> None:
     for node in program.graph_module.graph.nodes:
         if node.op != "call_function":
             continue
-        if _is_random(node):
+        if is_random(node):
             random[str(node.target)] += 1
         _check_extents(node)
     if random:
@@ -39,7 +39,8 @@ def check(program: Any) -> None:
         )
 
 
-def _is_random(node: Any) -> bool:
+def is_random(node: Any) -> bool:
+    """Whether a node of an exported program draws numbers."""
     if RANDOM not in {tag.name for tag in getattr(node.target, "tags", ())} or not node.users:
         return False
     name = node.target.overloadpacket.__name__

@@ -107,6 +107,20 @@ def _segments(
     return torch.where(count == 0, math.nan if initial is None else start, found / count.clamp(min=1))
 
 
+def _written(x: Any, values: Any, places: Callable[[Any], Any]) -> Any:
+    """Values at the places that a view of the whole numbers in order shows."""
+    at = places(torch.arange(x.numel()).reshape(x.shape)).reshape(-1)
+    return x.reshape(-1).scatter(0, at, values.reshape(-1).to(x.dtype)).reshape(x.shape)
+
+
+def _diagonal(x: Any, values: Any, offset: int = 0, first: int = 0, last: int = 1) -> Any:
+    return _written(x, values, lambda at: at.diagonal(offset, first, last))
+
+
+def _strided(x: Any, values: Any, size: list[int], steps: list[int], start: int | None = None) -> Any:
+    return _written(x, values, lambda at: at.as_strided(size, steps, start or 0))
+
+
 OURS: Mapping[str, Callable[..., Any]] = {
     "scatter_reduce.two": _reduce,
     "scatter_add": _add,
@@ -115,5 +129,8 @@ OURS: Mapping[str, Callable[..., Any]] = {
     "put": _put,
     "masked_scatter": _masked_scatter,
     "segment_reduce": _segments,
+    "diagonal_scatter": _diagonal,
+    "as_strided_scatter": _strided,
+    "as_strided_copy": lambda x, size, steps, start=None: x.as_strided(size, steps, start),
 }
 """By the operator's name, as ``decompositions.OURS``."""

@@ -69,26 +69,10 @@ def _digamma(x: Any) -> Any:
     found = found + torch.log(y) - 0.5 / y
     for n, number in enumerate(BERNOULLI, 1):
         found = found - number / (2 * n) / y.pow(2 * n)
-    fraction = x - torch.floor(x)
+    fraction = x - torch.round(x)
     reflected = found - math.pi / torch.tan(math.pi * fraction)
     found = torch.where(low, torch.where(fraction == 0, math.nan, reflected), found)
     return torch.where(x == 0, torch.where(torch.signbit(x), math.inf, -math.inf), found)
-
-
-def _zeta(x: Any, q: Any) -> Any:
-    """Hurwitz's zeta function by Euler and Maclaurin's formula, 23.2.7."""
-    found = torch.zeros_like(x * q)
-    for n in range(SHIFT):
-        found = found + (q + n).pow(-x)
-    end = q + SHIFT
-    found = found + end.pow(1 - x) / (x - 1) + 0.5 * end.pow(-x)
-    factor = x
-    for n, number in enumerate(BERNOULLI, 1):
-        found = found + number / math.factorial(2 * n) * factor * end.pow(-x - 2 * n + 1)
-        factor = factor * (x + 2 * n - 1) * (x + 2 * n)
-    pole = (q <= 0) & (q == torch.floor(q))
-    found = torch.where(pole, math.inf, torch.where((q <= 0) & (x != torch.floor(x)), math.nan, found))
-    return torch.where(x == 1, math.inf, torch.where(x < 1, math.nan, found))
 
 
 def _polygamma(order: int, x: Any) -> Any:
@@ -211,7 +195,6 @@ OURS: Mapping[str, Callable[..., Any]] = {
     "lgamma": _double(_lgamma),
     "digamma": _double(_digamma),
     "polygamma": _polygamma,
-    "special_zeta": _double(_zeta),
     "special_erfcx": _double(_erfcx),
     "erfc": _double(_erfc),
     "erfinv": _double(_erfinv),

@@ -1,6 +1,7 @@
-"""Buffers that a PyTorch program changes, such as caches of keys and values: inputs and outputs of what is compiled.
+"""What a PyTorch program does besides its results: buffers that it changes, and checks that may raise.
 
-TVM's importer takes them for constants, and drops what becomes of them.
+Buffers, such as caches of keys and values, are inputs and outputs of what is compiled. TVM's importer takes them for
+constants, and drops what becomes of them.
 """
 
 from __future__ import annotations
@@ -28,6 +29,19 @@ def expose(program: Any) -> list[str]:
         program.constants.pop(name, None)
     _put_last(program, signature)
     return changed
+
+
+def without_checks(program: Any) -> None:
+    """Drop, in place, checks that a matrix has factors: where it has none, infinity or no number is the result."""
+    torch = importlib.import_module("torch")
+    check = torch.ops.aten._linalg_check_errors.default
+    graph = program.graph_module.graph
+    if not any(check in node.args for node in graph.nodes):
+        return
+    importlib.import_module("torch.export._remove_effect_tokens_pass")._remove_effect_tokens(program)
+    for node in list(graph.nodes):
+        if node.target is check:
+            graph.erase_node(node)
 
 
 def _put_last(program: Any, signature: Any) -> None:
