@@ -9,26 +9,30 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tools.sweep import onnx_cases, running, torch_cases
+from tools.sweep import model_cases, onnx_cases, running, torch_cases
 from tools.sweep.base import AGREES, APART, DIFFERS, FAULT, REFUSED, CaseOutcome, Source
+from tunesmith.errors import MissingDependency
 
-SOURCES: Mapping[str, Source] = {"onnx": onnx_cases.cases, "torch": torch_cases.cases}
+SOURCES: Mapping[str, Source] = {"models": model_cases.cases, "onnx": onnx_cases.cases, "torch": torch_cases.cases}
 
 
 def main() -> int:
-    """Run the command; 1 where a case is a fault."""
+    """Run the command; 1 where a case is a fault, 2 where a library is missing."""
     parser = argparse.ArgumentParser(prog="python -m tools.sweep", description=__doc__)
     parser.add_argument("source", choices=sorted(SOURCES), help="where the cases come from")
     parser.add_argument("parts", nargs="*", help="parts of names of the cases to run; all cases by default")
     parser.add_argument("--markdown", type=Path, help="page to write, with counts and what does not agree by operator")
     options = parser.parse_args()
-    made = list(SOURCES[options.source](options.parts))
     running.prepare_process()
     outcomes: list[CaseOutcome] = []
-    for each in running.run_cases(made):
-        outcomes.append(each)
-        if each.kind != AGREES:
-            print(f"{each.name}: {each.kind}: {each.detail}".replace("\n", " ")[:500], flush=True)
+    try:
+        for each in running.run_cases(SOURCES[options.source](options.parts)):
+            outcomes.append(each)
+            if each.kind != AGREES or each.detail:
+                print(f"{each.name}: {each.kind}: {each.detail}".replace("\n", " ")[:500], flush=True)
+    except MissingDependency as missing:
+        print(missing.detail, file=sys.stderr)
+        return 2
     print(counts(outcomes))
     if options.markdown:
         options.markdown.write_text(page(options.source, outcomes))

@@ -29,6 +29,8 @@ class Case:
         shapes: shapes by input name, for inputs with dynamic dimensions.
         relative: relative tolerance.
         absolute: absolute tolerance.
+        of_largest: tolerance as a part of the largest number of an output.
+        seconds: time limit.
     """
 
     name: str
@@ -40,6 +42,8 @@ class Case:
     shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
     relative: float = 1e-3
     absolute: float = 1e-5
+    of_largest: float = 0.0
+    seconds: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,8 @@ class CaseOutcome:
     Attributes:
         name, group: those of the case.
         kind: one of ``AGREES``, ``REFUSED``, ``DIFFERS``, ``FAULT`` and ``APART``.
-        detail: text of the refusal or the error, what is different, or why it is no case.
+        detail: text of the refusal or the error, what is different, or why it is no case; the error of what agrees, if
+            that is relative to the largest number of an output.
     """
 
     name: str

@@ -18,8 +18,6 @@ from tunesmith.preparation import for_target
 from tunesmith.targets import Target
 from workers.tvm_backend.warm import warm
 
-SECONDS = 60.0
-"""Time limit of one case."""
 MEMORY_BYTES = 8 << 30
 """Memory limit of one case."""
 TARGET = Target({"kind": "llvm", "opt-level": 0})
@@ -51,7 +49,7 @@ def run_cases(cases: Iterable[Case | CaseOutcome]) -> Iterator[CaseOutcome]:
 def outcome_of(case: Case) -> tuple[str, str]:
     """Kind and detail of a case's outcome, found in a child process with limits of time and memory."""
     try:
-        kind, _, detail = children.answer_of(lambda: _answer(case), SECONDS, MEMORY_BYTES).partition("\n")
+        kind, _, detail = children.answer_of(lambda: _answer(case), case.seconds, MEMORY_BYTES).partition("\n")
     except (children.TimedOut, children.Crashed) as error:
         return FAULT, str(error)
     return kind, detail
@@ -112,17 +110,23 @@ def _difference(found: Sequence[NDArray[Any]], case: Case) -> tuple[str, str]:
     """Compare outputs with those expected: shapes, types and numbers, with NaN equal to NaN."""
     if len(found) != len(case.expected):
         return DIFFERS, f"{len(found)} outputs of {len(case.expected)}"
+    worst = 0.0
     for at, (ours, right) in enumerate(zip(found, map(np.asarray, case.expected), strict=True)):
         if (ours.shape, str(ours.dtype)) != (right.shape, str(right.dtype)):
             return DIFFERS, f"output {at}: {ours.dtype}{list(ours.shape)} for {right.dtype}{list(right.shape)}"
         wide = "complex128" if right.dtype.kind == "c" else "float64"
         exact = right.dtype.kind in "iub"
+        largest = np.abs(right.astype(wide)).max(initial=0.0) if case.of_largest else 0.0
+        absolute = max(case.absolute, case.of_largest * largest)
         same = (
             np.array_equal(ours, right)
             if exact
-            else np.allclose(ours.astype(wide), right.astype(wide), case.relative, case.absolute, equal_nan=True)
+            else np.allclose(ours.astype(wide), right.astype(wide), case.relative, absolute, equal_nan=True)
         )
+        if same and not largest:
+            continue
+        apart = np.nanmax(np.abs(ours.astype(wide) - right.astype(wide)), initial=0.0)
         if not same:
-            apart = np.nanmax(np.abs(ours.astype(wide) - right.astype(wide)), initial=0.0)
             return DIFFERS, f"output {at}: other numbers, up to {apart:.3g} apart"
-    return AGREES, ""
+        worst = max(worst, float(apart / largest))
+    return AGREES, f"{worst:.1e}" if case.of_largest else ""
