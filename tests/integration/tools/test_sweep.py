@@ -33,4 +33,4 @@ def test_the_page_groups_what_does_not_agree() -> None:
     made = page("onnx", outcomes)
     assert "| `Loop` | 2 | refused | is not supported with 600 steps |" in made
     assert "| `Abs` | 1 | differs | output 0: other numbers |" in made
-    assert "| cases | 4 | 1 | 2 | 1 | 0 |" in made
+    assert "| cases | 4 | 0 | 1 | 2 | 1 | 0 |" in made
