@@ -56,12 +56,8 @@ def counts(outcomes: list[CaseOutcome]) -> str:
 
 def page(source: str, outcomes: list[CaseOutcome]) -> str:
     """Counts, and what does not agree by operator and reason, as a page in Markdown."""
-    others = collections.Counter(
-        (each.kind, each.group, reason(each.detail)) for each in outcomes if each.kind != AGREES
-    )
-    rows = [
-        f"| `{group}` | {count} | {kind} | {why} |" for (kind, group, why), count in sorted(others.items(), key=str)
-    ]
+    others = collections.Counter((each.kind, *reason(each)) for each in outcomes if each.kind != AGREES)
+    rows = [f"| `{name}` | {count} | {kind} | {why} |" for (kind, name, why), count in sorted(others.items())]
     parts = (
         f"# Cases of operators: {source}",
         f"`python -m tools.sweep {source} --markdown PAGE` writes this page. See [what can be tuned](models.md).",
@@ -72,13 +68,20 @@ def page(source: str, outcomes: list[CaseOutcome]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def reason(detail: str) -> str:
-    """A refusal or a difference without names of values, places and remedies."""
-    text = re.sub(r"^[a-z_]+: ", "", detail.replace("\n", " ").split("; ")[0])
-    text = re.sub(r"^[\w.]+, which makes '[^']*', ", "", text)
+LACKS = re.compile(r"TVM's importer lacks operators of this model \(opset \d+\): ([\w.]+)")
+LABEL = re.compile(r"([\w.]+)(?:, which makes '[^']*',| '[^']*')? (?=is not|cannot|has )")
+
+
+def reason(outcome: CaseOutcome) -> tuple[str, str]:
+    """The operator that a refusal names, or the case's own, and the reason without names of values and remedies."""
+    text = re.sub(r"^[a-z_]+: ", "", outcome.detail.replace("\n", " ").split("; ")[0])
+    if found := LACKS.match(text):
+        return found[1], "missing"
+    found = LABEL.match(text)
+    name, text = (found[1], text[found.end() :]) if found else (outcome.group, text)
     text = re.sub(r", '[^']*', that", " that", text)
     text = re.sub(r"(input|weight) '[^']*'", r"\1", text)
-    return text.replace("|", "/").strip()[:110]
+    return name, text.replace("|", "/").strip()[:110]
 
 
 if __name__ == "__main__":

@@ -190,8 +190,7 @@ def _bounded(
             bound = known
         elif kind.startswith(("float", "bfloat")):
             none = relax.const(-np.inf if name == "min" else np.inf, kind)
-            missing = relax.op.not_equal(bound, bound)  # TVM has no isnan of bfloat16
-            bound = emit(relax.op.where(missing, none, bound))
+            bound = emit(relax.op.where(emit(special.is_nan(emit, bound)), none, bound))
         x = emit(choose(x, bound))
     return x
 

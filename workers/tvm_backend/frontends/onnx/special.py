@@ -11,7 +11,7 @@ from tvm import relax, topi
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx.onnx_frontend import get_constant
 
-from workers.tvm_backend.frontends.onnx.attention import Attributes
+from workers.tvm_backend.frontends.onnx.attention import Attributes, Emit
 from workers.tvm_backend.frontends.onnx.casts import kind_of
 from workers.tvm_backend.frontends.refusals import fixed_extents, unsupported
 
@@ -55,8 +55,12 @@ def _remainder(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> rel
 
 
 def _is_nan(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.Expr:
+    return is_nan(importer.bb.emit, inputs[0])
+
+
+def is_nan(emit: Emit, x: relax.Expr) -> relax.Expr:
     """TVM has no such operator of bfloat16."""
-    return relax.op.not_equal(inputs[0], inputs[0])
+    return relax.op.isnan(emit(relax.op.astype(x, "float32")) if str(x.ty.dtype) == "bfloat16" else x)
 
 
 def _is_infinite(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.Expr | None:
@@ -164,6 +168,12 @@ def _features(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> rela
     return emit(relax.op.expand_dims(found, 0)) if x.ty.ndim == 1 else found
 
 
+def _largest(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> None:
+    """TVM sorts no numbers of uint64."""
+    if str(inputs[0].ty.dtype) == "uint64":
+        raise unsupported("TopK", "numbers of uint64", "export the model with int64")
+
+
 LEARNING = "ai.onnx.ml."
 """ONNX's domain of operators of classical machine learning."""
 CONVERTED: Mapping[str, Convert] = {
@@ -179,5 +189,6 @@ CONVERTED: Mapping[str, Convert] = {
     "Mod": _remainder,
     "SpaceToDepth": _depth,
     "TensorScatter": _cache,
+    "TopK": _largest,
 }
 """How each is converted; a converter returns None for what TVM's importer does rightly."""
