@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import operator
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -115,7 +116,8 @@ def _interpreter(torch: Any) -> Any:
                 return super().run_node(node)
             name = node.target.overloadpacket.__name__ if hasattr(node.target, "overloadpacket") else str(node.target)
             if name not in OPERATORS:
-                raise _unsupported(f"{node.target} of complex numbers")
+                source = node.args[0] if node.target is operator.getitem else node
+                raise _unsupported(f"{source.target} of complex numbers at {source.name!r}")
             return OPERATORS[name](torch, *args, **{key: kwargs[key] for key in kwargs if key not in KINDS})
 
     return Interpreter

@@ -125,11 +125,13 @@ def _check_inputs(program: Any, shapes: dict[str, tuple[int, ...]]) -> list[str]
 
 def _check_operators(program: Any, known: Collection[str]) -> None:
     missing: collections.Counter[str] = collections.Counter()
+    places: dict[str, str] = {}
     for node in program.graph.nodes:
         if node.op == "call_function" and node.target.__name__ not in known:
             missing[str(node.target)] += 1
+            places.setdefault(str(node.target), node.name)
     if missing:
-        listed = ", ".join(f"{name} ({count}×)" for name, count in sorted(missing.items()))
+        listed = ", ".join(f"{name} ({count}×, at {places[name]!r})" for name, count in sorted(missing.items()))
         raise UnsupportedOperator(
             f"TVM's importer lacks operators of this model: {listed}; export it without them",
             field="file",

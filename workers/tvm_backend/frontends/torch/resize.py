@@ -77,7 +77,15 @@ def _smooth(attrs: Mapping[str, Any]) -> Convert:
         x, size, corners, *scales = _arguments(node, importer, 5)
         if corners:
             raise unsupported("antialias and align_corners")
-        found = _stretches(x, size, None if None in scales else scales)
+        before = [int(x.ty.shape[axis]) for axis in SPATIAL]
+        given = None if None in scales else scales
+        if (
+            size
+            and given
+            and [int(extent * factor) for extent, factor in zip(before, given, strict=True)] != list(size)
+        ):
+            raise unsupported("a size that is not what the scales make")
+        found = _stretches(x, size, given)
         return importer.block_builder.emit(stretched(importer.block_builder, x, found, {**attrs, **SMOOTH}))
 
     return convert
