@@ -149,7 +149,6 @@ def test_regions_between_pixels(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "attrs", "given"),
     [
-        ("IsInf", {"detect_negative": 0}, {}),
         ("ConvTranspose", {"output_shape": [30, 40]}, {"w": np.zeros((4, 3, 3, 3), np.float32)}),
     ],
 )
