@@ -243,10 +243,9 @@ BOXES: Mapping[str, tuple[int, tuple[int, ...]]] = {
 }
 
 
-def one(op: str, inputs: Mapping[str, Any], weights: Mapping[str, Array], opset: int, **attributes: Any) -> Any:
-    results = ["y", "second"] if op == "MaxPool" else ["y"]
-    node = make_node(op, [*inputs, *weights], results, name="asked", **attributes)
-    return lambda: model([node], inputs, dict.fromkeys(results, FLOAT), weights, opset)
+def one(op: str, inputs: Mapping[str, Any], weights: Mapping[str, Array], opset: int) -> Any:
+    node = make_node(op, [*inputs, *weights], ["y"], name="asked")
+    return lambda: model([node], inputs, {"y": FLOAT}, weights, opset)
 
 
 def outside() -> onnx.ModelProto:
@@ -270,7 +269,6 @@ REFUSED: Mapping[str, tuple[Callable[[], onnx.ModelProto], str, tuple[str, ...]]
     "range": (one("Range", NUMBERS, {}, 13), "unsupported_operator", ("Range",)),
     "counted": (one("NonMaxSuppression", BOXES, {}, 11), "unsupported_operator", ("max_output_boxes_per_class",)),
     "training": (one("Dropout", X, TRAINING, 13), "unsupported_operator", ("Dropout", "training_mode")),
-    "places": (one("MaxPool", X, {}, 12, kernel_shape=[2, 2]), "unsupported_operator", ("MaxPool", "places")),
     "sparse": (sparse, "model_rejected", ("'k'", "sparse")),
     "text": (
         one("Identity", {"words": (TensorProto.STRING, (4,))}, {}, 13),

@@ -135,17 +135,6 @@ def test_functions_of_a_models_own(tmp_path: Path) -> None:
     np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
-def test_regions_between_pixels(tmp_path: Path) -> None:
-    regions = {"rois": np.array([[1, 1, 6, 5], [0, 2, 7, 7]], np.float32), "batch": np.array([0, 0])}
-    attrs = {"coordinate_transformation_mode": "output_half_pixel", "output_height": 3, "output_width": 2}
-    ours, theirs = both(write(tmp_path / "m.onnx", "RoiAlign", SHAPE, 16, attrs, regions, list(regions)), SHAPE)
-    np.testing.assert_allclose(ours, theirs, atol=1e-5)
-    for wrong, match in (({"coordinate_transformation_mode": "half_pixel"}, "half_pixel"), ({"mode": "max"}, "max")):
-        path = write(tmp_path / "m.onnx", "RoiAlign", SHAPE, 16, attrs | wrong, regions, list(regions))
-        with pytest.raises(UnsupportedOperator, match=f"RoiAlign.*{match}"):
-            import_model.import_model(path, "onnx")
-
-
 @pytest.mark.parametrize(
     ("name", "attrs", "given"),
     [

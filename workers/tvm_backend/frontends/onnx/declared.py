@@ -115,6 +115,7 @@ DETERMINED: Mapping[str, tuple[int, Callable[[onnx.NodeProto, Shape], Sequence[i
     "AffineGrid": (1, _of_grid),
     "BlackmanWindow": (0, _along(0)),
     "CenterCropPad": (1, _of_axes),
+    "Col2Im": (1, lambda _, shape: shape[2:]),
     "ConstantOfShape": (0, _whole),
     "Expand": (1, _whole),
     "HammingWindow": (0, _along(0)),

@@ -14,6 +14,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, get_constan
 from tunesmith.errors import ModelRejected, TunesmithError, UnsupportedOperator, first_line
 from workers.tvm_backend.frontends import refusals, resize, sizes
 from workers.tvm_backend.frontends.onnx import (
+    boxes,
     casts,
     computed,
     contrib,
@@ -24,6 +25,7 @@ from workers.tvm_backend.frontends.onnx import (
     recurrent,
     shapes,
     special,
+    windows,
 )
 from workers.tvm_backend.frontends.onnx.attention import Attributes
 from workers.tvm_backend.frontends.refusals import unsupported
@@ -33,11 +35,12 @@ CONSTANTS = {"value_float": "float32", "value_floats": "float32", "value_int": "
 """What TVM's importer does not take besides a whole tensor, by the attribute."""
 DROPOUT_INFERS, DROPOUT_OF_TRUTH = 7, 10
 """First opset whose ``Dropout`` has no training unless it says so, and first one whose mask is of truth values."""
-OUTPUT_HALF = b"output_half_pixel"
 OWN: Sequence[Mapping[str, computed.Convert]] = (
     computed.CONVERTED,
     casts.CONVERTED,
     special.CONVERTED,
+    boxes.CONVERTED,
+    windows.CONVERTED,
     loops.CONVERTED,
     optimizers.CONVERTED,
     contrib.CONVERTED,
@@ -122,8 +125,11 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
             found = resize.by_products(self.bb, inputs, attrs, [self._nodes, self._params])
             if found is not None:
                 return found
-        elif op_name == "MaxPool" and attrs.get("auto_pad") in SAME and attrs["tvm_custom"]["num_outputs"] == 1:
-            attrs = _padded_pool(_spatial(inputs[0]), attrs)
+        elif op_name == "MaxPool":
+            if attrs.get("auto_pad") in SAME:
+                attrs = _padded_pool(_spatial(inputs[0]), attrs)
+            if attrs["tvm_custom"]["num_outputs"] > 1:
+                return windows.with_places(self, inputs, attrs, opset)
         elif op_name == "ConvTranspose" and "output_shape" in attrs:
             attrs = _padded_transpose(_spatial(inputs[0]), _spatial(inputs[1]), attrs)
         elif op_name == "Constant" and (kinds := CONSTANTS.keys() & attrs.keys()):
@@ -152,7 +158,7 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
         elif op_name == "DynamicQuantizeLinear":
             return _quantized(inputs[0])
         else:
-            _refuse(op_name, attrs, opset)
+            _refuse(op_name, attrs)
         return self.by_tvm(op_name, inputs, attrs, opset)
 
     def by_tvm(self, op_name: str, inputs: list[Any], attrs: Attributes, opset: int) -> relax.Expr:
@@ -283,13 +289,7 @@ def _with_pads(attrs: Attributes, total: Sequence[int]) -> Attributes:
     return {**{name: value for name, value in attrs.items() if name not in {"auto_pad", "output_shape"}}, "pads": pads}
 
 
-def _refuse(name: str, attrs: Attributes, opset: int) -> None:
+def _refuse(name: str, attrs: Attributes) -> None:
     """What TVM imports, and wrongly."""
-    if name == "MaxPool" and attrs["tvm_custom"]["num_outputs"] > 1:
-        raise unsupported(name, "the places of its maxima as a second result")
     if name == "BatchNormalization" and attrs.get("training_mode") and attrs["tvm_custom"]["num_outputs"] > 1:
         raise unsupported(name, "running statistics as results")
-    if name == "RoiAlign" and attrs.get("mode", b"avg") != b"avg":
-        raise unsupported(name, f"the mode {attrs['mode'].decode()}")
-    if name == "RoiAlign" and opset >= 16 and attrs.get("coordinate_transformation_mode", b"half_pixel") != OUTPUT_HALF:
-        raise unsupported(name, "coordinates by half_pixel")

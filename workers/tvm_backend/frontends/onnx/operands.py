@@ -12,7 +12,6 @@ from workers.tvm_backend.frontends.onnx.counts import subgraphs
 KNOWN: Mapping[str, Mapping[int, str]] = {
     "Dropout": {2: "training_mode"},
     "Expand": {1: "shape"},
-    "NonMaxSuppression": {2: "max_output_boxes_per_class", 3: "iou_threshold", 4: "score_threshold"},
     "OneHot": {1: "depth"},
 }
 """Operands by operator and place that TVM reads while it imports a model: others it takes for something else."""

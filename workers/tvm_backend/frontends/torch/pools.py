@@ -8,8 +8,8 @@ from typing import Any
 
 from tvm import relax
 
+from workers.tvm_backend.frontends import places
 from workers.tvm_backend.frontends.refusals import fixed_extents
-from workers.tvm_backend.frontends.torch import order
 from workers.tvm_backend.frontends.torch.resize import Convert
 
 
@@ -51,9 +51,9 @@ def _max(count: int) -> Convert:
         found = bb.emit(relax.op.squeeze(found, [0])) if single else found
         if not _has_places(node):
             return bb.emit(relax.Tuple([found, found]))
-        windows = order.sliding(window, strides, padding, dilation)
-        places = order.places(str(node.target), bb, x, window, windows, wanted[-count:])
-        return bb.emit(relax.Tuple([found, places]))
+        windows = places.sliding(window, strides, padding, dilation)
+        where = places.of_maxima(str(node.target), bb, x, window, windows, wanted[-count:])
+        return bb.emit(relax.Tuple([found, where]))
 
     return convert
 
@@ -66,8 +66,8 @@ def _adaptive_max(node: Any, importer: Any) -> relax.Var:
     found = _adaptive(bb.emit, x, wanted, extents)
     if not _has_places(node):
         return bb.emit(relax.Tuple([found, found]))
-    sizes, windows = order.adaptive(extents[first:], wanted)
-    return bb.emit(relax.Tuple([found, order.places(str(node.target), bb, x, sizes, windows, wanted)]))
+    sizes, windows = places.adaptive(extents[first:], wanted)
+    return bb.emit(relax.Tuple([found, places.of_maxima(str(node.target), bb, x, sizes, windows, wanted)]))
 
 
 def _adaptive(
