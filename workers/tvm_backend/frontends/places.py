@@ -49,31 +49,29 @@ def of_maxima(
     def found(x: te.Tensor) -> te.Tensor:
         order = ordering.key(x) if ordering.is_float(x) else x
         kind = str(order.dtype)
-        inner = [te.reduce_axis((0, extent), f"k{n}") for n, extent in enumerate(window)]
+        none = tirx.const(2**62, "int64")
 
-        def better(a: Any, b: Any) -> Any:
-            left = tirx.any(a[1] > b[1], tirx.all(a[1] == b[1], a[0] < b[0]))
-            return tirx.Select(left, a[0], b[0]), tirx.Select(left, a[1], b[1])
-
-        def worst(place: str, value: str) -> Any:
-            return tirx.const(2**62, place), tirx.min_value(value)
-
-        reducer = te.comm_reducer(better, worst, name="places")
-
-        def value(*at: Any) -> Any:
+        def seen(*at: Any) -> tuple[list[Any], Any, Any, Any]:
+            """Axes of a window, whether an element of it is in the plane, its place and its key."""
+            inner = [te.reduce_axis((0, extent), f"k{n}") for n, extent in enumerate(window)]
             where = [along(at[first + n], inner[n]) for n, along in enumerate(windows)]
-            inside = tirx.all(
-                *(tirx.all(each >= 0, each < extent) for each, extent in zip(where, spatial, strict=True))
-            )
-            place = tirx.const(0, "int64")
-            for each, extent in zip(where, spatial, strict=True):
-                place = place * extent + each
             safe = [tirx.max(tirx.min(each, extent - 1), 0) for each, extent in zip(where, spatial, strict=True)]
-            number = tirx.Select(inside, order(*at[:first], *safe), tirx.min_value(kind))
-            return reducer(
-                (tirx.Select(inside, tirx.Cast("int64", place), tirx.const(2**62, "int64")), number), axis=inner
-            )
+            inside = tirx.all(*(each.equal(index) for each, index in zip(safe, where, strict=True)))
+            place = tirx.const(0, "int64")
+            for each, extent in zip(safe, spatial, strict=True):
+                place = place * extent + tirx.Cast("int64", each)
+            return inner, inside, place, order(*at[:first], *safe)
 
-        return te.compute((*extents[:first], *counts), value, name="places")[0]
+        def largest(*at: Any) -> Any:
+            inner, inside, _, number = seen(*at)
+            return te.max(tirx.Select(inside, number, tirx.min_value(kind)), axis=inner)
+
+        def earliest(*at: Any) -> Any:
+            inner, inside, place, number = seen(*at)
+            return te.min(tirx.Select(tirx.all(inside, number.equal(most(*at))), place, none), axis=inner)
+
+        shape = (*extents[:first], *counts)
+        most = te.compute(shape, largest, name="largest")
+        return te.compute(shape, earliest, name="places")
 
     return bb.emit_te(found, x, primfunc_name_hint="places")
