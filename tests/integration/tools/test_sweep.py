@@ -19,7 +19,7 @@ COUNT = 6
 
 
 def test_a_sample_of_the_cases_agrees(tmp_path: Path) -> None:
-    made = [case for case in cases(MODULES, MODULES) if "tf_crop" not in case.name and case.name != "test_scan_sum"]
+    made = [case for case in cases(MODULES, MODULES) if "tf_crop" not in case.name]
     sample = random.Random(1).sample(made, COUNT)
     assert {case.name: compare(case, tmp_path) for case in sample} == dict.fromkeys(
         (case.name for case in sample), (AGREES, "")

@@ -11,7 +11,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, get_constant
 
-from tunesmith.errors import ModelRejected, TunesmithError, UnsupportedOperator, first_line
+from tunesmith.errors import ModelRejected, TunesmithError, first_line
 from workers.tvm_backend.frontends import refusals, resize, sizes
 from workers.tvm_backend.frontends.onnx import (
     boxes,
@@ -23,6 +23,7 @@ from workers.tvm_backend.frontends.onnx import (
     operands,
     optimizers,
     recurrent,
+    sequences,
     shapes,
     special,
     windows,
@@ -42,6 +43,7 @@ OWN: Sequence[Mapping[str, computed.Convert]] = (
     boxes.CONVERTED,
     windows.CONVERTED,
     loops.CONVERTED,
+    sequences.CONVERTED,
     optimizers.CONVERTED,
     contrib.CONVERTED,
 )
@@ -67,11 +69,26 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
         for node in graph.node:
             self.results = node.output
             with refusals.at(operands.label(node)):
-                super()._construct_nodes(SimpleNamespace(node=[node]))
+                if node.op_type != "If" or not self._take_branch(node):
+                    super()._construct_nodes(SimpleNamespace(node=[node]))
+
+    def _take_branch(self, node: Any) -> bool:
+        """Convert the one branch of an ``If`` whose condition is known; False where it is not."""
+        condition = get_constant(self._nodes[node.input[0]], [self._nodes, self._params])
+        if not isinstance(condition, GenericConst):
+            return False
+        taken = "then_branch" if condition.value.numpy().all() else "else_branch"
+        (graph,) = (each.g for each in node.attribute if each.name == taken)
+        self._nodes.update(zip(node.output, self.branch(graph, {}), strict=True))
+        return True
 
     def _convert_subgraph(self, bb: relax.BlockBuilder, graph: Any) -> relax.Expr:
         """The results of a branch, which sees the values around it."""
         found = self.branch(graph, {})
+        if not all(isinstance(each, relax.Expr) for each in found):
+            raise unsupported(
+                "If", "a branch that makes no value (an empty optional)", "export it with a value in both"
+            )
         return found[0] if len(found) == 1 else relax.Tuple(found)
 
     def branch(self, graph: Any, inputs: Mapping[str, Any]) -> list[relax.Expr]:
@@ -131,7 +148,7 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
             if attrs["tvm_custom"]["num_outputs"] > 1:
                 return windows.with_places(self, inputs, attrs, opset)
         elif op_name == "ConvTranspose" and "output_shape" in attrs:
-            attrs = _padded_transpose(_spatial(inputs[0]), _spatial(inputs[1]), attrs)
+            return self._transposed(inputs, attrs, opset)
         elif op_name == "Constant" and (kinds := CONSTANTS.keys() & attrs.keys()):
             (kind,) = kinds
             return relax.const(np.array(attrs[kind], CONSTANTS[kind]), CONSTANTS[kind])  # else int32
@@ -157,9 +174,19 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
             return _power(self.bb.emit, *inputs)
         elif op_name == "DynamicQuantizeLinear":
             return _quantized(inputs[0])
-        else:
-            _refuse(op_name, attrs)
         return self.by_tvm(op_name, inputs, attrs, opset)
+
+    def _transposed(self, inputs: list[Any], attrs: Attributes, opset: int) -> relax.Expr:
+        """A convolution of a given size: behind what the input makes is the bias alone, as in onnxruntime."""
+        emit, name, (x, weight, bias) = self.bb.emit, "ConvTranspose", [*inputs, None][:3]
+        attrs, rest = _padded_transpose(_spatial(x), _spatial(weight), attrs)
+        if not any(rest):
+            return self.by_tvm(name, inputs, attrs, opset)
+        found = emit(self.by_tvm(name, type(inputs)([x, weight]), attrs, opset))
+        found = emit(relax.op.nn.pad(found, [0] * 4 + [width for each in rest for width in (0, each)]))
+        if bias is None:
+            return found
+        return relax.op.add(found, emit(relax.op.reshape(bias, [-1, *[1] * len(rest)])))
 
     def by_tvm(self, op_name: str, inputs: list[Any], attrs: Attributes, opset: int) -> relax.Expr:
         """What TVM's importer makes of an operator."""
@@ -256,8 +283,10 @@ def _padded_pool(shape: Sequence[int], attrs: Attributes) -> Attributes:
     return _with_pads(attrs, total)
 
 
-def _padded_transpose(shape: Sequence[int], kernel: Sequence[int], attrs: Attributes) -> Attributes:
-    """With the padding that makes ``output_shape``, which TVM passes over."""
+def _padded_transpose(
+    shape: Sequence[int], kernel: Sequence[int], attrs: Attributes
+) -> tuple[Attributes, Sequence[int]]:
+    """With the padding that makes ``output_shape``, which TVM passes over; and how much is missing behind each axis."""
     ones = [1] * len(shape)
     strides, more = attrs.get("strides", ones), attrs.get("output_padding", [0 for _ in shape])
     total = [
@@ -266,13 +295,14 @@ def _padded_transpose(shape: Sequence[int], kernel: Sequence[int], attrs: Attrib
             strides, shape, more, _spans(kernel, attrs), attrs["output_shape"][-len(shape) :], strict=True
         )
     ]
-    if min(total) < 0:
-        raise UnsupportedOperator(
-            "ConvTranspose has an output_shape larger than what its input makes; export it with output_padding instead",
-            field="file",
-            operators={"ConvTranspose": 1},
+    rest = [max(-each, 0) for each in total]
+    if any(each >= stride for each, stride in zip(rest, strides, strict=True)):
+        raise unsupported(
+            "ConvTranspose",
+            f"an output_shape of {list(attrs['output_shape'])}, a stride or more beyond what its input makes",
+            "export it with pads and output_padding instead",
         )
-    return _with_pads(attrs, total)
+    return _with_pads(attrs, [max(each, 0) for each in total]), rest
 
 
 def _spans(kernel: Sequence[int], attrs: Attributes) -> list[int]:
@@ -287,9 +317,3 @@ def _with_pads(attrs: Attributes, total: Sequence[int]) -> Attributes:
     more = [each - half for each, half in zip(total, less, strict=True)]
     pads = [*less, *more] if attrs.get("auto_pad") == SAME[0] else [*more, *less]
     return {**{name: value for name, value in attrs.items() if name not in {"auto_pad", "output_shape"}}, "pads": pads}
-
-
-def _refuse(name: str, attrs: Attributes) -> None:
-    """What TVM imports, and wrongly."""
-    if name == "BatchNormalization" and attrs.get("training_mode") and attrs["tvm_custom"]["num_outputs"] > 1:
-        raise unsupported(name, "running statistics as results")

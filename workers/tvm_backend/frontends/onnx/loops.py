@@ -19,8 +19,27 @@ REMEDY = "export the model with a constant count, or with a declared shape of wh
 
 
 def _scan(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.Expr:
-    if opset < BATCHED:
-        raise unsupported("Scan", "an axis of batches, as before opset 9", "export the model at another opset")
+    return _results(_batches(importer, inputs, attrs) if opset < BATCHED else _scanned(importer, inputs, attrs))
+
+
+def _batches(importer: Any, inputs: Any, attrs: Attributes) -> list[relax.Expr]:
+    """One scan for each place of the first axis."""
+    lengths, *given = inputs
+    if lengths is not None:
+        raise unsupported("Scan", "sequences of differing lengths", "export the model without sequence_lens")
+    emit, (batch, steps) = importer.bb.emit, fixed_extents("Scan", given[-1])[:2]
+    _check_steps("Scan", batch * steps)
+    own = {name: value for name, value in attrs.items() if name != "directions"}
+    own["scan_input_directions"] = attrs.get("directions", [0] * int(attrs["num_scan_inputs"]))
+    rows = [
+        _scanned(importer, [emit(relax.op.take(x, relax.const(at, "int64"), 0)) for x in given], own)
+        for at in range(batch)
+    ]
+    return [_stacked(importer, parts, 0) for parts in zip(*rows, strict=True)]
+
+
+def _scanned(importer: Any, inputs: Any, attrs: Attributes) -> list[relax.Expr]:
+    """The last states, and what all steps make."""
     body, count = attrs["body"], int(attrs["num_scan_inputs"])
     given = list(inputs)
     states, scanned = given[: len(given) - count], given[len(given) - count :]
@@ -43,7 +62,7 @@ def _scan(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.Ex
     for kept, turned in zip(made, turned_back, strict=True):
         if turned:
             kept.reverse()
-    return _results(states, [_stacked(importer, kept, axis) for kept, axis in zip(made, out_axes, strict=True)])
+    return [*states, *(_stacked(importer, kept, axis) for kept, axis in zip(made, out_axes, strict=True))]
 
 
 def _loop(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.Expr:
@@ -62,7 +81,7 @@ def _loop(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.Ex
         for kept, part in zip(made, found[len(states) :], strict=True):
             kept.append(part)
         step += 1
-    return _results(states, [_stacked(importer, kept, 0) for kept in made])
+    return _results([*states, *(_stacked(importer, kept, 0) for kept in made)])
 
 
 def _count(importer: Any, most: Any, going: Any, states: int) -> int | None:
@@ -101,8 +120,7 @@ def _stacked(importer: Any, parts: Sequence[relax.Expr], axis: int) -> relax.Exp
     return recurrent.joined(emit, [emit(relax.op.expand_dims(part, axis)) for part in parts], axis)
 
 
-def _results(states: Sequence[relax.Expr], made: Sequence[relax.Expr]) -> relax.Expr:
-    found = [*states, *made]
+def _results(found: Sequence[relax.Expr]) -> relax.Expr:
     return found[0] if len(found) == 1 else relax.Tuple(found)
 
 

@@ -47,6 +47,11 @@ class _Writer:
             and all(dim.dim_value == 1 for dim in value.type.tensor_type.shape.dim)
         }
         self.constants = {tensor.name: tensor for tensor in graph.initializer}
+        self.ranks = {
+            value.name: len(value.type.tensor_type.shape.dim)
+            for value in (*graph.input, *graph.value_info)
+            if value.type.tensor_type.HasField("shape")
+        }
         for node in graph.node:
             for attribute in node.attribute:
                 if node.op_type == "Constant" and attribute.name == "value":
@@ -72,6 +77,11 @@ class _Writer:
         if name and name not in self.constants:
             raise unsupported(node.op_type, f"a scale or zero point that is computed ({name})")
         return numpy_helper.to_array(self.constants[name]) if name else np.zeros((), np.uint8)
+
+    def is_single(self, name: str) -> bool:
+        """Whether a value has one element."""
+        constant = self.constants.get(name)
+        return name in self.single if constant is None else int(np.prod(constant.dims)) == 1
 
     def scalars(self, names: Sequence[str]) -> list[str]:
         """A scale in float32, and a zero point if there is one, each of one element, without their axes."""
@@ -177,10 +187,9 @@ def _concat(writer: _Writer, node: onnx.NodeProto) -> None:
 def _whole_convolution(writer: _Writer, node: onnx.NodeProto) -> None:
     x, w, zero, zeros = [*node.input, "", ""][:4]
     x = writer.whole(x, zero)
-    origin = writer.value(node, zeros).astype(np.float32)
-    if origin.size > 1:
-        origin = origin.reshape(-1, *[1] * (_rank(writer, node, w) - 1))
-    w = writer.emit("Sub", writer.whole(w, ""), writer.constant(origin))
+    if zeros and not writer.is_single(zeros):
+        zeros = writer.emit("Reshape", zeros, writer.constant(np.array([-1, *[1] * (_rank(writer, node, w) - 1)])))
+    w = writer.whole(w, zeros)
     sums = writer.emit("Conv", x, w, **_attributes(node))
     writer.emit("Cast", sums, result=node.output[0], to=TensorProto.INT32)
 
@@ -220,9 +229,11 @@ def _scaled(
 
 
 def _rank(writer: _Writer, node: onnx.NodeProto, weight: str) -> int:
-    if weight not in writer.constants:
-        raise unsupported(node.op_type, f"weights that are computed ({weight})")
-    return len(writer.constants[weight].dims)
+    if weight in writer.constants:
+        return len(writer.constants[weight].dims)
+    if weight not in writer.ranks:
+        raise unsupported(node.op_type, f"weights of an unknown shape ({weight})", "export the model with their shape")
+    return writer.ranks[weight]
 
 
 def _attributes(node: onnx.NodeProto) -> dict[str, Any]:

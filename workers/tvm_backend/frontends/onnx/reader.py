@@ -39,6 +39,7 @@ from workers.tvm_backend.frontends.onnx import (
     packed,
     quantized,
     recurrent,
+    sequences,
     tensors,
 )
 from workers.tvm_backend.frontends.onnx.importer import OWN, Importer
@@ -69,6 +70,7 @@ def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
 def _imported(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     if len(model.functions):
         model = onnx.inliner.inline_local_functions(model)
+    sequences.present(model.graph)
     packed.unpack(model.graph)
     quantized.in_floats(model.graph)
     model = definitions.of_other_domains(model)

@@ -168,6 +168,34 @@ def _features(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> rela
     return emit(relax.op.expand_dims(found, 0)) if x.ty.ndim == 1 else found
 
 
+def _normalised(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.Expr | None:
+    """``BatchNormalization`` by the batch's own statistics, which the running ones follow."""
+    if not attrs.get("training_mode"):
+        return None
+    emit, kinds = importer.bb.emit, [str(each.ty.dtype) for each in inputs]
+    wide = "float64" if "float64" in kinds else "float32"
+    x, scale, bias, *running = (emit(relax.op.astype(each, wide)) for each in inputs)
+    axes = [axis for axis in range(x.ty.ndim) if axis != 1]
+
+    def along(value: relax.Expr) -> relax.Expr:
+        return emit(relax.op.reshape(value, [1 if axis in axes else -1 for axis in range(x.ty.ndim)]))
+
+    mean = emit(relax.op.mean(x, axes))
+    apart = emit(relax.op.subtract(x, along(mean)))
+    variance = emit(relax.op.mean(emit(relax.op.multiply(apart, apart)), axes))
+    deviation = emit(relax.op.sqrt(emit(relax.op.add(variance, relax.const(attrs.get("epsilon", 1e-5), wide)))))
+    factor = emit(relax.op.divide(scale, deviation))
+    y = emit(relax.op.add(emit(relax.op.multiply(apart, along(factor))), along(bias)))
+    share = attrs.get("momentum", 0.9)
+    kept, added = relax.const(share, wide), relax.const(1 - share, wide)
+    found = [y]
+    for old, new in zip(running, (mean, variance), strict=True):
+        found.append(emit(relax.op.add(emit(relax.op.multiply(old, kept)), emit(relax.op.multiply(new, added)))))
+    return relax.Tuple(
+        [emit(relax.op.astype(each, kind)) for each, kind in zip(found, (kinds[0], *kinds[3:]), strict=True)]
+    )
+
+
 def _largest(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> None:
     """TVM sorts no numbers of uint64."""
     if str(inputs[0].ty.dtype) == "uint64":
@@ -179,6 +207,7 @@ LEARNING = "ai.onnx.ml."
 CONVERTED: Mapping[str, Convert] = {
     f"{LEARNING}ArrayFeatureExtractor": _features,
     f"{LEARNING}Binarizer": _binarized,
+    "BatchNormalization": _normalised,
     "BitShift": _shifted,
     "CumProd": _product,
     "Det": _determinant,
