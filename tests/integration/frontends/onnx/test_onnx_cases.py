@@ -59,6 +59,7 @@ MODULES = (
 WITH_INPUTS = {
     "test_batchnorm_epsilon_training_mode": "batch_normalization",
     "test_convinteger_with_padding": "convinteger",
+    "test_lstm_with_peepholes": "lstm",
     "test_optional_get_element_optional_tensor": "optionalgetelement",
     "test_optional_has_element_empty_no_input_tensor_input": "optionalhaselement",
     "test_scan_sum": "scan",

@@ -76,10 +76,10 @@ def both(path: Path, steps: int, batch: int, preparation: Preparation) -> tuple[
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("LSTM", {}),
     ("LSTM", {"direction": "bidirectional", "first": True, "steps": 19}),
-    ("LSTM", {"direction": "reverse", "bias": False, "lengths": [5, 5]}),
+    ("LSTM", {"direction": "bidirectional", "bias": False, "lengths": [5, 3], "peepholes": True, "first": True}),
     ("GRU", {"linear_before_reset": 1}),
     ("GRU", {"direction": "bidirectional", "first": True, "steps": 17}),
-    ("GRU", {"direction": "reverse", "steps": 1}),
+    ("GRU", {"direction": "reverse", "lengths": [2, 5]}),
     ("RNN", {"batch": 1, "steps": 33}),
     ("RNN", {"direction": "bidirectional", "activations": ["Tanh", "Tanh"]}),
     ("RNN", {"direction": "bidirectional", "activations": ["Relu", "Relu"], "bias": False}),
@@ -120,8 +120,6 @@ def test_steps_share_their_functions(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"lengths": [5, 3]}, "differing lengths"),
-        ({"peepholes": True}, "peepholes"),
         ({"clip": 3.0}, "clip = 3"),
         ({"steps": 600}, "600 steps"),
         ({"activations": ["Sigmoid", "Relu", "Tanh"]}, "Sigmoid, Relu, Tanh"),

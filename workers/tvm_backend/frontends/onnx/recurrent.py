@@ -7,7 +7,7 @@ same functions, so a sequence of a hundred steps has no more tasks than one of t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ class Weights:
         kernel: [inputs, gates * hidden].
         recurrent: [hidden, gates * hidden].
         bias, recurrent_bias: [gates * hidden].
+        peepholes: what the input, output and forget gate see of the memory, [3 * hidden].
     """
 
     kernel: Array | relax.Expr
@@ -50,6 +51,7 @@ class Weights:
     recurrent_bias: Array | relax.Expr
     hidden: int
     """Width of the state."""
+    peepholes: relax.Expr | None = None
 
 
 State = tuple[relax.Expr, ...]
@@ -82,8 +84,7 @@ def converted(
         known: what the importer knows of constants.
 
     Raises:
-        UnsupportedOperator: for peepholes, clipping, other activations, sequences of differing lengths or of more than
-            MOST_STEPS steps.
+        UnsupportedOperator: for clipping, other activations, or sequences of more than MOST_STEPS steps.
     """
     cell, emit = CELLS[name], builder.emit
     given: list[Any] = [*inputs, *[None] * (INPUTS - len(inputs))]
@@ -91,15 +92,20 @@ def converted(
         return _batch_first(builder, name, given, attrs, known)
     x, rest = given[0], given[1:]
     steps, batch, _ = fixed_extents(name, x)
-    _check(name, cell, rest, attrs, known, steps)
+    _check(name, cell, attrs, steps)
     weights = _weights(emit, rest[:3], cell, known)
+    if rest[6] is not None:
+        weights = [replace(each, peepholes=_row(emit, rest[6], at)) for at, each in enumerate(weights)]
+    live = _live(emit, rest[3], steps, known)
     ways = WAYS[_text(attrs, "direction", "forward")]
     firsts = [_firsts(emit, rest[4 + at], len(ways), batch, weights[0].hidden) for at in range(cell.states)]
     runs = [
-        _run(emit, x, cell, weights[at], tuple(first[at] for first in firsts), attrs, back)
+        _run(emit, x, cell, weights[at], tuple(first[at] for first in firsts), attrs, back, live)
         for at, back in enumerate(ways)
     ]
     every = joined(emit, [_stacked(builder, [state[0] for state in states]) for states in runs], 1)
+    if live is not None:
+        every = _masked(emit, emit(relax.op.expand_dims(live, 1)), every)
     lasts = [states[0 if back else -1] for states, back in zip(runs, ways, strict=True)]
     return relax.Tuple(
         [
@@ -124,16 +130,47 @@ def _batch_first(
     return relax.Tuple([builder.emit(each) for each in turned])
 
 
+def _live(emit: Emit, lengths: Any, steps: int, known: Any) -> relax.Expr | None:
+    """Which steps belong to each sequence, [steps, batch, 1]; None where all do."""
+    if lengths is None:
+        return None
+    constant = get_constant(lengths, known)
+    if isinstance(constant, tvm.ir.GenericConst) and (fold_constants.constant_array(constant) == steps).all():
+        return None
+    places = np.arange(steps, dtype=str(lengths.ty.dtype)).reshape(-1, 1, 1)
+    column = emit(relax.op.reshape(lengths, [1, -1, 1]))
+    return emit(relax.op.less(fold_constants.to_constant(places), column))
+
+
+def _masked(emit: Emit, live: relax.Expr, x: relax.Expr) -> relax.Expr:
+    """Zero where a sequence has no step."""
+    kind = str(x.ty.dtype)
+    return emit(relax.op.where(live, x, relax.const(np.zeros((), kind), kind)))
+
+
 def _run(
-    emit: Emit, x: relax.Expr, cell: Cell, weights: Weights, state: State, attrs: Mapping[str, Any], back: bool
+    emit: Emit,
+    x: relax.Expr,
+    cell: Cell,
+    weights: Weights,
+    state: State,
+    attrs: Mapping[str, Any],
+    back: bool,
+    live: relax.Expr | None,
 ) -> list[State]:
-    """The states after each step, in the order of the inputs."""
+    """The states after each step, in the order of the inputs; beyond its end a sequence keeps its state."""
     kernel, bias = (_columns(emit, each, slice(None)) for each in (weights.kernel, weights.bias))
     products = emit(relax.op.add(emit(relax.op.matmul(x, kernel)), bias))
     each = [emit(relax.op.squeeze(part, [0])) for part in _parted(emit, products)]
+    kept = [None] * len(each) if live is None else [emit(relax.op.squeeze(part, [0])) for part in _parted(emit, live)]
+    if live is not None:  # as in onnxruntime, a sequence of no steps leaves nothing
+        state = tuple(_masked(emit, kept[0], first) for first in state)
     states = list[State]()
-    for product in reversed(each) if back else each:
-        state = cell.step(emit, product, state, weights, attrs)
+    for at in reversed(range(len(each))) if back else range(len(each)):
+        new = cell.step(emit, each[at], state, weights, attrs)
+        if kept[at] is not None:
+            new = tuple(emit(relax.op.where(kept[at], after, before)) for after, before in zip(new, state, strict=True))
+        state = new
         states.append(state)
     return states[::-1] if back else states
 
@@ -143,10 +180,21 @@ def _lstm(emit: Emit, product: relax.Expr, state: State, weights: Weights, attrs
     hidden, memory = state
     all_ = emit(relax.op.add(product, _recurrent(emit, hidden, weights, slice(None))))
     into, out, keep, new = (_gate(emit, all_, at, weights.hidden) for at in range(4))
+    into, keep = _peeped(emit, into, weights, 0, memory), _peeped(emit, keep, weights, 2, memory)
     kept = emit(relax.op.multiply(emit(relax.op.sigmoid(keep)), memory))
     added = emit(relax.op.multiply(emit(relax.op.sigmoid(into)), emit(relax.op.tanh(new))))
     memory = emit(relax.op.add(kept, added))
+    out = _peeped(emit, out, weights, 1, memory)
     return emit(relax.op.multiply(emit(relax.op.sigmoid(out)), emit(relax.op.tanh(memory)))), memory
+
+
+def _peeped(emit: Emit, gate: relax.Expr, weights: Weights, at: int, memory: relax.Expr) -> relax.Expr:
+    """A gate that sees the memory, if the layer has peepholes."""
+    if weights.peepholes is None:
+        return gate
+    width = weights.hidden
+    own = emit(relax.op.strided_slice(weights.peepholes, [0], [at * width], [(at + 1) * width]))
+    return emit(relax.op.add(gate, emit(relax.op.multiply(own, memory))))
 
 
 def _gru(emit: Emit, product: relax.Expr, state: State, weights: Weights, attrs: Mapping[str, Any]) -> State:
@@ -249,7 +297,7 @@ def _firsts(emit: Emit, given: Any, ways: int, batch: int, width: int) -> list[r
     """The first state of each direction, zeros where none is given."""
     if given is None:
         return [fold_constants.to_constant(np.zeros((batch, width), np.float32))] * ways
-    return [emit(relax.op.squeeze(emit(relax.op.strided_slice(given, [0], [at], [at + 1])), [0])) for at in range(ways)]
+    return [_row(emit, given, at) for at in range(ways)]
 
 
 def _weights(emit: Emit, given: Sequence[Any], cell: Cell, known: Any) -> list[Weights]:
@@ -276,32 +324,27 @@ def _weights(emit: Emit, given: Sequence[Any], cell: Cell, known: Any) -> list[W
     ]
 
 
+def _row(emit: Emit, x: relax.Expr, at: int) -> relax.Expr:
+    """One place of the first axis."""
+    return emit(relax.op.squeeze(emit(relax.op.strided_slice(x, [0], [at], [at + 1])), [0]))
+
+
 def _computed_weights(emit: Emit, given: Sequence[Any], cell: Cell, at: int) -> Weights:
     """Weights of one direction that depend on the model's inputs."""
 
-    def own(x: relax.Expr) -> relax.Expr:
-        return emit(relax.op.squeeze(emit(relax.op.strided_slice(x, [0], [at], [at + 1])), [0]))
-
-    kernel, recurrent = (emit(relax.op.permute_dims(own(each))) for each in given[:2])
+    kernel, recurrent = (emit(relax.op.permute_dims(_row(emit, each, at))) for each in given[:2])
     width = int(given[1].ty.shape[2])
     size = cell.gates * width
     if given[2] is None:
         none = np.zeros(size, np.float32)
         return Weights(kernel, recurrent, none, none, width)
-    bias = own(given[2])
+    bias = _row(emit, given[2], at)
     first, second = (emit(relax.op.strided_slice(bias, [0], [n * size], [(n + 1) * size])) for n in range(2))
     return Weights(kernel, recurrent, first, second, width)
 
 
-def _check(name: str, cell: Cell, rest: Sequence[Any], attrs: Mapping[str, Any], known: Any, steps: int) -> None:
+def _check(name: str, cell: Cell, attrs: Mapping[str, Any], steps: int) -> None:
     """Attributes besides weights and state must say nothing special."""
-    lengths = None if rest[3] is None else get_constant(rest[3], known)
-    if lengths is not None and not (
-        isinstance(lengths, tvm.ir.GenericConst) and (fold_constants.constant_array(lengths) == steps).all()
-    ):
-        raise unsupported(name, "sequences of differing lengths")
-    if rest[6] is not None:
-        raise unsupported(name, "peepholes")
     for attribute in ("clip", "input_forget"):
         if attrs.get(attribute):
             raise unsupported(name, f"{attribute} = {attrs[attribute]:g}")
