@@ -57,9 +57,11 @@ MODULES = (
 )
 """Of ONNX, that make them."""
 WITH_INPUTS = {
+    "test_ai_onnx_ml_tree_ensemble_set_membership": "ai_onnx_ml.tree_ensemble",
     "test_batchnorm_epsilon_training_mode": "batch_normalization",
     "test_convinteger_with_padding": "convinteger",
     "test_lstm_with_peepholes": "lstm",
+    "test_melweightmatrix": "melweightmatrix",
     "test_optional_get_element_optional_tensor": "optionalgetelement",
     "test_optional_has_element_empty_no_input_tensor_input": "optionalhaselement",
     "test_scan_sum": "scan",
@@ -96,3 +98,10 @@ def test_the_cases_of_onnx_agree(tmp_path: Path, chosen: list[Case], part: str) 
 def test_cases_whose_every_input_stays_one_agree(tmp_path: Path) -> None:
     tried = [case for case in cases(list(WITH_INPUTS), list(WITH_INPUTS.values())) if case.name in WITH_INPUTS]
     assert {case.name: compare(case, tmp_path)[0] for case in tried} == dict.fromkeys(WITH_INPUTS, AGREES)
+
+
+def test_a_branch_that_makes_no_value_is_refused_by_name(tmp_path: Path) -> None:
+    (case,) = cases(["test_if_opt"], ["if_"])
+    assert (
+        "If, which makes 'sequence', is not supported with a branch that makes no value" in compare(case, tmp_path)[1]
+    )

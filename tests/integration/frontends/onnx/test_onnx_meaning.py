@@ -20,6 +20,7 @@ from workers.tvm_backend.frontends import import_model
 pytestmark = pytest.mark.parallel
 Array = NDArray[Any]
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+LEARNING = "ai.onnx.ml"
 RNG = np.random.default_rng(3)
 
 
@@ -35,7 +36,8 @@ def write(
     made = [helper.make_tensor_value_info(name, kind, None) for name, kind in outputs.items()]
     stored = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
     graph = helper.make_graph(nodes, "g", given, made, stored)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=4), path)
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid(LEARNING, 4)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=4), path)
     return path
 
 
@@ -68,6 +70,20 @@ def test_the_mask_of_a_dropout_is_of_truth_values(tmp_path: Path) -> None:
         assert ours.dtype == theirs.dtype
 
 
+def test_a_table_of_numbers_and_parts_of_one_size(tmp_path: Path) -> None:
+    """Of ten columns six are in the first part."""
+    table = {"keys_floats": [1.0, np.nan, 2.0], "values_int64s": [5, 6, 7], "default_int64": -9}
+    nodes = [
+        make_node("SplitToSequence", ["x", "six"], ["parts"], axis=1),
+        make_node("SequenceAt", ["parts", "first"], ["part"]),
+        make_node("LabelEncoder", ["part"], ["y"], domain=LEARNING, **table),
+    ]
+    weights = {"six": np.array(6), "first": np.array(0)}
+    path = write(tmp_path / "m.onnx", nodes, {"x": (FLOAT, [2, 10])}, {"y": INT64}, weights)
+    x = np.resize(np.array([1, 2, np.nan, 3], np.float32), (2, 10))
+    np.testing.assert_array_equal(by_tvm(import_model.import_model(path, "onnx"), x), by_runtime(path, x)[0])
+
+
 X = {"x": (FLOAT, [1, 4, 6, 6])}
 HALF = np.array(0.5, np.float32)
 
@@ -77,6 +93,14 @@ HALF = np.array(0.5, np.float32)
     [
         (make_node("Dropout", ["x", "p", "t"], ["y"]), {**X, "t": (BOOL, [])}, {"p": HALF}, 13, "training_mode, 't'"),
         (make_node("Dropout", ["x"], ["y"]), X, {}, 6, "is_test 0"),
+        (make_node("SplitToSequence", ["x", "n"], ["y"]), {**X, "n": (INT64, [])}, {}, 13, "a split that depends"),
+        (
+            make_node("LabelEncoder", ["x"], ["y"], domain=LEARNING, keys_floats=[1.0], values_strings=["a"]),
+            X,
+            {},
+            13,
+            "values of text",
+        ),
         (make_node("Expand", ["x", "s"], ["y"]), {**X, "s": (INT64, [4])}, {}, 13, "a constant shape"),
     ],
     ids=lambda value: value.op_type if isinstance(value, onnx.NodeProto) else "",

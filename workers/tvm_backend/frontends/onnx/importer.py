@@ -18,7 +18,9 @@ from workers.tvm_backend.frontends.onnx import (
     casts,
     computed,
     contrib,
+    learning,
     loops,
+    mel,
     old_opsets,
     operands,
     optimizers,
@@ -44,6 +46,8 @@ OWN: Sequence[Mapping[str, computed.Convert]] = (
     windows.CONVERTED,
     loops.CONVERTED,
     sequences.CONVERTED,
+    learning.CONVERTED,
+    mel.CONVERTED,
     optimizers.CONVERTED,
     contrib.CONVERTED,
 )
