@@ -38,7 +38,8 @@ def cases(parts: Sequence[str] = (), modules: Sequence[str] = ()) -> Iterator[Ca
                 case.name, group, REFUSED, "an optional input has no value; a program is given all inputs"
             )
             continue
-        inputs, outputs = list(map(_array, case.data_sets[0][0])), list(_flat(case.data_sets[0][1]))
+        given = case.data_sets[0][0]
+        inputs, outputs = (list(_flat(each)) for each in case.data_sets[0])
         rounding = 4 * max((_step(each) for each in outputs), default=0.0)
         yield Case(
             case.name,
@@ -47,7 +48,7 @@ def cases(parts: Sequence[str] = (), modules: Sequence[str] = ()) -> Iterator[Ca
             case.model.SerializeToString(),
             tuple(inputs),
             tuple(outputs),
-            tuple(_shapes(case.model.graph.input, inputs)),
+            tuple(_shapes(case.model.graph.input, given)),
             max(case.rtol, 1e-3, rounding),
             max(case.atol, ABSOLUTE, rounding / 2),
         )
@@ -61,7 +62,7 @@ def _array(value: Any) -> Any:
 
 
 def _flat(values: Iterable[Any]) -> Iterator[Any]:
-    """Outputs as the program returns them: the tensors of a sequence one after another."""
+    """Inputs or outputs as a program has them: the tensors of a sequence one after another."""
     for value in values:
         if isinstance(value, list):
             yield from _flat(value)
@@ -90,11 +91,13 @@ def with_constants(case: Case, names: Collection[str]) -> Case:
 
 
 def _shapes(values: Sequence[Any], inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Shapes of the inputs whose declared ones are not fixed."""
-    for value, array in zip(values, inputs, strict=False):
+    """Shapes of the inputs whose declared ones are not fixed, and of the tensors of sequences."""
+    for value, given in zip(values, inputs, strict=False):
         kind = value.type.tensor_type
         fixed = kind.HasField("shape") and all(dim.HasField("dim_value") for dim in kind.shape.dim)
-        if isinstance(array, np.ndarray) and not fixed:
+        if isinstance(given, list):
+            yield from ((f"{value.name}.{at}", np.shape(_array(each))) for at, each in enumerate(given))
+        elif not fixed and isinstance(array := _array(given), np.ndarray):
             yield value.name, array.shape
 
 

@@ -65,6 +65,7 @@ WITH_INPUTS = {
     "test_optional_get_element_optional_tensor": "optionalgetelement",
     "test_optional_has_element_empty_no_input_tensor_input": "optionalhaselement",
     "test_scan_sum": "scan",
+    "test_sequence_map_add_1_sequence_1_tensor": "sequence_map",
 }
 """Cases in which every input stays one, with the module of each."""
 
@@ -100,8 +101,14 @@ def test_cases_whose_every_input_stays_one_agree(tmp_path: Path) -> None:
     assert {case.name: compare(case, tmp_path)[0] for case in tried} == dict.fromkeys(WITH_INPUTS, AGREES)
 
 
-def test_a_branch_that_makes_no_value_is_refused_by_name(tmp_path: Path) -> None:
-    (case,) = cases(["test_if_opt"], ["if_"])
-    assert (
-        "If, which makes 'sequence', is not supported with a branch that makes no value" in compare(case, tmp_path)[1]
-    )
+@pytest.mark.parametrize(
+    ("name", "module", "words"),
+    [
+        ("test_if_opt", "if_", "If, which makes 'sequence', is not supported with a branch that makes no value"),
+        ("test_loop13_seq", "loop", "for example with --input seq_empty.0="),
+        ("test_sequence_insert_at_front", "sequenceinsert", "is not supported with a position that depends on"),
+    ],
+)
+def test_sequences_that_are_not_fixed_are_refused_by_name(tmp_path: Path, name: str, module: str, words: str) -> None:
+    (case,) = cases([name], [module])
+    assert words in compare(case, tmp_path)[1]

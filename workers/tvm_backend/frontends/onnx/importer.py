@@ -73,8 +73,12 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]
         for node in graph.node:
             self.results = node.output
             with refusals.at(operands.label(node)):
-                if node.op_type != "If" or not self._take_branch(node):
+                if node.op_type == "Identity":
+                    self._nodes[node.output[0]] = self._nodes[node.input[0]]
+                elif node.op_type != "If" or not self._take_branch(node):
                     super()._construct_nodes(SimpleNamespace(node=[node]))
+                if node.op_type in loops.CONVERTED and len(node.output) == 1:
+                    self._nodes[node.output[0]] = self._nodes[node.output[0]][0]  # which may be a sequence
 
     def _take_branch(self, node: Any) -> bool:
         """Convert the one branch of an ``If`` whose condition is known; False where it is not."""

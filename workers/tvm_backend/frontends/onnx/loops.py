@@ -19,7 +19,7 @@ REMEDY = "export the model with a constant count, or with a declared shape of wh
 
 
 def _scan(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.Expr:
-    return _results(_batches(importer, inputs, attrs) if opset < BATCHED else _scanned(importer, inputs, attrs))
+    return relax.Tuple(_batches(importer, inputs, attrs) if opset < BATCHED else _scanned(importer, inputs, attrs))
 
 
 def _batches(importer: Any, inputs: Any, attrs: Attributes) -> list[relax.Expr]:
@@ -81,7 +81,7 @@ def _loop(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.Ex
         for kept, part in zip(made, found[len(states) :], strict=True):
             kept.append(part)
         step += 1
-    return _results([*states, *(_stacked(importer, kept, 0) for kept in made)])
+    return relax.Tuple([*states, *(_stacked(importer, kept, 0) for kept in made)])
 
 
 def _count(importer: Any, most: Any, going: Any, states: int) -> int | None:
@@ -120,9 +120,5 @@ def _stacked(importer: Any, parts: Sequence[relax.Expr], axis: int) -> relax.Exp
     return recurrent.joined(emit, [emit(relax.op.expand_dims(part, axis)) for part in parts], axis)
 
 
-def _results(found: Sequence[relax.Expr]) -> relax.Expr:
-    return found[0] if len(found) == 1 else relax.Tuple(found)
-
-
 CONVERTED: Mapping[str, Callable[[Any, Any, Attributes, int], relax.Expr]] = {"Loop": _loop, "Scan": _scan}
-"""How each is converted, by its name."""
+"""How each is converted, by its name, to a tuple of its results."""

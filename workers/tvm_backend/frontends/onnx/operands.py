@@ -15,7 +15,7 @@ KNOWN: Mapping[str, Mapping[int, str]] = {
     "OneHot": {1: "depth"},
 }
 """Operands by operator and place that TVM reads while it imports a model: others it takes for something else."""
-OF_TYPES = frozenset({"OptionalHasElement", "Shape", "Size"})
+OF_TYPES = frozenset({"OptionalHasElement", "SequenceLength", "Shape", "Size"})
 """Operators whose results are known from the types of their operands: all inputs have fixed shapes."""
 
 

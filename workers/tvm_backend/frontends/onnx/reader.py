@@ -70,7 +70,7 @@ def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
 def _imported(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     if len(model.functions):
         model = onnx.inliner.inline_local_functions(model)
-    sequences.present(model.graph)
+    sequences.take_inputs(model.graph, shapes)
     packed.unpack(model.graph)
     quantized.in_floats(model.graph)
     model = definitions.of_other_domains(model)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,17 +12,56 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx.onnx_frontend import get_constant
 
+from tunesmith.errors import DynamicShape, ModelRejected
 from workers.tvm_backend.frontends.onnx.attention import Attributes
 from workers.tvm_backend.frontends.refusals import fixed_extents, unsupported
 
 DEPENDS = "{} that depends on the model's inputs"
 
 
-def present(graph: onnx.GraphProto) -> None:
-    """Take an optional input of a tensor as that tensor: a program is given every input."""
-    for value in graph.input:
-        if value.type.optional_type.elem_type.HasField("tensor_type"):
-            value.type.CopyFrom(onnx.TypeProto(tensor_type=value.type.optional_type.elem_type.tensor_type))
+def take_inputs(graph: onnx.GraphProto, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Take an optional input as what it may hold, and a sequence ``x`` as tensors ``x.0``, ``x.1``, … of given shapes.
+
+    Raises:
+        DynamicShape: a sequence of which no tensor has a shape.
+        ModelRejected: a value has the name of such a tensor.
+    """
+    given = list(graph.input)
+    if all(value.type.HasField("tensor_type") for value in given):
+        return
+    names = {value.name for value in given} | {name for node in graph.node for name in node.output}
+    del graph.input[:]
+    made = []
+    for value in given:
+        kind = value.type.optional_type.elem_type if value.type.HasField("optional_type") else value.type
+        if not kind.sequence_type.elem_type.HasField("tensor_type"):
+            graph.input.append(onnx.ValueInfoProto(name=value.name, type=kind))
+            continue
+        parts = list(itertools.takewhile(shapes.__contains__, (f"{value.name}.{at}" for at in itertools.count())))
+        _check_parts(value.name, parts, names)
+        element = kind.sequence_type.elem_type
+        graph.input.extend(onnx.ValueInfoProto(name=part, type=element) for part in parts)
+        made.append(onnx.helper.make_node("SequenceConstruct", parts, [value.name]))
+    nodes = [*made, *graph.node]
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _check_parts(name: str, parts: Sequence[str], names: Collection[str]) -> None:
+    if not parts:
+        raise DynamicShape(
+            f"input {name!r} is a sequence of any length: give the shape of each of its tensors, "
+            f"for example with --input {name}.0=1,3,224,224",
+            field="inputs",
+            value=name,
+        )
+    for part in parts:
+        if part in names:
+            raise ModelRejected(
+                f"a value has the name {part!r} of a tensor of the sequence {name!r}; rename it",
+                field="file",
+                value=part,
+            )
 
 
 def _is_present(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.Expr | None:
