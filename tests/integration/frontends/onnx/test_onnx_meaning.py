@@ -36,7 +36,7 @@ def write(
     made = [helper.make_tensor_value_info(name, kind, None) for name, kind in outputs.items()]
     stored = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
     graph = helper.make_graph(nodes, "g", given, made, stored)
-    opsets = [helper.make_opsetid("", opset), helper.make_opsetid(LEARNING, 4)]
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid(LEARNING, 5)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=4), path)
     return path
 
@@ -85,6 +85,14 @@ def test_a_table_of_numbers_and_parts_of_one_size(tmp_path: Path) -> None:
 
 
 X = {"x": (FLOAT, [1, 4, 6, 6])}
+TREE = {
+    "nodes_modes": numpy_helper.from_array(np.zeros(1, np.uint8)),
+    "nodes_splits": numpy_helper.from_array(np.zeros(1, np.float32)),
+    "leaf_weights": numpy_helper.from_array(np.ones(1, np.float32)),
+    **{f"nodes_{way}{what}": [int(what == "leafs")] for way in ("true", "false") for what in ("nodeids", "leafs")},
+    **{"nodes_featureids": [2], "leaf_targetids": [0], "tree_roots": [0], "n_targets": 1},
+}
+"""One question for a third feature."""
 HALF = np.array(0.5, np.float32)
 
 
@@ -100,6 +108,13 @@ HALF = np.array(0.5, np.float32)
             {},
             13,
             "values of text",
+        ),
+        (
+            make_node("TreeEnsemble", ["x"], ["y"], domain=LEARNING, **TREE),
+            {"x": (FLOAT, [1, 2])},
+            {},
+            13,
+            "nodes_featureids that are none",
         ),
         (make_node("Expand", ["x", "s"], ["y"]), {**X, "s": (INT64, [4])}, {}, 13, "a constant shape"),
     ],

@@ -11,6 +11,7 @@ import onnx
 from numpy.typing import NDArray
 from tvm import relax
 
+from workers.tvm_backend.frontends.onnx import recurrent
 from workers.tvm_backend.frontends.onnx.attention import Attributes, Emit
 from workers.tvm_backend.frontends.onnx.special import LEARNING, Convert
 from workers.tvm_backend.frontends.refusals import fixed_extents, unsupported
@@ -147,8 +148,8 @@ def _depth(nodes: Nodes, roots: Array, inner: int) -> int:
     at, steps = np.unique(roots), 0
     while (at := at[at < inner]).size:
         steps += 1
-        if steps > inner:
-            raise unsupported("TreeEnsemble", "nodes in a circle", "export the model again")
+        if steps > recurrent.MOST_STEPS:
+            raise unsupported("TreeEnsemble", f"more than {recurrent.MOST_STEPS} nodes one after another")
         at = np.unique(np.concatenate([nodes.true[at], nodes.false[at]]))
     return steps
 
@@ -157,6 +158,8 @@ def _label(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.E
     """A table of numbers; the last one of equal keys counts, and NaN is equal to NaN."""
     emit, x = importer.bb.emit, inputs[0]
     keys, values = _table(attrs, "keys")[::-1], _table(attrs, "values")[::-1]
+    if keys.shape != values.shape:
+        raise unsupported("LabelEncoder", f"{keys.size} keys and {values.size} values", "export as many of both")
     kind = str(values.dtype)
     default = onnx.numpy_helper.to_array(attrs["default_tensor"]) if "default_tensor" in attrs else None
     if default is None:
