@@ -24,7 +24,8 @@ from tunesmith.errors import UnsupportedOperator
 from workers.tvm_backend.frontends import refusals, sizes
 
 STRETCH = b"stretch"
-BY_SIZE = frozenset({b"align_corners", b"tf_crop_and_resize"})
+CROPPED = b"tf_crop_and_resize"
+BY_SIZE = frozenset({b"align_corners", CROPPED})
 """Coordinates that depend on sizes alone."""
 ROUNDING = 1e-6
 """How far from a whole number a size may be, relatively, and count as one: scales are of single precision."""
@@ -57,6 +58,11 @@ class Stretch:
         """Whether sampling by the scale is sampling by the sizes."""
         return self.scale is None or abs(self.scale * self.before - self.after) <= ROUNDING * self.after
 
+    @property
+    def width(self) -> float:
+        """The extent that the scale makes, before it is rounded."""
+        return float(self.after) if self.scale is None else self.scale * self.before
+
 
 def modern(name: str, inputs: Sequence[Any], attrs: Mapping[str, Any], opset: int) -> tuple[list[Any], dict[str, Any]]:
     """Inputs and attributes of a ``Resize`` or ``Upsample`` of any opset as those of a ``Resize`` of today."""
@@ -82,12 +88,10 @@ def by_products(
     """
     if attrs.get("keep_aspect_ratio_policy", STRETCH) != STRETCH:
         raise unsupported(f"keep_aspect_ratio_policy {attrs['keep_aspect_ratio_policy'].decode()!r}")
-    found = _stretches(inputs, attrs, params)
+    found = stretches(inputs, attrs, params)
     by_size = attrs.get("coordinate_transformation_mode") in BY_SIZE
     if "axes" not in attrs and not attrs.get("antialias") and (by_size or all(each.whole for each in found)):
         return None
-    if by_size:
-        raise unsupported("axes or antialias, and coordinates by align_corners or tf_crop_and_resize")
     return stretched(builder, inputs[0], found, attrs)
 
 
@@ -113,7 +117,7 @@ def stretched(
     return x
 
 
-def _stretches(inputs: Sequence[Any], attrs: Mapping[str, Any], params: Any) -> list[Stretch]:
+def stretches(inputs: Sequence[Any], attrs: Mapping[str, Any], params: Any) -> list[Stretch]:
     """What becomes of each axis that the node names."""
     shape = [int(extent) for extent in inputs[0].ty.shape]
     axes = [int(axis) % len(shape) for axis in attrs.get("axes", range(len(shape)))]

@@ -65,7 +65,11 @@ WITH_INPUTS = {
     "test_optional_get_element_optional_tensor": "optionalgetelement",
     "test_optional_has_element_empty_no_input_tensor_input": "optionalhaselement",
     "test_scan_sum": "scan",
+    "test_resize_tf_crop_and_resize_axes_2_3": "resize",
     "test_sequence_map_add_1_sequence_1_tensor": "sequence_map",
+    "test_stft_with_window": "stft",
+    "test_tfidfvectorizer_tf_batch_uniandbigrams_skip5": "tfidfvectorizer",
+    "test_top_k_uint64": "topk",
 }
 """Cases in which every input stays one, with the module of each."""
 

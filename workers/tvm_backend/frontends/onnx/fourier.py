@@ -10,6 +10,7 @@ import tvm
 from tvm import relax
 
 from workers.tvm_backend.frontends import fourier, sizes
+from workers.tvm_backend.frontends.onnx import computed
 from workers.tvm_backend.frontends.onnx.attention import Attributes
 from workers.tvm_backend.frontends.refusals import fixed_extents, unsupported
 
@@ -28,17 +29,60 @@ def _transform(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> rel
 
 
 def _short(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.Expr:
-    """Transform frames ``[batch, frames, length, parts]``."""
+    """Transform frames ``[batch, frames, length, parts]``.
+
+    A length that depends on inputs is one of those that make the declared shape.
+    """
     signal, step, window, length = [*inputs, None, None][:4]
-    emit, extents = importer.bb.emit, fixed_extents("STFT", signal)
-    known = fixed_extents("STFT", window)[0] if window is not None else extents[1]
-    count = _number("STFT", length, known)
-    starts = np.arange(0, extents[1] - count + 1, _number("STFT", step, 0))
-    sizes.Unfolding().add("the places of STFT", [len(starts), count], 64, 0)
-    frames = emit(relax.op.take(signal, relax.const(starts[:, None] + np.arange(count), "int64"), 1))
-    if window is not None:
-        frames = emit(relax.op.multiply(frames, emit(relax.op.reshape(window, (count, 1)))))
-    return _along(emit, frames, 2, count, False, bool(attrs.get("onesided", 1)))
+    emit, half = importer.bb.emit, bool(attrs.get("onesided", 1))
+    varying = computed.operand(importer, inputs, 3) is not None and window is None
+    if (varying or computed.operand(importer, inputs, 1) is not None) and importer.shape is None:
+        raise unsupported("STFT", "a length or step that depends on the model's inputs", computed.REMEDY)
+    if varying:
+        bins = importer.shape[2]
+        lengths = [2 * bins - 2, 2 * bins - 1] if half else [bins]
+    else:
+        known = fixed_extents("STFT", signal if window is None else window)[1 if window is None else 0]
+        lengths = [known if window is not None else _number("STFT", length, known)]
+    many = [(count, _frames(importer, signal, step, count)) for count in lengths]
+    options = []
+    for count, frames in many:
+        if frames is None:
+            continue
+        if window is not None:
+            frames = emit(relax.op.multiply(frames, emit(relax.op.reshape(window, (count, 1)))))
+        same = relax.op.equal(computed.whole(count), emit(relax.op.astype(length, "int64"))) if varying else None
+        options.append((None if same is None else emit(same), _along(emit, frames, 2, count, False, half)))
+    if not options:
+        raise unsupported("STFT", "a declared shape that no length and step make", "declare the shape that it has")
+    return computed.chosen(emit, options)
+
+
+def _frames(importer: Any, signal: relax.Expr, step: relax.Expr, count: int) -> relax.Expr | None:
+    """Frames of ``count`` elements; None where none of such a length are as many as is declared."""
+    emit, extent = importer.bb.emit, fixed_extents("STFT", signal)[1]
+    rest, known = extent - count, isinstance(step, tvm.ir.GenericConst)
+    if rest < 0 or count < 1:
+        return None
+    if known:
+        frames = rest // _number("STFT", step, 0) + 1
+        starts: Any = np.arange(frames) * _number("STFT", step, 0)
+    else:
+        frames = importer.shape[1]
+        longest = rest // (frames - 1) if frames > 1 else rest + 1
+        if longest < 1 or rest // longest != frames - 1:
+            return None
+    if importer.shape is not None and importer.shape[1] != frames:
+        return None
+    sizes.Unfolding().add("the places of STFT", [frames, count], 64, 0)
+    if known:
+        places = relax.const(starts[:, None] + np.arange(count), "int64")
+    else:
+        jump = emit(relax.op.reshape(emit(relax.op.astype(step, "int64")), [1, 1]))
+        begin = emit(relax.op.multiply(computed.whole(np.arange(frames)[:, None]), jump))
+        begin = emit(relax.op.clip(begin, 0, rest))  # other steps make other shapes, and would read beyond the signal
+        places = emit(relax.op.add(begin, computed.whole(np.arange(count))))
+    return emit(relax.op.take(signal, places, 1))
 
 
 def _along(

@@ -18,6 +18,7 @@ from workers.tvm_backend.frontends.onnx import (
     casts,
     computed,
     contrib,
+    grams,
     learning,
     loops,
     mel,
@@ -50,6 +51,7 @@ OWN: Sequence[Mapping[str, computed.Convert]] = (
     mel.CONVERTED,
     optimizers.CONVERTED,
     contrib.CONVERTED,
+    grams.CONVERTED,
 )
 """Converters by operator, tried in order; one that returns None leaves the operator to the next, or to TVM."""
 

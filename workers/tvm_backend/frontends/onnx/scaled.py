@@ -1,7 +1,8 @@
-"""``Resize`` by scales that depend on the model's inputs, and by sizes that keep the aspect ratio.
+"""``Resize`` by scales that depend on the model's inputs, by sizes that keep the aspect ratio, and of parts of axes.
 
-The declared shape says how large the result is; where each of its elements is read follows from the scale. An axis is
-resized by a product with a matrix that the program computes, or by a copy for the nearest elements.
+The declared shape says how large the result is; where each of its elements is read follows from the scale, and from
+the part of the axis that is taken. An axis is resized by a product with a matrix that the program computes, or by a
+copy for the nearest elements.
 """
 
 from __future__ import annotations
@@ -34,10 +35,23 @@ class _Axis:
         scale: float64 [1].
         before, after: extents.
         attrs: attributes of the node.
+        width: the extent that the scale makes, before it is rounded: float64 [1]; from the scale by default.
+        part: where the part that is taken starts and ends, as shares of the axis: float64 [1].
     """
 
-    def __init__(self, emit: Emit, scale: relax.Expr, before: int, after: int, attrs: Attributes) -> None:
+    def __init__(
+        self,
+        emit: Emit,
+        scale: relax.Expr,
+        before: int,
+        after: int,
+        attrs: Attributes,
+        width: relax.Expr | None = None,
+        part: tuple[relax.Expr, relax.Expr] | None = None,
+    ) -> None:
         self.emit, self.scale, self.before, self.after, self.attrs = emit, scale, before, after, attrs
+        self.width = self._times(scale, _number(before)) if width is None else width
+        self.part = part
 
     def _text(self, name: str, default: str) -> str:
         return str(self.attrs.get(name, default.encode()).decode())
@@ -54,7 +68,7 @@ class _Axis:
     def _places(self) -> relax.Expr:
         """Where each element of the result is on the axis: [after]."""
         mode, y = self._text("coordinate_transformation_mode", "half_pixel"), np.arange(float(self.after))
-        width = self._times(self.scale, _number(self.before))
+        width = self.width
         one = self.emit(relax.op.equal(width, _number(1)))
         if mode == "asymmetric":
             return self._over(_number(y), self.scale)
@@ -62,6 +76,11 @@ class _Axis:
             steps = self.emit(relax.op.where(one, _number(1), self._plus(width, _number(-1))))
             corners = self._over(_number(y * (self.before - 1)), steps)
             return self.emit(relax.op.where(one, _number(0), corners))
+        if mode == "tf_crop_and_resize" and self.part is not None:
+            first, last = (self._times(each, _number(self.before - 1)) for each in self.part)
+            steps = self.emit(relax.op.where(one, _number(1), self._plus(width, _number(-1))))
+            share = self.emit(relax.op.where(one, _number(0.5), self._over(_number(y), steps)))
+            return self._plus(first, self._times(share, self._plus(last, self.emit(relax.op.negative(first)))))
         middle = self._plus(self._over(_number(y + 0.5), self.scale), _number(-0.5))
         if mode == "pytorch_half_pixel":
             return self.emit(relax.op.where(one, _number(-0.5), middle))
@@ -71,6 +90,12 @@ class _Axis:
         if mode == "half_pixel":
             return middle
         raise resize.unsupported(f"scales that are computed, and coordinates by {mode}")
+
+    def outside(self) -> relax.Expr:
+        """Which elements of the result are read off the axis: bool [after]."""
+        places = self._places()
+        low = self.emit(relax.op.less(places, _number(0)))
+        return self.emit(relax.op.logical_or(low, self.emit(relax.op.greater(places, _number(self.before - 1)))))
 
     def nearest(self) -> relax.Expr:
         """The element that is copied to each place: int64 [after]."""
@@ -116,32 +141,70 @@ class _Axis:
 
 
 def resized(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.Expr | None:
-    """A ``Resize`` or ``Upsample`` whose scale is computed; None for others."""
+    """A ``Resize`` or ``Upsample`` whose scale is computed, or with axes resized by sizes alone; None for others."""
     name = "Upsample" if "scales" in attrs or (len(inputs) == 2 and opset < 10) else "Resize"
-    (x, _, scales, extents), attrs = _operands(name, inputs, attrs, opset)
-    known = [importer._nodes, importer._params]
+    (x, part, scales, extents), attrs = _operands(name, inputs, attrs, opset)
+    own = _axes(importer, [x, part, scales, extents], attrs)
+    if own is None:
+        return None
+    emit, mode, rank = importer.bb.emit, attrs.get("mode", b"nearest").decode(), x.ty.ndim
+    outside = None
+    for axis, each in own.items():
+        if each.before > 1 or each.after > 1:
+            x = _along(emit, x, axis, each, mode)
+        if each.part is not None:
+            off = emit(relax.op.reshape(each.outside(), [each.after if at == axis else 1 for at in range(rank)]))
+            outside = off if outside is None else emit(relax.op.logical_or(outside, off))
+    if outside is None:
+        return x
+    kind = str(x.ty.dtype)
+    filler = relax.const(np.array(attrs.get("extrapolation_value", 0.0)).astype(kind), kind)
+    return emit(relax.op.where(outside, filler, x))
+
+
+def _axes(importer: Any, inputs: Any, attrs: Attributes) -> dict[int, _Axis] | None:
+    """What becomes of each axis; None where all is known and TVM's importer, or a product, does it."""
+    x, part, scales, extents = inputs
+    emit, known, before = importer.bb.emit, [importer._nodes, importer._params], fixed_extents("Resize", x)
     policy = attrs.get("keep_aspect_ratio_policy", resize.STRETCH)
     keeps = extents is not None and policy != resize.STRETCH
     varying = scales is not None and not isinstance(get_constant(scales, known), GenericConst | relax.ShapeExpr)
-    if not keeps and not varying:
-        return None
-    emit, before = importer.bb.emit, fixed_extents("Resize", x)
     axes = [axis % len(before) for axis in attrs.get("axes", range(len(before)))]
+    cut = part if attrs.get("coordinate_transformation_mode") == resize.CROPPED else None
+    parts = [_part(emit, cut, at, len(axes)) for at in range(len(axes))]
+    if not keeps and not varying:
+        by_size = attrs.get("coordinate_transformation_mode") in resize.BY_SIZE
+        if not by_size or not ("axes" in attrs or attrs.get("antialias")):
+            return None
+        return {
+            each.axis: _Axis(
+                emit, _number([each.width / each.before]), each.before, each.after, attrs, _number([each.width]), own
+            )
+            for each, own in zip(resize.stretches(inputs, attrs, known), parts, strict=True)
+        }
     asked = get_constant(extents, known) if keeps else None
     shape = (
         _kept_shape(before, axes, asked.value.numpy(), policy) if isinstance(asked, GenericConst) else importer.shape
     )
     if shape is None:
         raise resize.unsupported("scales or sizes that are computed")
-    scale = _kept_ratio(emit, extents, [before[axis] for axis in axes], policy) if keeps else None
-    mode = attrs.get("mode", b"nearest").decode()
+    kept = _kept_ratio(emit, extents, [before[axis] for axis in axes], policy) if keeps else None
+    found = {}
     for at, axis in enumerate(axes):
-        own = scale
-        if own is None:
-            own = emit(relax.op.astype(emit(relax.op.strided_slice(scales, [0], [at], [at + 1])), "float64"))
-        if before[axis] > 1 or shape[axis] > 1:
-            x = _along(emit, x, axis, _Axis(emit, own, before[axis], shape[axis], attrs), mode)
-    return x
+        scale = kept
+        if scale is None:
+            scale = emit(relax.op.astype(emit(relax.op.strided_slice(scales, [0], [at], [at + 1])), "float64"))
+        found[axis] = _Axis(emit, scale, before[axis], shape[axis], attrs, None, parts[at])
+    return found
+
+
+def _part(emit: Emit, part: relax.Expr | None, at: int, count: int) -> tuple[relax.Expr, relax.Expr] | None:
+    """Where the part of an axis starts and ends, of an operand that has the starts of all axes first."""
+    if part is None:
+        return None
+    wide = emit(relax.op.astype(part, "float64"))
+    start, end = (emit(relax.op.strided_slice(wide, [0], [n], [n + 1])) for n in (at, count + at))
+    return start, end
 
 
 def _operands(name: str, inputs: Any, attrs: Attributes, opset: int) -> tuple[list[Any], Attributes]:

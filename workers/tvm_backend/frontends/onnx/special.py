@@ -196,10 +196,16 @@ def _normalised(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> re
     )
 
 
-def _largest(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> None:
-    """TVM sorts no numbers of uint64."""
-    if str(inputs[0].ty.dtype) == "uint64":
-        raise unsupported("TopK", "numbers of uint64", "export the model with int64")
+def _largest(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.Expr | None:
+    """TVM sorts no numbers of uint64; with their first bit turned they are in the order of int64."""
+    x = inputs[0]
+    if str(x.ty.dtype) != "uint64":
+        return None
+    emit = importer.bb.emit
+    first = relax.const(np.array(np.iinfo(np.int64).min), "int64")
+    key = emit(relax.op.bitwise_xor(emit(relax.op.astype(x, "int64")), first))
+    places = emit(relax.TupleGetItem(emit(importer.by_tvm("TopK", [key, *list(inputs)[1:]], attrs, opset)), 1))
+    return relax.Tuple([emit(relax.op.gather_elements(x, places, attrs.get("axis", -1))), places])
 
 
 LEARNING = "ai.onnx.ml."
