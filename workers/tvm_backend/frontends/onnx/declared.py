@@ -151,7 +151,7 @@ def fix_operands(graph: onnx.GraphProto, varying: Collection[str]) -> None:
         node.input[at] = name
         fixed = True
     if fixed:
-        _drop_unused(graph)
+        drop_unused(graph)
 
 
 def _determined(node: onnx.NodeProto, shapes: Shapes, varying: Collection[str]) -> tuple[int, Sequence[int]] | None:
@@ -169,22 +169,23 @@ def _split(node: onnx.NodeProto, shapes: Shapes, varying: Collection[str]) -> tu
     return 1, [shapes[name][axis] for name in node.output]
 
 
-def _drop_unused(graph: onnx.GraphProto) -> None:
+def drop_unused(graph: onnx.GraphProto) -> None:
     """Take out operators whose results nothing uses."""
     used = {value.name for value in graph.output}
     kept = []
     for node in reversed(graph.node):
         if used.intersection(node.output):
             kept.append(node)
-            used.update(_uses(node))
+            used.update(uses(node))
     nodes = kept[::-1]
     del graph.node[:]
     graph.node.extend(nodes)
 
 
-def _uses(node: onnx.NodeProto) -> Iterator[str]:
+def uses(node: onnx.NodeProto) -> Iterator[str]:
+    """Names that an operator uses, and the graphs inside of it."""
     yield from node.input
     for inner in subgraphs(node):
         yield from (value.name for value in inner.output)
         for each in inner.node:
-            yield from _uses(each)
+            yield from uses(each)

@@ -30,6 +30,7 @@ from tunesmith.errors import (
 from tunesmith.model_files import check_onnx
 from tunesmith.model_limits import MAX_ELEMENTS
 from workers.tvm_backend.frontends.onnx import (
+    branches,
     contrib,
     counts,
     declared,
@@ -40,6 +41,8 @@ from workers.tvm_backend.frontends.onnx import (
     quantized,
     recurrent,
     sequences,
+    slices,
+    solved,
     tensors,
 )
 from workers.tvm_backend.frontends.onnx.importer import OWN, Importer
@@ -77,7 +80,7 @@ def _imported(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> tvm
     contrib.qualify(list(definitions.nodes(model.graph)))
     declared.fix_operands(model.graph, operands.varying_values(model.graph))
     model = definitions.spelled_out(model, lambda each: set(_missing(each)))
-    declared.fix_operands(model.graph, operands.varying_values(model.graph))
+    _fix_shapes(model.graph, definitions.opset(model), shapes)
     _check_operators(model)
     operands.check_operands(model.graph)
     names = _check_inputs(model.graph, shapes)
@@ -90,6 +93,17 @@ def _imported(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> tvm
         mod = Importer(given, declared.declared_shapes(model.graph)).from_onnx(model.graph, definitions.opset(model))
     mod["main"] = mod["main"].with_attr("input_names", json.dumps(names))
     return mod
+
+
+def _fix_shapes(graph: onnx.GraphProto, opset: int, shapes: dict[str, tuple[int, ...]]) -> None:
+    """Take from declared shapes what depends on inputs and has to be known."""
+    branches.take_known(graph, opset, shapes)
+    solved.fix_extents(graph, operands.varying_values(graph), opset)
+    branches.take_known(graph, opset, shapes)  # a condition may depend on an extent
+    declared.fix_operands(graph, operands.varying_values(graph))
+    varying = operands.varying_values(graph)
+    solved.state_shapes(graph, varying, opset)
+    slices.as_paddings(graph, varying)
 
 
 def _without_elements(graph: onnx.GraphProto) -> dict[str, list[int]]:

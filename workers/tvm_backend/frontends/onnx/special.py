@@ -208,6 +208,13 @@ def _largest(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax
     return relax.Tuple([emit(relax.op.gather_elements(x, places, attrs.get("axis", -1))), places])
 
 
+def _unsqueezed(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.Expr | None:
+    """Along an axis that is one number, as ONNX's own definitions have it; TVM wants a list."""
+    if len(inputs) < 2 or not isinstance(inputs[1], GenericConst) or inputs[1].value.shape:
+        return None
+    return relax.op.expand_dims(inputs[0], int(inputs[1].value.numpy()))
+
+
 LEARNING = "ai.onnx.ml."
 """ONNX's domain of operators of classical machine learning."""
 CONVERTED: Mapping[str, Convert] = {
@@ -225,5 +232,6 @@ CONVERTED: Mapping[str, Convert] = {
     "SpaceToDepth": _depth,
     "TensorScatter": _cache,
     "TopK": _largest,
+    "Unsqueeze": _unsqueezed,
 }
 """How each is converted; a converter returns None for what TVM's importer does rightly."""
