@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from numpy.typing import NDArray
 from onnx import TensorProto, helper
 from onnx.helper import make_node
 
@@ -39,7 +41,8 @@ def test_operands_may_all_be_inputs(tmp_path: Path) -> None:
 
 
 def test_slices_begin_where_an_input_says(tmp_path: Path) -> None:
-    nodes, value, inputs, outputs = [], helper.make_tensor_value_info, {}, []
+    nodes, outputs, value = [], [], helper.make_tensor_value_info
+    inputs: dict[str, NDArray[Any]] = {}
     for name, (start, end) in BOUNDS.items():
         inputs |= {f"{name}0": np.array([start]), f"{name}1": np.array([end])}
         nodes.append(make_node("Slice", ["x", f"{name}0", f"{name}1", "axis"], [name]))

@@ -35,24 +35,24 @@ def _short(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.E
     """
     signal, step, window, length = [*inputs, None, None][:4]
     emit, half = importer.bb.emit, bool(attrs.get("onesided", 1))
-    varying = computed.operand(importer, inputs, 3) is not None and window is None
-    if (varying or computed.operand(importer, inputs, 1) is not None) and importer.shape is None:
+    varies = computed.operand(importer, inputs, 3) is not None
+    if (varies or computed.operand(importer, inputs, 1) is not None) and importer.shape is None:
         raise unsupported("STFT", "a length or step that depends on the model's inputs", computed.REMEDY)
-    if varying:
+    known = fixed_extents("STFT", signal)[1] if window is None else fixed_extents("STFT", window)[0]
+    lengths = [known if varies else _number("STFT", length, known)]
+    if varies and window is None:
         bins = importer.shape[2]
         lengths = [2 * bins - 2, 2 * bins - 1] if half else [bins]
-    else:
-        known = fixed_extents("STFT", signal if window is None else window)[1 if window is None else 0]
-        lengths = [known if window is not None else _number("STFT", length, known)]
-    many = [(count, _frames(importer, signal, step, count)) for count in lengths]
     options = []
-    for count, frames in many:
+    for count in lengths:
+        frames = _frames(importer, signal, step, count)
         if frames is None:
             continue
         if window is not None:
             frames = emit(relax.op.multiply(frames, emit(relax.op.reshape(window, (count, 1)))))
-        same = relax.op.equal(computed.whole(count), emit(relax.op.astype(length, "int64"))) if varying else None
-        options.append((None if same is None else emit(same), _along(emit, frames, 2, count, False, half)))
+        own = relax.op.astype(length, "int64") if varies else computed.whole(count)
+        same = emit(relax.op.equal(emit(own), computed.whole(count)))
+        options.append((same, _along(emit, frames, 2, count, False, half)))
     if not options:
         raise unsupported("STFT", "a declared shape that no length and step make", "declare the shape that it has")
     return computed.chosen(emit, options)
@@ -66,7 +66,6 @@ def _frames(importer: Any, signal: relax.Expr, step: relax.Expr, count: int) -> 
         return None
     if known:
         frames = rest // _number("STFT", step, 0) + 1
-        starts: Any = np.arange(frames) * _number("STFT", step, 0)
     else:
         frames = importer.shape[1]
         longest = rest // (frames - 1) if frames > 1 else rest + 1
@@ -76,13 +75,12 @@ def _frames(importer: Any, signal: relax.Expr, step: relax.Expr, count: int) -> 
         return None
     sizes.Unfolding().add("the places of STFT", [frames, count], 64, 0)
     if known:
-        places = relax.const(starts[:, None] + np.arange(count), "int64")
+        begin = computed.whole(np.arange(frames)[:, None] * _number("STFT", step, 0))
     else:
         jump = emit(relax.op.reshape(emit(relax.op.astype(step, "int64")), [1, 1]))
         begin = emit(relax.op.multiply(computed.whole(np.arange(frames)[:, None]), jump))
         begin = emit(relax.op.clip(begin, 0, rest))  # other steps make other shapes, and would read beyond the signal
-        places = emit(relax.op.add(begin, computed.whole(np.arange(count))))
-    return emit(relax.op.take(signal, places, 1))
+    return emit(relax.op.take(signal, emit(relax.op.add(begin, computed.whole(np.arange(count)))), 1))
 
 
 def _along(

@@ -41,7 +41,8 @@ def _vectorised(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> re
 def _pools(attrs: Attributes, columns: list[int]) -> list[Pool]:
     """Sequences that are looked for, those of each length together; of two that are the same the last one counts."""
     numbers, starts = list(map(int, attrs["pool_int64s"])), [*map(int, attrs["ngram_counts"])]
-    found, first = [], 0
+    found: list[Pool] = []
+    first = 0
     for length, (begin, end) in enumerate(itertools.pairwise([*starts, len(numbers)]), start=1):
         cut = [tuple(numbers[at : at + length]) for at in range(begin, end - length + 1, length)]
         if cut and int(attrs["min_gram_length"]) <= length <= int(attrs["max_gram_length"]):

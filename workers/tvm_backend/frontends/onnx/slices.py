@@ -6,7 +6,7 @@ inputs, both are one padding, and the extents between the two need not be known.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,7 @@ class _Writer:
         return self.cut(pads, 0, count), self.cut(pads, count, 2 * count)
 
 
-def as_paddings(graph: onnx.GraphProto, varying: Collection[str]) -> None:
+def as_paddings(graph: onnx.GraphProto, varying: Set[str]) -> None:
     """Write slices whose starts or ends depend on inputs as paddings, where the shape of their result is declared."""
     shapes, constants = declared.declared_shapes(graph), solved.constants(graph)
     cut = {

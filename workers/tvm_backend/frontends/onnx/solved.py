@@ -181,10 +181,10 @@ def state_shapes(graph: onnx.GraphProto, varying: Collection[str], opset: int) -
     values = {symbol: min(each) for symbol, each in solved.items() if len(each) == 1}
     for name, value in inferred.items():
         dims = _dims(value)
-        shape = [values.get(each) if isinstance(each, str) else each for each in dims]
-        if name not in known and any(isinstance(each, str) for each in dims) and None not in shape:
+        extents = [values.get(each) if isinstance(each, str) else each for each in dims]
+        if name not in known and any(isinstance(each, str) for each in dims) and None not in extents:
             kind = value.type.tensor_type.elem_type
-            graph.value_info.append(onnx.helper.make_tensor_value_info(name, kind, shape))
+            graph.value_info.append(onnx.helper.make_tensor_value_info(name, kind, extents))
 
 
 def _dims(value: onnx.ValueInfoProto | None) -> list[int | str | None]:
