@@ -23,7 +23,7 @@ def take_known(graph: onnx.GraphProto, opset: int, shapes: Shapes) -> None:
     """Put a branch in the place of each ``If`` outside of other graphs whose condition depends on no input's numbers.
 
     Args:
-        shapes: of inputs whose declared ones are not fixed.
+        shapes: shapes of inputs whose declared shapes are not fixed.
     """
     if not any(node.op_type == "If" for node in graph.node):
         return

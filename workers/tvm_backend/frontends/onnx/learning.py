@@ -189,7 +189,7 @@ def _table(attrs: Attributes, what: str) -> Array:
     found = attrs.get(f"{what}_tensor")
     if found is None or found.data_type == onnx.TensorProto.STRING:
         raise unsupported("LabelEncoder", f"{what} of text", "export the model with numbers alone")
-    return onnx.numpy_helper.to_array(found)
+    return np.asarray(onnx.numpy_helper.to_array(found))
 
 
 CONVERTED: Mapping[str, Convert] = {f"{LEARNING}LabelEncoder": _label, f"{LEARNING}TreeEnsemble": _trees}

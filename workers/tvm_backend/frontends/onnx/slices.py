@@ -52,7 +52,7 @@ def as_paddings(graph: onnx.GraphProto, varying: Set[str]) -> None:
         node.output[0]: axes
         for node in graph.node
         if node.op_type == "Slice"
-        and varying.intersection(node.input[1:3])
+        and varying & {*node.input[1:3]}
         and (axes := _axes(node, shapes.get(node.output[0]), constants)) is not None
     }
     if not cut:
@@ -60,7 +60,7 @@ def as_paddings(graph: onnx.GraphProto, varying: Set[str]) -> None:
     open_pads = {
         node.output[0]: node
         for node in graph.node
-        if node.op_type == "Pad" and node.output[0] not in shapes and varying.intersection(node.input[1:])
+        if node.op_type == "Pad" and node.output[0] not in shapes and varying & {*node.input[1:]}
     }
     whole = {name: pad for name, pad in open_pads.items() if _is_cut(graph, pad, cut, shapes, constants)}
     nodes: list[onnx.NodeProto] = []
