@@ -25,8 +25,8 @@ from tunesmith.client import Client, EmbeddedStack
 from tunesmith.states import JobState
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
-WIDTH = 8640 if effort.THOROUGH else 2350
-"""For 600 MB, or for 49 that show the same in a fraction of the time."""
+WIDTH = 8640 if effort.THOROUGH else 3280
+"""For 600 MB, or for 90 that show the same in a fraction of the time."""
 TRIALS = 4
 LIGHT = {"search": "random", "cost_model": "none"}
 WAIT = 300.0
@@ -67,8 +67,11 @@ def check_outputs(library: Path, model: Path) -> None:
     assert numerics.error(machine["main"](tvm.runtime.tensor(x)).numpy(), theirs, elsewhere) < 1e-4
 
 
-PASSING_ON = {"redis": 20, "coordinator": 185, "record": 145, "measure": 120}
-"""Who only passes the model on, and the MB that it may need by itself: 5, 156, 117 and 90 were measured."""
+PASSING_ON = {"redis": 20, "coordinator": 185, "record": 185, "measure": 120}
+"""Who only passes the model on, and the MB that it may need by itself.
+
+5, 156, 117 and 90 were measured; 170 to 179 for `record` once it has judged a challenger, with SciPy's tests.
+"""
 
 
 def check_memory(watch: StackWatch, size: int) -> None:
@@ -114,7 +117,7 @@ def compiled(env: dict[str, str], out: Path, *command: object) -> str:
 def test_no_process_that_passes_weights_on_holds_them(folder: Path, stack_env: dict[str, str]) -> None:
     model = big_model.vgg(folder / "model.onnx", WIDTH)
     size = model.stat().st_size
-    assert size > (600 if effort.THOROUGH else 48) * MB
+    assert size > (600 if effort.THOROUGH else 90) * MB
     data, temporary, log = folder / "data", folder / "tmp", folder / "best.jsonl"
     temporary.mkdir()
     env = with_watcher(stack_env | {"TMPDIR": str(temporary)}, folder / "bin")
