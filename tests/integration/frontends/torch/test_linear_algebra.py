@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, linalg
+from torch_function import Function
 
 from tools.sweep.base import AGREES, Case
 from tools.sweep.running import compare
@@ -56,15 +57,6 @@ def others(x: Tensor) -> Any:
         torch.polygamma(1, x[0] - 3),
         torch.addr(x[0], x[0, 0] * torch.inf, x[0, 1], beta=0, alpha=0),
     )
-
-
-class Function(torch.nn.Module):
-    def __init__(self, function: Callable[[Tensor], Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Any:
-        return self.function(x)
 
 
 @pytest.mark.parametrize("function", [factors, others])

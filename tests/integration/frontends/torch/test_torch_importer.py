@@ -12,20 +12,12 @@ import torch
 import torch.nn.functional as F
 from one_operator import all_by_tvm
 from torch import Tensor
+from torch_function import Function
 
 from tunesmith.errors import UnsupportedOperator
 from workers.tvm_backend.frontends import import_model
 
 pytestmark = pytest.mark.parallel
-
-
-class Function(torch.nn.Module):
-    def __init__(self, function: Callable[[Tensor], Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Any:
-        return self.function(x)
 
 
 def imported(path: Path, function: Callable[[Tensor], Any], x: Tensor, **options: Any) -> Any:

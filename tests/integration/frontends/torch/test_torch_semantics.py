@@ -13,6 +13,7 @@ import torch.nn.functional as F
 import tvm
 from effort import quick
 from torch import Tensor
+from torch_function import Function
 from tvm import relax
 
 from tunesmith.errors import UnsupportedOperator
@@ -23,15 +24,6 @@ from workers.tvm_backend.frontends import import_model
 from workers.tvm_backend.passes import pipeline
 
 pytestmark = pytest.mark.parallel
-
-
-class Function(torch.nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Any:
-        return self.function(x)
 
 
 def imported(path: Path, function: Callable[[Tensor], Any], x: Tensor) -> tvm.IRModule:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
-from onnx.reference import ReferenceEvaluator
 
 from workers.tvm_backend.frontends.onnx.counts import subgraphs
 from workers.tvm_backend.frontends.onnx.operands import OF_TYPES
-from workers.tvm_backend.frontends.onnx.shapes import DRAWN, LARGEST
+from workers.tvm_backend.frontends.onnx.shapes import DRAWN, LARGEST, by_reference
 
 MOST_NODES = 64
 """Operators of which a condition is computed at most."""
@@ -125,14 +123,10 @@ class _Known:
         graph = onnx.helper.make_graph(nodes, "condition", given, out, weights)
         model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", self.opset)])
         nothing = {each: np.broadcast_to(np.zeros((), np.float32), self.shapes[each]) for each in inputs}
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                (found,) = ReferenceEvaluator(model).run(None, nothing)
-        except Exception:
-            return None  # an operator that the reference lacks
-        array = np.asarray(found)
-        return bool(array.item()) if array.size == 1 else None
+        found = by_reference(model, nothing)
+        if found is None or (array := np.asarray(found[0])).size != 1:
+            return None
+        return bool(array.item())
 
 
 def _shape(value: onnx.ValueInfoProto, shapes: Shapes) -> Sequence[int] | None:

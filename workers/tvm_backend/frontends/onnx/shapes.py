@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import onnx
 import tvm
+from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 from tvm import relax
 
@@ -58,16 +59,21 @@ def folded(name: str, inputs: Sequence[Any], attrs: Mapping[str, Any], opset: in
     model = _model(node, arrays, opset)
     if model is None or not _is_small(model, name, arrays):
         return None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = ReferenceEvaluator(model).run(None, {})
-    except Exception:
-        return None  # an operator or an attribute that the reference lacks: TVM's importer may have it
-    if not all(_usual(each) for each in found):
+    found = by_reference(model, {})
+    if found is None or not all(_usual(each) for each in found):
         return None
     made = [relax.const(np.asarray(each), str(each.dtype)) for each in found]
     return made[0] if len(made) == 1 else relax.Tuple(made)
+
+
+def by_reference(model: onnx.ModelProto, inputs: Mapping[str, NDArray[Any]]) -> list[Any] | None:
+    """Results by ONNX's reference; None for an operator or an attribute that it lacks and TVM's importer may have."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return list(ReferenceEvaluator(model).run(None, dict(inputs)))
+    except Exception:
+        return None
 
 
 def _model(node: onnx.NodeProto, arrays: Mapping[str, Any], opset: int) -> onnx.ModelProto | None:
