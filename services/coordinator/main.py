@@ -17,7 +17,6 @@ from services.coordinator.connections import ClientLimits, patient
 from services.coordinator.lazy import LazyApp
 from services.coordinator.rates import DASHBOARD_HEADER
 from services.coordinator.settings import Settings
-from services.dashboard import mount
 from tunesmith.data_folder import prepare
 from tunesmith.errors import SchemaMismatch, TunesmithError
 from tunesmith.terminal import print_anything
@@ -101,6 +100,8 @@ def dashboard(settings: Settings) -> LazyApp:
     secret = hashlib.sha256(b"dashboard sessions" + settings.signing_key()).hexdigest()
 
     def fill(app: FastAPI) -> None:
+        from services.dashboard.app import mount  # loaded by then
+
         mount(
             app,
             base_url=base,

@@ -1,54 +1,127 @@
-"""What the pages need of the REST API. Answers are the JSON of ``docs/reference/rest.md``, seconds throughout."""
+"""What the pages need of the REST API, by the Python SDK. Answers are the JSON of ``docs/reference/rest.md``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import httpx2
+
+from tunesmith.client import Client
 
 Json = dict[str, Any]
+T = TypeVar("T")
+TIMEOUT = 15.0
 
 
-class Api(Protocol):
-    """Blocking calls; the pages run them in threads.
+class Clients:
+    """SDK clients that wait for their next call, by key: making one costs more than a call.
+
+    Args:
+        url: base address of the coordinator.
+        transport: replaces the network, for tests.
+        idle: how many unused clients are kept.
+        headers: sent with every call.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        transport: httpx2.BaseTransport | None = None,
+        idle: int = 8,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self._url, self._transport, self._limit, self._headers = url, transport, idle, headers
+        self._idle: list[tuple[str | None, Client]] = []
+        self._lock = threading.Lock()
+
+    def __call__(self, key: str | None) -> Api:
+        """The API for ``key``."""
+        return Api(self, key)
+
+    @contextmanager
+    def borrow(self, key: str | None) -> Iterator[Client]:
+        """A client for one thread; it goes back afterwards, or is closed when there are enough."""
+        with self._lock:
+            place = next((i for i, (owner, _) in enumerate(self._idle) if owner == key), None)
+            client = self._idle.pop(place)[1] if place is not None else None
+        if client is None:
+            client = Client(self._url, key, timeout=TIMEOUT, transport=self._transport, headers=self._headers)
+        try:
+            yield client
+        finally:
+            with self._lock:
+                self._idle.append((key, client))
+                surplus = self._idle.pop(0)[1] if len(self._idle) > self._limit else None
+            if surplus is not None:
+                surplus.close()
+
+    def close(self) -> None:
+        """Close what is idle."""
+        with self._lock:
+            waiting, self._idle = self._idle, []
+        for _, client in waiting:
+            client.close()
+
+
+class Api:
+    """Blocking calls with one key; the pages run them in threads.
 
     Every method raises a ``tunesmith.errors.TunesmithError``: ``Unauthorized`` without a valid key,
     ``ServerUnreachable`` when nothing answers, else what the problem object of the answer stands for.
     """
 
+    def __init__(self, clients: Clients, key: str | None) -> None:
+        self._clients, self._key = clients, key
+
     def jobs(self, limit: int, cursor: str | None = None) -> Json:
-        """Newest first: ``{items, next_cursor}``."""
+        """Newest first."""
+        return self._with(lambda c: c.jobs(limit=limit, cursor=cursor).model_dump(mode="json"))
 
     def job(self, job_id: str) -> Json:
         """One job."""
+        return self._with(lambda c: c.job(job_id).model_dump(mode="json"))
 
     def tasks(self, job_id: str) -> list[Json]:
         """List the job's tasks."""
+        return self._with(lambda c: [task.model_dump(mode="json") for task in c.tasks(job_id)])
 
     def curve(self, job_id: str) -> Json:
-        """Best-so-far, down-sampled by the server."""
+        """Best-so-far."""
+        return self._with(lambda c: c.curve(job_id))
 
     def forecast(self, job_id: str) -> Json:
-        """Time left, and the latency that is expected by then."""
+        """What is expected."""
+        return self._with(lambda c: c.forecast(job_id).model_dump(mode="json"))
 
     def decisions(self, job_id: str, newest: int) -> list[Json]:
-        """Why rounds were chosen, newest first."""
+        """The newest decisions."""
+        return self._with(lambda c: c.decisions(job_id, newest))
 
     def failures(self, job_id: str) -> list[Json]:
-        """``failure``, ``count`` and the newest ``message``, most frequent first."""
+        """Failed candidates by class."""
+        return self._with(lambda c: [failure.model_dump(mode="json") for failure in c.failures(job_id)])
 
     def events(self, job_id: str, after: int) -> list[Json]:
-        """Events with an id above ``after``, oldest first."""
+        """Events after an id."""
+        return self._with(lambda c: [event.model_dump(mode="json") for event in c.events(job_id, after, limit=200)])
 
     def devices(self) -> list[Json]:
         """Every known device."""
+        return self._with(lambda c: [device.model_dump(mode="json") for device in c.devices()])
 
     def act(self, job_id: str, action: str) -> None:
-        """``cancel``, ``pause`` or ``resume``."""
+        """Cancel, pause or resume."""
+        self._with(lambda c: {"cancel": c.cancel, "pause": c.pause, "resume": c.resume}[action](job_id))
 
-    def best(self, job_id: str, form: str) -> AbstractContextManager[Iterator[bytes]]:
-        """The best schedules as a stream of bytes; ``form`` is ``jsonl`` or ``metaschedule``."""
+    @contextmanager
+    def best(self, job_id: str, form: str) -> Iterator[Iterator[bytes]]:
+        """The best schedules as they arrive."""
+        with self._clients.borrow(self._key) as client, client.stream_best(job_id, form) as pieces:
+            yield pieces
 
-
-Connect = Callable[[str | None], Api]
-"""Makes an :class:`Api` for a key, or for none."""
+    def _with(self, work: Callable[[Client], T]) -> T:
+        with self._clients.borrow(self._key) as client:
+            return work(client)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Mapping
 
 from fastapi import FastAPI, Request
@@ -13,10 +12,9 @@ from nicegui import core, ui
 from nicegui.client import templates
 
 from services.dashboard import downloads, job, login, overview
-from services.dashboard.api import Connect
+from services.dashboard.api import Clients
 from services.dashboard.context import Context
 from services.dashboard.policy import PagePolicy, use_nonces
-from services.dashboard.rest import Clients
 from services.dashboard.sessions import Sessions
 from services.rates import Rate
 
@@ -26,25 +24,13 @@ FAVICON = (
 )
 
 
-def mount(
-    app: FastAPI,
-    *,
-    base_url: str,
-    api_key: str | None = None,
-    secret: str | None = None,
-    connect: Connect | None = None,
-    login_limit: str = "",
-    headers: Mapping[str, str] | None = None,
-) -> None:
+def mount(app: FastAPI, *, base_url: str, secret: str, login_limit: str, headers: Mapping[str, str]) -> None:
     """Serve the dashboard at ``/`` of ``app``; call it after the API's own routes are there, before the start.
 
     Args:
         app: the coordinator's application.
         base_url: where this process reaches the REST API, e.g. ``http://127.0.0.1:8700``.
-        api_key: used for visitors who did not log in; leave None so that each browser asks for a key when the
-            API wants one.
-        secret: signs the session cookie; a random one ends all sessions with the process.
-        connect: replaces the REST client, for tests.
+        secret: signs the session cookie.
         login_limit: attempts to log in from one address, such as ``20/minute``; empty for any number.
         headers: sent with every call of the API.
 
@@ -54,8 +40,7 @@ def mount(
     if getattr(toolkit.state, "tunesmith", None) is not None:
         raise RuntimeError("one process serves one dashboard: set TUNESMITH_DASHBOARD=false for further applications")
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # the pages poll: one line a request would fill the log
-    sessions = Sessions(default_key=api_key)
-    context = Context(connect or Clients(base_url, headers=headers), sessions, Rate(login_limit))
+    context = Context(Clients(base_url, headers=headers), Sessions(), Rate(login_limit))
     toolkit.state.tunesmith = context
     _pages(context)
     use_nonces(templates.env)
@@ -67,7 +52,7 @@ def mount(
         favicon=FAVICON,
         dark=None,
         language="en-US",
-        storage_secret=secret or secrets.token_hex(32),
+        storage_secret=secret,
         session_middleware_kwargs={"same_site": "lax", "max_age": 7 * 24 * 3600},
         show_welcome_message=False,
         reconnect_timeout=10.0,

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from nicegui import app, ui
 
-from services.dashboard.api import Api, Connect
+from services.dashboard.api import Api
 from services.dashboard.parts import Banner
 from services.dashboard.sessions import Sessions
 from services.rates import Rate
@@ -29,7 +29,7 @@ class Context:
         logins: how often an address may try to log in.
     """
 
-    connect: Connect
+    connect: Callable[[str | None], Api]
     sessions: Sessions
     logins: Rate
 

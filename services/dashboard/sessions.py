@@ -23,20 +23,16 @@ class Sessions:
 
     Args:
         capacity: how many sessions are remembered.
-        default_key: the key of a session that has none of its own.
         clock: seconds that only grow.
     """
 
-    def __init__(
-        self, capacity: int = 1000, default_key: str | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, capacity: int = 1000, clock: Callable[[], float] = time.monotonic) -> None:
         self._keys: LRUCache[str, str] = LRUCache(capacity)
         self._tickets: TTLCache[str, _Ticket] = TTLCache(capacity, TICKET_SECONDS, clock)
-        self._default = default_key
 
     def key(self, session: str) -> str | None:
         """The key to call the API with."""
-        return self._keys.get(session, self._default)
+        return self._keys.get(session)
 
     def known(self, session: str) -> bool:
         """True when this session logged in."""

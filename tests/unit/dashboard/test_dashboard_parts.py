@@ -15,10 +15,10 @@ from starlette.requests import Request
 from services.dashboard import charts, downloads, job_parts, login, overview
 from services.dashboard import format as fmt
 from services.dashboard import job as job_page
+from services.dashboard.api import Clients
 from services.dashboard.context import Context
 from services.dashboard.event_text import describe, shown
 from services.dashboard.login import local_path
-from services.dashboard.rest import Clients
 from services.dashboard.sessions import TICKET_SECONDS, Sessions
 from services.rates import Rate
 from tunesmith.errors import NotFound, ServerUnreachable, Unauthorized
@@ -239,13 +239,13 @@ def test_inner_steps_are_only_told_when_they_go_wrong() -> None:
 
 
 def test_sessions_forget_the_least_recently_used() -> None:
-    sessions = Sessions(capacity=2, default_key="shared")
+    sessions = Sessions(capacity=2)
     sessions.login("a", "ka")
     sessions.login("b", "kb")
     assert sessions.key("a") == "ka"
     sessions.login("c", "kc")
     assert not sessions.known("b")
-    assert sessions.key("b") == "shared"
+    assert sessions.key("b") is None
     sessions.logout("a")
     assert not sessions.known("a")
 

@@ -31,7 +31,7 @@ def loaded_after(imports: str) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
-@pytest.mark.parametrize("module", ["services.coordinator.app", "services.dashboard"])
+@pytest.mark.parametrize("module", ["services.coordinator.app", "services.dashboard.app"])
 def test_services_load_no_compiler_and_no_learning_library(module: str) -> None:
     assert loaded_after(f"import {module}").isdisjoint({*HEAVY, "workers", "costmodels"})
 
@@ -42,8 +42,8 @@ def test_the_light_face_loads_no_server() -> None:
     assert loaded.isdisjoint({*HEAVY, *server})
 
 
-def test_importing_the_dashboard_does_not_load_its_toolkit() -> None:
-    assert "nicegui" not in loaded_after("import services.dashboard")
+def test_the_coordinator_answers_before_it_loads_the_toolkit_of_its_dashboard() -> None:
+    assert "nicegui" not in loaded_after("import services.coordinator.main")
 
 
 PACKAGES = ("tunesmith", "costmodels", "db", "workers", "services", "benchmarks", "tools")
