@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TypeVar, Union
 
 from db.models import Batch, CostModelRow, Evaluation, Job, Model, Round
+from tunesmith.messages import INGEST, SEARCH, TRAIN
 from tunesmith.states import OPEN_WORK, JobState, ModelState, RoundState
 
 Work = Union[Model, Job, Round, Batch, Evaluation, CostModelRow]
@@ -21,6 +22,8 @@ NOUNS: dict[type, str] = {
     CostModelRow: "cost_model",
 }
 """What messages and events call each kind."""
+QUEUES: Mapping[type, str] = {Model: INGEST, Job: INGEST, Round: SEARCH, CostModelRow: TRAIN}
+"""Where messages about a kind go. Those about the others go to the queue of their device class."""
 ACTIVE: Mapping[type, tuple[enum.Enum, ...]] = {
     Model: (ModelState.IMPORTING,),
     Job: (JobState.PREPARING,),

@@ -21,8 +21,3 @@ def operators(session: Session) -> Sequence[ApiKey]:
 def valid() -> sa.Select[Any]:
     """SELECT of the keys that were not revoked, by id."""
     return sa.select(ApiKey).where(ApiKey.revoked.is_(False)).order_by(ApiKey.id)
-
-
-def get(session: Session, key_id: str, *, fresh: bool = False) -> ApiKey | None:
-    """A key by id, as the session knows it; ``fresh``: as it is now."""
-    return session.get(ApiKey, key_id, populate_existing=fresh)

@@ -60,13 +60,3 @@ def owned(session: Session, ids: Collection[str], owner: str) -> set[str]:
     """Which of the cost models belong to jobs of ``owner``."""
     query = sa.select(CostModelRow.id).join(Job, CostModelRow.job_id == Job.id)
     return set(session.scalars(query.where(CostModelRow.id.in_(ids), Job.owner == owner)))
-
-
-def get(session: Session, key: str) -> CostModelRow | None:
-    """A cost model by id."""
-    return session.get(CostModelRow, key)
-
-
-def existing(session: Session, key: str) -> CostModelRow:
-    """A cost model that is there. Raises NoResultFound when it was deleted."""
-    return session.get_one(CostModelRow, key)

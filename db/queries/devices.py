@@ -78,8 +78,3 @@ def calibration(session: Session, device_class: str) -> dict[str, Any] | None:
     exact = (row.calibrations[device_class]["latest"] for row in able if device_class in row.calibrations)
     found = next(exact, None) or next((row.calibration for row in able if row.calibration is not None), None)
     return dict(found) if found is not None else None
-
-
-def get(session: Session, name: str) -> Device | None:
-    """A device as it is now."""
-    return session.get(Device, name, populate_existing=True)

@@ -10,11 +10,6 @@ from sqlalchemy.orm import Session
 from db.models import EnrolledWorker
 
 
-def get(session: Session, worker_id: str) -> EnrolledWorker | None:
-    """A worker as it is now, revoked or not."""
-    return session.get(EnrolledWorker, worker_id, populate_existing=True)
-
-
 def everyone(session: Session) -> Sequence[EnrolledWorker]:
     """All workers, oldest first, revoked ones too."""
     return session.scalars(sa.select(EnrolledWorker).order_by(EnrolledWorker.created_at, EnrolledWorker.id)).all()

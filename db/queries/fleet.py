@@ -3,51 +3,39 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from db.models import (
-    ApiKey,
-    Batch,
-    CostModelRow,
-    Device,
-    Evaluation,
-    Job,
-    Model,
-    ReportRefusal,
-    Round,
-    Schedule,
-    TargetRow,
-)
-from db.models.work import ACTIVE
-from tunesmith.messages import INGEST, SEARCH, TRAIN, measure_queue
+from db.models import ApiKey, CostModelRow, Device, Job, Model, ReportRefusal, Round, Schedule, TargetRow
+from db.models.work import ACTIVE, QUEUES
+from tunesmith.messages import measure_queue
 from tunesmith.states import OPEN_ROUNDS, JobState, ModelState
 
 
 def unclaimed(session: Session) -> dict[str, int]:
     """Pieces of work that were sent and that nobody took yet, by queue."""
-    found: dict[str, int] = {}
-    queues: dict[Any, Any] = {
-        Model: INGEST,
-        Job: INGEST,
-        Round: SEARCH,
-        CostModelRow: TRAIN,
-        Batch: Batch.device_class,
-        Evaluation: Evaluation.device_class,
-    }
-    for kind, queue in queues.items():
-        where = sa.literal(queue) if isinstance(queue, str) else queue
-        query = sa.select(where, sa.func.count()).where(
-            kind.state.in_(ACTIVE[kind]), kind.dispatched >= kind.attempt, kind.worker.is_(None)
-        )
-        for name, number in session.execute(query.group_by(where) if where is queue else query):
-            key = measure_queue(name) if where is queue else str(queue)
-            found[key] = found.get(key, 0) + number
-    return {queue: number for queue, number in found.items() if number}
+    found: Counter[str] = Counter()
+    for queue, taken, number in _by_queue(session, sent=True):
+        if not taken:
+            found[queue] += number
+    return dict(found)
+
+
+def _by_queue(session: Session, *, sent: bool = False) -> Iterator[tuple[str, bool, int]]:
+    """Queue of some work, whether a worker has it, and how much of such there is; with ``sent``, no other."""
+    for kind, states in ACTIVE.items():
+        work: Any = kind
+        classes = [] if kind in QUEUES else [work.device_class]
+        query = sa.select(work.worker.is_not(None), sa.func.count(), *classes).where(work.state.in_(states))
+        if sent:
+            query = query.where(work.dispatched >= work.attempt)
+        for taken, number, *of in session.execute(query.group_by(work.worker.is_not(None), *classes)):
+            yield measure_queue(of[0]) if of else QUEUES[kind], bool(taken), number
 
 
 @dataclass(frozen=True)
@@ -88,23 +76,11 @@ def holders(session: Session) -> dict[str, int]:
 
 def backlogs(session: Session) -> dict[str, Backlog]:
     """Waiting and running rows by queue."""
-    found: dict[str, Backlog] = {INGEST: Backlog(), SEARCH: Backlog(), TRAIN: Backlog()}
-    for kind, queue in ((Model, INGEST), (Job, INGEST), (Round, SEARCH), (CostModelRow, TRAIN)):
-        query = sa.select(kind.worker.is_not(None), sa.func.count()).where(kind.state.in_(ACTIVE[kind]))
-        for taken, number in session.execute(query.group_by(kind.worker.is_not(None))):
-            found[queue] = _more(found[queue], bool(taken), number)
-    for work in (Batch, Evaluation):
-        measured = sa.select(work.device_class, work.worker.is_not(None), sa.func.count()).where(
-            work.state.in_(ACTIVE[work])
-        )
-        for cls, taken, number in session.execute(measured.group_by(work.device_class, work.worker.is_not(None))):
-            queue = measure_queue(cls)
-            found[queue] = _more(found.get(queue, Backlog()), bool(taken), number)
+    found = {queue: Backlog() for queue in QUEUES.values()}
+    for queue, taken, number in _by_queue(session):
+        old = found.get(queue, Backlog())
+        found[queue] = Backlog(old.waiting + number * (not taken), old.running + number * taken)
     return found
-
-
-def _more(old: Backlog, taken: bool, number: int) -> Backlog:
-    return Backlog(old.waiting + (0 if taken else number), old.running + (number if taken else 0))
 
 
 def cost_models(

@@ -25,11 +25,6 @@ class JobParts:
     evaluation: Evaluation | None
 
 
-def get(session: Session, job_id: str) -> Job | None:
-    """A job by id."""
-    return session.get(Job, job_id, populate_existing=True)
-
-
 def owner_of(session: Session, job_id: str | None) -> str | None:
     """Who owns a job; None for none, and for one that is gone."""
     return None if job_id is None else session.scalar(sa.select(Job.owner).where(Job.id == job_id))
@@ -189,13 +184,3 @@ def trials(
     if failure is not None:
         query = query.where(Record.failure.is_(None) if failure == "none" else Record.failure == failure)
     return session.scalars(query.order_by(Record.id).limit(limit)).all()
-
-
-def find(session: Session, job_id: str) -> Job | None:
-    """A job by id, as the session knows it."""
-    return session.get(Job, job_id)
-
-
-def existing(session: Session, job_id: str) -> Job:
-    """A job that is there. Raises NoResultFound when it was deleted."""
-    return session.get_one(Job, job_id)

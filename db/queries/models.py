@@ -52,11 +52,6 @@ def _streams(session: Session, job: Job) -> bool:
     return target is not None and target.json.get("kind") == "llvm"
 
 
-def get(session: Session, model_id: str) -> Model | None:
-    """A model by id."""
-    return session.get(Model, model_id, populate_existing=True)
-
-
 def find(session: Session, sha256: str, inputs_key: str, owner: str) -> Model | None:
     """The model with that content and those fixed shapes, if it is there; never a variant."""
     query = sa.select(Model).where(Model.sha256 == sha256, Model.inputs_key == inputs_key, Model.owner == owner)
@@ -118,8 +113,3 @@ def jobs_of(session: Session, model_id: str, limit: int = 5) -> Sequence[tuple[s
     query = query.where(sa.or_(Model.id == model_id, Model.variant_of == model_id))
     found = session.execute(query.order_by(Job.owner != Model.owner, Job.created_at, Job.id).limit(limit))
     return [(job, owner) for job, owner in found]
-
-
-def existing(session: Session, model_id: str) -> Model:
-    """A model that is there. Raises NoResultFound when it was deleted."""
-    return session.get_one(Model, model_id)

@@ -183,13 +183,3 @@ def count_valid(session: Session, job_id: str) -> int:
         .where(Record.job_id == job_id, Record.latency.is_not(None), Record.sketch_hash.is_not(None))
     )
     return session.scalar(query) or 0
-
-
-def find(session: Session, record_id: int) -> Record | None:
-    """A record by id, as the session knows it."""
-    return session.get(Record, record_id)
-
-
-def existing(session: Session, record_id: int) -> Record:
-    """A record that is there. Raises NoResultFound when it was deleted."""
-    return session.get_one(Record, record_id)

@@ -79,8 +79,3 @@ def workloads(session: Session, job_id: str, hashes: Collection[str]) -> Sequenc
         .where(JobTask.job_id == job_id, WorkloadRow.hash.in_(hashes))
     )
     return session.scalars(query).all()
-
-
-def find(session: Session, task_id: int) -> JobTask | None:
-    """A task by id, as the session knows it."""
-    return session.get(JobTask, task_id)

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from db import clock
 from db.models import EnrolledWorker
-from db.queries.enrolled_workers import get
+from db.queries import by_key
 from db.transactions import events
 from tunesmith.errors import Conflict, NotFound
 from tunesmith.events import WorkerEnrolled, WorkerRevoked
@@ -22,7 +22,7 @@ def enrol(
     Raises:
         Conflict: the key was revoked.
     """
-    row = get(session, worker_id)
+    row = by_key.get(session, EnrolledWorker, worker_id)
     if row is not None:
         if row.revoked_at is not None:
             raise Conflict(
@@ -46,7 +46,7 @@ def revoke(session: Session, worker_id: str, by: str) -> EnrolledWorker:
     Raises:
         NotFound: there is none.
     """
-    row = get(session, worker_id)
+    row = by_key.get(session, EnrolledWorker, worker_id)
     if row is None:
         raise NotFound(f"no measure worker {worker_id} is enrolled", field="worker", value=worker_id)
     if row.revoked_at is None:

@@ -16,11 +16,6 @@ def forget(session: Session, older_than: dt.datetime) -> None:
     session.execute(sa.delete(IdempotencyKey).where(IdempotencyKey.created_at < older_than))
 
 
-def get(session: Session, owner: str, route: str, key: str) -> IdempotencyKey | None:
-    """The answer stored for a key."""
-    return session.get(IdempotencyKey, (owner, route, key), populate_existing=True)
-
-
 def store(
     session: Session, owner: str, route: str, key: str, fingerprint: str, status: int, body: dict[str, Any]
 ) -> None:

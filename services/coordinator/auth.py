@@ -14,7 +14,8 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy.orm import Session
 
-from db.queries import api_keys
+from db.models import ApiKey
+from db.queries import api_keys, by_key
 from db.transactions import keys
 from services.coordinator import access
 from services.coordinator.access import SCOPES
@@ -80,7 +81,7 @@ def store_admin_key(session: Session, key: str) -> None:
 
     A key that was revoked stays so while another operator can act; without one the service would be locked for good.
     """
-    row = api_keys.get(session, ADMIN_ID)
+    row = by_key.find(session, ApiKey, ADMIN_ID)
     if row is None:
         keys.create(session, ADMIN_ID, digest(key), LOCAL, list(SCOPES))
         return
@@ -103,7 +104,7 @@ def store_admin_key(session: Session, key: str) -> None:
 
 def store_enrolment_key(session: Session, key: str) -> None:
     """Make ``key`` the first one of scope ``worker``, in place of an earlier one; a revoked one stays so."""
-    row = api_keys.get(session, ENROLMENT_ID)
+    row = by_key.find(session, ApiKey, ENROLMENT_ID)
     if row is None:
         keys.create(session, ENROLMENT_ID, digest(key), LOCAL, ["worker"])
     elif not hmac.compare_digest(row.sha256, digest(key)):
@@ -113,7 +114,7 @@ def store_enrolment_key(session: Session, key: str) -> None:
 def verify(session: Session, key: str) -> Caller:
     """The caller behind ``key``. Raises Unauthorized."""
     for key_id in dict.fromkeys((key_id_of(key), ADMIN_ID, ENROLMENT_ID)):
-        row = api_keys.get(session, key_id)
+        row = by_key.find(session, ApiKey, key_id)
         stored = row.sha256 if row is not None else "0" * 64
         if hmac.compare_digest(stored, digest(key)) and row is not None and not row.revoked:
             return Caller(row.owner, frozenset(row.scopes), row.id)
@@ -124,7 +125,7 @@ def still_valid(session: Session, caller: Caller) -> bool:
     """False once the key that ``caller`` came with is revoked or gone."""
     if caller.key_id is None:
         return True
-    row = api_keys.get(session, caller.key_id, fresh=True)
+    row = by_key.get(session, ApiKey, caller.key_id)
     return row is not None and not row.revoked
 
 

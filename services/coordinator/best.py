@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from db.blobs import BlobStore
 from db.models import Evaluation, Job, JobTask, Model, Record, Schedule, WorkloadRow
-from db.queries import jobs, models, records, scheduling, work_parts
+from db.queries import by_key, scheduling, work_parts
 from db.queries import tasks as task_rows
 from services.coordinator import champions, intervals, verified
 from services.coordinator.auth import Caller
@@ -82,7 +82,7 @@ def collect(session: Session, job: Job, caller: Caller) -> Best:
         for task, workload, _ in tasks
         if workload.hash in found
     )
-    model = models.existing(session, job.model_id)
+    model = by_key.existing(session, Model, job.model_id)
     return Best(job, model, target.json, lines, verified.of_model(evaluation), verified.check(evaluation), caller)
 
 
@@ -96,8 +96,8 @@ def _line(
 ) -> Line:
     if champion is None:
         return Line(task, workload, None, None, None, baseline, checked=evaluation is not None)
-    record = records.find(session, champion.record_id)
-    finder = jobs.find(session, record.job_id) if record is not None and record.job_id else None
+    record = by_key.find(session, Record, champion.record_id)
+    finder = by_key.find(session, Job, record.job_id) if record is not None and record.job_id else None
     # Another job may have found it after this job's check, which says nothing of it then.
     own = record is not None and record.job_id == task.job_id
     checked = evaluation is not None and (own or champion.updated_at <= evaluation.created_at)

@@ -10,20 +10,17 @@ from typing import Any, cast
 from sqlalchemy.orm import Session
 
 from db.blobs import BlobStore
-from db.models import Batch, CostModelRow, Evaluation, Job, JobTask, Model, Round
-from db.models.work import Work
+from db.models import Batch, CostModelRow, Evaluation, Job, JobTask, Model, Record, Round
+from db.models.work import QUEUES, Work
+from db.queries import by_key, models, records, rough_latencies, sketches, work_parts
 from db.queries import champions as champion_rows
-from db.queries import models, records, rough_latencies, sketches, work_parts
 from db.queries import tasks as task_rows
 from db.transactions import ownership
 from services.coordinator import champions
 from services.coordinator.urls import BlobUrls
 from tunesmith.errors import NotFound
 from tunesmith.messages import (
-    INGEST,
     INLINE_LIMIT,
-    SEARCH,
-    TRAIN,
     DefaultSchedule,
     EvaluateModel,
     IngestModel,
@@ -86,7 +83,7 @@ def queue_of(row: Work) -> str:
     """The queue that a row's message goes to."""
     if isinstance(row, (Batch, Evaluation)):
         return measure_queue(row.device_class)
-    return {Model: INGEST, Job: INGEST, Round: SEARCH, CostModelRow: TRAIN}[type(row)]
+    return QUEUES[type(row)]
 
 
 class Composer:
@@ -196,7 +193,7 @@ def tuned_workloads(session: Session, job: Job, pack: Packer) -> list[TunedWorkl
         champion = chosen.get(workload.hash)
         if champion is None:
             continue
-        record = records.existing(session, champion.record_id)
+        record = by_key.existing(session, Record, champion.record_id)
         found.append(
             TunedWorkload(
                 workload=workload.hash,

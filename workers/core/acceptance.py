@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from db import clock
-from db.models import Batch, Evaluation, WorkloadRow
-from db.queries import devices, enrolled_workers, jobs, sketches, work_parts
+from db.models import Batch, Device, EnrolledWorker, Evaluation, Job, WorkloadRow
+from db.queries import by_key, devices, sketches, work_parts
 from db.queries import tasks as task_rows
 from tunesmith.measuring import claims
 from tunesmith.measuring.claims import ModelWork, Reason, Refused, Work
@@ -81,11 +81,11 @@ def device(session: Session, claim: Claim[DeviceReport], timeout: float) -> bool
         Refused: it claims what cannot be, or describes the device of another worker.
     """
     report = claim.report
-    known = devices.get(session, report.name)
+    known = by_key.get(session, Device, report.name)
     for name in report.device_classes:
         _serves(claim, name)
     if known is not None and known.worker_id is not None and known.worker_id != claim.worker.id:
-        owner = enrolled_workers.get(session, known.worker_id)
+        owner = by_key.get(session, EnrolledWorker, known.worker_id)
         if owner is not None and owner.revoked_at is None and devices.is_live(known, timeout, clock.now(session)):
             raise Refused(Reason.DEVICE, f"{report.name} is the device of worker {known.worker_id}")
         known = None  # what that worker found of it counts no longer
@@ -126,7 +126,7 @@ def _args(workload: WorkloadRow) -> list[TensorSpec]:
 
 
 def _target(session: Session, row: Batch | Evaluation) -> tuple[str, int]:
-    target = work_parts.target_of(session, jobs.existing(session, row.job_id)).json
+    target = work_parts.target_of(session, by_key.existing(session, Job, row.job_id)).json
     return str(target.get("kind", "")), int(target.get("num-cores") or 1)
 
 

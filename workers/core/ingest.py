@@ -8,7 +8,7 @@ from pathlib import Path
 from sqlalchemy.orm import Session
 
 from db.models import Model
-from db.queries import models
+from db.queries import by_key
 from db.transactions import model_import
 from db.transactions.model_import import Imported
 from tunesmith.errors import ModelRejected
@@ -27,7 +27,7 @@ def import_model(context: Context, message: IngestModel) -> bool:
 
     def work(lease: Lease) -> None:
         with context.readers() as session:
-            model = models.existing(session, message.model_id)
+            model = by_key.existing(session, Model, message.model_id)
         imported = context.importing.run(upload(context, model), context.blobs)
         context.write(lambda session: _store(session, lease, imported))
 

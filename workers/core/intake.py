@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from db.models import Batch, EnrolledWorker, Evaluation
-from db.queries import enrolled_workers, work_parts
+from db.queries import by_key, work_parts
 from db.transactions import refusals
 from tunesmith.measuring.claims import REPORT_BYTES, Reason, Refused
 from tunesmith.messages import BatchReport, DeviceReport, EvaluationReport, SignedReport
@@ -74,7 +74,7 @@ def _envelope(body: Any) -> SignedReport:
 
 def _author(session: Session, signed: SignedReport, kind: type[Report]) -> EnrolledWorker:
     """The enrolled worker that signed a report."""
-    worker = enrolled_workers.get(session, signed.worker)
+    worker = by_key.get(session, EnrolledWorker, signed.worker)
     if worker is None:
         raise Refused(Reason.UNKNOWN_WORKER, f"no worker {signed.worker} is enrolled")
     if not verified(signed, kind.task, worker.public_key):

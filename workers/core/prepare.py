@@ -8,7 +8,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from db.models import Job, ModelTask, WorkloadRow
-from db.queries import jobs, models
+from db.queries import by_key, models
 from db.transactions import job_plan
 from db.transactions.job_plan import PlannedTask
 from tunesmith.errors import MissingDependency, NothingToTune
@@ -31,7 +31,7 @@ def prepare_job(context: Context, message: PrepareJob) -> bool:
 
     def work(lease: Lease) -> None:
         with context.readers() as session:
-            job = jobs.existing(session, message.job_id)
+            job = by_key.existing(session, Job, message.job_id)
             tasks = models.tasks(session, job.model_id)
         target = resolve(context, job.target_spec)
         warm(target.kind)

@@ -14,7 +14,7 @@ from costmodels.base import TrainingSet
 from costmodels.registry import cost_model_class
 from costmodels.training import Part, assemble, assess, train
 from db.models import CostModelRow, Job
-from db.queries import cost_models, jobs, records
+from db.queries import by_key, cost_models, records
 from db.queries.cost_models import TrainedModel
 from db.queries.records import TrainingRow
 from db.transactions.transitions import transition
@@ -35,8 +35,8 @@ def train_cost_model(context: Context, message: TrainCostModel) -> bool:
     def work(lease: Lease) -> None:
         started = time.perf_counter()
         with context.readers() as session:
-            row = cost_models.existing(session, message.cost_model_id)
-            job = jobs.find(session, row.job_id) if row.job_id else None
+            row = by_key.existing(session, CostModelRow, message.cost_model_id)
+            job = by_key.find(session, Job, row.job_id) if row.job_id else None
             if job is None:
                 raise NotFound("the job of this cost model no longer exists")
             own, others = _rows(session, row, job)
@@ -117,7 +117,7 @@ def _store(
     """``valid``: the job's own records with a latency, which the scheduler compares with, whatever was trained on."""
     row: CostModelRow = lease.hold(session)
     through = max((r.id for r in own), default=0)
-    job = jobs.get(session, row.job_id) if row.job_id else None
+    job = by_key.get(session, Job, row.job_id) if row.job_id else None
     transition(
         session,
         row,

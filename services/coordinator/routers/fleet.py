@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query, Response
 from sqlalchemy.orm import Session
 
 from db import clock
-from db.queries import api_keys, champions, fleet
-from db.queries import cost_models as cost_model_rows
+from db.models import ApiKey, CostModelRow
+from db.queries import by_key, champions, fleet
 from db.queries import devices as device_rows
 from db.queries.jobs import owner_of as owner_of_job
 from db.transactions.keys import create
@@ -154,7 +154,7 @@ def list_cost_models(
 def show_cost_model(context: InContext, caller: InCaller, key: str) -> CostModelBody:
     """One cost model."""
     with context.reading() as session:
-        row = cost_model_rows.get(session, key)
+        row = by_key.find(session, CostModelRow, key)
         if row is None or not caller.sees(owner_of_job(session, row.job_id)):
             raise NotFound(f"there is no cost model {key}", field="id", value=key)
         return CostModelBody.of(row, target=row.target_hash)
@@ -190,7 +190,7 @@ def revoke_key(context: InContext, caller: InCaller, key_id: str) -> None:
 
     def work(session: Session) -> None:
         operators = [row.id for row in lock_operators(session)]
-        row = api_keys.get(session, key_id)
+        row = by_key.find(session, ApiKey, key_id)
         if row is None:
             raise NotFound(f"there is no key {key_id}", field="id", value=key_id)
         if operators == [row.id]:

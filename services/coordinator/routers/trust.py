@@ -9,7 +9,8 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 from sqlalchemy.orm import Session
 
-from db.queries import champions, enrolled_workers
+from db.models import EnrolledWorker
+from db.queries import by_key, champions, enrolled_workers
 from db.transactions import enrolment, revocations
 from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
@@ -90,5 +91,5 @@ def enrol_known(session: Session, public_keys: Iterable[str]) -> None:
     """Let in the workers that the settings name, unless they were revoked. Raises InvalidInput for no key."""
     for key in public_keys:
         worker = signing.worker_id(key)
-        if enrolled_workers.get(session, worker) is None:
+        if by_key.get(session, EnrolledWorker, worker) is None:
             enrolment.enrol(session, worker, key, "settings", (), "settings")

@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from db import clock
-from db.models import Batch, Evaluation, Job
-from db.queries import jobs, scheduling, tasks
+from db.models import Batch, Evaluation, Job, JobTask
+from db.queries import by_key, scheduling
 from db.transactions import budget_clock, evaluations, events, training
 from db.transactions.rounds import open_round
 from db.transactions.transitions import transition
@@ -40,7 +40,7 @@ def apply(session: Session, actions: Iterable[act.Action], features: str) -> lis
 
 
 def _apply(session: Session, action: act.Action, features: str) -> list[str]:
-    job = jobs.find(session, action.job)
+    job = by_key.find(session, Job, action.job)
     if job is None:
         return []
     if isinstance(action, act.MoveJob):
@@ -88,7 +88,7 @@ def _under_way(session: Session, job: Job) -> bool:
 
 
 def _open_round(session: Session, job: Job, action: act.OpenRound) -> None:
-    task = tasks.find(session, action.task)
+    task = by_key.find(session, JobTask, action.task)
     if job.state is not JobState.RUNNING or task is None:
         raise IllegalTransition(f"job {job.id} is {job.state.value} by now")
     open_round(

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from db import clock
 from db.models import Job
-from db.queries import jobs
+from db.queries import by_key, jobs
 from db.transactions import budget_clock, job_requests
 from db.transactions.locks import lock_job
 from db.transactions.transitions import transition
@@ -28,7 +28,7 @@ from tunesmith.states import JobState, can_move, is_final
 
 def visible(session: Session, caller: Caller, job_id: str, *, lock: bool = False) -> Job:
     """The job's row, locked to change it. Raises NotFound, also for what the caller may not see."""
-    job = lock_job(session, job_id) if lock else jobs.get(session, job_id)
+    job = lock_job(session, job_id) if lock else by_key.get(session, Job, job_id)
     if job is None or not caller.sees(job.owner):
         raise NotFound(f"there is no job {job_id}", field="job_id", value=job_id)
     return job
@@ -67,7 +67,7 @@ def page(
         )
         more = None
         if len(ids) > limit:
-            last = jobs.get(session, ids[limit - 1])
+            last = by_key.get(session, Job, ids[limit - 1])
             assert last is not None
             place = last.created_at if column == "created_at" else last.priority - MIN_PRIORITY
             more = encode_place(place, last.id)

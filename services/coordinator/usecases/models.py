@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from sqlalchemy.orm import Session
 
 from db.models import Model
-from db.queries import blob_references
+from db.queries import blob_references, by_key
 from db.queries import models as model_rows
 from db.transactions import model_import
 from db.transactions.model_import import find_or_add
@@ -180,7 +180,7 @@ def show(context: InContext, caller: InCaller, model_id: str) -> ModelBody:
 
 def visible(session: Session, caller: Caller, model_id: str) -> Model:
     """The model's row. Raises NotFound, also for a variant and for what the caller may not see."""
-    model = model_rows.get(session, model_id)
+    model = by_key.get(session, Model, model_id)
     if model is None or model.variant_of is not None or not caller.sees(model.owner):
         raise NotFound(f"there is no model {model_id}", field="model_id", value=model_id)
     return model

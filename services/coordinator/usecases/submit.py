@@ -9,8 +9,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from db import clock
-from db.models import Job, Model
-from db.queries import devices
+from db.models import IdempotencyKey, Job, Model
+from db.queries import by_key, devices
 from db.transactions import idempotency, job_requests, locks
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
@@ -80,7 +80,7 @@ def _shown(context: Context, session: Session, job_id: str) -> JobBody:
 
 
 def _remembered(session: Session, caller: Caller, key: str, fingerprint: str) -> str | None:
-    stored = idempotency.get(session, caller.owner, ROUTE, key)
+    stored = by_key.get(session, IdempotencyKey, (caller.owner, ROUTE, key))
     if stored is None:
         return None
     if stored.fingerprint != fingerprint:
