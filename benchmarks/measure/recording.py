@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import math
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, TypeAdapter
 
 from tunesmith.errors import InvalidInput
 
-FORMAT = "tunesmith.measurements/2"
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Timed:
         samples: seconds a run, each over ``min_repeat_seconds`` or one run, in turn with the others of its round.
     """
 
-    first: float
-    short: float
-    samples: tuple[float, ...]
+    first: Seconds
+    short: Seconds
+    samples: Annotated[tuple[Seconds, ...], Field(min_length=1)]
 
     @property
     def latency(self) -> float:
@@ -34,12 +34,20 @@ class Timed:
         return statistics.median(self.samples)
 
 
+TimedRow = Annotated[
+    Timed,
+    BeforeValidator(lambda row: {"first": row[0], "short": row[1], "samples": row[2:]}),
+    PlainSerializer(lambda timed: [timed.first, timed.short, *timed.samples]),
+]
+"""In JSON all of its times in one list."""
+
+
 @dataclass(frozen=True)
 class Stream:
     """The candidates of one operator in the order of a search, round by round."""
 
     operator: str
-    rounds: tuple[tuple[Timed, ...], ...]
+    rounds: tuple[tuple[TimedRow, ...], ...]
 
     @property
     def timed(self) -> tuple[Timed, ...]:
@@ -73,30 +81,12 @@ class Recording:
     streams: tuple[Stream, ...]
     repeats: tuple[Repeat, ...]
     setup: dict[str, str]
+    format: Literal["tunesmith.measurements/2"] = "tunesmith.measurements/2"
 
     def save(self, path: Path) -> None:
-        """Write JSON, times in seconds with six digits."""
-        body = {
-            "format": FORMAT,
-            "setup": self.setup,
-            "noise_floor": self.noise_floor,
-            "streams": [
-                {
-                    "operator": stream.operator,
-                    "rounds": [
-                        [[_digits(t.first), _digits(t.short), *map(_digits, t.samples)] for t in round_]
-                        for round_ in stream.rounds
-                    ],
-                }
-                for stream in self.streams
-            ],
-            "repeats": [
-                {"operator": repeat.operator, "passes": [list(map(_digits, samples)) for samples in repeat.passes]}
-                for repeat in self.repeats
-            ],
-        }
+        """Write JSON, times in seconds."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(body, separators=(",", ":")) + "\n", encoding="utf-8")
+        path.write_bytes(_JSON.dump_json(self) + b"\n")
 
     @classmethod
     def load(cls, path: Path) -> Recording:
@@ -106,25 +96,10 @@ class Recording:
             InvalidInput: the file is missing, or is something else.
         """
         try:
-            body: Any = json.loads(path.read_text("utf-8"))
-            if body["format"] != FORMAT:
-                raise ValueError(f"its format is {body['format']!r}, not {FORMAT!r}")
-            streams = tuple(
-                Stream(each["operator"], tuple(tuple(_timed(row) for row in round_) for round_ in each["rounds"]))
-                for each in body["streams"]
-            )
-            repeats = tuple(Repeat(each["operator"], tuple(map(tuple, each["passes"]))) for each in body["repeats"])
-            return cls(float(body["noise_floor"]), streams, repeats, dict(body["setup"]))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InvalidInput(f"{path.name} is no recording: {error}", field="recording", value=path.name) from error
+            return _JSON.validate_json(path.read_bytes())
+        except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+            problem = f"{path.name} cannot be read, or is no recording of this version: measure again"
+            raise InvalidInput(problem, field="recording", value=path.name) from error
 
 
-def _timed(row: list[float]) -> Timed:
-    first, short, *samples = row
-    if not samples or not all(math.isfinite(value) and value > 0 for value in row):
-        raise ValueError("a measurement without samples, or with one that is no time")
-    return Timed(first, short, tuple(samples))
-
-
-def _digits(value: float) -> float:
-    return float(f"{value:.6g}")
+_JSON = TypeAdapter(Recording)

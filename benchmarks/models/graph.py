@@ -87,10 +87,10 @@ class Graph:
         weight = self.weight(classes, channels, fan_in=channels)
         return self.node("Gemm", value, weight, self.around(0.0, classes), transB=1)
 
-    def model(self, source: tuple[str, Sequence[int]], output: tuple[str, Sequence[int]]) -> onnx.ModelProto:
-        """The model of one input and one output, each a name and a shape."""
+    def model(self, *ends: tuple[str, Sequence[int]]) -> onnx.ModelProto:
+        """The model with these inputs and, last, this output, each a name and a shape."""
         from onnx import TensorProto, helper
 
-        ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape)) for name, shape in (source, output)]
-        graph = helper.make_graph(self._nodes, self._name, ends[:1], ends[1:], self._tensors)
+        *sources, output = [helper.make_tensor_value_info(n, TensorProto.FLOAT, list(shape)) for n, shape in ends]
+        graph = helper.make_graph(self._nodes, self._name, sources, [output], self._tensors)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)

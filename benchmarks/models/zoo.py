@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.models import efficientnet, encoder, mobilenet, r3d, resnext, unet
+from benchmarks.models import encoder, inverted_residual, r3d, resnext, unet
 from tunesmith.errors import InvalidInput, MissingDependency
 
 if TYPE_CHECKING:
     import onnx
 
 BUILT: Mapping[str, Callable[[int], onnx.ModelProto]] = {
-    "mobilenet": mobilenet.build,
+    "mobilenet": partial(inverted_residual.build, inverted_residual.MOBILENET),
     "encoder": encoder.build,
     "unet": unet.build,
     "resnext50": resnext.build,
-    "efficientnet": efficientnet.build,
+    "efficientnet": partial(inverted_residual.build, inverted_residual.EFFICIENTNET),
     "unet3d": partial(unet.build, size=48, axes=3),
     "r3d18": r3d.build,
 }

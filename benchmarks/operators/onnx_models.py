@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from benchmarks.models.graph import IR_VERSION, OPSET
+from benchmarks.models.graph import Graph
 from tunesmith.errors import InvalidInput
 from tunesmith.operators import OperatorSpec, parse_operator
-
-if TYPE_CHECKING:
-    import onnx
 
 CONSTANT = frozenset({"weight", "gamma", "beta"})
 """Tensors of a spec that are weights."""
@@ -53,32 +49,12 @@ def write_operator(text: str, path: Path) -> Path:
         raise InvalidInput("runtimes are compared in float32", field="operator", value=text)
     import onnx
 
-    onnx.save(operator_model(spec, 0), path)
-    return path
-
-
-def operator_model(spec: OperatorSpec, seed: int) -> onnx.ModelProto:
-    """The model: one node."""
-    from onnx import TensorProto, helper, numpy_helper
-
-    rng = np.random.default_rng(seed)
-    weights = [
-        numpy_helper.from_array((rng.standard_normal(t.shape) * _scale(t.shape)).astype(np.float32), t.name)
-        for t in spec.inputs
-        if t.name in CONSTANT
+    graph = Graph(spec.kind, seed=0)
+    names = [
+        graph.weight(*t.shape, fan_in=math.prod(t.shape[1:])) if t.name in CONSTANT else t.name for t in spec.inputs
     ]
-    inputs = [
-        helper.make_tensor_value_info(t.name, TensorProto.FLOAT, list(t.shape))
-        for t in spec.inputs
-        if t.name not in CONSTANT
-    ]
-    output = helper.make_tensor_value_info(spec.output.name, TensorProto.FLOAT, list(spec.output.shape))
     kind, attributes = NODES[spec.kind](spec)
-    node = helper.make_node(kind, [t.name for t in spec.inputs], [spec.output.name], **attributes)
-    graph = helper.make_graph([node], spec.kind, inputs, [output], weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
-
-
-def _scale(shape: tuple[int, ...]) -> float:
-    """Keeps the output's size that of the input."""
-    return float(1.0 / np.sqrt(np.prod(shape[1:]))) if len(shape) > 1 else 1.0
+    output = graph.node(kind, *names, **attributes)
+    sources = [(t.name, t.shape) for t in spec.inputs if t.name not in CONSTANT]
+    onnx.save(graph.model(*sources, (output, spec.output.shape)), path)
+    return path

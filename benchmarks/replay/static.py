@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import spearmanr
 
 from benchmarks.harness.operators import load
 from benchmarks.harness.report import Report
@@ -91,16 +92,10 @@ def learned(judged: Sequence[Judged], sizes: Sequence[int] = SIZES, seeds: int =
 
 
 def spearman(a: Floats, b: Floats) -> float:
-    """Rank correlation, equal values sharing their mean rank; 0 where one of them is constant."""
+    """Rank correlation; 0 where one of them is constant."""
     if len(a) < 2 or (a == a[0]).all() or (b == b[0]).all():
         return 0.0
-    return float(np.corrcoef(_ranks(a), _ranks(b))[0, 1])
-
-
-def _ranks(values: Floats) -> Floats:
-    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(count)
-    return (ends - (count + 1) / 2)[place.reshape(-1)]
+    return float(spearmanr(a, b).statistic)
 
 
 def _first(recording: Recording, prior: Prior) -> float:

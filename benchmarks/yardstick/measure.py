@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from benchmarks.harness.jobs import service
 from benchmarks.harness.progress import Progress
+from benchmarks.models.graph import Graph
 from tunesmith.answers.jobs import JobBody as Job
 from tunesmith.errors import MeasurementFailed
 from tunesmith.states import JobState
@@ -59,20 +59,13 @@ def tune(folder: Path, runs: int, trials: int, progress: Progress) -> list[Tuned
 
 def onnx_of(model: str, shape: tuple[int, ...]) -> bytes:
     """An ONNX file of one node."""
-    from onnx import TensorProto, helper
-
-    rows, columns = shape[-1], shape[0] * shape[1]
-    node: Any
-    node, result = {
-        "Relu": (helper.make_node("Relu", ["x"], ["y"]), shape),
-        "Reshape": (helper.make_node("Reshape", ["x", "shape"], ["y"]), (rows, columns)),
-        "Concat": (helper.make_node("Concat", ["x", "x"], ["y"], axis=1), (shape[0], 2 * shape[1], *shape[2:])),
-    }[model]
-    weights = [helper.make_tensor("shape", TensorProto.INT64, [2], result)] if model == "Reshape" else []
-    x, y = (
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, extents)
-        for name, extents in (("x", shape), ("y", result))
-    )
-    graph = helper.make_graph([node], model, [x], [y], weights)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    return bytes(made.SerializeToString())
+    graph, result = Graph(model, seed=0), shape
+    if model == "Reshape":
+        result = (shape[-1], shape[0] * shape[1])
+        name = graph.node(model, "x", graph.constant(result, "int64"))
+    elif model == "Concat":
+        result = (shape[0], 2 * shape[1], *shape[2:])
+        name = graph.node(model, "x", "x", axis=1)
+    else:
+        name = graph.node(model, "x")
+    return bytes(graph.model(("x", shape), (name, result)).SerializeToString())

@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from services.embedded import redis_server
@@ -55,14 +56,10 @@ def children(options: StackOptions, temporary: Path) -> list[ChildSpec]:
     measure.update(TUNESMITH_BROKER_URL=reads.url(broker), TUNESMITH_REPORTS_URL=reports.url(broker))
     users = [broker_users.OFF, *(user.line for user in (serves, reads, reports))]
 
+    redis_up, tracker_up = partial(accepts, redis_port), partial(accepts, tracker_port)
+
     def coordinator_up() -> bool:
-        return accepts(redis_port) and get_json(f"{options.url}/livez") is not None
-
-    def redis_up() -> bool:
-        return accepts(redis_port)
-
-    def tracker_up() -> bool:
-        return accepts(tracker_port)
+        return redis_up() and get_json(f"{options.url}/livez") is not None
 
     worker = for_worker(env)
     searchers = max(1, options.workers // 2)

@@ -23,10 +23,9 @@ from benchmarks.harness.processes import Tree
 from benchmarks.models import (
     command,
     comparison,
-    efficientnet,
     encoder,
+    inverted_residual,
     metaschedule,
-    mobilenet,
     r3d,
     resnext,
     torch_onnx,
@@ -203,11 +202,11 @@ def test_the_table_tells_shares_speed_ups_and_what_failed():
     ("name", "source", "shape"),
     effort.some(
         [
-            ("mobilenet", mobilenet.INPUT, (1, 3, 224, 224)),
+            ("mobilenet", inverted_residual.INPUT, (1, 3, 224, 224)),
             ("encoder", encoder.INPUT, (1, 128, 768)),
             ("unet", unet.INPUT, (1, 3, 128, 128)),
             ("resnext50", resnext.INPUT, (1, 3, 224, 224)),
-            ("efficientnet", efficientnet.INPUT, (1, 3, 224, 224)),
+            ("efficientnet", inverted_residual.INPUT, (1, 3, 224, 224)),
             ("unet3d", unet.INPUT, (1, 3, 48, 48, 48)),
         ],
         each=2,
@@ -225,14 +224,17 @@ def test_a_model_that_is_built_here_is_imported_and_depends_on_its_input(name, s
     assert [spec.shape for spec in LocalModel(str(path), {}, tmp_path, PLAIN).inputs] == [shape]
 
 
+def _small(network, kernel):
+    stages = (inverted_residual.Stage(1, 16, 1, 1), inverted_residual.Stage(6, 16, 2, 2, kernel))
+    return inverted_residual.build(network._replace(stages=stages), 1, 32, 32)
+
+
 SMALL = {
-    "mobilenet": lambda: mobilenet.build(1, 32, (mobilenet.Stage(1, 16, 1, 1), mobilenet.Stage(6, 16, 2, 2)), 32),
+    "mobilenet": lambda: _small(inverted_residual.MOBILENET, 3),
     "encoder": lambda: encoder.build(1, encoder.Sizes(layers=1, tokens=8, features=32, heads=2, inside=64)),
     "unet": lambda: unet.build(1, 16, width=4, levels=2),
     "resnext50": lambda: resnext.build(1, 32, blocks=(2, 1), groups=4, inside=16),
-    "efficientnet": lambda: efficientnet.build(
-        1, 32, (mobilenet.Stage(1, 16, 1, 1), mobilenet.Stage(6, 16, 2, 2, 5)), 32
-    ),
+    "efficientnet": lambda: _small(inverted_residual.EFFICIENTNET, 5),
     "unet3d": lambda: unet.build(1, 8, width=8, levels=1, axes=3),
     "r3d18": lambda: r3d.build(1, 4, 16, (8, 16)),
 }
