@@ -12,7 +12,7 @@ from snapshots import PLAIN
 from benchmarks.fleet.simulation import Demand, Fleet
 from services.coordinator.scheduling import actions as act
 from services.coordinator.scheduling.plan import plan
-from services.coordinator.scheduling.rounds import RoundPolicy
+from services.coordinator.scheduling.rounds import LARGE_CANDIDATES
 from services.coordinator.scheduling.share import Limits, Pace
 from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot, TaskSnapshot
 from tunesmith.states import JobState
@@ -86,7 +86,7 @@ def test_long_rounds_count_for_more_than_short_ones() -> None:
         for each, seconds in zip(jobs, (9.0, 1.0), strict=True)
     ]
     counts = Counter(opened(jobs, {CLASS: 20}, Limits(spare=0)))
-    had = [counts[key] * pace.weight(task, RoundPolicy().large) for key, task in (("a1", long), ("b1", short))]
+    had = [counts[key] * pace.weight(task, LARGE_CANDIDATES) for key, task in (("a1", long), ("b1", short))]
     assert had[0] == pytest.approx(had[1], rel=0.15)
 
 

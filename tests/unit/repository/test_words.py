@@ -59,7 +59,7 @@ RETIRED = {
     "_beat": "record_heartbeat",
     "LAST_WORDS": "STDERR_FILE",
     "OwnPages": "OriginGuard",
-    "glance": "RoundPolicy",
+    "glance": "FIRST_CANDIDATES",
     "sparing": "trial_limited",
     "_roomy": "trial_limited",
     "_hopeless": "out_of_time",
