@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tunesmith.child_process import run_to_end
 from tunesmith.cli.output import lay_out, share
 from tunesmith.cli.progress import shown
 from tunesmith.errors import MissingDependency
@@ -134,14 +135,7 @@ def _first_error(message: str) -> str:
 def _answer(module: str) -> dict[str, Any] | str:
     """What a module prints that is run, its last line; in words, why there is none."""
     try:
-        done = subprocess.run(
-            python(module),
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=SELFCHECK_TIMEOUT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        )
+        done = run_to_end(python(module), SELFCHECK_TIMEOUT)
     except subprocess.TimeoutExpired:
         return f"no answer within {SELFCHECK_TIMEOUT:g} s"
     if done.returncode != 0:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tunesmith.child_process import run_to_end
 from tunesmith.errors import InvalidInput, MissingDependency, TargetUnavailable
 from tunesmith.safe_path import python
 from tunesmith.targets import TargetSpec, parse_target, tags
@@ -90,14 +88,7 @@ def _words(spec: TargetSpec) -> set[str]:
 
 
 def _check() -> dict[str, Any]:
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    done = subprocess.run(
-        python("workers.tvm_backend.build.cuda_check"),
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_SECONDS,
-        env=env,
-        check=True,
-    )
+    done = run_to_end(python("workers.tvm_backend.build.cuda_check"), COMMAND_SECONDS)
+    done.check_returncode()
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found

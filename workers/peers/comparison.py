@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import statistics
 import subprocess
-import sys
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tunesmith.child_process import run_to_end
 from tunesmith.measuring.agreement import dependence, loses_nan, signal_error
 from tunesmith.safe_path import python
 from tunesmith.types import TensorSpec
@@ -140,21 +139,9 @@ def _run(result: Result, peer: Peer, folder: Path, which: int, seconds: float, t
     special = folder / SPECIAL
     once = str(special) if not result.samples and special.exists() else ""
     job = PeerRun(str(peer.file), str(folder / f"inputs{which}.npz"), str(outputs), seconds, threads, once)
-    env = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-        **dict.fromkeys(THREADS, str(threads)),
-    }
     command = [*python("workers.sandbox.parent_death", "--"), *python("workers.peers.timing", peer.module)]
     try:
-        done = subprocess.run(
-            [*command, json.dumps(asdict(job))],
-            capture_output=True,
-            text=True,
-            timeout=PEER_TIMEOUT,
-            stdin=subprocess.DEVNULL,
-            env=env,
-        )
+        done = run_to_end([*command, json.dumps(asdict(job))], PEER_TIMEOUT, **dict.fromkeys(THREADS, str(threads)))
     except subprocess.TimeoutExpired:
         result.failure = f"no result within {PEER_TIMEOUT:g} s"
         return

@@ -5,19 +5,19 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import json
-import os
 import platform
 import socket
-import subprocess
-import sys
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from tunesmith.child_process import run_to_end
 from tunesmith.errors import StackFailed
 from tunesmith.safe_path import python
 from workers.tvm_backend.warm import import_tvm, visible_cores, without_pytorch
+
+DESCRIBE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -80,20 +80,13 @@ def _describe_by_libraries() -> Host:
     return _host(str(tvm_ffi.get_global_func("target.llvm_get_system_cpu")()), metadata.version("apache-tvm"))
 
 
-def describe_from_outside(timeout: float = 60.0) -> Host:
+def describe_from_outside() -> Host:
     """:func:`describe` in a process of its own, for those that stay light.
 
     Raises:
         StackFailed: when TVM cannot be loaded.
     """
-    done = subprocess.run(
-        python("workers.tvm_backend.host"),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-    )
+    done = run_to_end(python("workers.tvm_backend.host"), DESCRIBE_SECONDS)
     if done.returncode != 0:
         raise StackFailed(f"TVM does not load here: {done.stderr.strip()[-500:]}")
     return Host(**json.loads(done.stdout.splitlines()[-1]))

@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 import json
 import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
+from tunesmith.child_process import run_to_end
 from tunesmith.errors import MissingDependency
 from tunesmith.safe_path import python
 from workers.sandbox.box.base import Confinement, Limits
@@ -26,14 +25,7 @@ REMEDY = (
 @functools.lru_cache(maxsize=1)
 def probe() -> dict[str, str]:
     """For each wall the reason why this system does not offer it, empty where it does. Tried once in a process."""
-    done = subprocess.run(
-        python("workers.sandbox.box.probe"),
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=PROBE_SECONDS,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-    )
+    done = run_to_end(python("workers.sandbox.box.probe"), PROBE_SECONDS)
     if done.returncode != 0:
         return dict.fromkeys(WALLS, f"the probe failed: {done.stderr.strip()[-300:]}")
     return dict(json.loads(done.stdout))
