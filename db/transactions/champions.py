@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 
@@ -28,35 +27,25 @@ not beat the champion, or nothing says that its outputs are right."""
 
 
 def confirm(
-    session: Session,
-    task: JobTask,
-    job: Job,
-    batch: Batch,
-    result: WireResult,
-    record_id: int,
-    before: Champion,
-    *,
-    simulated: bool,
-    cache: CacheState,
+    session: Session, task: JobTask, batch: Batch, result: WireResult, record_id: int, before: Champion
 ) -> None:
     """Make a confirmed winner the champion, or say why not; a champion keeps the best latency that it ever had.
 
     Args:
         result: result of a finalist, whose record is ``record_id``.
         before: the champion when the results of its batch began to be taken in.
-        simulated: the latencies are invented.
-        cache: where the runs found their arguments.
     """
     confirmation = result.confirmation
     if confirmation is None:
         return
+    record = session.get_one(Record, record_id)
     if result.failure is not None or not confirmation.won:
         unchecked = confirmation.error is None and bool(result.message)
         if result.failure is None and unchecked:
             note_reason(task, result.message)
         reason = result.failure.value if result.failure is not None else UNCHECKED if unchecked else NOT_FASTER
         if reason == NOT_FASTER:  # what made a finalist fail, such as a clock that lies, may have hit the champion too
-            _lower_task_latency(session, task, job, confirmation, simulated=simulated, cache=cache)
+            _lower_latency(session, task, record, confirmation)
         _reject(session, task, batch, record_id, confirmation, reason)
         return
     seconds = confirmed_latency(confirmation, before)
@@ -64,17 +53,7 @@ def confirm(
         _reject(session, task, batch, record_id, confirmation, OVERTAKEN)
         return
     task.best_seconds, task.best_record_id, task.reason = seconds, record_id, None
-    if result.trace is not None and job.target_hash is not None:
-        promote(
-            session,
-            task.workload_hash,
-            job.target_hash,
-            record_id,
-            seconds,
-            result.trace,
-            simulated=simulated,
-            cache=cache,
-        )
+    promote(session, record, seconds)
 
 
 def confirmed_latency(confirmation: Confirmation, before: Champion) -> float:
@@ -91,10 +70,12 @@ def _measured_against(confirmation: Confirmation, champion: Champion) -> bool:
     return beside is not None and champion.candidate == Candidate.from_json([beside.sketch, list(beside.decisions)])
 
 
-def _lower_task_latency(
-    session: Session, task: JobTask, job: Job, confirmation: Confirmation, *, simulated: bool, cache: CacheState
-) -> None:
-    """A champion that now ran faster than at its confirmation takes that long: then the device was disturbed."""
+def _lower_latency(session: Session, task: JobTask, beside: Record, confirmation: Confirmation) -> None:
+    """A champion that now ran faster than at its confirmation takes that long: then the device was disturbed.
+
+    Args:
+        beside: the record of the finalist that it ran beside.
+    """
     now = of_task(session, task)
     if now.seconds is None or task.best_record_id is None or not _measured_against(confirmation, now):
         return
@@ -102,10 +83,8 @@ def _lower_task_latency(
     if seconds >= now.seconds:
         return
     task.best_seconds = seconds
-    if job.target_hash is not None:
-        _lower_schedule_latency(
-            session, task.workload_hash, job.target_hash, task.best_record_id, seconds, simulated=simulated, cache=cache
-        )
+    lower = sa.update(Schedule).values(latency=seconds, updated_at=clock.now(session)).where(Schedule.latency > seconds)
+    session.execute(lower.filter_by(record_id=task.best_record_id, simulated=beside.simulated, cache=beside.cache))
 
 
 def _reject(
@@ -129,51 +108,24 @@ def _reject(
     events.append(session, said, task.job_id)
 
 
-def promote(
-    session: Session,
-    workload: str,
-    target: str,
-    record_id: int,
-    latency: float,
-    trace: str,
-    *,
-    simulated: bool = False,
-    cache: CacheState = CacheState.WARM,
-) -> bool:
-    """Make a record the champion if it is faster than the present one.
+def promote(session: Session, record: Record, latency: float) -> bool:
+    """Make a record whose trace is kept the champion if it is faster than the present one.
+
+    Champions of simulated devices and of each state of the caches contend with their like only.
 
     Args:
         latency: seconds.
-        trace: JSON text of MetaSchedule's trace, postprocessing included.
-        simulated: it was invented by a simulated device, and contends with its like only.
-        cache: where its runs found their arguments; the same holds.
 
     Returns:
         True when the champion changed.
     """
-    values = {"record_id": record_id, "latency": latency, "trace": json.loads(trace), "updated_at": clock.now(session)}
-    key = {"workload_hash": workload, "target_hash": target, "simulated": simulated, "cache": cache.value}
+    if record.trace is None:
+        return False
+    key = {name: getattr(record, name) for name in ("workload_hash", "target_hash", "simulated", "cache")}
+    values = {"record_id": record.id, "latency": latency, "trace": record.trace, "updated_at": clock.now(session)}
     statement = insert_for(session, Schedule).values(**key, **values)
     statement = statement.on_conflict_do_update(index_elements=list(key), set_=values, where=Schedule.latency > latency)
     return session.execute(statement.returning(Schedule.record_id)).scalar_one_or_none() is not None
-
-
-def _lower_schedule_latency(
-    session: Session, workload: str, target: str, record_id: int, latency: float, *, simulated: bool, cache: CacheState
-) -> None:
-    """Lower the champion's latency in seconds, if the record is still the champion."""
-    session.execute(
-        sa.update(Schedule)
-        .values(latency=latency, updated_at=clock.now(session))
-        .where(
-            Schedule.workload_hash == workload,
-            Schedule.target_hash == target,
-            Schedule.simulated.is_(simulated),
-            Schedule.cache == cache.value,
-            Schedule.record_id == record_id,
-            Schedule.latency > latency,
-        )
-    )
 
 
 def adopt_earlier(session: Session, job: Job) -> int:
@@ -234,7 +186,7 @@ def revoke(session: Session, ids: Sequence[int]) -> int:
     """Replace the champions that revoked records are by the next best; the number of those champions."""
     rows = session.scalars(sa.select(Schedule).where(Schedule.record_id.in_(ids)).with_for_update()).all()
     for row in rows:
-        best = _next_best(session, row.workload_hash, row.target_hash, CacheState(row.cache), simulated=row.simulated)
+        best = _next_best(session, row)
         if best is None:
             session.delete(row)
             continue
@@ -244,16 +196,16 @@ def revoke(session: Session, ids: Sequence[int]) -> int:
     return len(rows)
 
 
-def _next_best(session: Session, workload: str, target: str, cache: CacheState, *, simulated: bool) -> Record | None:
-    """The fastest confirmed winner whose trace is kept, of one state of the caches and one kind of device."""
+def _next_best(session: Session, champion: Schedule) -> Record | None:
+    """The fastest confirmed winner whose trace is kept, of the champion's state of the caches and kind of device."""
     query = sa.select(Record).where(
-        Record.workload_hash == workload,
-        Record.target_hash == target,
+        Record.workload_hash == champion.workload_hash,
+        Record.target_hash == champion.target_hash,
         Record.trace.is_not(None),
         Record.revoked_at.is_(None),
         Record.failure.is_(None),
-        Record.cache == cache.value,
-        Record.simulated.is_(simulated),
+        Record.cache == champion.cache,
+        Record.simulated.is_(champion.simulated),
     )
     return min(session.scalars(query), key=_latency_of_record, default=None)
 

@@ -106,13 +106,12 @@ def apply(
         for result in known
     ]
     inserted = {row.index: row.id for row in insert_records(session, _first_of_each(rows))}
-    simulated, cache = bool(environment.get("simulated")), cache_state(environment)
-    if simulated and inserted:
+    if inserted and environment.get("simulated"):
         job.simulated = True
     for result in {result.index: result for result in reversed(known)}.values():
         if result.index in inserted:
             _count(task, result, candidates[result.index])
-            confirm(session, task, job, batch, result, inserted[result.index], before, simulated=simulated, cache=cache)
+            confirm(session, task, batch, result, inserted[result.index], before)
     if task.best_seconds != before.seconds:
         said = NewBest(task.id, task.name, task.best_seconds, before.seconds, task.best_record_id, batch.id)
         events.append(session, said, job.id)

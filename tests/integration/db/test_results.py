@@ -159,9 +159,9 @@ def test_the_champion_only_falls(sessions: Sessions, batch_id: int) -> None:
     apply(sessions, batch_id, ok(1, 3.0))
     apply(sessions, batch_id, ok(2, 4.0))
     with sessions.begin() as session:
-        record = session.scalars(sa.select(Record.id).where(Record.index == 2)).one()
-        assert not promote(session, "w1", TARGET, record, 3.0, TRACE)
-        assert promote(session, "w1", TARGET, record, 2.9, TRACE)
+        record = session.scalars(sa.select(Record).where(Record.index == 2)).one()
+        assert not promote(session, record, 3.0)
+        assert promote(session, record, 2.9)
     with sessions() as session:
         both = dict.fromkeys(("w1", "w2"), CacheState.WARM)
         assert champions.of_workloads(session, both, TARGET)["w1"].latency == 2.9
