@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 
@@ -30,7 +29,6 @@ from services.coordinator.routers import (
     best,
     blobs,
     events,
-    failures,
     fleet,
     health,
     jobs,
@@ -45,7 +43,6 @@ from services.coordinator.usecases.health import gauges
 from services.coordinator.wellformed import WellFormed
 from tunesmith import __version__
 
-log = logging.getLogger(__name__)
 DESCRIPTION = """Auto-tuning of tensor programs as a service. Every error is an RFC 9457 problem object with a stable
 `code`. Lists are pages: pass `next_cursor` back as `cursor`. Latencies and durations are in seconds."""
 
@@ -115,7 +112,7 @@ def create_app(
     problems.install(app)
     app.add_middleware(BodyLimit)
     app.add_middleware(SafeHeaders, tls=public.startswith("https://"))
-    for module in (health, models, jobs, progress, failures, events, best, fleet, audit, trust, blobs):
+    for module in (health, models, jobs, progress, events, best, fleet, audit, trust, blobs):
         app.include_router(module.router)
     app.state.dashboard = dashboard
     if dashboard is not None:

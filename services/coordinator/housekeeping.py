@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import logging
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
@@ -13,7 +12,6 @@ from db.models.base import utcnow
 from db.queries import blob_references, expired
 from db.transactions import pruning
 
-log = logging.getLogger(__name__)
 JOBS, EVENTS = 5, 2000
 """Rows that one transaction removes at most, so that others need not wait long."""
 DAY, HOUR = 24 * 3600.0, 3600.0

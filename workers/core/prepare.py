@@ -8,15 +8,15 @@ import structlog
 from sqlalchemy.orm import Session
 
 from db.models import Job, ModelTask, WorkloadRow
-from db.queries import by_key, models
+from db.queries import by_key, devices, models
 from db.transactions import job_plan
 from db.transactions.job_plan import PlannedTask
 from tunesmith.errors import MissingDependency, NothingToTune
 from tunesmith.messages import PrepareJob
-from tunesmith.targets import Target
+from tunesmith.targets import Target, choose, parse_target
 from workers.core.context import Context
 from workers.core.leased import Lease, run_leased
-from workers.core.targets import resolve
+from workers.tvm_backend import host
 from workers.tvm_backend.design_space import space
 from workers.tvm_backend.design_space.replay import together
 from workers.tvm_backend.warm import warm
@@ -47,6 +47,23 @@ def prepare_job(context: Context, message: PrepareJob) -> bool:
 
     timeout = context.settings.ingest_timeout
     return run_leased(context, Job, message.job_id, message.attempt, timeout, work)
+
+
+def resolve(context: Context, spec: str) -> Target:
+    """The target; a short name becomes that of a live device of its kind, else that of this host.
+
+    Raises:
+        UnknownTarget: the spec does not parse.
+        TargetUnavailable: a short name that neither a live device nor this host can serve.
+    """
+    parsed = parse_target(spec)
+    if parsed.target is not None:
+        return parsed.target
+    with context.readers() as session:
+        known = devices.targets_of_kind(session, context.settings.device_timeout, parsed.kind)
+    if not known and parsed.kind == "llvm":
+        known = [host.describe().target]
+    return choose(parsed, known)
 
 
 def plan(context: Context, task: ModelTask, workload: WorkloadRow, target: Target, name: str) -> PlannedTask:

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from db.models import JobTask, Record, Round, WorkloadRow
 from db.queries import champions as champion_rows
-from db.queries import cost_models, jobs, sums
+from db.queries import cost_models, failures, jobs, sums
 from db.queries import tasks as task_rows
 from db.queries.task_columns import TaskColumns, columns
 from services.coordinator import intervals, verified
@@ -32,7 +32,7 @@ from services.coordinator.cursors import (
 from services.coordinator.usecases import curve, forecast
 from services.coordinator.usecases.jobs import visible
 from tunesmith.answers.base import Page
-from tunesmith.answers.jobs import DecisionBody, FamilyBody, RoundBody, TaskBody, TrialBody
+from tunesmith.answers.jobs import DecisionBody, FailureBody, FamilyBody, RoundBody, TaskBody, TrialBody
 from tunesmith.measuring.interval import recorded_interval
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
@@ -154,6 +154,16 @@ def job_decisions(
         for row, name, weight in found
     ]
     return Page(items=items, next_cursor=more)
+
+
+@router.get("/failures")
+def job_failures(context: InContext, caller: InCaller, job_id: str) -> Page[FailureBody]:
+    """How many candidates failed, by class, most frequent first."""
+    with context.reading() as session:
+        visible(session, caller, job_id)
+        found = failures.by_class(session, job_id)
+        said = failures.messages(session, [last for _, _, last in found])
+    return Page(items=[FailureBody(failure=f, count=n, message=said.get(last, "")) for f, n, last in found])
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -18,13 +18,15 @@ from services.coordinator.scheduling.history import History
 from services.coordinator.scheduling.snapshot import learning_curve
 from services.coordinator.usecases.describe import elapsed, eta
 from services.coordinator.usecases.jobs import visible
-from services.coordinator.usecases.reference_forecast import rounds_to_pass
 from tunesmith.allocate import forecast as belief
 from tunesmith.allocate.table import Table
 from tunesmith.answers.jobs import ForecastBody
 from tunesmith.measuring.ratio import Verdict
 from tunesmith.space.base import Floats
 from tunesmith.states import is_final
+
+MAX_ROUNDS = 1 << 14
+"""Rounds that are looked ahead."""
 
 
 def forecast(context: InContext, caller: InCaller, job_id: str) -> ForecastBody:
@@ -70,6 +72,32 @@ def seconds_until_passing(table: Table, evaluation: Evaluation | None, rounds: i
 
     needed = rounds_to_pass(expected, now.current / fastest.ratio)
     return needed * tuning / rounds if needed is not None else None
+
+
+def rounds_to_pass(expected: Callable[[int], float | None], goal: float) -> int | None:
+    """Fewest rounds, within an eighth of them, after which the model is expected to take ``goal`` seconds or less.
+
+    Args:
+        expected: seconds of the model after so many rounds, which never rise; None where that cannot be told.
+
+    Returns:
+        None where ``MAX_ROUNDS`` do not suffice.
+    """
+
+    def passed(rounds: int) -> bool:
+        seconds = expected(rounds)
+        return seconds is not None and seconds <= goal
+
+    high = 1
+    while not passed(high):
+        high *= 2
+        if high > MAX_ROUNDS:
+            return None
+    low = high // 2  # not enough
+    while high - low > max(1, high // 8):
+        middle = (low + high) // 2
+        low, high = (low, middle) if passed(middle) else (middle, high)
+    return high
 
 
 def _rounds_left(job: Job, trials: int, rounds: int, seconds: float | None, tuning: float) -> int | None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.coordinator.usecases.reference_forecast import MAX_ROUNDS, rounds_to_pass
+from services.coordinator.usecases.forecast import MAX_ROUNDS, rounds_to_pass
 
 
 @pytest.mark.parametrize("needed", [1, 2, 3, 7, 8, 40, 1000])
