@@ -1,4 +1,4 @@
-"""Commands that are run to their end."""
+"""Child processes: how many threads they take, and commands that are run to their end."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""Settings that say how many threads the numeric libraries take. A process reads them when it loads these."""
 
 
 def run_to_end(command: Sequence[str], timeout: float, **settings: str) -> subprocess.CompletedProcess[str]:

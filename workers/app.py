@@ -13,6 +13,7 @@ from kombu import Queue
 
 from db import revision
 from tunesmith.broker_users import KEY_PREFIX
+from tunesmith.child_process import THREADS
 from tunesmith.errors import SchemaMismatch
 from tunesmith.messages import CORE_QUEUES, INGEST, SEARCH, measure_queue
 from workers import logs, refusing
@@ -22,7 +23,6 @@ from workers.core.ending import Ending
 from workers.sandbox.parent_death import die_with_parent
 from workers.settings import MEASURE, Settings
 
-ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 PROCESS_START_SECONDS = 120.0
 """How long a child may take to load TVM before Celery counts it as failed."""
 LOST_SECONDS = 0.5
@@ -36,7 +36,7 @@ def create_app(settings: Settings) -> Celery:
     doubled one is harmless. So Redis keeps no list of what is under way, which all workers would share. Nothing heavy
     is imported here: TVM is loaded by the pool's children.
     """
-    for name in ONE_THREAD:
+    for name in THREADS:
         os.environ.setdefault(name, "1")
     os.environ["CELERY_LOADER"] = "app"  # Celery's other one imports a celeryconfig.py of the working folder
     if settings.measures:

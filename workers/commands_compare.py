@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tunesmith.cli.checks import check_model, parse_inputs
+from tunesmith.cli.options import Inputs, Json
 from tunesmith.cli.output import emit, seconds, table, times
 from tunesmith.cli.progress import shown
 from tunesmith.errors import InvalidInput, MeasurementFailed
@@ -33,12 +34,10 @@ def compare(
     with_: Annotated[
         str, typer.Option("--with", help="Runtimes to compare: untuned, onnxruntime, openvino, torch.")
     ] = "untuned,onnxruntime",
-    inputs: Annotated[
-        list[str] | None, typer.Option("--input", help="Shape of a dynamic input: name=1,3,224,224.")
-    ] = None,
+    inputs: Inputs = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads per runtime (default: all cores).")] = None,
     time_: Annotated[float, typer.Option("--time", min=0.1, help="Seconds of timing per runtime and pass.")] = 2.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, including errors.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Compare a model's latency between runtimes on this machine, and check the outputs."""
     check_model(model)

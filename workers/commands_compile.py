@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from tunesmith.cli.checks import check_model, check_output_file, parse_inputs
+from tunesmith.cli.options import Inputs, Json
 from tunesmith.cli.progress import shown
 from tunesmith.full_disk import writing
 from tunesmith.schedule_log import ScheduleLog, read_log
@@ -24,11 +25,9 @@ def compile_(
     model: Annotated[str, typer.Argument(help="An .onnx or .pt2 file, or an operator spec.")],
     log: Annotated[Path, typer.Option(help="best.jsonl, or a folder with a MetaSchedule database.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The library to write.")] = Path("model.so"),
-    inputs: Annotated[
-        list[str] | None, typer.Option("--input", help="Shape of a dynamic input: name=1,3,224,224.")
-    ] = None,
+    inputs: Inputs = None,
     target: Annotated[str | None, typer.Option(help="Target (default: the log's, otherwise this host's CPU).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, including errors.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Compile a model with its tuned schedules, and list the tasks without one."""
     shapes = parse_inputs(inputs or [])

@@ -12,11 +12,12 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from tunesmith.child_process import run_to_end
+from tunesmith.cli.options import Json
 from tunesmith.cli.output import lay_out, share
 from tunesmith.cli.progress import shown
 from tunesmith.errors import MissingDependency
@@ -52,7 +53,7 @@ def _judged(name: str, ok: bool, detail: str, remedy: str, required: bool = True
     return Check(name, ok, detail, "" if ok else remedy, required)
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, including errors.")] = False) -> None:
+def doctor(as_json: Json = False) -> None:
     """Check the installation: versions, compilers, Redis, boxes, TVM, threads, peak, bandwidth, noise, CUDA, GPUs."""
     with shown("checking", as_json):
         checks = [*versions(), *tools(), *boxes(), *tvm_works(), *cuda(), *devices()]

@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tunesmith.child_process import THREADS
 from tunesmith.errors import MeasurementFailed, StackFailed
 from tunesmith.safe_path import python
 
@@ -24,8 +25,6 @@ PAUSE = 0.02
 LEASE_SETTING = "TUNESMITH_LEASE_FILE"
 STEERING = ("TUNESMITH_", "TVM_")
 """Beginnings of settings of another stack, and of the compiler in this process."""
-THREADS = frozenset({"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"})
-"""Set in this process for the compiler's sake, and nothing that a child should see."""
 
 
 def environment(**settings: str) -> dict[str, str]:

@@ -16,12 +16,12 @@ from benchmarks.harness.report import Draw, Report, setup
 from benchmarks.replay import best, forecasts, models, searchers
 from benchmarks.replay.searchers import Method, Runs
 from benchmarks.replay.workloads import load_all
+from tunesmith.child_process import THREADS
 from tunesmith.search.registry import SEARCHERS
 from tunesmith.testing.replay import Recording
 
 FORECAST = Method("genetic", True)
 """Whose learning curves the forecasts are tried on."""
-ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 SHARE = 4
 """Seeds that one process takes at a time."""
 
@@ -87,7 +87,7 @@ def _others(
 
 def workers(jobs: int) -> ProcessPoolExecutor:
     """Processes for replays, each of which has a core."""
-    for name in ONE_THREAD:  # the libraries read it when a process loads them
+    for name in THREADS:  # the libraries read it when a process loads them
         os.environ.setdefault(name, "1")
     # Spawned, because a fork of a process with threads may hang.
     return ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))

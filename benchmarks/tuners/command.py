@@ -14,6 +14,7 @@ from benchmarks.harness.limits import Peak
 from benchmarks.harness.report import Report, check, render, setup, write, write_rows
 from benchmarks.tuners import plan
 from benchmarks.tuners.outcome import TunerRun
+from tunesmith.cli.options import Json
 from tunesmith.cli.output import emit
 from tunesmith.errors import InvalidInput, MeasurementFailed, TunesmithError
 from tunesmith.operators import parse_operator
@@ -36,7 +37,7 @@ def run(
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("bench-out"),
     resume: Annotated[bool, typer.Option("--resume", help="Resume what is in --out.")] = False,
     docs: Annotated[Path | None, typer.Option(help="Markdown page whose section to replace.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, including errors.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Compare tuners: Tunesmith, random search, and MetaSchedule with 16 and 64 candidates a round.
 

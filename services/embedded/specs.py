@@ -14,13 +14,12 @@ from services.embedded.child import ChildSpec
 from services.embedded.environment import DATABASE, for_coordinator, for_device, for_service, for_worker
 from services.embedded.net import accepts, free_port, get_json
 from tunesmith import broker_users
+from tunesmith.child_process import THREADS
 from tunesmith.extras import unavailable
 from tunesmith.host import default_lease_path
 from tunesmith.messages import INGEST, RECORD, SEARCH, TRAIN
 from tunesmith.safe_path import python
 from tunesmith.signing import ensure_key
-
-ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ def children(options: StackOptions, temporary: Path) -> list[ChildSpec]:
     searchers = max(1, options.workers // 2)
     others = max(1, options.workers - searchers)
     bare = for_device(env)
-    device = {key: value for key, value in bare.items() if key not in ONE_THREAD}
+    device = {key: value for key, value in bare.items() if key not in THREADS}
     return [
         ChildSpec(
             "redis",
@@ -106,7 +105,7 @@ def _worker(queues: str, concurrency: int = 1) -> tuple[str, ...]:
 
 def _environment(options: StackOptions, broker_url: str, tracker_port: int) -> dict[str, str]:
     env = {name: value for name, value in options.env.items() if name != "TUNESMITH_REPORTS_URL"}
-    env.update(dict.fromkeys(ONE_THREAD, "1"))
+    env.update(dict.fromkeys(THREADS, "1"))
     env.update(
         PYTHONUNBUFFERED="1",
         TUNESMITH_DATA_DIR=str(options.data_dir),

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tunesmith.cli.checks import check_content, check_model, parse_inputs
-from tunesmith.cli.options import Cursor, Json, Key, Limit, Server, connect
+from tunesmith.cli.options import Cursor, Inputs, Json, Key, Limit, Server, connect
 from tunesmith.cli.output import emit, rows, table
 from tunesmith.cli.progress import shown
 from tunesmith.client import Model
@@ -35,9 +35,7 @@ def list_(
 @app.command()
 def upload(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="An .onnx or .pt2 file.")],
-    inputs: Annotated[
-        list[str] | None, typer.Option("--input", help="Shape of a dynamic input: name=1,3,224,224.")
-    ] = None,
+    inputs: Inputs = None,
     name: Annotated[str | None, typer.Option(help="Name of the model (default: the file's).")] = None,
     as_json: Json = False,
     server: Server = None,

@@ -25,6 +25,7 @@ Key = Annotated[
     str | None,
     typer.Option("--key", envvar="TUNESMITH_KEY", help="API key, if the server requires one.", show_envvar=True),
 ]
+Inputs = Annotated[list[str] | None, typer.Option("--input", help="Shape of a dynamic input: name=1,3,224,224.")]
 Limit = Annotated[int, typer.Option(min=1, max=200)]
 Cursor = Annotated[str | None, typer.Option(help="Continue after a page: the next_cursor of its --json.")]
 LAST = "last"

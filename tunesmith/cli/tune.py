@@ -24,7 +24,7 @@ from tunesmith.cli.checks import (
 )
 from tunesmith.cli.job_options import with_job_options
 from tunesmith.cli.jobs import failure
-from tunesmith.cli.options import Json, Key, Server
+from tunesmith.cli.options import Inputs, Json, Key, Server
 from tunesmith.cli.output import INDENT, emit, lay_out
 from tunesmith.cli.progress import Display, follow, shown
 from tunesmith.cli.resumed import resumed
@@ -58,9 +58,7 @@ def tune(
     model: Annotated[
         str, typer.Argument(help="An .onnx or .pt2 file, or an operator such as gemm:1024x1024x1024:float32.")
     ],
-    inputs: Annotated[
-        list[str] | None, typer.Option("--input", help="Shape of a dynamic input: name=1,3,224,224.")
-    ] = None,
+    inputs: Inputs = None,
     target: Annotated[str, typer.Option(help="cpu, cpu:N, cuda, a TVM tag or target JSON.")] = "cpu",
     trials: Annotated[
         int | None, typer.Option(help="How many candidates to measure (default: as many as --time allows).")

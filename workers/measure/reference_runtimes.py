@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
+from tunesmith.child_process import THREADS
 from tunesmith.errors import MissingDependency
 from tunesmith.messages import ReferenceTiming
 from tunesmith.types import Isolation, TensorSpec
 from workers.peers.boxed import INPUTS, MODEL, BoxedPeer
-from workers.peers.comparison import THREADS
 from workers.peers.runtimes import Runtime, readers
 from workers.sandbox.box import probe
 from workers.sandbox.box.base import Limits

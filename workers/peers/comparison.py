@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tunesmith.child_process import run_to_end
+from tunesmith.child_process import THREADS, run_to_end
 from tunesmith.measuring.agreement import dependence, loses_nan, signal_error
 from tunesmith.safe_path import python
 from tunesmith.types import TensorSpec
@@ -27,7 +27,6 @@ SLOW_SECONDS = 0.25
 SPECIAL = "special.npz"
 """Inputs with NaN and infinity."""
 LOST = "a NaN in an input does not come out, as it does of {}"
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 TVM_PEER = "workers.tvm_backend.run.peer"
 FOREIGN = {name: each.module for name, each in AT_MODEL_PRECISION.items()}
 """Runtimes that are not TVM, and the modules that run them."""

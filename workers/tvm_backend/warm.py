@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
+from tunesmith.child_process import THREADS
 from workers.tvm_backend.cuda_runtime import preload
 
 INTRINSICS = "tvm.s_tir.tensor_intrin"
@@ -36,7 +37,7 @@ def warm(target_kind: str = "llvm", triple: str = "") -> None:
     ``triple`` is LLVM's, of a CPU that is not this host's: TVM's rules for it ask for its intrinsics.
     """
     os.environ.setdefault("TVM_NUM_THREADS", str(visible_cores()))
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    for name in THREADS:
         os.environ.setdefault(name, "1")
     import_tvm()
     _install_stub()
