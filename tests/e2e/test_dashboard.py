@@ -49,6 +49,7 @@ CURVE = """() => {
 def browser() -> Iterator[Browser]:
     path = find()
     assert path is not None, REMEDY
+    expect.set_options(timeout=WAIT)  # a page that is opened first loads all scripts, on a machine that is busy
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=ARGS)
         yield browser
@@ -253,18 +254,19 @@ def test_best_log_and_database_download(page: Page, server: str, tmp_path: Path)
 
 
 def test_pages_fit_a_telephone_and_the_dark(browser: Browser, server: str) -> None:
+    watched = Watched(browser, server, color_scheme="dark")
+    page = watched.page
+    page.set_viewport_size({"width": 390, "height": 844})
     for path in ("/", "/jobs/done"):
-        watched = Watched(browser, server, color_scheme="dark")
-        watched.page.set_viewport_size({"width": 390, "height": 844})
-        watched.page.goto(server + path)
-        expect(watched.page.locator("tbody tr").first).to_be_visible()
-        assert watched.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        page.goto(server + path)
+        expect(page.locator("tbody tr").first).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         dark = "() => getComputedStyle(document.body).backgroundColor"
-        before = watched.page.evaluate(dark)
-        watched.page.get_by_role("button", name="Switch between light and dark").click()
-        watched.page.wait_for_function(f"before => ({dark})() !== before", arg=before)
-        watched.context.close()
-        assert watched.complaints == []
+        before = page.evaluate(dark)
+        page.get_by_role("button", name="Switch between light and dark").click()
+        page.wait_for_function(f"before => ({dark})() !== before", arg=before)
+    watched.context.close()
+    assert watched.complaints == []
 
 
 def test_pause_resume_and_cancel(page: Page, server: str) -> None:

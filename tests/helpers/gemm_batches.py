@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tunesmith.messages import BatchReport, MeasureBatch, MeasureLimits, Message, Payload, WireCandidate, WireResult
 from tunesmith.operators import parse_operator
 from tunesmith.targets import Target
+from workers.protocol import RunOutcome, RunRequest
 
 LIMITS = MeasureLimits(build_timeout=30.0, run_timeout=5.0, repeats=3, min_repeat_seconds=0.002)
 
@@ -85,3 +87,17 @@ class Gemm:
             "limits": LIMITS,
         }
         return MeasureBatch(**{**values, **changes})
+
+
+def slow_champion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a race champions take a thousand times as long as they do, so that all others are faster on a busy machine."""
+    from workers.tvm_backend.run.runner import RpcRunner
+
+    race = RpcRunner.race
+
+    def slowed(runner: RpcRunner, requests: Sequence[RunRequest], incumbent: float | None) -> list[RunOutcome]:
+        found = race(runner, requests, incumbent)
+        slow = [replace(outcome, samples=tuple(1e3 * sample for sample in outcome.samples)) for outcome in found]
+        return [late if asked.champion else own for asked, own, late in zip(requests, found, slow, strict=True)]
+
+    monkeypatch.setattr(RpcRunner, "race", slowed)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from gemm_batches import LIMITS, Gemm, Mailbox
+from gemm_batches import LIMITS, Gemm, Mailbox, slow_champion
 from onnx import TensorProto, helper
 from rpc_device import RpcDevice
 
@@ -24,7 +24,6 @@ from tunesmith.messages import (
     Spec,
     TunedWorkload,
     WireCandidate,
-    WireResult,
 )
 from tunesmith.targets import Target
 from tunesmith.types import FailureKind, StopReason
@@ -85,7 +84,8 @@ def test_batch_is_measured_and_the_winner_carries_its_trace(
     assert all(r.failure is None and r.samples and r.build_seconds > 0 and r.stopped for r in results.values())
     assert all(r.device_seconds > 0 and r.run_seconds > 0 for r in results.values() if not r.duplicate)
     confirmed = {i: r.confirmation for i, r in results.items() if r.confirmation}
-    fastest = sorted((i for i in results if i and not results[i].duplicate), key=lambda i: latency(results[i]))[:2]
+    own = {i: statistics.median(r.samples) for i, r in results.items() if i and not r.duplicate}
+    fastest = sorted(own, key=lambda i: own[i])[:2]
     assert fastest[0] in confirmed
     assert set(confirmed) <= set(fastest), "as many finalists as the limits say, the fastest, and not the default"
     for index, confirmation in confirmed.items():
@@ -148,15 +148,12 @@ def test_default_schedules_of_other_tasks_are_timed_roughly_before_a_batch(
     assert built == [], "its library is on the shelf"
 
 
-def latency(result: WireResult) -> float:
-    return statistics.median(result.samples)
-
-
-def test_finalists_are_measured_in_turn_with_the_champion(worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm) -> None:
-    worker.measure(gemm.batch(16, job_id="before the duel", candidates=gemm.batch(16).candidates[1:]))
-    known = mailbox.results(16)
-    *others, slowest = sorted(gemm.batch(11).candidates[1:], key=lambda c: latency(known[c.index]))
-    champion = slowest.model_copy(update={"index": -1})
+def test_finalists_are_measured_in_turn_with_the_champion(
+    worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow_champion(monkeypatch)
+    _, first, *others = gemm.batch(11).candidates
+    champion = first.model_copy(update={"index": -1})
     # That it was confirmed at 1e-9 seconds is long ago: what counts is what it takes now.
     batch = gemm.batch(11, job_id="duel", candidates=others, incumbent_seconds=1e-9, champion=champion)
     worker.measure(batch)
