@@ -1,14 +1,15 @@
-"""A stack that ``up --detach`` has left behind, in strange surroundings: jobs, and bad input at both doors.
+"""The README's commands on a stack that ``up --detach`` has left behind, in strange surroundings; and bad input.
 
-Bad input gets the right code and remedy, and the database holds nothing half-made. The first test looks at how the
-stack came up, the last one ends it.
+Bad input at both doors gets the right code and remedy, and the database holds nothing half-made. The first test looks
+at how the stack came up, the last but one pastes the README's other commands, and the last one ends it.
 """
 
 from __future__ import annotations
 
 import json
+import socket
 import sqlite3
-import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,11 +22,12 @@ import pytest
 from coordinator_process import serving
 from detached import Detached
 from onnx import TensorProto, helper
+from pasted import PORT, ROOT, activated, blocks, pasted
 from pseudo_terminal import ASCII_BAR, bar_faults, words_of
+from small_nets import Net
 from stack_probe import WORDS, processes
 from surroundings import (
     STRANGE,
-    TUNESMITH,
     environments,
     hostile,
     open_to_others,
@@ -45,14 +47,26 @@ MAX_UPLOAD_BYTES = 200_000
 NOWHERE = "http://127.0.0.1:9"
 WAIT = 120.0
 ALWAYS_MOVING = {"audit", "devices", "events", "sqlite_sequence"}
+(_, INSTALL), (_, COMMANDS) = blocks("command line")
+UP, _, OTHERS = COMMANDS.partition("\n")
 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory, stack_env: dict[str, str]) -> Iterator[Detached]:
-    """A stack that takes small models only."""
-    env = without_unicode(stack_env) | {"TUNESMITH_MAX_UPLOAD_BYTES": str(MAX_UPLOAD_BYTES)}
-    with detached.stack(hostile(tmp_path_factory.mktemp("stack")), env) as running:
+    """A stack that takes small models only, beside a small model."""
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", PORT)), f"port {PORT} is taken: the README's commands need it"
+    env = activated(without_unicode(stack_env)) | {"TUNESMITH_MAX_UPLOAD_BYTES": str(MAX_UPLOAD_BYTES)}
+    folder = hostile(tmp_path_factory.mktemp("stack"))
+    small_model(folder)
+    with detached.stack(folder, env, UP) as running:
         yield running
+
+
+def small_model(folder: Path) -> None:
+    """The README's ``model.onnx``."""
+    net = Net(1, 8, 16, 16)
+    net.save(folder / "model.onnx", net.op("Relu", net.conv("x", 16)))
 
 
 def rows(stack: Detached) -> dict[str, int]:
@@ -112,21 +126,6 @@ def test_a_detached_stack_outlives_its_terminal(stack: Detached) -> None:
 
 def test_no_process_is_told_a_secret(stack: Detached) -> None:
     assert told_secrets(environments(stack.data_dir)) == []
-
-
-def test_an_operator_is_tuned_there(stack: Detached) -> None:
-    command = [TUNESMITH, "tune", "gemm:64x64x64:float32", "--trials", "4", "--cost-model", "none", "--out", "out"]
-    done = subprocess.run(
-        [*command, "--server", stack.url],
-        cwd=stack.folder,
-        env=stack.env,
-        capture_output=True,
-        timeout=WAIT,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    (done.stdout + done.stderr).decode("ascii")
-    assert (stack.folder / "out" / "best.jsonl").exists()
 
 
 JOBS = [
@@ -343,6 +342,31 @@ def test_a_wrong_key(capsys, tmp_path):
         assert run_command_line(["jobs", "list", "--key", "open-sesame", "--server", url]) == 0
 
 
+@pytest.mark.timeout(900)
+def test_what_is_pasted_works(stack: Detached, tmp_path: Path, stack_env: dict[str, str]) -> None:
+    """The last but one of this file: its jobs leave more behind them than is looked at above."""
+    env = activated(stack_env)
+    pasted(INSTALL, ROOT, env)
+    printed = pasted(OTHERS, stack.folder, stack.env)
+    printed.encode("ascii")
+    assert "onnxruntime" in printed
+    assert json.loads((stack.folder / "tuned" / "summary.json").read_text())["tuned_seconds"] > 0
+    (line,) = (stack.folder / "best.jsonl").read_text().splitlines()
+    assert json.loads(line)["schema"] == "tunesmith.schedule/1"
+    assert (stack.folder / "gemm" / "compile.py").exists()
+    assert (stack.folder / "model.so").stat().st_size > 1000
+
+    small_model(tmp_path)  # these import what lies in their working folder
+    ((_, requests),) = blocks("REST")
+    assert "event: job_succeeded" in pasted(requests, tmp_path, env)
+    assert {json.loads(row)["schema"] for row in (tmp_path / "rest.jsonl").read_text().splitlines()} == {
+        "tunesmith.schedule/1"
+    }
+    ((_, program),) = blocks("Python")
+    assert " s -> " in pasted(program, tmp_path, env, (sys.executable, "-c"))
+    assert (tmp_path / "tuned-in-python" / "compile.py").exists()
+
+
 def test_down_ends_all_of_a_detached_stack(stack: Detached) -> None:
     """The last test of this file: its stack is gone afterwards."""
     status, done = stack.answer("down")
@@ -352,5 +376,6 @@ def test_down_ends_all_of_a_detached_stack(stack: Detached) -> None:
     log = (stack.data_dir / "logs" / "up.log").read_text().splitlines()
     assert [line.split(maxsplit=1)[1].split()[0] for line in log] == ["process", "up", "stopping", "ended"]
     assert sprung(stack.folder) == ""
-    assert {path.name for path in stack.folder.iterdir() if path.suffix != ".py"} == {STRANGE, "out"}
+    made = {"tuned", "best.jsonl", "gemm", "model.so"}
+    assert {path.name for path in stack.folder.iterdir() if path.suffix != ".py"} == {STRANGE, "model.onnx", *made}
     assert open_to_others(stack.data_dir) == []

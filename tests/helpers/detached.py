@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pasted import SHELL
 from pseudo_terminal import Session, run_in_terminal
 from stack_probe import nothing_left
 from surroundings import STRANGE, TUNESMITH
@@ -39,10 +40,9 @@ class Detached:
         """The stack's data."""
         return self.folder / STRANGE
 
-    def start(self) -> None:
-        """Bring it up."""
-        command = [TUNESMITH, "up", "--detach", "--port", "0", "--data-dir", STRANGE]
-        self.terminal = run_in_terminal(command, COLUMNS, self.env, WAIT, self.folder)
+    def start(self, command: str) -> None:
+        """Bring it up with a shell's command."""
+        self.terminal = run_in_terminal([*SHELL, command], COLUMNS, self.env, WAIT, self.folder)
         self.url = self.answer("status")[1].get("url", "")
 
     def answer(self, *arguments: str) -> tuple[int, dict[str, Any]]:
@@ -60,11 +60,11 @@ class Detached:
 
 
 @contextmanager
-def stack(folder: Path, env: Mapping[str, str]) -> Iterator[Detached]:
-    """Bring one up, and leave nothing of it."""
-    made = Detached(folder, env)
+def stack(folder: Path, env: Mapping[str, str], command: str) -> Iterator[Detached]:
+    """Bring one up with a command, and leave nothing of it."""
+    made = Detached(folder, {**env, "TUNESMITH_DATA_DIR": STRANGE})
     try:
-        made.start()
+        made.start(command)
         yield made
     finally:
         made.answer("down", "--timeout", "0")

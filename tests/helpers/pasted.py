@@ -1,0 +1,44 @@
+"""The README's commands, word for word, as somebody pastes them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PORT = 8700
+"""Where the README's stack is."""
+WAIT = 400.0
+"""Seconds for the commands of one block, on a machine that is busy with others."""
+SHELL = ("bash", "-e", "-o", "pipefail", "-c")
+
+
+def blocks(quickstart: str) -> list[tuple[str, str]]:
+    """Language and text of the commands below a heading."""
+    section = (ROOT / "README.md").read_text().partition(f"## Quickstart: {quickstart}\n")[2].partition("\n## ")[0]
+    return re.findall(r"```(\w+)\n(.*?)```", section, re.DOTALL)
+
+
+def activated(env: Mapping[str, str]) -> dict[str, str]:
+    """With the environment's commands first, as ``activate`` puts them."""
+    return {**env, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"}
+
+
+def pasted(text: str, folder: Path, env: Mapping[str, str], shell: tuple[str, ...] = SHELL) -> str:
+    """What the commands of a block print, all of which succeed."""
+    done = subprocess.run(
+        [*shell, text],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=WAIT,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
