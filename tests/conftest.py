@@ -7,10 +7,13 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 from collector import Collector
 from databases import PostgresServer, postgres_server, sqlite_template
+from effort import THOROUGH
 from sqlalchemy import Engine
 from statements import share_statements
 
@@ -68,6 +71,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
+KINDS = ("sqlite", pytest.param("postgresql", marks=pytest.mark.postgres))
+"""Of databases."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Which kinds of databases a test with ``database_url`` gets that does not say so itself."""
+    given = any("database_url" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    if "database_url" in metafunc.fixturenames and not given:
+        metafunc.parametrize("database_url", kinds_for(metafunc.definition), indirect=True)
+
+
+def kinds_for(test: pytest.Item) -> list[Any]:
+    """Both for tests of the database itself and those with that mark; of others a half each has one of them."""
+    about_it = test.path.relative_to(TESTS).parts[:2] == ("integration", "db")
+    if THOROUGH or about_it or test.get_closest_marker("both_databases"):
+        return list(KINDS)
+    return [Random(test.name).choice(KINDS)]
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server for the session."""
@@ -89,9 +111,9 @@ def sqlite_url(tmp_path: Path, migrated_sqlite: Path) -> str:
     return f"sqlite:///{path}"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+@pytest.fixture
 def database_url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The URL of a migrated database, once of each kind."""
+    """The URL of a migrated database of one kind."""
     if request.param == "sqlite":
         yield request.getfixturevalue("sqlite_url")
         return
@@ -103,7 +125,7 @@ def database_url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def engine(database_url: str) -> Iterator[Engine]:
-    """An engine on each kind of database."""
+    """An engine on that database."""
     engine = create_engine(database_url)
     yield engine
     engine.dispose()
@@ -111,5 +133,5 @@ def engine(database_url: str) -> Iterator[Engine]:
 
 @pytest.fixture
 def sessions(engine: Engine) -> Sessions:
-    """Sessions that write, on each kind of database."""
+    """Sessions that write, on that database."""
     return session_factory(engine)

@@ -24,7 +24,7 @@ def api(tmp_path: Path, sqlite_url: str) -> Iterator[Api]:
 
 @pytest.fixture
 def both(tmp_path: Path, database_url: str) -> Iterator[Api]:
-    """A coordinator, once on each kind of database."""
+    """A coordinator on either kind of database."""
     made = Api(Folder(tmp_path, database_url))
     yield made
     made.close()
@@ -32,7 +32,7 @@ def both(tmp_path: Path, database_url: str) -> Iterator[Api]:
 
 @pytest.fixture
 def context(tmp_path: Path, database_url: str) -> Iterator[Context]:
-    """What core work runs in, once on each kind of database."""
+    """What core work runs in, on either kind of database."""
     yield from core_on(tmp_path, database_url)
 
 

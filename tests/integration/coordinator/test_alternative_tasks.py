@@ -28,7 +28,6 @@ DIRECT, ALTERNATIVE = 1, 3
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
 CASES = {
     "direct": (SQLITE, DIRECT, ALTERNATIVE),
-    "alternative": (SQLITE, ALTERNATIVE, DIRECT),
     "alternative on PostgreSQL": (POSTGRESQL, ALTERNATIVE, DIRECT),
 }
 PARAMS = [

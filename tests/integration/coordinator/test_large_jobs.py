@@ -69,6 +69,7 @@ def latencies_of(tasks: list[JobTask]) -> dict[int, TaskLatency[int]]:
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.both_databases
 def test_the_database_sums_up_as_the_definition_does(sessions: Sessions, seed: int) -> None:
     tasks = some_tasks(sessions, seed)
     tunable = [task for task in tasks if task.tunable]

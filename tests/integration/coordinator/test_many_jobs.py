@@ -53,6 +53,7 @@ def test_a_user_may_have_so_many_jobs_and_no_more(tmp_path: Path, database_url: 
     api.close()
 
 
+@pytest.mark.both_databases
 def test_submissions_at_the_same_moment_keep_to_the_quota(tmp_path: Path, database_url: str) -> None:
     api = Api(Folder(tmp_path, database_url), admin_key="first-key", max_open_jobs=3)
     ann = key(api, "ann")

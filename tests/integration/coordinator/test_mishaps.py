@@ -27,7 +27,7 @@ from tunesmith.names import FEATURES
 from tunesmith.states import JobState, RoundState, WorkState, is_final
 from tunesmith.types import FailureKind
 
-pytestmark = pytest.mark.parallel
+pytestmark = [pytest.mark.parallel, pytest.mark.both_databases]
 
 
 @pytest.fixture

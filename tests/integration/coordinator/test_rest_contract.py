@@ -248,6 +248,7 @@ def test_every_form_of_operator_is_accepted(api: Api, operator: str) -> None:
     assert response.json()["name"] == operator
 
 
+@pytest.mark.both_databases
 def test_a_text_that_the_database_cannot_hold_is_no_error_of_ours(tmp_path: Path, database_url: str) -> None:
     api = Api(Folder(tmp_path, database_url))
     for response in (

@@ -155,6 +155,7 @@ def test_a_forged_result_leaves_an_event_and_nothing_else(context: Context, resu
     ],
     ids=["list", "null", "text", "empty", "half", "long", "name", "field", "surrogate"],
 )
+@pytest.mark.both_databases
 def test_what_is_no_report_ends_nothing(context: Context, body: Any) -> None:
     deliver(context, BatchReport, body)
     assert len(reasons(context)) == 1
