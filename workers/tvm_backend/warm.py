@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.abc
 import importlib.util
+import inspect
 import os
 import platform
 import sys
@@ -96,6 +98,20 @@ def without_pytorch() -> Iterator[None]:
         del sys.modules["torch"]
 
 
+@contextmanager
+def frames_without_source() -> Iterator[None]:
+    """``inspect.stack`` gives no source: for each intrinsic TVMScript would read that of each frame.
+
+    It looks whether the function stands in a class, which none does here.
+    """
+    stack = inspect.stack
+    inspect.stack = functools.partial(stack, 0)
+    try:
+        yield
+    finally:
+        inspect.stack = stack
+
+
 def _run(part: str) -> None:
     """Import a part of the intrinsics, without the import system's own frames on the stack.
 
@@ -109,7 +125,8 @@ def _run(part: str) -> None:
     assert code is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
-        exec(code, module.__dict__)
+        with frames_without_source():
+            exec(code, module.__dict__)
     except BaseException:  # a module that is half loaded must not be found
         del sys.modules[name]
         raise
