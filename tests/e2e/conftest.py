@@ -16,6 +16,7 @@ QUICK = {
     "TUNESMITH_WORK_TIMEOUT": "12",
     "TUNESMITH_CLAIM_TIMEOUT": "4",
     "TUNESMITH_DEVICE_TIMEOUT": "8",
+    "TUNESMITH_REFERENCES": "onnxruntime",  # the others are timed for the tests of references
     "TUNESMITH_QUARANTINE_LIMIT": "inf",  # beside other tests a device may well be half as fast as alone
 }
 PLAIN = {"TUNESMITH_DASHBOARD": "0"}

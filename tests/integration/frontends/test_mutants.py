@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from effort import THOROUGH
 
 from tools.mutants import changes, models, running
 
@@ -18,9 +19,9 @@ pytestmark = pytest.mark.parallel
 ROOT = Path(__file__).parents[3]
 
 
-def test_fifty_mutants() -> None:
+def test_mutants_are_imported_or_refused_by_name() -> None:
     """In a process of its own, which forks one for each."""
-    count = 50
+    count = 120 if THOROUGH else 24
     command = [sys.executable, "-m", "tools.mutants", str(count), "--seed", "1", "--import-only"]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
     assert found.returncode == 0, found.stderr

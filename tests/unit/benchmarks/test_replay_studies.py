@@ -121,8 +121,8 @@ def test_the_command_writes_its_tables(tmp_path: Path, monkeypatch: pytest.Monke
     assert {p.name for p in out.iterdir()} == names | {"replay.svg"}
 
 
-def test_some_searchers_are_studied_alone(toys: list[Recording], tmp_path: Path) -> None:
-    toys[0].save(tmp_path / "toy.npz")
+def test_some_searchers_are_studied_alone(tmp_path: Path) -> None:
+    synthetic("toy", points=20).save(tmp_path / "toy.npz")
     out = tmp_path / "out"
     arguments = ["--searcher", "random", "--seeds", "2", "--jobs", "1", "--data", str(tmp_path), "--out", str(out)]
     done = CliRunner().invoke(app, arguments)

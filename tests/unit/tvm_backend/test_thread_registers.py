@@ -5,11 +5,12 @@ from __future__ import annotations
 import cuda_probe
 import numpy as np
 import pytest
+from effort import THOROUGH
 
 from workers.tvm_backend.design_space import space, thread_registers
 from workers.tvm_backend.design_space.space import TraceSpace
 
-DRAWN = 96
+DRAWN = 96 if THOROUGH else 32
 
 
 @pytest.fixture(scope="module")
