@@ -10,18 +10,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, ClassVar
 
+from typing_extensions import dataclass_transform
+
 from tunesmith.event_kinds import EventKind
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 @dataclass(frozen=True)
 class EventData:
-    """What an event says."""
+    """What an event says; each kind of it is a frozen dataclass."""
 
     kind: ClassVar[EventKind]
 
     def __init_subclass__(cls, *, kind: EventKind | None = None) -> None:
         if kind is not None:
             cls.kind = kind
+        dataclass(frozen=True)(cls)
 
     def to_json(self) -> dict[str, Any]:
         """The object that is stored next to the kind."""
@@ -47,7 +51,6 @@ _MERGED = {"merged": True}  # a mapping whose members are the object's own
 _FROM = {"name": "from"}
 
 
-@dataclass(frozen=True)
 class StateChanged(EventData):
     """A row became another state.
 
@@ -65,7 +68,6 @@ class StateChanged(EventData):
     more: Mapping[str, Any] = field(default_factory=dict, metadata=_MERGED)
 
 
-@dataclass(frozen=True)
 class Retried(EventData):
     """Work is handed out again; ``kind``: see :func:`kind_of`."""
 
@@ -81,7 +83,6 @@ def kind_of(noun: str, what: str) -> EventKind:
     return EventKind(f"{noun}_{what}")
 
 
-@dataclass(frozen=True)
 class ChallengerRejected(EventData, kind=EventKind.CHALLENGER_REJECTED):
     """A finalist was measured again and did not become champion; `reason` is `not_faster`, `overtaken`,
     `unchecked` or a failure such as `wrong_result`."""
@@ -98,7 +99,6 @@ class ChallengerRejected(EventData, kind=EventKind.CHALLENGER_REJECTED):
     tolerance: float | None
 
 
-@dataclass(frozen=True)
 class ChampionAdopted(EventData, kind=EventKind.CHAMPION_ADOPTED):
     """Another job found a faster schedule for a shared task, and this job adopted it."""
 
@@ -110,7 +110,6 @@ class ChampionAdopted(EventData, kind=EventKind.CHAMPION_ADOPTED):
     found_by: str | None
 
 
-@dataclass(frozen=True)
 class ChampionRevoked(EventData, kind=EventKind.CHAMPION_REVOKED):
     """A task's best schedule was revoked, and the next best replaced it."""
 
@@ -122,14 +121,12 @@ class ChampionRevoked(EventData, kind=EventKind.CHAMPION_REVOKED):
     reason: str
 
 
-@dataclass(frozen=True)
 class ClockMoved(EventData, kind=EventKind.CLOCK_MOVED):
     """The database's clock was set forward or back by `seconds`; deadlines and budgets moved with it."""
 
     seconds: float
 
 
-@dataclass(frozen=True)
 class CostModelQueued(EventData, kind=EventKind.COST_MODEL_QUEUED):
     """Enough new records are there to fit a cost model."""
 
@@ -137,7 +134,6 @@ class CostModelQueued(EventData, kind=EventKind.COST_MODEL_QUEUED):
     number: int
 
 
-@dataclass(frozen=True)
 class DeviceHealthChanged(EventData, kind=EventKind.DEVICE_HEALTH):
     """A device began to drift, went into quarantine or to rest, left it, or its worker cannot read messages."""
 
@@ -148,7 +144,6 @@ class DeviceHealthChanged(EventData, kind=EventKind.DEVICE_HEALTH):
     reason: str | None = field(default=None, metadata=_OPTIONAL)
 
 
-@dataclass(frozen=True)
 class DeviceJoined(EventData, kind=EventKind.DEVICE_JOINED):
     """A device registered, or came back."""
 
@@ -157,7 +152,6 @@ class DeviceJoined(EventData, kind=EventKind.DEVICE_JOINED):
     device_classes: Sequence[str]
 
 
-@dataclass(frozen=True)
 class DeviceLeft(EventData, kind=EventKind.DEVICE_LEFT):
     """A device signed off."""
 
@@ -166,14 +160,12 @@ class DeviceLeft(EventData, kind=EventKind.DEVICE_LEFT):
     device_classes: Sequence[str]
 
 
-@dataclass(frozen=True)
 class EvaluationQueued(EventData, kind=EventKind.EVALUATION_QUEUED):
     """Tuning is over; the compiled model is about to be checked and timed."""
 
     device_class: str
 
 
-@dataclass(frozen=True)
 class JobChanged(EventData, kind=EventKind.JOB_CHANGED):
     """Priority, budget or name was changed; the new values are members, too."""
 
@@ -181,28 +173,24 @@ class JobChanged(EventData, kind=EventKind.JOB_CHANGED):
     values: Mapping[str, Any] = field(metadata=_MERGED)
 
 
-@dataclass(frozen=True)
 class JobClockStarted(EventData, kind=EventKind.JOB_CLOCK_STARTED):
     """The job's clock runs again: a device is available."""
 
     id: str
 
 
-@dataclass(frozen=True)
 class JobClockStopped(EventData, kind=EventKind.JOB_CLOCK_STOPPED):
     """The job's clock stopped: the job waits for a device."""
 
     id: str
 
 
-@dataclass(frozen=True)
 class JobDeleted(EventData, kind=EventKind.JOB_DELETED):
     """A job was deleted; its records stay."""
 
     id: str
 
 
-@dataclass(frozen=True)
 class JobQueued(EventData, kind=EventKind.JOB_QUEUED):
     """A job was submitted."""
 
@@ -212,7 +200,6 @@ class JobQueued(EventData, kind=EventKind.JOB_QUEUED):
     target: str
 
 
-@dataclass(frozen=True)
 class MessageUnreadable(EventData, kind=EventKind.MESSAGE_UNREADABLE):
     """A worker of another version could not read a message, and takes no more."""
 
@@ -225,7 +212,6 @@ class MessageUnreadable(EventData, kind=EventKind.MESSAGE_UNREADABLE):
     reason: str
 
 
-@dataclass(frozen=True)
 class ModelDeleted(EventData, kind=EventKind.MODEL_DELETED):
     """A model was deleted."""
 
@@ -233,7 +219,6 @@ class ModelDeleted(EventData, kind=EventKind.MODEL_DELETED):
     name: str
 
 
-@dataclass(frozen=True)
 class ModelImporting(EventData, kind=EventKind.MODEL_IMPORTING):
     """A model was uploaded, or a job needs it prepared in another way."""
 
@@ -242,7 +227,6 @@ class ModelImporting(EventData, kind=EventKind.MODEL_IMPORTING):
     name: str
 
 
-@dataclass(frozen=True)
 class NewBest(EventData, kind=EventKind.NEW_BEST):
     """A task has a faster schedule, confirmed against the former one; or its schedule, measured again, is faster than
     before."""
@@ -255,7 +239,6 @@ class NewBest(EventData, kind=EventKind.NEW_BEST):
     batch: int
 
 
-@dataclass(frozen=True)
 class RecordsRevoked(EventData, kind=EventKind.RECORDS_REVOKED):
     """Records were revoked."""
 
@@ -265,7 +248,6 @@ class RecordsRevoked(EventData, kind=EventKind.RECORDS_REVOKED):
     reason: str
 
 
-@dataclass(frozen=True)
 class ReportRefused(EventData, kind=EventKind.REPORT_REFUSED):
     """A measure worker's report was refused, and nothing of it was stored ([reasons](../explanation/reports.md)); at
     most 40 among the newest 2000 events."""
@@ -277,7 +259,6 @@ class ReportRefused(EventData, kind=EventKind.REPORT_REFUSED):
     row: int | str | None
 
 
-@dataclass(frozen=True)
 class RoundOpened(EventData, kind=EventKind.ROUND_OPENED):
     """The allocator chose a task."""
 
@@ -289,7 +270,6 @@ class RoundOpened(EventData, kind=EventKind.ROUND_OPENED):
     reason: str
 
 
-@dataclass(frozen=True)
 class TaskExhausted(EventData, kind=EventKind.TASK_EXHAUSTED):
     """Nothing more is proposed for a task; where its space, its search or its candidates fail, a `problem` says so."""
 
@@ -298,7 +278,6 @@ class TaskExhausted(EventData, kind=EventKind.TASK_EXHAUSTED):
     problem: Mapping[str, Any] | None = field(default=None, metadata=_OPTIONAL)
 
 
-@dataclass(frozen=True)
 class WorkerEnrolled(EventData, kind=EventKind.WORKER_ENROLLED):
     """A measure worker was enrolled."""
 
@@ -307,7 +286,6 @@ class WorkerEnrolled(EventData, kind=EventKind.WORKER_ENROLLED):
     by: str
 
 
-@dataclass(frozen=True)
 class WorkerRevoked(EventData, kind=EventKind.WORKER_REVOKED):
     """A measure worker was revoked."""
 
