@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Union
 
 from services.embedded.net import get_json
 from tunesmith.cli.output import duration, place, rows
@@ -19,25 +19,6 @@ from tunesmith.states import JobState, is_final
 
 LOG = "up.log"
 """The supervisor's own log, next to the logs of its children."""
-
-
-class Announcer(Protocol):
-    """Told by ``up`` what happens."""
-
-    def begin(self, names: Sequence[str], folder: Path) -> None:
-        """These processes are about to be started."""
-
-    def started(self, name: str) -> None:
-        """One of them runs."""
-
-    def ready(self, url: str, jobs: Sequence[dict[str, Any]]) -> None:
-        """The stack serves; ``jobs`` go on."""
-
-    def stopping(self) -> None:
-        """The processes are about to be ended."""
-
-    def close(self) -> None:
-        """Nothing more happens."""
 
 
 def unfinished(url: str, key: str | None, killed: bool) -> list[dict[str, Any]]:
@@ -149,3 +130,7 @@ class ForPrograms:
     def _note(self, text: str) -> None:
         if self._logs:
             print(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}", file=sys.stderr, flush=True)
+
+
+Announcer = Union[ForPeople, ForPrograms]
+"""Told by ``up`` what happens."""

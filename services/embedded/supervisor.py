@@ -30,7 +30,6 @@ class Supervisor:
         ready: True once the stack serves.
         on_ready: called once.
         watch: file descriptor whose end of file also stops the stack, e.g. standard input.
-        start_timeout: seconds until the stack must be ready.
         on_start: called with the name of each child when it first runs.
         on_stop: called once, before the children are ended.
     """
@@ -42,7 +41,6 @@ class Supervisor:
         ready: Callable[[], bool],
         on_ready: Callable[[], None],
         watch: int | None = None,
-        start_timeout: float = START_TIMEOUT,
         on_start: Callable[[str], None] = lambda name: None,
         on_stop: Callable[[], None] = lambda: None,
     ) -> None:
@@ -50,7 +48,6 @@ class Supervisor:
         self.children = [Child(spec, log_dir) for spec in specs]
         self._ready, self._on_ready, self._watch = ready, on_ready, watch
         self._on_start, self._on_stop = on_start, on_stop
-        self._start_timeout = start_timeout
         self._stopping = False
 
     def run(self) -> None:
@@ -68,7 +65,7 @@ class Supervisor:
                 self.stop()
 
     def _loop(self, wait: Callable[[float], None]) -> None:
-        give_up = time.monotonic() + self._start_timeout
+        give_up = time.monotonic() + START_TIMEOUT
         is_ready = False
         while not self._stopping:
             for child in self.children:
@@ -80,7 +77,7 @@ class Supervisor:
                 self._on_ready()
             if not is_ready and time.monotonic() > give_up:
                 raise StackFailed(
-                    f"the stack was not ready after {self._start_timeout:g} s; "
+                    f"the stack was not ready after {START_TIMEOUT:g} s; "
                     + "; ".join(f"{child.spec.name}: {child.tail()[-300:]}" for child in self.children)
                 )
             wait(TICK)

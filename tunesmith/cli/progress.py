@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Console
 from rich.control import Control
@@ -38,8 +38,8 @@ PHASES = {
 Clock = Callable[[], float]
 
 
-class Display(Protocol):
-    """Where a command says how far it is."""
+class Display:
+    """Where a command says how far it is; this one shows nothing."""
 
     def phase(self, phase: str, note: str = "") -> None:
         """Work of unknown length is under way: one word, and what it is at."""
@@ -70,7 +70,7 @@ def shown(phase: str, quiet: bool = False, keep: bool = False) -> Iterator[Displ
     """
     console = Console(stderr=True, highlight=False)
     if quiet:
-        yield _Silence()
+        yield Display()
     elif console.is_terminal and not console.is_dumb_terminal:
         display = _LiveLine(console, phase)
         console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))  # clears an echoed ^C
@@ -85,20 +85,7 @@ def shown(phase: str, quiet: bool = False, keep: bool = False) -> Iterator[Displ
         yield lines
 
 
-class _Silence:
-    """Shows nothing."""
-
-    def phase(self, phase: str, note: str = "") -> None:
-        """Nothing."""
-
-    def job(self, job: Job) -> None:
-        """Nothing."""
-
-    def say(self, text: str) -> None:
-        """Nothing."""
-
-
-class _LiveLine:
+class _LiveLine(Display):
     """The line, with the time that has passed since the last message; ``redraw`` shows a new phase at once."""
 
     def __init__(self, console: Console, phase: str, clock: Clock = time.monotonic) -> None:
@@ -138,7 +125,7 @@ class _LiveLine:
         return self._now(self._clock())
 
 
-class _Lines:
+class _Lines(Display):
     """A line when the phase changes, else at most every ten seconds and only when something else has than the time."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:

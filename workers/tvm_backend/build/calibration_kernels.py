@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Union
 
 from tunesmith.types import TensorSpec
 from workers.protocol import Built
@@ -33,26 +33,6 @@ SIDE = 256
 MIB = 1 << 20
 UNCACHED_BYTES = (64 * MIB, 256 * MIB)
 CACHES = Path("/sys/devices/system/cpu")
-
-
-class Kernel(Protocol):
-    """A kernel to build and time.
-
-    Attributes:
-        args: arguments of the kernel, output last.
-        work: FLOP, or bytes read, of one run.
-    """
-
-    @property
-    def args(self) -> tuple[TensorSpec, ...]:
-        """Element types and shapes."""
-
-    @property
-    def work(self) -> float:
-        """FLOP or bytes."""
-
-    def module(self) -> Any:
-        """The TIR module; needs TVM."""
 
 
 @dataclass(frozen=True)
@@ -189,15 +169,19 @@ class Reference:
         return schedule.mod
 
 
+Kernel = Union[Peak, Read, Reference]
+"""What can be built and timed; the last argument is the output."""
+
+
 def peaks(threads: int) -> tuple[Peak, ...]:
     """One kernel per vector width; the fastest of them shows the peak."""
     return tuple(Peak(threads, lanes) for lanes in LANES)
 
 
-def cached_read(threads: int, size: int, least: float = 64 * MIB) -> Read:
-    """Reads ``size`` bytes so often that one run moves at least ``least`` bytes and its start does not matter."""
+def cached_read(threads: int, size: int) -> Read:
+    """Reads ``size`` bytes so often that one run moves at least 64 MiB and its start does not matter."""
     once = Read(threads, size)
-    return Read(threads, size, max(1, math.ceil(least / once.work)))
+    return Read(threads, size, max(1, math.ceil(64 * MIB / once.work)))
 
 
 def uncached_read(threads: int) -> Read:
